@@ -35,6 +35,7 @@ def run(source, name, namespace):
         getattr(value, "_repr_html_", value.__repr__)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path != IN_JUPYTER], ids=lambda path: path.stem)
 def test_a_notebook_runs(path, small, capsys):
     namespace = {"__name__": path.stem}
@@ -48,6 +49,7 @@ def test_a_notebook_runs(path, small, capsys):
     assert "warning" not in capsys.readouterr().err.lower()
 
 
+@pytest.mark.slow
 def test_a_notebook_runs_in_jupyter(small, tmp_path):
     notebook = jupytext.read(IN_JUPYTER)
     done = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()

@@ -17,14 +17,16 @@ from tests.hostile import check
 X, Y = make_data(seed=3, n=40, d=3)
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 30, 10))
 def test_hostile_instances_hold(first):
     for seed in range(first, first + 10):
         label, design, outcome, why = check(seed)
         assert outcome != "MISS", (seed, label, design, why)
 
 
-@settings(max_examples=15)
+@pytest.mark.slow
+@settings(max_examples=8)
 @given(st.integers(10_000, 10_000_000))
 def test_any_hostile_instance_holds(seed):
     label, design, outcome, why = check(seed)

@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.core import bounded
-from svmcvx.core.bounded import ULPS, Bounded, U, sum_above, sum_below
+from svmcvx.core.bounded import ULPS, U, sum_above, sum_below
 from svmcvx.core.definite import largest_eigenvalue_above, smallest_eigenvalue_below, spectrum_above
 from svmcvx.core.exactly import balanced, dot_exactly, imbalance, product_below
 from svmcvx.core.rows import Rows, inner_error, norm_above, row_norms_above
@@ -21,13 +20,12 @@ from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.kernels.bounded_gram import BoundedGram
 from svmcvx.kernels.columns import KernelColumns
-from svmcvx.losses import hinge_power, hinge_power_conjugate
 from svmcvx.model import KernelModel, LinearModel
 from tests.balls import ball, exact_kernel, precision
 
 precise = precision(200)
 # A million arguments of each function with SVMCVX_THOROUGH=1.
-ARGUMENTS = 1_000_000 if os.environ.get("SVMCVX_THOROUGH") else 10_000
+ARGUMENTS = 1_000_000 if os.environ.get("SVMCVX_THOROUGH") else 3_000
 
 finite = st.floats(-1e100, 1e100, allow_nan=False, allow_infinity=False)
 vectors = st.lists(finite, min_size=1, max_size=12).map(np.array)
@@ -253,7 +251,7 @@ def negative_direction(A):
     return False
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("steps", [0.0, 0.9, 1.0, 1.1, 1.6, -1.0])
 def test_bad_guesses_of_eigenvalues_cost_accuracy_and_not_truth(seed, steps):
     """Guesses that are off by about the step that is tried: a factorisation may run to its end by rounding alone."""
@@ -315,7 +313,7 @@ def hostile_rows(rng, n, d):
     return A, B, 10.0 ** rng.uniform(-3, 3) / scale**2
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_kernel_entries_are_within_their_bounds(seed):
     rng = np.random.default_rng(seed)
     A, B, gamma = hostile_rows(rng, 5, int(rng.integers(1, 8)))
@@ -328,7 +326,7 @@ def test_kernel_entries_are_within_their_bounds(seed):
                 assert not distance > ball(bound[i, j]), kernel
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("intercept", ["free", "penalised"])
 @pytest.mark.parametrize("keep_gram", [True, False])
 def test_scores_and_norms_of_products_are_within_their_bounds(seed, intercept, keep_gram):
@@ -349,7 +347,7 @@ def test_scores_and_norms_of_products_are_within_their_bounds(seed, intercept, k
         assert not abs(norm - ball(point.squared_norm.value)) > ball(point.squared_norm.error)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("tile_entries", [3, 12, 1000])
 def test_products_with_other_rows_are_within_their_bounds(seed, tile_entries):
     rng = np.random.default_rng(300 + seed)
@@ -367,7 +365,7 @@ def test_products_with_other_rows_are_within_their_bounds(seed, tile_entries):
                 assert not sum((abs(term) for term in terms), flint.arb(0)) > ball(magnitude) * 1.0000001 + ball(bound)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("sparse", [False, True])
 def test_linear_products_and_scores_are_within_their_bounds(seed, sparse):
     rng = np.random.default_rng(200 + seed)
@@ -454,40 +452,6 @@ def test_a_bounded_matrix_bounds_products_diagonal_and_eigenvalues(kernel, n):
             break
         x = x / np.abs(x).max()
     assert error <= 1e-9 * float(np.abs(M).sum())
-
-
-# Losses
-
-
-@given(st.floats(-1e3, 1e3), st.floats(0, 1e-3), st.floats(1.0, 9.0))
-def test_losses_are_within_their_bounds_at_any_margin_within_the_error(u, error, p):
-    found = hinge_power(Bounded(np.array([u]), np.array([error])), bounded.exact(p))
-    for exact_u in (ball(u) - ball(error), ball(u), ball(u) + ball(error)):
-        xi = 1 - exact_u
-        loss = flint.arb(0) if xi < 0 else xi.max(flint.arb(0)) ** ball(p) if xi > 0 else flint.arb(0)
-        assert not loss > ball(found.upper[0])
-        assert not loss < ball(found.lower[0])
-
-
-def test_a_margin_that_was_rounded_to_1_may_cost():
-    def above(u):
-        return float(hinge_power(Bounded(np.array([u]), np.array([1e-10])), bounded.exact(1.0)).upper[0])
-
-    assert above(1.0) >= 1e-10
-    u = 1.0 + 1e-11
-    assert Fraction(above(u)) >= 1 - Fraction(u) + Fraction(1e-10)
-
-
-@given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9), st.floats(1.0001, 9.0))
-def test_conjugates_are_below_their_bounds(alpha, c, p):
-    above = float(
-        hinge_power_conjugate(bounded.exact(np.array([alpha])), bounded.exact(np.array([c])), bounded.exact(p)).upper[0]
-    )
-    if not math.isfinite(above):
-        return
-    gamma = ball(p) / (ball(p) - 1)
-    value = ball(c) * (ball(p) - 1) * (ball(alpha) / (ball(c) * ball(p))) ** gamma
-    assert not value > ball(above)
 
 
 # Formulas of bounds: what no input attains one by one

@@ -152,7 +152,7 @@ def objective_at(fitted, data, labels, gamma, C):
     return 0.5 * v @ K @ v + C * hinge.sum()
 
 
-@pytest.mark.parametrize("offset", [1e4, 1e5, 1e6, 1e7])
+@pytest.mark.parametrize("offset", [1e4, 1e7])
 @pytest.mark.parametrize("kind", ["float64", "float32", "several classes", "nu"])
 def test_the_kernels_numbers_are_those_of_the_training_on_sparse_data_with_an_offset(offset, kind):
     # scikit-learn's variance of sparse data loses its digits there, and with it gamma="scale".

@@ -157,16 +157,6 @@ def test_the_result_does_not_depend_on_the_number_of_processes():
     assert together.certificate_.is_certified(1e-6)
 
 
-@pytest.mark.parametrize("scheme", ["ovo", "ovr"])
-def test_weights_are_copies(scheme):
-    weight = 1 + np.arange(Y.size) % 3
-    weighted = sx.PSVMClassifier(p=2.0, kernel="rbf", multiclass=scheme, tol=1e-10).fit(X, Y, sample_weight=weight)
-    copied = sx.PSVMClassifier(p=2.0, kernel="rbf", multiclass=scheme, tol=1e-10).fit(
-        np.repeat(X, weight, axis=0), np.repeat(Y, weight)
-    )
-    assert np.allclose(weighted.decision_function(X), copied.decision_function(X), atol=1e-4)
-
-
 def test_weights_of_classes_multiply_those_of_observations():
     weight = np.linspace(0.5, 2, Y.size)
     by_class = {"red": 3.0, "blue": 0.5, "lime": 1.0}
@@ -253,15 +243,6 @@ def test_parts_of_many_classes():
     assert np.asarray(pairs[0].labels).tolist() == [5, 6, 5, 6]
     rest = list(parts(labels, "ovr"))
     assert np.asarray(rest[0].labels).tolist() == [1, 0, 0, 0, 1, 0]
-
-
-@settings(max_examples=5)
-@given(st.integers(0, 1000))
-def test_the_order_of_observations_does_not_matter(seed):
-    order = np.random.default_rng(seed).permutation(Y.size)
-    direct = sx.PSVMClassifier(kernel="rbf", p=2.0, tol=1e-12).fit(X, Y)
-    shuffled = sx.PSVMClassifier(kernel="rbf", p=2.0, tol=1e-12).fit(X[order], Y[order])
-    assert np.allclose(direct.decision_function(X), shuffled.decision_function(X), atol=1e-5)
 
 
 def test_compare_tabulates_several_classes():

@@ -1,7 +1,6 @@
 """Intervals of the conic family against ball arithmetic: the exact objective at the model, the exact dual value."""
 
 import math
-import os
 
 import flint
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 import svmcvx as sx
 from svmcvx.certificate import check
 from svmcvx.data import binary_data
-from svmcvx.errors import DataError, SolverFailed
+from svmcvx.errors import DataError
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.conic_loss.nystrom import nystrom_space
 from svmcvx.formulations.conic_loss.geometry import RowGeometry
@@ -23,7 +22,6 @@ from svmcvx.losses import conic_loss
 from tests.balls import ball, exact_kernel, inner, precision
 
 precise = precision(1500)
-EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "20"))
 
 
 def exact_gram(space):
@@ -137,8 +135,8 @@ def outliers(degree, ratio):
     return X, np.r_[np.tile([1, -1], 6), 1, 1], sx.Polynomial(degree=degree, gamma=1.0)
 
 
-@pytest.mark.parametrize("degree", [3, 4, 5])
-@pytest.mark.parametrize("ratio", [50.0, 150.0, 500.0, 1e3, 1e4])
+@pytest.mark.parametrize("degree", [3, 5])
+@pytest.mark.parametrize("ratio", [50.0, 1e3, 1e4])
 def test_a_direction_that_the_factor_has_dropped_does_not_raise_the_bound(degree, ratio):
     X, y, kernel = outliers(degree, ratio)
     problem = sx.conic_sdp(X, y, lam=1.0, kernel=kernel, intercept=False)
@@ -162,7 +160,7 @@ def test_a_direction_that_the_factor_has_dropped_does_not_raise_the_bound(degree
         assert solution.certificate.residuals["zero_one_lower"] <= float(attained)
 
 
-@pytest.mark.parametrize("spread", [1.6e3, 1e-3, 1e-8])
+@pytest.mark.parametrize("spread", [1.6e3, 1e-8])
 @pytest.mark.parametrize("route", ["solver", "fast"])
 def test_far_clusters(spread, route):
     rng = np.random.default_rng(0)
@@ -173,113 +171,6 @@ def test_far_clusters(spread, route):
     problem = sx.conic_sdp(X, y, lam=1.0, kernel=kernel)
     solution = sx.solve(problem) if route == "solver" else conic(X, y, lam=1.0, kernel=kernel)
     holds(problem.formulation, solution)
-
-
-@st.composite
-def hostile(draw):
-    """Far clusters, offsets, outliers, duplicates, whole numbers, weights, extreme hyper-parameters."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    n, d = draw(st.integers(2, 10)), draw(st.integers(1, 3))
-    X = rng.standard_normal((n, d))
-    y = np.where(rng.random(n) < 0.5, 1, -1)
-    y[:2] = 1, -1
-    if draw(st.booleans()):
-        X[:, 0] = y * (0.5 + np.abs(X[:, 0]))
-    shape = draw(st.sampled_from(["plain", "clusters", "offset", "outlier", "whole", "scales"]))
-    if shape == "clusters":
-        X = X * 10.0 ** rng.uniform(-8, 3) + np.where(rng.random(n) < 0.5, 1e6, -1e6)[:, None]
-    elif shape == "offset":
-        X = X + 10.0 ** rng.uniform(0, 12)
-    elif shape == "outlier":
-        X[-2:] = np.eye(d)[-1] * 10.0 ** rng.uniform(1, 6)
-    elif shape == "whole":
-        X = rng.integers(-2, 3, (n, d)).astype(float)
-    elif shape == "scales":
-        X = X * 10.0 ** rng.uniform(-6, 6, d)
-    if n >= 4 and draw(st.booleans()):
-        X[n // 2 :] = X[: n - n // 2]
-    size = float(np.median(np.abs(X - X.mean(axis=0)))) or 1.0
-    kernel = draw(
-        st.sampled_from(
-            [None, None, sx.Linear(), sx.RBF(1.0 / size**2), sx.Polynomial(3, 1.0), sx.Polynomial(2, 0.3, 1.0), "wide"]
-        )
-    )
-    if isinstance(kernel, str):
-        kernel, X = None, np.hstack([X, rng.standard_normal((n, n + 2))])
-    setting = draw(
-        st.one_of(
-            st.floats(-12, 12).map(lambda e: {"lam": 10.0**e}),
-            st.sampled_from([{"kappa": 0.1}, {"kappa": 0.3}, {"kappa": 0.5}]),
-        )
-    )
-    weight = draw(st.sampled_from([None, rng.uniform(0.1, 3.0, n), rng.integers(1, 4, n).astype(float)]))
-    return X, y, {"kernel": kernel, "intercept": draw(st.booleans()), "sample_weight": weight, **setting}
-
-
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(hostile())
-def test_hostile_instances_are_inside_their_intervals(instance):
-    X, y, setting = instance
-    try:
-        solution = conic(X, y, max_iter=300, **setting)
-        statement = sx.conic_sdp(X, y, **setting).formulation
-    except (DataError, SolverFailed):
-        return
-    holds(statement, solution)
-    repaired = statement.repair(solution.dual)
-    again = statement.repair(repaired)
-    assert statement.dual_violation(repaired) == 0
-    for name in ("gamma", "alpha"):
-        np.testing.assert_array_equal(again[name], repaired[name])
-    # Any other point is above the lower end.
-    rng = np.random.default_rng(0)
-    if statement.kappa is None:
-        for size in (0.0, 1e-3, 1.0):
-            other = statement.model(
-                size * rng.standard_normal(statement.factor.shape[1]),
-                size * rng.standard_normal((statement.factor.shape[1], 1)),
-            )
-            value = exact_objective(statement, other)[0]
-            assert not value < ball(solution.certificate.lower)
-            assert not value > ball(statement.evaluate(other).upper_end)
-            assert solution.certificate.upper <= statement.lam * statement.weight.sum() * (1 + 1e-12)
-    multipliers = {"gamma": rng.exponential(size=len(statement.y)), "alpha": rng.standard_normal(len(statement.y))}
-    multipliers["lam"] = np.array(rng.exponential())
-    point = statement.repair(multipliers)
-    assert not exact_dual(statement, point) < ball(statement.evaluate_dual(point).lower_end)
-
-
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(hostile())
-def test_the_conic_loss_for_given_gamma_is_inside_its_interval(instance):
-    X, y, setting = instance
-    if "lam" not in setting:
-        return
-    lam, kernel, intercept = setting["lam"], setting["kernel"], setting["intercept"]
-    rng = np.random.default_rng(1)
-    try:
-        norms = sx.conic_sdp(X, y, lam=lam, kernel=kernel, intercept=intercept).formulation.geometry.norms
-        gamma = rng.exponential(size=len(y)) / np.maximum(norms**2, 1e-300) / (2.0 * len(y))
-        statement = sx.conic_fixed_gamma(X, y, gamma=gamma, lam=lam, kernel=kernel, intercept=intercept).formulation
-    except DataError:
-        return
-    r = statement.factor.shape[1]
-    for size in (0.0, 1.0 / max(float(norms.max()), 1e-300)):
-        model = statement.model(size * rng.standard_normal(r))
-        dual = statement.repair({"gamma": gamma})
-        certificate = statement.certify(model, dual)
-        u, value = exact_margins_and_norm(statement.space, model)
-        for margin, g in zip(u, gamma, strict=True):
-            xi = 1 - margin
-            if xi > 0:
-                beyond = xi * xi * ball(g) > ball(lam)
-                value += ball(lam) if beyond else xi * (2 * (ball(g) * ball(lam)).sqrt() - ball(g) * xi)
-        evaluation = statement.evaluate(model)
-        assert not value > ball(evaluation.upper_end)
-        assert evaluation.value == pytest.approx(float(value), rel=1e-6) or evaluation.error > 0
-        assert not exact_dual(statement, dual) < ball(statement.evaluate_dual(dual).lower_end)
-        assert certificate.lower <= certificate.upper
-        assert not value < ball(certificate.lower)
 
 
 @given(st.lists(st.tuples(st.floats(-3, 3), st.floats(0, 1e3)), min_size=1, max_size=8), st.integers(-200, 0))

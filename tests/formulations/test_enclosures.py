@@ -23,7 +23,7 @@ from svmcvx.model import LinearModel
 from tests.balls import Ball, balls, encloses, exact_kernel, exact_point, power, precision
 
 precise = precision(700)
-PROBLEMS = 500 if os.environ.get("SVMCVX_THOROUGH") else 25
+PROBLEMS = 500 if os.environ.get("SVMCVX_THOROUGH") else 15
 
 
 def size(rng):

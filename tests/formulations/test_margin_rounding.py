@@ -2,14 +2,13 @@
 
 import itertools
 import math
-import os
 import warnings
 from fractions import Fraction
 
 import flint
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC, NuSVC
@@ -24,7 +23,6 @@ from tests.balls import ball, exact_point, power, precision, quadratic, total
 from tests.conftest import make_data
 
 precise = precision(200)
-EXAMPLES = 2000 if os.environ.get("SVMCVX_THOROUGH") else 20
 OFFSET = np.array([10002, 9998.3, 10001.73, 9997.11, 10001.55, 9997.01])[:, None]
 SIGNS = np.array([1, -1] * 3)
 
@@ -95,8 +93,8 @@ def solve_both(X, y, **keywords):
 # Margins at the kink
 
 
-@pytest.mark.parametrize("C", [1e3, 1e6, 1e9, 1e12])
-@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8, 1e12])
+@pytest.mark.parametrize("C", [1e3, 1e12])
+@pytest.mark.parametrize("offset", [0.0, 1e8, 1e12])
 def test_margins_that_are_rounded_to_1_may_cost(C, offset):
     X = OFFSET + offset
     no_misses(X, SIGNS, solve_both(X, SIGNS, C=C, p=1.0), C=C, p=1.0)
@@ -113,7 +111,7 @@ def test_a_model_whose_margins_were_computed_as_1_is_charged_for_what_they_may_b
 # Kernels of far clusters
 
 
-@pytest.mark.parametrize("h", [1.6e3, 1.0, 1e-3, 1e-8])
+@pytest.mark.parametrize("h", [1.6e3, 1e-8])
 @pytest.mark.parametrize("p", [1.0, 1.5])
 def test_far_clusters(h, p):
     rng = np.random.default_rng(0)
@@ -133,7 +131,7 @@ def test_a_singular_kernel_with_an_outlier():
 # Hard margin
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e6, 1e9, 1e12])
+@pytest.mark.parametrize("offset", [0.0, 1e9])
 @pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
 def test_hard_margins_count_the_rounding_of_their_scores(offset, kernel):
     data, y = make_data(n=14, d=2, seed=5)
@@ -156,8 +154,8 @@ def test_a_model_without_a_margin_is_no_bound():
 # What is known without a solver
 
 
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
-@pytest.mark.parametrize("factor", [1e-150, 1e12, 1e100])
+@pytest.mark.parametrize("p", [1.0, 3.0])
+@pytest.mark.parametrize("factor", [1e-150, 1e100])
 def test_an_interval_is_never_worse_than_doing_nothing(p, factor):
     X, y = make_data(n=60, d=3, seed=1)
     zero = sx.LinearModel(np.zeros(3), 0.0, np.array([-1, 1]), np.arange(3))
@@ -169,7 +167,7 @@ def test_an_interval_is_never_worse_than_doing_nothing(p, factor):
 
 
 @pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
-@pytest.mark.parametrize("p", [1.0, 1.2, 2.0, 5.0])
+@pytest.mark.parametrize("p", [1.0, 1.2, 5.0])
 def test_the_trivial_model_has_the_best_bias(kernel, p):
     X, y = make_data(n=30, d=2, seed=2)
     weight = np.linspace(0.1, 3.0, 30)
@@ -224,64 +222,11 @@ def test_hopeless_multipliers_are_repaired_to_feasible_ones(values):
         assert statement.dual_violation(statement.repair({"alpha": np.array(values)})) == 0
 
 
-# Hostile instances
-
-
-@st.composite
-def hostile(draw):
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    n, d = draw(st.integers(4, 10)), draw(st.integers(1, 3))
-    scale = 10.0 ** draw(st.floats(-6, 6))
-    X = rng.standard_normal((n, d)) * scale
-    y = np.where(rng.random(n) < 0.5, 1, -1)
-    y[:2] = 1, -1
-    match draw(st.sampled_from(["plain", "offset", "clusters", "twice", "outlier", "grid"])):
-        case "offset":
-            X += 10.0 ** draw(st.floats(0, 12)) * scale
-        case "clusters":
-            X += rng.choice([-1.0, 1.0], (n, 1)) * 10.0 ** draw(st.floats(0, 8)) * scale
-        case "twice":
-            X[n // 2 :] = X[: n - n // 2]
-        case "outlier":
-            X[-2:] = 0.0
-            X[-2:, -1] = 1e3 * scale
-        case "grid":
-            X = (np.round(2 * X / scale) / 2 + y[:, None]) * scale
-    kernel = draw(
-        st.sampled_from(
-            [None, None, sx.RBF(10.0 ** draw(st.floats(-3, 3)) / scale**2), sx.Polynomial(3, 1 / scale**2, 1.0)]
-        )
-    )
-    C = draw(st.one_of(st.sampled_from([1.0, 0.1, 1e6]), st.floats(-12, 12).map(lambda x: 10.0**x)))
-    p = draw(st.sampled_from([1.0, 1.0, 1.001, 1.5, 2.0, 3.0]))
-    weight = 10.0 ** rng.uniform(-6, 6, n) if draw(st.integers(0, 2)) == 0 else None
-    return X, y, kernel, C, p, weight
-
-
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(hostile(), st.integers(0, 4))
-def test_no_interval_misses(problem, hard):
-    X, y, kernel, C, p, weight = problem
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if hard == 0:
-                solutions = [sx.fast.hard_margin(X, y, kernel=kernel, time_limit=2.0)]
-            else:
-                solutions = solve_both(X, y, C=C, p=p, kernel=kernel, sample_weight=weight)
-    except (sx.SolverFailed, sx.DataError) as error:
-        # No separating model, or a kernel matrix out of range; never bounds that contradict each other.
-        if "defect" in str(error):
-            raise
-        return
-    no_misses(X, y, solutions, kernel=kernel, hard=hard == 0, C=C, p=p, weight=weight)
-
-
 # Width
 
 
 @pytest.mark.parametrize("kernel", [None, sx.RBF(0.1)])
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("p", [1.0, 1.5])
 def test_rounding_is_a_small_part_on_standardised_data(kernel, p):
     X, y = make_data(n=400, d=10, seed=7)
     certificate = sx.fast.psvm(X, y, C=1.0, p=p, kernel=kernel).certificate
@@ -299,7 +244,7 @@ def test_a_gap_that_rounding_leaves_is_no_optimum():
 
 
 @pytest.mark.filterwarnings("ignore:the gap is", "ignore:Solver terminated early")
-@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
+@pytest.mark.parametrize("offset", [0.0, 1e8])
 @pytest.mark.parametrize("C", [0.1, 1e3])
 def test_a_linear_svc_is_certified_as_it_holds_its_coefficients(offset, C):
     X, y = make_data(n=24, d=2, seed=4)

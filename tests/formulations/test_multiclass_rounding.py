@@ -19,6 +19,7 @@ from svmcvx.fast.multiclass.m3svm import m3svm as fast_m3svm
 from svmcvx.formulations.multiclass.exact_multipliers import (
     cut_to_top,
     excess_of_sums,
+    imbalance,
     is_balanced,
     reduced_to_sums,
     violation_of_top,
@@ -26,7 +27,7 @@ from svmcvx.formulations.multiclass.exact_multipliers import (
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, Margin, SmoothedHingeSum
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
-from tests.balls import ball, dense, encloses, precision
+from tests.balls import ball, dense, precision
 
 precise = precision(220)
 EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "25"))
@@ -313,104 +314,11 @@ def hostile_duals(rng, statement):
     yield {"alpha": statement.scores.expand(s * statement.loss.multipliers(f))}
 
 
-def assert_theorems(statement, rng):
-    uppers = []
-    for model in hostile_models(rng, statement):
-        found = statement.evaluate(model)
-        exact = exact_objective(statement, model)
-        assert not math.isnan(found.upper_end)
-        encloses(found, exact)
-        encloses(statement.losses(model), exact_losses(statement, model))
-        uppers.append(exact)
-    for dual in hostile_duals(rng, statement):
-        if statement.name == "m3svm" and rng.random() < 0.5:
-            lam, d = statement.lam, statement.scores.data.X.shape[1]
-            dual["flow"] = lam * rng.standard_normal((d, statement.P.shape[1])) * 10.0 ** rng.uniform(-6, 1)
-        point = statement.repair(dual)
-        assert statement.dual_violation(point) == 0
-        assert_feasible(statement, point)
-        again = statement.repair(point)
-        for name in point:
-            np.testing.assert_array_equal(again[name], point[name])
-        found = statement.evaluate_dual(point)
-        encloses(found, exact_dual_objective(statement, point))
-        encloses(statement.minus_conjugate(statement.multipliers(point)), exact_gains(statement, point))
-        assert not any(upper < ball(found.lower_end) for upper in uppers)
-
-
 seeds = st.integers(0, 2**32 - 1)
 
 
 def number(rng, wide):
     return float(10.0 ** rng.uniform(-12, 12)) if wide else float(10.0 ** rng.uniform(-3, 2))
-
-
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(seed=seeds)
-def test_both_ends_of_m3svm_are_theorems(seed):
-    rng = np.random.default_rng(seed)
-    X, y, weight = hostile_data(rng, int(rng.integers(4, 11)), int(rng.integers(1, 4)), int(rng.integers(2, 5)))
-    wide = rng.random() < 0.5
-    statement = sx.m3svm(
-        X, y, lam=number(rng, wide), p=float(rng.choice([1.0, 1.001, 1.3, 2.0, 3.0, 4.5, 40.0])), eps=number(rng, wide),
-        loss=str(rng.choice(["hinge", "smoothed", "logistic", "softmax"])), norm=int(rng.choice([1, 2])),
-        delta=float(10.0 ** rng.uniform(-9, 3)), sample_weight=weight,
-    ).formulation  # fmt: skip
-    assert_theorems(statement, rng)
-
-
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(seed=seeds, name=st.sampled_from(list(CLASSICAL)), intercept=st.booleans())
-def test_both_ends_of_the_classical_machines_are_theorems(seed, name, intercept):
-    rng = np.random.default_rng(seed)
-    c = int(rng.integers(2, 6))
-    X, y, weight = hostile_data(rng, int(rng.integers(c + 1, 12)), int(rng.integers(1, 4)), c)
-    options = {"k": int(rng.integers(1, c + 1))} if name == "topk_svm" else {}
-    statement = getattr(sx, name)(
-        X, y, lam=number(rng, rng.random() < 0.5), intercept=intercept, sample_weight=weight, **options
-    ).formulation
-    assert_theorems(statement, rng)
-
-
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(seed=seeds, p=st.sampled_from([1.0, 1.5, 2.0, 8.0, math.inf]), norm=st.sampled_from([1, 2]))
-def test_both_ends_of_the_hard_margin_are_theorems(seed, p, norm):
-    rng = np.random.default_rng(seed)
-    n, c = 9, 3
-    y = np.arange(n) % c
-    X = rng.standard_normal((n, 3)) + 12.0 * np.eye(3)[y]
-    X = X * 10.0 ** rng.uniform(-3, 3) + rng.choice([0.0, 1.0]) * 10.0 ** rng.uniform(0, 12)
-    problem = sx.m3svm_hard_margin(X, y, p=p, norm=norm)
-    statement = problem.formulation
-    W = np.linalg.lstsq(statement.scores.X, np.eye(c)[y] - 1.0 / c, rcond=None)[0]
-    b = np.zeros(c)
-    f = statement.differences(W, b)
-    uppers = []
-    if f.min() > 0:
-        for model in (
-            statement.scores.model(W / f.min(), b, np.arange(n) < 1),
-            statement.scaled_to_margin(W, b, float(f.min()), np.arange(n) < 1),
-        ):
-            found = statement.evaluate(model)
-            rows = exact_differences(X, y, model.coef, model.intercept)
-            least = min((v for row in rows for v in row), key=lambda v: v.mid())
-            exact = exact_objective(statement, model)
-            # The objective of the multiple that has every margin for certain.
-            known = statement.scores.model_differences(model).least
-            assert least >= known
-            if known > 0:
-                encloses(found, exact / ball(min(known, 1.0)) ** (1 if math.isinf(p) else ball(p)))
-            if math.isfinite(found.upper_end):
-                uppers.append(exact)
-    for alpha in (rng.random((n, c)), 10.0 ** rng.uniform(-12, 3, (n, c)), np.zeros((n, c))):
-        point = statement.repair({"alpha": alpha})
-        assert statement.dual_violation(point) == 0
-        assert_feasible(statement, point)
-        again = statement.repair(point)
-        np.testing.assert_array_equal(again["alpha"], point["alpha"])
-        np.testing.assert_array_equal(again["flow"], point["flow"])
-        found = statement.evaluate_dual(point)
-        assert not any(upper < ball(found.lower_end) for upper in uppers)
 
 
 # Losses and conjugates by themselves
@@ -450,7 +358,7 @@ def test_losses_and_conjugates_are_within_their_errors(loss, seed):
 # Exact multipliers
 
 
-@settings(max_examples=4 * EXAMPLES, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(seed=seeds, k=st.integers(1, 5))
 def test_rows_are_reduced_to_what_rational_numbers_allow(seed, k):
     rng = np.random.default_rng(seed)
@@ -516,6 +424,17 @@ def test_a_balance_that_rounding_hides_is_decided_exactly():
     assert is_balanced(alpha, codes, 2)
     alpha[4] = np.nextafter(1e-40, 1.0)
     assert not is_balanced(alpha, codes, 2)
+    # So many that their sum in doubles leaves it open.
+    rng = np.random.default_rng(0)
+    own, codes = rng.random(2000) * 10.0 ** rng.uniform(-12, 12, 2000), np.repeat([0, 1], 2000)
+    alpha = np.r_[own, rng.permutation(own)][:, None]
+    found = imbalance(alpha, codes, 2)
+    assert (np.abs(found.value) <= found.error).all()
+    assert found.error.all()
+    assert is_balanced(alpha, codes, 2)
+    least = int(np.argmin(alpha))
+    alpha[least] = np.nextafter(alpha[least], 1.0)
+    assert not is_balanced(alpha, codes, 2)
 
 
 # Where it broke
@@ -540,7 +459,7 @@ def test_differences_that_round_to_one_count_with_what_they_may_cost(seed, name)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "smoothed", "logistic", "softmax"])
-@pytest.mark.parametrize("p", [1.0, 2.0, 4.0])
+@pytest.mark.parametrize("p", [1.0, 4.0])
 def test_margins_at_the_kink_on_data_with_an_offset(loss, p):
     rng = np.random.default_rng(0)
     for offset in (1e4, 1e8, 1e12):
@@ -554,19 +473,19 @@ def test_margins_at_the_kink_on_data_with_an_offset(loss, p):
         assert not exact_dual_objective(problem.formulation, point) < ball(certificate.lower)
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e6, 1e12])
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
 @pytest.mark.parametrize("name", list(CLASSICAL))
 def test_no_interval_is_worse_than_doing_nothing(name, scale):
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((30, 3)) * scale, np.arange(30) % 3
-    for lam in (1e-6, 1.0, 1e6):
+    for lam in (1e-6, 1e6):
         solution = sx.solve(getattr(sx, name)(X, y, lam=lam), solver="clarabel")
         assert solution.certificate.upper <= 30 * 2 * (1 + 1e-8)
         assert solution.certificate.lower >= 0
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e6, 1e12])
-@pytest.mark.parametrize("p", [1.0, 2.0, 4.0])
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+@pytest.mark.parametrize("p", [1.0, 4.0])
 def test_no_interval_of_m3svm_is_worse_than_doing_nothing(p, scale):
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((30, 3)) * scale, np.arange(30) % 3
@@ -596,7 +515,7 @@ def test_the_best_constant_biases_are_found():
 @pytest.mark.parametrize("name", list(CLASSICAL))
 def test_intervals_on_standardised_data_are_not_wider_than_they_were(name, intercept):
     rng = np.random.default_rng(3)
-    X, y = rng.standard_normal((200, 5)), np.arange(200) % 4
+    X, y = rng.standard_normal((80, 5)), np.arange(80) % 4
     statement = getattr(sx, name)(X, y, lam=1.0, intercept=intercept).formulation
     solution = sx.solve(getattr(sx, name)(X, y, lam=1.0, intercept=intercept), solver="clarabel")
     value = statement.evaluate(solution.model)
@@ -605,11 +524,11 @@ def test_intervals_on_standardised_data_are_not_wider_than_they_were(name, inter
     assert bound.error <= 1e-10 * value.value
 
 
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0])
+@pytest.mark.parametrize("p", [1.0, 4.0])
 @pytest.mark.parametrize("loss", ["hinge", "smoothed", "logistic", "softmax"])
 def test_intervals_of_m3svm_on_standardised_data_are_not_wider_than_they_were(loss, p):
     rng = np.random.default_rng(3)
-    X, y = rng.standard_normal((200, 5)), np.arange(200) % 4
+    X, y = rng.standard_normal((80, 5)), np.arange(80) % 4
     statement = sx.m3svm(X, y, lam=0.1, p=p, loss=loss).formulation
     solution = fast_m3svm(X, y, lam=0.1, p=p, loss=loss)
     value, bound = statement.evaluate(solution.model), statement.evaluate_dual(statement.repair(solution.dual))

@@ -7,7 +7,7 @@ import flint
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import svmcvx as sx
@@ -223,8 +223,8 @@ def cloud(n=10, d=2, seed=0):
 # Regimes in which the estimates failed
 
 
-@pytest.mark.parametrize("degree", [2, 3, 5])
-@pytest.mark.parametrize("outlier", [50.0, 1e3, 1e5])
+@pytest.mark.parametrize("degree", [2, 5])
+@pytest.mark.parametrize("outlier", [50.0, 1e5])
 @pytest.mark.parametrize(("build", "keywords"), BUILDS)
 def test_a_singular_kernel_with_an_outlier(build, keywords, outlier, degree):
     X = np.array([[(1 if i % 2 == 0 else -1) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)] + [[0, outlier]] * 2)
@@ -232,7 +232,7 @@ def test_a_singular_kernel_with_an_outlier(build, keywords, outlier, degree):
     answered(build, X, y, kernel=sx.Polynomial(degree, 1.0, 0.0), **keywords)
 
 
-@pytest.mark.parametrize("spread", [1e3, 1e-3, 1e-8])
+@pytest.mark.parametrize("spread", [1e3, 1e-8])
 @pytest.mark.parametrize("kernel", [sx.RBF, sx.Exponential, sx.Laplacian], ids=["rbf", "exponential", "laplacian"])
 @pytest.mark.parametrize(("build", "keywords"), BUILDS)
 def test_two_far_clusters(build, keywords, kernel, spread):
@@ -245,38 +245,13 @@ def test_two_far_clusters(build, keywords, kernel, spread):
         assert certificate.is_certified(1e-6)
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8, 1e12])
+@pytest.mark.parametrize("offset", [0.0, 1e8])
 @pytest.mark.parametrize("kernel", [None, sx.RBF(0.5), sx.Polynomial(3, 0.1, -1.0)], ids=["linear", "rbf", "cubic"])
 @pytest.mark.parametrize(("build", "keywords"), BUILDS)
 def test_offsets(build, keywords, kernel, offset):
     X, y = cloud()
     X = X + offset
     answered(build, X, y, kernel=kernel, indefinite="clip", **keywords)
-
-
-@pytest.mark.parametrize("offset", [1e3, 1e6, 1e9, 1e12])
-@pytest.mark.parametrize("lam2", [0.0, 3.0])
-@pytest.mark.parametrize("intercept", [False, True])
-def test_the_bound_of_the_hard_margin_is_that_of_a_feasible_model(offset, lam2, intercept):
-    for seed in range(4):
-        X, y = cloud(seed=seed)
-        X = X + 3.0 * y[:, None] + offset * np.array([1.0, -1.0])
-        space = feature_space(binary_data(X, y), None, intercept="penalised" if intercept else "none")
-        statement = ODMLHardMargin(space, 1e-3, lam2)
-        exact = Exact(statement)
-        rng = np.random.default_rng(seed)
-        for _ in range(20):
-            w = np.array([1.0, 1.0]) + 1e-3 * rng.standard_normal(2)
-            w *= 10.0 ** rng.uniform(-1, 0)
-            model = LinearModel(w, 0.0, space.data.classes, np.arange(3))
-            lowest = min(float(u.mid()) for u in exact.point(model)[0])
-            if lowest <= 0:
-                continue
-            # Margins that are 1 as far as can be seen, on either side.
-            model = LinearModel(w / lowest, 0.0, space.data.classes, np.arange(3))
-            found = statement.evaluate(model)
-            if found.upper_end < math.inf:
-                assert not exact.scaled(model) > ball(found.upper_end)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
@@ -294,7 +269,7 @@ def test_margins_at_the_ends_of_the_band_may_cost():
     """A margin that was computed as 1 − D lies below it: the loss is not 0."""
     rng = np.random.default_rng(5)
     y = np.array([-1, 1])
-    for _ in range(200):
+    for _ in range(80):
         X = 1e4 * rng.choice([-1.0, 1.0], (2, 3)) + rng.standard_normal((2, 3))
         D = float(rng.choice([0.0, 0.2, 0.5]))
         statement = ODM(feature_space(binary_data(X, y), None, intercept="none"), 1e12, 1e12, D)
@@ -347,13 +322,13 @@ def test_sparse_data():
                 answered(build, sp.csr_array(X + offset), y, kernel=kernel, **keywords)
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e6, 1e12])
+@pytest.mark.parametrize("offset", [0.0, 1e12])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_many_observations(offset, weighted):
     """Long sums are taken in another way than short ones."""
-    X, y = cloud(1500, 3)
+    X, y = cloud(700, 3)
     X = X + offset
-    weight = 10.0 ** np.random.default_rng(0).uniform(-3, 3, 1500) if weighted else None
+    weight = 10.0 ** np.random.default_rng(0).uniform(-3, 3, 700) if weighted else None
     for solve, formulation, keywords in ((sx.fast.odm, ODM, BAND), (sx.fast.odml, ODML, BLEND)):
         solution = solve(X, y, sample_weight=weight, max_iter=100, **keywords)
         statement = formulation(feature_space(binary_data(X, y, weight), None, intercept="none"), **keywords)
@@ -373,7 +348,7 @@ def test_the_interval_of_the_fast_solvers():
                 held(formulation(space, **keywords), solution)
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e8, 1e12])
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e12])
 @pytest.mark.parametrize("kernel", [None, sx.RBF(0.3), sx.Polynomial(3, 0.1, 1.0)], ids=["linear", "rbf", "cubic"])
 def test_no_solver_calls_optimal_what_its_certificate_contradicts(kernel, offset):
     X, y = cloud(30)
@@ -459,107 +434,3 @@ def test_entries_of_rows_that_are_far_out(factor):
             for j in range(B.shape[0]):
                 assert not abs(exact_kernel(kernel, A[i], B[j]) - ball(values[i, j])) > ball(bound[i, j])
         assert bound.max() < 1e-6 or kernel.name == "exponential"
-
-
-# Everything at once
-
-exponents = st.floats(-12, 12)
-
-
-@st.composite
-def hostile(draw):
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    n, d = draw(st.integers(2, 8)), draw(st.integers(1, 4))
-    y = np.resize([-1, 1], n)
-    scale = 10.0 ** draw(st.floats(-6, 6))
-    X = rng.standard_normal((n, d)) + draw(st.sampled_from([0.0, 1.0, 5.0])) * y[:, None]
-    match draw(st.sampled_from(["plain", "clusters", "duplicates", "outlier", "offset", "columns"])):
-        case "clusters":
-            X = X * 10.0 ** rng.uniform(-10, 0) + 10.0 ** rng.uniform(0, 8) * rng.choice([-1.0, 1.0], (n, 1))
-        case "duplicates":
-            X = X[rng.integers(0, max(1, n // 2), n)]
-        case "outlier":
-            X[rng.integers(n)] *= 10.0 ** rng.uniform(2, 8)
-        case "offset":
-            X = X + 10.0 ** rng.uniform(0, 12) * rng.choice([-1.0, 1.0], (1, d))
-        case "columns":
-            X = X * 10.0 ** rng.uniform(-6, 6, (1, d))
-    X = X * scale
-    spread = float(np.abs(X).max()) or 1.0
-    near = float(np.median(np.abs(X - X.mean(axis=0)))) or spread
-    gamma = draw(st.sampled_from([1.0 / spread**2, 1.0 / near**2, 1e-3 / spread**2, 10.0 / spread**2]))
-    kernel = draw(
-        st.sampled_from(
-            [
-                None,
-                sx.Linear(),
-                sx.RBF(gamma),
-                sx.Laplacian(math.sqrt(gamma)),
-                sx.Exponential(math.sqrt(gamma)),
-                sx.Polynomial(draw(st.integers(1, 4)), gamma, draw(st.sampled_from([0.0, 1.0]))),
-            ]
-        )
-    )
-    weight = draw(st.sampled_from([None, "near", "far"]))
-    if weight is not None:
-        weight = rng.uniform(0.5, 2.0, n) if weight == "near" else 10.0 ** rng.uniform(-12, 12, n)
-    data = sp.csr_array(X) if draw(st.booleans()) and kernel is not None and kernel.name == "rbf" else X
-    space = feature_space(
-        binary_data(data, y, weight),
-        kernel,
-        intercept=draw(st.sampled_from(["none", "penalised"])),
-        keep_gram=draw(st.booleans()),
-        indefinite="clip",
-    )
-    which = draw(st.sampled_from(["odm", "odml", "hard"]))
-    if which == "odm":
-        D = draw(st.sampled_from([0.0, 1e-12, 0.3, 0.999]))
-        statement = ODM(space, 10.0 ** draw(exponents), 10.0 ** draw(exponents), D)
-    else:
-        lam1, lam2 = (draw(st.one_of(st.just(0.0), exponents.map(lambda e: 10.0**e))) for _ in range(2))
-        statement = (
-            ODML(space, lam1, lam2, 10.0 ** draw(exponents)) if which == "odml" else ODMLHardMargin(space, lam1, lam2)
-        )
-    return statement, rng
-
-
-def dual_of(statement, point, rng):
-    if isinstance(statement, ODM):
-        return {"theta": point}
-    return {"alpha": np.abs(point), "tau": rng.standard_normal(point.size) * np.abs(point)}
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(hostile())
-def test_intervals_on_hostile_data_hold(drawn):
-    statement, rng = drawn
-    space, n = statement.space, statement.y.size
-    try:
-        diagonal = float(space.diagonal().max())
-    except sx.DataError:
-        return
-    if not 0 < diagonal < 1e200 or "clipped_mass" in statement.facts:
-        return
-    size = 10.0 ** rng.uniform(-3, 3) / diagonal
-    points = [size * rng.random(n), size * rng.standard_normal(n), np.full(n, 10.0 ** rng.uniform(-12, 12))]
-    models = [space.model(point * statement.y) for point in points]
-    # Margins that are all but 1.
-    unit = space.point(points[0] * statement.y).scores.value
-    lowest = float((statement.y * unit).min())
-    if lowest > 0:
-        models.append(space.model(points[0] * statement.y / lowest))
-    duals = [dual_of(statement, point, rng) for point in points]
-    try:
-        if not (space.blockwise and not isinstance(statement, ODM)):
-            if isinstance(statement, ODM):
-                found = statement.recover(statement.multipliers(statement.y * unit))
-            else:
-                found = statement.recover(np.minimum(np.abs(points[1]), statement.upper_bound()))
-            models, duals = models + found.models, duals + found.duals
-    except sx.DataError:
-        pass
-    usable = [model for model in models if np.isfinite(statement.evaluate(model).value)]
-    proved(statement, usable, duals, rng)
-    if usable:
-        # Nothing raises but what tells that there is no number.
-        check(statement, usable, duals)

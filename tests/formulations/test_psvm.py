@@ -3,7 +3,6 @@ import math
 import cvxpy as cp
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
@@ -29,9 +28,6 @@ def certified(X, y, C, p, tol=1e-6, build=sx.psvm_dual, **keywords):
     certificate = sx.solve(build(X, y, C=C, p=p, **keywords)).certificate
     assert certificate.is_certified(tol), certificate
     return certificate
-
-
-# The statement, written twice
 
 
 # All but 1.37 are ratios of small integers, which the rational cones state exactly.
@@ -149,29 +145,8 @@ def test_p_two_is_a_ridge_on_the_gram_matrix():
     assert reference == pytest.approx(certificate.upper, rel=1e-7)
 
 
-@pytest.mark.parametrize("p", EXPONENTS)
-@pytest.mark.parametrize("kernel", [None, sx.RBF("scale")])
-def test_primal_and_dual_builders_agree(p, kernel):
-    dual = certified(X, Y, 1.0, p, kernel=kernel)
-    primal = certified(X, Y, 1.0, p, kernel=kernel, build=sx.psvm_primal)
-    overlap(primal, dual)
-
-
-@pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
-def test_the_linear_kernel_gives_the_linear_machine(p):
-    overlap(certified(X, Y, 1.0, p), certified(X, Y, 1.0, p, kernel=sx.Linear()))
-    overlap(certified(X, Y, 1.0, p), certified(X @ X.T, Y, 1.0, p, kernel="precomputed"))
-    overlap(certified(X, Y, 1.0, p), certified(sp.csr_array(X), Y, 1.0, p))
-
-
-def test_more_columns_than_rows():
-    wide, y = make_data(seed=3, n=12, d=40)
-    overlap(certified(wide, y, 0.1, 1.5), certified(wide, y, 0.1, 1.5, kernel=sx.Linear()))
-    overlap(certified(wide, y, 0.1, 1.5), certified(wide, y, 0.1, 1.5, build=sx.psvm_primal))
-
-
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
-@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("p", [1.0, 3.0])
+@pytest.mark.parametrize("C", [1e-3, 1e3])
 def test_real_data_over_the_range_of_C(cancer, p, C):
     certified(*cancer, C, p)
 
@@ -199,60 +174,6 @@ def test_any_model_and_any_multipliers_enclose_the_optimum(seed, p, C, use_kerne
     assert certificate.lower <= exact.certificate.upper
     assert certificate.upper >= exact.certificate.lower
     assert not certificate.is_certified(1e-9)
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda alpha: np.where(np.arange(alpha.size) == 3, -0.5, alpha),  # a negative multiplier
-        lambda alpha: np.where(Y > 0, 1.3 * alpha, alpha),  # the balance is broken
-        lambda alpha: 3.0 * alpha,  # above the box
-        lambda alpha: np.full(alpha.size, np.nan),
-    ],
-)
-def test_wrong_multipliers_are_never_certified(spoil):
-    solution = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.0))
-    ours = statement(X, Y, 1.0, 1.0)
-    wrong = {"alpha": spoil(solution.dual["alpha"])}
-    assert ours.certify(solution.model, solution.dual).is_certified(1e-9)
-    assert not ours.certify(solution.model, wrong).is_certified(1e-4)
-    # Unrepaired they prove nothing: what is left is the bound of zero multipliers.
-    strict = ours.certify(solution.model, wrong, repair=False)
-    assert ours.dual_violation(wrong) > 0
-    assert strict.lower == 0
-
-
-def test_the_classical_counter_example_in_one_dimension():
-    # Points at ±1 separated with margin 1 by w = 1: claim w = 1 for overlapping labels with negative multipliers.
-    x, y = np.array([[-1.0], [1.0], [0.5], [-0.5]]), np.array([-1, 1, -1, 1])
-    ours = statement(x, y, 1.0, 1.0)
-    model = sx.LinearModel(np.array([1.0]), 0.0, np.array([-1, 1]), np.arange(4))
-    # These numbers are stationary (Σ αᵢyᵢxᵢ = 1) and balanced; two of them have the wrong sign.
-    alpha = np.array([0.25, 0.25, -0.5, -0.5])
-    assert float((alpha * y) @ x[:, 0]) == 1.0
-    assert float(alpha @ y) == 0.0
-    assert not ours.certify(model, {"alpha": alpha}).is_certified(1e-2)
-    assert ours.dual_violation({"alpha": alpha}) > 0
-    assert ours.certify(model, {"alpha": alpha}, repair=False).lower == 0
-
-
-def test_the_repair_is_exact():
-    ours = statement(X, Y, 1.0, 1.0)
-    rng = np.random.default_rng(0)
-    for scale in (1e-6, 1.0, 1e6):
-        repaired = ours.repair({"alpha": scale * rng.standard_normal(Y.size)})
-        assert ours.dual_violation(repaired) == 0
-        assert (repaired["alpha"] >= 0).all()
-        assert (repaired["alpha"] <= 1.0).all()
-    assert (ours.repair({"alpha": -np.ones(Y.size)})["alpha"] == 0).all()
-
-
-def test_dual_points_must_have_the_right_shape():
-    ours = statement(X, Y, 1.0, 2.0)
-    with pytest.raises(sx.DataError, match="needs the entry 'alpha'"):
-        ours.repair({"beta": np.ones(3)})
-    with pytest.raises(sx.DataError, match=r"expected shape \(36,\)"):
-        ours.repair({"alpha": np.ones(3)})
 
 
 def test_the_interval_is_that_of_the_model_returned(cancer):
@@ -295,68 +216,6 @@ def test_the_best_bias_of_separated_scores_is_in_the_middle():
 # The problems themselves
 
 
-@pytest.mark.parametrize(
-    ("build", "p", "variables", "constraints", "cone"),
-    [
-        (sx.psvm_primal, 1.0, {"w", "b", "xi"}, {"margin", "slack"}, "linear"),
-        (sx.psvm_primal, 2.0, {"w", "b", "xi"}, {"margin", "slack"}, "quadratic"),
-        (sx.psvm_primal, 1.5, {"w", "b", "xi", "t"}, {"margin", "slack", "power"}, "power cone"),
-        (sx.psvm_dual, 1.0, {"beta"}, {"nonnegative", "balance", "box"}, "linear"),
-        (sx.psvm_dual, 2.0, {"beta"}, {"nonnegative", "balance"}, "quadratic"),
-        (sx.psvm_dual, 1.5, {"beta", "t"}, {"nonnegative", "balance", "power"}, "power cone"),
-    ],
-)
-@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
-def test_names_are_fixed(build, p, variables, constraints, cone, kernel):
-    problem = build(X, Y, C=1.0, p=p, kernel=kernel)
-    assert isinstance(problem, cp.Problem)
-    assert set(problem.var_dict) == variables
-    assert set(problem.constraint_dict) == constraints
-    assert "C" in problem.param_dict
-    assert problem.cone == cone
-    assert problem.is_dpp()
-    for variable in problem.variables():
-        assert not any(variable.attributes.values()), "multipliers of attributes cannot be read"
-
-
-def test_names_of_the_hard_margin():
-    problem = sx.hard_margin_dual(X, Y, kernel=sx.RBF(0.5))
-    assert set(problem.var_dict) == {"alpha"}
-    assert set(problem.constraint_dict) == {"nonnegative", "balance"}
-
-
-@pytest.mark.parametrize("build", [sx.psvm_primal, sx.psvm_dual])
-@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
-def test_a_path_over_C_does_not_compile_again(build, kernel, p, monkeypatch):
-    problem = build(X, Y, C=1.0, p=p, kernel=kernel)
-    sx.solve(problem, solver="clarabel")
-
-    def refuse(*args, **kwargs):
-        raise AssertionError("compiled again")
-
-    monkeypatch.setattr(cp.Problem, "_construct_chain", refuse)
-    monkeypatch.setattr("cvxpy.reductions.solvers.solving_chain.SolvingChain.apply", refuse)
-    path = {}
-    for C in (0.01, 20.0):
-        problem.C.value = C
-        path[C] = sx.solve(problem, solver="clarabel")
-        assert path[C].hyperparameters["C"] == C
-    monkeypatch.undo()
-    for C, solution in path.items():
-        overlap(solution.certificate, certified(X, Y, C, p, build=build, kernel=kernel))
-
-
-def test_problems_are_ordinary_cvxpy_problems():
-    problem = sx.psvm_primal(X, Y, C=1.0, p=1.0)
-    value = problem.solve(solver=cp.CLARABEL)
-    assert value == pytest.approx(certified(X, Y, 1.0, 1.0).upper, rel=1e-6)
-    w = problem.var_dict["w"]
-    tighter = cp.Problem(problem.objective, [*problem.constraints, w >= 0.1])
-    assert tighter.solve(solver=cp.CLARABEL) >= value - 1e-6
-    assert (w.value >= 0.1 - 1e-6).all()
-
-
 def test_multipliers_by_label_are_the_dual_point():
     problem = sx.psvm_primal(X, Y, C=1.0, p=1.5)
     problem.solve(solver=cp.CLARABEL)
@@ -379,33 +238,16 @@ def test_a_rational_exponent_is_another_problem():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"C": 0.0}, "C must be"),
-        ({"C": -1.0}, "C must be"),
-        ({"C": "1"}, "C must be a number"),
-        ({"C": np.inf}, "C must be"),
         ({"p": 0.5}, "p < 1 is not convex"),
         ({"p": np.nan}, "p must be"),
         ({"bias": "best"}, "bias must be one of"),
         ({"exponent": "float"}, "exponent must be one of"),
-        ({"indefinite": "ignore"}, "indefinite must be one of"),
-        ({"kernel": "gauss"}, "kernel must be one of"),
-        ({"kernel": "precomputed"}, "square matrix"),
-        ({"sample_weight": [1.0]}, "one weight an observation"),
     ],
 )
 @pytest.mark.parametrize("build", [sx.psvm_primal, sx.psvm_dual])
 def test_bad_arguments_are_named(build, keywords, message):
     with pytest.raises(sx.DataError, match=message):
-        build(X, Y, **{"C": 1.0, "p": 1.5, **({"kernel": sx.RBF(1.0)} if "indefinite" in keywords else {}), **keywords})
-
-
-def test_too_large_a_problem_is_refused_with_a_number(monkeypatch):
-    monkeypatch.setattr("svmcvx.system.memory.available", lambda: 1000)
-    monkeypatch.setattr("svmcvx.system.memory.SMALL", 0.0)
-    with pytest.raises(sx.BuildError, match=r"kernel matrix .* needs about .* GiB .* use fewer observations"):
-        sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=sx.RBF())
-    with pytest.raises(sx.BuildError, match="GiB"):
-        sx.psvm_primal(X, Y, C=1.0, p=1.5)
+        build(X, Y, **{"C": 1.0, "p": 1.5, **keywords})
 
 
 def test_an_indefinite_kernel_is_an_error_unless_clipped():
@@ -423,87 +265,7 @@ def test_an_indefinite_kernel_is_an_error_unless_clipped():
     assert np.allclose(solution.model.decision_function(X), same.model.decision_function(clipped), atol=1e-5)
 
 
-# Invariances
-
-
-@pytest.mark.parametrize("p", [1.0, 1.25, 2.0, 3.0])
-@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
-def test_invariances(p, kernel):
-    base = certified(X, Y, 2.0, p, kernel=kernel)
-    order = np.random.default_rng(0).permutation(Y.size)
-    overlap(base, certified(X[order], Y[order], 2.0, p, kernel=kernel))
-    overlap(base, certified(X, -Y, 2.0, p, kernel=kernel))
-    overlap(base, certified(X + 100.0, Y, 2.0, p, kernel=kernel))
-    overlap(base, certified(X, np.where(Y > 0, "b", "a"), 2.0, p, kernel=kernel))
-    copies = 1 + np.arange(Y.size) % 3
-    repeated = certified(np.repeat(X, copies, axis=0), np.repeat(Y, copies), 2.0, p, kernel=kernel)
-    overlap(repeated, certified(X, Y, 2.0, p, kernel=kernel, sample_weight=copies))
-    kept = copies < 3
-    without = certified(X[kept], Y[kept], 2.0, p, kernel=kernel)
-    overlap(without, certified(X, Y, 2.0, p, kernel=kernel, sample_weight=kept.astype(float)))
-    overlap(base, certified(X, Y, 1.0, p, kernel=kernel, sample_weight=np.full(Y.size, 2.0)))
-
-
-def test_scaling_the_data_scales_C():
-    # With X → aX and w → w/a the objective is that of C a², divided by a².
-    a = 5.0
-    small, large = certified(X, Y, 2.0 * a**2, 1.5), certified(a * X, Y, 2.0, 1.5)
-    assert large.lower <= small.upper / a**2 * (1 + 1e-12)
-    assert small.lower / a**2 <= large.upper * (1 + 1e-12)
-
-
-def test_multipliers_are_indexed_like_the_data():
-    weight = np.ones(Y.size)
-    weight[[4, 7]] = 0.0
-    solution = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=sx.RBF(), sample_weight=weight))
-    assert solution.dual["alpha"].shape == Y.shape
-    assert (solution.dual["alpha"][[4, 7]] == 0).all()
-    assert not {4, 7} & set(solution.model.support.tolist())
-    assert np.array_equal(solution.model.vectors, X[solution.model.support])
-    precomputed = sx.solve(
-        sx.psvm_dual(sx.RBF("scale").resolve(X)(X), Y, C=1.0, p=1.5, kernel="precomputed", sample_weight=weight)
-    )
-    assert precomputed.model.n_features == Y.size
-
-
 # Degenerate data
-
-
-def degenerate_cases():
-    rng = np.random.default_rng(5)
-    base = rng.standard_normal((20, 2))
-    labels = np.where(np.arange(20) % 2, 1, -1)
-    yield "duplicate rows", np.repeat(base[:5], 4, axis=0), labels
-    yield "all rows equal", np.ones((20, 2)), labels
-    yield "all zero", np.zeros((20, 2)), labels
-    yield "constant column", np.column_stack([base, np.full(20, 3.0)]), labels
-    yield "one-point class", base, np.where(np.arange(20) == 0, 1, -1)
-    yield "two points", base[:2], labels[:2]
-    yield "huge offset", base + 1e7, labels
-    yield "huge scale", base * 1e4, labels
-    yield "tiny scale", base * 1e-5, labels
-    yield "separable", base + 5.0 * labels[:, None], labels
-    yield "more columns than rows", rng.standard_normal((6, 30)), labels[:6]
-    yield "one informative column", labels[:, None].astype(float), labels
-
-
-CASES = {name: (data, labels) for name, data, labels in degenerate_cases()}
-
-
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("kernel", [None, sx.RBF("scale"), sx.Exponential(1e-9)])
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
-def test_degenerate_data_end_in_a_certificate(name, kernel, p):
-    data, labels = CASES[name]
-    certified(data, labels, 1.0, p, tol=1e-5, kernel=kernel)
-
-
-@pytest.mark.parametrize("C", [1e-8, 1e8])
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
-def test_tiny_and_huge_C(C, p):
-    solution = sx.solve(sx.psvm_dual(X, Y, C=C, p=p, kernel=sx.RBF(0.5)))
-    assert solution.certificate.lower <= solution.certificate.upper
-    assert solution.certificate.gap < 1e-4, solution.certificate
 
 
 @pytest.mark.parametrize("p", [1.0001, 1.01, 20.0])
@@ -532,12 +294,6 @@ def test_the_hard_margin_is_the_limit_of_large_C(kernel):
     assert margins.min() == pytest.approx(1.0, abs=1e-9)
 
 
-def test_inseparable_data_have_no_hard_margin():
-    with pytest.raises(sx.SolverFailed, match="not separable") as caught:
-        sx.solve(sx.hard_margin_dual(X, Y))
-    assert caught.value.attempts[-1].status in ("unbounded", "infeasible")
-
-
 def test_a_hard_margin_that_fails_is_not_certified():
     data = X + 3.0 * Y[:, None]
     solution = sx.solve(sx.hard_margin_dual(data, Y))
@@ -553,61 +309,9 @@ def test_a_hard_margin_that_fails_is_not_certified():
 # Added constraints
 
 
-@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)], ids=["linear", "rbf"])
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
-def test_an_inactive_added_constraint_changes_nothing(kernel, p):
-    problem = sx.psvm_primal(X, Y, C=1.0, p=p, kernel=kernel)
-    plain = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=p, kernel=kernel)).certificate
-    w = problem.var_dict["w"]
-    found = sx.solve(problem.with_constraints([cp.sum_squares(w) <= 1e6]), tol=1e-6)
-    overlap(found.certificate, plain)
-    assert found.certificate.is_certified(1e-6)
-    assert found.certificate.residuals["added_violation"] <= 1e-6
-
-
-@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)], ids=["linear", "rbf"])
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
-def test_an_active_added_constraint_is_met_and_certified(kernel, p):
-    plain = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=p, kernel=kernel))
-    problem = sx.psvm_primal(X, Y, C=1.0, p=p, kernel=kernel)
-    largest = float(problem.formulation.space.squared_norm(plain.model).value) / 2
-    w = problem.var_dict["w"]
-    found = sx.solve(problem.with_constraints([cp.sum_squares(w) <= largest]), tol=1e-6)
-    norm = float(problem.formulation.space.squared_norm(found.model).value)
-    assert norm <= largest * (1 + 1e-5) + 1e-6
-    assert found.certificate.upper > plain.certificate.upper
-    assert found.certificate.is_certified(1e-6)
-    assert found.certificate.residuals["added_violation"] <= 1e-6
-    u = Y * found.model.decision_function(X)
-    assert found.certificate.upper == pytest.approx(objective(norm, u, C=1.0, p=p), rel=1e-8)
-    # The model is the value of the variables, its intercept included.
-    f = np.asarray(problem.formulation.space.factor @ w.value) + problem.var_dict["b"].value
-    assert np.allclose(found.model.decision_function(X), f, atol=1e-9)
-
-
 def test_an_added_constraint_given_by_a_function_of_the_model():
     problem = sx.psvm_primal(X, Y, C=1.0, p=2.0)
     w = problem.var_dict["w"]
     found = sx.solve(problem.with_constraints([w >= 0.1], holds=lambda model: bool((model.coef >= 0.1 - 1e-6).all())))
     assert (found.model.coef >= 0.1 - 1e-6).all()
     assert found.certificate.residuals["added_violation"] == 0.0
-
-
-@pytest.mark.parametrize(
-    "build", [lambda: sx.psvm_primal(X, Y, C=1.0, p=1.5), lambda: sx.psvm_dual(X, Y, C=1.0, p=1.5)]
-)
-def test_a_constraint_put_in_by_force_is_noticed(build):
-    problem = build()
-    problem._constraints.append(problem.variables()[0] >= -1.0)
-    with pytest.raises(sx.BuildError, match="were changed after it was built"):
-        sx.solve(problem)
-
-
-def test_problems_in_multipliers_take_no_constraints():
-    for problem in (sx.psvm_dual(X, Y, C=1.0, p=1.5), sx.hard_margin_dual(X, Y)):
-        with pytest.raises(sx.BuildError, match="problem in multipliers"):
-            problem.with_constraints([problem.variables()[0] <= 1.0])
-
-
-def test_a_primal_problem_without_values_has_no_model():
-    assert sx.psvm_primal(X, Y, C=1.0, p=1.5).model_at_variables() is None

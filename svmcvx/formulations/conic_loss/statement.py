@@ -279,7 +279,7 @@ class ConicLoss(ConicDual):
 
     def explain(self, status: str) -> str:
         """Only the cardinality form can be infeasible."""
-        if status == "infeasible":
+        if status == "infeasible" and self.kappa is not None:
             return (
                 f"no hyperplane keeps all but a share of {self.kappa:g} of the observations outside the margin, even in "
                 "the relaxation; raise kappa, or allow an intercept"
