@@ -33,7 +33,7 @@ from svmcvx.proofs.format import Proof, digest_of
 from svmcvx.solution import OptimalIntercepts, Solution
 from svmcvx.solution.answer import REPEATED
 
-__all__ = ["BinaryGuarantee", "binary_guarantee", "require_classes"]
+__all__ = ["BinaryGuarantee", "binary_guarantee", "require_classes", "training_space"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -151,6 +151,19 @@ def binary_guarantee(solution: Solution, X: Any, y: Any) -> BinaryGuarantee:
     bound = _STATEMENTS.get(solution.formulation)
     if bound is None:
         raise DataError(f"there are no guarantees of {solution.formulation}{_WHY.get(solution.formulation, '')}")
+    space, features = training_space(solution, X, y)
+    found: BinaryGuarantee = bound(solution, space)
+    return replace(found, features=features, labels=np.asarray(y))
+
+
+def training_space(solution: Solution, X: Any, y: Any) -> tuple[FeatureSpace, Features]:
+    """Return the feature space of a solution on its data, and these with rows of weight zero.
+
+    Raises
+    ------
+    DataError
+        If they are not its data, or nothing can be said of new rows.
+    """
     evidence = solution.evidence
     if evidence is None or solution.data is None:
         raise DataError(
@@ -179,9 +192,7 @@ def binary_guarantee(solution: Solution, X: Any, y: Any) -> BinaryGuarantee:
             f"there are no guarantees for the kernel {kernel}: it has to be known to be positive semidefinite on new rows too, with a bound on "
             "its rounding; use RBF, Exponential, Laplacian, Polynomial with coef0 >= 0, or Linear"
         )
-    space = feature_space(data, kernel, intercept=evidence.intercept, keep_gram=False)
-    found: BinaryGuarantee = bound(solution, space)
-    return replace(found, features=features, labels=np.asarray(y))
+    return feature_space(data, kernel, intercept=evidence.intercept, keep_gram=False), features
 
 
 def require_classes(solution: Solution, classes: NDArray[Any]) -> None:
@@ -289,9 +300,8 @@ _STATEMENTS: Mapping[str, Any] = {
     "odm": _odm,
     "odml": _odml,
 }
-_SEARCHED = ": it is not convex, and a small gap says nothing of the distance between two machines"
 _WHY: Mapping[str, str] = {
-    **dict.fromkeys(("zero_one", "ramp", "l0"), _SEARCHED),
+    **dict.fromkeys(("zero_one", "ramp", "l0"), ": labels of several classes are not searched for"),
     **dict.fromkeys(
         ("conic", "conic_fixed_gamma"),
         ": its objective has no modulus of convexity that a gap could be held against, so that intervals do not shrink with it",

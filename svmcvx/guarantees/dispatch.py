@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from svmcvx.data import check_time_limit, check_whole
 from svmcvx.errors import DataError
 from svmcvx.guarantees.answers import Guarantee
 from svmcvx.guarantees.binary import binary_guarantee
 from svmcvx.guarantees.joint import JOINT, joint_guarantee
+from svmcvx.guarantees.searched import SEARCHED, searched_guarantee
 from svmcvx.guarantees.several import one_vs_guarantee
 from svmcvx.solution import Solution
 
 __all__ = ["guarantee"]
 
 
-def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
+def guarantee(
+    solution_or_estimator: Any, X: Any, y: Any, *, max_nodes: int = 20_000, time_limit: float | None = None
+) -> Guarantee:
     r"""Return guarantees on *every* optimal machine of a problem: intervals of its scores, its labels, its accuracy.
 
     A certificate says how far a model's objective is from the optimum. This says what the optimum itself predicts: with U − L the width of
@@ -29,9 +33,14 @@ def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
     solution_or_estimator : Solution or fitted estimator
         Of pSVM (any p, with a free intercept, a penalised one or none), hard margin, ODM or ODML, linear or with a kernel that is known to be
         positive semidefinite; two classes, or several by binary machines (one against one, one against the rest);
-        or of Weston-Watkins, Crammer-Singer, M-SVM, top-k, multinomial logistic regression, M3SVM with p > 1.
+        or of Weston-Watkins, Crammer-Singer, M-SVM, top-k, multinomial logistic regression, M3SVM with p > 1;
+        of the 0-1 loss, the ramp loss and the l0-norm hinge labels alone, by a search for each row.
     X, y : array-like
         The data that it was solved for, in the same order; weights are those of the solution.
+    max_nodes : int
+        Of 0-1 loss, ramp loss and l0-norm hinge: nodes of branch and bound for each row, after which it stays undecided.
+    time_limit : float, optional
+        Of the same: seconds for all rows of a call. What is left then stays undecided.
 
     Returns
     -------
@@ -66,6 +75,9 @@ def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
         raise DataError(
             f"guarantee takes a Solution, or a fitted estimator with one, got {type(solution_or_estimator).__name__}"
         )
+    max_nodes, time_limit = check_whole(max_nodes, "max_nodes", 1), check_time_limit(time_limit)
+    if solution.formulation in SEARCHED and not solution.parts:
+        return searched_guarantee(solution, X, y, max_nodes=max_nodes, time_limit=time_limit)
     if solution.parts:
         return one_vs_guarantee(solution, X, y, by_sums=bool(getattr(solution_or_estimator, "break_ties", True)))
     return (joint_guarantee if solution.formulation in JOINT else binary_guarantee)(solution, X, y)

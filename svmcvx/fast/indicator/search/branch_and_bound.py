@@ -169,10 +169,10 @@ class BranchAndBound:
 
     def _begin(self, share: Share) -> Status | None:
         """Bound the root."""
-        search, (r, n) = self.search, self.HT.shape
+        search, r = self.search, self.HT.shape[0]
         self._begun = True
         upper = search.cutoff
-        state, w, box = np.zeros(n, dtype=np.int8), np.zeros(r), np.array(search.bias_interval)
+        state, w, box = search.root_state, np.zeros(r), np.array(search.bias_interval)
         size = math.sqrt(upper) if math.isfinite(upper) else math.inf
         big_m = (1.0 + self.length * up(size)) * (1.0 + 1e-14)
         if search.free:
@@ -260,7 +260,7 @@ class BranchAndBound:
     def _refined_leaf_bound(self, node: Node, upper: float) -> float:
         """Return a better bound of a leaf that no other arithmetic will evaluate."""
         search = self.search
-        if not search.free:
+        if not search.refines_leaves:
             return node.bound
         refined = self._dive(node._replace(undecided=-1), upper, 2, refine=True).nodes
         return refined[0].bound if refined else math.inf

@@ -143,6 +143,16 @@ class SearchState(ABC):
         """Values of the free bias, times the scale, of points that are better than the incumbent; 0 without one."""
         return 0.0, 0.0
 
+    @property
+    def root_state(self) -> NDArray[np.int8]:
+        """What is decided of the rows at the first node: nothing."""
+        return np.zeros(self.weight.size, dtype=np.int8)
+
+    @property
+    def refines_leaves(self) -> bool:
+        """Whether the bounds of leaves are made as good as rounding allows, since no other arithmetic evaluates them."""
+        return self.free
+
     @abstractmethod
     def try_point(self, w: Floats) -> None:
         """Update the incumbent with points near a point of the relaxation, in the search's units."""
