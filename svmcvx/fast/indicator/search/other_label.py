@@ -68,9 +68,8 @@ class _OtherLabel(SearchState):
         """That of the problem without the additional row."""
         return self._interval
 
-    def update_incumbent(self, point: Incumbent) -> float:
+    def update_incumbent(self, point: Incumbent) -> None:
         """No point is looked for."""
-        return math.inf
 
     def try_point(self, w: Floats) -> None:
         """No point is looked for."""
