@@ -94,7 +94,7 @@ ARGUMENTS: Final[Mapping[str, Argument]] = {
     "multiclass": Argument(
         '"ovo" or "ovr"',
         """With more than two classes: one binary machine for each pair of classes (the default), or for each class against
-        the rest; see :class:`svmcvx.OneVsModel`.""",
+        the rest; see :class:`svmcvx.OneVsModel`. They share `time_limit`.""",
     ),
     "decision_function_shape": Argument(
         '"ovr" or "ovo"',
@@ -117,13 +117,12 @@ ARGUMENTS: Final[Mapping[str, Argument]] = {
     ),
     "tol": Argument(
         "float",
-        """Certified relative gap at which to stop, in (0, 1); {default:g} by default. A conic solver is asked for a hundredth of
-        it.""",
+        "Certified relative gap at which to stop, in (0, 1); {default:g} by default.",
     ),
     "time_limit": Argument(
         "float, optional",
         """Seconds for the whole call, without limit by default; the best point until then is returned with its interval, as
-        on Ctrl-C. Several binary machines share them.""",
+        on Ctrl-C.""",
     ),
     "max_iter": Argument(
         "int, optional",

@@ -431,7 +431,7 @@ def test_weighted_gram_in_blocks():
         ({"kappa": 0.6}, "kappa"),
         ({"lam": 1.0, "method": "lbfgs"}, "method must be one of 'auto', 'direct', 'conjugate'"),
         ({"lam": 1.0, "rounding": 1}, "rounding must be True or False, got 1"),
-        ({"lam": 1.0, "intercept": "free"}, "intercept must be True"),
+        ({"lam": 1.0, "intercept": "free"}, "intercept must be 'penalised'"),
         ({"lam": 1.0, "seed": -1}, "seed must be a whole number"),
         ({"lam": 1.0, "nystrom": 10}, "nystrom approximates a kernel, and kernel is None"),
         ({"lam": 1.0, "kernel": "rbf", "nystrom": 0}, "nystrom must be a number of landmarks"),

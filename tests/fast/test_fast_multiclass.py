@@ -261,5 +261,5 @@ def test_errors_say_what_was_wrong():
         multiclass(X, y, lam=1.0, loss="topk", k=5)
     with pytest.raises(sx.DataError, match="k must be a whole number from 1"):
         multiclass(X, y, lam=1.0, k=1.5)
-    with pytest.raises(sx.DataError, match="intercept must be True or False"):
-        multiclass(X, y, lam=1.0, intercept="free")
+    with pytest.raises(sx.DataError, match="intercept must be 'free', 'none'"):
+        multiclass(X, y, lam=1.0, intercept="penalised")

@@ -386,7 +386,7 @@ def test_arguments_are_checked():
         ({"kappa": 0.6}, r"kappa must be a finite number in \[0, 0\.5\]"),
         ({"kappa": -0.1}, "kappa must be"),
         ({"lam": 1.0, "form": "dual"}, "form must be one of 'reduced', 'paper', got 'dual'"),
-        ({"lam": 1.0, "intercept": "yes"}, "intercept must be True"),
+        ({"lam": 1.0, "intercept": "yes"}, "intercept must be 'penalised', 'none', True"),
     ]
     for setting, text in cases:
         with pytest.raises(DataError, match=text):

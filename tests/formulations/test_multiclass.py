@@ -270,8 +270,8 @@ def test_errors_say_what_was_wrong():
         sx.topk_svm(X, y, lam=1.0, k=5)
     with pytest.raises(sx.DataError, match="k must be a whole number from 1 to the number of classes, got True"):
         sx.topk_svm(X, y, lam=1.0, k=True)
-    with pytest.raises(sx.DataError, match="intercept must be True or False, got 'free'"):
-        sx.crammer_singer(X, y, lam=1.0, intercept="free")
+    with pytest.raises(sx.DataError, match=r"intercept must be 'free', 'none', .* got 'penalised'; this"):
+        sx.crammer_singer(X, y, lam=1.0, intercept="penalised")
     with pytest.raises(sx.DataError, match="y holds one class only"):
         sx.msvm(X, np.zeros(30))
     statement = sx.msvm(X, y).formulation

@@ -137,22 +137,12 @@ def conic(
         Weight of the losses, positive; there is no ½ on the norm.
     kappa : float, optional
         Share of the observations that may have a margin below 1, in [0, 0.5]; exactly one of `lam` and `kappa`.
-    kernel, intercept, sample_weight, indefinite
-        As for :func:`svmcvx.conic_sdp`.
     nystrom : int, optional
         Solve in the span of this many landmarks, chosen by Cholesky's method with pivots, without a Gram matrix. The
         certificate then holds for this approximation of K, and says so: its residuals ``"nystrom_rank"`` and
         ``"nystrom_trace_error"``, the share of the trace of K that is missing. ``upper`` is attained with K itself too.
-    tol : float
-        Certified relative gap at which to stop, in (0, 1).
-    time_limit : float, optional
-        Seconds; the best point so far is returned with its interval, as after Ctrl-C.
     max_iter : int
         Newton steps.
-    verbose : bool
-        Print a line a stage.
-    callback : callable, optional
-        Called with a :class:`~svmcvx.fast.core.monitor.Progress` after every stage; returning True stops.
     warm_start : Solution, optional
         An earlier solution of the same data and kernel, for any λ or κ; for the linear formulation also a solution of another formulation with a
         linear model.
@@ -163,8 +153,6 @@ def conic(
         How Newton's systems are solved: factored, by conjugate gradients, or the first up to 1 500 unknowns.
     seed : int
         Of the sample that precedes more than 20 000 observations; the same seed gives the same numbers.
-    settings : ConicSettings, optional
-        Parameters of the method; None for the defaults.
 
     Returns
     -------

@@ -120,16 +120,8 @@ def l0(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The Gram matrix for a precomputed kernel.
-    y : array-like of shape (n,)
-        Two labels of any type.
     C : float
         Price of a margin below 1, positive; 1 by default.
-    kernel : Kernel, str, callable or None
-        None for the linear formulation.
-    sample_weight : array-like of shape (n,), optional
-        Weights :math:`s_i \ge 0` of the losses.
     sigma : float or sequence of float, optional
         Penalties of the ADMM, one run each; :math:`2C/t^2` for t = 1.2 and 4 by default. From σ = 2C on the ADMM stays
         at zero.
@@ -144,27 +136,15 @@ def l0(
         Of a search the certified relative gap at which to stop. Of a local minimum the residual of proximal stationarity, as the checker
         computes it (``residuals["stationarity"]``), up to which the answer counts as certified locally; there is no gap. The answer is polished to
         rounding for any value; an answer with a larger residual has the status "inaccurate".
-    time_limit : float, optional
-        Seconds; the best point until then is returned, as on Ctrl-C.
     max_iter : int
         Iterations of the ADMM for each σ, 300 by default; a search has no such limit. The 2 000 of [LinYaoLiu] seldom propose
         anything better, since the ADMM cycles.
-    verbose : bool
-        Print the objective as it falls.
-    callback : callable, optional
-        Called with a :class:`~svmcvx.fast.core.monitor.Progress` after every run and restart; returning True stops.
     warm_start : Solution, optional
         An earlier solution on the same data, of any formulation with two classes; proposes sets like an iterate. One that
         does not fit the data is refused.
     method : "local", "search" or "auto"
         "local", the default, ends at a local minimum. "search" continues with branch and bound until the optimum is proved, or to a limit.
         "auto" searches among up to 60 observations, and up to 500 entries of a linear machine: that takes seconds.
-    indefinite : "error" or "clip"
-        What to do with a kernel that is indefinite on the data.
-    seed : int
-        Same seed, same result.
-    settings : L0Settings, optional
-        Parameters of the method; None for the defaults.
 
     Returns
     -------

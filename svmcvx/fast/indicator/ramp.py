@@ -72,34 +72,16 @@ def ramp(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The Gram matrix for a precomputed kernel.
-    y : array-like of shape (n,)
-        Two labels of any type.
     C : float
         Weight of the losses, positive; 1 by default.
     kernel : Kernel, str, callable or None
         None for the linear formulation. The columns are those of a factor of the Gram matrix.
-    sample_weight : array-like of shape (n,), optional
-        Weights :math:`s_i \ge 0` of the losses.
-    tol : float
-        Certified relative gap at which to stop, between 0 and 1.
     time_limit : float, optional
         Seconds; then the best point is returned with the lower bound that is proved so far, as after Ctrl-C.
     max_iter : int
         Rounds of the search.
-    verbose : bool
-        Print the bounds as they close.
-    callback : callable, optional
-        Called with a :class:`~svmcvx.fast.core.monitor.Progress`; returning True stops.
-    warm_start : Solution, optional
-        An earlier solution on the same data: a start for the incumbent.
-    indefinite : "error" or "clip"
-        What to do with a kernel that is indefinite on the data.
     seed : int
         Accepted like that of the other solvers; the search draws nothing.
-    settings : BranchSettings, optional
-        Parameters of the method; None for the defaults.
 
     Returns
     -------

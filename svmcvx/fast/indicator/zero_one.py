@@ -127,37 +127,23 @@ def zero_one(
     ----------
     X : array-like or sparse matrix of shape (n, d)
         Without the constant feature; the Gram matrix for a precomputed kernel.
-    y : array-like of shape (n,)
-        Two labels of any type.
     lam : float
         Price of a margin below 1, positive. Exactly one of `lam`, `k`.
     k : float
         Largest weight of observations with a margin below 1 (their number, without weights).
     kernel : Kernel, str, callable or None
         None for the linear formulation. The columns are those of a factor of the Gram matrix.
-    sample_weight : array-like of shape (n,), optional
-        Weights :math:`s_i \ge 0` of the losses.
-    tol : float
-        Certified relative gap at which to stop, between 0 and 1.
     time_limit : float, optional
         Seconds; then the best point is returned with the lower bound that is proved so far, as after Ctrl-C.
     max_iter : int
         Rounds of the search.
-    verbose : bool
-        Print the bounds as they close.
-    callback : callable, optional
-        Called with a :class:`~svmcvx.fast.core.monitor.Progress`; returning True stops.
     warm_start : Solution, optional
         An earlier solution on the same data, for any hyper-parameters: a start for the incumbent. A solution of other
         data is refused.
     method : "auto", "sweep" or "branch"
         See :mod:`svmcvx.fast.zero_one`.
-    indefinite : "error" or "clip"
-        What to do with a kernel that is indefinite on the data.
     seed : int
         Of the sample that precedes the conic relaxation of more than 20 000 observations; the searches draw nothing.
-    settings : ZeroOneSettings, optional
-        Parameters of the method; None for the defaults.
 
     Returns
     -------

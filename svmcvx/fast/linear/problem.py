@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -141,7 +142,7 @@ class LinearTerms:
     stiffness: float = 0.0
     entries: float = 0.0
 
-    @property
+    @cached_property
     def smooth(self) -> bool:
         """Whether the loss itself has a derivative that Newton's method can use."""
         return self.loss.smooth

@@ -137,7 +137,7 @@ def hard_margin(
 
     Parameters
     ----------
-    X, y, kernel, tol, time_limit, max_iter, verbose, callback, warm_start, indefinite
+    X, y, max_iter
         As for :func:`svmcvx.fast.psvm`, rows in blocks included; `tol` is the certified relative gap.
     cache_size, float32_cache, seed
         As there; they concern pSMO, with or without a kernel.
@@ -149,8 +149,6 @@ def hard_margin(
         ``"active-set"`` is for ``kernel=None`` only. There ``"auto"`` chooses it for at most as many features as
         observations; with more, nearly all observations are tight, and pSMO is faster. With ``"auto"`` pSMO also takes over
         where more than 2 500 observations are tight.
-    settings : HardMarginSettings, optional
-        Parameters of the method; None for the defaults.
 
     Returns
     -------

@@ -127,22 +127,8 @@ def psvm(
         Weight of the losses, positive; 1 by default.
     p : float
         Exponent of the hinge, any real number of at least 1, the default.
-    kernel : Kernel, str, callable or None
-        None for the linear formulation, which forms no Gram matrix.
-    sample_weight : array-like of shape (n,), optional
-        Weights :math:`s_i \ge 0` of the losses.
-    tol : float
-        Certified relative gap at which to stop, between 0 and 1.
-    time_limit : float, optional
-        Seconds; the best point until then is returned with its interval, as on Ctrl-C.
     max_iter : int
         Rounds: working sets with a kernel, Newton steps without.
-    verbose : bool
-        Print the bounds as they close.
-    callback : callable, optional
-        Called with a :class:`~svmcvx.fast.core.monitor.Progress`; returning True stops.
-    warm_start : Solution, optional
-        An earlier solution on the same data, for any C, p or kernel.
     selection : "second-order" or "random", optional
         Deprecated: ``"random"`` is :class:`svmcvx.papers.exhibits.RandomPairs`.
     cache_size : float
@@ -166,8 +152,6 @@ def psvm(
         begins with pSMO.
     seed : int
         With a kernel: of the first working set. Same seed, same result.
-    settings : PSVMSettings, optional
-        Parameters of the method; None for the defaults.
 
     Returns
     -------

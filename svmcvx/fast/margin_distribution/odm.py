@@ -100,19 +100,11 @@ def odm(
         Without a kernel the rows may come in blocks, see ``docs/scale.md``.
     y : array-like, Dask collection or ``blocks.y`` of shape (n,)
         Two labels of any type.
-    C1, C2, D, kernel, intercept, sample_weight, indefinite
+    C1, C2, D
         As for :func:`svmcvx.odm_primal`.
-    tol : float
-        Certified relative gap at which to stop, in (0, 1).
-    time_limit : float, optional
-        Seconds; the best point so far is returned with its interval, as after Ctrl-C.
     max_iter : int
         Newton steps; rounds of coordinate ascent (one epoch over all observations and a few over those that
         move).
-    verbose : bool
-        Print a line an iteration.
-    callback : callable, optional
-        Called with a :class:`~svmcvx.fast.core.monitor.Progress` every iteration; returning True stops.
     warm_start : Solution, optional
         An earlier solution of the same data, for any hyper-parameters; for a linear model also a solution for other rows with the same features.
     method : "auto", "newton", "dcd" or "blocks"
@@ -122,10 +114,6 @@ def odm(
         than 5000 observations ``"blocks"``; for other kernels up to 20 rounds of coordinate ascent if ``2 max(C1, C2) max k(x, x)``, a
         measure of the condition, is at most 1e5, and then Newton's method from their last point, if they do not reach the tolerance or will not at
         the rate at which their gap falls.
-    seed : int
-        Of the random orders; the same seed gives the same numbers.
-    settings : ODMSettings, optional
-        Parameters of the method; None for the defaults.
 
     Returns
     -------

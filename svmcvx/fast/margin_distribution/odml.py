@@ -118,9 +118,9 @@ def odml(
         Without a kernel the rows may come in blocks, see ``docs/scale.md``.
     y : array-like, Dask collection or ``blocks.y`` of shape (n,)
         Two labels of any type.
-    lam1, lam2, C, kernel, intercept, sample_weight, indefinite
+    lam1, lam2, C
         As for :func:`svmcvx.odml_primal`.
-    tol, time_limit, max_iter, verbose, callback, warm_start, seed
+    max_iter
         As for :func:`svmcvx.fast.odm`.
     method : "auto", "newton", "dcd", "unwhitened" or "low-rank"
         The augmented Lagrangian with Newton's method inside, or coordinate ascent on the dual. ``"auto"`` is up to 20 rounds of coordinate ascent if C times the largest squared norm of a
@@ -128,8 +128,6 @@ def odml(
         enough or will not be at the rate at which their gap falls; for linear machines in many dimensions ``"unwhitened"``, Newton's method without the whitened rows; for kernels that are positive semidefinite on any data and more than 10 000 observations ``"low-rank"``
         (:mod:`svmcvx.fast.margin_distribution.odml_low_rank`), which stores no Gram matrix and, if a factor of rank 2400 does not suffice, ends with
         a larger gap.
-    settings : ODMLSettings, optional
-        Parameters of the method; None for the defaults.
 
     Returns
     -------

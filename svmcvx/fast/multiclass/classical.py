@@ -63,22 +63,12 @@ def multiclass(
         Sparse data stay sparse unless a third of their entries is not zero.
     y : array-like of shape (n,)
         Labels of two or more classes, of any type.
-    lam, loss, k, intercept, sample_weight
+    lam, loss, k, intercept
         As for :func:`svmcvx.multiclass`.
-    tol : float
-        Certified relative gap at which to stop, in (0, 1).
-    time_limit : float, optional
-        Seconds; the best point so far is returned with its interval, as after Ctrl-C.
     max_iter : int
         Newton steps, 1000 by default.
-    verbose : bool
-        Print a line an iteration.
-    callback : callable, optional
-        Called with a :class:`~svmcvx.fast.core.monitor.Progress` every iteration; returning True stops.
     warm_start : Solution, optional
         An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters and loss.
-    settings : MulticlassSettings, optional
-        Parameters of the method; None for the defaults.
 
     Returns
     -------

@@ -88,18 +88,10 @@ def m3svm(
         Standardised features. Sparse data stay sparse.
     y : array-like of shape (n,)
         Labels of two or more classes, of any type.
-    lam, p, eps, loss, delta, sample_weight
+    lam, p, eps, loss, delta
         As for :func:`svmcvx.m3svm`.
-    tol : float
-        Certified relative gap at which to stop, in (0, 1).
-    time_limit : float, optional
-        Seconds; the best point so far is returned with its interval, as after Ctrl-C.
     max_iter : int, optional
         Newton steps, 500 by default.
-    verbose : bool
-        Print a line an iteration.
-    callback : callable, optional
-        Called with a :class:`~svmcvx.fast.core.monitor.Progress` every iteration; returning True stops.
     warm_start : Solution, optional
         An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters and loss.
     method : "auto", "newton" or "augmented"
@@ -110,8 +102,6 @@ def m3svm(
         the Newton matrix would have too many rows.
     learning_rate : float, optional
         Deprecated, as ``method="adam"``: :func:`svmcvx.papers.exhibits.m3svm_by_adam`.
-    settings : M3SVMSettings, optional
-        Parameters of the method; None for the defaults.
 
     Returns
     -------

@@ -215,15 +215,11 @@ def conic_fixed_gamma(
     ----------
     X : array-like or sparse matrix of shape (n, d)
         Without the constant feature.
-    y : array-like of shape (n,)
-        Two labels of any type.
     gamma : array-like of shape (n,) or float
         Non-negative; those of a solved relaxation are returned by
         :func:`svmcvx.formulations.conic_loss.relaxation.relaxation`.
     lam : float
         Height of the losses, positive; 1 by default. The cvxpy parameter ``problem.lam``.
-    kernel, intercept, indefinite
-        As for :func:`svmcvx.conic_sdp`.
 
     Returns
     -------

@@ -200,21 +200,13 @@ def conic_sdp(
     ----------
     X : array-like or sparse matrix of shape (n, d)
         Without the constant feature.
-    y : array-like of shape (n,)
-        Two labels of any type.
     lam : float, optional
         Weight of the losses, positive; there is no ½ on the norm. The cvxpy parameter ``problem.lam``.
     kappa : float, optional
         Share of the observations that may have a margin below 1, in [0, 0.5], in place of `lam`; exactly one of the two.
         The cvxpy parameter ``problem.kappa``. 0 is the hard margin and needs separable classes.
-    kernel : Kernel, str, callable or None
-        None for the linear formulation.
     form : "reduced" or "paper"
         One second-order cone an observation, or the two of Theorem 2 with z ≤ 1; the optimum is the same.
-    sample_weight : array-like of shape (n,), optional
-        Weights :math:`s_i \ge 0` of the losses.
-    indefinite : "error" or "clip"
-        What to do with a kernel that is indefinite on the data.
 
     Returns
     -------

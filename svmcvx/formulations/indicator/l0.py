@@ -229,7 +229,7 @@ def l0_mio(
 
     Parameters
     ----------
-    X, y, M, kernel, incumbent, sample_weight, indefinite, time_limit
+    X, y, M, incumbent
         As for :func:`svmcvx.zero_one_mio`.
     C : float
         Price of a margin below 1, positive; 1 by default. The cvxpy parameter ``problem.param_dict["C"]``.

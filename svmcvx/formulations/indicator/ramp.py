@@ -205,7 +205,7 @@ def ramp_mio(
 
     Parameters
     ----------
-    X, y, M, kernel, incumbent, sample_weight, indefinite, time_limit
+    X, y, M, incumbent
         As for :func:`svmcvx.zero_one_mio`.
     C : float
         Weight of the losses, positive; 1 by default. The cvxpy parameter ``problem.param_dict["C"]``.

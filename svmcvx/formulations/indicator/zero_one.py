@@ -185,9 +185,6 @@ def zero_one_mio(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
-        Two labels of any type.
     lam : float
         Price of a margin below 1, positive. The cvxpy parameter ``problem.param_dict["lam"]``. Exactly one of `lam`, `k`.
     k : float
@@ -200,14 +197,8 @@ def zero_one_mio(
         may have been cut off. None: the perspective form without big-M rows.
     form : "big-m" or "perspective"
         The latter has the stronger relaxation.
-    kernel : Kernel, str, callable or None
-        None for the linear formulation.
     incumbent : Model or Solution, optional
         A classifier to start the search for an incumbent from, besides the builder's own heuristics.
-    sample_weight : array-like of shape (n,), optional
-        Weights :math:`s_i \ge 0` of the losses.
-    indefinite : "error" or "clip"
-        What to do with a kernel that is indefinite on the data.
     time_limit : float, optional
         Seconds for building; the heuristics that look for an incumbent take some on hundreds of observations, and end there.
 

@@ -54,15 +54,10 @@ def l1_svm(X: Any, y: Any, *, C: float, intercept: str = "penalised", sample_wei
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
-        Two labels of any type.
     C : float
         Weight of the losses, positive. The cvxpy parameter ``problem.C``.
     intercept : "penalised" or "none"
         Append a constant feature, whose coefficient is penalised like the others (the default), or not.
-    sample_weight : array-like of shape (n,), optional
-        Weights :math:`s_i \ge 0` of the losses.
 
     Returns
     -------

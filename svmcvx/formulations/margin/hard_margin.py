@@ -203,7 +203,7 @@ def hard_margin_dual(
 
     Parameters
     ----------
-    X, y, kernel, indefinite
+    X, y
         As for :func:`psvm_primal`.
     sample_weight : array-like of shape (n,), optional
         Observations of weight zero are left out; any other weight is the same as 1.

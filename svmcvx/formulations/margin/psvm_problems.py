@@ -161,17 +161,10 @@ def psvm_primal(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
-        Two labels of any type.
     C : float
         Weight of the losses, positive; 1 by default. The cvxpy parameter ``problem.C``.
     p : float
         Exponent of the hinge, any real number of at least 1, the default.
-    kernel : Kernel, str, callable or None
-        None for the linear formulation.
-    sample_weight : array-like of shape (n,), optional
-        Weights :math:`s_i \ge 0` of the losses.
     exponent : "power" or "rational"
         State :math:`\xi^p` for p other than 1 and 2 by the exact power cone, or by second-order cones with
         the nearest rational exponent, which is another problem and shows up as a gap.
@@ -180,8 +173,6 @@ def psvm_primal(
     intercept : "free", "penalised" or "none"
         A free intercept; that of a constant feature, which is penalised like the others, as in LIBLINEAR; or none. The statement of
         the last two is :mod:`svmcvx.formulations.margin.liblinear`, and there is no variable ``b``.
-    indefinite : "error" or "clip"
-        What to do with a kernel that is indefinite on the data.
 
     Returns
     -------
@@ -264,7 +255,7 @@ def psvm_dual(
 
     Parameters
     ----------
-    X, y, C, p, kernel, sample_weight, exponent, bias, intercept, indefinite
+    X, y, C, p, exponent, bias, intercept
         As for :func:`psvm_primal`; a precomputed kernel takes the Gram matrix as `X`.
 
     Returns

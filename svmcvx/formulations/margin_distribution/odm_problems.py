@@ -101,21 +101,14 @@ def odm_primal(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
-        Two labels of any type.
     C1, C2 : float
         Weights of the mean squared deviation of margins below and above the band, positive; 1 by default. The cvxpy
         parameters ``problem.C1`` and ``problem.C2``.
     D : float
         Half-width of the band around the margin 1 inside which deviations cost nothing, 0 ≤ D < 1; 0.1 by default. The
         cvxpy parameter ``problem.D``.
-    kernel : Kernel, str, callable or None
-        None for the linear formulation.
     sample_weight : array-like of shape (n,), optional
         Weights :math:`s_i \ge 0` of the losses; only their ratios matter.
-    indefinite : "error" or "clip"
-        What to do with a kernel that is indefinite on the data.
 
     Returns
     -------
@@ -192,7 +185,7 @@ def odm_dual(
 
     Parameters
     ----------
-    X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite
+    X, y, C1, C2, D
         As for :func:`odm_primal`; a precomputed kernel takes the Gram matrix as `X`.
     form : "signed" or "paper"
         n free variables, or the 2n non-negative variables of [ZhangZhou].

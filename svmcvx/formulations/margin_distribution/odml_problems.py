@@ -138,20 +138,13 @@ def odml_primal(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
-        Two labels of any type.
     lam1, lam2 : float
         Weights of the variance and the mean of the margins, not negative; 1/16 by default. The cvxpy parameters
         ``problem.lam1`` and ``problem.lam2``.
     C : float
         Weight of the mean hinge loss, positive; 10 by default. The cvxpy parameter ``problem.C``.
-    kernel : Kernel, str, callable or None
-        None for the linear formulation.
     sample_weight : array-like of shape (n,), optional
         Weights :math:`s_i \ge 0` of the observations in mean, variance and loss; only their ratios matter.
-    indefinite : "error" or "clip"
-        What to do with a kernel that is indefinite on the data.
 
     Returns
     -------
@@ -214,7 +207,7 @@ def odml_dual(
 
     Parameters
     ----------
-    X, y, lam1, lam2, C, kernel, intercept, sample_weight, indefinite
+    X, y, lam1, lam2, C
         As for :func:`odml_primal`; a precomputed kernel takes the Gram matrix as `X`. `lam1` enters H and is not a
         cvxpy parameter here: build again for another value, or use :func:`odml_primal`.
 
@@ -305,7 +298,7 @@ def odml_hard_margin(
 
     Parameters
     ----------
-    X, y, lam1, lam2, kernel, intercept, sample_weight, indefinite
+    X, y, lam1, lam2
         As for :func:`odml_primal`.
 
     Returns

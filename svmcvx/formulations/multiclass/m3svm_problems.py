@@ -124,8 +124,6 @@ def m3svm(
         Euclidean norms, or sums of absolute values.
     delta : float
         Smoothing δ of ``"smoothed"``, positive; 1e-2 by default ([NieHaoWang] gives no number). A cvxpy parameter.
-    sample_weight : array-like of shape (n,), optional
-        Weights :math:`s_i \ge 0` of the losses.
 
     Returns
     -------
@@ -193,7 +191,6 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
     y : array-like of shape (n,)
         Labels of two or more classes, of any type; every two classes have to be separable.
     p : float
