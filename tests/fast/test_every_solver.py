@@ -11,6 +11,8 @@ import scipy.sparse as sp
 
 import svmcvx as sx
 from svmcvx import fast
+from svmcvx.fast.margin.decomposition import DecompositionSettings
+from svmcvx.fast.margin.psvm import PSVMSettings
 from tests.designs import design
 from tests.fast.test_fast_m3svm import design as classes
 from tests.intervals import overlap
@@ -21,6 +23,13 @@ MACHINES = {
     **{f"psvm {p}": partial(fast.psvm, C=1.0, p=p) for p in (1.0, 1.5, 2.0)},
     **{f"psvm {p} rbf": partial(fast.psvm, C=2.0, p=p, **RBF) for p in (1.0, 1.5, 3.0)},
     "psvm 1.0 newton": partial(fast.psvm, C=2.0, p=1.0, intercept="penalised"),
+    "psvm in parts": partial(
+        fast.psvm,
+        C=10.0,
+        p=1.0,
+        kernel=sx.RBF(2.0),
+        settings=PSVMSettings(decomposition=DecompositionSettings(whole=10, working_set=8)),
+    ),
     "hard_margin": fast.hard_margin,
     "hard_margin rbf": partial(fast.hard_margin, kernel=sx.RBF(2.0)),
     **{f"odm {method}": partial(fast.odm, **BAND, method=method) for method in ("newton", "dcd")},
@@ -49,6 +58,8 @@ SEARCHES = {name for name in MACHINES if name.startswith(("zero_one", "ramp", "l
 COEFFICIENTS = {
     name for name in MACHINES if name.startswith(("odm", "ramp", "l0")) and not name.endswith(("blocks", "rank"))
 }
+# So few rows are solved before there is anything to report.
+QUICK = {"psvm 1.0", "hard_margin", "hard_margin rbf", *(f"psvm {p} rbf" for p in (1.0, 1.5, 3.0))}
 EVERY = pytest.mark.parametrize("name", MACHINES)
 
 
@@ -98,7 +109,7 @@ def test_limits_give_the_best_point_with_its_interval(name):
     best = MACHINES[name](X, y)
     seen = []
     ways = {
-        "interrupted": {"callback": lambda progress: seen.append(progress) or progress.iteration >= 1},
+        "interrupted": {"callback": lambda progress: seen.append(progress) or True},
         "iteration_limit": {"max_iter": 1},
         "time_limit": {"time_limit": 1e-9},
     }
@@ -109,7 +120,8 @@ def test_limits_give_the_best_point_with_its_interval(name):
             # A machine with hard margins is known to exist only once one is found.
             assert "hard" in name
             continue
-        assert cut.status in (status, "optimal", "inaccurate"), cut.status
+        allowed = ("optimal", "inaccurate") if name in QUICK or (name == "l0 search" and "max_iter" in limit) else ()
+        assert cut.status in (status, *allowed)
         assert cut.certificate.lower <= best.certificate.upper
         assert best.certificate.lower <= cut.certificate.upper
         # Bounds on the way enclose the optimum too, and never become worse.
@@ -118,8 +130,7 @@ def test_limits_give_the_best_point_with_its_interval(name):
         assert not np.nanmin(cut.trace[:, 2]) < best.certificate.lower
         assert (np.diff(cut.trace[:-1, 1]) >= 0).all()
         assert (np.diff(cut.trace[:-1, 2]) <= 0).all()
-    # The last progress asked for the end; searches and continuations may report before their first iteration more than once.
-    assert all(progress.iteration < 1 for progress in seen[:-1])
+    assert len(seen) == (name not in QUICK)
 
 
 @EVERY
@@ -134,8 +145,9 @@ def test_ctrl_c_gives_the_best_point(name):
 
     solution = MACHINES[name](X, y, tol=1e-12, callback=press)
     overlap(solution, MACHINES[name](X, y), gap=2.0)
-    assert solution.status == "interrupted" or len(seen) <= 1
-    assert len(seen) <= 2
+    assert solution.status == "interrupted" or name in QUICK or solution.certificate.is_certified(1e-12)
+    # One report may be under way when the signal comes.
+    assert (name not in QUICK) <= len(seen) <= 2
 
 
 @EVERY
