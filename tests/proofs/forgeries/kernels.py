@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,17 +48,43 @@ def _psvm(K: Any, kernel: dict[str, Any] | None, support: list[int], v: list[flo
 PRECOMPUTED = {"name": "precomputed"}
 
 
-@forgery("an indefinite matrix", INDEFINITE)
-def _(_: File) -> Forged:
-    return forged(_psvm(np.array([[1.0, 3.0], [3.0, 1.0]]), PRECOMPUTED, [0], [0.1]))
+def _large() -> Any:
+    K = sp.lil_array(sp.eye_array(4002))
+    K[0, 1] = K[1, 0] = 3.0
+    return sp.csr_array(K)
+
+
+PAIR = np.array([[1.0, 3.0], [3.0, 1.0]])
+ROUNDED = np.array([[1.0, 1.0 + 1e-11], [1.0 + 1e-11, 1.0]])
+# The data, the support of the model and its coefficients, and the reason; of a precomputed kernel where there is no other.
+MATRICES: dict[str, tuple[Callable[[], Any], list[int], list[float], str]] = {
+    "an indefinite matrix": (lambda: PAIR, [0], [0.1], INDEFINITE),
+    "an indefinite matrix of 4 002 rows": (_large, [0], [0.1], INDEFINITE),
+    "a matrix that is not symmetric": (lambda: np.array([[1.0, 0.5], [0.2, 1.0]]), [0], [0.1], "not symmetric"),
+    "a matrix with a negative square": (lambda: np.diag([1.0, -1.0]), [1], [1.0], INDEFINITE),
+    "a matrix with a zero on its diagonal alone": (lambda: np.array([[0.0, 1.0], [1.0, 1.0]]), [0], [0.1], INDEFINITE),
+    "a model whose squared norm is negative by rounding": (lambda: ROUNDED, [0, 1], [1e9, -1e9], INDEFINITE),
+    "a matrix that is not square": (lambda: np.ones((3, 2)), [0], [0.1], "square matrix|shape"),
+}
+for what, (matrix, support, v, reason) in MATRICES.items():
+
+    @forgery(what, reason)
+    def _(_: File, matrix: Callable[[], Any] = matrix, support: list[int] = support, v: list[float] = v) -> Forged:
+        return forged(_psvm(matrix(), PRECOMPUTED, support, v))
 
 
 @forgery("an indefinite matrix, and nothing claimed from below", INDEFINITE)
 def _(_: File) -> Forged:
-    file = _psvm(np.array([[1.0, 3.0], [3.0, 1.0]]), PRECOMPUTED, [0, 1], [1.0, -1.0])
+    file = _psvm(PAIR, PRECOMPUTED, [0, 1], [1.0, -1.0])
     del file.arrays["dual.alpha"]
     file.claim["lower"] = None
     return forged(file)
+
+
+@forgery("a sigmoid on more rows than are tested", "may be indefinite, which is tested on up to 4000 rows")
+def _(_: File) -> Forged:
+    X = np.linspace(-1.0, 1.0, 4001)[:, None]
+    return forged(_psvm(X, {"name": "sigmoid", "gamma": 1.0, "coef0": -1.0}, [0], [0.1]))
 
 
 @forgery("an indefinite matrix on a row of weight zero, on which the model rests", INDEFINITE)
@@ -72,35 +99,6 @@ def _(_: File) -> Forged:
     file.arrays["statement.weight"] = np.array([1.0] * 6 + [0.0])
     file.claim["upper"] = 1e-3
     return forged(file)
-
-
-@forgery("an indefinite matrix of 4 002 rows", INDEFINITE)
-def _(_: File) -> Forged:
-    n = 4002
-    K = sp.lil_array(sp.eye_array(n))
-    K[0, 1] = K[1, 0] = 3.0
-    return forged(_psvm(sp.csr_array(K), PRECOMPUTED, [0], [0.1]))
-
-
-@forgery("a matrix that is not symmetric", "not symmetric")
-def _(_: File) -> Forged:
-    return forged(_psvm(np.array([[1.0, 0.5], [0.2, 1.0]]), PRECOMPUTED, [0], [0.1]))
-
-
-@forgery("a matrix with a negative square", INDEFINITE)
-def _(_: File) -> Forged:
-    return forged(_psvm(np.diag([1.0, -1.0]), PRECOMPUTED, [1], [1.0]))
-
-
-@forgery("a matrix with a zero on its diagonal alone", INDEFINITE)
-def _(_: File) -> Forged:
-    return forged(_psvm(np.array([[0.0, 1.0], [1.0, 1.0]]), PRECOMPUTED, [0], [0.1]))
-
-
-@forgery("a model whose squared norm is negative by the rounding of a matrix", INDEFINITE)
-def _(_: File) -> Forged:
-    K = np.array([[1.0, 1.0 + 1e-11], [1.0 + 1e-11, 1.0]])
-    return forged(_psvm(K, PRECOMPUTED, [0, 1], [1e9, -1e9]))
 
 
 # The least eigenvalue is a rounding error of the machine's product, so that the squared norm may become negative, too.
@@ -122,46 +120,26 @@ def _(file: File) -> Forged:
     return forged(file, optimum=file.optimum)
 
 
-@forgery("a sigmoid on more rows than are tested", "may be indefinite, which is tested on up to 4000 rows")
-def _(_: File) -> Forged:
-    X = np.linspace(-1.0, 1.0, 4001)[:, None]
-    return forged(_psvm(X, {"name": "sigmoid", "gamma": 1.0, "coef0": -1.0}, [0], [0.1]))
-
-
-@forgery("a matrix that is not square", "square matrix|shape")
-def _(_: File) -> Forged:
-    return forged(_psvm(np.ones((3, 2)), PRECOMPUTED, [0], [0.1]))
-
-
 ROWS = np.random.default_rng(0).normal(size=(8, 2))
+POLYNOMIAL = {"name": "polynomial", "degree": 2, "gamma": 1.0, "coef0": 1.0}
 NUMBERS = {
-    "an RBF kernel of negative γ": ({"name": "rbf", "gamma": -0.01}, "gamma of the kernel rbf"),
-    "a Laplacian kernel of negative γ": ({"name": "laplacian", "gamma": -0.01}, "gamma of the kernel laplacian"),
-    "an exponential kernel of negative γ": ({"name": "exponential", "gamma": -0.5}, "gamma of the kernel exponential"),
-    "an RBF kernel of γ = 0": ({"name": "rbf", "gamma": 0.0}, "gamma of the kernel rbf"),
+    **{
+        f"a kernel {name} of γ = {gamma}": ({"name": name, "gamma": gamma}, f"gamma of the kernel {name}")
+        for name, gamma in (
+            *(("rbf", -0.01), ("laplacian", -0.01), ("exponential", -0.5)),
+            *(("rbf", 0.0), ("rbf", "scale")),
+        )
+    },
     "an RBF kernel without γ": ({"name": "rbf"}, "the parameters of the kernel rbf are"),
-    "an RBF kernel of γ = scale": ({"name": "rbf", "gamma": "scale"}, "gamma of the kernel rbf"),
-    "a polynomial of negative γ": (
-        {"name": "polynomial", "degree": 1, "gamma": -1.0, "coef0": 100.0},
-        "gamma of the kernel polynomial",
-    ),
-    "a cubic polynomial of negative γ": (
-        {"name": "polynomial", "degree": 3, "gamma": -0.1, "coef0": 3.0},
-        "gamma of the kernel polynomial",
-    ),
-    "a polynomial of degree 2.5": (
-        {"name": "polynomial", "degree": 2.5, "gamma": 1.0, "coef0": 1.0},
-        "degree of the kernel polynomial",
-    ),
-    "a polynomial of degree 0": (
-        {"name": "polynomial", "degree": 0, "gamma": 1.0, "coef0": 1.0},
-        "degree of the kernel polynomial",
-    ),
-    "a polynomial of degree 10⁶": (
-        {"name": "polynomial", "degree": 10**6, "gamma": 1.0, "coef0": 1.0},
-        "degree of the kernel polynomial",
-    ),
-    "a polynomial that is indefinite": ({"name": "polynomial", "degree": 2, "gamma": 1.0, "coef0": -5.0}, INDEFINITE),
+    **{
+        f"a polynomial of {change}": (POLYNOMIAL | change, f"{next(reversed(change))} of the kernel polynomial")
+        for change in (
+            {"degree": 1, "coef0": 100.0, "gamma": -1.0},
+            {"degree": 3, "coef0": 3.0, "gamma": -0.1},
+            *({"degree": degree} for degree in (2.5, 0, 10**6)),
+        )
+    },
+    "a polynomial that is indefinite": (POLYNOMIAL | {"coef0": -5.0}, INDEFINITE),
     "a sigmoid that is indefinite": ({"name": "sigmoid", "gamma": 2.0, "coef0": -3.0}, INDEFINITE),
 }
 for what, (kernel, reason) in NUMBERS.items():
