@@ -31,7 +31,7 @@ def certify(
         Path,
         typer.Argument(
             help="A fitted SVC, NuSVC, LinearSVC or LogisticRegression, or a pipeline that ends in one, in a .skops file; with --as "
-            "coefficients (.npz with coef and intercept, or .csv) or a model that svmcvx has saved.",
+            "coefficients (.npz with coef and intercept, or .csv) or a model that svmcvx has saved, or the model file of LIBSVM or LIBLINEAR.",
             metavar="MODEL",
         ),
     ],
@@ -117,9 +117,11 @@ def certify(
 
 
 def _check_file(path: Path, problem: str | None) -> None:
+    from svmcvx.model.text_files import is_text_model
+
     if not path.is_file():
         raise DataError(f"the file {path} does not exist; check the path")
-    if problem is None and path.suffix.lower() in (".npz", ".csv"):
+    if problem is None and (path.suffix.lower() in (".npz", ".csv") or is_text_model(path)):
         raise DataError(
             f"{path} holds coefficients: pass --as PROBLEM, as in --as psvm:p=1,C=10, to say of which problem"
         )
@@ -160,7 +162,12 @@ def _of_scikit_learn(path: Path, data: Dataset) -> tuple[str, list[tuple[list[st
     certificates: Mapping[Any, Certificate] = (
         found if isinstance(found, Mapping) else {tuple(estimator.classes_.tolist()): found}
     )
-    return type(estimator).__name__, [
+    return type(estimator).__name__, _rows_of(certificates)
+
+
+def _rows_of(certificates: Mapping[Any, Certificate]) -> list[tuple[list[str], Certificate]]:
+    """Return the classes and the certificate of each row of the table."""
+    return [
         (list(map(str, key)) if isinstance(key, tuple) else [str(key), "rest"], one)
         for key, one in certificates.items()
     ]
@@ -202,22 +209,20 @@ def _read_skops(path: Path) -> Any:
 def _of_coefficients(
     path: Path, data: Dataset, problem: str, settings: Mapping[str, Any]
 ) -> tuple[str, list[tuple[list[str], Certificate]]]:
-    import warnings
+    import numpy as np
 
-    from sklearn.exceptions import ConvergenceWarning
-
-    from svmcvx.estimators.given_models import certify_model
+    from svmcvx.estimators import certify
     from svmcvx.experiments.specifications import parse_models
+    from svmcvx.model.text_files import is_text_model
 
     parsed = parse_models(problem, **settings)
     if len(parsed) > 1:
         raise DataError(f"--as must be one problem, got {problem!r}")
     name, estimator = parsed[0]
-    model = _model(path, data)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the gap is printed
-        certificate = certify_model(estimator, model, data.X, data.y)
-    return name, [([str(label) for label in model.classes], certificate)]
+    model = path if is_text_model(path) else _model(path, data)
+    found = certify(model, data.X, data.y, problem=estimator)
+    certificates = found if isinstance(found, Mapping) else {tuple(np.unique(data.y).tolist()): found}
+    return name, _rows_of(certificates)
 
 
 def _model(path: Path, data: Dataset) -> Any:
@@ -240,7 +245,9 @@ def _model(path: Path, data: Dataset) -> Any:
             return load_model(path)
         coef, intercept = _from_arrays(path, arrays)
     else:
-        raise DataError(f"{path} must be a .npz file with coef and intercept, or a .csv file of names and coefficients")
+        raise DataError(
+            f"{path} must be a .npz file with coef and intercept, a .csv file of names and coefficients, or a model file of LIBSVM or LIBLINEAR"
+        )
     classes = np.unique(data.y)
     coef, intercept = np.atleast_2d(np.asarray(coef, dtype=np.float64)), np.ravel(intercept).astype(np.float64)
     several = classes.size > 2

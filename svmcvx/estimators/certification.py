@@ -33,6 +33,7 @@ from svmcvx.data import (
 )
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
+from svmcvx.estimators.given_models import certify_any, certify_problem
 from svmcvx.estimators.pairs import parts
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.fast.linear.loss_passes import hinge_power
@@ -46,6 +47,7 @@ from svmcvx.formulations.multiclass.baselines import ClassicalStatement
 from svmcvx.formulations.multiclass.regularisers import AbsoluteSum, SquaredNorms
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import Softmax
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, LinearModel
 
@@ -65,8 +67,22 @@ ABOVE_CHANCE = 0.05
 COMPUTED_GAMMA = " (scikit-learn's variance of sparse data loses its digits where the mean is large beside the spread)"
 
 
-def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certificate | dict[Any, Certificate]:
-    r"""Return the certificate of a linear or kernel machine that scikit-learn has trained.
+def certify(
+    estimator: Any,
+    X: Any = None,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    problem: str | CertifiedClassifier | None = None,
+    classes: Any = None,
+    **hyperparameters: Any,
+) -> Certificate | dict[Any, Certificate]:
+    r"""Return the certificate of a model, whoever has trained it.
+
+    With `problem` any model is an answer to the problem that is named: its objective is the upper bound, and a solver of this package finds
+    the lower one. The search does so for the problems that are not convex (0-1, ramp and l0).
+
+    Without it the model is one that scikit-learn has trained, whose problem follows from its parameters.
 
     ``SVC`` minimises :math:`\tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+` with a free intercept: its (w, b) give the upper bound,
     its multipliers, repaired to exact feasibility, the lower one. ``LinearSVC`` has the intercept as the coefficient
@@ -83,8 +99,11 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certif
 
     Parameters
     ----------
-    estimator : SVC, NuSVC, LinearSVC or LogisticRegression
-        Fitted. With any kernel of ``SVC`` that is positive semidefinite on the data, precomputed and callable ones
+    estimator : SVC, NuSVC, LinearSVC or LogisticRegression, or any model
+        Fitted. With `problem` any estimator with ``coef_`` or ``dual_coef_``, a pair ``(coef, intercept)``, a mapping with ``coef`` or
+        ``dual_coef`` (one a row of `X`, or of ``vectors``) and ``intercept``, a linear layer of PyTorch, the path of a model file of LIBSVM
+        or LIBLINEAR, or a model of this package. Or a problem of a builder that was solved, with no other argument. Of
+        scikit-learn with any kernel of ``SVC`` that is positive semidefinite on the data, precomputed and callable ones
         included. Numbers that the fitted estimator holds count as it holds them: ``gamma="scale"`` and the class weights of
         ``SVC`` and ``NuSVC`` are not computed again.
     X : array-like or sparse matrix of shape (n, d)
@@ -93,6 +112,14 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certif
         The labels that it was trained on.
     sample_weight : array-like of shape (n,), optional
         The weights that it was trained with.
+    problem : str or estimator of this package, optional
+        ``"psvm"``, ``"odm"``, ``"odml"``, ``"conic"``, ``"m3svm"``, ``"zero-one"``, ``"ramp"``, ``"l0"``, or the loss of a machine of several
+        classes, such as ``"weston_watkins"``; an estimator of this package states a problem with its hyper-parameters.
+    classes : array-like, optional
+        The classes in the order of the model, that of negative scores first; sorted by default.
+    **hyperparameters
+        Of the problem, by the names of its estimator: ``C=1.0, p=1.0, kernel="rbf"``. A kernel, or the intercept, that a model file tells
+        is that of the problem unless it is named here.
 
     Returns
     -------
@@ -109,7 +136,8 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certif
     Warns
     -----
     UserWarning
-        If the gap is wide and the model gets no more of these labels right than chance: they are probably not those that it
+        If the gap is wide and the negative of the model, a multiple of it, or losses that are averaged have one that is less than a
+        tenth of it. Without `problem`, if the gap is wide and the model gets no more of these labels right than chance: they are probably not those that it
         was trained with, or stand in another order.
 
     Examples
@@ -124,6 +152,17 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certif
     >>> strict.gap < 1e-6 < loose.gap
     True
     """
+    if isinstance(estimator, FormulationProblem) and X is None and y is None:
+        return certify_problem(estimator)
+    if X is None or y is None:
+        raise DataError("certify needs the data: pass X and y; only the problem of a builder is certified without")
+    if problem is not None:
+        return certify_any(
+            estimator, X, y, sample_weight, problem=problem, classes=classes, hyperparameters=hyperparameters
+        )
+    if hyperparameters or classes is not None:
+        named = ", ".join([*hyperparameters, *(["classes"] if classes is not None else [])])
+        raise DataError(f"{named} belong to a problem; name it, as in problem='psvm'")
     _refuse_others(estimator)
     if not hasattr(estimator, "classes_"):
         raise DataError(f"this {type(estimator).__name__} is not fitted; call its fit(X, y) first")
@@ -191,7 +230,8 @@ def _refuse_others(estimator: Any) -> None:
     known = isinstance(estimator, (SVC, NuSVC, LinearSVC, LogisticRegression))
     if not known or isinstance(estimator, LogisticRegressionCV):
         raise DataError(
-            f"estimator must be a fitted SVC, NuSVC, LinearSVC or LogisticRegression of scikit-learn, got {name}"
+            f"estimator must be a fitted SVC, NuSVC, LinearSVC or LogisticRegression of scikit-learn, got {name}; any other model needs "
+            "the problem that it answers, as in problem='psvm', C=1.0"
         )
     if isinstance(estimator, NuSVC) and estimator.class_weight is not None:
         raise DataError("this NuSVC has a class_weight, which its problem has no place for; pass sample_weight instead")

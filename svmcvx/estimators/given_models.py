@@ -1,58 +1,381 @@
-"""Certificates of models that someone else has found: coefficients in a file, a model saved earlier."""
+"""Certificates of models that someone else has found: of any package, in arrays or files, or the point of a solved problem."""
 
 from __future__ import annotations
 
-from typing import Any
+import difflib
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from svmcvx.certificate import Certificate
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from svmcvx.catalogue import CATALOGUE
+from svmcvx.certificate import Certificate, SinglePointStatement, SolverBound, check
+from svmcvx.data import check_features, check_labels
 from svmcvx.errors import DataError, NotCertified
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import CompositeSolution
-from svmcvx.model import Model
+from svmcvx.formulations.multiclass.baselines import MACHINES
+from svmcvx.formulations.problem import FormulationProblem
+from svmcvx.kernels import Linear, as_kernel
+from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
+from svmcvx.model.text_files import TextModel, read_text_model
 
-__all__ = ["certify_model"]
+__all__ = ["certify_any", "certify_problem"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# A model whose gap exceeds this is held against its negative, its multiples, and losses that are averaged.
+LOOSE = 0.01
+# What is told has a gap that is less by this factor.
+MUCH_LESS = 0.1
+# Multiples of a model are sought between the reciprocal of this number and the number itself.
+LARGEST_FACTOR = 1e4
+# Names of the weight of the losses, and of the penalty: averaged losses are the same problem at another weight.
+LOSS_WEIGHTS, PENALTIES = ("C", "C1"), ("lam",)
 
 
-def certify_model(estimator: CertifiedClassifier, model: Model, X: Any, y: Any) -> Certificate:
-    """Return the certificate of a model as an answer to the problem that an estimator states.
+class _Problem:
+    """A problem whose optimum an estimator has bounded, for any models.
 
-    The upper bound is the objective at the model; the lower one is that of the dual point which the estimator finds itself. The
-    gap tells how far the model is from the optimum.
+    The upper bound is the objective at a model; the lower one is that of the dual point, or of the search, which the estimator finds
+    itself. The gap tells how far the model is from the optimum.
 
     Parameters
     ----------
     estimator : CertifiedClassifier
-        Its settings are those of the problem; cloned by the caller if it is to stay as it is.
-    model : Model
-        With the classes of `y`.
-    X : array-like or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
-
-    Returns
-    -------
-    Certificate
+        Its settings are those of the problem; it is fitted.
+    X, y, sample_weight : array-like
 
     Raises
     ------
     DataError
-        If the problem is not convex or one of several, or the model does not fit the data.
+        If the problem has no lower bound, or is one of several.
     """
-    fitted = estimator.fit(X, y)
-    solution = fitted.solution_
-    name = type(estimator).__name__
-    if isinstance(solution, CompositeSolution):
-        raise DataError(f"{name} makes one model of several binary problems; certify the model of two classes")
-    if solution.certificate.kind != "convex":
-        raise DataError(f"{name} states a problem that is not convex; models of convex problems can be certified")
-    data = fitted._training_data(X, y)
-    request = fitted._request(data, None)
-    statement = request.problem(data.X, data.labels).formulation
-    if model.classes.tolist() != data.labels.classes.tolist():
+
+    def __init__(self, estimator: CertifiedClassifier, X: Any, y: Any, sample_weight: Any) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the certificate tells the gap
+            fitted = estimator.fit(X, y, sample_weight)
+        solution = fitted.solution_
+        name = type(estimator).__name__
+        if isinstance(solution, CompositeSolution):
+            raise DataError(f"{name} makes one model of several binary problems; certify the model of two classes")
+        kind, lower = solution.certificate.kind, solution.certificate.lower
+        if kind == "local" or lower is None:
+            raise DataError(
+                f"{name} has found no lower bound of this problem, which is not convex; its search proves one on fewer rows, or "
+                "with a larger time_limit"
+            )
+        data = fitted._training_data(X, y, sample_weight)
+        weight = fitted.class_weight_[data.labels.codes]
+        if data.sample_weight is not None:
+            weight = weight * data.sample_weight
+        own = {} if np.all(weight == 1.0) else {"sample_weight": weight}
+        statement = fitted._request(data, None).problem(data.X, data.labels, **own).formulation
+        self._bound: SolverBound | None = None
+        if kind != "convex":
+            statement = replace(statement, kind=kind)
+            self._bound = SolverBound(lower, 0.0)
+        self._statement, self._classes = statement, data.labels.classes
+        self._duals = [solution.dual] if solution.dual else []
+
+    def certificate(self, model: Model) -> Certificate:
+        """Return the certificate of a model.
+
+        Raises
+        ------
+        DataError
+            If the model does not fit the data.
+        """
+        if model.classes.tolist() != self._classes.tolist():
+            raise DataError(
+                f"the model has the classes {model.classes.tolist()}, the data {self._classes.tolist()}; they must agree"
+            )
+        try:
+            return check(
+                SinglePointStatement(self._statement), [model], self._duals, solver_bound=self._bound
+            ).certificate
+        except NotCertified as error:
+            raise DataError(f"the model cannot be certified on these data: {error}") from None
+
+    def gap(self, model: Model) -> float:
+        """Return the gap of a model; infinite where it has none."""
+        try:
+            return self.certificate(model).gap
+        except DataError:
+            return np.inf
+
+
+def certify_problem(problem: FormulationProblem) -> Certificate:
+    """Return the certificate of the point that the variables of a solved problem have, whoever solved it.
+
+    Raises
+    ------
+    DataError
+        If the problem was not solved.
+    """
+    if any(variable.value is None for variable in problem.variables()):
         raise DataError(
-            f"the model has the classes {model.classes.tolist()}, the data {data.labels.classes.tolist()}; they must agree"
+            "the variables of the problem have no values; solve it first, as in problem.solve(solver='OSQP')"
         )
+    points = problem.recover()
     try:
-        certificate: Certificate = statement.certify(model, solution.dual)
+        own = problem.model_at_variables()
+    except Exception:  # a problem in multipliers, from which the model is computed
+        own = None
+    models = points.models if own is None else [own]
+    try:
+        return check(SinglePointStatement(problem.formulation), models, points.duals).certificate
     except NotCertified as error:
-        raise DataError(f"the model cannot be certified on these data: {error}") from None
+        raise DataError(f"the point cannot be certified: {error}") from None
+
+
+def _problem_named(problem: str | CertifiedClassifier, hyperparameters: Mapping[str, Any]) -> CertifiedClassifier:
+    """Return the estimator that states a problem.
+
+    Parameters
+    ----------
+    problem : str or CertifiedClassifier
+        The name of a formulation, such as ``"psvm"``, ``"zero-one"`` or ``"conic"``, of a loss of several classes, such as
+        ``"weston_watkins"``, or an estimator with the hyper-parameters of the problem.
+    hyperparameters : mapping
+        Of the estimator.
+
+    Raises
+    ------
+    DataError
+        If there is no such problem, or it has no such hyper-parameter.
+    """
+    if isinstance(problem, CertifiedClassifier):
+        stated: CertifiedClassifier = clone(problem).set_params(**hyperparameters)
+        return stated
+    classes = {name: entry.estimator.load() for name, entry in CATALOGUE.items() if entry.estimator is not None}
+    name = str(problem).replace("-", "_").lower()
+    if name in classes and name != "multiclass":
+        made = classes[name]()
+    else:
+        if name not in MACHINES:
+            known = ", ".join(map(repr, sorted({*classes, *MACHINES} - {"multiclass"})))
+            near = difflib.get_close_matches(name, [*classes, *MACHINES], 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise DataError(f"problem must be one of {known}, or an estimator of this package, got {problem!r}{hint}")
+        made = classes["multiclass"](loss=name)
+    wrong = [key for key in hyperparameters if key not in made.get_params()]
+    if wrong:
+        raise DataError(
+            f"the problem {name!r} has no hyper-parameter {', '.join(map(repr, wrong))}; it has {', '.join(sorted(made.get_params()))}"
+        )
+    estimator: CertifiedClassifier = made.set_params(**hyperparameters)
+    return estimator
+
+
+def certify_any(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    *,
+    problem: str | CertifiedClassifier,
+    classes: Any,
+    hyperparameters: Mapping[str, Any],
+) -> Certificate | dict[Any, Certificate]:
+    """Return the certificate of a model in any form; see :func:`svmcvx.certify`."""
+    estimator = _problem_named(problem, hyperparameters)
+    features = check_features(X)
+    codes, labels = check_labels(y, features.shape[0])
+    if isinstance(model, str | os.PathLike):
+        found = read_text_model(Path(model), features.shape[1])
+        if len(found) > 1 or not found[0].key:
+            return _of_all_pairs(estimator, found, X, labels[codes], sample_weight)
+        model = found[0].model
+        estimator = _with_bias(_with_kernel(estimator, model), found[0].bias)
+    else:
+        model = _as_model(model, features, labels, classes, getattr(estimator, "kernel", None))
+        estimator = _with_kernel(estimator, model)
+    return _told(estimator, model, X, y, sample_weight)
+
+
+def _of_all_pairs(
+    estimator: CertifiedClassifier, found: list[TextModel], X: Any, y: NDArray[Any], sample_weight: Any
+) -> Certificate | dict[Any, Certificate]:
+    """Return the certificates of the machines of several classes, by their keys."""
+    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    rows = np.asarray(X) if not hasattr(X, "tocsr") else X.tocsr()
+    certificates: dict[Any, Certificate] = {}
+    for one in found:
+        stated = _with_bias(_with_kernel(clone(estimator), one.model), one.bias)
+        if not one.key:
+            return _told(stated, one.model, X, y, sample_weight)
+        if len(one.key) == 1:
+            own = weight
+            certificates[one.key[0]] = _told(stated, one.model, rows, y == one.key[0], own)
+        else:
+            pair = np.isin(y, one.key)
+            own = None if weight is None else weight[pair]
+            certificates[one.key] = _told(stated, one.model, rows[pair], y[pair], own)
+    return certificates
+
+
+def _with_kernel(estimator: CertifiedClassifier, model: Model) -> CertifiedClassifier:
+    """Return the problem with the kernel of the model, where it names none."""
+    if isinstance(model, KernelModel) and getattr(estimator, "kernel", None) is None:
+        return estimator.set_params(kernel=model.kernel)
+    return estimator
+
+
+def _with_bias(estimator: CertifiedClassifier, bias: float | None) -> CertifiedClassifier:
+    """Return the problem with the intercept of a file: the coefficient of a constant feature in LIBLINEAR."""
+    if bias is None or "intercept" not in estimator.get_params():
+        return estimator
+    if bias not in (0.0, 1.0):
+        raise DataError(
+            f"the model has the bias {bias:g}, the value of its constant feature; those with a bias of 1 or none (-1) can be certified"
+        )
+    return estimator.set_params(intercept="penalised" if bias else False)
+
+
+def _as_model(model: Any, X: Any, labels: NDArray[Any], classes: Any, kernel: Any) -> Model:
+    """Return a model from a fitted estimator, arrays or a layer of a network."""
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, CertifiedClassifier):
+        own: Model = model.solution_.model
+        return own
+    order = labels if classes is None else np.asarray(classes)
+    if sorted(order.tolist()) != labels.tolist():
+        raise DataError(
+            f"classes must be the classes of y in the order of the model, got {order.tolist()} for {labels.tolist()}"
+        )
+    if isinstance(model, Mapping):
+        parts = dict(model)
+    elif isinstance(model, tuple | list) and len(model) == 2:
+        parts = {"coef": model[0], "intercept": model[1]}
+    elif hasattr(model, "dual_coef_") and (hasattr(model, "support_vectors_") or not hasattr(model, "coef_")):
+        parts = {
+            "dual_coef": model.dual_coef_,
+            "intercept": getattr(model, "intercept_", 0.0),
+            "vectors": getattr(model, "support_vectors_", None),
+        }
+    elif hasattr(model, "coef_"):
+        parts = {"coef": model.coef_, "intercept": getattr(model, "intercept_", 0.0)}
+    elif hasattr(model, "weight") and hasattr(model, "bias"):
+        parts = {"coef": _plain(model.weight), "intercept": 0.0 if model.bias is None else _plain(model.bias)}
+    else:
+        raise DataError(
+            f"model must be a fitted estimator with coef_ or dual_coef_, (coef, intercept), a mapping with coef or dual_coef, a linear layer, "
+            f"a model file of LIBSVM or LIBLINEAR, or a model of this package, got {type(model).__name__}"
+        )
+    return _of_arrays(parts, X, order, kernel)
+
+
+def _plain(values: Any) -> Floats:
+    """Return the numbers of a tensor or an array."""
+    return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values, dtype=np.float64)
+
+
+def _of_arrays(parts: Mapping[str, Any], X: Any, classes: NDArray[Any], kernel: Any) -> Model:
+    """Return the model of coefficients or dual coefficients; `classes` is in the order of the model."""
+    unknown = parts.keys() - {"coef", "dual_coef", "intercept", "vectors"}
+    if unknown or ("coef" in parts) == ("dual_coef" in parts):
+        raise DataError(
+            f"model must have coef or dual_coef, intercept, and perhaps vectors, got {', '.join(map(str, parts))}"
+        )
+    coef = np.atleast_2d(_plain(parts["coef" if "coef" in parts else "dual_coef"]))
+    intercept = np.ravel(_plain(parts.get("intercept", 0.0)))
+    if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
+        raise DataError("the coefficients and the intercept of the model must be finite numbers")
+    n, d = X.shape
+    none = np.zeros(0, dtype=np.intp)
+    order, several = np.argsort(classes), classes.size > 2
+    rows = classes.size if several else 1
+    width = d if "coef" in parts else n if parts.get("vectors") is None else np.shape(parts["vectors"])[0]
+    if coef.shape != (rows, width) or intercept.size not in (1, rows):
+        raise DataError(
+            f"the model has coefficients of shape {coef.shape} and {intercept.size} intercepts; these data need {(rows, width)} and {rows}"
+        )
+    if several:
+        if "coef" not in parts:
+            raise DataError(
+                "dual coefficients of more than two classes are those of several problems; certify them pair by pair"
+            )
+        biases = np.broadcast_to(intercept, classes.shape)[order]
+        return MulticlassModel(coef=coef[order].T, intercept=biases, classes=classes[order], support=none)
+    # The score is positive for the class that sorts last.
+    sign = 1.0 if order[1] == 1 else -1.0
+    classes, b = classes[order], sign * float(intercept[0])
+    if "coef" in parts:
+        return LinearModel(coef=sign * coef[0], intercept=b, classes=classes, support=none)
+    resolved = as_kernel(kernel) or Linear()
+    vectors = X if parts.get("vectors") is None else check_features(parts["vectors"], n_features=d)
+    return KernelModel(
+        kernel=resolved.resolve(X),
+        vectors=vectors,
+        dual_coef=sign * coef[0],
+        intercept=b,
+        classes=classes,
+        support=np.arange(coef.shape[1]),
+        n_features=d,
+    )
+
+
+def _told(estimator: CertifiedClassifier, model: Model, X: Any, y: Any, sample_weight: Any) -> Certificate:
+    """Return the certificate of a model; warn where its negative, a multiple, or another weight of the losses has a much smaller gap."""
+    problem = _Problem(estimator, X, y, sample_weight)
+    certificate = problem.certificate(model)
+    if certificate.gap <= LOOSE:
+        return certificate
+    negative = problem.gap(_times(model, -1.0))
+    factor, scaled = _best_factor(problem, model)
+    hints = [
+        (negative, "with the opposite sign"),
+        (scaled, f"multiplied by {factor:.3g}"),
+        *_averaged(estimator, model, X, y, sample_weight, np.shape(X)[0]),
+    ]
+    gap, words = min(hints, key=lambda hint: hint[0])
+    if gap <= MUCH_LESS * certificate.gap:
+        warnings.warn(
+            f"the gap of this model is {certificate.gap:.2g}; {words} it is {gap:.2g}: is that what the model was trained for?",
+            UserWarning,
+            stacklevel=4,
+        )
     return certificate
+
+
+def _times(model: Any, factor: float) -> Model:
+    """Return a multiple of a model."""
+    name = "dual_coef" if isinstance(model, KernelModel) else "coef"
+    changed: Model = replace(model, intercept=factor * model.intercept, **{name: factor * getattr(model, name)})
+    return changed
+
+
+def _best_factor(problem: _Problem, model: Model) -> tuple[float, float]:
+    """Return the positive multiple of a model with the smallest gap, and this gap."""
+    bounds = (-np.log(LARGEST_FACTOR), np.log(LARGEST_FACTOR))
+    found = minimize_scalar(lambda t: problem.gap(_times(model, float(np.exp(t)))), bounds=bounds, method="bounded")
+    return float(np.exp(found.x)), float(found.fun)
+
+
+def _averaged(
+    estimator: CertifiedClassifier, model: Model, X: Any, y: Any, sample_weight: Any, n: int
+) -> list[tuple[float, str]]:
+    """Return the gaps of a model for the problem whose losses are averaged, and for the one whose losses are summed."""
+    values = estimator.get_params()
+    found = []
+    for divided in (True, False):
+        scale = 1.0 / n if divided else float(n)
+        changed = {name: values[name] * scale for name in LOSS_WEIGHTS if values.get(name) is not None}
+        changed |= {name: values[name] / scale for name in PENALTIES if values.get(name) is not None}
+        if not changed:
+            continue
+        gap = _Problem(clone(estimator).set_params(**changed), X, y, sample_weight).gap(model)
+        said = ", ".join(f"{name} = {value:.3g}" for name, value in changed.items())
+        found.append((gap, f"for {said} (the mean of the losses in place of their sum, or the reverse)"))
+    return found

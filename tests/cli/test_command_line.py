@@ -346,6 +346,24 @@ def test_what_could_run_code_is_not_read(run):
     assert "cannot be read as a .skops file" in err
 
 
+@pytest.mark.parametrize(
+    ("model", "problem", "keys"),
+    [("libsvm_rbf", "psvm:C=2", ["-1, 1"]), ("liblinear_three", "psvm:C=2,p=2", ["1, rest", "2, rest", "3, rest"])],
+)
+def test_model_files_of_libsvm_and_liblinear_are_certified(run, model, problem, keys):
+    folder = Path(__file__).parent.parent / "estimators" / "model_files"
+    file, table = str(folder / f"{model}.model"), str(folder / "data.csv")
+    target, other = ("three", "two") if model.endswith("three") else ("two", "three")
+    code, _, _ = run("certify", file, table, "--as", problem, "--target", target, "--drop", other, "--json", "x.json")
+    assert code == 0
+    rows = json.loads(Path("x.json").read_text())["rows"]
+    assert [", ".join(row["classes"]) for row in rows] == keys
+    assert max(row["gap"] for row in rows) < 1e-6
+    code, _, err = run("certify", file, "moons")
+    assert code == 2
+    assert "pass --as PROBLEM" in err
+
+
 @pytest.mark.parametrize("kind", ["npz", "csv", "own"])
 @pytest.mark.parametrize("factor", [1.0, -20.0])
 def test_coefficients_are_certified_as_an_answer_to_a_problem(run, kind, factor):
