@@ -176,7 +176,7 @@ class BlockContinuation(Continuation):
             if gap > SLOWEST * gaps[-PATIENCE] or not tilt(sample, sums):
                 return None
             sampled.allowance = self.allowance + sample.indicator_sum() - missed
-            # The sample counts so much less than all rows that its cardinality row would be infeasible.
+            # The cardinality row of the sample would be infeasible.
             if not sampled.allowance > 0.0:
                 return None
             gaps.append(gap)
