@@ -61,9 +61,9 @@ solution.certificate
 
 # %% [markdown]
 # The interval does not depend on the solver being right. The specialised solver `sx.fast.psvm` closes its interval
-# around the same optimum, and reports both ends as it works: stopped anywhere, it would have been honest about how
-# far it had come. The picture shows its gap on a harder problem. The dot is the certificate: wider than the last
-# report, since it contains a bound on the rounding of the check.
+# around the same optimum, and reports both ends as it works: if it is stopped early,
+# its interval is wider, but still correct. The picture shows its gap on a harder problem. The dot is the certificate:
+# wider than the last report, since it contains a bound on the rounding of the check.
 
 # %%
 fast = sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(), tol=1e-9)

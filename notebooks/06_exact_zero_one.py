@@ -12,7 +12,7 @@
 # # The exact 0-1 loss: what the relaxation misses, and the proof
 #
 # Minimising the number of observations with a margin below 1 is a combinatorial problem: $2^n$ sets of observations
-# to give up. For a few features it can be solved to *proved* optimality all the same. Then one can ask what a
+# to give up. For a few features it can still be solved to *proved* optimality. Then one can ask what a
 # relaxation misses, and let a second program check the proof.
 
 # %%
