@@ -23,7 +23,7 @@ from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.formulations.margin_distribution.odm import ODM
 from svmcvx.formulations.margin_distribution.odml import ODML
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
-from svmcvx.guarantees.multipliers import DualTerms, LinearTerms, Multipliers, PowerTerms, QuadraticTerms, room_above
+from svmcvx.guarantees.multipliers import AffineTerms, DualTerms, Multipliers, PowerTerms, QuadraticTerms, room_above
 from svmcvx.guarantees.perturbed import BLOCK, Theorem
 from svmcvx.guarantees.points import KernelPoints, LinearPoints, Points
 from svmcvx.kernels.columns import is_definite
@@ -241,7 +241,7 @@ def _psvm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     cost = exact(statement.C) * exact(statement.weight)
     terms: DualTerms
     if statement.p == 1:
-        terms = LinearTerms(alpha.size)
+        terms = AffineTerms(alpha.size)
     elif statement.p == 2:
         # The conjugate is α²/(4Cs).
         terms = QuadraticTerms(1.0 - exact(alpha) / (2.0 * cost), 1.0 / (2.0 * cost))
@@ -256,7 +256,7 @@ def _hard_margin(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     statement = HardMargin(space=space)
     dual = _feasible_dual(solution, statement)
     alpha = statement.alpha(dual)
-    multipliers = Multipliers(alpha, statement.y, np.full(alpha.size, np.inf), True, LinearTerms(alpha.size))
+    multipliers = Multipliers(alpha, statement.y, np.full(alpha.size, np.inf), True, AffineTerms(alpha.size))
     # The objective is that of the model divided by its smallest margin, if that is below 1.
     moved = 0.0
     model: Any = solution.model
@@ -289,7 +289,7 @@ def _odml(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     dual = _feasible_dual(solution, statement)
     alpha = statement.entry(dual, "alpha")
     above = room_above(alpha, statement.upper_bound())
-    multipliers = Multipliers(alpha, statement.y, above, False, LinearTerms(alpha.size))
+    multipliers = Multipliers(alpha, statement.y, above, False, AffineTerms(alpha.size))
     return _guarantee(solution, statement, dual, multipliers, statement.coefficients(dual))
 
 

@@ -46,7 +46,7 @@ from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax,
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
 from svmcvx.guarantees.binary import require_classes
-from svmcvx.guarantees.multipliers import DualTerms, EntropyTerms, LinearTerms, Multipliers
+from svmcvx.guarantees.multipliers import AffineTerms, DualTerms, EntropyTerms, Multipliers
 from svmcvx.guarantees.perturbed import BLOCK, Theorem
 from svmcvx.guarantees.points import LinearPoints, halved
 from svmcvx.model import MulticlassModel
@@ -262,7 +262,7 @@ class _PairMultipliers:
         towards = np.where(self.codes[rows] == k, other, k)
         values = self.alpha[rows, towards]
         terms: DualTerms = (
-            LinearTerms(rows.size) if self.left is None else EntropyTerms(values, self.left[rows, towards])
+            AffineTerms(rows.size) if self.left is None else EntropyTerms(values, self.left[rows, towards])
         )
         signs = np.where(self.codes[rows] == k, 1.0, -1.0)
         return Multipliers(values, signs, self.above[rows, towards], self.balanced, terms, self.below[rows, towards])

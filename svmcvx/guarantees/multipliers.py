@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from svmcvx.core.bounded import Bounded, between, exact, exp, log, positive_part, quietly, square, where
 from svmcvx.core.rows import sums_above
 
-__all__ = ["DualTerms", "EntropyTerms", "LinearTerms", "Multipliers", "PowerTerms", "QuadraticTerms", "room_above"]
+__all__ = ["AffineTerms", "DualTerms", "EntropyTerms", "Multipliers", "PowerTerms", "QuadraticTerms", "room_above"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -63,7 +63,7 @@ def column_sums_above(values: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class LinearTerms(DualTerms):
+class AffineTerms(DualTerms):
     """The terms g(a) = a, for losses with a linear conjugate such as the hinge."""
 
     n: int

@@ -31,7 +31,7 @@ from svmcvx.core.bounded import Bounded, between, exact
 from svmcvx.errors import DataError
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.guarantees.binary import BinaryGuarantee, binary_guarantee
-from svmcvx.guarantees.multipliers import DualTerms, LinearTerms, Multipliers, QuadraticTerms
+from svmcvx.guarantees.multipliers import AffineTerms, DualTerms, Multipliers, QuadraticTerms
 from svmcvx.guarantees.perturbed import BLOCK, LEAST_SQUARE, Chosen, ScoreBounds, Theorem
 from svmcvx.guarantees.points import Tested
 from svmcvx.solution import Solution
@@ -166,7 +166,7 @@ def over_range(one: Node, other: Node) -> NDArray[np.bool_]:
     ends = (one, other)
     first, last = (node.found.theorem.multipliers for node in ends)
     slopes = [multipliers.terms.slopes for multipliers in (first, last)]
-    terms: DualTerms = LinearTerms(first.values.size)
+    terms: DualTerms = AffineTerms(first.values.size)
     if one.p == 2:
         low = np.minimum(*(np.asarray(slope.lower) for slope in slopes))
         high = np.maximum(*(np.asarray(slope.upper) for slope in slopes))

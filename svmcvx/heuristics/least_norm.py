@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from svmcvx.numerical.support_equations import SignedRows, solve_support_equations
+from svmcvx.numerical.support_equations import MarginOperator, solve_support_equations
 
 __all__ = ["FREE_BIAS", "LeastNorm", "least_norm"]
 
@@ -84,7 +84,7 @@ def _to_margin(H: Floats, y: Floats | None, alpha: Floats) -> LeastNorm | None:
 def _polish(H: Floats, y: Floats | None, alpha: Floats) -> Floats | None:
     """Solve u = 1 on the support exactly, changing the support where signs or margins ask for it."""
     free = alpha > POLISHED * float(alpha.max())
-    signed = SignedRows(lambda alpha: np.asarray(H @ (H.T @ alpha)), lambda rows: H[rows], y)
+    signed = MarginOperator(lambda alpha: np.asarray(H @ (H.T @ alpha)), lambda rows: H[rows], y)
     return solve_support_equations(
         signed,
         np.where(free, alpha, 0.0),

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-__all__ = ["SignedRows", "Slack", "solve_support_equations"]
+__all__ = ["MarginOperator", "Slack", "solve_support_equations"]
 
 Floats: TypeAlias = NDArray[np.float64]
 # Slack and its derivative as functions of the multipliers of the rows given.
@@ -59,8 +59,8 @@ def _solve(system: Floats, residual: Floats) -> Floats | None:
     return np.asarray(step)
 
 
-class SignedRows(NamedTuple):
-    r"""The rows g of a machine, each times its label.
+class MarginOperator(NamedTuple):
+    r"""The signed rows g of a problem, as an operator on multipliers.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class SignedRows(NamedTuple):
 
 
 def solve_support_equations(
-    signed: SignedRows,
+    signed: MarginOperator,
     alpha: Floats,
     *,
     free: NDArray[np.bool_],
@@ -96,7 +96,7 @@ def solve_support_equations(
 
     Parameters
     ----------
-    signed : SignedRows
+    signed : MarginOperator
     alpha : ndarray of shape (n,)
         The guess; multipliers of observations that are not free are kept (zero or the upper bound).
     free : ndarray of bool, shape (n,)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from svmcvx.fast import psvm
-from svmcvx.numerical.support_equations import SignedRows, solve_support_equations
+from svmcvx.numerical.support_equations import MarginOperator, solve_support_equations
 
 
 def data(seed, n=40, d=4):
@@ -15,7 +15,7 @@ def data(seed, n=40, d=4):
 
 def rows_of(X, y, bias):
     G = y[:, None] * X
-    return SignedRows(lambda alpha: G @ (G.T @ alpha), lambda rows: G[rows], y if bias else None)
+    return MarginOperator(lambda alpha: G @ (G.T @ alpha), lambda rows: G[rows], y if bias else None)
 
 
 @pytest.mark.parametrize("bias", [False, True])

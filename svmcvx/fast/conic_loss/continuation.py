@@ -86,7 +86,7 @@ def is_hard_margin(statement: ConicLoss) -> bool:
     return bool(lost >= statement.allowance * (1.0 - estimated_rounding(statement.weight.size)))
 
 
-class Minimum(NamedTuple):
+class MinimumAtLam(NamedTuple):
     """A minimum for some λ, and its Σ s z."""
 
     U: Floats
@@ -169,7 +169,7 @@ class Continuation:
         problem, self.ends = self.problem, []
         problem.ridge = RIDGE_SHARE * goal / problem.rank
         low, high = 0.0, math.inf
-        sides: dict[bool, Minimum] = {}
+        sides: dict[bool, MinimumAtLam] = {}
         error = math.inf
         for _ in range(ROUNDS):
             problem.trim()
@@ -190,7 +190,7 @@ class Continuation:
                 continue
             if self.fixed_lam:
                 return
-            here = Minimum(problem.U, problem.indicator_sum())
+            here = MinimumAtLam(problem.U, problem.indicator_sum())
             if problem.lam * abs(here.indicator_sum - self.allowance) <= ROW_SHARE * goal:
                 return
             over = here.indicator_sum > self.allowance
@@ -217,7 +217,9 @@ class Continuation:
         """The lowest margin of a row that is not zero, at most 1."""
         return float(self.problem.margins()[0][self.problem.squared_norms > 0].min(initial=1.0))
 
-    def _change_lam(self, here: Minimum, rival: Minimum | None, low: float, high: float, solve: Solve | None) -> None:
+    def _change_lam(
+        self, here: MinimumAtLam, rival: MinimumAtLam | None, low: float, high: float, solve: Solve | None
+    ) -> None:
         """Move λ towards the root of Σ s z = allowance, by Newton's method in logarithms inside the bracket.
 
         With a rival on the other side λ is set to the value at which the two points have the same objective. `solve` solves the last Newton system,

@@ -85,7 +85,7 @@ class Descent(NamedTuple):
     solve: Solve | None
 
 
-class NewtonStep(NamedTuple):
+class LowRankStep(NamedTuple):
     """A step, the decrease that the quadratic model predicts, and the solver of its system."""
 
     step: Floats
@@ -303,7 +303,7 @@ class LowRankRelaxation:
             value, gradient, bend = self.derivatives()
         return Descent(False, solve)
 
-    def _direct_step(self, H: Floats, gradient: Floats, majoriser: Floats) -> NewtonStep | None:
+    def _direct_step(self, H: Floats, gradient: Floats, majoriser: Floats) -> LowRankStep | None:
         """Return Newton's step by Cholesky's factorisation, None if the regularised matrix is not positive definite."""
         r, k = self.U.shape
         system = H.copy()
@@ -320,9 +320,9 @@ class LowRankRelaxation:
 
         step = -solve(gradient)
         image = (H @ step.T.ravel()).reshape(k, r).T
-        return NewtonStep(step, -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * image)), solve)
+        return LowRankStep(step, -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * image)), solve)
 
-    def _conjugate_step(self, bend: SecondDerivatives, gradient: Floats, majoriser: Floats) -> NewtonStep | None:
+    def _conjugate_step(self, bend: SecondDerivatives, gradient: Floats, majoriser: Floats) -> LowRankStep | None:
         """Return Newton's step by truncated conjugate gradients, preconditioned by the diagonal of the majoriser.
 
         None if the first direction already has non-positive curvature.
@@ -345,7 +345,7 @@ class LowRankRelaxation:
         if step is None:
             return None
         predicted = -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * apply(step)))
-        return NewtonStep(step, predicted, solve)
+        return LowRankStep(step, predicted, solve)
 
     def sensitivity(self, solve: Solve | None) -> tuple[Floats, float]:
         """Return the derivatives of U and Σ s z by log λ at a stationary point, by the solver of its Newton system."""

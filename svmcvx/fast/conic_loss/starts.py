@@ -20,7 +20,7 @@ from svmcvx.heuristics.least_norm import least_norm
 from svmcvx.model import LinearModel
 from svmcvx.solution import Attempt, Solution, Status
 
-__all__ = ["Start", "begin", "start_from"]
+__all__ = ["ConicStart", "begin", "start_from"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -31,14 +31,14 @@ FIRST_LAM, FEWEST = 4.0, 1e-3
 FULL = 1.0 + 1e-12
 
 
-class Start(NamedTuple):
+class ConicStart(NamedTuple):
     """A starting point (w, V), and λ if it is known."""
 
     U: Floats
     lam: float | None
 
 
-def start_from(statement: ConicLoss, warm: Solution) -> Start:
+def start_from(statement: ConicLoss, warm: Solution) -> ConicStart:
     """Return the point of an earlier solution, or raise a :class:`DataError` if it does not fit."""
     space, moment, model = statement.space, moment_of(warm.model), warm.model
     r = statement.factor.shape[1]
@@ -77,7 +77,7 @@ def start_from(statement: ConicLoss, warm: Solution) -> Start:
         U = w[:, None]
     known = warm.dual.get("lam", warm.hyperparameters.get("lam"))
     lam = math.nan if known is None else float(known)
-    return Start(U, lam if 0 < lam < math.inf else None)
+    return ConicStart(U, lam if 0 < lam < math.inf else None)
 
 
 def _hard_margin(statement: ConicLoss) -> Floats:
@@ -99,7 +99,7 @@ def _hard_margin(statement: ConicLoss) -> Floats:
 def begin(
     statement: ConicLoss,
     monitor: Monitor,
-    start: Start | None,
+    start: ConicStart | None,
     method: str,
     dense_spectrum: int,
 ) -> Continuation:

@@ -22,7 +22,7 @@ from svmcvx.fast.core.monitor import Callback, Found, Monitor, monitored, solved
 from svmcvx.fast.linear.loss_passes import LinearLoss
 from svmcvx.fast.linear.margins import Margins, NormalMatrix, Observed
 from svmcvx.fast.linear.newton import minimise
-from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem, LinearTerms, Point
+from svmcvx.fast.linear.problem import BestPoint, LinearNewtonSettings, LinearProblem, LinearTerms
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.blocks import InBlocks, in_states
@@ -233,7 +233,7 @@ def minimise_in_blocks(
     *,
     start: tuple[Floats, float] | None = None,
     settings: LinearNewtonSettings | None = None,
-) -> tuple[Point, NDArray[np.intp], Status]:
+) -> tuple[BestPoint, NDArray[np.intp], Status]:
     """Run Newton's method on rows in blocks until the monitor says stop.
 
     Parameters
@@ -247,7 +247,7 @@ def minimise_in_blocks(
 
     Returns
     -------
-    Point
+    BestPoint
         The best w and bias.
     ndarray of int
         Rows of the source with a multiplier that is not 0.

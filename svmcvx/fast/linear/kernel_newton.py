@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import PartialFactor, partial_factor
 from svmcvx.fast.linear.newton import minimise
-from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem, Point
+from svmcvx.fast.linear.problem import BestPoint, LinearNewtonSettings, LinearProblem
 from svmcvx.feature_space import FeatureSpace
 
 __all__ = ["KernelNewton"]
@@ -64,7 +64,7 @@ class KernelNewton:
 
     def solve(
         self, monitor: Monitor, *, alpha: Floats | None = None, v: Floats | None = None, keep: bool = True
-    ) -> Point:
+    ) -> BestPoint:
         """Return the solution on the present factor.
 
         Parameters

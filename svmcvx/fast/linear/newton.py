@@ -39,11 +39,11 @@ from svmcvx.fast.linear.problem import (
     REFRESH,
     SIGMA_GROWTH,
     WARM_SIGMA,
+    BestPoint,
     LinearBounds,
     LinearNewtonSettings,
     LinearProblem,
     LinearTerms,
-    Point,
     RowSums,
 )
 from svmcvx.fast.linear.steps import newton_step
@@ -72,7 +72,7 @@ def minimise(
     sigma: float | None = None,
     settings: LinearNewtonSettings | None = None,
     margins: Margins | None = None,
-) -> tuple[Point, Status]:
+) -> tuple[BestPoint, Status]:
     """Run Newton's method until the monitor says stop.
 
     Parameters
@@ -90,7 +90,7 @@ def minimise(
 
     Returns
     -------
-    Point
+    BestPoint
         The best primal and dual points; the multipliers of rows in blocks stay with their :class:`Margins`.
     Status
         Why it stopped; ``INACCURATE`` if rounding keeps the gap above the tolerance.

@@ -40,11 +40,11 @@ from svmcvx.model import LinearModel
 
 __all__ = [
     "ArrayBounds",
+    "BestPoint",
     "LinearBounds",
     "LinearNewtonSettings",
     "LinearProblem",
     "LinearTerms",
-    "Point",
     "PointBounds",
     "RowSums",
     "earlier_coefficients",
@@ -273,7 +273,7 @@ class PointBounds(NamedTuple):
 
 
 @dataclass
-class Point:
+class BestPoint:
     """The best primal and the best dual point that were met.
 
     Attributes
@@ -315,7 +315,7 @@ class LinearBounds:
     """
 
     def __init__(self, problem: LinearTerms, w: Floats, alpha: Floats) -> None:
-        self.best = Point(w.copy(), 0.0, alpha, alpha)
+        self.best = BestPoint(w.copy(), 0.0, alpha, alpha)
         self.problem = problem
 
     def update_bounds(

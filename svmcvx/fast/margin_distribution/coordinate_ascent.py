@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.linear.problem import ArrayBounds, LinearProblem, Point
+from svmcvx.fast.linear.problem import ArrayBounds, BestPoint, LinearProblem
 from svmcvx.fast.margin_distribution import coordinate_ascent_passes as compiled
 from svmcvx.solution import Status
 
@@ -32,7 +32,7 @@ RATED, GENEROUS = 3, 3.0
 
 def ascend(
     problem: LinearProblem, monitor: Monitor, theta: Floats, rng: np.random.Generator, *, most: float = math.inf
-) -> tuple[Point, Status]:
+) -> tuple[BestPoint, Status]:
     """Run dual coordinate ascent [HsiehChang] from `theta`.
 
     An iteration of the monitor is a round of one full and some short epochs. After `most` rounds, as soon as these are far too few at the rate

@@ -27,7 +27,7 @@ from svmcvx.fast.core.monitor import (
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import band
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
-from svmcvx.fast.linear.problem import LinearProblem, Point, earlier_coefficients, linear_model
+from svmcvx.fast.linear.problem import BestPoint, LinearProblem, earlier_coefficients, linear_model
 from svmcvx.fast.margin_distribution.coordinate_ascent import METHODS, ascend
 from svmcvx.fast.margin_distribution.odm_blocks import LARGEST_RANK, minimise_by_blocks
 from svmcvx.feature_space import penalised_or_none
@@ -282,7 +282,7 @@ def _multipliers_at(statement: ODM, problem: LinearProblem, w: Floats) -> Floats
     return statement.multipliers(statement.y * np.asarray(problem.X @ w))
 
 
-def points_of(statement: ODM, point: Point) -> RecoveredPoints:
+def points_of(statement: ODM, point: BestPoint) -> RecoveredPoints:
     """Return the model and the multipliers of a point."""
     duals: list[Dual] = [{"theta": point.alpha}]
     if statement.space.is_linear:

@@ -40,7 +40,7 @@ from svmcvx.fast.core.monitor import (
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
-from svmcvx.fast.linear.problem import LinearProblem, Point, earlier_coefficients, linear_model
+from svmcvx.fast.linear.problem import BestPoint, LinearProblem, earlier_coefficients, linear_model
 from svmcvx.fast.margin_distribution.coordinate_ascent import METHODS, ascend
 from svmcvx.fast.margin_distribution.odml_low_rank import LARGEST_RANK, solve_by_ranks
 from svmcvx.feature_space import penalised_or_none
@@ -247,7 +247,7 @@ def _solve_whitened(
     problem = whitened_problem(statement)
     condition = statement.C * float(problem.norms.max()) ** 2
     chosen = ("dcd" if condition <= LARGEST_CONDITION else "newton") if method == "auto" else method
-    earlier: Point | None = None
+    earlier: BestPoint | None = None
     if chosen == "newton":
         point, status = minimise(problem, monitor, alpha=alpha, settings=settings.newton)
     else:
@@ -286,7 +286,7 @@ def whitened_problem(statement: ODML) -> LinearProblem:
 
 def _unwhitened(
     statement: ODML, monitor: Monitor, alpha: Floats | None, newton: LinearNewtonSettings
-) -> tuple[Point, Status]:
+) -> tuple[BestPoint, Status]:
     """Run Newton's method on the data themselves."""
     X, c, y = statement.space.X, statement.share, statement.y
     problem = LinearProblem(
@@ -336,7 +336,7 @@ def start_from(statement: ODML, warm: Solution | None) -> Floats | None:
     return None
 
 
-def points_of(statement: ODML, problem: LinearProblem, point: Point) -> RecoveredPoints:
+def points_of(statement: ODML, problem: LinearProblem, point: BestPoint) -> RecoveredPoints:
     """Return the model and the multipliers of a point."""
     space = statement.space
     duals: list[Dual] = [{"alpha": point.alpha}]

@@ -50,7 +50,7 @@ def solve_support_equations(
     def dense(rows: NDArray[np.intp]) -> Floats:
         return np.asarray((L[rows].toarray() if sp.issparse(L) else L[rows]) * y[rows, None])
 
-    signed = equations.SignedRows(margins, dense, y if space.intercept == "free" else None)
+    signed = equations.MarginOperator(margins, dense, y if space.intercept == "free" else None)
     return equations.solve_support_equations(
         signed, alpha, free=free, upper_bound=upper_bound, bias=bias, slack=slack, stop=current().passed
     )

@@ -79,7 +79,7 @@ class BranchSettings:
     record: float = 2.0**27
 
 
-class Node(NamedTuple):
+class TreeNode(NamedTuple):
     """Lower bound, number, decisions, M, the minimiser, the interval of the bias, the price, and the row to branch on.
 
     M have few digits, so that single precision holds them.
@@ -99,7 +99,7 @@ class Node(NamedTuple):
 class Dive:
     """The result of a thread: open nodes, those that it bounded, the best point seen and its value, and the last minimiser."""
 
-    nodes: list[Node]
+    nodes: list[TreeNode]
     bounded: BoundedNodes
     value: float
     point: Floats
@@ -137,7 +137,7 @@ class BranchAndBound:
         self.node_work = float(n * r * (r + 20))
         self.expansions = int(min(settings.expansions, max(1, DIVE_WORK / (2 * self.node_work))))
         self.tasks = 2
-        self.queue: list[Node] = []
+        self.queue: list[TreeNode] = []
         self.nodes = 0
         # Intervals of a free bias are not recorded.
         self.record: TreeRecord | None = None if search.free else TreeRecord()
@@ -180,7 +180,7 @@ class BranchAndBound:
         # To few digits, as the compiled passes round it.
         mantissa, exponent = np.frexp(big_m)
         big_m = np.ldexp(np.ceil(mantissa * DIGITS) / DIGITS, exponent)
-        root = Node(0.0, -1, state, big_m.astype(np.float32), w, box, search.loss_price, -1)
+        root = TreeNode(0.0, -1, state, big_m.astype(np.float32), w, box, search.loss_price, -1)
         found: list[Dive] = []
 
         def work(first: int, stride: int) -> None:
@@ -202,7 +202,7 @@ class BranchAndBound:
         """Hand out the most promising nodes, and take in what comes back."""
         search, before = self.search, self.nodes
         upper = search.cutoff
-        chosen: list[Node] = []
+        chosen: list[TreeNode] = []
         full = len(self.queue) * (5.0 * self.HT.shape[1] + 200.0) > self.settings.memory
         while self.queue and len(chosen) < self.tasks:
             # The last entry of a heap can be removed without changing the others.
@@ -257,7 +257,7 @@ class BranchAndBound:
             self.tasks = max(self.tasks // 2, 1)
         return search.report(self.open_bound)
 
-    def _refined_leaf_bound(self, node: Node, upper: float) -> float:
+    def _refined_leaf_bound(self, node: TreeNode, upper: float) -> float:
         """Return a better bound of a leaf that no other arithmetic will evaluate."""
         search = self.search
         if not search.refines_leaves:
@@ -265,7 +265,7 @@ class BranchAndBound:
         refined = self._dive(node._replace(undecided=-1), upper, 2, refine=True).nodes
         return refined[0].bound if refined else math.inf
 
-    def _dive(self, node: Node, upper: float, most: int, *, refine: bool = False) -> Dive:
+    def _dive(self, node: TreeNode, upper: float, most: int, *, refine: bool = False) -> Dive:
         """Search below a node until two more would be more than `most`, or bound a leaf as well as rounding allows."""
         search, (r, n) = self.search, self.HT.shape
         penalty, rounds, widths, enough = self._rho(upper), self.settings.rounds, WIDTHS, ENOUGH
@@ -290,7 +290,7 @@ class BranchAndBound:
             facts, marks, number_rows, numbers, behind, rows, columns, np.empty((r + 1, r)), self.stop,
         )  # fmt: skip
         nodes = [
-            Node(
+            TreeNode(
                 float(bounds[k]),
                 int(names[k]),
                 states[k].copy(),
