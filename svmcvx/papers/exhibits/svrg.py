@@ -25,7 +25,7 @@ from svmcvx.fast.core.monitor import (
     solved_from,
 )
 from svmcvx.fast.linear.margins import Margins
-from svmcvx.fast.linear.problem import ArrayBounds, LinearProblem, Point
+from svmcvx.fast.linear.problem import ArrayBounds, BestPoint, LinearProblem
 from svmcvx.fast.margin_distribution import odm, odml
 from svmcvx.formulations.margin_distribution.odm import bound_odm, margin_space
 from svmcvx.formulations.margin_distribution.odml import ODML, check_penalties
@@ -183,7 +183,7 @@ def odml_by_svrg(
         return solved_from(statement, monitor, solve, alpha, solver=lambda options: "papers.odml/svrg")
 
 
-def _descend_odm(problem: LinearProblem, monitor: Monitor, w: Floats, rng: np.random.Generator) -> tuple[Point, Status]:
+def _descend_odm(problem: LinearProblem, monitor: Monitor, w: Floats, rng: np.random.Generator) -> tuple[BestPoint, Status]:
     r"""Run SVRG [ZhangZhou, Algorithm 2] for ODM from `w`; an iteration of the monitor is an outer step of n inner ones.
 
     Observations are drawn with probabilities :math:`c_i`, so that weights count.
@@ -212,7 +212,7 @@ def _descend_odm(problem: LinearProblem, monitor: Monitor, w: Floats, rng: np.ra
 
 def _descend_odml(
     statement: ODML, problem: LinearProblem, monitor: Monitor, alpha: Floats | None, rng: np.random.Generator
-) -> tuple[Point, Status]:
+) -> tuple[BestPoint, Status]:
     r"""Run SVRG [ZhangZhou, Algorithm 2]; an iteration of the monitor is an outer step of n inner ones.
 
     The dual point is :math:`\alpha_i = C c_i \cdot` (share of the draws of i in which its margin was below 1), averaged over the
