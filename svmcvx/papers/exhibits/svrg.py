@@ -183,7 +183,9 @@ def odml_by_svrg(
         return solved_from(statement, monitor, solve, alpha, solver=lambda options: "papers.odml/svrg")
 
 
-def _descend_odm(problem: LinearProblem, monitor: Monitor, w: Floats, rng: np.random.Generator) -> tuple[BestPoint, Status]:
+def _descend_odm(
+    problem: LinearProblem, monitor: Monitor, w: Floats, rng: np.random.Generator
+) -> tuple[BestPoint, Status]:
     r"""Run SVRG [ZhangZhou, Algorithm 2] for ODM from `w`; an iteration of the monitor is an outer step of n inner ones.
 
     Observations are drawn with probabilities :math:`c_i`, so that weights count.
