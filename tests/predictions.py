@@ -327,6 +327,20 @@ def balanced(machine, v):
 
 def optimal_scores(machine, v0, b0, T):
     """Enclosures (low, high) of the sets of optimal scores of the rows from T on in K; None if the optimum was not found."""
+    found = optimum(machine, v0, b0)
+    return None if found is None else scores_of(machine, found, T)
+
+
+def scores_of(machine, found, T):
+    """Enclosures of the scores by what :func:`optimum` has found."""
+    v, b, _, _, moved = found
+    # A point whose gap is exactly 0 is optimal, and so is no point around it.
+    reach = arb(0) if moved.is_zero() else moved.upper() * 2 + arb("1e-300")
+    return enclosures(machine, v, b, reach, T)
+
+
+def optimum(machine, v0, b0):
+    """Multipliers and an intercept, objective and dual objective there, and how far the optimal w may be; None if the gap is not below 1e-40."""
     smooth = machine.formulation == "odm" or (machine.formulation == "psvm" and machine.p > 1)
     ctx.prec = SOLVE
     candidates = [by_newton(machine, v0, b0)] if smooth else by_partition(machine, v0)
@@ -354,10 +368,7 @@ def optimal_scores(machine, v0, b0, T):
         if gap.is_finite() and gap.upper() <= ENOUGH * abs(primal).lower():
             # ½‖w − w*‖² ≤ gap for the feasible point, which is w/scale.
             radius = (2 * gap.upper()).sqrt().upper() if gap.upper() > 0 else arb(0)
-            moved = radius + norm.upper().sqrt() * (1 / scale - 1)
-            # A point whose gap is exactly 0 is optimal, and so is no point around it.
-            reach = arb(0) if moved.is_zero() else moved.upper() * 2 + arb("1e-300")
-            return enclosures(machine, v, b, reach, T)
+            return v, b, primal, dual, radius + norm.upper().sqrt() * (1 / scale - 1)
         ctx.prec = SOLVE
     return None
 

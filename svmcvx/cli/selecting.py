@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 # Number of settings that are printed, best first.
 SHOWN = 25
+# With a certified range each fit is solved at least to this gap.
+CERTIFIED_TOL = 1e-8
 
 
 @app.command()
 def select(
     data: options.Data,
     grid: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             help="Values of a hyper-parameter, as in C=0.1,1,10, or a range C=log:0.01:100:5 or p=linear:1:2:3 (first, last, number). "
             "May be repeated: all combinations are tried.",
@@ -32,7 +34,24 @@ def select(
             autocompletion=completion.grids,
             rich_help_panel=options.MODEL,
         ),
-    ],
+    ] = None,
+    certified: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="In place of a grid: the best value of a whole range, proved, as in C=0.01:100 (psvm, odm: C1, C2 or both).",
+            metavar="NAME=LOW:HIGH",
+            rich_help_panel=options.MODEL,
+        ),
+    ] = None,
+    eps: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="With --certified: the share of the rows by which its errors may exceed the fewest; 0 for the fewest themselves.",
+            rich_help_panel=options.MODEL,
+        ),
+    ] = 0.01,
     model: Annotated[
         str,
         typer.Option(
@@ -81,7 +100,12 @@ def select(
     outputs = Outputs(json, csv, latex, html, quiet)
     check_writable(store)
     preparing.check_words(model, data, data_dir)
-    values = parse_grid(grid)
+    if (not grid) == (not certified):
+        raise DataError("select needs either --grid C=0.1,1,10, or --certified C=0.01:100")
+    if certified and scoring is not None:
+        raise DataError("--certified counts errors: leave out --scoring")
+    values = parse_grid(grid or [])
+    ranges = parse_ranges(certified or [])
     settings = preparing.model_settings(kernel, C, gamma, solver, fit_time_limit, tol)
     loaded = preparing.load(data, data_dir, target, drop)
     from svmcvx.experiments.fits import certificates
@@ -98,6 +122,13 @@ def select(
         raise DataError(f"grid names {strange[0]!r}, which {label} has not; it has {', '.join(sorted(known))}")
     pipeline, prefix, used = preparing.pipeline(estimator, loaded, scale, missing)
     began = clock.now()
+    if ranges:
+        title = f"{label} on {used.name}: {used.X.shape[0]} × {used.X.shape[1]}, {cv} folds"
+        arguments = {"eps": eps, "tol": min(tol, CERTIFIED_TOL), "time_limit": time_limit}
+        where = {"backend": backend, "n_jobs": n_jobs, "store": store}
+        complete = _certified(outputs, pipeline, used, ranges, title, cv, seed, arguments, where, described(loaded))
+        late = time_limit is not None and clock.now() - began >= time_limit
+        return exit_code(complete=complete or not late, late=late, failed=not complete)
     with warnings.catch_warnings():
         # The command says so itself.
         warnings.filterwarnings("ignore", message=".* fits: the table holds these")
@@ -168,6 +199,84 @@ def select(
     failed = any(row["note"] for row in rows)
     uncertified = strict and not all(row["certified"] for row in rows)
     return exit_code(complete=found.complete, late=late, failed=failed or uncertified)
+
+
+def _certified(
+    outputs: Outputs,
+    pipeline: Any,
+    used: Any,
+    ranges: dict[str, Any],
+    title: str,
+    cv: int,
+    seed: int | None,
+    arguments: dict[str, Any],
+    where: dict[str, Any],
+    data: Any,
+) -> bool:
+    """Run a certified selection, print and write it; return whether it is complete."""
+    from sklearn.model_selection import StratifiedKFold
+
+    from svmcvx.experiments.ranges.selection import certified_select
+
+    folds: Any = cv if seed is None else StratifiedKFold(cv, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        # The command says so itself.
+        warnings.filterwarnings("ignore", message="the fewest errors are known")
+        found = certified_select(pipeline, used.X, used.y, cv=folds, **arguments, **where, **ranges)
+    best = found.candidates.head(SHOWN)
+    columns = [
+        Column("from", [_text(value) for value in best["low"]], text=True),
+        Column("to", [_text(value) for value in best["high"]], text=True),
+        Column("least", [str(value) for value in best["least"]], meaning="errors of every optimal machine, at least"),
+        Column("most", [str(value) for value in best["most"]], meaning="and at most"),
+    ]
+    consoles.show(outputs.screen, f"{title}: where the best may be", columns, elsewhere=outputs.elsewhere)
+    chosen = ", ".join(f"{name}={_text(value)}" for name, value in found.best_params.items())
+    outputs.screen.print(
+        f"best: {chosen}, at most {found.errors} errors of {found.observations}; no value in the range has fewer than {found.least} "
+        f"({found.fits} fits)",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    preparing.tell_reused(outputs, found.reused, "cut")
+    content = {
+        "complete": found.complete,
+        "data": data,
+        "split": {"folds": cv, "seed": seed},
+        "settings": {"certified": ranges, **arguments},
+        "reused": found.reused,
+        "best": {"params": found.best_params, "errors": found.errors},
+        "least": found.least,
+        "observations": found.observations,
+        "fits": found.fits,
+        "rows": found.pieces.to_dict("records"),
+    }
+    outputs.write("select", found.pieces, content, title=title, latex=lambda: _latex(found.pieces))
+    if not found.complete:
+        consoles.errors.print(
+            "svmcvx: the proof is not complete; allow more time, or a larger --eps", style="yellow", soft_wrap=True
+        )
+    return found.complete
+
+
+def parse_ranges(certified: list[str]) -> dict[str, tuple[float, float]]:
+    """Return the ranges of hyper-parameters from ``NAME=LOW:HIGH``.
+
+    Raises
+    ------
+    DataError
+        If an entry is not of this form.
+    """
+    ranges = {}
+    for entry in certified:
+        name, _, text = (part.strip() for part in entry.partition("="))
+        try:
+            low, high = map(float, text.split(":"))
+        except ValueError:
+            raise DataError(f"certified must be of the form NAME=LOW:HIGH, as in C=0.01:100, got {entry!r}") from None
+        ranges[name] = (low, high)
+    return ranges
 
 
 def parse_grid(grid: list[str]) -> dict[str, list[Any]]:

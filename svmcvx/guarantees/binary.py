@@ -33,7 +33,7 @@ from svmcvx.proofs.format import Proof, digest_of
 from svmcvx.solution import OptimalIntercepts, Solution
 from svmcvx.solution.answer import REPEATED
 
-__all__ = ["BinaryGuarantee", "binary_guarantee", "require_classes", "training_space"]
+__all__ = ["BinaryGuarantee", "binary_guarantee", "guarantee_in", "require_classes", "training_space"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -148,12 +148,16 @@ class BinaryGuarantee(Guarantee):
 
 def binary_guarantee(solution: Solution, X: Any, y: Any) -> BinaryGuarantee:
     """Return the guarantee of a solution of two classes; see :func:`svmcvx.guarantee`."""
-    bound = _STATEMENTS.get(solution.formulation)
-    if bound is None:
+    if solution.formulation not in _STATEMENTS:
         raise DataError(f"there are no guarantees of {solution.formulation}{_WHY.get(solution.formulation, '')}")
     space, features = training_space(solution, X, y)
-    found: BinaryGuarantee = bound(solution, space)
-    return replace(found, features=features, labels=np.asarray(y))
+    return replace(guarantee_in(space, solution), features=features, labels=np.asarray(y))
+
+
+def guarantee_in(space: FeatureSpace, point: Any) -> BinaryGuarantee:
+    """Return the guarantee of a solution, or of what has its formulation, hyper-parameters, model and dual point, in a space of its data."""
+    found: BinaryGuarantee = _STATEMENTS[point.formulation](point, space)
+    return found
 
 
 def training_space(solution: Solution, X: Any, y: Any) -> tuple[FeatureSpace, Features]:

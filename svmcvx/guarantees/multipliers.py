@@ -161,6 +161,10 @@ class PowerTerms(DualTerms):
         found: Bounded = exp(log(exact(a) / (cost * p)) / (p - 1.0))
         return found
 
+    def _starts(self, rows: Rows, change: Bounded) -> Bounded:
+        """Return where the steps begin, shape (r, 1) or (r, m)."""
+        return exact(self.alpha[rows][:, None])
+
     @quietly
     def shortfall(self, rows: Rows, d: Floats, step: Floats) -> Floats:
         r"""Σ|d| times a bound on the mean change of the slack along the step.
@@ -168,14 +172,14 @@ class PowerTerms(DualTerms):
         The slack is convex in the multiplier for p ≤ 2 and concave for p ≥ 2: the mean of a convex function is at most that of
         its ends and at least its value in the middle, and the other way round.
         """
-        alpha = self.alpha[rows]
-        low, high = self._slacks(exact(alpha), rows)
         change = exact(d) * exact(step)[None, :]
+        alpha = self._starts(rows, change)
+        low, high = self._slacks(alpha, rows)
         ends = (d > 0.0) == (self.p <= 2.0)
         share = np.where(ends, 1.0, 0.5)
-        moved = positive_part(exact(alpha)[:, None] + change * exact(share))
+        moved = positive_part(alpha + change * exact(share))
         least, largest = self._slacks(moved, rows)
-        grown = where(d > 0.0, exact(largest) - low[:, None], exact(high[:, None]) - least)
+        grown = where(d > 0.0, exact(largest) - low, exact(high) - least)
         # Half of it where it is between the ends of the step.
         terms = positive_part(grown) * np.where(ends, 0.5, 1.0) * np.abs(d)
         return column_sums_above(np.where(d == 0.0, 0.0, terms.upper))

@@ -12,71 +12,109 @@ The last two terms are together at least :math:`\|m_0 - m_1\|^2`. So the theorem
 .. math:: \rho^2 = \max_j(U_j - L_j) + \tfrac14\big[(C_1-C_0)(\ell_0-\ell_1) - \|m_0-m_1\|^2\big]_+,
 
 coefficients c and a step η that are the same for all t, the smaller room of each multiplier (it is linear in t), and of each term that
-depends on t the worse end: the scores of m are linear in t, the slope :math:`1 - a_i/(2Cs_i)` of p = 2 is a quotient of linear functions
-and so monotone, and the curvature :math:`1/(2Cs_i)` is largest at :math:`C_0`.
+depends on t the worse end: the scores of m are linear in t; the quotient :math:`x_i = a_i/(Cs_ip)` of linear functions, and so the slope :math:`1 - x_i^{1/(p-1)}`, is
+monotone. The curvature :math:`1/(2Cs_i)` of p = 2 is largest at :math:`C_0`. For other p > 1 a step of δ moves x by at most :math:`\delta/(C_0s_ip)`; the slack
+:math:`x^{1/(p-1)}` is convex for p ≤ 2, where it changes most from the larger of both x, and concave for p ≥ 2, where it does from the smaller one (or from the
+length of the step down, where that is more: multipliers stay positive).
+
+ODM is the same with :math:`C_1 = C` and :math:`C_2` a fixed multiple of C, or constant, as its objective is affine in C and its dual objective jointly concave. Multipliers that have not
+one sign at both ends are left as they are.
 
 **Source.** [NdiayeLeFercoq] and [ShibagakiEtAl] bound validation errors over ranges of a parameter by balls; the intercept is free here, and both ends are mixed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, between, exact
-from svmcvx.errors import DataError
+from svmcvx.certificate import Dual
+from svmcvx.core.bounded import Bounded, between, exact, maximum
+from svmcvx.data import Features
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.margin.psvm import PSVM
-from svmcvx.guarantees.binary import BinaryGuarantee, binary_guarantee
-from svmcvx.guarantees.multipliers import AffineTerms, DualTerms, Multipliers, QuadraticTerms
+from svmcvx.formulations.margin_distribution.odm import ODM
+from svmcvx.guarantees.binary import BinaryGuarantee, guarantee_in
+from svmcvx.guarantees.multipliers import DualTerms, PowerTerms, QuadraticTerms
 from svmcvx.guarantees.perturbed import BLOCK, LEAST_SQUARE, Chosen, ScoreBounds, Theorem
 from svmcvx.guarantees.points import Tested
-from svmcvx.solution import Solution
+from svmcvx.model import BinaryModel
 
-__all__ = ["Node", "over_range"]
+__all__ = ["Node", "Point", "over_range", "squared_radius"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
+class Point:
+    """A model and a dual point of a problem, whoever made them.
+
+    Attributes
+    ----------
+    formulation : "psvm", "penalised psvm" or "odm"
+    hyperparameters : mapping
+    model : BinaryModel
+    dual : mapping of ndarray
+    """
+
+    formulation: str
+    hyperparameters: Mapping[str, Any]
+    model: BinaryModel
+    dual: Dual
+    optimal_intercepts: None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Node:
-    """A solution of pSVM with p = 1 or 2, and what it says of some rows.
+    """A point at a value of C, and what it says of some rows.
 
     Parameters
     ----------
-    C, p : float
+    value : float
     found : BinaryGuarantee
     losses : Bounded
-        Of its model, at C = 1.
-    rows : ndarray of shape (m, d)
+        What the objective of its model grows by if C does by 1.
+    rows : ndarray or csr_array of shape (m, d)
         Those whose scores are wanted.
     """
 
-    C: float
-    p: float
+    value: float
     found: BinaryGuarantee
     losses: Bounded
-    rows: Floats
+    rows: Features
 
     @classmethod
-    def of(cls, solution: Solution, X: Floats, y: NDArray[np.generic], rows: Floats) -> Node:
-        """Bind a solution to its data.
+    def of(cls, point: Point, names: tuple[str, ...], space: FeatureSpace, rows: Any) -> Node:
+        """Bind a point to its data.
 
-        Raises
-        ------
-        DataError
-            If it is none of pSVM with p = 1 or 2 and a free intercept.
+        Parameters
+        ----------
+        point : Point
+        names : tuple of str
+            Hyper-parameters that grow together: ``C`` of the pSVM; ``C1``, ``C2`` or both of ODM.
+        space : FeatureSpace
+            Of the training rows.
+        rows : array-like or sparse matrix of shape (m, d)
         """
-        if solution.formulation != "psvm" or solution.hyperparameters["p"] not in (1, 2):
-            raise DataError("ranges of C are for pSVM with p = 1 or p = 2 and a free intercept")
-        C, p = solution.hyperparameters["C"], solution.hyperparameters["p"]
-        found = binary_guarantee(solution, X, y)
-        # At C = 1: neither p nor the model depends on it.
-        losses = PSVM(space=found.space, C=1.0, p=p).losses(found.model)
-        return cls(C, p, found, losses, found._checked(rows))
+        own = point.hyperparameters
+        value = float(own[names[0]])
+        found = guarantee_in(space, point)
+        if point.formulation == "odm":
+            weights = {name: own[name] / value if name in names else 0.0 for name in ("C1", "C2")}
+            losses = ODM(space=space, D=own["D"], **weights).losses(point.model)
+        else:
+            losses = PSVM(space=space, C=1.0, p=own["p"]).losses(point.model)
+        return cls(value, found, losses, found._checked(rows))
+
+    @property
+    def gap(self) -> float:
+        """At least the width of the interval."""
+        return self.found.theorem.gap
 
     @cached_property
     def tested(self) -> list[Tested]:
@@ -91,8 +129,31 @@ class Node:
         return self.found.scores(self.rows).possible
 
 
+@dataclass(frozen=True)
+class _PowerTermsOverRange(PowerTerms):
+    """DualTerms of a power p > 1 for all C between two values: multipliers are those with x where the slack changes most, costs those at the smaller C.
+
+    Parameters
+    ----------
+    given : Bounded of shape (n,)
+        Slopes between those of both ends.
+    """
+
+    given: Bounded
+
+    @property
+    def slopes(self) -> Bounded:
+        """As given."""
+        return self.given
+
+    def _starts(self, rows: Chosen, change: Bounded) -> Bounded:
+        """For p > 2 not less than what a step takes away."""
+        alpha = super()._starts(rows, change)
+        return maximum(alpha, exact(np.maximum((-change).upper, 0.0))) if self.p > 2.0 else alpha
+
+
 @dataclass(frozen=True, eq=False)
-class _OverRange(Theorem):
+class OverRange(Theorem):
     """The theorem for all C between two nodes.
 
     `points` are those of the first, and `multipliers` have the smaller rooms, slopes between those of both ends, and the larger curvatures.
@@ -104,9 +165,9 @@ class _OverRange(Theorem):
     def squared_radius(self) -> float:
         """At least ρ²."""
         one, other = self.ends
-        gap = max(one.found.theorem.gap, other.found.theorem.gap)
+        gap = max(one.gap, other.gap)
         apart = one.found.theorem.points.distance_below(other.found.theorem.points)
-        rise = (exact(other.C) - exact(one.C)) * (one.losses - other.losses) - exact(apart)
+        rise = (exact(other.value) - exact(one.value)) * (one.losses - other.losses) - exact(apart)
         return max((exact(gap) + 0.25 * exact(max(rise.upper_end, 0.0))).upper_end, LEAST_SQUARE)
 
     @cached_property
@@ -155,27 +216,43 @@ class _Pair(Tested):
         return self.both[0].squared_distances(rows, c)
 
 
+def _over_range(one: Node, other: Node) -> OverRange:
+    first, last = (node.found.theorem.multipliers for node in (one, other))
+    alike = first.signs == last.signs
+    slopes = [multipliers.terms.slopes for multipliers in (first, last)]
+    low = np.minimum(*(np.asarray(slope.lower) for slope in slopes))
+    high = np.maximum(*(np.asarray(slope.upper) for slope in slopes))
+    terms: DualTerms = first.terms
+    if isinstance(first.terms, QuadraticTerms):
+        terms = QuadraticTerms(between(low, high), first.terms.curvature)
+    elif isinstance(first.terms, PowerTerms):
+        carried = exact(last.values) * (exact(one.value) / exact(other.value))
+        ends = (first.values, carried.upper) if first.terms.p <= 2.0 else (first.values, np.maximum(carried.lower, 0.0))
+        worse = np.maximum(*ends) if first.terms.p <= 2.0 else np.minimum(*ends)
+        terms = _PowerTermsOverRange(worse, first.terms.cost, first.terms.p, between(low, high))
+    multipliers = replace(
+        first,
+        values=np.where(alike, np.minimum(first.values, last.values), 0.0),
+        above=np.where(alike, np.minimum(first.above, last.above), 0.0),
+        terms=terms,
+    )
+    return OverRange(one.found.theorem.points, multipliers, 0.0, (one, other))
+
+
+def squared_radius(one: Node, other: Node) -> float:
+    """Return the squared radius that holds for all C between two nodes."""
+    return _over_range(one, other).squared_radius
+
+
 def over_range(one: Node, other: Node) -> NDArray[np.bool_]:
     """Return which of the two classes some optimal machine may predict for some C between two nodes, shape (m, 2).
 
     Parameters
     ----------
     one, other : Node
-        Of the same data, rows and p, the smaller C first.
+        Of the same data, rows and further hyper-parameters, the smaller C first.
     """
-    ends = (one, other)
-    first, last = (node.found.theorem.multipliers for node in ends)
-    slopes = [multipliers.terms.slopes for multipliers in (first, last)]
-    terms: DualTerms = AffineTerms(first.values.size)
-    if one.p == 2:
-        low = np.minimum(*(np.asarray(slope.lower) for slope in slopes))
-        high = np.maximum(*(np.asarray(slope.upper) for slope in slopes))
-        assert isinstance(first.terms, QuadraticTerms)  # noqa: S101 - the terms of p = 2
-        terms = QuadraticTerms(between(low, high), first.terms.curvature)
-    multipliers = Multipliers(
-        np.minimum(first.values, last.values), first.signs, np.minimum(first.above, last.above), first.balanced, terms
-    )
-    theorem = _OverRange(one.found.theorem.points, multipliers, 0.0, ends)
+    theorem = _over_range(one, other)
     found = []
     for both in zip(one.tested, other.tested, strict=True):
         pair = _Pair(both)

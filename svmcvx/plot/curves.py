@@ -266,9 +266,10 @@ def certified_selection(found: Any, *, ax: Axes | None = None, title: str | None
     ax.fill_between(ends, least, most, step="post", color=colour, alpha=0.35, linewidth=0, label="every C")
     ax.step(ends, least, where="post", color=colour, linewidth=0.8)
     ax.step(ends, most, where="post", color=colour, linewidth=0.8)
-    ax.plot(values["C"], values["most"], color=other, linestyle="none", marker=".", markersize=4, label="solved")
+    name = found.parameters[0]
+    ax.plot(values[name], values["most"], color=other, linestyle="none", marker=".", markersize=4, label="solved")
     ax.axhline(found.least, color=ink(), linewidth=0.8, linestyle=":", label="no C has fewer")
-    ax.set(xscale="log", xlabel="C", ylabel=f"errors of {found.observations}")
+    ax.set(xscale="log", xlabel=" = ".join(found.parameters), ylabel=f"errors of {found.observations}")
     legend_below(ax)
     return entitle(ax, title)
 

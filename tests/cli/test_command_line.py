@@ -247,6 +247,28 @@ def test_select_finds_what_the_function_finds(run):
     assert "9 fits taken from the file of --store" in out
 
 
+def test_select_proves_the_best_of_a_range(run):
+    arguments = ("select", "moons", "--model", "psvm:p=2", "--certified", "C=0.01:10", "--eps", "0.1", "--cv", "2")
+    code, out, _ = run(*arguments, "--json", "s.json", "--store", "r.sqlite")
+    assert code == 0
+    data = datasets.load("moons")
+    machine = make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0))
+    found = sx.certified_select(machine, data.X, data.y, C=(0.01, 10.0), cv=2, eps=0.1)
+    content = json.loads(Path("s.json").read_text())
+    assert content["complete"]
+    assert (content["best"]["params"], content["best"]["errors"], content["least"]) == (
+        found.best_params,
+        found.errors,
+        found.least,
+    )
+    assert f"no value in the range has fewer than {found.least}" in out
+    code, out, _ = run(*arguments, "--store", "r.sqlite")
+    assert (code, "cuts taken from the file of --store" in out) == (0, True)
+    code, _, err = run(*arguments, "--time-limit", "1e-9")
+    assert code == 3
+    assert "the proof is not complete" in err
+
+
 def test_select_that_has_no_time_says_so(run):
     code, _, err = run("select", "wine", "--grid", "C=1,2", "--time-limit", "1e-9")
     assert code == 3

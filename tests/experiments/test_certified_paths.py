@@ -28,7 +28,7 @@ MACHINES = {
         sx.PSVMClassifier(kernel=sx.Laplacian(1.0), p=2.0, intercept="penalised"),
         {"gamma": (0.2, 0.6)},
     ),
-    "l1": (sx.PSVMClassifier(penalty="l1", p=2.0, intercept=False), {"C": (0.1, 1.0)}),
+    "l1": (sx.PSVMClassifier(penalty="l1", p=2.0, intercept="none"), {"C": (0.1, 1.0)}),
     "odm D": (sx.ODMClassifier(C1=10.0, C2=10.0), {"D": (0.0, 0.5)}),
     "odml": (sx.ODMLClassifier(), {"lam1": (0.1, 1.0)}),
     "odml mean": (sx.ODMLClassifier(), {"lam2": (0.01, 0.1)}),

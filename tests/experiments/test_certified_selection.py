@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import svmcvx as sx
-from svmcvx.guarantees.ranges import Node, over_range
+from svmcvx.experiments.ranges import fold_search
+from svmcvx.guarantees.binary import training_space
+from svmcvx.guarantees.ranges import Node, Point, over_range
 
 pytest.importorskip("matplotlib")
 
@@ -23,22 +29,32 @@ def data(seed, n=30, d=3):
     return X, y
 
 
-def errors_at(C, X, y, machine, folds):
+def errors_at(settings, X, y, machine, folds):
     """Errors of machines that are solved to the last digits."""
     count = 0
     for train, test in folds:
-        fitted = type(machine)(**{**machine.get_params(), "C": C, "tol": 1e-10}).fit(X[train], y[train])
+        fitted = clone(machine).set_params(tol=1e-10, **settings).fit(X[train], y[train])
         count += int((fitted.predict(X[test]) != y[test]).sum())
     return count
 
 
-@pytest.mark.parametrize(
-    ("seed", "p", "kernel"), [(0, 1.0, None), (1, 1.0, "rbf"), (2, 2.0, "rbf"), (3, 2.0, None), (4, 1.0, "rbf")]
-)
-def test_no_c_has_fewer_or_more_errors_than_its_band(seed, p, kernel):
-    X, y = data(seed)
-    machine = sx.PSVMClassifier(p=p, kernel=kernel)
-    found = sx.certified_select(machine, X, y, C=(0.01, 100.0), cv=3, eps=0.1)
+MACHINES = {
+    "p=1": (sx.PSVMClassifier(p=1.0), ("C",)),
+    "p=1, rbf": (sx.PSVMClassifier(p=1.0, kernel="rbf"), ("C",)),
+    "p=2": (sx.PSVMClassifier(p=2.0), ("C",)),
+    "p=2, rbf": (sx.PSVMClassifier(p=2.0, kernel="rbf"), ("C",)),
+    "p=1.4, rbf": (sx.PSVMClassifier(p=1.4, kernel="rbf", class_weight="balanced"), ("C",)),
+    "p=3": (sx.PSVMClassifier(p=3.0, intercept="penalised"), ("C",)),
+    "odm": (sx.ODMClassifier(kernel="rbf"), ("C1", "C2")),
+    "odm, one weight": (sx.ODMClassifier(C2=0.5, intercept="penalised"), ("C1",)),
+}
+
+
+@pytest.mark.parametrize("what", MACHINES)
+def test_no_c_has_fewer_or_more_errors_than_its_band(what):
+    X, y = data(seed := list(MACHINES).index(what) % 4)
+    machine, names = MACHINES[what]
+    found = sx.certified_select(machine, X, y, cv=3, eps=0.1, **dict.fromkeys(names, (0.01, 100.0)))
     folds = list(StratifiedKFold(3).split(X, y))
     assert found.complete
     assert found.errors - found.least <= 0.1 * len(y)
@@ -49,8 +65,47 @@ def test_no_c_has_fewer_or_more_errors_than_its_band(seed, p, kernel):
     rng = np.random.default_rng(seed)
     for C in np.exp(rng.uniform(np.log(0.01), np.log(100.0), 5)).tolist():
         row = found.pieces[(found.pieces["low"] <= C) & (found.pieces["high"] >= C)].iloc[0]
-        assert row["least"] <= errors_at(C, X, y, machine, folds) <= row["most"]
-    assert errors_at(found.C, X, y, machine, folds) <= found.errors
+        assert row["least"] <= errors_at(dict.fromkeys(names, C), X, y, machine, folds) <= row["most"]
+    assert errors_at(found.best_params, X, y, machine, folds) <= found.errors
+
+
+@pytest.mark.parametrize("seed", [3, 14])
+def test_ranges_hold_against_optima_in_ball_arithmetic(seed):
+    pytest.importorskip("flint")
+    from tests.ranges import check
+
+    label, counts, missed = check(seed)
+    assert not missed, label
+    assert sum(counts.values()) > 4
+
+
+def test_a_search_goes_on_where_ctrl_c_has_ended_it(monkeypatch, tmp_path):
+    X, y = data(1)
+    machine = make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0))
+    arguments = {"C": (0.01, 10.0), "cv": 2, "eps": 0.0, "store": tmp_path / "search.sqlite"}
+    calls, own = [], fold_search.FoldSearch.split
+
+    def interrupted(self, values):
+        calls.append(values)
+        if len(calls) > 5:
+            raise KeyboardInterrupt
+        return own(self, values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fold_search.FoldSearch, "split", interrupted)
+        with pytest.warns(UserWarning, match="wider than asked for"):
+            found = sx.certified_select(machine, X, y, **arguments)
+    assert not found.complete
+    assert len(found.pieces) == 2
+    arguments["eps"] = 0.1
+    resumed = sx.certified_select(machine, X, y, **arguments)
+    assert resumed.reused == 5
+    whole = sx.certified_select(machine, X, y, **(arguments | {"store": None}), n_jobs=2, backend="threading")
+    assert whole.reused == 0
+    for found in (resumed, sx.certified_select(machine, X, y, **arguments)):
+        pd.testing.assert_frame_equal(found.pieces, whole.pieces)
+        pd.testing.assert_frame_equal(found.values, whole.values)
+        assert (found.best_params, found.errors, found.fits) == (whole.best_params, whole.errors, whole.fits)
 
 
 def test_the_fewest_errors_of_all_are_proved():
@@ -59,7 +114,7 @@ def test_the_fewest_errors_of_all_are_proved():
     assert found.complete
     assert found.errors == found.least
     folds = list(StratifiedKFold(3).split(X, y))
-    grid = [errors_at(C, X, y, sx.PSVMClassifier(p=2.0), folds) for C in np.geomspace(0.01, 100.0, 10).tolist()]
+    grid = [errors_at({"C": C}, X, y, sx.PSVMClassifier(p=2.0), folds) for C in np.geomspace(0.01, 100.0, 10).tolist()]
     assert min(grid) >= found.least
     best = found.candidates
     assert ((best["low"] <= found.C) & (best["high"] >= found.C)).any()
@@ -69,14 +124,19 @@ def test_a_smaller_radius_would_exclude_machines(monkeypatch):
     # The bands are not wide for nothing: without their radius some optimal machine leaves them.
     from svmcvx.guarantees import ranges
 
-    radius = ranges._OverRange.squared_radius.func
-    monkeypatch.setattr(ranges._OverRange, "squared_radius", property(lambda self: 1e-8 * radius(self)))
+    radius = ranges.OverRange.squared_radius.func
+    monkeypatch.setattr(ranges.OverRange, "squared_radius", property(lambda self: 1e-8 * radius(self)))
     wrong = 0
     for seed in range(8):
         X, y = data(seed)
         for p in (1.0, 2.0):
             C = (0.01, 100.0)
-            one, other = (Node.of(sx.fast.psvm(X[:20], y[:20], C=end, p=p, tol=1e-10), X[:20], y[:20], X) for end in C)
+            nodes = []
+            for end in C:
+                solution = sx.fast.psvm(X[:20], y[:20], C=end, p=p, tol=1e-10)
+                point = Point("psvm", {"C": end, "p": p}, solution.model, solution.dual)
+                nodes.append(Node.of(point, ("C",), training_space(solution, X[:20], y[:20])[0], X))
+            one, other = nodes
             possible = over_range(one, other)
             for value in np.geomspace(*C, 12).tolist():
                 exact = sx.fast.psvm(X[:20], y[:20], C=value, p=p, tol=1e-11).model.predict(X)
@@ -118,8 +178,9 @@ def test_a_picture_shows_the_band():
 
 
 BAD = {
-    "another estimator": (lambda: sx.ODMClassifier(), {}, "PSVMClassifier"),
-    "another p": (lambda: sx.PSVMClassifier(p=1.5), {}, "p=1 or p=2"),
+    "another estimator": (lambda: sx.M3SVMClassifier(), {}, "PSVMClassifier or an ODMClassifier"),
+    "absolute values": (lambda: sx.PSVMClassifier(penalty="l1", p=2.0, intercept="none"), {}, "penalty"),
+    "another parameter": (lambda: sx.ODMClassifier(), {}, "varies C1 and C2"),
     "one value": (lambda: sx.PSVMClassifier(), {"C": 1.0}, "two ends"),
     "a decreasing range": (lambda: sx.PSVMClassifier(), {"C": (2.0, 1.0)}, "increasing"),
     "a share of one": (lambda: sx.PSVMClassifier(), {"eps": 1.0}, "eps"),

@@ -16,7 +16,6 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -31,7 +30,7 @@ from svmcvx.display import ShortRepr
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import CompositeSolution
-from svmcvx.experiments.ranges.pieces import Piece, rounded
+from svmcvx.experiments.ranges.pieces import Piece, proportional, rounded
 from svmcvx.experiments.ranges.rules import RULES, Affine, Node, Rule, mixed_dual, mixed_model
 from svmcvx.model import KernelModel, Model
 from svmcvx.solution import Solution, Status
@@ -41,9 +40,9 @@ __all__ = ["AtValue", "CertifiedPath", "certified_path"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Each problem is solved to this share of the gap that is asked for, and a mean of two solutions is enough with that one.
+# Each problem is solved to this share of the gap that is asked for; a mean of two solutions is taken up to that one.
 SHARE: Final = 0.05
-MEAN_SHARE: Final = 0.3
+MEAN_SHARE: Final = 0.6
 # Neighbouring values are not brought nearer to each other than this.
 NEAREST: Final = 1.0 + 1e-6
 # Number of cached statements, each with its kernel matrix on a path of gamma.
@@ -304,25 +303,7 @@ def _range(estimator: CertifiedClassifier, ranges: dict[str, Any]) -> tuple[Rule
         alone = next(name for name in ranges if not isinstance(rules[name], Affine))
         raise DataError(f"{alone} varies alone on a certified path: pass one range")
     rule.check(estimator)
-    ends = []
-    for name, given in ranges.items():
-        if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
-            raise DataError(f"{name} must be the two ends of a range, as in {name}=(0.01, 100.0), got {given!r}")
-        low, high = (check_number(end, name, low=rule.least, open_low=not rule.closed) for end in given)
-        if not low <= high:
-            raise DataError(f"the range of {name} must be increasing, got {given!r}")
-        ends.append((low, high))
-    (low, high), *others = ends
-    for name, (a, b) in zip(list(ranges)[1:], others, strict=True):
-        if Fraction(b) * Fraction(low) != Fraction(a) * Fraction(high):
-            raise DataError(
-                f"parameters vary in proportion: {name} must have the same ratio of its ends as {next(iter(ranges))}"
-            )
-    ratios = (1.0, *(a / low for a, _ in ends[1:]))
-    if any(not math.frexp(ratio)[0] == 0.5 for ratio in ratios):
-        raise DataError(
-            "the first parameter times the ratio must be exact: pass ranges of which one is a power of two times the other"
-        )
+    low, high, ratios = proportional(ranges, least=rule.least, closed=rule.closed)
     return rule, low, high, ratios
 
 

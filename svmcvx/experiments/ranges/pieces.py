@@ -12,9 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-__all__ = ["Line", "Piece", "line", "rounded"]
+import numpy as np
+
+from svmcvx.data import check_number
+from svmcvx.errors import DataError
+
+__all__ = ["Line", "Piece", "line", "proportional", "rounded"]
 
 Line: TypeAlias = tuple[Fraction, Fraction]
 
@@ -108,3 +113,35 @@ def rounded(number: Fraction | None, direction: float) -> float:
     exact = Fraction(value)
     wrong = exact > number if direction < 0 else exact < number
     return math.nextafter(value, direction) if wrong else value
+
+
+def proportional(
+    ranges: dict[str, Any], *, least: float = 0.0, closed: bool = False
+) -> tuple[float, float, tuple[float, ...]]:
+    """Return the range of the first of several parameters that vary in proportion, and what each of them is in units of the first.
+
+    Raises
+    ------
+    DataError
+        If an end is not above `least` (or there, if the range is closed), a range is not increasing, or the ratios differ or are rounded.
+    """
+    ends = []
+    for name, given in ranges.items():
+        if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
+            raise DataError(f"{name} must be the two ends of a range, as in {name}=(0.01, 100.0), got {given!r}")
+        low, high = (check_number(end, name, low=least, open_low=not closed) for end in given)
+        if not low <= high:
+            raise DataError(f"the range of {name} must be increasing, got {given!r}")
+        ends.append((low, high))
+    (low, high), *others = ends
+    for name, (a, b) in zip(list(ranges)[1:], others, strict=True):
+        if Fraction(b) * Fraction(low) != Fraction(a) * Fraction(high):
+            raise DataError(
+                f"parameters vary in proportion: {name} must have the same ratio of its ends as {next(iter(ranges))}"
+            )
+    ratios = (1.0, *(a / low for a, _ in others))
+    if any(not math.frexp(ratio)[0] == 0.5 for ratio in ratios):
+        raise DataError(
+            "the first parameter times the ratio must be exact: pass ranges of which one is a power of two times the other"
+        )
+    return low, high, ratios

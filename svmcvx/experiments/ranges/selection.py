@@ -1,9 +1,9 @@
 r"""The best C over a whole range, proved: how many errors of cross-validation optimal machines make for every C at once.
 
-The range is cut into pieces between values that are solved. On each piece every validation row is surely right, surely wrong or
+The range is cut into pieces between values with a model and a dual point on each fold. On each piece every validation row is surely right, surely wrong or
 undecided for *all* C in it (:mod:`svmcvx.guarantees.ranges`); sums over folds are a lower and an upper bound of the number of errors on the
 piece. The piece with the least lower bound is cut in two until no piece may have fewer errors than the best value found, less what was
-allowed.
+allowed. At the cut the mean of both ends is taken where its gap is small beside what is not known between them, and solved for otherwise.
 
 **Source.** [ShibagakiEtAl] bound validation errors in this way for machines without a free intercept; [NdiayeLeFercoq] cover paths.
 """
@@ -12,25 +12,32 @@ from __future__ import annotations
 
 import heapq
 import math
+import os
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
+from sklearn.pipeline import Pipeline
 
+import svmcvx
 from svmcvx.containers import as_array
 from svmcvx.data import check_features, check_number, check_time_limit
 from svmcvx.display import ShortRepr
 from svmcvx.errors import DataError
 from svmcvx.estimators.margin import PSVMClassifier
-from svmcvx.guarantees.ranges import Node, over_range
-from svmcvx.solution import Status
-from svmcvx.system.deadline import time_limited
+from svmcvx.estimators.margin_distribution import ODMClassifier
+from svmcvx.experiments.ranges.fold_search import FoldSearch, Row, split
+from svmcvx.experiments.ranges.pieces import proportional
+from svmcvx.experiments.store import Store, fingerprint
+from svmcvx.experiments.workers import workers
+from svmcvx.system.deadline import epoch_end, time_limited
 
 __all__ = ["CertifiedSelection", "certified_select"]
 
@@ -39,10 +46,12 @@ Fold: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 # Neighbouring values are not brought nearer to each other than this: scores cross 0 there.
 NEAREST = 1.0 + 1e-7
+# Parameters that may vary: the objective is affine in them, and the dual objective concave in them and the multipliers together.
+VARIES = {PSVMClassifier: ("C",), ODMClassifier: ("C1", "C2")}
 
 
 class _Piece(NamedTuple):
-    """Least and most errors for C between two values; pieces are ordered by the former."""
+    """Least and most errors for values between two; pieces are ordered by the former."""
 
     least: int
     most: int
@@ -56,40 +65,56 @@ class CertifiedSelection(ShortRepr):
 
     Attributes
     ----------
-    C : float
-        With the fewest errors that are proved; of several such values that were solved the smallest.
+    parameters : tuple of str
+        What varies; several vary in proportion.
+    best_params : dict
+        With the fewest errors that are proved; of several such values the smallest.
     errors : int
-        Largest number of errors that an optimal machine at this C makes on the validation rows of all folds.
+        Largest number of errors that an optimal machine with these makes on the validation rows of all folds, or more.
     least : int
-        No C in the range has fewer.
+        No value in the range has fewer.
     observations : int
         Validation rows of all folds.
     pieces : DataFrame
-        Columns ``low``, ``high`` of C, and ``least``, ``most`` errors of optimal machines for all C between them.
+        Columns ``low``, ``high`` of the first parameter, and ``least``, ``most`` errors of optimal machines for all values between them.
     values : DataFrame
-        Values of C that were solved, with ``least`` and ``most`` errors.
+        Values at which folds have a model and a dual point, with ``least`` and ``most`` errors, and ``solved``: on how many folds that is a
+        solution, and not a mean of two neighbours.
+    fits : int
+        Problems solved.
+    reused : int
+        Cuts of a piece on a fold that were found in the store.
     complete : bool
         Whether the difference of `errors` and `least` is as small as was asked for.
     """
 
-    C: float
+    parameters: tuple[str, ...]
+    best_params: dict[str, float]
     errors: int
     least: int
     observations: int
     pieces: pd.DataFrame = field(repr=False)
     values: pd.DataFrame = field(repr=False)
+    fits: int
+    reused: int
     complete: bool
+
+    @property
+    def C(self) -> float:
+        """The best C of a pSVM."""
+        return self.best_params["C"]
 
     def __repr__(self) -> str:
         between = f"{self.errors}" if self.errors == self.least else f"{self.least} to {self.errors}"
+        best = ", ".join(f"{name}={value:.6g}" for name, value in self.best_params.items())
         return (
-            f"CertifiedSelection(C={self.C:.6g}: {self.errors} errors of {self.observations}; the least over the range is {between}, "
-            f"{len(self.values)} values solved)"
+            f"CertifiedSelection({best}: {self.errors} errors of {self.observations}; the least over the range is {between}, "
+            f"{len(self.values)} values, {self.fits} fits)"
         )
 
     @property
     def candidates(self) -> pd.DataFrame:
-        """The pieces in which a best C may lie: where as few errors as `errors` have not been excluded."""
+        """The pieces in which a best value may lie: where as few errors as `errors` have not been excluded."""
         return self.pieces[self.pieces["least"] <= self.errors].reset_index(drop=True)
 
     def plot(self, ax: Any = None) -> Any:
@@ -100,35 +125,45 @@ class CertifiedSelection(ShortRepr):
 
 
 def certified_select(
-    estimator: PSVMClassifier,
+    estimator: Any,
     X: Any,
     y: Any,
     *,
-    C: tuple[float, float],
     cv: int | Iterable[Fold] | Any = 5,
     eps: float = 0.01,
     tol: float = 1e-8,
+    backend: str | None = None,
+    n_jobs: int | None = None,
+    store: str | os.PathLike[str] | None = None,
     time_limit: float | None = None,
+    **ranges: tuple[float, float],
 ) -> CertifiedSelection:
     r"""Find a C in a range whose errors of cross-validation are proved to be within `eps` of the fewest over the whole range.
 
     Parameters
     ----------
-    estimator : PSVMClassifier
-        With p = 1 or p = 2, linear or with a kernel; not fitted, and not changed.
+    estimator : PSVMClassifier or ODMClassifier, or a pipeline that ends in one
+        Linear or with a kernel; not fitted, and not changed.
     X : array-like of shape (n, d)
     y : array-like of shape (n,)
         Two classes.
-    C : (low, high)
-        The range, positive.
     cv : int, cross-validation splitter or iterable of (train, test)
         As in scikit-learn; shuffled splits are drawn once.
     eps : float
         Share of the validation rows by which the errors at the C found may exceed the fewest; 0 asks for the fewest themselves.
     tol : float
         Certified relative gap of each fit.
+    backend : str, optional
+        As for :func:`svmcvx.select`: ``"loky"``, ``"threading"``, ``"dask"``, or the address of a Dask scheduler.
+    n_jobs : int, optional
+        Folds at a time; 1 by default, all workers with Dask. What is proved does not depend on it.
+    store : path-like, optional
+        A file for what is finished (SQLite; made if it is not there), which other searches, comparisons and studies may share. A later call with the same
+        arguments goes on where the first one stopped, also after a kill.
     time_limit : float, optional
         Seconds; then the bounds proved so far are returned, as after Ctrl-C.
+    **ranges : (low, high)
+        The range of ``C`` (pSVM), of ``C1``, of ``C2``, or of both with the same ratio of high to low (ODM), positive.
 
     Returns
     -------
@@ -147,7 +182,8 @@ def certified_select(
 
     Notes
     -----
-    A kernel's scale is that of each training part, as in :func:`svmcvx.select`. The bounds hold for these splits, not for other data.
+    A kernel's scale and the transformers of a pipeline are those of each training part, as in :func:`svmcvx.select`; what transformers compute is taken as it is. The
+    bounds hold for these splits, not for other data.
 
     Examples
     --------
@@ -157,22 +193,17 @@ def certified_select(
     >>> found.complete, found.errors - found.least <= 0.05 * 40
     (True, True)
     """
-    if not isinstance(estimator, PSVMClassifier) or estimator.p not in (1, 2):
-        raise DataError("certified_select takes a PSVMClassifier with p=1 or p=2")
-    if not isinstance(C, (tuple, list)) or len(C) != 2:
-        raise DataError(f"C must be the two ends of a range, as in C=(0.01, 100.0), got {C!r}")
-    low, high = (check_number(end, "C", low=0, open_low=True) for end in C)
-    if not low < high:
-        raise DataError(f"the range of C must be increasing, got {C!r}")
+    machine = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    low, high, ratios = _range(machine, ranges)
     eps = check_number(eps, "eps", low=0, high=1, open_high=True)
     check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
     features, labels = check_features(X), as_array(y, "y").ravel()
     folds = [(np.asarray(a), np.asarray(b)) for a, b in check_cv(cv, labels, classifier=True).split(features, labels)]
-    with time_limited(check_time_limit(time_limit)) as deadline:
-        search = _Search(clone(estimator).set_params(tol=tol), features, labels, folds)
-        search.solve(low)
-        search.solve(high)
-        open_, closed = [search.piece(low, high)], []
+    with time_limited(check_time_limit(time_limit)) as deadline, workers(backend, n_jobs) as parallel:
+        search = _Search(estimator, features, labels, folds, tuple(ranges), ratios, tol, parallel, store)
+        search.end = epoch_end(deadline)
+        open_ = [search.whole(low, high)]
+        closed: list[_Piece] = []
         while open_ and not search.stopped and not deadline.passed():
             piece = heapq.heappop(open_)
             if piece.least + eps * search.observations >= search.best:
@@ -182,66 +213,145 @@ def certified_select(
             if piece.high <= piece.low * NEAREST:
                 closed.append(piece)
                 continue
-            middle = math.sqrt(piece.low) * math.sqrt(piece.high)
-            search.solve(middle)
-            if search.stopped:
+            halves = search.split((piece.low, math.sqrt(piece.low) * math.sqrt(piece.high), piece.high))
+            if halves is None:
                 closed.append(piece)
                 break
-            for ends in ((piece.low, middle), (middle, piece.high)):
-                heapq.heappush(open_, search.piece(*ends))
+            for half in halves:
+                heapq.heappush(open_, half)
     return search.result([*open_, *closed], eps)
 
 
-class _Search:
-    """The solutions of all folds at the values of C so far."""
+def _range(machine: Any, ranges: dict[str, Any]) -> tuple[float, float, tuple[float, ...]]:
+    """Return the range of the first parameter, and what the others are in units of it."""
+    names = next((names for kind, names in VARIES.items() if isinstance(machine, kind)), None)
+    if names is None:
+        raise DataError(
+            f"certified_select takes a PSVMClassifier or an ODMClassifier, got {type(machine).__name__}: of other machines there are no bounds of the scores "
+            "for a whole range"
+        )
+    if getattr(machine, "penalty", "l2") != "l2":
+        raise DataError("certified_select needs penalty='l2': the sum of absolute values has no modulus of convexity")
+    unknown = [name for name in ranges if name not in names]
+    if unknown or not ranges:
+        raise DataError(
+            f"certified_select of {type(machine).__name__} varies {' and '.join(names)}: pass its range, as in {names[0]}=(0.01, 100.0); got "
+            f"{', '.join(unknown) or 'none'}"
+        )
+    low, high, ratios = proportional(ranges)
+    if not low < high:
+        raise DataError(f"the range of {next(iter(ranges))} must be increasing, got {ranges[next(iter(ranges))]!r}")
+    return low, high, ratios
 
-    def __init__(self, estimator: PSVMClassifier, X: Any, y: NDArray[Any], folds: list[Fold]) -> None:
-        self.estimator, self.X, self.y, self.folds = estimator, X, y, folds
+
+class _Search:
+    """The points of all folds at the values so far, and what they prove."""
+
+    def __init__(
+        self,
+        estimator: Any,
+        X: Any,
+        y: NDArray[Any],
+        folds: list[Fold],
+        names: tuple[str, ...],
+        ratios: tuple[float, ...],
+        tol: float,
+        parallel: joblib.Parallel | None,
+        store: str | os.PathLike[str] | None,
+    ) -> None:
+        self.y, self.folds, self.names, self.ratios = y, folds, names, ratios
+        self.parallel, self.store = parallel, None if store is None else Store(store)
         self.classes = np.unique(y)
         self.observations = sum(test.size for _, test in folds)
-        self.nodes: dict[float, list[Node]] = {}
+        self.searches = [self._fold(estimator, X, y, fold, tol) for fold in folds]
+        self.keys = [
+            fingerprint(svmcvx.__version__, each.estimator, names, ratios, each.X, each.y, each.rows)
+            for each in (self.searches if self.store is not None else [])
+        ]
         self.errors: dict[float, tuple[int, int]] = {}
+        self.possible: dict[float, list[str]] = {}
+        self.reused = 0
         self.stopped = False
+        self.end = math.inf
+
+    def _fold(self, estimator: Any, X: Any, y: NDArray[Any], fold: Fold, tol: float) -> FoldSearch:
+        train, test = fold
+        rows, tested, machine = X[train], X[test], clone(estimator)
+        if isinstance(machine, Pipeline):
+            before, machine = machine[:-1], machine[-1]
+            rows = check_features(before.fit_transform(rows, y[train]))
+            tested = check_features(before.transform(tested))
+        return FoldSearch(machine.set_params(tol=tol), self.names, self.ratios, rows, y[train], tested)
 
     @property
     def best(self) -> int:
         """The fewest errors that are proved at a value."""
-        return min(most for _, most in self.errors.values())
+        return min((most for _, most in self.errors.values()), default=self.observations)
 
-    def solve(self, C: float) -> None:
-        """Solve all folds at a value, and count its errors."""
-        nodes = []
-        for train, test in self.folds:
-            machine = clone(self.estimator).set_params(C=C)
-            with warnings.catch_warnings():
-                # What a wide gap leaves open is counted as undecided.
-                warnings.simplefilter("ignore")
-                machine.fit(self.X[train], self.y[train])
-            solution = machine.solution_
-            self.stopped |= solution.status in (Status.INTERRUPTED, Status.TIME_LIMIT)
-            if machine.classes_.size != 2 or self.classes.size != 2:
-                raise DataError("certified_select is for two classes, both of them in each training part")
-            nodes.append(Node.of(solution, self.X[train], self.y[train], self.X[test]))
-        self.nodes[C] = nodes
-        self.errors[C] = self._count([node.possible for node in nodes])
+    def whole(self, low: float, high: float) -> _Piece:
+        """The range as one piece; without any knowledge if time ended."""
+        pieces = self.split((low, high))
+        return pieces[0] if pieces else _Piece(0, self.observations, low, high)
 
-    def piece(self, low: float, high: float) -> _Piece:
-        """Bound the errors between two values that are solved."""
-        pairs = zip(self.nodes[low], self.nodes[high], strict=True)
-        return _Piece(*self._count([over_range(*pair) for pair in pairs]), low, high)
+    def split(self, values: tuple[float, ...]) -> list[_Piece] | None:
+        """Cut a piece: bound the errors at a new value, and between neighbours; None if that was ended."""
+        try:
+            found = self._results(values)
+        except KeyboardInterrupt:
+            found = [None]
+        if any(row is None for row in found):
+            self.stopped = True
+            return None
+        rows: list[Row] = [row for row in found if row is not None]
+        for k, (search, row) in enumerate(zip(self.searches, rows, strict=True)):
+            search.take({float(value): point for value, point in row["points"].items()})
+            for value, possible in row["possible"].items():
+                self.possible.setdefault(float(value), [""] * len(self.folds))[k] = possible
+        for value in {float(value) for row in rows for value in row["possible"]}:
+            self.errors[value] = self._count(self.possible[value])
+        return [
+            _Piece(*self._count([row["between"][k] for row in rows]), *values[k : k + 2])
+            for k in range(len(values) - 1)
+        ]
 
-    def _count(self, possible: list[NDArray[np.bool_]]) -> tuple[int, int]:
+    def _results(self, values: tuple[float, ...]) -> list[Row | None]:
+        """Return what all folds find, each written to the store as soon as it is there."""
+        found: dict[int, Row | None] = {}
+        keys = [f"{key} {values!r}" for key in self.keys]
+        if self.store is not None:
+            rows = self.store.found(keys)
+            found = {k: rows[key] for k, key in enumerate(keys) if key in rows}
+            self.reused += len(found)
+        left = [k for k in range(len(self.searches)) if k not in found]
+        done: Any
+        if self.parallel is None or len(left) == 1:
+            done = ((k, split(self.searches[k], values, self.end)) for k in left)
+        else:
+            done = self.parallel(
+                joblib.delayed(_numbered)(k, self.searches[k].sent(values), values, self.end) for k in left
+            )
+        for k, row in done:
+            if row is not None and self.store is not None:
+                self.store.add(keys[k], row, "certified_select")
+            found[k] = row
+        return [found[k] for k in range(len(self.searches))]
+
+    def _count(self, possible: list[str]) -> tuple[int, int]:
         """The least and the most errors of classes that are possible in each fold."""
         least = most = 0
         for (_, test), of_fold in zip(self.folds, possible, strict=True):
-            wrong = of_fold & (self.y[test][:, None] != self.classes)
-            most += int(wrong.any(axis=1).sum())
-            least += int((~of_fold | wrong).all(axis=1).sum())
+            above = np.frombuffer(of_fold.encode(), dtype=np.uint8) - ord("0")
+            positive = (self.y[test] == self.classes[-1]).astype(np.uint8)
+            most += int((above != positive).sum())
+            least += int((above == 1 - positive).sum())
         return least, most
 
     def result(self, pieces: list[_Piece], eps: float) -> CertifiedSelection:
         """What is proved."""
+        if self.store is not None:
+            self.store.close()
         values = sorted(self.errors)
+        solved = {value: sum(bool(search.points[value]["solved"]) for search in self.searches) for value in values}
         errors = self.best
         least = min(piece.least for piece in pieces)
         complete = errors - least <= eps * self.observations
@@ -251,8 +361,10 @@ class _Search:
                 "allow more time, or a larger eps",
                 stacklevel=3,
             )
+        best = next((value for value in values if self.errors[value][1] == errors), min(piece.low for piece in pieces))
         return CertifiedSelection(
-            C=next(value for value in values if self.errors[value][1] == errors),
+            parameters=self.names,
+            best_params=self.searches[0].settings(best),
             errors=errors,
             least=least,
             observations=self.observations,
@@ -260,6 +372,16 @@ class _Search:
                 [(p.low, p.high, p.least, p.most) for p in sorted(pieces, key=lambda piece: piece.low)],
                 columns=["low", "high", "least", "most"],
             ),
-            values=pd.DataFrame([(value, *self.errors[value]) for value in values], columns=["C", "least", "most"]),
+            values=pd.DataFrame(
+                [(value, *self.errors[value], solved[value]) for value in values],
+                columns=[self.names[0], "least", "most", "solved"],
+            ),
+            fits=sum(solved.values()),
+            reused=self.reused,
             complete=complete,
         )
+
+
+def _numbered(k: int, search: FoldSearch, values: tuple[float, ...], end: float) -> tuple[int, Row | None]:
+    """Do the work of a fold in another process."""
+    return k, split(search, values, end)
