@@ -5,6 +5,11 @@
 Two classes: pSVM with p = 1, 1.5, 2 and C = 0.01, 1, 100, and ODM with C1 = C2 = 1, 100, linear and with an RBF kernel (gamma="scale"), on standardised
 features, trained on 60 % of the rows (one split). Several classes: WW, CS, softmax and M3SVM (p = 4) with λ = 0.01, 1. A row of the table is a machine over all sets
 and hyper-parameters. breast_cancer of scikit-learn by default; with --data-dir (or SVMCVX_DATA) ten sets of two classes and three of several.
+
+    python benchmarks/predictions.py --cost [--data-dir DIR] [--sets NAME ...] [--quick]
+
+Processor time of a guarantee with the scores of the test rows, divided by that of `predict` on them and by that of the fit at the default tolerance, each the least
+of several measurements; medians and the largest over the sets and hyper-parameters.
 """
 
 import os
@@ -13,6 +18,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUM
     os.environ.setdefault(_name, "1")
 
 import argparse  # noqa: E402 - threads are counted when numpy is first imported
+import time  # noqa: E402
 import warnings  # noqa: E402
 
 import numpy as np  # noqa: E402
@@ -36,6 +42,8 @@ TWO = (
 )
 SEVERAL = ("glass", "vehicle", "dermatology")
 TOLERANCES = (1e-4, 1e-6, 1e-8)
+# Measurements of which the least counts.
+MEASURED = 3
 
 
 def load(name, data_dir):
@@ -87,11 +95,43 @@ def count(machines, sets, data_dir):
     return found
 
 
+def least(work):
+    """The least processor time of several calls, and what the last one returned."""
+    seconds = []
+    for _ in range(MEASURED):
+        started = time.process_time()
+        found = work()
+        seconds.append(time.process_time() - started)
+    return min(seconds), found
+
+
+def costs(machines, sets, data_dir):
+    """Processor times of fit, guarantee with scores, and prediction, by machine."""
+    found = {}
+    for name in sets:
+        X, y, T, _ = split(name, data_dir)
+        for machine, solver, arguments in machines():
+            fit, solution = least(lambda: solver(X, y, **arguments))  # noqa: B023 - called at once
+            exact, _ = least(lambda: sx.guarantee(solution, X, y).scores(T))  # noqa: B023
+            # A single prediction of a linear machine is too short for the clock.
+            predict, _ = least(lambda: [solution.model.predict(T) for _ in range(100)])  # noqa: B023
+            found.setdefault(machine, []).append((fit, exact, predict / 100))
+    return found
+
+
+def print_costs(machines, sets, data_dir):
+    for machine, each in costs(machines, sets, data_dir).items():
+        fit, exact, predict = np.array(each).T
+        cells = [f"{np.median(ratio):.3g} | {ratio.max():.3g}" for ratio in (exact / predict, exact / fit)]
+        print(f"| {machine} | {len(each)} | {1e3 * np.median(exact):.2g} ms | {' | '.join(cells)} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", default=os.environ.get("SVMCVX_DATA"))
     parser.add_argument("--sets", nargs="+")
     parser.add_argument("--quick", action="store_true", help="one value of C or λ, and four sets at most")
+    parser.add_argument("--cost", action="store_true", help="processor time beside that of predict")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     two, several = (TWO, SEVERAL) if options.data_dir else (("breast_cancer",), ("iris", "wine"))
@@ -102,6 +142,14 @@ def main():
             tuple(name for name in options.sets if name in two),
             tuple(n for n in options.sets if n in several),
         )
+    if options.cost:
+        print(
+            "| machine | cases | guarantee with scores, median | times predict, median | largest | times the fit, median | largest |"
+        )
+        print("|---|---|---|---|---|---|---|")
+        print_costs(lambda: of_two_classes(options.quick), two, options.data_dir)
+        print_costs(lambda: of_several_classes(options.quick), several, options.data_dir)
+        return
     heads = [f"undecided at {tol:.0e}" for tol in TOLERANCES]
     print(
         "| machine | rows | "

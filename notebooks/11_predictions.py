@@ -89,6 +89,50 @@ for p, machine in machines.items():
     print(f"p = {p}: accuracy {machine.accuracy(X[test], y[test])}, difference to p = 1: {difference}")
 
 # %% [markdown]
+# ## In a table
+#
+# `compare` asks the same of each of its models. The model with a loose tolerance is scored as it is; beside it stands what
+# the optimum of the same problem scores. Rows that the gap leaves undecided are decided by solving on.
+
+# %%
+table = sx.compare(
+    {
+        "hinge": sx.PSVMClassifier(C=10.0, kernel="rbf"),
+        "loose": sx.PSVMClassifier(C=10.0, tol=0.1),
+        "odm": sx.ODMClassifier(kernel="rbf"),
+        "conic": sx.ConicSVMClassifier(),
+    },
+    X,
+    y,
+    scale="none",
+    guarantee=True,
+)
+assert (table["undecided"].dropna() == 0.0).all()
+assert table["accuracy_lower"].notna().tolist() == [True, True, True, False]
+table[["model", "gap", "test_accuracy", "accuracy_lower", "accuracy_upper", "undecided", "note"]]
+
+# %% [markdown]
+# By hand that is `refine`: each solve starts from the last one and asks for a hundredth of its gap, until the rows that are
+# given have the labels of every optimal machine.
+
+# %%
+loose = sx.fast.psvm(X[train], y[train], C=10.0, p=1.0, kernel=sx.RBF("scale"), tol=0.1)
+print("before:", sx.guarantee(loose, X[train], y[train]).scores(X[test]))
+refined = loose.refine(X[train], y[train], X[test])
+print("after:", refined.undecided, "at a gap of", f"{refined.certificate.gap:.0e}")
+
+# %% [markdown]
+# The same holds of a choice. With `guarantee=True`, `select` tells which settings may be the best by cross-validation: those
+# with equal errors are tied, and which of them is taken is a rule, not a result.
+
+# %%
+found = sx.select(
+    sx.PSVMClassifier(kernel="rbf"), {"C": [0.1, 1.0, 5.0, 10.0, 50.0]}, X[train], y[train], cv=3, guarantee=True
+)
+assert found.loc[found.best_index_, "may_be_best"]
+found[["param_C", "mean_test_score", "mean_score_lower", "mean_score_upper", "may_be_best"]]
+
+# %% [markdown]
 # ## All C at once
 #
 # The optimum is a concave function of C. Between two solutions it lies above the chord of their lower bounds and below
