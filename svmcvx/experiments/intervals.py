@@ -16,8 +16,9 @@ from sklearn.pipeline import Pipeline
 from svmcvx.data import check_features
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.guarantees import CertifiedScores, Guarantee, Interval
+from svmcvx.guarantees import CertifiedScores, Guarantee, Interval, guarantee
 from svmcvx.guarantees.refinement import scores_in_pieces
+from svmcvx.guarantees.searched import SEARCHED
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 
@@ -85,7 +86,7 @@ def exact_scores(
     """Return intervals of the scores of every optimal machine on a test part.
 
     Where rows are left undecided by the gap of the fit, its problem is solved on (:meth:`svmcvx.Solution.refine`), within the time limit of
-    the estimator; the estimator itself stays as it is.
+    the estimator; the estimator itself stays as it is. The limit is that of a search of labels, too.
 
     Parameters
     ----------
@@ -102,8 +103,10 @@ def exact_scores(
         return ExactScores({}, None, "")
     try:
         rows = check_features(T)
-        found = scores_in_pieces(last.guarantee(X, y), rows)
-        if found.by_gap.any():
+        searched = last.solution_.formulation in SEARCHED
+        exact = guarantee(last, X, y, time_limit=last.time_limit) if searched else last.guarantee(X, y)
+        found = scores_in_pieces(exact, rows)
+        if found.by_gap.any() and not searched:
             found = _refined(last, X, y, rows)
     except OutOfTime:
         return ExactScores({}, None, "no guarantee: the time limit left no time for it")

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.data import Features, check_features, check_number, check_time_limit
-from svmcvx.errors import NotCertified
+from svmcvx.errors import DataError, NotCertified
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
 from svmcvx.guarantees.dispatch import guarantee
 from svmcvx.guarantees.joint import CLASSICAL
+from svmcvx.guarantees.searched import SEARCHED
 from svmcvx.guarantees.several import member_problems
 from svmcvx.solution import Solution, Status, Undecided
 from svmcvx.system.deadline import OutOfTime, current, time_limited
@@ -88,6 +89,10 @@ def refine(
 ) -> Solution:
     """Return a solution whose gap decides the labels of rows, as far as that can be had; see :meth:`svmcvx.Solution.refine`."""
     check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
+    if solution.formulation in SEARCHED:
+        raise DataError(
+            f"labels of {solution.formulation} are searched for row by row, and a smaller gap decides none; pass a larger max_nodes to guarantee"
+        )
     rows = _Rows(check_features(T, name="T"))
     best, ended = solution, None
     with time_limited(check_time_limit(time_limit)) as deadline:

@@ -113,5 +113,7 @@ def test_what_cannot_be_refined_is_refused():
     ):
         with pytest.raises(sx.DataError, match=message):
             solution.refine(*arguments, **keywords)
+    with pytest.raises(sx.DataError, match="labels of zero_one are searched for row by row"):
+        sx.fast.zero_one(X[:9], Y[:9], lam=1.0).refine(X[:9], Y[:9], T)
     with pytest.raises(sx.DataError, match="no guarantees of conic"):
         sx.fast.conic(X, Y, lam=1.0).refine(X, Y, T)
