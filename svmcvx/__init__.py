@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.errors import (
@@ -27,50 +27,6 @@ from svmcvx.errors import (
     SvmcvxError,
     no_attribute,
 )
-
-if TYPE_CHECKING:
-    from svmcvx import datasets, estimators, fast, plot, synthetic, theory
-    from svmcvx import torch as torch  # not in __all__: it needs an extra that `import *` may lack
-    from svmcvx.certificate import Certificate
-    from svmcvx.estimators.certification import certify
-    from svmcvx.experiments import certified_path, certified_select, compare, select, study
-    from svmcvx.formulations.base import BinaryStatement, Formulation
-    from svmcvx.formulations.problem import FormulationProblem
-    from svmcvx.guarantees import Guarantee, Interval, guarantee
-    from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
-    from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
-    from svmcvx.proofs import Verified, verify
-    from svmcvx.row_blocks import RowBlocks
-    from svmcvx.solution import Attempt, Solution, Status, Timings
-    from svmcvx.solve import available_solvers, solve
-
-if TYPE_CHECKING:
-    # Names of the catalogue.
-    from svmcvx.estimators.conic_loss import ConicSVMClassifier
-    from svmcvx.estimators.indicator import L0SVMClassifier, RampSVMClassifier, ZeroOneSVMClassifier
-    from svmcvx.estimators.margin import PSVMClassifier
-    from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
-    from svmcvx.estimators.multiclass import M3SVMClassifier, MulticlassSVMClassifier
-    from svmcvx.formulations.conic_loss.fixed_gamma import conic_fixed_gamma
-    from svmcvx.formulations.conic_loss.sdp import conic_sdp
-    from svmcvx.formulations.indicator.l0 import l0_mio
-    from svmcvx.formulations.indicator.ramp import ramp_mio
-    from svmcvx.formulations.indicator.zero_one import zero_one_mio
-    from svmcvx.formulations.margin.hard_margin import hard_margin_dual
-    from svmcvx.formulations.margin.psvm_problems import psvm_dual, psvm_primal
-    from svmcvx.formulations.margin_distribution.odm_problems import odm_dual, odm_primal
-    from svmcvx.formulations.margin_distribution.odml_problems import odml_dual, odml_hard_margin, odml_primal
-    from svmcvx.formulations.multiclass.baselines_problems import (
-        crammer_singer,
-        msvm,
-        multiclass,
-        multinomial_lr,
-        sparse_multinomial_lr,
-        topk_svm,
-        weston_watkins,
-    )
-    from svmcvx.formulations.multiclass.m3svm_problems import m3svm, m3svm_hard_margin
-    # End.
 
 __version__ = "0.2.0"
 
@@ -217,7 +173,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"})
 
 
 class _Package(ModuleType):

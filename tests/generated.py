@@ -181,15 +181,29 @@ def module_with_names(text, pairs):
     return f"{docstring}\nfrom typing import TYPE_CHECKING, NoReturn\n\n{lines}\n{all_list([name for _, name in pairs])}{OTHERS}"
 
 
+def names_of_package():
+    """All public names of the package: those of the catalogue, and the others that there are."""
+    there = [name for name in svmcvx.__all__ if hasattr(svmcvx, name)]
+    return {*there, *(name for _, name in builders() + estimators())}
+
+
 def package_init(text):
-    """The package's ``__init__``, with its typed imports and ``__all__`` as in the catalogue."""
-    begin, end = "    # Names of the catalogue.\n", "    # End.\n"
-    head, found, rest = text.partition(begin)
-    assert found
-    text = head + begin + import_lines(builders() + estimators(), "    ") + end + rest.partition(end)[2]
-    kept = [name for name in svmcvx.__all__ if hasattr(svmcvx, name)]
-    names = {*kept, *(name for _, name in builders() + estimators())}
-    return re.sub(r"^__all__ = \[.*?^\]\n", lambda _: all_list(names), text, flags=re.DOTALL | re.MULTILINE)
+    """The package's ``__init__``, with its ``__all__`` as in the catalogue."""
+    return re.sub(
+        r"^__all__ = \[.*?^\]\n", lambda _: all_list(names_of_package()), text, flags=re.DOTALL | re.MULTILINE
+    )
+
+
+def package_stub(text):
+    """The stub of the package, by which type checkers and editors find the names that it imports when they are asked for."""
+    names = names_of_package()
+    lazy = {name: module for name, module in svmcvx._LAZY.items() if name in names}
+    lazy |= {name: module for module, name in builders() + estimators()}
+    errors = [("svmcvx.errors", name) for name in names if hasattr(svmcvx.errors, name)]
+    rooms = [("svmcvx", name) for name in names if name not in lazy and ("svmcvx.errors", name) not in errors]
+    # Not in __all__: it needs an extra that ``import *`` may lack.
+    pairs = [*rooms, ("svmcvx ", "torch as torch"), *errors, *((module, name) for name, module in lazy.items())]
+    return f"{import_lines(pairs).replace('svmcvx  import', 'svmcvx import')}\n__version__: str\n\n{all_list(names)}"
 
 
 def names_of_estimators(text):
@@ -204,6 +218,7 @@ def names_of_fast(text):
 
 WRITTEN = {
     "svmcvx/__init__.py": package_init,
+    "svmcvx/__init__.pyi": package_stub,
     "svmcvx/estimators/__init__.py": names_of_estimators,
     "svmcvx/fast/__init__.py": names_of_fast,
     "docs/proof_header.schema.json": header_schema,

@@ -23,3 +23,7 @@ def test_the_snapshot_holds_every_public_name():
     assert found["svmcvx.fast.path"].startswith("(formulation: 'str', X: 'Any', y: 'Any'")
     assert "kappa" not in found["svmcvx.psvm_dual"]
     assert found["svmcvx.PSVMClassifier"]["fit"] == "(self, X: 'Any', y: 'Any', sample_weight: 'Any' = None) -> 'Self'"
+
+
+def test_dir_shows_public_names_only():
+    assert {name for name in dir(svmcvx) if not name.startswith("__")} == set(svmcvx.__all__)

@@ -1,0 +1,125 @@
+from svmcvx import datasets, estimators, fast, plot, synthetic, theory
+from svmcvx import torch as torch
+from svmcvx.certificate import Certificate
+from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed, SolverUnavailable, SvmcvxError
+from svmcvx.estimators import certify
+from svmcvx.estimators.conic_loss import ConicSVMClassifier
+from svmcvx.estimators.indicator import L0SVMClassifier, RampSVMClassifier, ZeroOneSVMClassifier
+from svmcvx.estimators.margin import PSVMClassifier
+from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
+from svmcvx.estimators.multiclass import M3SVMClassifier, MulticlassSVMClassifier
+from svmcvx.experiments import certified_path, certified_select, compare, select, study
+from svmcvx.formulations.base import BinaryStatement, Formulation
+from svmcvx.formulations.conic_loss.fixed_gamma import conic_fixed_gamma
+from svmcvx.formulations.conic_loss.sdp import conic_sdp
+from svmcvx.formulations.indicator.l0 import l0_mio
+from svmcvx.formulations.indicator.ramp import ramp_mio
+from svmcvx.formulations.indicator.zero_one import zero_one_mio
+from svmcvx.formulations.margin.hard_margin import hard_margin_dual
+from svmcvx.formulations.margin.psvm_problems import psvm_dual, psvm_primal
+from svmcvx.formulations.margin_distribution.odm_problems import odm_dual, odm_primal
+from svmcvx.formulations.margin_distribution.odml_problems import odml_dual, odml_hard_margin, odml_primal
+from svmcvx.formulations.multiclass.baselines_problems import (
+    crammer_singer,
+    msvm,
+    multiclass,
+    multinomial_lr,
+    sparse_multinomial_lr,
+    topk_svm,
+    weston_watkins,
+)
+from svmcvx.formulations.multiclass.m3svm_problems import m3svm, m3svm_hard_margin
+from svmcvx.formulations.problem import FormulationProblem
+from svmcvx.guarantees import Guarantee, Interval, guarantee
+from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
+from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
+from svmcvx.proofs import Verified, verify
+from svmcvx.row_blocks import RowBlocks
+from svmcvx.solution import Attempt, Solution, Status, Timings
+from svmcvx.solve import available_solvers, solve
+from svmcvx.solve.problem_files import write_problem
+
+__version__: str
+
+__all__ = [
+    "RBF",
+    "Attempt",
+    "BinaryStatement",
+    "BuildError",
+    "Certificate",
+    "ConicSVMClassifier",
+    "DataError",
+    "Exponential",
+    "Formulation",
+    "FormulationProblem",
+    "Guarantee",
+    "Interval",
+    "Kernel",
+    "KernelModel",
+    "L0SVMClassifier",
+    "Laplacian",
+    "Linear",
+    "LinearModel",
+    "M3SVMClassifier",
+    "Model",
+    "MulticlassModel",
+    "MulticlassSVMClassifier",
+    "NotCertified",
+    "ODMClassifier",
+    "ODMLClassifier",
+    "OneVsModel",
+    "PSVMClassifier",
+    "Polynomial",
+    "Precomputed",
+    "RampSVMClassifier",
+    "RowBlocks",
+    "Sigmoid",
+    "Solution",
+    "SolverFailed",
+    "SolverUnavailable",
+    "Status",
+    "SvmcvxError",
+    "Timings",
+    "Verified",
+    "ZeroOneSVMClassifier",
+    "available_solvers",
+    "certified_path",
+    "certified_select",
+    "certify",
+    "compare",
+    "conic_fixed_gamma",
+    "conic_sdp",
+    "crammer_singer",
+    "datasets",
+    "estimators",
+    "fast",
+    "guarantee",
+    "hard_margin_dual",
+    "l0_mio",
+    "load_model",
+    "m3svm",
+    "m3svm_hard_margin",
+    "msvm",
+    "multiclass",
+    "multinomial_lr",
+    "odm_dual",
+    "odm_primal",
+    "odml_dual",
+    "odml_hard_margin",
+    "odml_primal",
+    "plot",
+    "psvm_dual",
+    "psvm_primal",
+    "ramp_mio",
+    "select",
+    "solve",
+    "sparse_multinomial_lr",
+    "study",
+    "synthetic",
+    "theory",
+    "topk_svm",
+    "verify",
+    "weston_watkins",
+    "write_problem",
+    "zero_one_mio",
+]
