@@ -26,4 +26,4 @@ def test_the_snapshot_holds_every_public_name():
 
 
 def test_dir_shows_public_names_only():
-    assert {name for name in dir(svmcvx) if not name.startswith("__")} == set(svmcvx.__all__)
+    assert {name for name in dir(sx) if not name.startswith("__")} == set(sx.__all__)
