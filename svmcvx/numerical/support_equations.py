@@ -17,8 +17,9 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
 from numpy.typing import NDArray
+
+from svmcvx.numerical.bordered import semidefinite_solution
 
 __all__ = ["MarginOperator", "Slack", "solve_support_equations"]
 
@@ -36,27 +37,8 @@ RESIDUAL = 1e-11
 ALMOST_SOLVED = 1e-6
 # Share of the largest multiplier below which one counts as zero.
 NEGLIGIBLE = 1e-9
-# Columns that LAPACK eliminates at once.
-BLOCKED = 64
-EPS = float(np.finfo(np.float64).eps)
 # Observations that may become free in one round: with more at once the rounds tend to cycle.
 RELEASED = 5
-
-
-def _solve(system: Floats, residual: Floats) -> Floats | None:
-    """Solve a symmetric system, for the solution of least norm where it is singular, as with duplicate support vectors."""
-    if not np.isfinite(system).all() or not np.isfinite(residual).all():
-        return None
-    # By LAPACK itself: scipy's checks take longer than a small system.
-    norm = float(np.abs(system).sum(axis=0).max())
-    factor, pivots, failed = sl.lapack.dsytrf(system, lower=1, lwork=BLOCKED * residual.size)
-    if not failed:
-        reciprocal_condition, _ = sl.lapack.dsycon(factor, pivots, norm, lower=1)
-        if reciprocal_condition >= EPS:
-            step, _ = sl.lapack.dsytrs(factor, pivots, residual, lower=1)
-            return np.asarray(step)
-    step, *_ = sl.lstsq(system, residual, check_finite=False, lapack_driver="gelsy")
-    return np.asarray(step)
 
 
 class MarginOperator(NamedTuple):
@@ -129,16 +111,15 @@ def solve_support_equations(
             xi, slope = slack(alpha[rows], rows)
             residual -= xi
             system.ravel()[:: k + 1] += slope
-        if border is not None:
-            residual = np.append(residual, -float(border @ alpha))
-            whole = np.zeros((k + 1, k + 1))
-            whole[:k, :k], whole[:k, k], whole[k, :k] = system, border[rows], border[rows]
-            system = whole
-        step = _solve(system, residual)
-        if step is None:
+        if not np.isfinite(system).all() or not np.isfinite(residual).all():
             return None
-        moved = alpha[rows] + step[:k]
-        bias += float(step[k:].sum())
+        own, imbalance = (None, 0.0) if border is None else (border[rows], float(border @ alpha))
+        found = semidefinite_solution(system, residual, own, -imbalance)
+        if found is None:
+            return None
+        step, change = found
+        bias += change
+        moved = alpha[rows] + step
         low, high = moved < 0, moved > upper_bound[rows]
         if slack:
             # A multiplier that would become negative is divided by ten instead, and set to zero once it is negligible.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.linalg as sl
 
-from svmcvx.numerical.bordered import bordered_solution
+from svmcvx.numerical.bordered import bordered_solution, semidefinite_solution
 
 
 @pytest.mark.parametrize("positive", [False, True], ids=["corner of zero", "positive corner"])
@@ -34,3 +34,29 @@ def test_damping_keeps_a_singular_system_regular():
     np.testing.assert_allclose(x, [1.0, 1.0])
     _, t = bordered_solution(lambda columns: np.linalg.solve(A, columns), h, np.zeros(2), 1.0, corner=2.0, damping=1e-3)
     np.testing.assert_allclose(t, 1.0 / 2e-3)
+
+
+@pytest.mark.parametrize("bordered", [False, True])
+@pytest.mark.parametrize("equal", [0, 3], ids=["distinct rows", "equal rows"])
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+def test_semidefinite_systems_are_solved_by_nearly_the_shortest_vector(scale, equal, bordered):
+    rng = np.random.default_rng(equal)
+    rows = rng.standard_normal((4, 5)) * scale
+    rows = np.vstack([rows, rows[:equal]])
+    A, h = rows @ rows.T, np.where(np.arange(len(rows)) % 4 < 2, 1.0, -1.0)
+    right = A @ rng.standard_normal(len(rows))
+    found = semidefinite_solution(A, right, h if bordered else None, 2.0)
+    whole = np.block([[A, h[:, None]], [h[None], np.zeros((1, 1))]]) if bordered else A
+    values = np.append(right, 2.0) if bordered else right
+    x, t = found
+    np.testing.assert_allclose(A @ x + t * h, right, rtol=1e-10, atol=1e-12 * scale**2)
+    if bordered:
+        np.testing.assert_allclose(h @ x, 2.0, rtol=1e-12)
+    if scale == 1.0:
+        shortest = np.linalg.lstsq(whole, values)[0][: len(rows)]
+        # Rounding, relative to what is added to the diagonal, is some thousandth.
+        np.testing.assert_allclose(x, shortest, rtol=1e-9, atol=1e-2 if equal else 0.0)
+
+
+def test_a_matrix_without_a_factor_has_no_solution():
+    assert semidefinite_solution(np.diag([1.0, -1.0]), np.ones(2)) is None

@@ -13,14 +13,13 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.fast.linear.loss_passes import HINGE
 from svmcvx.fast.linear.margins import Margins
 from svmcvx.fast.linear.problem import LinearTerms, RowSums
-from svmcvx.numerical.bordered import bordered_solution
+from svmcvx.numerical.bordered import semidefinite_solution
 
 __all__ = ["Polish", "Polished"]
 
@@ -29,8 +28,6 @@ Floats: TypeAlias = NDArray[np.float64]
 # Free multipliers, at most, and as a multiple of the number of equations: more than that many only where rows are equal. The system
 # takes the cube of their number.
 MOST, MULTIPLE = 1000, 4
-# Relative regularisation of the diagonal of the system, and number of steps of iterative refinement.
-RIDGE, REFINEMENTS = 1e-13, 3
 # Multipliers may leave their bounds by this share of them, as rounding makes them do.
 OUTSIDE = 1e-8
 
@@ -82,8 +79,11 @@ class Polish:
         v *= m.y
         Z = m.X[free]
         system = Z @ Z.T
-        found = _correction(
-            system.toarray() if sp.issparse(system) else system, m.y[free] - Z @ (m.X.T @ v), -float(v.sum()), m.bias
+        found = semidefinite_solution(
+            system.toarray() if sp.issparse(system) else system,
+            m.y[free] - Z @ (m.X.T @ v),
+            np.ones(free.size) if m.bias else None,
+            -float(v.sum()),
         )
         if found is None:
             return None
@@ -95,31 +95,3 @@ class Polish:
         alpha = v * m.y
         w = np.asarray(m.X.T @ v)
         return Polished(w, b, alpha, m.sums_of(alpha, self.rows.loss_of(w, b)))
-
-
-def _correction(system: Floats, residual: Floats, balance: float, bias: bool) -> tuple[Floats, float] | None:
-    """Solve K v + b = residual, Σv = balance; without a bias K v = residual.
-
-    Where equal rows make K singular it is nearly the shortest solution. None if there is none.
-    """
-    # A constant added to K changes only b, by a multiple of Σv, and adds a constant feature to the system.
-    shift = float(system.diagonal().mean()) if bias else 0.0
-    scale, ones = system.diagonal().max(initial=0.0), np.ones(residual.size)
-    factor, failed = sl.lapack.dpotrf(system + shift + RIDGE * scale * np.eye(residual.size), lower=True, clean=False)
-    if failed:
-        return None
-
-    def solve(right: Floats) -> Floats:
-        return np.asarray(sl.lapack.dpotrs(factor, right, lower=True)[0])
-
-    v, b = np.zeros(residual.size), 0.0
-    for _ in range(REFINEMENTS):
-        rest = residual - system @ v - b
-        if not bias:
-            v += solve(rest)
-            continue
-        left = balance - float(v.sum())
-        part, shifted = bordered_solution(solve, ones, rest, left)
-        v += part
-        b += shifted + shift * left
-    return (v, b) if np.isfinite(v).all() else None
