@@ -20,6 +20,7 @@ __all__ = [
     "INTERCEPTS",
     "TOL",
     "Argument",
+    "check_shared",
     "documented",
     "intercept_kind",
     "refuse_unknown",
@@ -185,6 +186,32 @@ def documented(described: T, *, last: Collection[str] = ()) -> T:
 
 
 # Checks
+
+
+def check_shared(given: Mapping[str, Any]) -> None:
+    """Check the shared arguments among those given that are numbers or functions; None is no limit.
+
+    Raises
+    ------
+    DataError
+        If one of them cannot be used.
+    """
+    # The command line reads the table without numpy.
+    from svmcvx.data import check_number, check_time_limit, check_whole
+
+    for name, value in given.items():
+        if name == "time_limit":
+            check_time_limit(value)
+        elif name == "tol":
+            check_number(value, name, low=0, high=1, open_low=True, open_high=True)
+        elif name == "seed":
+            check_whole(value, name, 0)
+        elif name == "max_iter" and value is not None:
+            check_whole(value, name, 1)
+        elif name == "cache_size" and value is not None:
+            check_number(value, name, low=0, open_low=True)
+        elif name == "callback" and value is not None and not callable(value):
+            raise DataError(f"callback must be a function of a Progress, got {value!r}")
 
 
 def intercept_kind(intercept: Any, *, own: str, kinds: Iterable[str] = ()) -> str:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arguments import check_shared
 from svmcvx.catalogue import find
-from svmcvx.data import CodedLabels, Features, check_number, check_time_limit, check_whole
+from svmcvx.data import CodedLabels, Features
 from svmcvx.errors import BuildError, SolverFailed
 from svmcvx.estimators.routes import FAST, Route, choose, mixed_integer_solver
 from svmcvx.formulations.problem import FormulationProblem
@@ -114,12 +115,8 @@ class Request:
     cache_size: float | None = None
 
     def __post_init__(self) -> None:
-        check_time_limit(self.time_limit)
-        check_number(self.tol, "tol", low=0, high=1, open_low=True, open_high=True)
-        if self.max_iter is not None:
-            check_whole(self.max_iter, "max_iter", 1)
-        if self.cache_size is not None:
-            check_number(self.cache_size, "cache_size", low=0, open_low=True)
+        limits = ("tol", "time_limit", "max_iter", "cache_size")
+        check_shared({name: getattr(self, name) for name in limits})
 
     def limited_to(self, seconds: float) -> Request:
         """Return the same request with a time limit in seconds, which may be infinite."""

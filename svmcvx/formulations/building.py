@@ -10,9 +10,9 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import scipy.sparse as sp
 
-from svmcvx.arguments import documented, refuse_unknown
+from svmcvx.arguments import check_shared, documented, refuse_unknown
 from svmcvx.containers import owned
-from svmcvx.data import CodedLabels, check_time_limit
+from svmcvx.data import CodedLabels
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.system import clock, memory
 from svmcvx.system.deadline import time_limited
@@ -57,7 +57,8 @@ def builder(build: Callable[Arguments, BuiltProblem]) -> Callable[Arguments, Bui
             # Coded labels come from an estimator, whose problem does not outlive its fit.
             arguments = tuple(owned(value) for value in arguments)  # type: ignore[assignment]
             keywords = {name: owned(value) for name, value in keywords.items()}  # type: ignore[assignment]
-        with time_limited(check_time_limit(cast(float | None, keywords.get("time_limit")))), single_blas_thread():
+        check_shared(keywords)
+        with time_limited(cast(float | None, keywords.get("time_limit"))), single_blas_thread():
             problem = build(*arguments, **keywords)
         problem.build_seconds = clock.now() - started
         log.info("%s: built in %.2f s", build.__name__, problem.build_seconds)

@@ -187,7 +187,6 @@ def conic(
     check_choice(method, "method", SYSTEMS)
     if not isinstance(rounding, (bool, np.bool_)):
         raise DataError(f"rounding must be True or False, got {rounding!r}")
-    check_seed(seed)
     settings = checked_settings(settings, ConicSettings)
     if in_blocks(X):
         refuse_in_blocks(

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.arguments import documented, refuse_unknown
+from svmcvx.arguments import check_shared, documented, refuse_unknown
 from svmcvx.certificate import HasTrivial, SolverBound, check, relative_gap
-from svmcvx.data import check_number, check_time_limit, check_whole
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.fast.core.ownership import owned_data
 from svmcvx.formulations.base import Formulation, RecoveredPoints
@@ -91,8 +90,9 @@ def limited(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Soluti
     @wraps(solver)
     def run(X: Any, y: Any, **keywords: Any) -> Solution:
         refuse_unknown(f"fast.{solver.__name__}", keywords, known)
+        check_shared(keywords)
         with (
-            time_limited(check_time_limit(cast(float | None, keywords.get("time_limit")))),
+            time_limited(cast(float | None, keywords.get("time_limit"))),
             single_blas_thread(),
             owned_data(X, y) as (own, labels),
         ):
@@ -210,21 +210,11 @@ class Monitor:
 
 @contextmanager
 def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | None) -> Iterator[Monitor]:
-    """Check the arguments that all solvers share and give them a :class:`Monitor`; Ctrl-C is deferred inside the block.
-
-    Raises
-    ------
-    DataError
-        If an argument is out of range.
-    """
-    tol = check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
-    max_iter = check_whole(max_iter, "max_iter", 1)
-    if callback is not None and not callable(callback):
-        raise DataError(f"callback must be a function of a Progress, got {callback!r}")
+    """Give a solver a :class:`Monitor` of these arguments, which have been checked; Ctrl-C is deferred inside the block."""
     deadline = current()
     # Like the preparation the certificate makes passes over the data, or the kernel matrix, and about twice as many.
     reserved = min(2.0 * deadline.seconds, MOST_RESERVED * deadline.remaining) if math.isfinite(deadline.end) else 0.0
-    monitor = Monitor(tol, max_iter, bool(verbose), callback, deadline.earlier(reserved))
+    monitor = Monitor(float(tol), int(max_iter), bool(verbose), callback, deadline.earlier(reserved))
     with deferred_interrupt(monitor.deadline.interrupt_requested):
         yield monitor
 

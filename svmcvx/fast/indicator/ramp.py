@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
-from svmcvx.data import check_seed
 from svmcvx.fast.core.monitor import (
     Callback,
     Monitor,
@@ -109,7 +108,6 @@ def ramp(
     ('enumeration', True)
     """
     settings = checked_settings(settings, BranchSettings)
-    check_seed(seed)
     counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)
     statement = Ramp(space=counting.space, C=counting.C, kind="enumeration")
     warm_start = earlier_solution(warm_start, statement)

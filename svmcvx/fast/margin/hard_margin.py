@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.data import BinaryData, binary_data, check_choice, check_number, check_whole
+from svmcvx.data import BinaryData, binary_data, check_choice
 from svmcvx.errors import DataError
 from svmcvx.fast.core.active_set import LARGEST_SUPPORT, ray, solve
 from svmcvx.fast.core.active_set_passes import FULL, INSEPARABLE, MORE, OVER, TOUCHING
@@ -170,8 +170,6 @@ def hard_margin(
     1.0
     """
     check_choice(method, "method", METHODS)
-    check_whole(seed, "seed", 0)
-    cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
     settings = checked_settings(settings, HardMarginSettings)
     steps = with_selection(settings.decomposition, selection)
     if in_blocks(X):

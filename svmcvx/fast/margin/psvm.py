@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.data import binary_data, check_choice, check_costs, check_number, check_whole
+from svmcvx.data import binary_data, check_choice, check_costs, check_number
 from svmcvx.errors import exhibit
 from svmcvx.fast.core.monitor import (
     Callback,
@@ -183,8 +183,6 @@ def psvm(
     C = check_number(C, "C", low=0, open_low=True)
     p = check_number(p, "p", low=1, why="p < 1 is not convex")
     intercept = check_intercept(intercept, bias)
-    check_whole(seed, "seed", 0)
-    cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
     settings = checked_settings(settings, PSVMSettings)
     settings = replace(settings, decomposition=with_selection(settings.decomposition, selection))
     if from_blocks := in_blocks(X):

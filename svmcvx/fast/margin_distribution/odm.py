@@ -137,7 +137,6 @@ def odm(
     >>> sx.fast.odm(X, y, C1=1.0, C2=1.0, D=0.1).certificate.is_certified(1e-6)
     True
     """
-    check_seed(seed)
     if method == "svrg":
         moved: Solution = exhibit("odm_by_svrg", 'method="svrg"')(
             X,

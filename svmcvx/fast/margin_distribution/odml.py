@@ -152,7 +152,6 @@ def odml(
     >>> sx.fast.odml(X, y, C=1.0, lam1=0.1, lam2=0.1).certificate.is_certified(1e-6)
     True
     """
-    check_seed(seed)
     if method == "svrg":
         moved: Solution = exhibit("odml_by_svrg", 'method="svrg"')(
             X,
