@@ -170,3 +170,30 @@ def encloses(found, wanted):
         if math.isfinite(value) and math.isfinite(error):
             x = Ball(x).x
             assert not abs(x - flint.arb(float(value))) > flint.arb(float(error)), (x, value, error)
+
+
+class ExactMargins:
+    """Margins, norms and sums of a space, from the rows as they were passed."""
+
+    def __init__(self, space):
+        self.space, self.X, self.y = space, dense(space.data.X), [int(label) for label in space.data.y]
+        self.penalised = space.intercept == "penalised"
+
+    def margins(self, model):
+        scores, half = exact_point(model, self.X)
+        norm = 2 * half + (ball(model.intercept) ** 2 if self.penalised else 0)
+        return balls([Ball(label * f) for label, f in zip(self.y, scores, strict=True)]), Ball(norm)
+
+    def squared_norm(self, v):
+        return self.squared_norm_of_balls(balls(v))
+
+    def squared_norm_of_balls(self, v):
+        x = [each.x for each in v]
+        extra = sum(x, ZERO) ** 2 if self.penalised else 0
+        if self.space.kernel is None:
+            columns = [sum((ball(a) * c for a, c in zip(column, x, strict=True)), ZERO) for column in self.X.T]
+            return Ball(sum((w * w for w in columns), ZERO) + extra)
+        pairs = itertools.product(range(len(x)), repeat=2)
+        return Ball(
+            sum((x[i] * x[j] * exact_kernel(self.space.kernel, self.X[i], self.X[j]) for i, j in pairs), ZERO) + extra
+        )

@@ -19,7 +19,7 @@ from svmcvx.formulations.conic_loss.primal import relaxed_indicator, worst_indic
 from svmcvx.formulations.conic_loss.recovery import moment_of
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.losses import conic_loss
-from tests.balls import ball, exact_kernel, inner, precision
+from tests.balls import ExactMargins, ball, exact_kernel, inner, precision
 
 precise = precision(1500)
 
@@ -32,27 +32,8 @@ def exact_gram(space):
 
 def exact_margins_and_norm(space, model):
     """Margins and the penalised norm at the model's own numbers."""
-    X, y = space.data.X, space.data.y
-    b = ball(model.intercept)
-    if isinstance(model, sx.LinearModel):
-        scores = [inner(x, model.coef) + b for x in X]
-        norm = inner(model.coef, model.coef)
-    else:
-        v, vectors = [ball(c) for c in model.dual_coef], model.vectors
-        scores = [
-            sum((c * exact_kernel(model.kernel, x, z) for c, z in zip(v, vectors, strict=True)), ball(0)) + b for x in X
-        ]
-        norm = sum(
-            (
-                c * e * exact_kernel(model.kernel, s, t)
-                for c, s in zip(v, vectors, strict=True)
-                for e, t in zip(v, vectors, strict=True)
-            ),
-            ball(0),
-        )
-    if space.intercept == "penalised":
-        norm += b * b
-    return [ball(t) * f for t, f in zip(y, scores, strict=True)], norm
+    u, norm = ExactMargins(space).margins(model)
+    return [margin.x for margin in u], norm.x
 
 
 def exact_objective(statement, model):

@@ -1,9 +1,7 @@
 """What every statement says of a number and its error, term by term, against ball arithmetic from the data as they were passed."""
 
-import itertools
 import os
 
-import flint
 import numpy as np
 import pytest
 
@@ -20,7 +18,7 @@ from svmcvx.formulations.margin_distribution import odm, odml
 from svmcvx.formulations.margin_distribution.odm import ODM
 from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin
 from svmcvx.model import LinearModel
-from tests.balls import Ball, balls, encloses, exact_kernel, exact_point, power, precision
+from tests.balls import Ball, ExactMargins, balls, encloses, power, precision
 
 precise = precision(700)
 PROBLEMS = 500 if os.environ.get("SVMCVX_THOROUGH") else 15
@@ -71,36 +69,6 @@ def some_models(rng, space):
         v = np.linalg.lstsq(space.gram, y, rcond=None)[0] if fitted or not v.any() else v
         v *= (1.0 if fitted else 10.0 ** rng.uniform(-2, 2)) / (float(np.abs(space.point(v).scores.value).max()) or 1.0)
         yield space.model(v, bias if free else 0.0)
-
-
-class ExactMargins:
-    """Margins, norms and sums of a space, from the rows as they were passed."""
-
-    def __init__(self, space):
-        self.space, self.X, self.y = space, space.data.X, [int(label) for label in space.data.y]
-        self.penalised = space.intercept == "penalised"
-
-    def margins(self, model):
-        scores, half = exact_point(model, self.X)
-        norm = 2 * half + (flint.arb(float(model.intercept)) ** 2 if self.penalised else 0)
-        return balls([Ball(label * f) for label, f in zip(self.y, scores, strict=True)]), Ball(norm)
-
-    def squared_norm(self, v):
-        return self.squared_norm_of_balls(balls(v))
-
-    def squared_norm_of_balls(self, v):
-        x = [each.x for each in v]
-        extra = sum(x, flint.arb(0)) ** 2 if self.penalised else 0
-        if self.space.kernel is None:
-            columns = [
-                sum((Ball(a).x * c for a, c in zip(column, x, strict=True)), flint.arb(0)) for column in self.X.T
-            ]
-            return Ball(sum((w * w for w in columns), flint.arb(0)) + extra)
-        pairs = itertools.product(range(len(x)), repeat=2)
-        return Ball(
-            sum((x[i] * x[j] * exact_kernel(self.space.kernel, self.X[i], self.X[j]) for i, j in pairs), flint.arb(0))
-            + extra
-        )
 
 
 def statement_of(name, rng):

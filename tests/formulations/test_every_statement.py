@@ -42,12 +42,12 @@ from svmcvx.formulations.multiclass.baselines import ClassicalStatement
 from svmcvx.formulations.multiclass.m3svm import M3SVM
 from svmcvx.formulations.multiclass.m3svm_hard_margin import HardMarginM3SVM
 from svmcvx.model import LinearModel
-from tests.balls import ZERO, ball, least, power, precision, total
+from tests.balls import ZERO, ExactMargins, ball, least, power, precision, total
 from tests.formulations import test_conic_rounding as conic
 from tests.formulations import test_multiclass_rounding as several
 from tests.formulations import test_odm_rounding as band
 from tests.formulations import test_rounding_indicator as indicator
-from tests.formulations.test_enclosures import ExactMargins, hostile, size, some_models
+from tests.formulations.test_enclosures import hostile, size, some_models
 from tests.row_blocks.test_row_blocks import split
 
 precise = precision(1500)

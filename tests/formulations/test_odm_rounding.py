@@ -18,7 +18,7 @@ from svmcvx.formulations.margin_distribution.odm import ODM
 from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin, centred
 from svmcvx.kernels.entry_error import CLOSEST, FAR
 from svmcvx.model import KernelModel, LinearModel
-from tests.balls import ZERO, ball, dense, exact_kernel, least, positive, precision, total
+from tests.balls import ZERO, Ball, ExactMargins, ball, balls, exact_kernel, least, positive, precision, total
 
 precise = precision(500)
 BAND = {"C1": 2.0, "C2": 0.5, "D": 0.2}
@@ -29,41 +29,15 @@ class Exact:
     """The problem of a statement in ball arithmetic, from the rows as they were passed."""
 
     def __init__(self, statement):
-        self.statement = statement
-        space = statement.space
-        X = space.data.X
-        self.X = dense(X)
-        self.y = [int(v) for v in space.data.y]
-        s = [ball(v) for v in space.data.weight]
+        self.statement, self.truth = statement, ExactMargins(statement.space)
+        self.y = self.truth.y
+        s = [ball(v) for v in statement.space.data.weight]
         self.c = [v / total(s) for v in s]
-        self.kernel = sx.Linear() if space.kernel is None else space.kernel
-        self.one = 1 if space.intercept == "penalised" else 0
-        self._gram = None
-
-    def entry(self, a, b):
-        return exact_kernel(self.kernel, a, b)
-
-    @property
-    def gram(self):
-        if self._gram is None:
-            self._gram = [[self.entry(a, b) + self.one for b in self.X] for a in self.X]
-        return self._gram
 
     def point(self, model):
         """The margins and the squared norm."""
-        b = ball(model.intercept)
-        if isinstance(model, LinearModel):
-            w = [ball(v) for v in model.coef]
-            f = [total(ball(x) * v for x, v in zip(row, w, strict=True)) + b for row in self.X]
-            norm = total(v * v for v in w)
-        else:
-            v = [ball(c) for c in model.dual_coef]
-            Z = dense(model.vectors)
-            f = [total(self.entry(row, z) * c for z, c in zip(Z, v, strict=True)) + b for row in self.X]
-            norm = total(
-                c * total(self.entry(z, t) * e for t, e in zip(Z, v, strict=True)) for z, c in zip(Z, v, strict=True)
-            )
-        return [y * s for y, s in zip(self.y, f, strict=True)], norm + self.one * b * b
+        u, norm = self.truth.margins(model)
+        return [margin.x for margin in u], norm.x
 
     def primal(self, model):
         u, norm = self.point(model)
@@ -113,14 +87,8 @@ class Exact:
                     assert not a > ball(s.C) * c
                 if t != 0:
                     linear -= t * t / (4 * ball(s.lam1) * c)
-        v = [t * y for t, y in zip(q, self.y, strict=True)]
-        if s.space.kernel is None:
-            columns = [total(ball(x) * a for x, a in zip(column, v, strict=True)) for column in self.X.T]
-            return linear - (total(w * w for w in columns) + self.one * total(v) ** 2) / 2
-        quadratic = total(
-            a * total(k * b for k, b in zip(row, v, strict=True)) for a, row in zip(v, self.gram, strict=True)
-        )
-        return linear - quadratic / 2
+        v = balls([Ball(t * y) for t, y in zip(q, self.y, strict=True)])
+        return linear - self.truth.squared_norm_of_balls(v).x / 2
 
 
 def proved(statement, models, duals, rng=None):
