@@ -136,25 +136,6 @@ def test_specialised_solvers_take_what_is_declared(entry):
             solver(SPREAD, THREE, **values)
 
 
-@pytest.mark.parametrize("entry", [entry for entry in SOLVERS if not entry.mixed_integer], ids=name_of)
-def test_both_routes_solve_the_same_statement(entry):
-    values = settings_of(entry)
-    data, labels = (SPREAD, THREE) if entry.takes.several_classes else (X, Y)
-    general = sx.solve(entry.builder().load()(data, labels, **values), tol=1e-6)
-    fast = entry.fast.load()(data, labels, **values)
-    assert general.formulation == fast.formulation
-    assert max(general.certificate.lower, fast.certificate.lower) <= min(
-        general.certificate.upper, fast.certificate.upper
-    )
-
-
-@pytest.mark.parametrize("entry", ENTRIES, ids=name_of)
-def test_mixed_integer_formulations_are_declared(entry):
-    values = settings_of(entry)
-    data, labels = (SPREAD, THREE) if entry.takes.several_classes else (X, Y)
-    assert entry.builder().load()(data, labels, **values).is_mixed_integer() == entry.mixed_integer
-
-
 def test_searches_follow_what_paths_follow():
     varied = {name for entry in SOLVERS for name in entry.fast.path}
     # The number of violated margins is a whole number of the data at hand, which folds do not share.

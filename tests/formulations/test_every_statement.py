@@ -173,18 +173,24 @@ def separable(rng, n=8):
     return X * 10.0 ** rng.uniform(-3, 3) + rng.choice([0.0, 1.0]) * 10.0 ** rng.uniform(0, 8), y
 
 
-def hard(rng):
-    X, y = separable(rng)
-    statement = HardMargin(space=feature_space(binary_data(X, y), None, intercept="free"))
-    truth = ExactMargins(statement.space)
+def hard_truth(space):
+    """The exact objective of the multiple of a model, and the exact dual objective of a feasible point."""
+    truth = ExactMargins(space)
 
     def at(point):
         alpha = np.asarray(point["alpha"])
-        feasible_alpha(alpha, y, free=True)
-        return total(map(ball, alpha)) - truth.squared_norm(alpha * y).x / 2
+        feasible_alpha(alpha, truth.y, free=True)
+        return total(map(ball, alpha)) - truth.squared_norm(alpha * space.data.y).x / 2
 
+    return hard_upper(truth), at
+
+
+def hard(rng):
+    X, y = separable(rng)
+    statement = HardMargin(space=feature_space(binary_data(X, y), None, intercept="free"))
+    upper, lower = hard_truth(statement.space)
     models = [*some_models(rng, statement.space), sx.fast.hard_margin(X, y, time_limit=5.0).model]
-    return Case(statement, models, alpha_points(rng, y.size, size(rng)), hard_upper(truth), at, wrong_alpha(y, free=True), one_sided=True)  # fmt: skip
+    return Case(statement, models, alpha_points(rng, y.size, size(rng)), upper, lower, wrong_alpha(y, free=True), one_sided=True)  # fmt: skip
 
 
 def absolute(rng):
@@ -561,14 +567,10 @@ def hard_in_blocks(rng):
     space = block_space(split(X, y, [3, 5]), None, None, intercept="free")
     working = HardMargin(space=feature_space(binary_data(X[:6], y[:6]), None, intercept="free"))
     statement = HardMarginInBlocks(HardMargin, space, "alpha", balanced=True, working=working)
-    whole, part = (ExactMargins(feature_space(binary_data(X[:k], y[:k]), None, intercept="free")) for k in (8, 6))
-
-    def lower(point):
-        feasible_alpha(point["alpha"], y[:6], free=True)
-        return total(map(ball, point["alpha"])) - part.squared_norm(point["alpha"] * y[:6]).x / 2
-
-    models = [*some_models(rng, whole.space), sx.fast.hard_margin(X, y, time_limit=5.0).model]
-    return Case(statement, models, alpha_points(rng, 6, size(rng)), hard_upper(whole), lower, wrong_alpha(y[:6], free=True), one_sided=True)  # fmt: skip
+    whole, part = (feature_space(binary_data(X[:k], y[:k]), None, intercept="free") for k in (8, 6))
+    upper, lower = hard_truth(whole)[0], hard_truth(part)[1]
+    models = [*some_models(rng, whole), sx.fast.hard_margin(X, y, time_limit=5.0).model]
+    return Case(statement, models, alpha_points(rng, 6, size(rng)), upper, lower, wrong_alpha(y[:6], free=True), one_sided=True)  # fmt: skip
 
 
 def conic_in_blocks(rng):
