@@ -173,4 +173,4 @@ def test_what_was_acknowledged_before_a_kill_is_there(tmp_path):
     assert acknowledged <= set(found)
     # At most the row that was being written when the kill came is there unacknowledged.
     assert len(found) <= len(acknowledged) + 10
-    assert Store(path)._select("PRAGMA integrity_check") == [("ok",)]
+    assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchall() == [("ok",)]

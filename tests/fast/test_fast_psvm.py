@@ -320,7 +320,6 @@ def test_rows_are_the_same_however_they_are_stored(dtype, intercept):
             assert np.array_equal(Q, Q.T)
             assert np.allclose(Q, K[np.ix_(chosen, chosen)], atol=accuracy)
             assert np.allclose(f, 1.0 + expected, atol=30 * accuracy)
-    assert 0 < (both._slot >= 0).sum() < 60
 
 
 def test_time_is_left_for_the_certificate(monkeypatch):

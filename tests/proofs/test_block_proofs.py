@@ -36,8 +36,7 @@ def blocks_of(rows, labels, weight=None, cuts=(0, 70, 70, 400, 600), sparse=Fals
 @pytest.fixture(autouse=True)
 def stay_in_blocks(monkeypatch):
     """Few rows are solved in blocks too."""
-    if hasattr(block_space, "SMALL_ENTRIES"):
-        monkeypatch.setattr(block_space, "SMALL_ENTRIES", 0)
+    monkeypatch.setattr(block_space, "SMALL_ENTRIES", 0)
 
 
 def solved(name, weight=None, sparse=False):
@@ -50,8 +49,6 @@ def solved(name, weight=None, sparse=False):
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_proof_holds_in_blocks_and_in_memory(name, weighted, tmp_path):
     solution, blocks = solved(name, WEIGHT if weighted else None)
-    if solution.evidence.weight is not None:
-        pytest.skip("solved in memory")
     solution.save_proof(tmp_path / "proof.npz", blocks, blocks.y)
     proof = read_proof(tmp_path / "proof.npz")
     for data in ((blocks, blocks.y), (X, Y)):
