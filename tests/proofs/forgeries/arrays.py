@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .archive import File
-from .corpus import forgery
+from .corpus import enter_table, with_entry
 
 N = 24
 ONES = np.ones(N)
@@ -21,13 +21,6 @@ def _without(*names: str) -> Callable[[File], None]:
     def change(file: File) -> None:
         for name in names:
             del file.arrays[name]
-
-    return change
-
-
-def _entry(name: str, place: tuple[int, ...] | int, value: float) -> Callable[[File], None]:
-    def change(file: File) -> None:
-        file.arrays[name][place] = value
 
     return change
 
@@ -75,20 +68,20 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
         "names 25 rows",
     ),
     "a support of doubles": ("psvm rbf", lambda file: _floats(file, "model.support"), "dtype"),
-    "negative weights": ("psvm weights", _entry("statement.weight", 3, -1.0), "not be negative"),
-    "weights that are no numbers": ("psvm weights", _entry("statement.weight", 3, np.nan), "finite"),
-    "infinite weights": ("psvm weights", _entry("statement.weight", 3, np.inf), "finite"),
-    "weights of zero alone": ("psvm weights", _entry("statement.weight", ..., 0.0), "some weight"),
-    "multipliers that are no numbers": ("psvm", _entry("dual.alpha", 5, np.nan), "row 5 is not finite|not finite"),
-    "infinite multipliers": ("psvm", _entry("dual.alpha", 5, np.inf), "finite|above its bound"),
-    "θ that is no number": ("odm", _entry("dual.theta", 5, np.nan), "finite"),
-    "coefficients that are no numbers": ("psvm", _entry("model.coef", 0, np.nan), "finite"),
+    "negative weights": ("psvm weights", with_entry("statement.weight", 3, -1.0), "not be negative"),
+    "weights that are no numbers": ("psvm weights", with_entry("statement.weight", 3, np.nan), "finite"),
+    "infinite weights": ("psvm weights", with_entry("statement.weight", 3, np.inf), "finite"),
+    "weights of zero alone": ("psvm weights", with_entry("statement.weight", ..., 0.0), "some weight"),
+    "multipliers that are no numbers": ("psvm", with_entry("dual.alpha", 5, np.nan), "row 5 is not finite|not finite"),
+    "infinite multipliers": ("psvm", with_entry("dual.alpha", 5, np.inf), "finite|above its bound"),
+    "θ that is no number": ("odm", with_entry("dual.theta", 5, np.nan), "finite"),
+    "coefficients that are no numbers": ("psvm", with_entry("model.coef", 0, np.nan), "finite"),
     "an infinite intercept": ("psvm", _with(model__intercept=np.array(np.inf)), "finite"),
-    "a spread that is no number": ("conic", _entry("model.V", (0, 0), np.nan), "finite"),
-    "flows that are no numbers": ("m3svm", _entry("dual.flow", (0, 0), np.nan), "finite"),
-    "flows that are infinite": ("m3svm", _entry("dual.flow", (0, 0), np.inf), "finite"),
-    "a row of the support that there is not": ("psvm rbf", _entry("model.support", 0, 1000), "rows of the data"),
-    "a negative row of the support": ("psvm rbf", _entry("model.support", 0, -1), "rows of the data"),
+    "a spread that is no number": ("conic", with_entry("model.V", (0, 0), np.nan), "finite"),
+    "flows that are no numbers": ("m3svm", with_entry("dual.flow", (0, 0), np.nan), "finite"),
+    "flows that are infinite": ("m3svm", with_entry("dual.flow", (0, 0), np.inf), "finite"),
+    "a row of the support that there is not": ("psvm rbf", with_entry("model.support", 0, 1000), "rows of the data"),
+    "a negative row of the support": ("psvm rbf", with_entry("model.support", 0, -1), "rows of the data"),
     "a row of the support twice": ("psvm rbf", lambda file: _twice(file), "twice"),
 }
 
@@ -109,8 +102,4 @@ def _two_classes(file: File) -> None:
     file.y = np.where(file.y == 2, 1, file.y)
 
 
-for what, (base, change, reason) in CHANGES.items():
-
-    @forgery(what, reason, base)
-    def _(file: File, change: Callable[[File], None] = change) -> None:
-        change(file)
+enter_table(CHANGES)

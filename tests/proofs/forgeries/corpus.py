@@ -67,6 +67,25 @@ def forgery(name: str, reason: str, base: str = "psvm") -> Callable[[Callable[[F
     return enter
 
 
+def enter_table(changes: dict[str, tuple[str, Callable[[File], Any], str]]) -> None:
+    """Enter forgeries by their names, each with the honest file, what changes it, and the reason."""
+    for what, (base, change, reason) in changes.items():
+
+        def changed(file: File, change: Callable[[File], Any] = change) -> None:
+            change(file)
+
+        forgery(what, reason, base)(changed)
+
+
+def with_entry(name: str, place: tuple[int, ...] | int, value: float) -> Callable[[File], None]:
+    """Return a change of one entry of an array."""
+
+    def change(file: File) -> None:
+        file.arrays[name][place] = value
+
+    return change
+
+
 def blocks_of(X: Any, y: np.ndarray) -> sx.RowBlocks:
     """The same data as two blocks of rows."""
     half = len(y) // 2

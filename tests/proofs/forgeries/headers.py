@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .archive import File, packed
-from .corpus import forgery
+from .corpus import enter_table, forgery
 
 # Another text of the header: what stands there, and what stands there instead.
 TEXTS = {
@@ -204,11 +204,7 @@ OTHERS: dict[str, tuple[str, Callable[[File], None], str]] = {
     "a norm of 2.0": ("m3svm", _set(*GIVEN, "norm", value=2.0), "norm of m3svm"),
     "a label of 80 bits": ("psvm", _set("statement", "classes", value=[-1, 2**80]), "no integer of 64 bits"),
 }
-for what, (base, change, reason) in OTHERS.items():
-
-    @forgery(what, reason, base)
-    def _(file: File, change: Callable[[File], None] = change) -> None:
-        change(file)
+enter_table(OTHERS)
 
 
 # Labels of the header and of the data.

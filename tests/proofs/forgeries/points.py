@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .archive import File
-from .corpus import Forged, forged, forgery
+from .corpus import Forged, enter_table, forged, forgery, with_entry
 from .honest import honest
 
 
@@ -18,13 +18,6 @@ def _largest(values: np.ndarray) -> tuple[int, ...]:
 def _times(name: str, factor: float) -> Callable[[File], None]:
     def change(file: File) -> None:
         file.arrays[name][_largest(file.arrays[name])] *= factor
-
-    return change
-
-
-def _entry(name: str, place: tuple[int, ...] | int, value: float) -> Callable[[File], None]:
-    def change(file: File) -> None:
-        file.arrays[name][place] = value
 
     return change
 
@@ -50,10 +43,14 @@ def _own_class(file: File) -> None:
 
 CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
     "a multiplier of another sign": ("psvm", _times("dual.alpha", -1.0), "below 0"),
-    "a multiplier just below 0": ("psvm", _entry("dual.alpha", 0, -5e-324), "below 0"),
-    "a multiplier above C": ("psvm", _entry("dual.alpha", 0, 1.3 * 1.01), "above its bound"),
-    "a multiplier above C by more than rounding": ("psvm", _entry("dual.alpha", 0, 1.3 * (1 + 2.0**-39)), "above its"),
-    "multipliers of 1e308": ("psvm 2", _entry("dual.alpha", ..., 1e308), "y'α = 0|dual objective"),
+    "a multiplier just below 0": ("psvm", with_entry("dual.alpha", 0, -5e-324), "below 0"),
+    "a multiplier above C": ("psvm", with_entry("dual.alpha", 0, 1.3 * 1.01), "above its bound"),
+    "a multiplier above C by more than rounding": (
+        "psvm",
+        with_entry("dual.alpha", 0, 1.3 * (1 + 2.0**-39)),
+        "above its",
+    ),
+    "multipliers of 1e308": ("psvm 2", with_entry("dual.alpha", ..., 1e308), "y'α = 0|dual objective"),
     "a class that is too heavy": ("psvm 2", _times("dual.alpha", 1.01), "y'α = 0|dual objective"),
     "multipliers of one class alone": ("psvm 2", lambda file: _one_class(file), "y'α = 0|dual objective"),
     "all multipliers of another sign": ("psvm 2", lambda file: _negated(file), "below 0"),
@@ -61,14 +58,14 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
     "a hard margin that is violated": ("hard margin", _number("model.intercept", 1e3), "below 1"),
     "a θ that proves less": ("odm", _times("dual.theta", -1.0), "dual objective"),
     "an ODML multiplier of another sign": ("odml", lambda file: _negative(file), "below 0"),
-    "an ODML multiplier above its share": ("odml", _entry("dual.alpha", 0, 10.0), "above its bound"),
-    "a negative γ": ("conic", _entry("dual.gamma", 0, -1e-3), "gamma of row 0 is -0.001, below 0"),
-    "γ that leave Q indefinite": ("conic", _entry("dual.gamma", ..., 10.0), "positive definite"),
+    "an ODML multiplier above its share": ("odml", with_entry("dual.alpha", 0, 10.0), "above its bound"),
+    "a negative γ": ("conic", with_entry("dual.gamma", 0, -1e-3), "gamma of row 0 is -0.001, below 0"),
+    "γ that leave Q indefinite": ("conic", with_entry("dual.gamma", ..., 10.0), "positive definite"),
     "an α where γ is 0": ("conic", lambda file: _without_gamma(file), "where its gamma is 0"),
     "a negative λ": ("conic kappa", _number("dual.lam", -1.0), "must not be negative"),
     "a λ that is no number": ("conic kappa", _number("dual.lam", np.nan), "finite|must not be negative"),
-    "a weight inside the margin above κ": ("conic kappa", _entry("model.coef", ..., 0.0), "inside the margin"),
-    "more rows inside the margin than k": ("zero_one k", _entry("model.coef", ..., 0.0), "inside the margin"),
+    "a weight inside the margin above κ": ("conic kappa", with_entry("model.coef", ..., 0.0), "inside the margin"),
+    "more rows inside the margin than k": ("zero_one k", with_entry("model.coef", ..., 0.0), "inside the margin"),
     "a multiplier of a row's own class": ("m3svm", _own_class, "its own class is 1.0, not 0"),
     "a negative multiplier of a class": ("m3svm", lambda file: _other_class(file, -1e-6), "below 0"),
     "a multiplier of a class above 1": ("m3svm", lambda file: _other_class(file, 1.001), "above its bound"),
@@ -87,7 +84,7 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
     "an intercept where there is none": ("odm", _number("model.intercept", 0.5), "the formulation has none"),
     "biases where there are none": (
         "weston_watkins without",
-        _entry("model.intercept", 0, 1.0),
+        with_entry("model.intercept", 0, 1.0),
         "the biases of the model differ",
     ),
     "a ridge below 0": ("conic rbf", _number("model.ridge", -1.0), "must not be negative"),
@@ -115,7 +112,7 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
         "no observation of positive weight",
     ),
     "γ beyond all doubles": ("conic", lambda file: _overflowing(file), "out of the range of doubles|positive definite"),
-    "a byte above 2": ("coded", _entry("dual.code", 0, 3), "above 2|from 0 to 2"),
+    "a byte above 2": ("coded", with_entry("dual.code", 0, 3), "above 2|from 0 to 2"),
     "a byte too many for the numbers": (
         "coded",
         lambda file: _another_byte(file),
@@ -126,8 +123,8 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
         lambda file: file.arrays.update({"dual.between": np.append(file.arrays["dual.between"], 0.0)}),
         "from 0 to 2, with an entry|more entries",
     ),
-    "a number between that is below 0": ("coded", _entry("dual.between", 0, -1e-3), "below 0"),
-    "a number between that is above C": ("coded", _entry("dual.between", 0, 1.4), "above its bound"),
+    "a number between that is below 0": ("coded", with_entry("dual.between", 0, -1e-3), "below 0"),
+    "a number between that is above C": ("coded", with_entry("dual.between", 0, 1.4), "above its bound"),
     "a byte of a row of weight zero": (
         "coded",
         lambda file: _byte_without_weight(file),
@@ -216,11 +213,7 @@ def _without_tree(file: File, claim: float | None = None) -> None:
         file.claim.update(lower=claim, upper=claim)
 
 
-for what, (base, change, reason) in CHANGES.items():
-
-    @forgery(what, reason, base)
-    def _(file: File, change: Callable[[File], None] = change) -> None:
-        change(file)
+enter_table(CHANGES)
 
 
 @forgery("other data under the same header", "not those of the proof: fingerprint")
