@@ -106,7 +106,7 @@ class HuberHinge(sx.BinaryStatement):
     def evaluate_dual(self, dual):
         alpha = self.entry(dual, "alpha")
         cost = self.delta * square(exact(alpha)) / (2 * self.price)
-        return total(alpha - cost) - 0.5 * self.space.product(alpha * self.y).squared_norm
+        return total(alpha - cost) - 0.5 * self.space.point(alpha * self.y).squared_norm
 
     def model_of(self, variables):
         return None if variables["w"] is None else self.space.model_from_factor(variables["w"])
@@ -189,7 +189,7 @@ _ = ax.legend()
 class Forgetful(HuberHinge):
     def evaluate_dual(self, dual):
         alpha = self.entry(dual, "alpha")
-        return total(exact(alpha)) - 0.5 * self.space.product(alpha * self.y).squared_norm
+        return total(exact(alpha)) - 0.5 * self.space.point(alpha * self.y).squared_norm
 
 
 try:
