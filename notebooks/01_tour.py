@@ -90,7 +90,7 @@ A, labels = sx.synthetic.outlier_data(120, 2, sigma=0.2, outliers="clustered", s
 models = {
     "pSVM, p = 1 (hinge)": sx.PSVMClassifier(C=1.0, p=1.0),
     "conic loss": sx.ConicSVMClassifier(lam=2.0),
-    "exact 0-1 loss": sx.ZeroOneSVMClassifier(lam=2.0),
+    "exact 0-1 loss": sx.ZeroOneSVMClassifier(lam=2.0, time_limit=10),
     "ODM": sx.ODMClassifier(C1=10.0, C2=10.0, D=0.2, intercept=True),
 }
 figure, axes = plt.subplots(2, 2, figsize=(9, 8), layout="constrained", sharex=True, sharey=True)
