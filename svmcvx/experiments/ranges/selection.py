@@ -36,7 +36,7 @@ from svmcvx.estimators.margin_distribution import ODMClassifier
 from svmcvx.experiments.ranges.fold_search import FoldSearch, Row, split
 from svmcvx.experiments.ranges.pieces import proportional
 from svmcvx.experiments.store import Store, fingerprint
-from svmcvx.experiments.workers import workers
+from svmcvx.experiments.workers import DIED, results, workers
 from svmcvx.system.deadline import epoch_end, time_limited
 
 __all__ = ["CertifiedSelection", "certified_select"]
@@ -327,10 +327,10 @@ class _Search:
         if self.parallel is None or len(left) == 1:
             done = ((k, split(self.searches[k], values, self.end)) for k in left)
         else:
-            done = self.parallel(
-                joblib.delayed(_numbered)(k, self.searches[k].sent(values), values, self.end) for k in left
-            )
+            done = results({k: (split, (self.searches[k].sent(values), values, self.end)) for k in left}, self.parallel)
         for k, row in done:
+            if row is DIED:
+                raise DataError(f"the process that worked on fold {k} died, killed or out of memory; use fewer n_jobs")
             if row is not None and self.store is not None:
                 self.store.add(keys[k], row, "certified_select")
             found[k] = row
@@ -380,8 +380,3 @@ class _Search:
             reused=self.reused,
             complete=complete,
         )
-
-
-def _numbered(k: int, search: FoldSearch, values: tuple[float, ...], end: float) -> tuple[int, Row | None]:
-    """Do the work of a fold in another process."""
-    return k, split(search, values, end)
