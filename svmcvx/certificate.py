@@ -1,4 +1,4 @@
-r"""The certificate: an interval around the true optimum, minted only by the checker.
+r"""The certificate: an interval around the true optimum, created only by the checker.
 
 The checker :func:`check` asks a formulation (its *statement*, bound to data) for four things, all computed in
 plain numpy from the raw data: the objective at a model, a repaired dual point, how far that point still is

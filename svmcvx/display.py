@@ -75,7 +75,7 @@ def number(value: Any, digits: int = 6) -> str:
     if isinstance(value, (int, np.integer)):
         return str(int(value))
     if isinstance(value, (float, np.floating)):
-        # Zero has no sign in a text.
+        # Print −0 as 0.
         return MISSING if math.isnan(value) else f"{float(value) + 0.0:.{digits}g}"
     return str(value)
 

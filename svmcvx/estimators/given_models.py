@@ -32,13 +32,13 @@ __all__ = ["certify_any", "certify_problem"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# A model whose gap exceeds this is held against its negative, its multiples, and losses that are averaged.
+# A model with a larger gap is compared with its negative, its multiples, and the problem with averaged losses.
 LOOSE = 0.01
-# What is told has a gap that is less by this factor.
+# The warning names an alternative whose gap is smaller by this factor.
 MUCH_LESS = 0.1
-# Multiples of a model are sought between the reciprocal of this number and the number itself.
+# The factor of a multiple is between the reciprocal of this number and the number.
 LARGEST_FACTOR = 1e4
-# Names of the weight of the losses, and of the penalty: averaged losses are the same problem at another weight.
+# Names of the weight of the losses, and of the penalty: averaging the losses only changes the weight.
 LOSS_WEIGHTS, PENALTIES = ("C", "C1"), ("lam",)
 
 
@@ -200,7 +200,7 @@ def certify_any(
     else:
         model = _as_model(model, features, labels, classes, getattr(estimator, "kernel", None))
         estimator = _with_kernel(estimator, model)
-    return _told(estimator, model, X, y, sample_weight)
+    return _checked_alternatives(estimator, model, X, y, sample_weight)
 
 
 def _of_all_pairs(
@@ -213,14 +213,14 @@ def _of_all_pairs(
     for one in found:
         stated = _with_bias(_with_kernel(clone(estimator), one.model), one.bias)
         if not one.key:
-            return _told(stated, one.model, X, y, sample_weight)
+            return _checked_alternatives(stated, one.model, X, y, sample_weight)
         if len(one.key) == 1:
             own = weight
-            certificates[one.key[0]] = _told(stated, one.model, rows, y == one.key[0], own)
+            certificates[one.key[0]] = _checked_alternatives(stated, one.model, rows, y == one.key[0], own)
         else:
             pair = np.isin(y, one.key)
             own = None if weight is None else weight[pair]
-            certificates[one.key] = _told(stated, one.model, rows[pair], y[pair], own)
+            certificates[one.key] = _checked_alternatives(stated, one.model, rows[pair], y[pair], own)
     return certificates
 
 
@@ -326,8 +326,10 @@ def _of_arrays(parts: Mapping[str, Any], X: Any, classes: NDArray[Any], kernel: 
     )
 
 
-def _told(estimator: CertifiedClassifier, model: Model, X: Any, y: Any, sample_weight: Any) -> Certificate:
-    """Return the certificate of a model; warn where its negative, a multiple, or another weight of the losses has a much smaller gap."""
+def _checked_alternatives(
+    estimator: CertifiedClassifier, model: Model, X: Any, y: Any, sample_weight: Any
+) -> Certificate:
+    """Return the certificate of a model; warn if its negative, a multiple, or another weight of the losses has a much smaller gap."""
     problem = _Problem(estimator, X, y, sample_weight)
     certificate = problem.certificate(model)
     if certificate.gap <= LOOSE:

@@ -124,7 +124,7 @@ def exact_scores(
 
 
 def _refined(last: CertifiedClassifier, X: Any, y: NDArray[Any], rows: Any) -> CertifiedScores:
-    """Return the scores of rows at a gap that decides them, as far as that can be had."""
+    """Return the scores of rows at a gap that decides their labels, if such a gap can be reached."""
     solution = last.solution_.refine(X, y, rows, time_limit=last.time_limit)
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt

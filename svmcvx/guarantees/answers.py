@@ -142,8 +142,8 @@ class Guarantee(ShortRepr, ABC):
     def save_proof(self, path: str | os.PathLike[str], T: Any) -> None:
         """Write the intervals of the scores of some rows to a file, which :func:`svmcvx.verify` checks from the raw data and these rows.
 
-        The file is that of :meth:`svmcvx.Solution.save_proof` with the intervals, the labels that they decide, and a digest of the rows. Claimed
-        are intervals that the second checker finds, too, from the model, the dual point and coefficients of its own.
+        The file is that of :meth:`svmcvx.Solution.save_proof` with the intervals, the labels that they decide, and a digest of the rows. The claimed
+        intervals are those that the second checker computes, too, from the model, the dual point and its own choice of coefficients.
 
         Parameters
         ----------

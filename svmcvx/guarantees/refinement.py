@@ -87,7 +87,7 @@ class _Rows:
 def refine(
     solution: Solution, X: Any, y: Any, T: Any, *, tol: float, time_limit: float | None, verbose: bool
 ) -> Solution:
-    """Return a solution whose gap decides the labels of rows, as far as that can be had; see :meth:`svmcvx.Solution.refine`."""
+    """Return a solution whose gap decides the labels of rows, if such a gap can be reached; see :meth:`svmcvx.Solution.refine`."""
     check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
     if solution.formulation in SEARCHED:
         raise DataError(

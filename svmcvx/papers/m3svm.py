@@ -211,7 +211,7 @@ def _all_sets(run: Run, studied: Callable[[str, Dataset], Study]) -> tuple[tuple
             record = known_sets()[SETS[name].source]
             left_out[name] = record.unavailable or " ".join(str(error).split())
     if not parts:
-        raise DataError("no data set of the table can be had: " + "; ".join(left_out.values()))
+        raise DataError("no data set of the table is available: " + "; ".join(left_out.values()))
     found = Study.concat(parts)
     found.left_out |= left_out
     return names, found

@@ -270,7 +270,7 @@ def table3(run: Run) -> Reproduction:
         except DataError as error:
             left_out[name] = str(error)
     if not parts:
-        raise DataError("no data set of the table can be had: " + "; ".join(left_out.values()))
+        raise DataError("no data set of the table is available: " + "; ".join(left_out.values()))
     found = Study.concat(parts)
     found.left_out |= left_out
     rows = []

@@ -138,7 +138,7 @@ def binary_sets(
         labels = np.where(loaded.y == loaded.classes[1], 1.0, -1.0)
         data[name] = (content_digest(loaded.X, loaded.y), np.asarray(loaded.X, dtype=np.float64), labels)
     if not data:
-        raise DataError("no data set of the table can be had: " + "; ".join(left_out.values()))
+        raise DataError("no data set of the table is available: " + "; ".join(left_out.values()))
     return data, left_out
 
 

@@ -337,5 +337,5 @@ def _notes(solution: _Summarised) -> list[str]:
     if "clipped_mass" in residuals:
         notes.append("The kernel was indefinite: the interval is about its positive part.")
     if solution.status not in (Status.OPTIMAL, Status.INACCURATE):
-        notes.append(f"The solver stopped before it was done ({solution.status}); the interval holds all the same.")
+        notes.append(f"The solver stopped before it was done ({solution.status}); the interval is still valid.")
     return notes

@@ -113,7 +113,7 @@ def test_the_printed_accuracies_of_cancer_come_out_as_released(folder, monkeypat
 
 
 def test_multi_class_machines_at_the_printed_costs(folder):
-    with pytest.raises(sx.DataError, match=r"no data set of the table can be had: .*glass"):
+    with pytest.raises(sx.DataError, match=r"no data set of the table is available: .*glass"):
         reproduce("psvm-table3", quick=True, data_dir=folder)
     X, _ = make_data(n=90, overlap=1.5)
     labels = np.repeat([1, 2, 3], 30)

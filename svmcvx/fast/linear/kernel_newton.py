@@ -82,7 +82,7 @@ class KernelNewton:
         if not keep:
             del self.factor
         problem, w = self.machine(rows), None if v is None else rows.T @ v
-        # A machine may have rows of its own.
+        # The problem may have made its own rows.
         del rows
         return minimise(
             problem,

@@ -186,7 +186,7 @@ _TEXT_OF_K = """    k : int
 
 
 def _named(name: str, loss: str, title: str, formula: str, remark: str, source: str, *, top: bool = False) -> Any:
-    """Return :func:`multiclass` at one loss, under a name of its own."""
+    """Return :func:`multiclass` at one loss, under another name."""
     build: Callable[..., ClassicalProblem] = cast(Any, multiclass).__wrapped__
 
     def machine(
