@@ -14,20 +14,19 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import BinaryData, Features, check_features
+from svmcvx.data import Features, check_features
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.fast.core.thread_pool import shares
 from svmcvx.fast.indicator.search.other_label import smallest_score
-from svmcvx.feature_space import FeatureSpace, KernelSpace, feature_space
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.indicator.l0 import L0
 from svmcvx.formulations.indicator.ramp import Ramp
 from svmcvx.formulations.indicator.statement import IndicatorStatement
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
-from svmcvx.guarantees.binary import training_space
+from svmcvx.guarantees.binary import space_with_row, training_space
 from svmcvx.solution import Solution
 from svmcvx.system.cancellation import interruptible
 from svmcvx.system.deadline import OutOfTime, time_limited
@@ -111,28 +110,10 @@ class SearchedGuarantee(Guarantee):
                 return 0.0
             try:
                 with interruptible(monitor.deadline), shares() as share:
-                    statement = _statement(self.solution, self._with_row(row))
+                    statement = _statement(self.solution, space_with_row(self.space, row, 1.0, 1.0))
                     return smallest_score(statement, self.upper, sign, monitor, share, self.max_nodes)
             except OutOfTime:
                 return 0.0
-
-    def _with_row(self, row: Features) -> FeatureSpace:
-        """The space of the training rows and one more, with the label +1 and the weight 1."""
-        data, n = self.space.data, self.space.data.n
-        if sp.issparse(data.X) or sp.issparse(row):
-            X: Features = sp.csr_array(sp.vstack([sp.csr_array(data.X), sp.csr_array(row)]))
-        else:
-            X = np.vstack([data.X, row])
-        more = BinaryData(
-            X=X,
-            y=np.append(data.y, 1.0),
-            weight=np.append(data.weight, 1.0),
-            index=np.arange(n + 1),
-            classes=data.classes,
-            rows=n + 1,
-        )
-        kernel = self.space.resolved if isinstance(self.space, KernelSpace) else None
-        return feature_space(more, kernel, intercept=self.space.intercept)
 
 
 def searched_guarantee(
