@@ -327,7 +327,7 @@ _STATEMENTS: Mapping[str, Any] = {
 _WHY: Mapping[str, str] = {
     **dict.fromkeys(("zero_one", "ramp", "l0"), ": labels of several classes are not searched for"),
     "conic": (
-        " without max_rows: its objective has no modulus of convexity that a gap could be held against, so that each score takes two solves of a "
+        ": its objective has no modulus of convexity that a gap could be held against, so that each score takes two solves of a "
         "semidefinite program or more; pass max_rows=100, say, to guarantee"
     ),
     "conic_fixed_gamma": (
