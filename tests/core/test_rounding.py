@@ -277,8 +277,8 @@ def test_nothing_is_proved_of_what_is_no_matrix_of_numbers():
     # A guess that is far too high is no proof.
     assert smallest_eigenvalue_below(np.diag([0.0, 5.0]), 4.0) <= 0.0
     assert largest_eigenvalue_above(np.zeros((0, 0)), 3.0) == 0.0
-    # A shift is rounded by the largest entry of the diagonal that it is added to.
-    assert largest_eigenvalue_above(np.diag([-1e10, 1.0]), 1.0) >= 1.0 + 2.0**-52 * 1e10
+    # Six roundings of the factorisation and two of the shift, each of the size of the largest entry.
+    assert largest_eigenvalue_above(np.diag([-1e10, 1.0]), 1.0) >= 1.0 + 8.0 * 2.0**-53 * 1e10
 
 
 def test_a_spectrum_counts_the_error_of_its_matrix():
