@@ -113,8 +113,8 @@ __all__ = [
     "zero_one_mio",
 ]
 
-# Names by the modules that define them, which are imported when a name is first asked for: cvxpy takes most of a second, and the
-# command line answers a typo without it.
+# Names by the modules that define them, which are imported at the first use of a name: cvxpy takes most of a second, and the command line needs no
+# cvxpy to report a typing error.
 _MODULES: dict[str, tuple[str, ...]] = {
     "svmcvx.certificate": ("Certificate",),
     "svmcvx.estimators": ("certify",),

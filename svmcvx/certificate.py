@@ -95,14 +95,14 @@ class Evaluation(Bounded):
 
     @classmethod
     def at_most(cls, high: float, *, regulariser: float, losses: float) -> Evaluation:
-        """Return the sum of two terms, whose exact counterpart is at most `high`; nothing is said of what it is at least."""
+        """Return the sum of two terms, whose exact counterpart is at most `high`; there is no lower bound."""
         value = regulariser + losses
         error = up(max(high - value, 0.0)) if high != value else 0.0
         return cls(value, error, {"regulariser": regulariser, "losses": losses})
 
     @classmethod
     def at_least(cls, value: float, low: float) -> Evaluation:
-        """Return a value whose exact counterpart is at least `low`; nothing is said of what it is at most."""
+        """Return a value whose exact counterpart is at least `low`; there is no upper bound."""
         return cls(value, up(max(value - low, 0.0)) if low != value else 0.0)
 
     def with_terms(self, regulariser: float, losses: float) -> Evaluation:
@@ -123,7 +123,7 @@ class SolverBound(NamedTuple):
 
 @runtime_checkable
 class HasResiduals(Protocol):
-    """A statement with numbers that tell how good an answer is, such as residuals of stationarity."""
+    """A statement with numbers on the quality of an answer, such as residuals of stationarity."""
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
         """Numbers for a model and its dual point."""
@@ -133,7 +133,7 @@ class HasResiduals(Protocol):
 class HasTrivial(Protocol):
     """A statement that knows points without a solver, such as w = 0: an interval is never worse than theirs.
 
-    A method ``dominates_trivial_bounds(upper, lower)`` may tell, without evaluating them, that they would not make an interval shorter.
+    A method ``dominates_trivial_bounds(upper, lower)`` may say, without evaluating them, that they would not make an interval shorter.
     """
 
     def trivial(self) -> tuple[Sequence[Any], Sequence[Dual]]:
@@ -209,7 +209,7 @@ class SinglePointStatement(Generic[M]):
         return [], self._statement.trivial()[1] if isinstance(self._statement, HasTrivial) else []
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
-        """Numbers that tell how good the answer is, if the statement has any."""
+        """Numbers on the quality of the answer, if the statement has any."""
         return self._statement.residuals(model, dual) if isinstance(self._statement, HasResiduals) else {}
 
 
@@ -296,7 +296,7 @@ class Certificate:
         return dict(self._residuals)
 
     def is_certified(self, tol: float = 1e-6) -> bool:
-        """Tell whether the relative gap is at most `tol`."""
+        """Return whether the relative gap is at most `tol`."""
         return self.gap <= tol
 
     def require(self, tol: float = 1e-6) -> Certificate:
@@ -359,7 +359,7 @@ def _bounds(
             if repair and (violation != 0 or getattr(statement, "repair_improves", True))
             else dual
         )
-        # The repair is not trusted either: what it returns is tested like any other point.
+        # The repair is not trusted either: its result is tested like any other point.
         if (violation if point is dual else statement.dual_violation(point)) == 0:
             bound = statement.evaluate_dual(point)
             low = bound.lower_end

@@ -353,7 +353,7 @@ class BinaryData:
     y : ndarray of shape (n,)
         −1 for ``classes[0]``, +1 for ``classes[1]``.
     weight : ndarray of shape (n,)
-        Positive weights; observations of weight zero have been left out.
+        Positive weights; observations of weight zero have been removed.
     index : ndarray of int, shape (n,)
         Row of each kept observation in the data passed in.
     classes : ndarray of shape (2,)
@@ -443,7 +443,7 @@ class MulticlassData:
     codes : ndarray of int, shape (n,)
         ``classes[codes]`` are the labels of the kept observations.
     weight : ndarray of shape (n,)
-        Positive weights; observations of weight zero have been left out.
+        Positive weights; observations of weight zero have been removed.
     index : ndarray of int, shape (n,)
         Row of each kept observation in the data passed in.
     classes : ndarray of shape (c,)

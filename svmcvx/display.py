@@ -1,7 +1,7 @@
 """Text and HTML that objects show themselves by: numbers with whole digits, tables of fixed width, tables of HTML.
 
 The HTML stands alone (no script, no style sheet) and takes its colours from the page, so that it reads on a light and on a dark
-background. Whatever comes from data is escaped.
+background. All text from data is escaped.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def check_mark(holds: Any) -> str:
 
 
 def wrapped(text: str, width: int, first: str = "", then: str = "") -> list[str]:
-    """Return the lines of a text; long words are broken, nothing is left out."""
+    """Return the lines of a text; long words are broken, nothing is omitted."""
     lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False)
     return lines or [first.rstrip()]
 

@@ -1,15 +1,15 @@
 """Exceptions of svmcvx, one class a remedy, and warnings of what goes in the next release.
 
-Every exception raised on purpose derives from :class:`SvmcvxError`; its class tells what helps:
+Every exception raised on purpose derives from :class:`SvmcvxError`; its class says what to do:
 
 ================== ===========================================================================================
 class              what to do
 ================== ===========================================================================================
 DataError          correct the data or the argument named; a wrong type is a DataTypeError, which is a TypeError too
-BuildError         change the formulation asked for
+BuildError         change the requested formulation
 SolverUnavailable  install or license the solver named
 SolverFailed       try another solver or tolerance; the chain of attempts is attached
-NotCertified       there is an answer, but no proof of the accuracy asked for
+NotCertified       there is an answer, but no proof of the requested accuracy
 ================== ===========================================================================================
 """
 
@@ -25,7 +25,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# The folder stands above the solvers, which therefore name it by a text.
+# The folder is above the solvers, which therefore import it by name.
 FOLDER = "svmcvx.papers.exhibits"
 
 # Other words for values of arguments.
@@ -58,7 +58,7 @@ class DataTypeError(DataError, TypeError):
 
 
 class BuildError(SvmcvxError, ValueError):
-    """The problem asked for cannot be built (too large, not convex, not of this package)."""
+    """The problem cannot be built (too large, not convex, not of this package)."""
 
 
 class SolverUnavailable(SvmcvxError, ImportError):
@@ -134,7 +134,7 @@ def exhibit(name: str, old: str) -> Any:
     name : str
         The name in the folder.
     old : str
-        How the caller has asked for it.
+        The old name, for the message.
     """
     warn_deprecated(old, f"use {FOLDER}.{name}")
     return getattr(import_module(FOLDER), name)

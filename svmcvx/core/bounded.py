@@ -326,7 +326,7 @@ class Bounded:
         raise TypeError("a bounded number is no array; take its .value, or use the functions of svmcvx.core.bounded")
 
 
-# A plain number, a plain array, or a bounded number or array: what comes in goes out.
+# A plain number or array, or a bounded number or array; the result is of the same kind.
 R = TypeVar("R", float, Floats, Bounded)
 
 
@@ -523,8 +523,8 @@ def square(x: R) -> R:
 def sqrt(x: R) -> R:
     r"""Return the root of numbers that are known not to be negative.
 
-    :math:`|\sqrt A - \sqrt a| = |A - a| / (\sqrt A + \sqrt a)`, where A is at least a − r, and at most :math:`\sqrt{|A - a|}`. A
-    computed number below 0 stands for 0.
+    :math:`|\sqrt A - \sqrt a| = |A - a| / (\sqrt A + \sqrt a)`, where A is at least a − r, and at most :math:`\sqrt{|A - a|}`. A computed number
+    below 0 is replaced by 0.
     """
     if not isinstance(x, Bounded):
         return np.sqrt(x)

@@ -183,7 +183,7 @@ def class_sums(alpha: Floats, y: Floats) -> ClassSums:
 
 
 def balance_plan(blocks: Sequence[ClassSums]) -> BalancePlan | None:
-    """Return how the multipliers of all blocks are balanced; None where nothing but zeros is left."""
+    """Return how the multipliers of all blocks are balanced; None if only zeros remain."""
     positive, negative = sum(block.positive for block in blocks), sum(block.negative for block in blocks)
     larger = positive > negative
     scale = min(positive, negative) / max(positive, negative) if positive != negative else 1.0

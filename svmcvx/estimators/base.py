@@ -88,7 +88,7 @@ class _Fitted(ClassifierMixin, BaseEstimator):
     n_features_in_: int
     shape_fit_: tuple[int, int]
     fit_status_: int
-    # How far the certificate is from what was asked for; None if it is not.
+    # Description of a certificate that misses the tolerance; None otherwise.
     _warning: str | None
     # Positions of the labels of the training data among the classes; None for rows in blocks.
     _codes: NDArray[np.unsignedinteger[Any]] | None
@@ -406,7 +406,7 @@ class CertifiedClassifier(_Fitted):
             raise DataError(str(error)) from None
 
     def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
-        """Return what is asked for; a kernel's scale is that of all classes together, whatever their weights."""
+        """Return what is asked for; a kernel's scale is computed from all classes together, for any weights."""
         settings = self._settings()
         if settings.get("kernel") is not None:
             # Weights that are all zero are refused by the formulation.
@@ -456,10 +456,10 @@ class CertifiedClassifier(_Fitted):
         return weight
 
     def _shortfall(self, solution: Solution) -> str | None:
-        """Say how far the certificate is from what was asked for; None if it is not."""
+        """Describe a certificate that misses the tolerance; None if it is not."""
         certificate = solution.certificate
         if certificate.kind == "local":
-            # A local method proves no gap; what can be asked of it is that it ran to its end.
+            # A local method proves no gap; the only requirement is that it ran to its end.
             return None if solution.status is Status.OPTIMAL else f"the local search stopped early: {solution.status}"
         if certificate.is_certified(self.tol):
             return None

@@ -96,7 +96,7 @@ class BinaryClassifier(CertifiedClassifier):
         return as_kernel(self.kernel, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
 
     def _check_several(self) -> None:
-        """Look at what concerns several classes, however many there are."""
+        """Check the parameters for several classes, for any number of classes."""
         check_choice(self.multiclass, "multiclass", SCHEMES)
         check_choice(self.decision_function_shape, "decision_function_shape", ("ovr", "ovo"))
         if not isinstance(self.break_ties, (bool, np.bool_)):

@@ -87,8 +87,8 @@ def certify(
     ``SVC`` minimises :math:`\tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+` with a free intercept: its (w, b) give the upper bound,
     its multipliers, repaired to exact feasibility, the lower one. ``LinearSVC`` has the intercept as the coefficient
     of a constant feature with the value ``intercept_scaling``, penalised with the rest, and the loss :math:`(1-u_i)_+` or
-    :math:`(1-u_i)_+^2`; it keeps no multipliers. The lower bound then is that of a solver of this package, started from the
-    model's coefficients, so that the gap tells how far the model itself is from the optimum. With ``penalty="l1"`` it minimises
+    :math:`(1-u_i)_+^2`; it keeps no multipliers. The lower bound then comes from a solver of this package, started from the model's coefficients, so
+    that the gap shows how far the model is from the optimum. With ``penalty="l1"`` it minimises
     :math:`\|w\|_1 + C\sum_i s_i(1-u_i)_+^2`, whose lower bound is that of the
     slopes of the losses at the model, or at the stationary point with the same signs. ``NuSVC`` divides its solution
     by a number ρ and so solves the problem of ``SVC`` at C = 1/ρ, which is its largest multiplier; the interval is that of this
@@ -118,14 +118,14 @@ def certify(
     classes : array-like, optional
         The classes in the order of the model, that of negative scores first; sorted by default.
     **hyperparameters
-        Of the problem, by the names of its estimator: ``C=1.0, p=1.0, kernel="rbf"``. A kernel, or the intercept, that a model file tells
-        is that of the problem unless it is named here.
+        Of the problem, by the names of its estimator: ``C=1.0, p=1.0, kernel="rbf"``. The kernel and the intercept of a model file are used unless
+        they are given here.
 
     Returns
     -------
     Certificate, or dict of Certificate
         For more than two classes one for each binary problem: by pairs of labels (``SVC``) or by the label against the
-        rest (``LinearSVC``). ``LogisticRegression`` has one problem whatever the number of classes.
+        rest (``LinearSVC``). ``LogisticRegression`` has one problem for any number of classes.
 
     Raises
     ------
@@ -387,7 +387,7 @@ def _certify_linear_svc(
     certificates = {}
     several = classes.size > 2
     for k, part in enumerate(parts(CodedLabels(codes, classes), "ovr" if several else "ovo")):
-        # LIBLINEAR gives the rest the weight 1, whatever those of its classes.
+        # LIBLINEAR gives the other classes together the weight 1, for any weights of its classes.
         own = weight * (np.where(codes == k, by_class[k], 1.0) if several else by_class[codes])
         data = binary_data(extended, part.labels, own)
         w = np.append(svc.coef_[k], biases[k] / value if value else 0.0).astype(np.float64)

@@ -46,7 +46,7 @@ class _Problem:
     """A problem whose optimum an estimator has bounded, for any models.
 
     The upper bound is the objective at a model; the lower one is that of the dual point, or of the search, which the estimator finds
-    itself. The gap tells how far the model is from the optimum.
+    itself. The gap shows how far the model is from the optimum.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class _Problem:
 
     def __init__(self, estimator: CertifiedClassifier, X: Any, y: Any, sample_weight: Any) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the certificate tells the gap
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the certificate has the gap
             fitted = estimator.fit(X, y, sample_weight)
         solution = fitted.solution_
         name = type(estimator).__name__

@@ -28,14 +28,14 @@ class PSVMClassifier(BinaryClassifier):
     ----------
     C : float
         Weight of the losses, 1 by default; the C of ``sklearn.svm.SVC``. Infinity is the hard margin, ½‖w‖² subject to
-        :math:`u_i \ge 1`, whatever `p` and positive weights are; data that are not separable are refused.
+        :math:`u_i \ge 1`, for any `p` and any positive weights; data that are not separable are refused.
     p : float
         Exponent, at least 1; 1 (the default) is the usual SVM, 2 the squared hinge.
     intercept : "free", "penalised", "none" or bool
         A free intercept (True, the default), that of a constant feature, which is penalised like the others: at p = 1 and 2
         the problem of ``LinearSVC`` with ``intercept_scaling=1``; or none (False). A hard margin has a free one.
     penalty : "l2" or "l1"
-        ``"l1"`` has :math:`\|w\|_1` in place of :math:`\tfrac12\|w\|^2`, as in ``LinearSVC(penalty="l1")``: for p = 2, ``kernel=None`` and an
+        ``"l1"`` has :math:`\|w\|_1` instead of :math:`\tfrac12\|w\|^2`, as in ``LinearSVC(penalty="l1")``: for p = 2, ``kernel=None`` and an
         intercept that is penalised or none, by the general route.
     bias : "exact", "paper" or "released"
         Deprecated: other rules than the optimal one are those of :func:`svmcvx.papers.exhibits.with_bias`.

@@ -28,7 +28,7 @@ __all__ = ["SCHEMES", "CompositeSolution", "Part", "check_n_jobs", "parts", "sol
 Floats: TypeAlias = NDArray[np.float64]
 
 SCHEMES = ("ovo", "ovr")
-# Machines that are solved before the time of all is estimated, and the seconds above which a warning tells it.
+# Number of binary problems that are solved before the total time is estimated, and the seconds above which a warning names it.
 TIMED, LONG = 3, 30.0
 
 
@@ -159,7 +159,7 @@ def _warn_of_many(found: list[Solution], parts: int, *, classes: int, scheme: st
 def solve_parts(
     request: Request, data: TrainingData, *, scheme: str, n_jobs: int | None, warm_start: Solution | None = None
 ) -> tuple[CompositeSolution, Route]:
-    """Solve all binary problems, in parallel; the same result whatever `n_jobs`.
+    """Solve all binary problems, in parallel; the same result for any `n_jobs`.
 
     Parameters
     ----------

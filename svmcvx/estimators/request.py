@@ -71,7 +71,7 @@ def iterations(solution: Solution) -> int:
     Raises
     ------
     AttributeError
-        If none of them tells.
+        If none of them has it.
     """
     known = [attempt.iterations for attempt in solution.attempts if attempt.iterations is not None]
     if solution.attempts and not known:
@@ -93,7 +93,7 @@ class Request:
         Arguments of the builder and of the specialised solver, which share most of them.
     solver : str
     tol : float
-        Certified relative gap that is asked for.
+        Wanted certified relative gap.
     time_limit : float or None
         Seconds, building the problem included.
     verbose : bool

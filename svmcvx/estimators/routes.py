@@ -2,7 +2,7 @@
 
 A formulation is solved by a general solver behind :func:`svmcvx.solve` (conic or mixed-integer; the route ``"general"``), or
 by a specialised solver of :mod:`svmcvx.fast` (``"fast"``). Both end in the same kind of certificate, so the choice is one of
-time alone. What the solvers take stands in :mod:`svmcvx.catalogue`. The rule of ``solver="auto"``, in this order:
+time alone. :mod:`svmcvx.catalogue` lists what the solvers accept. The rule of ``solver="auto"``, in this order:
 
 1. No specialised solver for the formulation, or none that takes all the settings that were changed: general.
 2. A mixed-integer program, and no mixed-integer solver is installed: fast.
@@ -46,7 +46,7 @@ def unsupported_settings(solver: FastSolver, settings: Mapping[str, Any]) -> tup
 
 
 def mixed_integer_solver() -> bool:
-    """Tell whether a mixed-integer solver is installed."""
+    """Return whether a mixed-integer solver is installed."""
     return any(installed(card) for card in SOLVERS.values() if card.classes & MIXED)
 
 

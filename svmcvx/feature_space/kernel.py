@@ -271,7 +271,7 @@ class KernelSpace(FeatureSpace):
         return Point(v, f, positive_part(total(exact(v[support]) * f[support])))
 
     def columns(self, columns: NDArray[np.intp] | None = None, dtype: DTypeLike = np.float64) -> KernelColumns:
-        """Return columns of the kernel matrix to be evaluated in blocks; an intercept and clipping are left out."""
+        """Return columns of the kernel matrix to be evaluated in blocks; without intercept and clipping."""
         X = self.data.X
         centre = None if sp.issparse(X) else X.mean(axis=0)
         chosen = X if columns is None else X[columns]

@@ -4,7 +4,8 @@ Two neighbouring values with a model and a dual point each bound the optimum in 
 mean of both models and of both dual points is tried first: it costs no solve, and the checker makes its interval as of any other point. Only where that is too
 wide the problem is solved. Pieces are split until the gap is nowhere above the one that is asked for.
 
-**Source.** [GiesenJaggiLaue] for paths in C by single solutions, [GiesenLaueWieschollek] for kernel widths. Two solutions in place of one leave :math:`O(1/\sqrt\varepsilon)` pieces
+**Source.** [GiesenJaggiLaue] for paths in C by single solutions, [GiesenLaueWieschollek] for kernel widths. Two solutions instead of one leave
+:math:`O(1/\sqrt\varepsilon)` pieces
 instead of :math:`O(1/\varepsilon)`.
 """
 
@@ -86,7 +87,7 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
     gap : float
         The largest relative gap over the whole range; infinite where a solution has no interval.
     complete : bool
-        Whether it is at most the one that was asked for.
+        Whether it is at most the wanted gap.
     """
 
     def __init__(self, search: _Search, pieces: list[Piece], eps: float) -> None:

@@ -85,7 +85,7 @@ class CertifiedSelection(ShortRepr):
     reused : int
         Cuts of a piece on a fold that were found in the store.
     complete : bool
-        Whether the difference of `errors` and `least` is as small as was asked for.
+        Whether the difference of `errors` and `least` is within the tolerance.
     """
 
     parameters: tuple[str, ...]
@@ -159,7 +159,7 @@ def certified_select(
         Folds at a time; 1 by default, all workers with Dask. What is proved does not depend on it.
     store : path-like, optional
         A file for what is finished (SQLite; made if it is not there), which other searches, comparisons and studies may share. A later call with the same
-        arguments goes on where the first one stopped, also after a kill.
+        arguments continues where the first one stopped, also after a kill.
     time_limit : float, optional
         Seconds; then the bounds proved so far are returned, as after Ctrl-C.
     **ranges : (low, high)

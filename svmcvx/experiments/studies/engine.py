@@ -59,7 +59,7 @@ def study(
 
     A task is one model on one split of one data set. Its training part is prepared, cut into folds to choose the model's
     hyper-parameters (along warm-started paths, :func:`svmcvx.select`), and fitted with the best; the test part is used for the scores
-    alone. A task that fails is a row with the reason, and the others go on.
+    alone. A task that fails is a row with the reason; the other tasks continue.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ def nemenyi(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def critical_difference_diagram(study: StudyTables, metric: str | None = None, ax: Axes | None = None) -> Axes:
-    """Draw mean ranks over data sets; models that Nemenyi's test cannot tell apart are joined [Demsar].
+    """Draw mean ranks over data sets; models without a significant difference in Nemenyi's test are joined [Demsar].
 
     Parameters
     ----------

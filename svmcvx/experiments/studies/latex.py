@@ -38,7 +38,8 @@ def escaped(text: str) -> str:
 def latex_table(study: StudyTables, metric: str, digits: int) -> str:
     """Return mean and standard deviation by data set and model, with mean ranks.
 
-    Bold are the best of a row as it is printed, and those that the corrected t-test at 0.05 does not tell from it. Intervals of the scores of every
+    Bold are the best of a row as it is printed, and those without a significant difference from it in the corrected t-test at 0.05. Intervals of the
+    scores of every
     optimal machine are in the line below, if known.
     """
     mean, sd, ranks = study.mean(metric), study.sd(metric), study.ranks(metric).mean(axis=0)

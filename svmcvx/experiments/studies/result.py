@@ -88,7 +88,7 @@ class Study(StudyTables):
     def to_latex(self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3) -> str:
         """Return the table of a metric for a document with the package booktabs; write it to `path` if that is given.
 
-        Bold are the best of a row, and those that the corrected t-test at 0.05 does not tell from it.
+        Bold are the best of a row, and those without a significant difference from it in the corrected t-test at 0.05.
         """
         text = latex_table(self, self._metric(metric), digits)
         if path is not None:

@@ -28,7 +28,7 @@ __all__ = [
     "step_multiplier",
 ]
 
-# Why the method stopped: the machine of T is found; the classes are not separable; the dual value exceeds the limit; too many
+# Why the method stopped: the restricted solution of T is found; the classes are not separable; the dual value exceeds the limit; too many
 # observations are tight; the number of observations to add is used up; fewer than two observations are left tight.
 SOLVED, INSEPARABLE, OVER, FULL, MORE, EMPTY = 0, 1, 2, 3, 4, 5
 # A pivot below this share of the diagonal counts as zero: the observation depends linearly on the tight ones.

@@ -114,7 +114,7 @@ def columns_in(megabytes: float, n: int) -> float:
 
 
 def on_pivots(F: Floats, pivots: Sequence[int] | NDArray[np.intp], w: Floats) -> Floats:
-    """Return coefficients v, zero but for the pivots, whose expansion has the scores Fw: ``K[:, pivots]`` is ``F F[pivots]'``."""
+    """Return coefficients v, zero except for the pivots, whose expansion has the scores Fw: ``K[:, pivots]`` is ``F F[pivots]'``."""
     v = np.zeros(F.shape[0])
     if len(pivots):
         v[pivots] = sl.solve_triangular(F[pivots], w, lower=True, trans=1, check_finite=False)

@@ -128,7 +128,7 @@ class TiledRows:
         self.seconds = 0.0
 
     def square(self, chosen: Indices) -> Floats:
-        """Return the Gram matrix of some observations, symmetric whatever the rounding."""
+        """Return the Gram matrix of some observations, exactly symmetric."""
         q = chosen.size
         found = np.empty((q, q))
         for start in range(0, q, SQUARE):

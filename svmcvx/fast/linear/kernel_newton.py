@@ -58,7 +58,7 @@ class KernelNewton:
         return len(self.factor.pivots)
 
     def grow(self, rank: int, monitor: Monitor, enough: Callable[[PartialFactor], bool] = lambda factor: False) -> bool:
-        """Compute columns until there are `rank`, time is up or `enough` is true; tell whether the factor is complete."""
+        """Compute columns until there are `rank`, time is up or `enough` is true; return whether the factor is complete."""
         self.factor.grow(rank, lambda: monitor.out_of_time() or enough(self.factor))
         return self.factor.done
 

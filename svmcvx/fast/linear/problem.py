@@ -392,7 +392,7 @@ class ArrayBounds(LinearBounds):
 def linear_model(
     space: FeatureSpace, w: Floats, b: float, support: NDArray[np.bool_], centre: Floats | None = None
 ) -> LinearModel:
-    """Return the model of `w` in the columns of ``space.X``, whatever their number.
+    """Return the model of `w` in the columns of ``space.X``, for any number of columns.
 
     Parameters
     ----------

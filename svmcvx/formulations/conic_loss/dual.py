@@ -178,7 +178,7 @@ class ConicDual(BinaryStatement):
 
     @cached_property
     def _spectra(self) -> list[_Spectrum]:
-        """The spectra that were asked for last."""
+        """The spectra that were used last."""
         return []
 
     @cached_property

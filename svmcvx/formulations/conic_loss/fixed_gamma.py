@@ -45,7 +45,7 @@ __all__ = ["ConicFixedGamma", "ConicFixedGammaProblem", "conic_fixed_gamma"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Columns above which Lanczos' method tells first whether γ is too large.
+# Columns above which Lanczos' method first tests whether γ is too large.
 MANY_COLUMNS = 500
 # Distances from 1 below which a margin is taken to be exactly 1; the checker keeps the best of the resulting points.
 NEAR_KINK = (1e-6, 1e-4, 1e-2)
@@ -72,7 +72,7 @@ class ConicFixedGamma(ConicDual):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """λ and the kernel; γ is left out, since it is an array."""
+        """λ and the kernel; γ is omitted, since it is an array."""
         return {"lam": self.lam, "kernel": self.kernel_name}
 
     def extra_arrays(self) -> Mapping[str, Floats]:
@@ -84,7 +84,7 @@ class ConicFixedGamma(ConicDual):
         return super().gamma_of(dual) if "gamma" in dual else self.gamma
 
     def lam_of(self, dual: Dual) -> float:
-        """λ, whatever the dual point."""
+        """λ, for any dual point."""
         return self.lam
 
     def gamma_upper_bound(self) -> Floats | float:

@@ -58,7 +58,7 @@ def relaxation(answer: Solution | ConicSDP) -> ConicRelaxation:
     Parameters
     ----------
     answer : Solution or ConicSDP
-        A solution of :func:`conic_sdp`, by whatever solver, or the problem itself after a ``solve()``.
+        A solution of :func:`conic_sdp`, by any solver, or the problem itself after a ``solve()``.
 
     Raises
     ------

@@ -203,7 +203,7 @@ def conic_sdp(
     lam : float, optional
         Weight of the losses, positive; there is no ½ on the norm. The cvxpy parameter ``problem.lam``.
     kappa : float, optional
-        Share of the observations that may have a margin below 1, in [0, 0.5], in place of `lam`; exactly one of the two.
+        Share of the observations that may have a margin below 1, in [0, 0.5], instead of `lam`; exactly one of the two.
         The cvxpy parameter ``problem.kappa``. 0 is the hard margin and needs separable classes.
     form : "reduced" or "paper"
         One second-order cone an observation, or the two of Theorem 2 with z ≤ 1; the optimum is the same.

@@ -58,7 +58,7 @@ z              relaxed indicator of a margin below 1                  (n,)
 gamma, alpha   multipliers                                            (n,), (n,)
 ============== ====================================================== ==========
 
-**Scaling.** There is no ½ on the norm: with a hinge in place of the 0-1 loss this would be the SVM with C = λ/2. The
+**Scaling.** There is no ½ on the norm: with a hinge instead of the 0-1 loss this would be the SVM with C = λ/2. The
 intercept is the coefficient of a constant feature and is penalised with the rest (LIBLINEAR's ``-B 1``).
 
 **Source.** [CepedaGomezHan], Theorem 2, eqs. (10), (19), (21), Appendices A and C. The factor γ that the proof of

@@ -160,7 +160,7 @@ class BranchAndBound:
         return self.nodes * self.node_work
 
     def run(self, share: Share, enough: Callable[[], bool] = lambda: False) -> Status | None:
-        """Go on until the search ends; None if `enough`, called before each round, is true before that."""
+        """Continue until the search ends; None if `enough`, called before each round, is true before that."""
         with stop_flag(self.search.monitor.deadline) as self.stop:
             status = None if self._begun else self._begin(share)
             while status is None and not enough():
@@ -199,7 +199,7 @@ class BranchAndBound:
         return PENALTY * max(upper, 1.0)
 
     def _round(self, share: Share) -> Status | None:
-        """Hand out the most promising nodes, and take in what comes back."""
+        """Pass the most promising nodes to threads, and process the results."""
         search, before = self.search, self.nodes
         upper = search.cutoff
         chosen: list[TreeNode] = []

@@ -2,7 +2,8 @@ r"""Whether a model that predicts another label of a row has an objective of at 
 
 The search is that of the problem with one row more, :math:`g_0 = \sigma M(\varphi(t), 1)` of weight 0 for the label σ = ±1, which is *dropped* from
 the first node on: :math:`g_0'(w, b) \le 1`, that is :math:`\sigma f(t) \le 1/M`. With the ramp loss, where what is dropped has :math:`u \le -1` and what is kept
-:math:`u \ge -1`, it is :math:`-g_0` that is *kept*. These are more models than those with :math:`\sigma f(t) \le 0`. There is no incumbent, only a value above which nothing is looked for. Where no node is left, and no leaf unresolved, every model with an objective below that value has
+:math:`u \ge -1`, it is :math:`-g_0` that is *kept*. These are more models than those with :math:`\sigma f(t) \le 0`. There is no incumbent, only a
+value above which nothing is looked for. If no node is open, and no leaf unresolved, every model with an objective below that value has
 :math:`\sigma f(t) > 1/M`.
 
 **Factors.** With the rows L of a factor of the kernel matrix of all rows and t, a model of objective P has in the factor's problem, divided by
@@ -111,7 +112,7 @@ def smallest_score(
     monitor : Monitor
     share : Share
     max_nodes : int
-        Nodes after which it is given up, checked between rounds.
+        Nodes after which it ends without a decision, checked between rounds.
     """
     geometry, half = statement.geometry, float(SEARCHES[statement.name].half)
     cap = next(
