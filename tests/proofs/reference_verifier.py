@@ -296,7 +296,7 @@ class Problem:
         up = [self.C * s - x if self.family == "psvm" and self.p == 1 else math.inf for x, s in zip(a, self.s)]
         down = a if self.family == "psvm" else [math.inf] * n
         cost = [
-            s * (self.C if self.family == "psvm" else (self.C1 if x > 0 else self.C2) / sum(self.s))
+            s * (self.C if self.family == "psvm" else (self.C1 if x >= 0 else self.C2) / sum(self.s))
             for x, s in zip(a, self.s)
         ]
         bend = np.array([float(1 / (2 * c)) if price else 0.0 for c in cost])
