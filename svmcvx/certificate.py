@@ -6,7 +6,7 @@ from dual feasibility, and the dual objective at it. Weak duality does the rest:
 
 .. math:: \text{dual objective} \;\le\; \text{optimum} \;\le\; \text{objective},
 
-whatever solver, tolerance or guess the two points came from. Nothing is taken from a solver's report, with one
+for points from any solver, at any tolerance. Nothing is taken from a solver's report, with one
 exception that the certificate shows: a mixed-integer problem has no dual point, and its lower bound may be the one
 that a solver states to have proved (kind ``"mixed-integer"``, ``residuals["solver_bound"]``), or that our own search
 has proved by exhaustion (kind ``"enumeration"``, ``residuals["search_bound"]``).
