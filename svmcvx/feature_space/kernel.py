@@ -238,8 +238,9 @@ class KernelSpace(FeatureSpace):
             return self._blockwise(v)
         error, size = self.gram_error, np.abs(v)
         both = np.abs(self.gram) @ np.stack([size, error.columns * size], axis=1)
-        entries, terms = error.of_products(both[:, 0], both[:, 1], v), int(np.count_nonzero(v))
-        return self._bounded_point(v, self.gram @ v, both[:, 0], entries, terms)
+        # As many terms as the second checker counts, whose bounds in doubles have to prove the same interval.
+        entries = error.of_products(both[:, 0], both[:, 1], v)
+        return self._bounded_point(v, self.gram @ v, both[:, 0], entries, v.size)
 
     def scores_of(self, v: Floats) -> Floats:
         """Return ``Kv``."""
@@ -265,7 +266,7 @@ class KernelSpace(FeatureSpace):
         return error
 
     def _bounded_point(self, v: Floats, scores: Floats, magnitude: Floats, entries: Floats, terms: int) -> Point:
-        """Bound the errors: `magnitude` is |K||v|, `entries` what the errors of K make of v, `terms` those of a sum that are not 0."""
+        """Bound the errors: `magnitude` is |K||v|, `entries` what the errors of K make of v, `terms` those of a sum."""
         f = Bounded(scores, inner_error(terms + 2, magnitude) + entries)
         support = np.flatnonzero(v)
         return Point(v, f, positive_part(total(exact(v[support]) * f[support])))
@@ -298,8 +299,8 @@ class KernelSpace(FeatureSpace):
             magnitude += np.abs(v).sum()
         if not np.isfinite(scores).all():
             raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
-        # The sum of v for an intercept is one of the support too.
-        terms = support.size if self.intercept != "penalised" else 2 * support.size
+        # The sum of v for an intercept is one of n terms, the others are of the support.
+        terms = support.size if self.intercept != "penalised" else self.data.n + support.size
         return self._bounded_point(v, scores, sums_above(magnitude, terms), found.entries, terms)
 
     def _cached_product(self, support: NDArray[np.intp], chosen: Floats) -> KernelProduct:

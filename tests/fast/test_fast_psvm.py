@@ -422,10 +422,10 @@ def test_products_by_blocks_are_those_of_the_gram_matrix(kernel, intercept):
     (_, ours, norm), (_, expected, expected_norm) = blocks.point(v), kept.point(v)
     assert np.allclose(ours.value, expected.value, rtol=1e-11, atol=1e-11)
     assert norm.value == pytest.approx(expected_norm.value, rel=1e-11)
-    # Both bounds hold. |K| + 1 is in blocks what is |K + 1| where the Gram matrix is kept.
+    # Both bounds hold. Blocks sum over the support only, and |K| + 1 is there what is |K + 1| where the Gram matrix is kept.
     ratio = ours.error / expected.error
     assert (np.abs(ours.value - expected.value) <= ours.error + expected.error).all()
-    assert ratio.min() > 0.05
+    assert ratio.min() > 0.1
     assert ratio.max() < 1.5
     model = blocks.model(v, 0.3)
     for _ in range(2):  # before and after other points have been evaluated

@@ -750,7 +750,7 @@ def test_a_direction_that_only_rounding_made_negative_proves_nothing(method):
     y = np.where(Y > 0, 1, -1)
     proof = solved(sx.psvm_dual, GRAM, y, "free", C=1.3, p=2, kernel=sx.Precomputed())[0]
     optimum = verify(proof, GRAM, y, method=method)
-    assert optimum.holds or "doubles do not tell" in optimum.why, optimum.why
+    assert optimum.holds, optimum.why
     values, vectors = np.linalg.eigh(GRAM)
     v = np.zeros(40)
     v[proof.model["support"]] = proof.model["dual_coef"]
