@@ -94,7 +94,7 @@ def test_distances_keep_their_digits_far_from_the_origin(seed, offset, spread):
     [
         (lambda: RBF(0), "gamma"),
         (lambda: RBF(-1.0), "gamma"),
-        (lambda: RBF("large"), "'scale', 'auto'"),
+        (lambda: RBF("large"), "'scale' or 'auto'"),
         (lambda: Polynomial(0), "degree"),
         (lambda: Polynomial(1.5), "degree"),
         (lambda: Sigmoid(coef0=np.inf), "coef0"),
