@@ -209,6 +209,7 @@ def main() -> None:
     ]
     drawn = random.Random(given.seed).sample(options, min(given.count, len(options)))  # noqa: S311 - a seeded draw
     verdicts: Counter[str] = Counter()
+    sound: set[tuple[str, ...]] = set()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "copy"
         shutil.copytree(
@@ -218,6 +219,9 @@ def main() -> None:
             text = (folder / place).read_text()
             code = text.splitlines()[line - 1].strip()
             tests = mirrored(place) if data is None else covering(data, place, line)
+            if tests and tuple(tests) not in sound and verdict_of(folder, tests) != "SURVIVED":
+                raise SystemExit(f"without a fault, a test of {place} fails or there is none: {' '.join(tests)}")
+            sound.add(tuple(tests))
             verdict = "equivalent" if (str(place), code, word) in equivalent else "SURVIVED"
             if verdict != "equivalent" and tests:
                 tree = ast.fix_missing_locations(Replacement(node, other).visit(ast.parse(text)))
