@@ -161,6 +161,8 @@ def verdict_of(folder: Path, tests: list[str]) -> str:
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
         # Work that only waits ends as well.
         signal.alarm(20 * SECONDS)
+        # Ctrl-C is ignored where a shell has started this in the background.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.chdir(folder)
         sys.path[:] = [str(folder), *(place for place in sys.path if place not in ("", str(ROOT)))]
         for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "svmcvx")]:
