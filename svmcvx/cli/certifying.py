@@ -117,10 +117,10 @@ def certify(
 
 
 def _check_file(path: Path, problem: str | None) -> None:
-    from svmcvx.model.text_files import is_text_model
-
     if not path.is_file():
         raise DataError(f"the file {path} does not exist; check the path")
+    from svmcvx.model.text_files import is_text_model
+
     if problem is None and (path.suffix.lower() in (".npz", ".csv") or is_text_model(path)):
         raise DataError(
             f"{path} holds coefficients: pass --as PROBLEM, as in --as psvm:p=1,C=10, to say of which problem"

@@ -253,7 +253,7 @@ def test_both_ways_to_the_triangle_agree(monkeypatch):
     found = []
     for largest in (0.0, math.inf):
         monkeypatch.setattr(curvature, "WELL_CONDITIONED", largest)
-        T = curvature.Curvature(space, share, 2.0).triangle
+        T = curvature.MarginHessian(space, share, 2.0).triangle
         found.append(T @ T.T)
         assert np.array_equal(T, np.tril(T))
     np.testing.assert_allclose(found[0], found[1], atol=1e-13)
