@@ -62,6 +62,17 @@ def test_without_a_variance_there_is_no_p_value_but_a_reason(difference):
     assert math.isnan(size.detectable)
 
 
+def test_without_a_split_there_are_no_numbers():
+    assert math.isnan(corrected_t([], 0.5))
+    assert math.isnan(correlated_t([], 0.5, 0.01).first)
+    none = effect([], 0.5)
+    assert all(math.isnan(value) for value in none[:-1])
+    assert none.reason == "no split on which both have a score"
+    one = effect([0.1], 0.5)
+    assert (one.mean, one.median, one.win) == (0.1, 0.1, 1.0)
+    assert math.isnan(one.low)
+
+
 def test_the_signed_rank_test_by_hand():
     # All of six differences positive: two of 2⁶ signs are as extreme; five cannot be significant.
     assert wilcoxon([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]) == pytest.approx(2 / 64)
@@ -140,6 +151,16 @@ def test_the_bayesian_signed_rank_test():
     assert pair.first == pytest.approx(pair.second, abs=0.03)
 
 
+def test_votes_of_the_bayesian_signed_rank_test_count_the_means_of_pairs():
+    # With d = (1, −1/2, 0) and a region of 0.2 the means of pairs are above for (1, ·) and below for (−1/2, −1/2) and (−1/2, 0).
+    w1, w2, w0 = np.random.default_rng(1).dirichlet([1.0, 1.0, 0.5], 200_000).T
+    above, below, within = 1.0 - (1.0 - w1) ** 2, w2**2 + 2.0 * w2 * w0, w0**2
+    most = np.argmax([above, within, below], axis=0)
+    found = bayesian_signed_rank([1.0, -0.5], 0.2)
+    for k, share in enumerate((found.first, found.equal, found.second)):
+        assert share == pytest.approx((most == k).mean(), abs=0.02)
+
+
 def test_holm_by_hand():
     # Sorted 0.01, 0.02, 0.03, 0.5: times 4, 3, 2, 1, and never falling.
     np.testing.assert_allclose(holm([0.03, 0.5, 0.01, math.nan, 0.02]), [0.06, 0.5, 0.04, math.nan, 0.06])
@@ -164,6 +185,7 @@ def test_friedman_by_hand():
     # F = 3·6.5/(4·2 − 6.5) = 13.
     assert pytest.approx(13.0) == found.F
     assert found.F_p == pytest.approx(stats.f.sf(13.0, 2, 6))
+    assert (found.alpha, found.critical_difference) == (0.05, critical_difference(3, 4, 0.05))
 
 
 def test_friedman_where_all_agree_and_where_none_differs():
