@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.certificate import Certificate, SinglePointStatement, SolverBound, check
 from svmcvx.data import check_features, check_labels
-from svmcvx.errors import DataError, NotCertified
+from svmcvx.errors import BuildError, DataError, NotCertified
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import CompositeSolution
 from svmcvx.formulations.multiclass.baselines import MACHINES
@@ -129,7 +129,7 @@ def certify_problem(problem: FormulationProblem) -> Certificate:
     points = problem.recover()
     try:
         own = problem.model_at_variables()
-    except Exception:  # a problem in multipliers, from which the model is computed
+    except BuildError:  # a problem in multipliers, from which the model is computed
         own = None
     models = points.models if own is None else [own]
     try:
