@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import warnings
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.certificate import Certificate, SinglePointStatement, SolverBound, check
 from svmcvx.data import check_features, check_labels
-from svmcvx.errors import BuildError, DataError, NotCertified
+from svmcvx.errors import BuildError, DataError, NotCertified, did_you_mean
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import CompositeSolution
 from svmcvx.formulations.multiclass.baselines import MACHINES
@@ -164,8 +163,7 @@ def _problem_named(problem: str | CertifiedClassifier, hyperparameters: Mapping[
     else:
         if name not in MACHINES:
             known = ", ".join(map(repr, sorted({*classes, *MACHINES} - {"multiclass"})))
-            near = difflib.get_close_matches(name, [*classes, *MACHINES], 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, [*classes, *MACHINES])
             raise DataError(f"problem must be one of {known}, or an estimator of this package, got {problem!r}{hint}")
         made = classes["multiclass"](loss=name)
     wrong = [key for key in hyperparameters if key not in made.get_params()]

@@ -200,6 +200,11 @@ class Chain:
             return []
         problem.last_solver = name
         if outcome.status in (Status.INFEASIBLE, Status.UNBOUNDED):
+            if self._has_feasible_points():
+                # Data of size 1e-6 are rounding for a solver whose tolerances are partly absolute.
+                reason = f"calls the problem {outcome.status}, although a feasible model and a feasible dual point are known"
+                self._note(Attempt(name, Status.ERROR, reason, clock.now() - began, options=options))
+                return []
             reason = problem.formulation.explain(str(outcome.status))
             self._note(Attempt(name, outcome.status, reason, clock.now() - began, options=options))
             if self.best is None:
@@ -223,6 +228,19 @@ class Chain:
             return None
         refinable = checked and own is None and not self.mixed and outcome.status is Status.OPTIMAL
         return [(card, REFINED[name])] if refinable and name in REFINED else []
+
+    def _has_feasible_points(self) -> bool:
+        """Whether a model and a dual point are known without a solver, so that the problem has an optimum."""
+        statement = self.problem.formulation
+        if statement.kind not in TRIVIAL or not isinstance(statement, HasTrivial):
+            return False
+        models, duals = statement.trivial()
+        if not models or not duals:
+            return False
+        try:
+            return math.isfinite(check(statement, models, duals).certificate.upper)
+        except NotCertified:
+            return False
 
     @property
     def _nearly_over(self) -> bool:

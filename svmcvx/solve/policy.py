@@ -7,7 +7,6 @@ tested by solving a toy problem, and a solver is always named.
 
 from __future__ import annotations
 
-import difflib
 import importlib.metadata
 import importlib.util
 import math
@@ -22,7 +21,7 @@ import numpy as np
 from cvxpy.reductions.solvers.defines import SOLVER_MAP_CONIC, SOLVER_MAP_QP
 from cvxpy.reductions.solvers.solver import Solver
 
-from svmcvx.errors import BuildError, SolverUnavailable
+from svmcvx.errors import BuildError, SolverUnavailable, did_you_mean
 
 __all__ = [
     "MIXED",
@@ -302,8 +301,7 @@ def candidates(kind: ProblemClass, solver: str | Solver) -> tuple[SolverCard, ..
         if solver.upper() in cp.installed_solvers():
             return (_unlisted(solver.upper()),)
         known = (*SOLVERS, *(name for name in CVXPY_SOLVERS if name not in SOLVERS))
-        near = difflib.get_close_matches(solver.upper(), known, 1)
-        hint = f"; did you mean {near[0].lower()!r}?" if near else ""
+        hint = did_you_mean(solver, map(str.lower, known))
         why = "is one of cvxpy's solvers that is not installed" if solver.upper() in known else "is not a solver"
         raise SolverUnavailable(
             f"{solver!r} {why}{hint if solver.upper() not in known else ''}; solver must be 'auto', one of "
