@@ -202,7 +202,9 @@ class Chain:
         if outcome.status in (Status.INFEASIBLE, Status.UNBOUNDED):
             if self._has_feasible_points():
                 # Data of size 1e-6 are rounding for a solver whose tolerances are partly absolute.
-                reason = f"calls the problem {outcome.status}, although a feasible model and a feasible dual point are known"
+                reason = (
+                    f"calls the problem {outcome.status}, although a feasible model and a feasible dual point are known"
+                )
                 self._note(Attempt(name, Status.ERROR, reason, clock.now() - began, options=options))
                 return []
             reason = problem.formulation.explain(str(outcome.status))
