@@ -9,6 +9,7 @@ from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
 from svmcvx.estimators.multiclass import M3SVMClassifier, MulticlassSVMClassifier
 from svmcvx.experiments import certified_path, certified_select, compare, select, study
+from svmcvx.explorer import Explorer, explore
 from svmcvx.formulations.base import BinaryStatement, Formulation
 from svmcvx.formulations.conic_loss.fixed_gamma import conic_fixed_gamma
 from svmcvx.formulations.conic_loss.sdp import conic_sdp
@@ -49,6 +50,7 @@ __all__ = [
     "Certificate",
     "ConicSVMClassifier",
     "DataError",
+    "Explorer",
     "Exponential",
     "Formulation",
     "FormulationProblem",
@@ -92,6 +94,7 @@ __all__ = [
     "crammer_singer",
     "datasets",
     "estimators",
+    "explore",
     "fast",
     "guarantee",
     "hard_margin_dual",

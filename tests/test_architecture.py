@@ -29,7 +29,7 @@ FLOORS = (
     ("estimators",),
     ("datasets",),
     ("experiments",),
-    ("papers",),
+    ("papers", "explorer"),
     ("cli",),
     ("__main__",),
 )
