@@ -48,6 +48,7 @@ def certify(
     ] = None,
     target: options.Target = None,
     drop: options.Drop = None,
+    keep: options.Keep = None,
     data_dir: options.DataDir = None,
     missing: options.Missing = "error",
     scale: Annotated[
@@ -77,7 +78,7 @@ def certify(
     settings = preparing.model_settings(kernel, C, gamma, solver, fit_time_limit, tol)
     import pandas as pd
 
-    loaded = preparing.load(data, data_dir, target, drop)
+    loaded = preparing.load(data, data_dir, target, drop, keep)
     used = preparing.scaled(preparing.without_holes(loaded, missing), scale)
     if as_ is None:
         name, found = _of_scikit_learn(model, used)
@@ -316,6 +317,7 @@ def verify(
     ] = None,
     target: options.Target = None,
     drop: options.Drop = None,
+    keep: options.Keep = None,
     data_dir: options.DataDir = None,
     precision: Annotated[int, typer.Option(help="Bits of the ball arithmetic.")] = 128,
     json: options.Json = None,
@@ -328,13 +330,13 @@ def verify(
     from svmcvx.proofs import ProofFile
     from svmcvx.proofs import verify as verify_proof
 
-    loaded = preparing.load(data, data_dir, target, drop)
+    loaded = preparing.load(data, data_dir, target, drop, keep)
     with ProofFile(proof) as file:
         classes = file.header.statement["classes"]
     if len(classes) == 2 < loaded.classes.size:
         # One pair of several classes, whose labels are stored with the proof.
         loaded = loaded.pair(*classes)
-    rows = None if test is None else preparing.load(test, data_dir, target, drop).X
+    rows = None if test is None else preparing.load(test, data_dir, target, drop, keep).X
     found = verify_proof(proof, loaded.X, loaded.y, test=rows, precision=precision)
     lower = "no lower bound" if found.lower is None else f"lower {found.lower:.17g}"
     upper = "no upper bound" if found.upper == math.inf else f"upper {found.upper:.17g}"

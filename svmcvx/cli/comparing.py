@@ -14,26 +14,11 @@ from svmcvx.cli.outputs import Outputs, check_writable, described
 from svmcvx.errors import DataError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from svmcvx.datasets import Dataset
     from svmcvx.experiments.comparison import Comparison
 
 # Columns of the scores of every optimal machine.
 EXACT = ("accuracy_lower", "accuracy_upper", "undecided")
-# Columns of the table in a document.
-PRINTED = (
-    "model",
-    "solver",
-    "primal",
-    "dual_bound",
-    "gap",
-    "certified",
-    "test_accuracy",
-    *EXACT,
-    "n_support",
-    "seconds",
-)
 
 
 @app.command()
@@ -50,6 +35,7 @@ def compare(
     ] = "psvm:p=1,psvm:p=1.5,psvm:p=2",
     target: options.Target = None,
     drop: options.Drop = None,
+    keep: options.Keep = None,
     data_dir: options.DataDir = None,
     missing: options.Missing = "error",
     scale: options.Scale = "standard",
@@ -69,6 +55,14 @@ def compare(
     C: options.Weight = 1.0,
     gamma: options.Gamma = "scale",
     solver: options.Solver = "auto",
+    metrics: Annotated[
+        str,
+        typer.Option(
+            help="Scores on the test part, by their names in scikit-learn, as in balanced_accuracy,roc_auc.",
+            metavar="NAMES",
+            rich_help_panel=options.MODEL,
+        ),
+    ] = "accuracy",
     tol: options.Tol = 1e-6,
     strict: options.Strict = False,
     fit_time_limit: options.FitTimeLimit = None,
@@ -89,6 +83,15 @@ def compare(
     json: options.Json = None,
     csv: options.Csv = None,
     latex: options.Latex = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns of the table as LaTeX, as in model,test_accuracy,gap.",
+            metavar="NAMES",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
+    digits: options.Digits = 4,
     html: options.Html = None,
     quiet: options.Quiet = False,
 ) -> int:
@@ -99,8 +102,9 @@ def compare(
         _check_plot(plot)
     preparing.check_words(models, data, data_dir)
     settings = preparing.model_settings(kernel, C, gamma, solver, fit_time_limit, tol)
-    loaded = preparing.load(data, data_dir, target, drop)
-    used = preparing.without_holes(loaded, missing)
+    loaded = preparing.load(data, data_dir, target, drop, keep)
+    # Medians are those of the training part.
+    used = loaded if missing == "median" else preparing.without_holes(loaded, missing)
     from svmcvx.data import check_time_limit
     from svmcvx.experiments.comparison import Comparison
     from svmcvx.experiments.specifications import parse_models
@@ -114,6 +118,8 @@ def compare(
         split=split,
         seed=seed,
         scale=scale,
+        missing=missing,
+        metrics=_words(metrics),
         tol=tol,
         store=store,
         refit=plot is not None,
@@ -150,6 +156,7 @@ def compare(
             "solver": solver,
             "scale": scale,
             "missing": missing,
+            "metrics": list(comparison.metrics),
             "tol": tol,
             "guarantee": guarantee,
             "fit_time_limit": fit_time_limit,
@@ -159,7 +166,13 @@ def compare(
         "rows": rows,
     }
     frame = comparison.frame()
-    outputs.write("compare", frame, content, title=title, latex=lambda: _latex(frame))
+    outputs.write(
+        "compare",
+        frame,
+        content,
+        title=title,
+        latex=lambda: frame.latex(columns=None if columns is None else _words(columns), digits=digits),
+    )
     if proofs is not None:
         outputs.wrote(proofs)
     if plot is not None and comparison.fitted:
@@ -171,10 +184,9 @@ def compare(
     return exit_code(complete=complete, late=late, failed=bool(failed) or uncertified)
 
 
-def _latex(frame: pd.DataFrame) -> str:
-    from svmcvx.experiments.studies.latex import latex_frame
-
-    return latex_frame(frame[list(PRINTED)])
+def _words(text: str) -> tuple[str, ...]:
+    """Return the words of a list with commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _check_plot(path: Path) -> None:
@@ -218,15 +230,19 @@ def _print_table(outputs: Outputs, comparison: Comparison, title: str) -> None:
         Column("gap", [number(row["gap"], ".1e") for row in rows], meaning="relative"),
         Column("certified", [yes_no(row["certified"]) for row in rows], rank=1),
         Column("test", [number(row["test_accuracy"], ".4f") for row in rows], meaning="accuracy held out"),
+        *(
+            Column(metric, [number(row[f"test_{metric}"], ".4f") for row in rows], meaning="held out")
+            for metric in comparison.metrics
+            if metric != "accuracy"
+        ),
         *(_exact(rows) if comparison.guarantee else ()),
         Column("SVs", [number(row["n_support"], "d") for row in rows], rank=4, meaning="support vectors"),
         Column("s", [number(row["seconds"], ".2f") for row in rows], rank=3, meaning="seconds"),
     ]
     consoles.show(outputs.screen, title, columns, elsewhere=outputs.elsewhere)
     notes: dict[str, list[str]] = {}
-    for row in rows:
-        if row["note"]:
-            notes.setdefault(row["note"], []).append(row["model"])
+    for text, name in [(row[what], row["model"]) for what in ("note", "conventions") for row in rows if row[what]]:
+        notes.setdefault(text, []).append(name)
     for text, concerned in notes.items():
         who = "all models" if len(concerned) == len(rows) > 1 else ", ".join(concerned)
         consoles.note(outputs.screen, f"{who}: {text}")

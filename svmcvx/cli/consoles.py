@@ -37,8 +37,10 @@ def number(value: Any, form: str) -> str:
     return "—" if value is None or (isinstance(value, float) and math.isnan(value)) else format(value, form)
 
 
-def yes_no(value: bool) -> str:
-    """Return a coloured yes or no."""
+def yes_no(value: bool | None) -> str:
+    """Return a coloured yes or no; a dash where there is neither."""
+    if value is None:
+        return "—"
     return "[green]yes[/]" if value else "[red]no[/]"
 
 

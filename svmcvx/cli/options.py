@@ -16,12 +16,14 @@ __all__ = [
     "Cv",
     "Data",
     "DataDir",
+    "Digits",
     "Drop",
     "FitTimeLimit",
     "Gamma",
     "Guarantee",
     "Html",
     "Json",
+    "Keep",
     "Kernel",
     "Latex",
     "Missing",
@@ -60,6 +62,14 @@ Drop = Annotated[
     list[str] | None,
     typer.Option(help="Column of a table to leave out; may be repeated.", metavar="COLUMN", rich_help_panel=DATA),
 ]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column that seems to number or name the rows, and is a feature all the same; may be repeated.",
+        metavar="COLUMN",
+        rich_help_panel=DATA,
+    ),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(
@@ -68,7 +78,10 @@ DataDir = Annotated[
 ]
 Missing = Annotated[
     Literal["error", "drop", "median"],
-    typer.Option(help="What is done about missing values: drop rows, or fill in the median.", rich_help_panel=DATA),
+    typer.Option(
+        help="What is done about missing values, of numbers and of text: drop rows, or fill in the median of the training part.",
+        rich_help_panel=DATA,
+    ),
 ]
 Scaling: TypeAlias = Literal["standard", "minmax", "none"]
 Scale = Annotated[Scaling, typer.Option(help="Scaling of the columns by the training part.", rich_help_panel=DATA)]
@@ -165,6 +178,7 @@ Latex = Annotated[
     Path | None,
     typer.Option("--latex", help="File for the table as LaTeX; - as above.", metavar="FILE", rich_help_panel=OUTPUT),
 ]
+Digits = Annotated[int, typer.Option(min=0, max=12, help="Decimals of scores in LaTeX.", rich_help_panel=OUTPUT)]
 Html = Annotated[
     Path | None,
     typer.Option(

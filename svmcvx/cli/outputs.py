@@ -129,7 +129,7 @@ class Outputs:
         if self.csv is not None:
             self._text(self.csv, frame.to_csv(index=False))
         if self.latex is not None:
-            from svmcvx.experiments.studies.latex import latex_frame
+            from svmcvx.experiments.tables import latex_frame
 
             self._text(self.latex, latex_frame(frame) if latex is None else latex())
         if self.html is not None:

@@ -26,11 +26,13 @@ def check_words(models: str, data: str, data_dir: Path | None) -> None:
         check_path(data.partition(":")[0])
 
 
-def load(data: str, data_dir: Path | None, target: str | None, drop: list[str] | None) -> Dataset:
+def load(
+    data: str, data_dir: Path | None, target: str | None, drop: list[str] | None, keep: list[str] | None = None
+) -> Dataset:
     """Load the data set that a command names."""
     from svmcvx.datasets import load as load_data_set
 
-    return load_data_set(data, data_dir, target=target, drop=drop or ())
+    return load_data_set(data, data_dir, target=target, drop=drop or (), keep=keep or ())
 
 
 def without_holes(data: Dataset, missing: str) -> Dataset:

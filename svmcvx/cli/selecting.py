@@ -62,6 +62,7 @@ def select(
     ] = "psvm",
     target: options.Target = None,
     drop: options.Drop = None,
+    keep: options.Keep = None,
     data_dir: options.DataDir = None,
     missing: options.Missing = "error",
     scale: options.Scale = "standard",
@@ -107,7 +108,7 @@ def select(
     values = parse_grid(grid or [])
     ranges = parse_ranges(certified or [])
     settings = preparing.model_settings(kernel, C, gamma, solver, fit_time_limit, tol)
-    loaded = preparing.load(data, data_dir, target, drop)
+    loaded = preparing.load(data, data_dir, target, drop, keep)
     from svmcvx.experiments.fits import certificates
     from svmcvx.experiments.selection import select as run_select
     from svmcvx.experiments.specifications import parse_models
@@ -374,6 +375,6 @@ def _print_best(outputs: Outputs, best: dict[str, Any]) -> None:
 
 
 def _latex(frame: Any) -> str:
-    from svmcvx.experiments.studies.latex import latex_frame
+    from svmcvx.experiments.tables import latex_frame
 
     return latex_frame(frame)

@@ -39,6 +39,7 @@ def study(
     json: options.Json = None,
     csv: options.Csv = None,
     latex: options.Latex = None,
+    digits: options.Digits = 3,
     html: options.Html = None,
     quiet: options.Quiet = False,
 ) -> int:
@@ -79,7 +80,7 @@ def study(
         found.frame,
         {"title": title, **found.contents()},
         title=title,
-        latex=found.to_latex,
+        latex=lambda: found.to_latex(digits=digits),
         html=lambda path: found.report(path, title=title),
     )
     if not found.complete:
@@ -107,6 +108,8 @@ def _print(outputs: Outputs, title: str, found: Study) -> None:
         f"{len(frame)} tasks, {len(found.failures())} failed; {certified} of {solves} solves certified; "
         f"{frame['seconds'].sum():.1f} s of work",
     )
+    for told in found.notes():
+        consoles.note(outputs.screen, told)
     for name, why in found.left_out.items():
         consoles.note(outputs.screen, f"{name} is left out: {why}")
     for model, why in found.without_exact().items():

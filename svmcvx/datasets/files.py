@@ -133,7 +133,7 @@ def _is_libsvm(path: Path) -> bool:
     return any(":" in line for line in lines) and 2 * alike > len(lines)
 
 
-def read_file(path: Path, target: str | None, drop: Sequence[str] = ()) -> Dataset:
+def read_file(path: Path, target: str | None, drop: Sequence[str] = (), keep: Sequence[str] = ()) -> Dataset:
     """Read a file of any type that is known, by its suffix, or as LIBSVM's if it looks so; they are distributed without one."""
     plain = unpacked(path)
     suffix = plain.suffix.lower()
@@ -142,11 +142,11 @@ def read_file(path: Path, target: str | None, drop: Sequence[str] = ()) -> Datas
             raise DataError(f"{path} is packed twice; unpack it to {plain.name}")
         return read_npz(path)
     if suffix in (".csv", ".tsv", ".tab", ".parquet"):
-        return read_table(path, plain.stem, target, drop)
+        return read_table(path, plain.stem, target, drop, keep)
     if suffix in LIBSVM_SUFFIXES or _is_libsvm(path):
         return Dataset(plain.stem if suffix in LIBSVM_SUFFIXES else plain.name, *read_libsvm(path))
     if suffix in (".txt", ".data", ".dat"):
-        return read_table(path, plain.stem, target, drop)
+        return read_table(path, plain.stem, target, drop, keep)
     raise DataError(
         f"{path} is of no known type: end its name in .csv, .tsv, .txt, .parquet or .npz (text may be packed: .gz, .bz2, .xz); "
         "LIBSVM files are known by their lines, 'LABEL INDEX:VALUE …'"

@@ -27,6 +27,7 @@ def load(
     *,
     target: str | None = None,
     drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
 ) -> Dataset:
     """Load a data set by name or path.
 
@@ -49,6 +50,8 @@ def load(
         Column of the labels in a table; needed for CSV and Parquet files.
     drop : sequence of str
         Columns of a table that are omitted.
+    keep : sequence of str
+        Columns of a table that seem to number or name the rows, and are features all the same.
 
     Returns
     -------
@@ -57,25 +60,27 @@ def load(
     Raises
     ------
     DataError
-        If nothing of that name exists, the set cannot be had, the file cannot be read, or a class is not there. For a set of the papers the message
+        If nothing of that name exists, the set cannot be had, the file cannot be read, a class is not there, or a column of a table seems to number or name the rows and is
+        neither in `drop` nor in `keep`. For a set of the papers the message
         names the folders that were searched, and what to do.
 
     Warns
     -----
     UserWarning
         If a file in one of the two folders has the name of a set of the papers, but not its content; if columns of a table are
-        text, which is one-hot encoded, or a column seems to number the rows.
+        text, which is one-hot encoded: missing text is NaN in all columns of its values.
     """
     for value, what in ((name, "name"), (data_dir, "data_dir"), (target, "target")):
         allowed = str if what == "target" else (str, os.PathLike)
         if not isinstance(value, allowed) and (value is not None or what == "name"):
             raise DataTypeError(f"{what} must be a {'string' if what == 'target' else 'string or path'}, got {value!r}")
-    listed = isinstance(drop, Iterable) and not isinstance(drop, (str, bytes))
-    if not (listed and all(isinstance(column, str) for column in drop)):
-        raise DataTypeError(f"drop must be a list of names of columns, as in ['id'], got {drop!r}")
+    for argument, columns in (("drop", drop), ("keep", keep)):
+        listed = isinstance(columns, Iterable) and not isinstance(columns, (str, bytes))
+        if not (listed and all(isinstance(column, str) for column in columns)):
+            raise DataTypeError(f"{argument} must be a list of names of columns, as in ['id'], got {columns!r}")
     text = os.fspath(name)
     base, _, classes = text.partition(":") if not Path(text).exists() else (text, "", "")
-    found = _load(base, data_dir, target, drop)
+    found = _load(base, data_dir, target, drop, keep)
     if not classes:
         return found
     # A label may begin with a minus sign.
@@ -103,11 +108,17 @@ def location(name: str, data_dir: str | os.PathLike[str] | None = None) -> Path 
     return None
 
 
-def _load(name: str, data_dir: str | os.PathLike[str] | None, target: str | None, drop: Sequence[str]) -> Dataset:
+def _load(
+    name: str,
+    data_dir: str | os.PathLike[str] | None,
+    target: str | None,
+    drop: Sequence[str],
+    keep: Sequence[str],
+) -> Dataset:
     path = Path(name)
     # A name without a folder is first looked up among the known sets.
     if path.is_file() and (path.suffix or os.sep in name):
-        return read_file(path, target, drop)
+        return read_file(path, target, drop, keep)
     record = known_sets().get(name)
     folders = _folders(data_dir)
     for _, folder in folders:
@@ -121,7 +132,7 @@ def _load(name: str, data_dir: str | os.PathLike[str] | None, target: str | None
     if cached is not None and (cached / f"{name}.npz").is_file():
         return read_npz(cached / f"{name}.npz")
     if path.is_file():
-        return read_file(path, target, drop)
+        return read_file(path, target, drop, keep)
     check_path(name)
     given = [folder for _, folder in folders if folder is not None]
     where = (

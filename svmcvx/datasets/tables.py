@@ -27,10 +27,17 @@ FEW_ROWS, NEARLY_ALL = 20, 0.95
 ROW_NAMES = frozenset(("id", "index", "no", "nr", "row", "row_id", "rowid", "unnamed: 0"))
 # Columns that a message lists.
 LISTED = 20
+# Between a column of text and its value while the table is encoded: nothing that occurs in names.
+SEPARATED = "\x00"
 
 
-def read_table(path: Path, name: str, target: str | None, drop: Sequence[str] = ()) -> Dataset:
+def read_table(
+    path: Path, name: str, target: str | None, drop: Sequence[str] = (), keep: Sequence[str] = ()
+) -> Dataset:
     """Read a table; columns of text are one-hot encoded, and a warning names them.
+
+    A missing value of text is NaN in all columns of its values, so that missing text and missing numbers are treated alike. A question mark
+    is a missing value.
 
     Parameters
     ----------
@@ -41,23 +48,26 @@ def read_table(path: Path, name: str, target: str | None, drop: Sequence[str] = 
         Column of the labels.
     drop : sequence of str
         Columns that are omitted.
+    keep : sequence of str
+        Columns that seem to number or name the rows, and are features all the same.
 
     Raises
     ------
     DataError
-        If the table cannot be read, there is no such column, a label is missing, or a column holds neither numbers nor text.
+        If the table cannot be read, there is no such column, a label is missing, a column holds neither numbers nor text, or seems to name the
+        rows and is neither in `drop` nor in `keep`.
 
     Warns
     -----
     UserWarning
-        If there are columns of text, or a column seems to name the rows.
+        If there are columns of text.
     """
     table = _table(path)
     columns = list(map(str, table.columns))
     table.columns = columns
     if target is None:
         raise DataError(f"target must name the column of the labels in {path.name}; it has {_listed(columns)}")
-    for argument, wanted in (("target", [target]), ("drop", drop)):
+    for argument, wanted in (("target", [target]), ("drop", drop), ("keep", keep)):
         strange = [column for column in wanted if column not in columns]
         if strange:
             raise DataError(
@@ -73,6 +83,7 @@ def read_table(path: Path, name: str, target: str | None, drop: Sequence[str] = 
     features = table.drop(columns=[target, *drop])
     if features.shape[1] == 0:
         raise DataError(f"{path.name} has no column beside {target!r}; a table needs some features")
+    _refuse_row_names(features, path.name, keep)
     encoded = _encoded(features, path.name)
     X = encoded.to_numpy(dtype=np.float64, na_value=np.nan)
     return Dataset(name, X, labels.to_numpy(), tuple(map(str, encoded.columns)))
@@ -90,7 +101,8 @@ def _table(path: Path) -> pd.DataFrame:
         if path.suffix.lower() == ".parquet":
             return pd.read_parquet(path)
         separator, decimal = _dialect(path)
-        return pd.read_csv(path, sep=separator, decimal=decimal)
+        # The files of the UCI repository write a missing value so.
+        return pd.read_csv(path, sep=separator, decimal=decimal, na_values=["?"])
     except ImportError:
         raise missing_extra("pyarrow", "parquet") from None
     except UnicodeDecodeError:
@@ -122,7 +134,6 @@ def _encoded(features: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return the features as numbers."""
     import pandas as pd
 
-    _warn_of_row_names(features, name)
     text = [column for column in features if _is_text(features[column])]
     others = features.drop(columns=text).select_dtypes(exclude=["number", "bool"])
     if others.shape[1]:
@@ -134,8 +145,12 @@ def _encoded(features: pd.DataFrame, name: str) -> pd.DataFrame:
     if not text:
         return features
     described = "; ".join(_described(features[column]) for column in text)
-    warnings.warn(f"{name}: columns of text are one-hot encoded: {described}", stacklevel=5)
-    return pd.get_dummies(features, columns=text, dtype=float)
+    warnings.warn(f"{name}: columns of text are one-hot encoded: {described}", stacklevel=6)
+    encoded = pd.get_dummies(features, columns=text, dtype=float, prefix_sep=SEPARATED)
+    for column in map(str, text):
+        own = [one for one in encoded.columns if str(one).startswith(f"{column}{SEPARATED}")]
+        encoded.loc[features[column].isna(), own] = np.nan
+    return encoded.rename(columns=lambda one: str(one).replace(SEPARATED, "_"))
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -176,15 +191,14 @@ def _mostly_numbers(column: pd.Series) -> bool:
     return bool(2 * _numbers(there).sum() > len(there))
 
 
-def _warn_of_row_names(features: pd.DataFrame, name: str) -> None:
-    """Warn about columns that only identify the rows."""
-    found = [str(column) for column in features if _names_rows(features[column])]
+def _refuse_row_names(features: pd.DataFrame, name: str, keep: Sequence[str]) -> None:
+    """Raise a :class:`~svmcvx.DataError` for columns that only identify the rows, unless they are to be kept."""
+    found = [str(column) for column in features if column not in keep and _names_rows(features[column])]
     if found:
         several = len(found) > 1
-        warnings.warn(
+        raise DataError(
             f"{name}: the column{'s' if several else ''} {_join_names(found)} seem{'' if several else 's'} to number or name the rows; "
-            f"leave {'them' if several else 'it'} out by drop={found!r}",
-            stacklevel=5,
+            f"leave {'them' if several else 'it'} out by drop={found!r}, or use {'them' if several else 'it'} as features by keep={found!r}"
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, SGDClassifier
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline
@@ -51,10 +52,12 @@ from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, LinearModel
 
-__all__ = ["certify"]
+__all__ = ["CERTIFIABLE", "certify"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Estimators of scikit-learn whose problem follows from their parameters.
+CERTIFIABLE = (SVC, NuSVC, LinearSVC, LogisticRegression)
 # A multiplier of libsvm exceeds its upper_bound by no more than this share of it.
 ABOVE_UPPER_BOUND = 1e-6
 # The dual point of a LinearSVC is found by solving its problem again, to this gap or to rounding.
@@ -100,14 +103,14 @@ def certify(
     Parameters
     ----------
     estimator : SVC, NuSVC, LinearSVC or LogisticRegression, or any model
-        Fitted. With `problem` any estimator with ``coef_`` or ``dual_coef_``, a pair ``(coef, intercept)``, a mapping with ``coef`` or
-        ``dual_coef`` (one a row of `X`, or of ``vectors``) and ``intercept``, a linear layer of PyTorch, the path of a model file of LIBSVM
+        Fitted, or a fitted pipeline that ends in one, with the data that the pipeline was fitted to. With `problem` any estimator with
+        ``coef_`` or ``dual_coef_``, a pair ``(coef, intercept)``, a mapping with ``coef`` or ``dual_coef`` (one a row of `X`, or of ``vectors``) and ``intercept``, a linear layer of PyTorch, the path of a model file of LIBSVM
         or LIBLINEAR, or a model of this package. Or a problem of a builder that was solved, with no other argument. Of
         scikit-learn with any kernel of ``SVC`` that is positive semidefinite on the data, precomputed and callable ones
         included. Numbers that the fitted estimator holds count as it holds them: ``gamma="scale"`` and the class weights of
         ``SVC`` and ``NuSVC`` are not computed again.
     X : array-like or sparse matrix of shape (n, d)
-        The data that it was trained on: of a pipeline's last step, the transformed data.
+        The data that it was trained on; a pipeline transforms them itself.
     y : array-like of shape (n,)
         The labels that it was trained on.
     sample_weight : array-like of shape (n,), optional
@@ -156,6 +159,8 @@ def certify(
         return certify_problem(estimator)
     if X is None or y is None:
         raise DataError("certify needs the data: pass X and y; only the problem of a builder is certified without")
+    if isinstance(estimator, Pipeline):
+        estimator, X = _last_step(estimator, X)
     if problem is not None:
         return certify_any(
             estimator, X, y, sample_weight, problem=problem, classes=classes, hyperparameters=hyperparameters
@@ -186,6 +191,18 @@ def certify(
     return certificates[tuple(classes.tolist())] if classes.size == 2 else certificates
 
 
+def _last_step(pipeline: Pipeline, X: Any) -> tuple[Any, Any]:
+    """Return the last step of a fitted pipeline, and the data as this step has seen them."""
+    if len(pipeline.steps) > 1:
+        try:
+            X = pipeline[:-1].transform(X)
+        except NotFittedError:
+            raise DataError("this Pipeline is not fitted; call its fit(X, y) first") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise DataError(f"X cannot be transformed by the pipeline: {error}") from None
+    return pipeline[-1], X
+
+
 def _warn_of_other_labels(estimator: Any, X: Any, codes: NDArray[np.intp], weight: Floats, gap: float) -> None:
     """Warn if a model far from the optimum gets no more labels right than chance."""
     if gap <= LOOSE:
@@ -213,11 +230,6 @@ def _warn_of_other_labels(estimator: Any, X: Any, codes: NDArray[np.intp], weigh
 
 def _refuse_others(estimator: Any) -> None:
     name = type(estimator).__name__
-    if isinstance(estimator, Pipeline):
-        raise DataError(
-            "estimator is a Pipeline, whose last step was trained on transformed data; pass that step and those data, as in "
-            "certify(pipeline[-1], pipeline[:-1].transform(X), y)"
-        )
     if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
         raise DataError(f"estimator is a {name}; pass its best_estimator_, which was trained on all of X")
     if isinstance(estimator, CertifiedClassifier):
@@ -227,8 +239,7 @@ def _refuse_others(estimator: Any) -> None:
             "SGDClassifier stops by its own rule far from the optimum and keeps no multipliers; train PSVMClassifier, or "
             "certify a LinearSVC"
         )
-    known = isinstance(estimator, (SVC, NuSVC, LinearSVC, LogisticRegression))
-    if not known or isinstance(estimator, LogisticRegressionCV):
+    if not isinstance(estimator, CERTIFIABLE) or isinstance(estimator, LogisticRegressionCV):
         raise DataError(
             f"estimator must be a fitted SVC, NuSVC, LinearSVC or LogisticRegression of scikit-learn, got {name}; any other model needs "
             "the problem that it answers, as in problem='psvm', C=1.0"

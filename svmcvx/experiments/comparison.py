@@ -12,17 +12,22 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import Pipeline
 
 import svmcvx
-from svmcvx.data import check_choice, check_features, check_labels, check_number, check_time_limit, check_whole
-from svmcvx.datasets.content import content_digest
+from svmcvx.data import check_choice, check_number, check_time_limit, check_whole
 from svmcvx.errors import DataError, DataTypeError, warn_deprecated
-from svmcvx.experiments.fits import COLUMNS, Fit, Row, empty_row, fit_one
-from svmcvx.experiments.preparation import SCALES, scaler
+from svmcvx.experiments.fits import COLUMNS, Fit, Row, check_metrics, columns_of, empty_row, fit_one, last_step
+from svmcvx.experiments.preparation import (
+    MISSING,
+    SCALES,
+    imputer,
+    observations,
+    prepares_itself,
+    rows_of,
+    scaler,
+)
 from svmcvx.experiments.progress import progress_bar
 from svmcvx.experiments.proofs import ProofFolder
 from svmcvx.experiments.store import Store, fingerprint
@@ -39,7 +44,7 @@ Models: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 log = logging.getLogger(__name__)
 
 # Rows of another number, in stores of earlier versions, mean something else.
-ROWS = 2
+ROWS = 3
 
 
 @dataclass
@@ -57,6 +62,10 @@ class Comparison:
         Of the split, which is stratified.
     scale : "none", "standard" or "minmax"
         How columns are scaled, by the training part.
+    missing : "error", "drop" or "median"
+        Treatment of missing values; medians are those of the training part.
+    metrics : str or sequence of str
+        Scores on the test part, by their names in scikit-learn.
     tol : float
         Relative gap up to which an answer counts as certified.
     store : path-like, optional
@@ -84,6 +93,8 @@ class Comparison:
     split: float = 0.3
     seed: int = 0
     scale: str = "standard"
+    missing: str = "error"
+    metrics: str | Sequence[str] = ("accuracy",)
     tol: float = 1e-6
     store: str | os.PathLike[str] | None = None
     refit: bool = False
@@ -97,42 +108,57 @@ class Comparison:
     def __post_init__(self) -> None:
         self.named = named_models(self.models)
         check_choice(self.scale, "scale", SCALES)
+        check_choice(self.missing, "missing", MISSING)
+        self.metrics = check_metrics(self.metrics)
         check_number(self.split, "split", low=0, high=1, open_high=True)
         check_number(self.tol, "tol", low=0, open_low=True)
         check_whole(self.seed, "seed", 0)
         if self.guarantee and self.split == 0:
             raise DataError("guarantee=True is about a test part, and split=0 leaves none; change one of them")
-        X = check_features(self.X)
-        codes, classes = check_labels(self.y, X.shape[0])
-        labels = classes[codes]
-        parts: list[Any] = [X, np.zeros((0, X.shape[1])), labels, labels[:0]]
-        if self.split > 0:
-            alone = np.flatnonzero(np.bincount(codes) == 1)
-            if alone.size:
-                raise DataError(
-                    f"the data have {classes.size} classes, of which {alone.size} have a single observation, such as {classes[alone[0]]}, which no split can share; "
-                    "leave them out, or name another column where this is not that of the labels"
-                )
-            try:
-                parts = train_test_split(X, labels, test_size=self.split, random_state=self.seed, stratify=labels)
-            except ValueError as error:
-                raise DataError(
-                    f"split={self.split} leaves a class without observations ({error}); change it"
-                ) from None
-        self.X_train, self.X_test, self.y_train, self.y_test = parts
+        self.data = observations(self.X, self.y, self.missing)
+        numbers = self.data.numbers
+        if isinstance(numbers, DataError) and not any(prepares_itself(model) for _, model in self.named):
+            raise numbers
+        train, test = self._split()
+        labels = self.data.labels
+        self.y_train, self.y_test = labels[train], labels[test]
+        self.table_train, self.table_test = rows_of(self.data.table, train), rows_of(self.data.table, test)
+        # As models see them that are no pipelines; the reason if they are not numbers.
+        self.X_train: Any = numbers
+        self.X_test: Any = numbers
+        if not isinstance(numbers, DataError):
+            self.X_train, self.X_test = numbers[train], numbers[test]
+            self._prepare()
         self._rows: dict[int, Row] = {}
-        self._scale(sparse=bool(sp.issparse(X)))
-        self._data_digest = content_digest(X, codes)
         self._store = None if self.store is None else Store(self.store)
         self._proofs = None if self.proofs is None else ProofFolder(self.proofs, self.X_train, self.y_train)
 
-    def _scale(self, *, sparse: bool) -> None:
-        columns = scaler(self.scale, sparse=sparse)
-        if columns is None:
-            return
-        self.X_train = columns.fit_transform(self.X_train)
-        if self.X_test.shape[0]:
-            self.X_test = columns.transform(self.X_test)
+    def _split(self) -> tuple[Any, Any]:
+        """Return the rows of the training and the test part."""
+        rows = np.arange(self.data.codes.size)
+        if not self.split > 0:
+            return rows, rows[:0]
+        codes, classes = self.data.codes, self.data.classes
+        alone = np.flatnonzero(np.bincount(codes) == 1)
+        if alone.size:
+            raise DataError(
+                f"the data have {classes.size} classes, of which {alone.size} have a single observation, such as {classes[alone[0]]}, which no split can share; "
+                "leave them out, or name another column where this is not that of the labels"
+            )
+        try:
+            train, test = train_test_split(rows, test_size=self.split, random_state=self.seed, stratify=codes)
+        except ValueError as error:
+            raise DataError(f"split={self.split} leaves a class without observations ({error}); change it") from None
+        return train, test
+
+    def _prepare(self) -> None:
+        """Fill in missing values and scale the columns, both by the training part."""
+        sparse = self.data.sparse
+        for step in (imputer(self.missing) if self.data.holes else None, scaler(self.scale, sparse=sparse)):
+            if step is not None:
+                self.X_train = step.fit_transform(self.X_train)
+                if self.X_test.shape[0]:
+                    self.X_test = step.transform(self.X_test)
 
     @property
     def rows(self) -> list[Row]:
@@ -140,8 +166,9 @@ class Comparison:
         return [self._rows[place] for place in sorted(self._rows)]
 
     def _key(self, name: str, model: Any) -> str:
-        parts: tuple[Any, ...] = (self._data_digest, self.split, self.seed, self.scale, self.tol)
-        # Rows without intervals are the same as before there were any.
+        whole = prepares_itself(model)
+        parts: tuple[Any, ...] = (self.data.table_digest if whole else self.data.digest, self.split, self.seed)
+        parts = (*parts, *(() if whole else (self.scale, self.missing)), self.tol, self.metrics)
         parts = (*parts, "guarantee") if self.guarantee else parts
         return fingerprint("compare", ROWS, svmcvx.__version__, name, clone(model), *parts)
 
@@ -164,7 +191,10 @@ class Comparison:
                 if fit.fitted is not None:
                     self.fitted[name] = fit.fitted
                 if self._proofs is not None and fit.solution is not None:
-                    note = self._proofs.write(name, fit.solution)
+                    folder = self._proofs
+                    if fit.seen is not None:
+                        folder = ProofFolder(folder.of_model(name), fit.seen, self.y_train)
+                    note = folder.write(name, fit.solution)
                     row["note"] = "; ".join(filter(None, (row["note"], note)))
                 # Ctrl-C between the two statements would leave a row in the store that the table lacks.
                 with deferred_interrupt() as pressed:
@@ -180,11 +210,13 @@ class Comparison:
     def _fits(self, todo: list[int], parallel: Any) -> Generator[tuple[int, Fit]]:
         # In this process the deadline holds as it is, which does not count compiling.
         end = math.inf if parallel is None else epoch_end(current())
-        data = (self.X_train, self.y_train, self.X_test, self.y_test)
+        numbers = (self.X_train, self.y_train, self.X_test, self.y_test)
+        table = (self.table_train, self.y_train, self.table_test, self.y_test)
+        how = (self.tol, end, self.refit, self.proofs is not None, self.guarantee, self.metrics)
         work: dict[int, Call] = {
             place: (
                 fit_one,
-                (*self.named[place], *data, self.tol, end, self.refit, self.proofs is not None, self.guarantee),
+                (*self.named[place], *(table if prepares_itself(self.named[place][1]) else numbers), *how),
             )
             for place in todo
         }
@@ -194,25 +226,20 @@ class Comparison:
             return
         for place, fit in results(work, parallel):
             if fit is DIED:
-                row = empty_row(self.named[place][0]) | {
+                row = empty_row(self.named[place][0], self.named[place][1], self.metrics) | {
                     "status": "failed",
                     "note": "its process died, killed or out of memory",
                 }
-                fit = Fit(row, None, None, cut_short=False)
+                fit = Fit(row, None, None, None, cut_short=False)
             yield place, fit
 
-    def frame(self) -> pd.DataFrame:
+    def frame(self) -> CertifiedTable:
         """Return the rows so far."""
-        table = CertifiedTable(self.rows, columns=list(COLUMNS))
+        table = CertifiedTable(self.rows, columns=list(columns_of(self.metrics)))
         # For plot.against_exponent.
-        table.attrs["exponents"] = {name: model.p for name, model in map(_last, self.named) if _is_psvm(model)}
+        last = [(name, last_step(model)) for name, model in self.named]
+        table.attrs["exponents"] = {name: model.p for name, model in last if _is_psvm(model)}
         return table
-
-
-def _last(entry: tuple[str, Any]) -> tuple[str, Any]:
-    """Return a name with the last step of its pipeline."""
-    name, model = entry
-    return name, model[-1] if isinstance(model, Pipeline) else model
 
 
 def _is_psvm(model: Any) -> bool:
@@ -260,6 +287,8 @@ def compare(
     split: float = 0.3,
     seed: int = 0,
     scale: str = "standard",
+    missing: str = "error",
+    metrics: str | Sequence[str] = ("accuracy",),
     tol: float = 1e-6,
     store: str | os.PathLike[str] | None = None,
     proofs: str | os.PathLike[str] | None = None,
@@ -276,8 +305,10 @@ def compare(
     Parameters
     ----------
     models : mapping, or sequence of estimators or of (str, estimator)
-        Estimators of this package, others of scikit-learn (which have no certificate), or pipelines.
-    X : array-like or sparse matrix of shape (n, d)
+        Estimators of this package, others of scikit-learn, or pipelines. Of ``SVC``, ``NuSVC``, ``LinearSVC`` and ``LogisticRegression`` the
+        interval is that of :func:`svmcvx.certify`; other models have none. Pipelines, and searches over them, get the rows of `X` as they are, with
+        text, categories and missing values; `scale` and `missing` are for the other models.
+    X : array-like, data frame or sparse matrix of shape (n, d)
     y : array-like of shape (n,)
     split : float
         Share held out, 0.3 by default; 0 trains on everything.
@@ -285,6 +316,11 @@ def compare(
         Of the stratified split.
     scale : "none", "standard" or "minmax"
         Scaling of the columns by the training part; standard by default, as on the command line and in :func:`svmcvx.study`.
+    missing : "error", "drop" or "median"
+        Treatment of missing values: refuse models that are no pipelines, drop the rows for all models, or fill in the column's median in the
+        training part.
+    metrics : str or sequence of str
+        Scores on the test part beside the accuracy, by their names in scikit-learn, as in ``("balanced_accuracy", "roc_auc")``.
     tol : float
         Relative gap up to which an answer counts as certified.
     store : path-like, optional
@@ -315,11 +351,14 @@ def compare(
     -------
     DataFrame
         A row a model: ``model``, ``solver``, ``status``, ``primal`` (objective at the model), ``dual_bound``, ``gap``
-        (relative), ``certified``, ``train_accuracy``, ``test_accuracy``, ``accuracy_lower`` and ``accuracy_upper`` (the interval of every optimal
-        machine on the test part), ``undecided`` (share of the test rows whose label is not proved), ``n_support``, ``seconds``,
-        ``note``. The three before are empty without `guarantee`, and for models of which there is none, as ``note`` says. If a model consists of
+        (relative), ``certified`` (None for a model whose problem is not known), ``train_accuracy``, ``test_accuracy``, a column
+        ``test_<metric>`` for each of the other metrics, ``accuracy_lower`` and ``accuracy_upper`` (the interval of every optimal machine on the test
+        part; of other metrics as ``<metric>_lower`` and ``<metric>_upper``), ``undecided`` (share of the test rows whose label is not proved),
+        ``n_support``, ``seconds``, ``conventions`` (kernel, intercept, and whether losses are summed or averaged), ``note``. The intervals are empty
+        without `guarantee`, and for models of which there are none, as ``note`` says. If a model consists of
         several binary machines, objectives and bounds are the sums over them, and the gap is the largest one. A model
-        that failed has the reason in ``note``. A notebook shows it with whole numbers, certified rows marked.
+        that failed has the reason in ``note``, and one that predicts a single class is named there. A notebook shows the table with whole numbers,
+        certified rows marked; its method ``latex`` writes it for a document.
 
     Raises
     ------
@@ -338,6 +377,8 @@ def compare(
         split=split,
         seed=seed,
         scale=scale,
+        missing=missing,
+        metrics=metrics,
         tol=tol,
         store=store,
         proofs=proofs,

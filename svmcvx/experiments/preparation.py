@@ -1,16 +1,32 @@
-"""Preparation of features before a fit: scaling and missing values."""
+"""Preparation of the data of a comparison: tables as they are, for pipelines, and numbers, scaled and without holes, for other models."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.utils import _safe_indexing
 
-__all__ = ["MISSING", "SCALES", "imputer", "scaler"]
+from svmcvx.containers import as_array
+from svmcvx.data import Features, check_features, check_labels
+from svmcvx.datasets.content import content_digest
+from svmcvx.errors import DataError
+from svmcvx.experiments.store import fingerprint
+
+__all__ = ["MISSING", "SCALES", "Observations", "imputer", "observations", "prepares_itself", "rows_of", "scaler"]
 
 SCALES = ("none", "standard", "minmax")
 MISSING = ("error", "drop", "median")
+# Columns that a message lists.
+LISTED = 5
 
 
 def scaler(scale: str, *, sparse: bool) -> Any:
@@ -25,3 +41,125 @@ def scaler(scale: str, *, sparse: bool) -> Any:
 def imputer(missing: str) -> Any:
     """Return what fills in missing values, None where nothing does; a column without any value becomes 0."""
     return SimpleImputer(strategy="median", keep_empty_features=True) if missing == "median" else None
+
+
+def prepares_itself(model: Any) -> bool:
+    """Whether a model is a pipeline, or a search or another estimator around one, which takes the table as it is."""
+    inner = getattr(model, "estimator", None)
+    return isinstance(model, Pipeline) or (inner is not None and prepares_itself(inner))
+
+
+def rows_of(table: Any, index: NDArray[np.intp]) -> Any:
+    """Return rows of an array, a sparse matrix or a data frame, in the same container."""
+    return _safe_indexing(table, index)
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """The data of a comparison.
+
+    Attributes
+    ----------
+    table : array, csr_array or data frame
+        As passed, for pipelines; without incomplete rows if these are dropped.
+    numbers : ndarray, csr_array or DataError
+        The table as numbers, for other models, with NaN where values are to be imputed; or why there are none.
+    codes : ndarray of int, shape (n,)
+        ``classes[codes]`` are the labels.
+    classes : ndarray
+    """
+
+    table: Any
+    numbers: Features | DataError
+    codes: NDArray[np.intp]
+    classes: NDArray[Any]
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The labels of the rows."""
+        labels: NDArray[Any] = self.classes[self.codes]
+        return labels
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        n, d = self.table.shape
+        return int(n), int(d)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the table is a sparse matrix."""
+        return bool(sp.issparse(self.table))
+
+    @property
+    def holes(self) -> bool:
+        """Whether values are to be imputed."""
+        return isinstance(self.numbers, np.ndarray) and bool(np.isnan(self.numbers).any())
+
+    @cached_property
+    def digest(self) -> str:
+        """A name of the content: that of the numbers, or of the table if it is not numeric."""
+        if isinstance(self.numbers, DataError):
+            return self.table_digest
+        return content_digest(self.numbers, self.labels)
+
+    @cached_property
+    def table_digest(self) -> str:
+        """A name of the content of the table, names and types of its columns included."""
+        return fingerprint(self.table, self.labels)
+
+
+def observations(X: Any, y: Any, missing: str) -> Observations:
+    """Return the data of a comparison; what cannot be numbers concerns the models alone that need numbers.
+
+    Parameters
+    ----------
+    X : array-like, data frame or sparse matrix of shape (n, d)
+    y : array-like of shape (n,)
+    missing : "error", "drop" or "median"
+        Treatment of missing values: no numbers, no such rows, or NaN that an imputer fills in.
+
+    Raises
+    ------
+    DataError
+        If the table is empty or not two-dimensional, or the labels cannot be used.
+    """
+    if sp.issparse(X):
+        table = check_features(X)
+        codes, classes = check_labels(y, table.shape[0])
+        return Observations(table, table, codes, classes)
+    values = as_array(X, "X")
+    if values.ndim != 2 or 0 in values.shape:
+        check_features(X)  # which says what is wrong
+    absent = np.asarray(pd.isna(values))
+    table = X if hasattr(X, "columns") else values
+    codes, classes = check_labels(y, values.shape[0])
+    if absent.any() and missing == "drop":
+        complete = np.flatnonzero(~absent.any(axis=1))
+        if not complete.size:
+            raise DataError("every row has a missing value; pass missing='median', or drop columns")
+        table, values, labels = rows_of(table, complete), values[complete], classes[codes[complete]]
+        absent = absent[complete]
+        codes, classes = check_labels(labels, labels.size)
+    return Observations(table, _numbers(table, values, absent, missing), codes, classes)
+
+
+def _numbers(table: Any, values: NDArray[Any], absent: NDArray[np.bool_], missing: str) -> Features | DataError:
+    """Return the table as numbers, or the reason why it cannot be."""
+    try:
+        if not absent.any():
+            return check_features(table)
+        filled = values.copy() if values.dtype.kind == "f" else values.astype(object)
+        filled[absent] = 0.0
+        numbers = check_features(pd.DataFrame(filled, columns=getattr(table, "columns", None)))
+    except DataError as error:
+        return error
+    if missing == "median":
+        return np.where(absent, np.nan, numbers)
+    columns = [str(name) for name in getattr(table, "columns", range(values.shape[1]))]
+    where = [columns[j] for j in np.flatnonzero(absent.any(axis=0))]
+    shown = ", ".join(where[:LISTED]) + (", …" if len(where) > LISTED else "")
+    return DataError(
+        f"{int(absent.sum())} values are missing, in column{'s' if len(where) > 1 else ''} {shown}; pass missing='drop' or "
+        "missing='median', or a pipeline with an imputer"
+    )

@@ -29,7 +29,7 @@ class ProofFolder:
     folder : path-like
         Made if it does not exist.
     X : ndarray or csr_array of shape (n, d)
-        The training data as the models saw them, scaled.
+        The training data as the models saw them, scaled. The reason if they are not numbers: pipelines then have folders of their own.
     y : ndarray of shape (n,)
 
     Raises
@@ -44,11 +44,16 @@ class ProofFolder:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(f"proofs cannot be used as a folder: {error}") from None
-        write_npz(self.folder / TRAINING, X, self.y)
+        if not isinstance(X, DataError):
+            write_npz(self.folder / TRAINING, X, self.y)
+
+    def of_model(self, name: str) -> Path:
+        """Return the folder of a model that has seen other data than the rest."""
+        return self.folder / _stem(name)
 
     def write(self, name: str, solution: Solution) -> str:
         """Write the proof of one row, one a pair of classes for several; return a note on the proofs that were not written."""
-        stem = re.sub(r"[^A-Za-z0-9=.,_-]+", "_", name).strip("_")[:100]
+        stem = _stem(name)
         try:
             if not isinstance(solution, CompositeSolution):
                 solution.save_proof(self.folder / f"{stem}.npz")
@@ -63,3 +68,7 @@ class ProofFolder:
         except DataError as error:
             return f"no proof: {error}"
         return ""
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9=.,_-]+", "_", name).strip("_.")[:100] or "_"

@@ -15,7 +15,7 @@ from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler
 
 from svmcvx.data import Features
 from svmcvx.datasets import Dataset, known_sets, load
@@ -25,7 +25,6 @@ from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
 from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.experiments.studies import Split, Study, study
 from svmcvx.experiments.studies.statistics import corrected_t, paired_t
-from svmcvx.experiments.studies.tasks import UNCERTIFIED
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.papers.published import published
 from svmcvx.papers.result import EXACT, Reproduction, Run, every_kth, mean_exact, mean_noise, outcome
@@ -233,7 +232,11 @@ def models(*, kernel: bool, limit: float | None = None) -> dict[str, Any]:
         }
         return {
             name: Pipeline(
-                [("distance", UnitMeanDistance()), ("model", machine.set_params(kernel="rbf", solver="fast"))]
+                [
+                    ("scale", MinMaxScaler()),
+                    ("distance", UnitMeanDistance()),
+                    ("model", machine.set_params(kernel="rbf", solver="fast")),
+                ]
             )
             for name, machine in machines.items()
         }
@@ -242,7 +245,9 @@ def models(*, kernel: bool, limit: float | None = None) -> dict[str, Any]:
     without: dict[str, Any] = {"intercept": False, **shared}
     return {
         "svm": PSVMClassifier(**shared),
-        "lda": Pipeline([("dense", FunctionTransformer(dense)), ("model", LinearDiscriminantAnalysis())]),
+        "lda": Pipeline(
+            [("dense", FunctionTransformer(dense)), ("scale", MinMaxScaler()), ("model", LinearDiscriminantAnalysis())]
+        ),
         "odml": ODMLClassifier(**without),
         "odm": ODMClassifier(**without),
         "svm, summed": SummedODMLClassifier(lam1=0.0, lam2=0.0, **without),
@@ -314,8 +319,8 @@ def _row(
 def _compared(part: pd.DataFrame, scores: Floats, mean: float, sd: float, repeats: int) -> dict[str, Any]:
     ours, spread = float(scores.mean()), float(scores.std(ddof=1)) if scores.size > 1 else math.nan
     noise = mean_noise(sd, repeats, spread if scores.size >= FEW else sd, scores.size)
-    certified = int((part["tuning_certified"] + part["certified"].astype(int)).sum())
-    without = (part["status"] == UNCERTIFIED).any()
+    without = part["certified"].isna().any()
+    certified = 0 if without else int((part["tuning_certified"] + part["certified"].astype(int)).sum())
     return {
         "": round(ours, 3),
         "_sd": round(spread, 3),

@@ -233,14 +233,14 @@ class Chain:
 
     def _has_feasible_points(self) -> bool:
         """Whether a model and a dual point are known without a solver, so that the problem has an optimum."""
-        statement = self.problem.formulation
+        statement: Any = self.problem.formulation
         if statement.kind not in TRIVIAL or not isinstance(statement, HasTrivial):
             return False
         models, duals = statement.trivial()
         if not models or not duals:
             return False
         try:
-            return math.isfinite(check(statement, models, duals).certificate.upper)
+            return math.isfinite(check(self.problem.formulation, models, duals).certificate.upper)
         except NotCertified:
             return False
 

@@ -150,7 +150,7 @@ def test_a_table_goes_to_files_or_to_the_standard_output(run):
     assert table["primal"].tolist() == [row["primal"] for row in rows]
     latex = Path("t.tex").read_text()
     assert latex.startswith(r"\begin{tabular}")
-    assert f"${rows[1]['primal']:.9g}$" in latex
+    assert f"${rows[1]['primal']:.6g}$" in latex
     assert {"psvm(p=2)", "dual_bound"} <= set(re.split(r"[<>]", Path("t.html").read_text()))
     code, out, err = run(*arguments, "--quiet")
     assert (code, out, err) == (0, "", "")
@@ -207,16 +207,45 @@ def test_warnings_about_a_table_are_lines(run):
     )
     table.to_csv("t.csv", index=False)
     code, _, err = run("compare", "t.csv", "--target", "y", "--models", "psvm:p=2")
-    assert code == 0
-    assert err.splitlines() == [
-        "svmcvx: t.csv: the column 'id' seems to number or name the rows; leave it out by --drop id",
-        "svmcvx: t.csv: columns of text are one-hot encoded: colour (2 values)",
-    ]
+    assert code == 2
+    assert err == (
+        "svmcvx: t.csv: the column 'id' seems to number or name the rows; leave it out by --drop id, or use it as features by --keep id\n"
+    )
+    code, _, err = run("compare", "t.csv", "--target", "y", "--models", "psvm:p=2", "--keep", "id")
+    assert (code, err) == (0, "svmcvx: t.csv: columns of text are one-hot encoded: colour (2 values)\n")
     code, _, err = run("compare", "t.csv", "--target", "y", "--models", "psvm:p=2", "--drop", "id", "--drop", "colour")
     assert (code, err) == (0, "")
     code, _, err = run("compare", "t.csv")
     assert code == 2
     assert err == "svmcvx: --target must name the column of the labels in t.csv; it has id, colour, x, y\n"
+
+
+def test_missing_text_is_governed_by_missing(run):
+    table = pd.DataFrame({"colour": ["red", "blue", "?", "red"] * 10, "x": np.sin(range(40)), "y": [0, 0, 1, 1] * 10})
+    table.to_csv("t.csv", index=False)
+    arguments = ("compare", "t.csv", "--target", "y", "--models", "psvm:p=2")
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert "t has 20 missing values, in colour_blue, colour_red; pass --missing drop or --missing median" in err
+    assert "30 × 3" in run(*arguments, "--missing", "drop")[1]
+    code, out, _ = run(*arguments, "--missing", "median")
+    assert code == 0
+    assert "40 × 3" in out
+
+
+def test_metrics_columns_and_digits_of_a_comparison(run):
+    chosen = ("--metrics", "balanced_accuracy", "--columns", "model,test_balanced_accuracy,primal", "--digits", "2")
+    code, out, _ = run("compare", "blobs", "--models", "psvm:p=2,odm", *chosen)
+    assert code == 0
+    assert "balanced_accuracy" in out.replace("\n", "")
+    assert "odm: linear, penalised intercept, losses averaged" in out
+    code, out, _ = run("compare", "blobs", "--models", "psvm:p=2,odm", *chosen, "--latex", "-")
+    assert code == 0
+    assert out.splitlines()[2] == r"model & balanced accuracy & objective \\"
+    assert re.match(r"psvm\(p=2\) & \$[01]\.\d\d\$ & \$\d+\.\d+\$ ", out.splitlines()[4])
+    code, _, err = run("compare", "blobs", "--models", "psvm:p=2", "--metrics", "acuracy")
+    assert code == 2
+    assert "must hold names of scores of scikit-learn" in err
 
 
 # select

@@ -162,24 +162,26 @@ def test_a_separator_inside_quotes_is_none(tmp_path):
     assert datasets.load(tmp_path / "t.csv", target="kind").feature_names == ("a, b, c",)
 
 
-def test_columns_that_name_rows_are_told_and_can_be_left_out(tmp_path):
+def test_columns_that_name_rows_are_refused_unless_they_are_named(tmp_path):
     n = 30
     table = pd.DataFrame(
         {
             "id": np.arange(n) * 7,
             "number": np.arange(n),
             "who": [f"p{i}" for i in range(n)],
-            "age": [*map(str, range(n - 1)), "?"],
+            "age": [*map(str, range(n - 1)), "old"],
             "x": np.linspace(0, 1, n),
             "kind": ["a", "b"] * (n // 2),
         }
     )
     table.to_csv(tmp_path / "t.csv", index=False)
-    with (
-        pytest.warns(UserWarning, match="columns 'id', 'number', 'who' seem to number or name the rows"),
-        pytest.warns(UserWarning, match=r"age \(30 values, numbers but for 1 such as '\?'\)"),
+    with pytest.raises(
+        sx.DataError,
+        match=r"columns 'id', 'number', 'who' seem to number or name the rows; .* by keep=\['id', 'number', 'who'\]",
     ):
-        data = datasets.load(tmp_path / "t.csv", target="kind")
+        datasets.load(tmp_path / "t.csv", target="kind")
+    with pytest.warns(UserWarning, match=r"age \(30 values, numbers but for 1 such as 'old'\)"):
+        data = datasets.load(tmp_path / "t.csv", target="kind", keep=["id", "number", "who"])
     assert data.X.shape == (n, 3 + n + n)
     dropped = datasets.load(tmp_path / "t.csv", target="kind", drop=["id", "number", "who", "age"])
     assert dropped.feature_names == ("x",)
@@ -189,6 +191,19 @@ def test_columns_that_name_rows_are_told_and_can_be_left_out(tmp_path):
         datasets.load(tmp_path / "t.csv", target="kind", drop=["kind"])
     with pytest.raises(sx.DataError, match=r"drop must be a list of names of columns, as in \['id'\]"):
         datasets.load(tmp_path / "t.csv", target="kind", drop="id")
+
+
+def test_missing_text_is_missing_in_all_columns_of_its_values(tmp_path):
+    text = "sex,smoke,age,kind\nmale,no,40,a\n,?,50,b\nfemale,yes,?,a\nmale,no,60,b\n"
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.warns(UserWarning, match=r"sex \(2 values, 1 missing\); smoke \(2 values, 1 missing\)"):
+        data = datasets.load(tmp_path / "t.csv", target="kind")
+    assert data.feature_names == ("age", "sex_female", "sex_male", "smoke_no", "smoke_yes")
+    np.testing.assert_array_equal(
+        np.isnan(data.X), [[False] * 5, [False, *[True] * 4], [True, *[False] * 4], [False] * 5]
+    )
+    assert data.missing_values == 5
+    assert data.without_missing().X.tolist() == [[40.0, 0.0, 1.0, 1.0, 0.0], [60.0, 0.0, 1.0, 1.0, 0.0]]
 
 
 def test_columns_that_are_neither_numbers_nor_text_are_named(tmp_path):

@@ -269,9 +269,15 @@ def test_other_data_are_noticed(estimator):
 
 def test_what_cannot_be_certified_says_why():
     pipeline = make_pipeline(StandardScaler(), SVC(tol=1e-6)).fit(X, Y)
-    with pytest.raises(sx.DataError, match="transformed data; pass that step"):
-        sx.certify(pipeline, X, Y)
-    assert sx.certify(pipeline[-1], pipeline[:-1].transform(X), Y).gap < 1e-4
+    own = sx.certify(pipeline[-1], pipeline[:-1].transform(X), Y)
+    assert own.gap < 1e-4
+    # A pipeline transforms the data itself, also for a problem that is named.
+    assert sx.certify(pipeline, X, Y) == own
+    assert sx.certify(pipeline, X, Y, problem="psvm", kernel=sx.RBF(gamma="scale")).is_certified(1e-4)
+    with pytest.raises(sx.DataError, match="this Pipeline is not fitted"):
+        sx.certify(make_pipeline(StandardScaler(), SVC()), X, Y)
+    with pytest.raises(sx.DataError, match="X cannot be transformed by the pipeline"):
+        sx.certify(pipeline, X[:, :1], Y)
     with pytest.raises(sx.DataError, match="transformed data"):
         sx.certify(pipeline[-1], X, Y)
     search = GridSearchCV(SVC(tol=1e-6), {"C": [0.1, 1.0]}, cv=2).fit(X, Y)

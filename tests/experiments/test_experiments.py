@@ -5,17 +5,23 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 import svmcvx as sx
 from svmcvx.experiments import parse_models
 from svmcvx.experiments.comparison import COLUMNS, Comparison
+from svmcvx.experiments.fits import columns_of, conventions
 from svmcvx.experiments.intervals import exact_scores, interval_text, with_intervals
 from svmcvx.experiments.store import Store
-from svmcvx.experiments.studies.latex import latex_frame
+from svmcvx.experiments.tables import latex_frame
 from tests.conftest import make_data
 
 X, Y = make_data(n=60)
@@ -56,11 +62,166 @@ def test_models_are_named_by_what_they_are():
     assert table["model"].tolist() == ["PSVMClassifier()", "PSVMClassifier(p=2.0)", "PSVMClassifier() #2"]
 
 
-def test_other_estimators_and_pipelines_stand_beside_ours():
-    table = sx.compare([("svc", SVC()), ("pipe", make_pipeline(StandardScaler(), sx.PSVMClassifier()))], X, Y)
-    assert table["certified"].tolist() == [False, True]
-    assert table.loc[0, "note"] == "no certificate"
-    assert pd.isna(table.loc[0, "dual_bound"])
+def test_models_of_scikit_learn_stand_beside_ours_with_their_intervals():
+    models = {
+        "svc": SVC(tol=1e-7),
+        "loose": SVC(tol=0.1),
+        "linear": LinearSVC(),
+        "logistic": LogisticRegression(),
+        "trees": DecisionTreeClassifier(random_state=0),
+        "pipe": make_pipeline(StandardScaler(), SVC(tol=1e-7)),
+    }
+    table = sx.compare(models, X, Y).set_index("model")
+    X_train, _, y_train, _ = train_test_split(X, Y, test_size=0.3, random_state=0, stratify=Y)
+    Z = StandardScaler().fit_transform(X_train)
+    for name in ("svc", "loose", "linear", "logistic"):
+        own = sx.certify(clone(models[name]).fit(Z, y_train), Z, y_train)
+        assert (table.loc[name, "dual_bound"], table.loc[name, "primal"]) == (own.lower, own.upper)
+    assert table.loc["svc", "certified"]
+    assert not table.loc["loose", "certified"]
+    # A pipeline scales by itself: the same machine as on scaled columns.
+    assert table.loc["pipe", "primal"] == pytest.approx(table.loc["svc", "primal"])
+    assert table.loc["trees", "certified"] is None
+    assert table.loc["trees", "note"] == "no certificate: DecisionTreeClassifier answers no problem that svmcvx knows"
+    assert "✗" in table.loc[["loose"]]._repr_html_()
+    assert "✗" not in table.loc[["trees"]]._repr_html_()
+
+
+def test_the_machines_of_several_classes_of_scikit_learn_are_summed():
+    X3, y3 = load_iris(return_X_y=True)
+    (row,) = sx.compare({"svc": SVC(kernel="linear", tol=1e-7)}, X3, y3, split=0.0, scale="none").to_dict("records")
+    own = sx.certify(SVC(kernel="linear", tol=1e-7).fit(X3, y3), X3, y3)
+    assert row["primal"] == pytest.approx(sum(certificate.upper for certificate in own.values()))
+    assert row["primal"] >= row["dual_bound"]
+    assert row["gap"] == max(certificate.gap for certificate in own.values())
+    assert "sums over 3 binary machines" in row["note"]
+
+
+def raw_table(n=80):
+    """Numbers, text, categories and Booleans, with holes in numbers and text."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(50.0, 10.0, n),
+            "sex": rng.choice(["male", "female"], n),
+            "site": pd.Categorical(rng.choice(["a", "b", "c"], n)),
+            "smokes": rng.random(n) < 0.3,
+        }
+    )
+    y = np.where(frame["age"] + 5.0 * (frame["sex"] == "male") + rng.normal(0.0, 2.0, n) > 52.0, "ill", "well")
+    frame.loc[3, "age"] = np.nan
+    frame.loc[5, "sex"] = None
+    return frame, y
+
+
+def encoding(model):
+    """Return a model behind the preparation of such a table that scikit-learn's users write."""
+    numbers = make_pipeline(SimpleImputer(), StandardScaler())
+    text = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    columns = ColumnTransformer([("numbers", numbers, ["age"]), ("text", text, ["sex", "site", "smokes"])])
+    return make_pipeline(columns, model)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_pipelines_see_the_table_as_it_is(n_jobs):
+    frame, y = raw_table()
+    models = {
+        "squared": encoding(sx.PSVMClassifier(p=2.0)),
+        "svc": encoding(SVC(tol=1e-7)),
+        "bare": sx.PSVMClassifier(),
+    }
+    before = frame.copy()
+    table = sx.compare(models, frame, y, n_jobs=n_jobs, backend="threading").set_index("model")
+    pd.testing.assert_frame_equal(frame, before)
+    X_train, X_test, y_train, y_test = train_test_split(frame, y, test_size=0.3, random_state=0, stratify=y)
+    for name in ("squared", "svc"):
+        fitted = clone(models[name]).fit(X_train, y_train)
+        assert table.loc[name, "test_accuracy"] == fitted.score(X_test, y_test)
+        own = sx.certify(fitted, X_train, y_train) if name == "svc" else fitted[-1].certificate_
+        assert (table.loc[name, "dual_bound"], table.loc[name, "primal"]) == (own.lower, own.upper)
+    assert table.loc["bare", "status"] == "failed"
+    assert "X is not numeric in columns sex, site" in table.loc["bare", "note"]
+    with pytest.raises(sx.DataError, match="X is not numeric in columns sex, site"):
+        sx.compare([sx.PSVMClassifier()], frame, y)
+
+
+def test_missing_values_are_the_matter_of_the_models_without_a_pipeline(tmp_path):
+    frame, y = raw_table()
+    numbers = frame[["age", "smokes"]]
+    pipe = make_pipeline(SimpleImputer(), StandardScaler(), sx.PSVMClassifier(p=2.0))
+    models = {"pipe": pipe, "bare": sx.PSVMClassifier(p=2.0)}
+    refused = sx.compare(models, numbers, y).set_index("model")
+    assert refused.loc["pipe", "certified"]
+    assert "1 values are missing, in column age; pass missing='drop' or missing='median'" in refused.loc["bare", "note"]
+    store = tmp_path / "rows.sqlite"
+    filled = sx.compare(models, numbers, y, missing="median", store=store).set_index("model")
+    assert filled["certified"].all()
+    # The mean of the pipeline's imputer is not the median.
+    assert filled.loc["pipe", "primal"] == refused.loc["pipe", "primal"]
+    assert Comparison(models, numbers, y, missing="median", store=store).X_train.shape[0] == 56
+    dropped = Comparison(models, numbers, y, missing="drop")
+    assert dropped.y_train.size + dropped.y_test.size == 79
+    assert (
+        sx.compare(models, numbers, y, missing="median", store=store)["seconds"].tolist() == filled["seconds"].tolist()
+    )
+
+
+def test_proofs_of_a_pipeline_are_about_the_data_that_its_machine_has_seen(tmp_path):
+    frame, y = raw_table()
+    sx.compare({"pipe": encoding(sx.PSVMClassifier(p=2.0))}, frame, y, proofs=tmp_path / "proofs")
+    seen = sx.datasets.load(tmp_path / "proofs" / "pipe" / "training.npz")
+    assert sx.verify(tmp_path / "proofs" / "pipe" / "pipe.npz", seen.X, seen.y).holds
+
+
+def test_metrics_are_columns_and_models_that_predict_one_class_are_told():
+    rng = np.random.default_rng(1)
+    y = np.r_[np.zeros(76, dtype=int), np.ones(4, dtype=int)]
+    models = {"p": sx.PSVMClassifier(C=1e-4), "tree": DecisionTreeClassifier(random_state=0)}
+    rare = rng.normal(size=(80, 3)) + 9.0 * y[:, None]
+    table = sx.compare(models, rare, y, metrics=("accuracy", "balanced_accuracy", "roc_auc"), guarantee=True)
+    assert tuple(table.columns) == columns_of(("accuracy", "balanced_accuracy", "roc_auc"))
+    row = table.loc[0]
+    assert (row["test_accuracy"], row["test_balanced_accuracy"]) == (23 / 24, 0.5)
+    assert "predicts one class only, 0" in row["note"]
+    assert row["balanced_accuracy_lower"] <= 0.5 <= row["balanced_accuracy_upper"]
+    assert 0.0 <= row["test_roc_auc"] <= 1.0
+    assert "one class" not in table.loc[1, "note"]
+    with pytest.raises(sx.DataError, match="metrics must hold names of scores"):
+        sx.compare(models, X, Y, metrics="acuracy")
+
+
+def test_the_conventions_of_each_row_are_told():
+    models = {
+        "hinge": sx.PSVMClassifier(),
+        "bare": sx.PSVMClassifier(intercept=False, kernel="rbf"),
+        "odm": sx.ODMClassifier(),
+        "paper": sx.ODMClassifier(intercept=False, kernel=sx.Polynomial(degree=2)),
+        "svc": SVC(),
+        "linear": make_pipeline(StandardScaler(), LinearSVC(fit_intercept=False)),
+        "tree": DecisionTreeClassifier(),
+    }
+    assert {name: conventions(model) for name, model in models.items()} == {
+        "hinge": "linear, free intercept, losses summed",
+        "bare": "rbf kernel, no intercept, losses summed",
+        "odm": "linear, penalised intercept, losses averaged",
+        "paper": "Polynomial kernel, no intercept, losses averaged",
+        "svc": "rbf kernel, free intercept, losses summed",
+        "linear": "linear, no intercept, losses summed",
+        "tree": "",
+    }
+
+
+def test_a_table_for_a_document_has_the_columns_and_digits_that_were_asked_for(tmp_path):
+    table = sx.compare({"a_b": sx.PSVMClassifier(), "svc": SVC()}, X, Y, metrics=("balanced_accuracy",))
+    text = table.latex(tmp_path / "t.tex")
+    assert (tmp_path / "t.tex").read_text() == text
+    assert r"model & objective & gap & accuracy & balanced accuracy & support vectors & seconds \\" in text
+    short = table.latex(columns=["model", "test_accuracy", "dual_bound"], digits=2).splitlines()
+    assert short[2] == r"model & accuracy & lower bound \\"
+    accuracy, lower = table.loc[0, "test_accuracy"], table.loc[0, "dual_bound"]
+    assert short[4] == rf"a\_b & ${accuracy:.2f}$ & ${lower:.4g}$ \\"
+    with pytest.raises(sx.DataError, match="got 'test_acuracy'; did you mean 'test_accuracy'"):
+        table.latex(columns=["test_acuracy"])
 
 
 def test_a_model_that_fails_is_a_row_with_the_reason():

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy import stats
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.neighbors import KNeighborsClassifier
@@ -29,9 +29,10 @@ from svmcvx.datasets import Dataset
 from svmcvx.experiments import Split
 from svmcvx.experiments.store import Store
 from svmcvx.experiments.studies.files import read_study
-from svmcvx.experiments.studies.latex import escaped, latex_frame
+from svmcvx.experiments.tables import escaped, latex_frame
 from svmcvx.system import clock
 from tests.conftest import make_data
+from tests.experiments.test_experiments import encoding, raw_table
 from tests.system.test_deadline import Ticking
 
 FAST = {"solver": "fast"}
@@ -203,7 +204,7 @@ def test_missing_values():
     X, y = SETS["one"]
     holes = X.copy()
     holes[::7, 1] = np.nan
-    with pytest.raises(sx.DataError, match="8 values are missing; pass missing='drop'"):
+    with pytest.raises(sx.DataError, match="8 values are missing, in column 1; pass missing='drop'"):
         one(RidgeClassifier(), (holes, y))
     assert one(RidgeClassifier(), (holes, y), missing="drop")["n_train"] == 29
     row = one(RidgeClassifier(), (holes, y), missing="median", scale="none")
@@ -237,6 +238,64 @@ def test_pipelines_keep_their_own_parameters():
     row = one(model, SETS["one"], tune={"model": {"psvmclassifier__C": [0.1, 1.0]}}, cv=2)
     assert set(row["params"]) == {"psvmclassifier__C"}
     assert row["certified"]
+
+
+def test_a_parameter_of_the_last_step_is_tuned_by_its_own_name():
+    model = make_pipeline(StandardScaler(), sx.PSVMClassifier(**FAST))
+    row = one(model, SETS["one"], tune={"C": [0.1, 1.0]}, cv=2)
+    assert set(row["params"]) == {"psvmclassifier__C"}
+    assert row["params"] == one(model, SETS["one"], tune={"model": {"psvmclassifier__C": [0.1, 1.0]}}, cv=2)["params"]
+
+
+def test_pipelines_see_tables_with_text_and_missing_values(tmp_path):
+    frame, y = raw_table()
+    models = {
+        "squared": encoding(sx.PSVMClassifier(p=2.0, **FAST)),
+        "svc": encoding(SVC(tol=1e-7)),
+        "bare": sx.PSVMClassifier(**FAST),
+    }
+    found = sx.study(
+        models,
+        {"raw": (frame, y)},
+        repeats=2,
+        tune={"C": [0.1, 1.0]},
+        cv=2,
+        store=tmp_path / "s.sqlite",
+        proofs=tmp_path / "p",
+    )
+    by_model = found.frame.set_index(["model", "repeat"])
+    for repeat in (0, 1):
+        train, test = train_test_split(np.arange(80), test_size=0.3, random_state=repeat, stratify=y)
+        row = by_model.loc["squared", repeat]
+        fitted = clone(models["squared"]).set_params(**row["params"]).fit(frame.iloc[train], y[train])
+        assert row["accuracy"] == fitted.score(frame.iloc[test], y[test])
+        assert row["certified"]
+        other = by_model.loc["svc", repeat]
+        assert other["status"] == "fitted"
+        fitted = clone(models["svc"]).set_params(**other["params"]).fit(frame.iloc[train], y[train])
+        own = sx.certify(fitted, frame.iloc[train], y[train])
+        assert (other["lower"], other["upper"]) == (own.lower, own.upper)
+        assert "X is not numeric in columns sex, site" in by_model.loc["bare", repeat]["note"]
+    folder = tmp_path / "p" / by_model.loc["squared", 0]["proof"]
+    seen = sx.datasets.load(folder / "training.npz")
+    assert sx.verify(folder / "squared.npz", seen.X, seen.y).holds
+    # The tuning of other packages' models has no certificates to count.
+    assert found.certified().loc["raw"].to_dict() == {"squared": 1.0, "svc": 1.0, "bare": 0.0}
+    assert found.solves() == (12, 14)
+    assert "squared, bare: linear, free intercept, losses summed." in found.notes()
+    assert "rbf kernel" in found._repr_html_()
+    again = sx.study(models, {"raw": (frame, y)}, repeats=2, tune={"C": [0.1, 1.0]}, cv=2, store=tmp_path / "s.sqlite")
+    assert again.reused == 6
+    left = sx.study({"bare": models["bare"], "one": models["bare"]}, {"raw": (frame, y), **SETS}, repeats=1)
+    assert "X is not numeric" in left.left_out["raw"]
+
+
+def test_models_that_predict_one_class_are_counted():
+    rng = np.random.default_rng(1)
+    y = np.r_[np.zeros(76, dtype=int), np.ones(4, dtype=int)]
+    found = sx.study({"p": sx.PSVMClassifier(C=1e-4)}, {"rare": (rng.normal(size=(80, 3)), y)}, repeats=3)
+    assert found.single_class() == {"p": 3}
+    assert "p predicts one class only in 3 of 3 tasks." in found.notes()
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import svmcvx
-from svmcvx.data import Features, check_features, check_labels, check_time_limit
-from svmcvx.datasets import Dataset, content_digest, load
+from svmcvx.data import Features, check_time_limit
+from svmcvx.datasets import Dataset, load
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError
 from svmcvx.experiments.comparison import Models, named_models
-from svmcvx.experiments.preparation import imputer, scaler
+from svmcvx.experiments.fits import conventions
+from svmcvx.experiments.preparation import Observations, imputer, observations, prepares_itself, scaler
 from svmcvx.experiments.running import FAILED, Row, Running
 from svmcvx.experiments.store import fingerprint
 from svmcvx.experiments.studies.protocol import Protocol, Split, as_split, grids, piped
@@ -64,7 +64,9 @@ def study(
     Parameters
     ----------
     models : mapping, or sequence of estimators or of (str, estimator)
-        Estimators of this package, others of scikit-learn (which have no certificate), or pipelines.
+        Estimators of this package, others of scikit-learn, or pipelines. The final fits of ``SVC``, ``NuSVC``, ``LinearSVC`` and
+        ``LogisticRegression`` get the interval of :func:`svmcvx.certify`; other models have none. Pipelines, and searches over them, get the rows of a
+        table as they are, with text, categories and missing values; `scale` and `missing` are for the other models.
     datasets : sequence or mapping
         Names for :func:`svmcvx.datasets.load`, data sets, or a mapping from names to data sets or pairs (X, y). A set that cannot be loaded or split
         is omitted, and the result has the reason.
@@ -74,7 +76,7 @@ def study(
         Share of the test part (0.3 by default), or number of folds; stratified unless a Split says otherwise. With a mapping,
         data sets that it does not name are split by its entry ``"default"``, else 0.3.
     tune : mapping, optional
-        Values by parameter, for all models that have it, as in ``{"C": [0.1, 1.0, 10.0]}``; or by model a grid as for
+        Values by parameter, for all models that have it, themselves or in the last step of a pipeline, as in ``{"C": [0.1, 1.0, 10.0]}``; or by model a grid as for
         :func:`svmcvx.select`. Models without a grid are fitted as they are.
     cv : int or splitter
         Folds in the training part, 5 by default; stratified and shuffled by the seed of the repeat.
@@ -87,7 +89,7 @@ def study(
     scale_by : "training" or "all"
         Whether scaling and medians come from the training part (the default) or, as in some papers, from all observations.
     missing : "error", "drop" or "median"
-        Treatment of missing values: leave the data set out, drop the rows, or fill in the column's median.
+        Treatment of missing values: no fit of models that are no pipelines, drop the rows for all models, or fill in the column's median.
     tol : float
         Relative gap up to which a solve counts as certified.
     guarantee : False, True or "tuning"
@@ -158,7 +160,8 @@ def study(
     splits = _splits(split)
     limit = check_time_limit(time_limit)
     files = [None if path is None else Path(path) for path in (store, proofs)]
-    sets, left_out = _loaded(datasets, data_dir, protocol, splits)
+    tables = any(prepares_itself(model) for _, model in named)
+    sets, left_out = _loaded(datasets, data_dir, protocol, splits, tables=tables)
     strange = sorted(set(splits) - {one.name for one in sets} - set(left_out) - {"default"})
     if strange:
         raise DataError(f"split names {', '.join(strange)}, which are not among the data sets")
@@ -171,7 +174,7 @@ def study(
         named_sets = {one.name: one for one in sets}
         run = Running(
             work,
-            lambda task: (named_sets[task.dataset].X, named_sets[task.dataset].y),
+            lambda task: (named_sets[task.dataset].seen_by(task), named_sets[task.dataset].y),
             files[0],
             "study",
             done=partial(_done, files[1], retry_failed),
@@ -187,11 +190,11 @@ def study(
     described = [
         {
             "dataset": one.name,
-            "rows": one.X.shape[0],
-            "features": one.X.shape[1],
+            "rows": one.data.shape[0],
+            "features": one.data.shape[1],
             "classes": int(one.classes.size),
             "split": str(one.split),
-            "content": one.digest,
+            "content": one.data.digest,
         }
         for one in sets
     ]
@@ -205,6 +208,7 @@ def study(
         left_out,
         complete,
         reused=run.reused,
+        conventions={name: conventions(model) for name, model in named},
     )
 
 
@@ -212,12 +216,17 @@ class _Prepared(NamedTuple):
     """A data set with its splits."""
 
     name: str
-    X: Features
+    table: Any
+    numbers: Features | DataError
     y: NDArray[Any]
     classes: NDArray[Any]
     split: Split
     parts: list[tuple[int, int, NDArray[np.intp], NDArray[np.intp]]]
-    digest: str
+    data: Observations
+
+    def seen_by(self, task: Task) -> Any:
+        """Return the table for pipelines, and for other models its numbers, or why there are none."""
+        return self.table if task.takes_table else self.numbers
 
 
 def _splits(split: Any) -> dict[str, Split]:
@@ -227,7 +236,7 @@ def _splits(split: Any) -> dict[str, Split]:
 
 
 def _loaded(
-    datasets: Any, data_dir: Any, protocol: Protocol, splits: Mapping[str, Split]
+    datasets: Any, data_dir: Any, protocol: Protocol, splits: Mapping[str, Split], *, tables: bool
 ) -> tuple[list[_Prepared], dict[str, str]]:
     """Load and split all data sets; return those that can be used, and why the others cannot."""
     if isinstance(datasets, (str, Dataset)):
@@ -249,7 +258,7 @@ def _loaded(
         try:
             data = load(one, data_dir) if isinstance(one, (str, os.PathLike)) else one
             X, y = (data.X, data.y) if isinstance(data, Dataset) else data
-            found[name] = _prepared(name, X, y, protocol, splits.get(name, splits["default"]))
+            found[name] = _prepared(name, X, y, protocol, splits.get(name, splits["default"]), tables=tables)
         except (SvmcvxError, OSError) as error:
             left_out[name] = " ".join(str(error).split())
         except (TypeError, ValueError) as error:
@@ -263,50 +272,58 @@ def _loaded(
     return list(found.values()), left_out
 
 
-def _prepared(name: str, X: Any, y: Any, protocol: Protocol, split: Split) -> _Prepared:
-    sparse = bool(sp.issparse(X))
-    holes = 0 if sparse else int(np.isnan(np.asarray(X, dtype=np.float64)).sum())
-    if holes and protocol.missing == "error":
-        raise DataError(f"{holes} values are missing; pass missing='drop' or missing='median'")
-    if holes and protocol.missing == "drop":
-        data = Dataset(name, np.asarray(X, dtype=np.float64), np.asarray(y)).without_missing()
-        X, y = data.X, data.y
-    if holes and protocol.missing == "median":
-        # Checked with zeros instead of the values that a task sets.
-        X = np.asarray(X, dtype=np.float64)
-        check_features(np.nan_to_num(X, nan=0.0))
-    else:
-        X = check_features(X)
-    codes, classes = check_labels(y, X.shape[0])
-    digest = content_digest(X, classes[codes])
-    if protocol.scale_by == "all":
-        for step in (imputer(protocol.missing) if holes else None, scaler(protocol.scale, sparse=sparse)):
-            X = X if step is None else step.fit_transform(X)
-    labels = classes[codes]
+def _prepared(name: str, X: Any, y: Any, protocol: Protocol, split: Split, *, tables: bool) -> _Prepared:
+    """Split a data set, and prepare it as far as it is prepared as a whole; `tables` tells whether pipelines are among the models."""
+    data = observations(X, y, protocol.missing)
+    numbers = data.numbers
+    if isinstance(numbers, DataError):
+        if not tables:
+            raise numbers
+    elif protocol.scale_by == "all":
+        holes = data.holes
+        for step in (imputer(protocol.missing) if holes else None, scaler(protocol.scale, sparse=data.sparse)):
+            numbers = numbers if step is None else step.fit_transform(numbers)
+    labels = data.labels
     parts = [
         (repeat, fold, train, test)
         for repeat in range(protocol.repeats)
         for fold, (train, test) in enumerate(split.parts(labels, protocol.seed + repeat))
     ]
-    return _Prepared(name, X, labels, classes, split, parts, digest)
+    return _Prepared(name, data.table, numbers, labels, data.classes, split, parts, data)
 
 
 def _tasks(
     named: list[tuple[str, Any]], sets: list[_Prepared], tuned: Mapping[str, Any], protocol: Protocol
 ) -> Iterator[Task]:
     """Yield all tasks, one repeat after the other: the first tasks are a fair sample for the estimate of the time."""
+    models = dict(named)
     pipes = {(name, sparse): piped(model, protocol, sparse=sparse) for name, model in named for sparse in (False, True)}
     for repeat in range(protocol.repeats):
         for data in sets:
             for _, fold, train, test in (part for part in data.parts if part[0] == repeat):
                 for name, _ in named:
-                    estimator, prefix = pipes[name, bool(sp.issparse(data.X))]
+                    estimator, prefix = pipes[name, data.data.sparse]
                     grid = _prefixed(tuned.get(name), prefix)
                     # The key does not contain the names of models and data sets, nor the number of repeats.
                     settings = replace(protocol, repeats=1, seed=protocol.seed + repeat)
-                    key = fingerprint("study", svmcvx.__version__, estimator, grid, settings, data.digest, train, test)
+                    takes_table = prepares_itself(models[name])
+                    digest = data.data.table_digest if takes_table else data.data.digest
+                    key = fingerprint("study", svmcvx.__version__, estimator, grid, settings, digest, train, test)
                     yield Task(
-                        data.name, name, repeat, fold, train, test, estimator, grid, protocol, key, None, None, np.inf
+                        data.name,
+                        name,
+                        repeat,
+                        fold,
+                        train,
+                        test,
+                        estimator,
+                        grid,
+                        protocol,
+                        key,
+                        None,
+                        None,
+                        np.inf,
+                        takes_table,
                     )
 
 

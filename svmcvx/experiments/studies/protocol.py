@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.metrics import get_scorer
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.pipeline import Pipeline
 
 from svmcvx.data import check_choice, check_number, check_whole
 from svmcvx.errors import DataError, DataTypeError, did_you_mean
+from svmcvx.experiments.fits import check_metrics
 from svmcvx.experiments.intervals import check_interval
-from svmcvx.experiments.preparation import MISSING, SCALES, imputer, scaler
+from svmcvx.experiments.preparation import MISSING, SCALES, imputer, prepares_itself, scaler
 
 __all__ = ["Protocol", "Split", "as_split", "grids", "piped"]
 
@@ -119,15 +119,7 @@ class Protocol:
             check_interval(self.scoring)
         check_choice(self.scale_by, "scale_by", FITTED_ON)
         check_choice(self.missing, "missing", MISSING)
-        if not self.metrics:
-            raise DataError("metrics is empty; pass for example ('accuracy', 'balanced_accuracy')")
-        for metric in self.metrics:
-            try:
-                get_scorer(metric)
-            except (ValueError, TypeError):
-                raise DataError(
-                    f"metrics must hold names of scores of scikit-learn, such as 'accuracy', got {metric!r}"
-                ) from None
+        check_metrics(self.metrics)
 
     def described(self) -> dict[str, str]:
         """Return the settings as text."""
@@ -135,15 +127,16 @@ class Protocol:
 
 
 def piped(model: Any, protocol: Protocol, *, sparse: bool) -> tuple[Any, str]:
-    """Return a model behind what prepares its features by the training part, and what its parameters then begin with."""
-    if protocol.scale_by == "all":
+    """Return a model behind what prepares its features by the training part, and what its parameters then begin with.
+
+    A pipeline prepares them itself.
+    """
+    if protocol.scale_by == "all" or prepares_itself(model):
         return clone(model), ""
     before = [("impute", imputer(protocol.missing)), ("scale", scaler(protocol.scale, sparse=sparse))]
     steps = [(name, step) for name, step in before if step is not None and not (name == "impute" and sparse)]
     if not steps:
         return clone(model), ""
-    if isinstance(model, Pipeline):
-        return Pipeline([*steps, *clone(model).steps]), ""
     return Pipeline([*steps, ("model", clone(model))]), "model__"
 
 
@@ -166,17 +159,27 @@ def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
             raise DataError(f"tune names {', '.join(map(repr, strange))}; the models are {', '.join(names)}")
         return {name: grid for name, grid in tune.items() if grid}
     found: dict[str, Any] = {}
+    used = set()
     for name, model in models:
-        own = {key: values for key, values in tune.items() if key in model.get_params()}
-        if own:
-            found[name] = own
-    unused = sorted(key for key in tune if not any(key in grid for grid in found.values()))
+        known = {_parameter(model, key): key for key in tune if _parameter(model, key)}
+        if known:
+            found[name] = {parameter: tune[key] for parameter, key in known.items()}
+            used |= set(known.values())
+    unused = sorted(set(tune) - used)
     if unused:
         there = sorted({name for _, model in models for name in model.get_params()})
         last = {name.rpartition("__")[2]: name for name in there}
         meant = f"; did you mean {last[unused[0]]!r}?" if unused[0] in last else did_you_mean(unused[0], there)
         raise DataError(f"tune has {', '.join(map(repr, unused))}, which no model has as a parameter{meant}")
     return found
+
+
+def _parameter(model: Any, name: str) -> str:
+    """Return what a model calls a parameter: in a pipeline also that of its last step; empty if it has none."""
+    if name in model.get_params():
+        return name
+    last = f"{model.steps[-1][0]}__{name}" if isinstance(model, Pipeline) else ""
+    return last if last in model.get_params() else ""
 
 
 def _is_grid(value: Any) -> bool:

@@ -178,7 +178,7 @@ def _sections(study: StudyTables) -> list[dict[str, Any]]:
     share = _grid(
         study,
         "Share of certified solves",
-        "Final fits and those of the tuning. A dash: the model gives no certificates.",
+        "Final fits and those of the tuning; of models of scikit-learn the final fits. A dash: the problem of the model is not known.",
         study.certified(),
         ".3f",
     )
@@ -208,6 +208,7 @@ def _scores(study: StudyTables, metric: str) -> Table:
     if mean.isna().to_numpy().any():
         note += " A dash: one of the tasks failed or is missing."
     note += f" Ranks (1 is the best) over the {len(ranks)} data sets on which every model has a score."
+    note = " ".join((note, *study.notes()))
     return Table(metric, note, ["data set", *study.models], rows, [foot])
 
 

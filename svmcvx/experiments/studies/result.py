@@ -59,6 +59,7 @@ class Study(StudyTables):
             name: "; ".join(dict.fromkeys(one.model_lines[name] for one in studies if name in one.model_lines))
             for name in found.models
         }
+        found.conventions = {name: said for one in studies for name, said in one.conventions.items()}
         found.grids = {name: grid for one in studies for name, grid in one.grids.items()}
         found.datasets = pd.concat([one.datasets for one in studies], ignore_index=True)
         found.left_out = {name: why for one in studies for name, why in one.left_out.items()}
@@ -76,6 +77,7 @@ class Study(StudyTables):
             ("Scores", f"{self.metrics[0]}, mean ± standard deviation over the splits"),
             ("Certified", f"{check_mark(certified == solves)} {certified} of {solves} solves"),
             *([("Failed", f"{failed} tasks")] if failed else []),
+            *([("Models", " ".join(self.notes()))] if self.notes() else []),
             *([("Left out", f"{name}: {why}") for name, why in self.left_out.items()]),
         ]
         return html_block(repr(self), html_fields(fields), table_html(self.table()))

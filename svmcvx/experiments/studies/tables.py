@@ -11,13 +11,14 @@ import pandas as pd
 
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
+from svmcvx.experiments.fits import ONE_CLASS
 from svmcvx.experiments.intervals import INTERVALS, interval_text
 from svmcvx.experiments.running import FAILED, Row
 from svmcvx.experiments.studies import statistics
 from svmcvx.experiments.studies.environment import versions
 from svmcvx.experiments.studies.protocol import Protocol
 from svmcvx.experiments.studies.statistics import Friedman
-from svmcvx.experiments.studies.tasks import FIELDS, UNCERTIFIED
+from svmcvx.experiments.studies.tasks import FIELDS, FOREIGN
 from svmcvx.experiments.tables import CertifiedTable
 
 __all__ = ["StudyTables"]
@@ -54,12 +55,14 @@ class StudyTables:
         left_out: Mapping[str, str],
         complete: bool,
         reused: int = 0,
+        conventions: Mapping[str, str] | None = None,
     ) -> None:
         self.metrics = protocol.metrics
         self.protocol = protocol.described()
         self._guarantee = protocol.guarantee
         self.model_lines, self.grids = dict(models), dict(grids)
         self.models = tuple(models)
+        self.conventions = {name: said for name, said in (conventions or {}).items() if said}
         self.datasets = pd.DataFrame(list(datasets))
         self.left_out = dict(left_out)
         self.complete, self.reused = complete, reused
@@ -190,13 +193,23 @@ class StudyTables:
 
     def _certifying(self) -> pd.DataFrame:
         """Return the rows of the models that give certificates, as far as any of them has been fitted."""
-        without = self.frame.loc[self.frame["status"] == UNCERTIFIED, "model"].unique()
-        return self.frame[~self.frame["model"].isin(without)]
+        fitted = self.frame[self.frame["status"] == FOREIGN]
+        without = fitted.loc[fitted["certified"].isna(), "model"].unique()
+        return self._counted(self.frame[~self.frame["model"].isin(without)])
+
+    @staticmethod
+    def _counted(rows: pd.DataFrame) -> pd.DataFrame:
+        """Return rows with the fits of the tuning that could have a certificate: those of other packages' models have none."""
+        own = rows["status"] != FOREIGN
+        return rows.assign(
+            tuning_fits=rows["tuning_fits"].where(own, 0), tuning_certified=rows["tuning_certified"].where(own, 0)
+        )
 
     def certified(self) -> pd.DataFrame:
         """Return the share of certified solves, of the final fits and those of the tuning together, by data set and model.
 
-        A task that failed counts as one solve without a certificate; models that have none are NaN.
+        A task that failed counts as one solve without a certificate; of models of scikit-learn the final fits alone count; models whose problem is
+        not known are NaN.
         """
         rows = self._certifying()
         by_set = [rows["dataset"], rows["model"]]
@@ -227,6 +240,26 @@ class StudyTables:
     def seconds(self) -> pd.DataFrame:
         """Return mean seconds of a task, with its tuning, by data set and model."""
         return self._ordered(self._by_set(self.frame["seconds"]).mean())
+
+    def single_class(self) -> dict[str, int]:
+        """Return the numbers of tasks whose model predicts one class only for its test part, by model."""
+        notes = self.frame["note"].fillna("").str.contains(ONE_CLASS, regex=False)
+        return {
+            str(name): int(count) for name, count in self.frame.loc[notes, "model"].value_counts(sort=False).items()
+        }
+
+    def notes(self) -> list[str]:
+        """Return what a reader of the tables has to know: the conventions of the models, and those that predict one class only."""
+        by_words: dict[str, list[str]] = {}
+        for name, said in self.conventions.items():
+            by_words.setdefault(said, []).append(name)
+        found = [f"{', '.join(names)}: {said}." for said, names in by_words.items()]
+        tasks = self.frame["model"].value_counts()
+        found += [
+            f"{name} predicts one class only in {count} of {tasks[name]} tasks."
+            for name, count in self.single_class().items()
+        ]
+        return found
 
     def failures(self) -> pd.DataFrame:
         """Return the rows of the tasks that failed."""

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import get_scorer
-from sklearn.pipeline import Pipeline
 
 from svmcvx.certificate import relative_gap
+from svmcvx.errors import DataError
+from svmcvx.experiments.fits import foreign_certificates, last_step, one_class_note
 from svmcvx.experiments.intervals import as_seen, ends, exact_scores, hull
+from svmcvx.experiments.preparation import rows_of
 from svmcvx.experiments.proofs import ProofFolder
 from svmcvx.experiments.running import FAILED, Row, failed
 from svmcvx.experiments.search_paths import with_settings
@@ -28,10 +30,10 @@ from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import current, until
 
-__all__ = ["FIELDS", "UNCERTIFIED", "Task"]
+__all__ = ["FIELDS", "FOREIGN", "Task"]
 
-# The status of a model that has no certificate.
-UNCERTIFIED = "fitted"
+# The status of a model of another package, of which the final fit alone may have a certificate.
+FOREIGN = "fitted"
 
 # The fields of every row, in the order of a table; the scores are after n_test, then the ends of their intervals.
 FIELDS = (
@@ -81,6 +83,8 @@ class Task:
     store, proofs : path or None
     until : float
         Time, in seconds since the epoch, after which no task starts, and unfinished tasks are dropped.
+    takes_table : bool
+        Whether the model is a pipeline, which gets the table as it is.
     """
 
     dataset: str
@@ -96,6 +100,7 @@ class Task:
     store: Path | None
     proofs: Path | None
     until: float
+    takes_table: bool = False
 
     def __str__(self) -> str:
         return f"{self.dataset}, {self.model}, repeat {self.repeat}"
@@ -147,7 +152,10 @@ class Task:
     def _row(self, X: Any, y: NDArray[Any]) -> Row:
         row, started = self.empty_row(), clock.now()
         try:
-            row |= self._fitted(X[self.train], y[self.train], X[self.test], y[self.test])
+            if isinstance(X, DataError):
+                raise X
+            parts = rows_of(X, self.train), y[self.train], rows_of(X, self.test), y[self.test]
+            row |= self._fitted(*parts)
         except Exception as error:  # an exception of one model does not stop the others
             row |= failed(error)
         row["seconds"] = clock.now() - started
@@ -177,23 +185,26 @@ class Task:
                 return row | {"status": str(Status.TIME_LIMIT)}
         else:
             fitted = estimator.fit(X, y)
-        last = fitted[-1] if isinstance(fitted, Pipeline) else fitted
-        row |= self._certified(last)
+        last = last_step(fitted)
+        row |= self._certified(last, fitted, X, y)
         if row["status"] == Status.INTERRUPTED:
             raise KeyboardInterrupt
         row["scores"] = {name: float(get_scorer(name)(fitted, X_test, y_test)) for name in self.protocol.metrics}
+        notes = [row.get("note"), one_class_note(np.asarray(fitted.predict(X_test)), y_test)]
         if self.protocol.guarantee:
             row |= self._exact(fitted, X, y, X_test, y_test)
+            notes.append(row["note"])
             if self.protocol.guarantee == "tuning":
                 row |= self._tied(row, tied, X, y, X_test, y_test)
         if self.proofs is not None and isinstance(solution := getattr(last, "solution_", None), Solution):
             proved = self._proved(fitted, X, y, solution)
-            row |= proved | {"note": "; ".join(filter(None, (row.get("note"), proved["note"])))}
-        return row
+            row |= proved
+            notes.append(proved["note"])
+        return row | {"note": "; ".join(filter(None, notes))}
 
     def _exact(self, fitted: Any, X: Any, y: NDArray[Any], X_test: Any, y_test: NDArray[Any]) -> Row:
         """Return the intervals of the scores of every optimal machine."""
-        last = fitted[-1] if isinstance(fitted, Pipeline) else fitted
+        last = last_step(fitted)
         seen, rows = as_seen(fitted, X), as_seen(fitted, X_test)
         found = exact_scores(last, seen, y, rows, y_test, self.protocol.metrics)
         return {"intervals": ends(found.intervals), "undecided": found.undecided, "note": found.note}
@@ -221,11 +232,10 @@ class Task:
             "tuning_seconds": float(table["seconds"].sum()),
         }
 
-    def _certified(self, last: Any) -> Row:
+    def _certified(self, last: Any, fitted: Any, X: Any, y: NDArray[Any]) -> Row:
         solution = getattr(last, "solution_", None)
         if not isinstance(solution, Solution):
-            support = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
-            return {"status": UNCERTIFIED, "solver": type(last).__name__, "n_support": support}
+            return self._of_others(last, as_seen(fitted, X), y)
         certificate = solution.certificate
         return {
             "status": str(solution.status),
@@ -237,15 +247,28 @@ class Task:
             "n_support": solution.model.n_support,
         }
 
+    def _of_others(self, last: Any, X: Any, y: NDArray[Any]) -> Row:
+        """Return the fields of a model that is not of this package: of several certificates the one with the largest gap."""
+        support = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
+        row: Row = {"status": FOREIGN, "solver": type(last).__name__, "n_support": support, "certified": None}
+        found = foreign_certificates(last, X, y)
+        if isinstance(found, str):
+            return row | {"note": found}
+        worst = max(found.values(), key=lambda certificate: certificate.gap)
+        return row | {
+            "lower": worst.lower,
+            "upper": worst.upper,
+            "gap": worst.gap,
+            "certified": worst.is_certified(self.protocol.tol),
+        }
+
     def _proved(self, fitted: Any, X: Any, y: NDArray[Any], solution: Solution) -> Row:
         """Write the proof of the final fit next to its training data, which the models of a split share."""
         assert self.proofs is not None  # noqa: S101 - asked before
         folder = self.proofs / _file_name(self.dataset) / f"repeat-{self.repeat}-fold-{self.fold}"
-        if isinstance(fitted, Pipeline):
-            # A pipeline of the user may transform the features.
-            own = [name for name, _ in fitted.steps if name not in ("impute", "scale", "model")]
-            folder = folder / _file_name(self.model) if own else folder
-            X = fitted[:-1].transform(X) if len(fitted.steps) > 1 else X
+        # A pipeline of the user may transform the features.
+        folder = folder / _file_name(self.model) if self.takes_table else folder
+        X = as_seen(fitted, X)
         note = ProofFolder(folder, X, y).write(self.model, solution)
         return {"proof": str(folder.relative_to(self.proofs)), "note": note}
 
