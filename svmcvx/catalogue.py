@@ -146,6 +146,8 @@ class FastSolver:
         Sizes up to which the general route is tried too where this solver does not certify what was asked for.
     methods : str
         The methods in a few words, for the documentation.
+    parts : str
+        A function, as ``"module:name"``, that solves the binary problems of several classes together; none where each is solved on its own.
     """
 
     name: str
@@ -156,10 +158,16 @@ class FastSolver:
     own: tuple[str, ...] = ()
     second_opinion_up_to: SizeLimits = ALWAYS_FAST
     methods: str = ""
+    parts: str = ""
 
     def load(self) -> Any:
         """Import the function."""
         return getattr(import_module(self.module), self.name)
+
+    def load_parts(self) -> Any:
+        """Import the function for the problems of several classes together; None if there is none."""
+        module, _, name = self.parts.partition(":")
+        return getattr(import_module(module), name) if module else None
 
 
 @dataclass(frozen=True)
@@ -258,6 +266,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                     "kernels: pSMO in large working sets with a bounded cache, for every p ≥ 1, and Newton on a low-rank "
                     "factor where pairs are slow; linear: Newton and active sets without a Gram matrix, dense and sparse"
                 ),
+                parts=f"{_FAST}.margin.pairs:solve_parts",
             ),
         ),
         Entry(

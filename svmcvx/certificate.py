@@ -33,12 +33,15 @@ from svmcvx.system.threads import single_blas_thread
 __all__ = [
     "Certificate",
     "Checked",
+    "CheckedParts",
     "Dual",
     "Evaluation",
+    "PartsStatement",
     "SinglePointStatement",
     "SolverBound",
     "Statement",
     "check",
+    "check_parts",
     "relative_gap",
 ]
 
@@ -165,6 +168,19 @@ class Statement(Protocol[M_contra]):
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
         """Dual objective at a dual feasible point."""
+
+
+class PartsStatement(Protocol[M_contra]):
+    """What the checker needs to know of many convex problems that are evaluated together; a point has a model and a dual point of each."""
+
+    def evaluate(self, point: M_contra) -> tuple[Bounded, Bounded]:
+        """Regulariser and losses at the models, whose sums are the objectives."""
+
+    def dual_violation(self, point: M_contra) -> NDArray[np.float64]:
+        """Largest violation of a constraint by each dual point beyond rounding; 0 for a feasible one."""
+
+    def evaluate_dual(self, point: M_contra) -> Bounded:
+        """Dual objectives at the dual points, where these are feasible."""
 
 
 class SinglePointStatement(Generic[M]):
@@ -462,3 +478,76 @@ def check(
     certificate = Certificate(_mint=_MINT, kind=statement.kind, upper=high, lower=low, residuals=residuals)
     terms = upper.terms if isinstance(upper, Evaluation) else {}
     return Checked(model=model, dual=best_dual, certificate=certificate, terms=terms)
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedParts:
+    """The intervals of many convex problems, whose certificates are made when they are asked for.
+
+    Attributes
+    ----------
+    upper, lower : ndarray of shape (problems,)
+        Ends of the intervals; −∞ without a lower bound.
+    violation, rounding : ndarray of shape (problems,)
+        As in :attr:`Certificate.residuals`.
+    regulariser, losses : ndarray of shape (problems,)
+        Terms of the objectives.
+    """
+
+    upper: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    violation: NDArray[np.float64]
+    rounding: NDArray[np.float64]
+    regulariser: NDArray[np.float64]
+    losses: NDArray[np.float64]
+
+    def gap(self, part: int) -> float:
+        """Return the relative gap of a problem."""
+        return relative_gap(float(self.lower[part]), float(self.upper[part]))
+
+    def certificate(self, part: int) -> Certificate:
+        """Return the certificate of a problem."""
+        lower = float(self.lower[part])
+        residuals = {"dual_violation": float(self.violation[part]), "rounding": float(self.rounding[part])}
+        return Certificate(
+            _mint=_MINT,
+            kind="convex",
+            upper=float(self.upper[part]),
+            lower=lower if math.isfinite(lower) else None,
+            residuals=residuals,
+        )
+
+
+@single_blas_thread()
+def check_parts(statement: PartsStatement[M], point: M) -> CheckedParts:
+    """Evaluate the intervals of many convex problems at one model and one dual point each, which nobody repairs.
+
+    Parameters
+    ----------
+    statement : PartsStatement
+        The problems bound to their data.
+    point : object
+        What the statement understands.
+
+    Returns
+    -------
+    CheckedParts
+
+    Raises
+    ------
+    NotCertified
+        If bounds contradict each other by more than rounding, which would be a defect.
+    """
+    regulariser, losses = statement.evaluate(point)
+    upper = regulariser + losses
+    violation = statement.dual_violation(point)
+    bound = statement.evaluate_dual(point)
+    feasible = violation == 0.0
+    high, low = np.asarray(upper.upper), np.where(feasible, bound.lower, -np.inf)
+    if (wrong := np.flatnonzero(low > high)).size:
+        raise NotCertified(
+            f"the dual bound {low[wrong[0]]!r} exceeds the objective {high[wrong[0]]!r} by more than rounding; please report "
+            "this as a defect"
+        )
+    rounding = upper.error + np.where(feasible, bound.error, 0.0)
+    return CheckedParts(high, low, violation, rounding, regulariser.value, losses.value)

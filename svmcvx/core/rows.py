@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from svmcvx.core.bounded import GROW, LOST, Bounded, exact, growth, root_above, roundings, sqrt, square, total
 from svmcvx.core.exactly import SMALLEST
 
-__all__ = ["UNDERFLOW", "Ball", "Rows", "inner_error", "norm_above", "row_norms_above", "sums_above"]
+__all__ = ["UNDERFLOW", "Ball", "Rows", "inner_error", "norm_above", "row_norms_above", "squared_norms", "sums_above"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -21,6 +21,13 @@ UNDERFLOW = 2.0**-1000
 BLOCK_ENTRIES = 2**18
 # Rows that are summed by one product, so that the error grows with their number and with that of the parts.
 PART = 512
+
+
+def squared_norms(W: Floats, distances: Floats) -> Bounded:
+    r"""Return :math:`\|w\|^2` of the rows w of a matrix, each known up to a Euclidean distance."""
+    value = np.asarray(np.einsum("ij,ij->i", W, W))
+    moved = (2.0 * row_norms_above(W) + distances) * distances
+    return Bounded(value, (inner_error(W.shape[1], value) * growth(W.shape[1]) + moved) * GROW)
 
 
 def inner_error(terms: int, magnitude: Any) -> Any:
@@ -185,11 +192,16 @@ class Rows:
 
         Dense rows are summed in parts of :data:`PART`: the error grows with their length and their number instead of with n.
         """
+        value, error = self.combined_columns(v)
+        return Ball(value, norm_above(error) if value.ndim > 1 else float(error))
+
+    def combined_columns(self, v: Floats | Bounded) -> tuple[Floats, Any]:
+        """Return ``X'v``, and the distance of each column to the exact one."""
         coefficients = exact(v)
         chosen: Floats = coefficients.value
         n, d = (int(size) for size in self.X.shape)
         if not chosen.any() and not np.any(coefficients.error):
-            return Ball(np.zeros((d, *chosen.shape[1:])))
+            return np.zeros((d, *chosen.shape[1:])), np.zeros(chosen.shape[1:])
         if sp.issparse(self.X) or n <= 2 * PART:
             value, terms = np.asarray(self.X.T @ chosen), n
         else:
@@ -200,7 +212,7 @@ class Rows:
         error = inner_error(terms + self.shifted, _weighed(np.abs(chosen), self.norms))
         if not coefficients.is_exact:
             error += _weighed(np.broadcast_to(coefficients.error, chosen.shape), self.norms)
-        return Ball(value, (norm_above(error) if chosen.ndim > 1 else float(error)) * GROW)
+        return value, error * GROW
 
 
 def _weighed(sizes: Floats, norms: Floats) -> Any:

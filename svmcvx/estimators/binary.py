@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypeAlias, cast
 
@@ -146,7 +146,7 @@ class BinaryClassifier(CertifiedClassifier):
         return {key: solution.certificate for key, solution in self.solutions_.items()}
 
     @property
-    def _members(self) -> tuple[BinaryModel, ...]:
+    def _members(self) -> Sequence[BinaryModel]:
         model = self.model_
         return model.members if isinstance(model, OneVsModel) else (cast(BinaryModel, model),)
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
+from svmcvx.catalogue import find
 from svmcvx.data import CodedLabels, Features, check_choice
 from svmcvx.errors import DataError
 from svmcvx.estimators.request import Request, TrainingData
-from svmcvx.estimators.routes import Route
+from svmcvx.estimators.routes import FAST, Route
 from svmcvx.kernels import Precomputed
+from svmcvx.kernels.gram_cache import CachedKernel
 from svmcvx.model import BinaryModel, KernelModel, OneVsModel
 from svmcvx.row_blocks.labels import ClassPartition
 from svmcvx.solution import Solution, Status, Timings
@@ -25,9 +27,14 @@ from svmcvx.system.deadline import time_limited
 
 __all__ = ["SCHEMES", "CompositeSolution", "Part", "check_n_jobs", "parts", "solve_parts", "solve_parts_in_blocks"]
 
+if TYPE_CHECKING:
+    from svmcvx.fast.margin.pairs import SolvedParts
+
 Floats: TypeAlias = NDArray[np.float64]
 
 SCHEMES = ("ovo", "ovr")
+# Megabytes of kernel rows where the estimator says nothing.
+DEFAULT_CACHE = 500.0
 # Number of binary problems that are solved before the total time is estimated, and the seconds above which a warning names it.
 TIMED, LONG = 3, 30.0
 
@@ -50,25 +57,71 @@ class Part(NamedTuple):
     labels: CodedLabels
 
 
-def parts(labels: CodedLabels, scheme: str) -> Iterator[Part]:
-    """Yield the binary problems in the order of :class:`svmcvx.OneVsModel`.
+def keys(labels: CodedLabels, scheme: str) -> list[Any]:
+    """Return the keys of the binary problems in the order of :class:`svmcvx.OneVsModel`.
 
     Parameters
     ----------
     labels : CodedLabels
     scheme : "ovo" or "ovr"
     """
+    names = labels.classes.tolist()
+    return [*combinations(names, 2)] if check_choice(scheme, "multiclass", SCHEMES) == "ovo" else names
+
+
+def parts(labels: CodedLabels, scheme: str, places: Iterable[int] | None = None) -> Iterator[Part]:
+    """Yield the binary problems in the order of :class:`svmcvx.OneVsModel`.
+
+    Parameters
+    ----------
+    labels : CodedLabels
+    scheme : "ovo" or "ovr"
+    places : iterable of int, optional
+        Of some of them in that order; all by default.
+    """
     codes, classes = labels.codes, labels.classes
-    names = classes.tolist()
-    if check_choice(scheme, "multiclass", SCHEMES) == "ovo":
-        for k, other in combinations(range(classes.size), 2):
+    every = keys(labels, scheme)
+    chosen = range(len(every)) if places is None else places
+    if scheme == "ovo":
+        sides = [*combinations(range(classes.size), 2)]
+        for place in chosen:
+            k, other = sides[place]
             rows = np.flatnonzero((codes == k) | (codes == other))
             pair = CodedLabels((codes[rows] == other).astype(np.intp), classes[[k, other]])
-            yield Part((names[k], names[other]), rows, pair)
+            yield Part(every[place], rows, pair)
     else:
         rows = np.arange(codes.size)
-        for k, name in enumerate(names):
-            yield Part(name, rows, CodedLabels((codes == k).astype(np.intp), np.arange(2)))
+        for k in chosen:
+            yield Part(every[k], rows, CodedLabels((codes == k).astype(np.intp), np.arange(2)))
+
+
+class _Parts(Mapping[Any, Solution]):
+    """The solutions of problems that were solved together, each made when it is asked for; the others as they are.
+
+    It is pickled as a dictionary.
+    """
+
+    def __init__(self, every: list[Any], solved: SolvedParts, members: Any, others: Mapping[int, Solution]) -> None:
+        self._places = {key: place for place, key in enumerate(every)}
+        self._solved, self._members, self._made = solved, members, dict(others)
+
+    def __getitem__(self, key: Any) -> Solution:
+        place = self._places[key]
+        if place not in self._made:
+            self._made[place] = self._solved.solution(place, self._members[place])
+        return self._made[place]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,7 +133,7 @@ class CompositeSolution(Solution):
 
     Attributes
     ----------
-    parts : dict of Solution
+    parts : mapping of Solution
         By pair (k, l) of labels, or by label. The support of their models counts rows of all data; dual points are
         indexed like the rows of the part, in order.
     """
@@ -109,6 +162,32 @@ class CompositeSolution(Solution):
             formulation=worst.formulation,
             hyperparameters={**worst.hyperparameters, "multiclass": scheme},
             parts=dict(parts),
+        )
+
+    @classmethod
+    def together(
+        cls, solved: SolvedParts, others: Mapping[int, Solution], scheme: str, labels: CodedLabels
+    ) -> CompositeSolution:
+        """Combine problems that were solved together, and the others that were not, by their places."""
+        count = len(solved.steps)
+        members = solved.members({place: cast(BinaryModel, solution.model) for place, solution in others.items()})
+        every = [others[k].certificate.gap if k in others else solved.checked.gap(k) for k in range(count)]
+        worst = max(range(count), key=every.__getitem__)
+        unfinished = [solution.status for solution in others.values() if solution.status is not Status.OPTIMAL]
+        attempts = [others[k].attempts if k in others else (solved.attempt(k),) for k in range(count)]
+        timings = [solved.timings, *(solution.timings for solution in others.values())]
+        return cls(
+            model=OneVsModel(scheme=scheme, members=members, classes=labels.classes),
+            certificate=others[worst].certificate if worst in others else solved.checked.certificate(worst),
+            status=unfinished[0] if unfinished else Status.OPTIMAL,
+            solver=attempts[worst][-1].solver,
+            attempts=tuple(attempt for each in attempts for attempt in each),
+            timings=Timings(*(sum(getattr(each, clock.name) for each in timings) for clock in fields(Timings))),
+            dual={},
+            trace=np.zeros((0, 3)),
+            formulation=solved.formulation,
+            hyperparameters={**solved.hyperparameters, "multiclass": scheme},
+            parts=_Parts(keys(labels, scheme), solved, members, others),
         )
 
 
@@ -179,19 +258,22 @@ def solve_parts(
         One for all parts, by the size of the largest.
     """
     X, labels, sample_weight = data
-    problems = list(parts(labels, scheme))
-    route = request.route(max(part.rows.size for part in problems), weighted=sample_weight is not None)
+    every = keys(labels, scheme)
+    route = request.route(_largest(labels, scheme), weighted=sample_weight is not None)
     pairwise = isinstance(request.settings.get("kernel"), Precomputed)
-    earlier = _earlier(warm_start, [part.key for part in problems])
+    earlier = _earlier(warm_start, every)
     check_n_jobs(n_jobs)
 
     def restricted(part: Part) -> TrainingData:
         weight = None if sample_weight is None else sample_weight[part.rows]
         return TrainingData(_restricted(X, part.rows, pairwise=pairwise), part.labels, weight)
 
-    jobs = min(int(effective_n_jobs(n_jobs)), len(problems))
     found: list[Solution] = []
     with time_limited(request.time_limit) as deadline:
+        solved = None if warm_start is not None else solved_together(request, route, data, scheme)
+        left = [k for k in range(len(every)) if solved is None or not solved.certified[k]]
+        problems = list(parts(labels, scheme, left))
+        jobs = min(int(effective_n_jobs(n_jobs)), max(len(problems), 1))
         for done, part in enumerate(problems[:TIMED] if jobs > 1 else problems):
             # The share of the remaining time for one of the binary problems that are not yet solved.
             limited = request.limited_to(deadline.remaining * jobs / (len(problems) - done))
@@ -204,10 +286,37 @@ def solve_parts(
             found += Parallel(n_jobs=n_jobs)(
                 delayed(limited.run)(route, restricted(part), earlier[part.key]) for part in rest
             )
-    lifted = {
-        part.key: _lifted(solution, part.rows, X.shape[1]) for part, solution in zip(problems, found, strict=True)
-    }
-    return CompositeSolution.of(lifted, scheme, labels.classes), route
+    lifted = [_lifted(solution, part.rows, X.shape[1]) for part, solution in zip(problems, found, strict=True)]
+    if solved is not None:
+        return CompositeSolution.together(solved, dict(zip(left, lifted, strict=True)), scheme, labels), route
+    return CompositeSolution.of(dict(zip(every, lifted, strict=True)), scheme, labels.classes), route
+
+
+def _largest(labels: CodedLabels, scheme: str) -> int:
+    """Return the number of observations of the largest binary problem."""
+    counts = np.sort(np.bincount(labels.codes, minlength=labels.classes.size))
+    return int(counts[-2:].sum() if scheme == "ovo" else counts.sum())
+
+
+def solved_together(request: Request, route: Route, data: TrainingData, scheme: str) -> SolvedParts | None:
+    """Solve the binary problems together; None where they cannot be, or somebody wants to see or limit the iterations of each."""
+    entry, settings = find(request.formulation), dict(request.settings)
+    solve = None if entry is None or entry.fast is None or route.name != FAST else entry.fast.load_parts()
+    kernel = settings.pop("kernel", None)
+    usual = settings.pop("intercept", "free") == "free" and settings.pop("indefinite", "error") in ("error", "clip")
+    if solve is None or not usual or settings.keys() != {"C", "p"} or request.verbose or request.max_iter is not None:
+        return None
+    found: SolvedParts | None = solve(
+        data.X,
+        data.labels,
+        data.sample_weight,
+        scheme=scheme,
+        kernel=kernel.kernel if isinstance(kernel, CachedKernel) else kernel,
+        tol=request.tol,
+        cache_size=DEFAULT_CACHE if request.cache_size is None else request.cache_size,
+        **settings,
+    )
+    return found
 
 
 def solve_parts_in_blocks(

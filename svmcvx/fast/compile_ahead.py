@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from svmcvx.data import CodedLabels
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.core.compilation import Compiled, recorded
 from svmcvx.fast.core.row_cache import RowCacheSettings
@@ -19,12 +20,14 @@ from svmcvx.fast.indicator.search.sweep import SweepSettings
 from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
 from svmcvx.fast.linear.problem import LinearNewtonSettings
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings, hard_margin
+from svmcvx.fast.margin.pairs import solve_parts
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin_distribution.odm import ODMSettings, odm
 from svmcvx.fast.margin_distribution.odml import odml
 from svmcvx.fast.multiclass.classical import multiclass
 from svmcvx.fast.multiclass.m3svm import m3svm
 from svmcvx.feature_space.kernel import FEW
+from svmcvx.kernels import RBF
 from svmcvx.system import clock
 
 __all__ = ["FirstCall", "first_calls"]
@@ -94,10 +97,13 @@ def _calls() -> dict[str, list[Call]]:
     # Enough observations that their kernel matrix is not stored.
     many = rng.standard_normal((FEW + 1, 2))
     signs = np.where(many[:, 0] > 0, 1, -1)
+    several = CodedLabels(np.arange(40) % 3, np.arange(3))
+    together: Any = {"C": 1.0, "p": 1.0, "kernel": RBF(1.0), "tol": 0.1, "cache_size": 1.0}
     single = PSVMSettings(rows=RowCacheSettings(double_precision=0))
     kernel: list[Call] = [
         ("hard_margin, kernel", partial(hard_margin, apart, y, kernel="rbf")),
         *((f"psvm p={p:g}, kernel", partial(psvm, X, y, C=1.0, p=p, kernel="rbf")) for p in (1.0, 1.5, 2.0)),
+        ("psvm, several classes", partial(solve_parts, X, several, None, scheme="ovo", **together)),
         ("psvm, kernel, many", partial(psvm, many, signs, C=1.0, kernel="rbf", tol=0.1)),
         ("psvm, kernel, single precision", partial(psvm, many, signs, C=1.0, kernel="rbf", tol=0.1, settings=single)),
     ]

@@ -73,6 +73,11 @@ def hinge_intercepts(f: Floats, y: Floats, weight: Floats) -> tuple[float, float
         Positive weights.
     """
     breaks = y - f
+    if (weight == weight[0]).all():
+        # As many weights rise below a break as fall above it where it has as many breaks below it as there are positive observations.
+        behind = np.count_nonzero(y > 0)
+        found = np.partition(breaks, (behind - 1, behind))
+        return float(found[behind - 1]), float(found[behind])
     order = np.argsort(breaks)
     s, negative = weight[order], y[order] < 0
     # Just above each break: the weights of the negative observations with a loss, and of the positive ones.

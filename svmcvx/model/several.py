@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any, Self, TypeAlias
 
@@ -14,6 +16,7 @@ from svmcvx.display import html_fields, html_table, listed, number, quantity
 from svmcvx.errors import DataError
 from svmcvx.model.base import Model, frozen
 from svmcvx.model.binary import BinaryModel, KernelModel, LinearModel
+from svmcvx.model.packed import KernelMembers, LinearMembers, Members, packed
 
 __all__ = ["MulticlassModel", "OneVsModel"]
 
@@ -103,7 +106,7 @@ class OneVsModel(Model):
     Attributes
     ----------
     scheme : "ovo" or "ovr"
-    members : tuple of LinearModel or KernelModel
+    members : sequence of LinearModel or KernelModel
         Their ``support`` counts rows of all training data.
     classes : ndarray of shape (c,)
     support : ndarray of int
@@ -111,7 +114,7 @@ class OneVsModel(Model):
     """
 
     scheme: str
-    members: tuple[BinaryModel, ...]
+    members: Sequence[BinaryModel]
     classes: NDArray[Any]
     support: NDArray[np.intp] = field(init=False)
 
@@ -122,9 +125,17 @@ class OneVsModel(Model):
         if c < 2 or len(self.members) != expected:
             raise DataError(f"members must hold {expected} models for {c} classes, got {len(self.members)}")
         object.__setattr__(self, "classes", frozen(self.classes))
-        object.__setattr__(self, "members", tuple(self.members))
-        union = np.unique(np.concatenate([member.support for member in self.members]))
+        if isinstance(self.members, (KernelMembers, LinearMembers)):
+            union = self.members.support
+        else:
+            object.__setattr__(self, "members", tuple(self.members))
+            union = np.unique(np.concatenate([member.support for member in self.members]))
         object.__setattr__(self, "support", frozen(union))
+
+    @cached_property
+    def _together(self) -> Members | None:
+        """The members in arrays, where they can be."""
+        return packed(self.members)
 
     def _described(self) -> dict[str, str]:
         kinds = dict.fromkeys(type(member).__name__ for member in self.members)
@@ -151,8 +162,13 @@ class OneVsModel(Model):
         return replace(self, members=tuple(member.without_support() for member in self.members))
 
     def member_scores(self, X: Any) -> Floats:
-        """Return the score of each row by each member, shape (m, c(c−1)/2) or (m, c)."""
+        """Return the score of each row by each member, shape (m, c(c−1)/2) or (m, c).
+
+        Members with the same kernel evaluate it once, between the rows and the support vectors of all of them.
+        """
         X = check_features(X)
+        if self._together is not None:
+            return self._together.scores(X)
         return np.stack([member.decision_function(X) for member in self.members], axis=1)
 
     def decision_function(self, X: Any) -> Floats:

@@ -193,6 +193,11 @@ def test_parameters_of_a_kernel_in_grids():
         sx.PSVMClassifier(kernel=sx.RBF()).set_params(kernel__gamma=-1.0)
 
 
+def _certificates(fitted):
+    """The certificates of all problems."""
+    return list(fitted.certificates_.values()) if hasattr(fitted, "certificates_") else [fitted.certificate_]
+
+
 @pytest.mark.parametrize("gone", [["b"], ["b", "c"]])
 @pytest.mark.parametrize(
     "face",
@@ -215,7 +220,9 @@ def test_a_class_without_weight_is_left_out(face, gone):
     assert fitted.class_weight_.tolist() == alone.class_weight_.tolist()
     assert fitted.n_support_.tolist() == alone.n_support_.tolist()
     assert kept[fitted.support_].all()
-    assert fitted.certificate_.upper == pytest.approx(alone.certificate_.upper, rel=1e-5)
+    # The gap of which problem is the largest, and is shown, may differ.
+    for ours, theirs in zip(_certificates(fitted), _certificates(alone), strict=True):
+        assert ours.upper == pytest.approx(theirs.upper, rel=1e-5)
     assert np.allclose(fitted.decision_function(X3), alone.decision_function(X3), atol=1e-3)
 
 

@@ -1,0 +1,353 @@
+"""The pSVM of many pairs of classes, or of each class against the rest, as one problem.
+
+Observations are sorted by class once; rows of the kernel matrix are computed when a problem first needs them, and shared by all
+(:mod:`svmcvx.kernels.class_rows`); one compiled loop solves the problems (:mod:`svmcvx.fast.margin.pairs_passes`), and one evaluation of
+arrays certifies all of them (:mod:`svmcvx.formulations.margin.pairs`). What does not end with the wanted gap is left to
+:func:`svmcvx.fast.psvm`. A :class:`~svmcvx.Solution` of one problem is made when it is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import CheckedParts, check_parts, relative_gap
+from svmcvx.data import CodedLabels, binary_data
+from svmcvx.fast.margin.pairs_passes import drive
+from svmcvx.feature_space import feature_space
+from svmcvx.formulations.margin.pairs import PartsPoint, PSVMParts
+from svmcvx.formulations.margin.psvm import PSVM, best_bias
+from svmcvx.kernels import Kernel
+from svmcvx.kernels.class_rows import ClassRows, Layout
+from svmcvx.model import BinaryModel
+from svmcvx.model.packed import KernelMembers, LinearMembers
+from svmcvx.solution import Attempt, Solution, Status, Timings
+from svmcvx.system import clock
+from svmcvx.system.deadline import current
+from svmcvx.system.interrupt import deferred_interrupt
+from svmcvx.system.threads import single_blas_thread
+
+__all__ = ["SolvedParts", "solve_parts"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+SOLVER = "fast.psvm/pairs"
+# Observations up to which the problems are solved together.
+MOST_ROWS = 20_000
+# Bytes of an entry, and of a megabyte.
+ENTRY, MEGABYTE = 8, 2**20
+# Numbers that are updated between two looks at the clock.
+BUDGET = 1e8
+# Costs C s_i between which the arithmetic of the loop neither over- nor underflows noticeably.
+LEAST_COST, LARGEST_COST = 1e-50, 1e50
+# Smallest tolerance that is left to the loop, whose scores are sums in double precision.
+LEAST_TOL = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedParts:
+    """Problems that were solved together.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, d)
+        Sorted by class.
+    order : ndarray of int, shape (n,)
+        Their rows in the data that were passed in.
+    labels : CodedLabels
+        Of the data that were passed in.
+    weight : ndarray of shape (n,) or None
+        Sorted by class.
+    scheme : "ovo" or "ovr"
+    layout : Layout
+    y : ndarray
+        Labels ±1 of all problems.
+    kernel : Kernel or None
+    C, p : float
+    point : PartsPoint
+        Multipliers and models.
+    checked : CheckedParts
+    steps : ndarray of int, shape (problems,)
+    certified : ndarray of bool, shape (problems,)
+        Which problems have the wanted gap, and a better interval than w = 0 gives.
+    timings : Timings
+        Of all problems together.
+    """
+
+    X: Floats
+    order: NDArray[np.intp]
+    labels: CodedLabels
+    weight: Floats | None
+    scheme: str
+    layout: Layout
+    y: Floats
+    kernel: Kernel | None
+    C: float
+    p: float
+    point: PartsPoint
+    checked: CheckedParts
+    steps: NDArray[np.int64]
+    certified: NDArray[np.bool_]
+    timings: Timings
+
+    @property
+    def formulation(self) -> str:
+        """As in the solution of one problem."""
+        return PSVM.name
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """As in the solution of one problem."""
+        return {"C": self.C, "p": self.p, "kernel": "none" if self.kernel is None else str(self.kernel)}
+
+    def members(self, others: dict[int, BinaryModel]) -> KernelMembers | LinearMembers:
+        """Return the models of all problems; `others` are those that were solved otherwise."""
+        codes, point = self.labels.codes, self.point
+        classes = self.labels.classes
+        sides = (
+            [classes[[k, other]] for k, other in combinations(range(classes.size), 2)]
+            if self.scheme == "ovo"
+            else [np.arange(2)] * classes.size
+        )
+        place = self.order[self.layout.all_rows()]
+        if point.coef is not None:
+            chosen = np.flatnonzero(point.alpha)
+            ends = np.searchsorted(chosen, self.layout.offsets[1:-1])
+            supports = [np.sort(rows) for rows in np.split(place[chosen], ends)]
+            coef, bias = point.coef.copy(), point.bias.copy()
+            for part, model in others.items():
+                coef[part], bias[part], supports[part] = model.coef, model.intercept, model.support  # type: ignore[attr-defined]
+            return LinearMembers(coef, bias, sides, supports)
+        used = np.zeros(codes.size, dtype=bool)
+        used[place[point.alpha != 0.0]] = True
+        for model in others.values():
+            used[model.support] = True
+        support = np.flatnonzero(used)
+        at = np.cumsum(used) - 1
+        table = np.zeros((support.size, self.layout.parts))
+        chosen = np.flatnonzero(point.alpha)
+        part_of = self.layout.spread(np.arange(self.layout.parts))
+        table[at[place[chosen]], part_of[chosen]] = point.alpha[chosen] * self.y[chosen]
+        bias = point.bias.copy()
+        for part, model in others.items():
+            table[:, part] = 0.0
+            table[at[model.support], part], bias[part] = model.dual_coef, model.intercept  # type: ignore[attr-defined]
+        sorted_place = np.empty(self.order.size, dtype=np.intp)
+        sorted_place[self.order] = np.arange(self.order.size)
+        assert self.kernel is not None  # noqa: S101 - a linear machine has normals
+        return KernelMembers(self.kernel, self.X[sorted_place[support]], support, table, bias, sides, self.X.shape[1])
+
+    def solution(self, part: int, model: BinaryModel) -> Solution:
+        """Return the solution of one problem, with its model, whose support counts rows of all data."""
+        places = self.layout.rows(part)
+        arranged = np.argsort(self.order[places])
+        rows = places[arranged]
+        original = self.order[rows]
+        X = np.ascontiguousarray(self.X[rows])
+        if self.scheme == "ovo":
+            k, other = self.layout.groups[part]
+            labels = CodedLabels(
+                (self.labels.codes[original] == other).astype(np.intp), self.labels.classes[[k, other]], X
+            )
+        else:
+            labels = CodedLabels((self.labels.codes[original] == part).astype(np.intp), np.arange(2), X)
+        data = binary_data(X, labels, None if self.weight is None else self.weight[rows])
+        space = feature_space(data, self.kernel, intercept="free", keep_gram=False)
+        statement = PSVM(space=space, C=self.C, p=self.p)
+        alpha = self.point.alpha[self.layout.of_part(part)][arranged]
+        checked, steps = self.checked, int(self.steps[part])
+        share = steps / max(int(self.steps.sum()), 1)
+        timings = Timings(*(share * getattr(self.timings, name) for name in ("build", "compile", "solve", "certify")))
+        local: Any = model
+        local = local.__class__(**{**vars(local), "support": np.searchsorted(original, model.support)})
+        return Solution(
+            model=model,
+            certificate=checked.certificate(part),
+            status=Status.OPTIMAL,
+            solver=SOLVER,
+            attempts=(self.attempt(part),),
+            timings=timings,
+            dual=statement.export_dual({"alpha": alpha}),
+            trace=np.array([[self.timings.total, checked.lower[part], checked.upper[part]]]),
+            formulation=statement.name,
+            hyperparameters=statement.hyperparameters,
+            evidence=statement.evidence(local),
+            data=statement.data_facts,
+            terms={"regulariser": float(checked.regulariser[part]), "losses": float(checked.losses[part])},
+            optimal_intercepts=statement.optimal_intercepts(local),
+        )
+
+    def attempt(self, part: int) -> Attempt:
+        """Return the record of one problem."""
+        steps = int(self.steps[part])
+        share = steps / max(int(self.steps.sum()), 1)
+        return Attempt(
+            SOLVER,
+            Status.OPTIMAL,
+            seconds=share * self.timings.solve,
+            gap=self.checked.gap(part),
+            options={"selection": "second-order", "pair_steps": steps},
+            iterations=steps,
+        )
+
+
+def _layout(labels: CodedLabels, scheme: str) -> tuple[Layout, NDArray[np.intp]]:
+    """Return the problems, and the class that is the positive one of each: the later one of a pair, or the one against the rest."""
+    count = labels.classes.size
+    ends = np.cumsum(np.bincount(labels.codes, minlength=count))
+    if scheme == "ovr":
+        return Layout([0, ends[-1]], [[0, -1]] * count), np.arange(count)
+    pairs = np.array(list(combinations(range(count), 2)))
+    return Layout(np.concatenate([[0], ends]), pairs), pairs[:, 1]
+
+
+@single_blas_thread()
+def solve_parts(
+    X: Any,
+    labels: CodedLabels,
+    weight: Floats | None,
+    *,
+    scheme: str,
+    C: Any,
+    p: Any,
+    kernel: Kernel | None,
+    tol: float,
+    cache_size: float,
+    order: NDArray[np.intp] | None = None,
+    budget: float = BUDGET,
+) -> SolvedParts | None:
+    """Solve the pSVM with a free intercept of all pairs of classes; None if these data or settings are not for it.
+
+    Parameters
+    ----------
+    X : ndarray or csr_array of shape (n, d)
+        Validated.
+    labels : CodedLabels
+    weight : ndarray of shape (n,) or None
+        Weights of the losses.
+    scheme : "ovo" or "ovr"
+    C, p : float
+    kernel : Kernel or None
+        With its parameters as numbers.
+    tol : float
+        Relative gap of each problem.
+    cache_size : float
+        Megabytes of rows of the kernel matrix.
+    order : ndarray of int, optional
+        In which the problems are solved, which changes no answer.
+    budget : float
+        Numbers that are updated between two looks at the clock, which change no answer.
+    """
+    deadline = current()
+    room = int(cache_size * MEGABYTE / ENTRY)
+    known = isinstance(X, np.ndarray) and isinstance(C, (int, float)) and isinstance(p, (int, float))
+    if not known or p != 1 or tol < LEAST_TOL or X.shape[0] > MOST_ROWS:
+        return None
+    C, p = float(C), float(p)
+    costs = np.array([C]) if weight is None else C * weight
+    if not (costs.min() >= LEAST_COST and costs.max() <= LARGEST_COST and ClassRows.takes(kernel, X, room)):
+        return None
+    codes = labels.codes
+    place = np.argsort(codes, kind="stable")
+    sorted_X = X[place]
+    layout, positive = _layout(labels, scheme)
+    every = layout.all_rows()
+    centre = sorted_X.mean(axis=0) if kernel is None else np.zeros(X.shape[1])
+    rows = ClassRows(kernel, sorted_X - centre if kernel is None else sorted_X, layout.starts, room)
+    sorted_weight = None if weight is None else weight[place]
+    statement = PSVMParts(
+        rows=rows,
+        layout=layout,
+        y=np.where(codes[place][every] == layout.spread(positive), 1.0, -1.0),
+        weight=1.0 if sorted_weight is None or (sorted_weight == 1.0).all() else sorted_weight[every],
+        C=C,
+        p=p,
+        centre=centre,
+    )
+    alpha, state = np.zeros(statement.y.size), np.zeros((layout.parts, 4))
+    state[:, 1] = np.inf
+    built = deadline.seconds
+    steps = _ascended(statement, alpha, state, tol, np.arange(layout.parts) if order is None else order, budget)
+    solved = deadline.seconds - built
+    started = clock.now()
+    if kernel is not None and statement.scores(alpha) is None:
+        return None
+    point = _point(statement, alpha)
+    checked = check_parts(statement, point)
+    # w = 0 costs at least this; where it is as good, the checker has to compare.
+    trivial = 2.0 * C * statement.smallest_class() * (1.0 - 1e-9)
+    gaps = np.array(
+        [relative_gap(low, high) for low, high in zip(checked.lower.tolist(), checked.upper.tolist(), strict=True)]
+    )
+    certified = (gaps <= tol) & (checked.lower >= 0.0) & (checked.upper < trivial)
+    timings = Timings(built, deadline.compile_seconds, solved, clock.now() - started)
+    return SolvedParts(
+        X=sorted_X,
+        order=place,
+        labels=CodedLabels(codes, labels.classes),
+        weight=sorted_weight,
+        scheme=scheme,
+        layout=layout,
+        y=statement.y,
+        kernel=kernel,
+        C=C,
+        p=p,
+        point=point,
+        checked=checked,
+        steps=steps,
+        certified=certified,
+        timings=timings,
+    )
+
+
+def _ascended(
+    statement: PSVMParts, alpha: Floats, state: Floats, tol: float, order: NDArray[Any], budget: float
+) -> NDArray[np.int64]:
+    """Solve the problems in an order, until the time limit or Ctrl-C; return the steps of each."""
+    deadline, layout, rows = current(), statement.layout, statement.rows
+    g = statement.y.copy()
+    status = np.zeros(layout.parts, dtype=np.int64)
+    work = np.empty((6, int(layout.sizes.max())))
+    order = np.ascontiguousarray(order, dtype=np.int64)
+    problem = (
+        layout.groups,
+        layout.offsets,
+        statement.y,
+        statement.cost_below,
+        rows.diagonal(),
+        alpha,
+        g,
+        status,
+        state,
+    )
+    first = 0
+    with deferred_interrupt(deadline.interrupt_requested):
+        while first < order.size and not deadline.passed():
+            first = drive(first, order, *problem, work, tol, budget, *rows.passed)
+    # A problem in which the loop was left may be out of balance; it is left to another method.
+    unfinished = np.repeat(status == 0, layout.sizes)
+    alpha[unfinished] = 0.0
+    return state[:, 0].astype(np.int64)
+
+
+def _point(statement: PSVMParts, alpha: Floats) -> PartsPoint:
+    """Return the multipliers with their models, whose intercepts are the best for their scores."""
+    layout, y, weight = statement.layout, statement.y, statement.weight
+    coef: Floats | None = None
+    if statement.kernel is None:
+        coef, _ = statement.normals(alpha)
+        f = statement.linear_scores(coef).value
+    else:
+        f = statement.kernel_scores(alpha).value
+    bias = np.empty(layout.parts)
+    for part in range(layout.parts):
+        own = layout.of_part(part)
+        s = None if isinstance(weight, float) else weight[own]
+        bias[part] = best_bias(f[own], y[own], p=statement.p, weight=s)
+    if coef is not None:
+        bias -= coef @ statement.centre
+    return PartsPoint(alpha, bias, coef)

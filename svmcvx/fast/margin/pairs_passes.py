@@ -1,0 +1,326 @@
+r"""Compiled pSMO for many small problems that share the rows of a kernel matrix.
+
+The steps are those of :mod:`svmcvx.fast.margin.smo_passes` for p = 1: g = y − f, the first of a pair violates optimality most, the second has the
+largest predicted increase. With the best known bias b the gap of a point is the sum of terms that are not negative,
+
+.. math:: P - D = \sum_i c_i\,(y_i(g_i - b))_+ - v_i(g_i - b), \qquad c_i = C s_i.
+
+Where it is small enough, the multipliers are put on a grid that balances the classes exactly, their scores are computed anew from
+the rows, and the gap is compared again. Nothing depends on other problems, on the order in which they are solved, or on where a call
+is interrupted: each has its numbers in `state`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.fast.core.compilation import compiled
+from svmcvx.kernels.class_rows_passes import piece_of
+
+__all__ = ["ACTIVE", "DONE", "FULL", "STUCK", "drive"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Places: TypeAlias = NDArray[np.int64]
+
+# How a problem stands: unfinished, solved, without room for another row, without further progress.
+ACTIVE, DONE, FULL, STUCK = 0, 1, 2, 3
+# Columns of the state: steps, violation at the last comparison, step of the next one, exact evaluations.
+STEPS, COMPARED, NEXT, EXACT = 0, 1, 2, 3
+# Share of the tolerance at which the updated scores are replaced by exact ones, and of that of the exact ones.
+TRUST, ENOUGH = 0.8, 0.9
+# Exact evaluations, and steps for each observation, after which a problem is left to another method.
+MOST_EXACT = 12
+MOST_STEPS = 400
+# Bisections of the bias.
+BISECTIONS = 20
+FLAT = 1e-12
+# Grid of balanced multipliers: bits of the largest one, and of the sum.
+LARGEST_BITS, SUM_BITS = 50, 62
+NOTHING = 2.0**-500
+
+
+@compiled(inner=True, fastmath={"nnan", "nsz"})
+def place_of_largest(values: Floats) -> int:
+    """Return where the largest number is first; -1 where there is none."""
+    best = -math.inf
+    for k in range(values.size):
+        best = values[k] if values[k] > best else best
+    for k in range(values.size):
+        if values[k] == best:
+            return k
+    return -1
+
+
+@compiled(inner=True, fastmath={"nnan", "nsz"})
+def smallest(values: Floats) -> float:
+    """Return the smallest number."""
+    best = math.inf
+    for k in range(values.size):
+        best = values[k] if values[k] < best else best
+    return best
+
+
+@compiled(inner=True)
+def promises(top: float, norm: float, diagonal: Floats, row: Floats, low: Floats, out: Floats) -> None:
+    """Write twice the increase that a step with each second observation promises; negative where there is none."""
+    for k in range(out.size):
+        difference = top - low[k]
+        curvature = norm + diagonal[k] - 2.0 * row[k]
+        curvature = curvature if curvature > FLAT else FLAT
+        out[k] = difference * abs(difference) / curvature
+
+
+@compiled(inner=True)
+def updated(
+    t: float, row: Floats, other: Floats, g: Floats, up: Floats, down: Floats, high: Floats, low: Floats
+) -> None:
+    """Subtract the change of the scores, and renew what the search for violators reads."""
+    for k in range(g.size):
+        g[k] -= t * (row[k] - other[k])
+        high[k] = g[k] + up[k]
+        low[k] = g[k] + down[k]
+
+
+@compiled(inner=True)
+def gap_of(g: Floats, y: Floats, c: Floats, alpha: Floats, low: float, high: float) -> tuple[float, float]:
+    """Return P - D with a nearly best bias between two, and D."""
+    for _ in range(BISECTIONS):
+        b = 0.5 * (low + high)
+        slope = 0.0
+        for k in range(g.size):
+            slope += -c[k] * y[k] if y[k] * (g[k] - b) > 0.0 else 0.0
+        if slope > 0.0:
+            high = b
+        else:
+            low = b
+    b = 0.5 * (low + high)
+    gap, dual = 0.0, 0.0
+    for k in range(g.size):
+        slack = y[k] * (g[k] - b)
+        gap += (c[k] * slack if slack > 0.0 else 0.0) - alpha[k] * slack
+        dual += alpha[k] + alpha[k] * y[k] * g[k]
+    return gap, 0.5 * dual
+
+
+@compiled(inner=True)
+def balance(alpha: Floats, y: Floats) -> None:
+    """Change multipliers by a little so that both classes have the same sum, exactly, as :func:`svmcvx.core.exactly.balanced` does."""
+    positive, negative, one, other = 0.0, 0.0, 0.0, 0.0
+    for k in range(alpha.size):
+        if y[k] > 0.0:
+            positive += alpha[k]
+            one = max(one, alpha[k])
+        else:
+            negative += alpha[k]
+            other = max(other, alpha[k])
+    scale, larger = 1.0, 1.0
+    if positive > negative:
+        scale = negative / positive
+        one *= scale
+    elif negative > positive:
+        scale, larger = positive / negative, -1.0
+        other *= scale
+    most = max(one, other)
+    if most < NOTHING:
+        alpha[:] = 0.0
+        return
+    bits, size = SUM_BITS, alpha.size
+    while size > 0:
+        bits -= 1
+        size >>= 1
+    unit = math.ldexp(1.0, math.frexp(most)[1] - min(LARGEST_BITS, bits))
+    inverse = 1.0 / unit
+    left: Any = 0
+    for k in range(alpha.size):
+        whole = math.floor((alpha[k] * scale if y[k] == larger else alpha[k]) * inverse)
+        alpha[k] = whole
+        left += np.int64(whole) if y[k] > 0.0 else -np.int64(whole)
+    sign = 1.0 if left > 0 else -1.0
+    left = abs(left)
+    while left > 0:
+        best, place = 0.0, 0
+        for k in range(alpha.size):
+            if y[k] == sign and alpha[k] > best:
+                best, place = alpha[k], k
+        taken: Any = min(left, np.int64(best))
+        alpha[place] -= taken
+        left -= taken
+    for k in range(alpha.size):
+        alpha[k] *= unit
+
+
+@compiled(nogil=True)
+def drive(
+    first: int,
+    order: Places,
+    groups: Places,
+    offsets: Places,
+    y: Floats,
+    c: Floats,
+    diagonal: Floats,
+    alpha: Floats,
+    g: Floats,
+    status: Places,
+    state: Floats,
+    work: Floats,
+    tol: float,
+    budget: float,
+    rows: Floats,
+    across: Floats,
+    starts: Places,
+    gamma: float,
+    places: Places,
+    store: Floats,
+    used: Places,
+    scratch: Floats,
+) -> int:
+    """Solve problems in an order, from the `first` of it, until the budget is spent; return the first that is not finished.
+
+    Parameters
+    ----------
+    first : int
+    order : ndarray of int
+        Of the problems.
+    groups, offsets : ndarray of int
+        See :class:`svmcvx.kernels.class_rows.Layout`.
+    y, c : ndarray
+        Labels and upper bounds of the multipliers, of all problems one after another.
+    diagonal : ndarray of shape (n,)
+        Of the kernel matrix, of the sorted observations.
+    alpha, g : ndarray
+        Multipliers and y - f, updated.
+    status : ndarray of int, shape (problems,)
+    state : ndarray of shape (problems, 4)
+    work : ndarray of shape (6, size of the largest problem)
+    tol, budget : float
+        Relative gap, and numbers that may be updated.
+    rows, across, starts, gamma, places, store, used, scratch
+        See :func:`svmcvx.kernels.class_rows_passes.piece_of`.
+    """
+    spent = 0.0
+    for at in range(first, order.size):
+        part = order[at]
+        if status[part] != ACTIVE:
+            continue
+        start, end = offsets[part], offsets[part + 1]
+        one, other = groups[part, 0], groups[part, 1]
+        q, m = end - start, starts[one + 1] - starts[one]
+        own, bounds, labels, gradient = alpha[start:end], c[start:end], y[start:end], g[start:end]
+        up, down, high, low = work[0, :q], work[1, :q], work[2, :q], work[3, :q]
+        promise, norms = work[4, :q], work[5, :q]
+        told = state[part]
+        norms[:m] = diagonal[starts[one] : starts[one] + m]
+        if other >= 0:
+            norms[m:] = diagonal[starts[other] : starts[other] + q - m]
+        for k in range(q):
+            grows, shrinks = own[k] < bounds[k], own[k] > 0.0
+            raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)
+            up[k] = 0.0 if raised else -math.inf
+            down[k] = 0.0 if lowered else math.inf
+            high[k] = gradient[k] + up[k]
+            low[k] = gradient[k] + down[k]
+        while status[part] == ACTIVE:
+            i = place_of_largest(high)
+            top, bottom = high[i], smallest(low)
+            violation = top - bottom
+            steps = told[STEPS]
+            if violation <= 0.5 * told[COMPARED] or steps >= told[NEXT] or not violation > 0.0:
+                told[COMPARED], told[NEXT] = violation, steps + q
+                # All biases at which no step is possible lie between the two; another one is as valid.
+                gap, dual = gap_of(gradient, labels, bounds, own, bottom, top)
+                ends = gap <= TRUST * tol * (dual + gap)
+                if ends or not violation > 0.0 or steps >= MOST_STEPS * q:
+                    balance(own, labels)
+                    gradient[:] = labels
+                    for k in range(q):
+                        if own[k] == 0.0:
+                            continue
+                        row = starts[one] + k if k < m else starts[other] + k - m
+                        v = labels[k] * own[k]
+                        place = piece_of(row, one, rows, across, starts, gamma, places, store, used, scratch)
+                        if place < 0:
+                            status[part] = FULL
+                            break
+                        piece = store[place : place + m]
+                        for j in range(m):
+                            gradient[j] -= v * piece[j]
+                        if other >= 0:
+                            place = piece_of(row, other, rows, across, starts, gamma, places, store, used, scratch)
+                            if place < 0:
+                                status[part] = FULL
+                                break
+                            piece, half = store[place : place + q - m], gradient[m:]
+                            for j in range(q - m):
+                                half[j] -= v * piece[j]
+                    spent += q * 100.0
+                    told[EXACT] += 1.0
+                    for k in range(q):
+                        grows, shrinks = own[k] < bounds[k], own[k] > 0.0
+                        raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)
+                        up[k] = 0.0 if raised else -math.inf
+                        down[k] = 0.0 if lowered else math.inf
+                        high[k] = gradient[k] + up[k]
+                        low[k] = gradient[k] + down[k]
+                    if status[part] == FULL:
+                        break
+                    i = place_of_largest(high)
+                    top, bottom = high[i], smallest(low)
+                    gap, dual = gap_of(gradient, labels, bounds, own, bottom, top)
+                    if gap <= ENOUGH * tol * (dual + gap):
+                        status[part] = DONE
+                        break
+                    if not top > bottom or told[EXACT] >= MOST_EXACT or steps >= MOST_STEPS * q:
+                        status[part] = STUCK
+                        break
+            if spent > budget:
+                return at
+            place = starts[one] + i if i < m else starts[other] + i - m
+            held = used[0]
+            first_one = piece_of(place, one, rows, across, starts, gamma, places, store, used, scratch)
+            first_other = 0
+            if other >= 0:
+                first_other = piece_of(place, other, rows, across, starts, gamma, places, store, used, scratch)
+            if first_one < 0 or first_other < 0:
+                status[part] = FULL
+                break
+            row, row_other = store[first_one : first_one + m], store[first_other : first_other + q - m]
+            promises(top, norms[i], norms[:m], row, low[:m], promise[:m])
+            if other >= 0:
+                promises(top, norms[i], norms[m:], row_other, low[m:], promise[m:])
+            j = place_of_largest(promise)
+            if not promise[j] > 0.0:
+                status[part] = STUCK
+                break
+            place = starts[one] + j if j < m else starts[other] + j - m
+            second_one = piece_of(place, one, rows, across, starts, gamma, places, store, used, scratch)
+            second_other = 0
+            if other >= 0:
+                second_other = piece_of(place, other, rows, across, starts, gamma, places, store, used, scratch)
+            if second_one < 0 or second_other < 0:
+                status[part] = FULL
+                break
+            spent += (used[0] - held) * rows.shape[1] + 3.0 * q
+            entry = row[j] if j < m else row_other[j - m]
+            eta = norms[i] + norms[j] - 2.0 * entry
+            eta = eta if eta > FLAT else FLAT
+            room_i = bounds[i] - own[i] if labels[i] > 0.0 else own[i]
+            room_j = own[j] if labels[j] > 0.0 else bounds[j] - own[j]
+            t = min((gradient[i] - gradient[j]) / eta, room_i, room_j)
+            # Ends of the domain are reached exactly, not up to rounding.
+            own[i] = (bounds[i] if labels[i] > 0.0 else 0.0) if t >= room_i else max(own[i] + labels[i] * t, 0.0)
+            own[j] = (0.0 if labels[j] > 0.0 else bounds[j]) if t >= room_j else max(own[j] - labels[j] * t, 0.0)
+            for k in (i, j):
+                grows, shrinks = own[k] < bounds[k], own[k] > 0.0
+                raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)
+                up[k] = 0.0 if raised else -math.inf
+                down[k] = 0.0 if lowered else math.inf
+            updated(t, row, store[second_one : second_one + m], gradient[:m], up[:m], down[:m], high[:m], low[:m])
+            if other >= 0:
+                change = store[second_other : second_other + q - m]
+                updated(t, row_other, change, gradient[m:], up[m:], down[m:], high[m:], low[m:])
+            told[STEPS] += 1.0
+    return order.size

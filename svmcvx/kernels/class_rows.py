@@ -1,0 +1,198 @@
+"""Rows of a kernel matrix for several problems on parts of the same observations, computed when they are first used, and products with them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.core.bounded import Bounded, U, segment_totals
+from svmcvx.core.rows import UNDERFLOW, inner_error, row_norms_above, sums_above
+from svmcvx.kernels.class_rows_passes import add_scores
+from svmcvx.kernels.columns import KernelColumns, is_definite
+from svmcvx.kernels.distances import row_norms_squared
+from svmcvx.kernels.entry_error import FLAT, distance_kernel_floor
+from svmcvx.kernels.functions import RBF, Kernel, Laplacian, Linear, Polynomial
+
+__all__ = ["ClassRows", "Layout"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Places: TypeAlias = NDArray[np.int64]
+
+# Columns from which the whole matrix by one product costs less than the rows that are used, and observations up to which it does.
+MANY_COLUMNS = 200
+WHOLE_ROWS = 4000
+# Magnitudes of entries of the data, and their inverses, between which the squares of differences neither over- nor underflow noticeably.
+LARGEST = 1e100
+
+
+class Layout:
+    """Problems on parts of observations that are sorted by group: each has all of one group, or of two, one after the other.
+
+    Parameters
+    ----------
+    starts : ndarray of int, shape (groups + 1,)
+        Where each group begins.
+    groups : ndarray of int, shape (parts, 2)
+        The groups of each part; -1 for no second one.
+
+    Attributes
+    ----------
+    offsets : ndarray of int, shape (parts + 1,)
+        Where each part begins in arrays with one number for each of its observations, those of all parts one after another.
+    """
+
+    def __init__(self, starts: Any, groups: Any) -> None:
+        self.starts = np.ascontiguousarray(starts, dtype=np.int64)
+        self.groups = np.ascontiguousarray(groups, dtype=np.int64)
+        sizes = np.diff(self.starts)
+        one, other = self.groups.T
+        self.sizes = sizes[one] + np.where(other >= 0, sizes[other], 0)
+        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)])
+
+    @property
+    def parts(self) -> int:
+        """Number of parts."""
+        return int(self.groups.shape[0])
+
+    def rows(self, part: int) -> NDArray[np.int64]:
+        """Return the sorted observations of a part."""
+        one, other = self.groups[part]
+        found = np.arange(self.starts[one], self.starts[one + 1])
+        return found if other < 0 else np.concatenate([found, np.arange(self.starts[other], self.starts[other + 1])])
+
+    def of_part(self, part: int) -> slice:
+        """Return where a part is in arrays of all parts."""
+        return slice(int(self.offsets[part]), int(self.offsets[part + 1]))
+
+    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return one number a part as one for each of its observations."""
+        return np.repeat(values, self.sizes)
+
+    def all_rows(self) -> NDArray[np.int64]:
+        """Return the sorted observation of each number of an array of all parts."""
+        one, other = self.groups.T
+        first = np.diff(self.starts)[one]
+        inside = np.arange(self.offsets[-1]) - self.spread(self.offsets[:-1])
+        second = self.spread(np.where(other >= 0, self.starts[other], 0) - first)
+        return np.asarray(inside + np.where(inside < self.spread(first), self.spread(self.starts[one]), second))
+
+
+class ClassRows:
+    r"""The kernel matrix of observations that are sorted by group, in pieces between an observation and a group.
+
+    Rows of inner products and of the Gaussian kernel are computed when they are first used, the latter from differences of the
+    rows as they were passed: an exponent has a relative error of :math:`(d+4)u`. With many columns, and for other
+    kernels, the whole matrix is evaluated at once by :class:`~svmcvx.kernels.columns.KernelColumns`.
+
+    Parameters
+    ----------
+    kernel : Kernel or None
+        With its parameters as numbers, positive semidefinite on any data; None for inner products.
+    X : ndarray of shape (n, d)
+        Sorted by group.
+    starts : ndarray of int, shape (groups + 1,)
+        Where each group begins.
+    room : int
+        Entries that may be stored.
+    """
+
+    def __init__(self, kernel: Kernel | None, X: Floats, starts: Places, room: int) -> None:
+        n, d = X.shape
+        self.kernel, self.X, self.starts = kernel, X, starts
+        self._error: Any = None
+        self._used = np.zeros(1, dtype=np.int64)
+        groups = starts.size - 1
+        whole = None
+        if not _by_rows(kernel) or (groups > 2 and d >= MANY_COLUMNS and n <= WHOLE_ROWS):
+            whole, self._error = (X @ X.T, None) if kernel is None else KernelColumns(kernel, X, X).matrix()
+        if whole is not None and (self._error is None or self._error.entries is None):
+            self._store = np.ascontiguousarray(whole, dtype=np.float64).reshape(-1)
+            self._places = np.arange(n, dtype=np.int64)[:, None] * n + starts[None, :-1]
+            self._rows, self._across, self._gamma = np.zeros((n, 0)), np.zeros(0), 0.0
+        else:
+            # Of a few rows far from all others the errors of differences are the smaller ones.
+            self._error = None
+            self._store = np.empty(min(n * n, room))
+            self._places = np.full((n, groups), -1, dtype=np.int64)
+            self._rows, self._gamma = X, float(kernel.gamma) if isinstance(kernel, RBF) else 0.0
+            pieces = [X[starts[k] : starts[k + 1]].T.reshape(-1) for k in range(groups)]
+            self._across = np.concatenate(pieces)
+        self._scratch = np.empty(int(np.diff(starts).max()))
+
+    @staticmethod
+    def takes(kernel: Kernel | None, X: Any, room: int) -> bool:
+        """Whether the rows of a kernel on dense data can be computed, with bounds on their errors."""
+        if not (_by_rows(kernel) or (isinstance(kernel, (Laplacian, Polynomial)) and is_definite(kernel))):
+            return False
+        gamma = getattr(kernel, "gamma", 1.0)
+        if not 1.0 / LARGEST <= gamma <= LARGEST or not float(np.abs(X).max(initial=0.0)) <= LARGEST:
+            return False
+        n = X.shape[0]
+        return _by_rows(kernel) or n * n <= room
+
+    @property
+    def passed(self) -> tuple[Any, ...]:
+        """What compiled passes over the rows are called with."""
+        return (
+            self._rows,
+            self._across,
+            self.starts,
+            self._gamma,
+            self._places,
+            self._store,
+            self._used,
+            self._scratch,
+        )
+
+    def diagonal(self) -> Floats:
+        """Return k(x, x)."""
+        if self.kernel is None:
+            return row_norms_squared(self.X)
+        return np.asarray(self.kernel.diagonal(self.X), dtype=np.float64)
+
+    def products(self, layout: Layout, v: Floats) -> Bounded | None:
+        r"""Return Kv of each part, with bounds on the errors of the sums and of the entries; None if there was no room for the rows.
+
+        Of the kernels alone: the errors of inner products of centred rows are not those of the data.
+
+        Parameters
+        ----------
+        layout : Layout
+        v : ndarray
+            Coefficients of all parts.
+        """
+        error = self._error
+        shares = np.zeros(0) if error is None else error.columns
+        scores, magnitude = np.zeros(v.size), np.zeros(v.size)
+        weighted = np.zeros(v.size if shares.size else 0)
+        if not add_scores(layout.groups, layout.offsets, v, shares, scores, magnitude, weighted, *self.passed):
+            return None
+        return Bounded(scores, self._errors(layout, v, magnitude, weighted))
+
+    def _errors(self, layout: Layout, v: Floats, magnitude: Floats, weighted: Floats) -> Floats:
+        size = np.abs(v)
+        terms: Any = layout.spread(np.add.reduceat((v != 0.0).astype(np.float64), layout.offsets[:-1]))
+        magnitude = sums_above(magnitude, terms)
+        whole = layout.spread(segment_totals(Bounded(size), layout.offsets[:-1]).upper)
+        rows = layout.all_rows()
+        if isinstance(self.kernel, RBF) and self._error is None:
+            entries = FLAT * magnitude + (distance_kernel_floor(int(self.X.shape[1])) + U) * whole
+        elif isinstance(self.kernel, Linear) and self._error is None:
+            norms = row_norms_above(self.X)
+            right = inner_error(int(self.X.shape[1]), norms)[rows] * size
+            others = layout.spread(segment_totals(Bounded(right), layout.offsets[:-1]).upper)
+            entries = norms[rows] * others + UNDERFLOW * whole
+        else:
+            error = self._error
+            right = error.right[rows] * size
+            others = layout.spread(segment_totals(Bounded(right), layout.offsets[:-1]).upper)
+            entries = error.rows[rows] * magnitude + sums_above(weighted, terms) + error.left[rows] * others
+            entries = entries + error.absolute * whole
+        return np.asarray(inner_error(terms + 2, magnitude) + entries * (1.0 + (terms + 16) * 2.0 * U) + UNDERFLOW)
+
+
+def _by_rows(kernel: Kernel | None) -> bool:
+    """Whether compiled code computes rows of the kernel."""
+    return kernel is None or isinstance(kernel, (Linear, RBF))

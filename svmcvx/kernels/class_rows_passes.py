@@ -1,0 +1,232 @@
+r"""Compiled rows of kernel matrices between observations that are sorted by group, computed when they are first used.
+
+The matrix is stored in pieces: the entries between an observation and all of one group, one after another in a pool in the order of their
+first use. Each entry depends on its two observations and on the size of the group alone, not on when it is computed.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.system.compilation import compiled
+
+__all__ = ["add_scores", "exponentials", "piece_of"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Places: TypeAlias = NDArray[np.int64]
+
+# Exponents below this give exp(LEAST), some 3e-308.
+LEAST = -708.0
+LOG2_E = 1.4426950408889634
+# ln 2 in two parts, of which the first has so many zeros at its end that small multiples of it are exact [Cody, Waite].
+LN2_HIGH = 6.93147180369123816490e-01
+LN2_LOW = 1.90821492927058770002e-10
+# Adding it rounds to a whole number, which the last bits of the sum then hold.
+ROUNDING = 6755399441055744.0
+EXPONENT_BITS = 52
+EXPONENT_OF_ONE = 1023 << 52
+
+
+@compiled(inner=True)
+def exponentials(x: Floats, scratch: Floats) -> None:
+    """Replace numbers from -inf to 0 by their exponentials: 2^k times a polynomial on half a unit around 0."""
+    for k in range(x.size):
+        value = x[k] if x[k] > LEAST else LEAST
+        shifted = value * LOG2_E + ROUNDING
+        scratch[k] = shifted
+        whole = shifted - ROUNDING
+        r = (value - whole * LN2_HIGH) - whole * LN2_LOW
+        p = 1.0 / 6227020800.0
+        p = p * r + 1.0 / 479001600.0
+        p = p * r + 1.0 / 39916800.0
+        p = p * r + 1.0 / 3628800.0
+        p = p * r + 1.0 / 362880.0
+        p = p * r + 1.0 / 40320.0
+        p = p * r + 1.0 / 5040.0
+        p = p * r + 1.0 / 720.0
+        p = p * r + 1.0 / 120.0
+        p = p * r + 1.0 / 24.0
+        p = p * r + 1.0 / 6.0
+        p = p * r + 0.5
+        x[k] = 1.0 + (r + (r * r) * p)
+    bits = scratch.view(np.int64)
+    for k in range(x.size):
+        bits[k] = (bits[k] << EXPONENT_BITS) + EXPONENT_OF_ONE
+    for k in range(x.size):
+        x[k] *= scratch[k]
+
+
+@compiled(inner=True)
+def squared_differences(x: Floats, across: Floats, out: Floats) -> None:
+    """Write the squared distances of a row to all of a group, whose columns follow each other in `across`."""
+    m, d = out.size, x.size
+    out[:] = 0.0
+    k = 0
+    while k + 4 <= d:
+        a, b = across[k * m : (k + 1) * m], across[(k + 1) * m : (k + 2) * m]
+        c, e = across[(k + 2) * m : (k + 3) * m], across[(k + 3) * m : (k + 4) * m]
+        xa, xb, xc, xe = x[k], x[k + 1], x[k + 2], x[k + 3]
+        for j in range(m):
+            ta, tb, tc, te = xa - a[j], xb - b[j], xc - c[j], xe - e[j]
+            out[j] += (ta * ta + tb * tb) + (tc * tc + te * te)
+        k += 4
+    while k < d:
+        a, xa = across[k * m : (k + 1) * m], x[k]
+        for j in range(m):
+            ta = xa - a[j]
+            out[j] += ta * ta
+        k += 1
+
+
+@compiled(inner=True)
+def inner_products(x: Floats, across: Floats, out: Floats) -> None:
+    """Write the inner products of a row with all of a group, whose columns follow each other in `across`."""
+    m, d = out.size, x.size
+    out[:] = 0.0
+    k = 0
+    while k + 4 <= d:
+        a, b = across[k * m : (k + 1) * m], across[(k + 1) * m : (k + 2) * m]
+        c, e = across[(k + 2) * m : (k + 3) * m], across[(k + 3) * m : (k + 4) * m]
+        xa, xb, xc, xe = x[k], x[k + 1], x[k + 2], x[k + 3]
+        for j in range(m):
+            out[j] += (xa * a[j] + xb * b[j]) + (xc * c[j] + xe * e[j])
+        k += 4
+    while k < d:
+        a, xa = across[k * m : (k + 1) * m], x[k]
+        for j in range(m):
+            out[j] += xa * a[j]
+        k += 1
+
+
+@compiled(inner=True)
+def piece_of(
+    i: int,
+    group: int,
+    rows: Floats,
+    across: Floats,
+    starts: Places,
+    gamma: float,
+    places: Places,
+    store: Floats,
+    used: Places,
+    scratch: Floats,
+) -> int:
+    """Return where the entries between an observation and a group are stored, after computing them at the first use; -1 if there is no room.
+
+    Parameters
+    ----------
+    i, group : int
+    rows : ndarray of shape (n, d)
+        Sorted by group.
+    across : ndarray of shape (n d,)
+        The same numbers, for each group its columns.
+    starts : ndarray of int, shape (groups + 1,)
+    gamma : float
+        Of a Gaussian kernel; 0 for inner products.
+    places : ndarray of int, shape (n, groups)
+        -1 for entries that are not stored.
+    store : ndarray
+    used : ndarray of int, shape (1,)
+        How much of it is in use.
+    scratch : ndarray
+        As long as the largest group.
+    """
+    at = places[i, group]
+    if at >= 0:
+        return int(at)
+    first, last = starts[group], starts[group + 1]
+    m, d = last - first, rows.shape[1]
+    at = used[0]
+    if at + m > store.size:
+        return -1
+    used[0] = at + m
+    out = store[at : at + m]
+    if gamma > 0.0:
+        squared_differences(rows[i], across[first * d : last * d], out)
+        for j in range(m):
+            out[j] *= -gamma
+        exponentials(out, scratch[:m])
+    else:
+        inner_products(rows[i], across[first * d : last * d], out)
+    places[i, group] = at
+    return int(at)
+
+
+@compiled(inner=True)
+def add_piece(entries: Floats, v: float, share: float, scores: Floats, magnitude: Floats, weighted: Floats) -> None:
+    """Add what one coefficient contributes."""
+    size = abs(v)
+    if weighted.size == 0:
+        for j in range(entries.size):
+            scores[j] += v * entries[j]
+            magnitude[j] += size * abs(entries[j])
+        return
+    part = share * size
+    for j in range(entries.size):
+        entry = abs(entries[j])
+        scores[j] += v * entries[j]
+        magnitude[j] += size * entry
+        weighted[j] += part * entry
+
+
+@compiled(nogil=True)
+def add_scores(
+    groups: Places,
+    offsets: Places,
+    v: Floats,
+    shares: Floats,
+    scores: Floats,
+    magnitude: Floats,
+    weighted: Floats,
+    rows: Floats,
+    across: Floats,
+    starts: Places,
+    gamma: float,
+    places: Places,
+    store: Floats,
+    used: Places,
+    scratch: Floats,
+) -> bool:
+    """Add K v, |K||v| and |K|(shares |v|) of several parts to zeros; return whether there was room for all rows.
+
+    Parameters
+    ----------
+    groups : ndarray of int, shape (parts, 2)
+        The groups whose observations follow each other in each part; -1 for no second one.
+    offsets : ndarray of int, shape (parts + 1,)
+        Of the parts in the arrays below.
+    v, scores, magnitude : ndarray
+        For each part one number an observation.
+    shares : ndarray of shape (n,), or (0,) for none
+    weighted : ndarray
+        As the scores, or empty without shares.
+    """
+    for part in range(groups.shape[0]):
+        first, last = offsets[part], offsets[part + 1]
+        one, other = groups[part, 0], groups[part, 1]
+        middle = first + starts[one + 1] - starts[one]
+        for k in range(first, last):
+            if v[k] == 0.0:
+                continue
+            i = starts[one] + k - first if k < middle else starts[other] + k - middle
+            share = shares[i] if shares.size else 0.0
+            at = piece_of(i, one, rows, across, starts, gamma, places, store, used, scratch)
+            if at < 0:
+                return False
+            end = middle if weighted.size else first
+            extra = weighted[first:end]
+            add_piece(
+                store[at : at + middle - first], v[k], share, scores[first:middle], magnitude[first:middle], extra
+            )
+            if other >= 0:
+                at = piece_of(i, other, rows, across, starts, gamma, places, store, used, scratch)
+                if at < 0:
+                    return False
+                extra = weighted[middle:last] if weighted.size else weighted
+                add_piece(
+                    store[at : at + last - middle], v[k], share, scores[middle:last], magnitude[middle:last], extra
+                )
+    return True

@@ -1,0 +1,136 @@
+"""Compilation of passes by numba: once on a computer, with all timers stopped."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numba
+from numba.core import event
+
+from svmcvx.system import clock
+
+__all__ = ["Compiled", "compiled", "recorded"]
+
+log = logging.getLogger(__name__)
+
+
+class Compiled(NamedTuple):
+    """A compiled function, and the seconds of its compilation without those of the functions that it calls."""
+
+    module: str
+    name: str
+    seconds: float
+
+
+class _StopsTheClock(event.Listener):
+    """Records what numba compiles, and stops the package's clock meanwhile."""
+
+    def __init__(self) -> None:
+        self.records: list[list[Compiled]] = []
+        # Begin of each function that is being compiled, and what others have taken meanwhile.
+        self.open: list[tuple[float, float]] = []
+        self.collects = False
+
+    def on_start(self, event: Any) -> None:
+        """Stop it."""
+        if not self.open:
+            # The compiler's many objects start collections of all that is imported, a tenth of the time, and leave little to collect.
+            self.collects = gc.isenabled()
+            gc.disable()
+        clock.compiling_begins()
+        self.open.append((clock.compile_seconds(), 0.0))
+
+    def on_end(self, event: Any) -> None:
+        """Restart the timer."""
+        began, inner = self.open.pop()
+        whole = clock.compile_seconds() - began
+        clock.compiling_ends()
+        if not self.open and self.collects:
+            gc.enable()
+        if self.open:
+            self.open[-1] = self.open[-1][0], self.open[-1][1] + whole
+        function = event.data["dispatcher"].py_func
+        found = Compiled(function.__module__, function.__qualname__, whole - inner)
+        log.info("compiled %s.%s in %.2f s", *found)
+        for record in self.records:
+            record.append(found)
+
+
+_listener = _StopsTheClock()
+event.register("numba:compile", _listener)
+
+
+@contextmanager
+def recorded() -> Iterator[list[Compiled]]:
+    """Yield a list that gets every function compiled inside the block."""
+    record: list[Compiled] = []
+    _listener.records.append(record)
+    try:
+        yield record
+    finally:
+        _listener.records.remove(record)
+
+
+def _with_room(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return function(*arguments)
+
+
+# CPython keeps frames in chunks of 16 KB, and gives a chunk back when its last frame returns. If deep calls, such as a compiler's, cross the end of
+# a chunk repeatedly, each takes several times as long. A larger frame gets a chunk with room for all frames above it.
+_with_room.__code__ = _with_room.__code__.replace(co_stacksize=70_000)
+
+
+class _Inner:
+    """A compiled function without an entry point for Python, which runs its source instead."""
+
+    def __init__(self, dispatcher: Any) -> None:
+        self.dispatcher, self.py_func = dispatcher, dispatcher.py_func
+        # numba uses this to recognise a function that another one calls.
+        self._numba_type_ = dispatcher._numba_type_
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.py_func(*arguments)
+
+
+def _prepared(dispatcher: Any) -> Any:
+    """Stop the timer while a call from Python looks for compiled code on disk, compiles, and stores the result.
+
+    This happens only at the first call of a process, and compilation only at the first call on a computer.
+    """
+    prepare = dispatcher._compile_for_args
+
+    def stopped(*arguments: Any) -> Any:
+        clock.compiling_begins()
+        try:
+            return _with_room(prepare, arguments)
+        finally:
+            clock.compiling_ends()
+
+    dispatcher._compile_for_args = stopped
+    return dispatcher
+
+
+def compiled(*, inner: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function on its first call; the compiled code is stored between sessions.
+
+    Parameters
+    ----------
+    inner : bool
+        For a function that is called by compiled functions: without an entry point for Python it compiles in three quarters of the time. Python
+        can call it, as tests do, but runs its source.
+    **options
+        Of ``numba.njit``, such as ``nogil`` and ``fastmath``.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        # No function is handed to another as a value, so that none needs an entry point for C.
+        found = numba.njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=inner, **options)(function)
+        if numba.config.DISABLE_JIT or "inline" in options:
+            return found
+        return _Inner(found) if inner else _prepared(found)
+
+    return decorate

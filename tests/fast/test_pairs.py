@@ -1,0 +1,253 @@
+"""Several classes as one problem: each part is held against the statement and the checker of its own data."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
+
+import svmcvx as sx
+from svmcvx.certificate import check, check_parts
+from svmcvx.core.exactly import imbalance
+from svmcvx.data import CodedLabels, binary_data
+from svmcvx.errors import NotCertified
+from svmcvx.estimators.pairs import _Parts
+from svmcvx.fast.margin.pairs import SOLVER, solve_parts
+from svmcvx.feature_space import feature_space
+from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.kernels import Laplacian, Linear
+from svmcvx.solution import Status
+from svmcvx.system.deadline import time_limited
+
+
+def clouds(c=4, per_class=15, d=3, seed=0):
+    """Clouds that overlap, in no order."""
+    rng = np.random.default_rng(seed)
+    codes = rng.permutation(np.repeat(np.arange(c), per_class))
+    return 1.5 * rng.standard_normal((c, d))[codes] + rng.standard_normal((codes.size, d)), codes
+
+
+X, CODES = clouds()
+LABELS = CodedLabels(CODES, np.array(["a", "b", "c", "d"]))
+WEIGHT = np.linspace(0.3, 2.0, CODES.size)
+KERNELS = [None, sx.RBF(0.4), Linear(), Laplacian(0.3)]
+
+
+def own_statement(X, labels, key, kernel, weight, C):
+    """The statement of one part, from its rows alone, and these."""
+    if isinstance(key, tuple):
+        rows = np.flatnonzero(np.isin(labels, key))
+        named = labels[rows]
+    else:
+        rows, named = np.arange(labels.size), labels == key
+    data = binary_data(X[rows], named, None if weight is None else weight[rows])
+    return PSVM(space=feature_space(data, kernel, intercept="free", keep_gram=False), C=C, p=1.0), rows
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("scheme", ["ovo", "ovr"])
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["equal", "weighted"])
+@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+def test_each_interval_is_that_of_the_checker_on_the_rows_of_its_part(kernel, scheme, weight, tol):
+    labels = np.asarray(LABELS)
+    fitted = sx.PSVMClassifier(C=2.0, kernel=kernel, multiclass=scheme, tol=tol).fit(X, labels, sample_weight=weight)
+    assert isinstance(fitted.solution_.parts, _Parts)
+    solver = {part.solver for part in fitted.solutions_.values()}
+    assert solver == {SOLVER}
+    for key, part in fitted.solutions_.items():
+        statement, rows = own_statement(X, labels, key, kernel, weight, 2.0)
+        local = replace(part.model, support=np.searchsorted(rows, part.model.support))
+        own = check(statement, [local], [part.dual]).certificate
+        assert own.residuals["dual_violation"] == 0.0
+        width = part.certificate.residuals["rounding"] + own.residuals["rounding"]
+        assert abs(own.upper - part.certificate.upper) <= width
+        assert abs(own.lower - part.certificate.lower) <= width
+        assert part.certificate.residuals["rounding"] <= 1e-10 * part.certificate.upper
+        tight = sx.fast.psvm(X[rows], statement.y, C=2.0, kernel=kernel, tol=1e-10, sample_weight=statement.weight)
+        assert part.certificate.lower <= tight.certificate.upper
+        assert part.certificate.upper >= tight.certificate.lower
+        assert part.certificate.is_certified(tol)
+        assert part.model.intercept == pytest.approx(statement_intercept(statement, local), abs=1e-9)
+        assert sum(part.terms.values()) == pytest.approx(part.certificate.upper)
+
+
+def statement_intercept(statement, model):
+    """The best intercept for the scores of a model."""
+    f = statement.space.scores(model).value
+    return model.intercept + statement.exact_intercept(f)
+
+
+def solved(scheme="ovo", kernel=KERNELS[1], tol=1e-6, C=3.0, weight=None, data=X, labels=LABELS, **more):
+    return solve_parts(
+        data, labels, weight, scheme=scheme, C=C, p=1.0, kernel=kernel, tol=tol, cache_size=100.0, **more
+    )
+
+
+@pytest.mark.parametrize("kernel", KERNELS[:2], ids=str)
+@pytest.mark.parametrize("scheme", ["ovo", "ovr"])
+def test_neither_the_order_of_the_parts_nor_the_slices_change_a_bit(kernel, scheme):
+    first = solved(scheme, kernel)
+    count = first.steps.size
+    rng = np.random.default_rng(1)
+    for more in (
+        {"order": np.arange(count)[::-1]},
+        {"order": rng.permutation(count), "budget": 1.0},
+        {"budget": 500.0},
+    ):
+        again = solved(scheme, kernel, **more)
+        assert np.array_equal(first.steps, again.steps)
+        for name in ("alpha", "bias"):
+            assert np.array_equal(getattr(first.point, name), getattr(again.point, name))
+        for name in ("upper", "lower", "rounding"):
+            assert np.array_equal(getattr(first.checked, name), getattr(again.checked, name))
+
+
+def test_names_of_classes_change_nothing():
+    first = solved()
+    again = solved(labels=CodedLabels(CODES, np.array([2, 5, 7, 11])))
+    assert np.array_equal(first.point.alpha, again.point.alpha)
+    rows = np.random.default_rng(0).permutation(CODES.size)
+    moved = solved(data=X[rows], labels=CodedLabels(CODES[rows], LABELS.classes))
+    assert (moved.checked.lower <= first.checked.upper).all()
+    assert (moved.checked.upper >= first.checked.lower).all()
+
+
+HOSTILE = ["offset", "large", "small", "outlier", "twins", "lonely", "constant"]
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(HOSTILE),
+    st.sampled_from([None, sx.RBF(0.5), sx.RBF(1e-12), sx.RBF(1e12)]),
+    st.sampled_from([1e-8, 1e-2, 1.0, 1e4, 1e8]),
+    st.booleans(),
+    st.integers(0, 1000),
+)
+def test_intervals_hold_for_hostile_data(hostile, kernel, C, weighted, seed):
+    data, codes = clouds(c=3, per_class=6, d=2, seed=seed)
+    rng = np.random.default_rng(seed)
+    weight = 10.0 ** rng.uniform(-8, 2, codes.size) if weighted else None
+    if hostile == "offset":
+        data = data + 1e6
+    elif hostile in ("large", "small"):
+        data = data * (1e30 if hostile == "large" else 1e-30)
+    elif hostile == "outlier":
+        data[3] *= 1e9
+    elif hostile == "twins":
+        data[codes == 1] = data[codes == 0]
+    elif hostile == "lonely":
+        chosen = np.concatenate([[np.argmax(codes == 0)], np.flatnonzero(codes > 0)])
+        data, codes, weight = data[chosen], codes[chosen], None if weight is None else weight[chosen]
+    else:
+        data[:] = 1.0
+    labels = CodedLabels(codes, np.arange(3))
+    found = solved(kernel=kernel, C=C, weight=weight, data=np.ascontiguousarray(data), labels=labels, tol=1e-4)
+    if found is None:
+        return
+    assert (found.checked.violation == 0.0).all()
+    for part, key in enumerate([(0, 1), (0, 2), (1, 2)]):
+        own = found.point.alpha[found.layout.of_part(part)]
+        y = found.y[found.layout.of_part(part)]
+        assert imbalance(own, y) == 0.0
+        assert (own >= 0.0).all()
+        statement, _ = own_statement(data, codes, key, kernel, weight, C)
+        tight = sx.fast.psvm(
+            statement.space.data.X, statement.y, C=C, kernel=kernel, tol=1e-9, sample_weight=statement.weight
+        )
+        assert found.checked.lower[part] <= tight.certificate.upper
+        assert found.checked.upper[part] >= tight.certificate.lower
+        if found.certified[part]:
+            assert found.checked.gap(part) <= 1e-4
+            assert found.checked.certificate(part).is_certified(1e-4)
+
+
+def test_bounds_that_contradict_each_other_are_refused():
+    class Wrong:
+        def evaluate(self, point):
+            return sx.core.bounded.Bounded(np.ones(2), 0.0), sx.core.bounded.Bounded(np.zeros(2), 0.0)
+
+        def dual_violation(self, point):
+            return np.array([1.0, point])
+
+        def evaluate_dual(self, point):
+            return sx.core.bounded.Bounded(np.full(2, 2.0), np.zeros(2))
+
+    # A point that is not feasible bounds nothing.
+    assert check_parts(Wrong(), 1.0).lower.tolist() == [-np.inf, -np.inf]
+    assert check_parts(Wrong(), 1.0).certificate(0).lower is None
+    with pytest.raises(NotCertified, match="exceeds the objective"):
+        check_parts(Wrong(), 0.0)
+
+
+@pytest.mark.parametrize("kernel", KERNELS[:2], ids=str)
+def test_the_second_checker_confirms_a_part(tmp_path, kernel):
+    labels = np.asarray(LABELS)
+    fitted = sx.PSVMClassifier(kernel=kernel, tol=1e-5).fit(X, labels)
+    part = fitted.solutions_["b", "d"]
+    rows = np.flatnonzero(np.isin(labels, ("b", "d")))
+    # The support of a part counts the rows of all data, that of a proof its own.
+    counted = replace(part.model, support=np.searchsorted(rows, part.model.support))
+    replace(part, model=counted).save_proof(tmp_path / "part.npz")
+    assert sx.verify(tmp_path / "part.npz", X[rows], labels[rows]).holds
+
+
+def test_parts_are_made_once_and_pickled_whole():
+    fitted = sx.PSVMClassifier(kernel="rbf").fit(X, np.asarray(LABELS))
+    parts = fitted.solution_.parts
+    assert parts["a", "b"] is parts["a", "b"]
+    assert parts["a", "b"].model is fitted.model_.members[0]
+    restored = pickle.loads(pickle.dumps(fitted))  # noqa: S301
+    assert type(restored.solution_.parts) is dict
+    assert restored.certificates_ == fitted.certificates_
+    assert np.array_equal(restored.decision_function(X), fitted.decision_function(X))
+
+
+def test_members_predict_together_what_each_predicts():
+    for kernel in ("rbf", None, "poly"):
+        fitted = sx.PSVMClassifier(kernel=kernel).fit(X, np.asarray(LABELS))
+        model = fitted.model_
+        alone = np.stack([member.decision_function(X) for member in model.members], axis=1)
+        assert np.allclose(model.member_scores(X), alone, rtol=1e-12, atol=1e-12)
+        assert len(model.members[1:3]) == 2
+
+
+def test_what_does_not_close_is_solved_alone():
+    # Steps of pSMO cannot end these: two columns, and costs that are large for them.
+    rng = np.random.default_rng(0)
+    data, codes = rng.standard_normal((150, 2)), np.arange(150) % 3
+    together = solved(kernel=None, C=1e5, data=data, labels=CodedLabels(codes, np.arange(3)))
+    assert not together.certified.all()
+    fitted = sx.PSVMClassifier(C=1e5).fit(data, codes)
+    assert fitted.certificate_.is_certified(1e-6)
+    assert {part.solver for part in fitted.solutions_.values()} > {SOLVER} or not together.certified.any()
+
+
+def test_an_expired_limit_and_ctrl_c_leave_intervals():
+    fitted = sx.PSVMClassifier(kernel="rbf", time_limit=1e-9)
+    with pytest.warns(ConvergenceWarning, match="short of tol"):
+        fitted.fit(X, np.asarray(LABELS))
+    assert fitted.solution_.status is Status.TIME_LIMIT
+    assert all(certificate.lower >= 0.0 for certificate in fitted.certificates_.values())
+    with time_limited(None) as deadline:
+        deadline.interrupt_requested.set()
+        assert not solved().certified.any()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"p": 1.5},
+        {"C": 1e80},
+        {"tol": 1e-12},
+        {"weight": np.r_[0.0, np.ones(CODES.size - 1)]},
+        {"kernel": sx.Sigmoid(1.0)},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_settings_that_are_left_to_the_other_way(changed):
+    given_settings = {"C": 1.0, "p": 1.0, "kernel": sx.RBF(1.0), "tol": 1e-6, "weight": None} | changed
+    weight = given_settings.pop("weight")
+    assert solve_parts(X, LABELS, weight, scheme="ovo", cache_size=1.0, **given_settings) is None

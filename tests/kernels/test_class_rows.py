@@ -1,0 +1,137 @@
+"""Rows of a kernel matrix that several problems share."""
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx.core.bounded import ULPS, Bounded, segment_totals
+from svmcvx.core.exactly import imbalance, segment_imbalances
+from svmcvx.core.rows import Rows, squared_norms
+from svmcvx.kernels import Laplacian, Linear, Polynomial
+from svmcvx.kernels.class_rows import MANY_COLUMNS, ClassRows, Layout
+from svmcvx.kernels.class_rows_passes import exponentials
+
+LAYOUT = Layout([0, 4, 9, 15], [[0, 1], [0, 2], [1, 2], [2, -1]])
+
+
+@numba.njit
+def exponentials_of(x, scratch):
+    exponentials(x, scratch)
+
+
+def test_exponentials_are_accurate_to_the_ulps_that_bounds_take_for_granted():
+    rng = np.random.default_rng(0)
+    near_whole = -np.log(2.0) * (np.arange(2000) / 2.0)[:, None] + 1e-9 * rng.standard_normal((2000, 20))
+    x = np.concatenate([-(10.0 ** rng.uniform(-20, 2.85, 200_000)), near_whole.ravel(), [0.0, -0.0, -708.0, -707.999]])
+    x = x[(x <= 0.0) & (x >= -708.0)]
+    found = x.copy()
+    exponentials_of(found, np.empty_like(x))
+    true = np.exp(x.astype(np.longdouble))
+    assert np.abs((found - true) / np.spacing(true.astype(np.float64))).max() <= ULPS / 2
+    below = np.array([-708.0001, -1e4, -1e300, -np.inf])
+    exponentials_of(below, np.empty_like(below))
+    assert ((below >= 0.0) & (below <= 1e-300)).all()
+
+
+def test_a_layout_places_every_observation_of_every_part():
+    assert LAYOUT.sizes.tolist() == [9, 10, 11, 6]
+    listed = np.concatenate([LAYOUT.rows(part) for part in range(LAYOUT.parts)])
+    assert np.array_equal(LAYOUT.all_rows(), listed)
+    assert LAYOUT.rows(1).tolist() == [0, 1, 2, 3, 9, 10, 11, 12, 13, 14]
+    assert np.array_equal(listed[LAYOUT.of_part(2)], LAYOUT.rows(2))
+
+
+KERNELS = [sx.RBF(0.3), sx.RBF(40.0), Linear(), Polynomial(3, gamma=0.2, coef0=1.0), Laplacian(0.4)]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("columns", [3, MANY_COLUMNS])
+@pytest.mark.parametrize("hostile", ["nothing", "offset", "outlier", "twins"])
+def test_products_contain_those_in_higher_precision(kernel, columns, hostile):
+    rng = np.random.default_rng(columns)
+    X = rng.standard_normal((15, columns)) / np.sqrt(columns)
+    X[8] = X[3] if hostile == "twins" else X[8]
+    X = X + 1e6 if hostile == "offset" else X
+    X[5] *= 1e8 if hostile == "outlier" else 1.0
+    rows = ClassRows(kernel, X, LAYOUT.starts, room=15 * 15)
+    v = rng.standard_normal(LAYOUT.offsets[-1]) * (rng.random(LAYOUT.offsets[-1]) < 0.6)
+    found = rows.products(LAYOUT, v)
+    wide = X.astype(np.longdouble)
+    if isinstance(kernel, sx.RBF):
+        K = np.exp(-np.longdouble(kernel.gamma) * ((wide[:, None] - wide) ** 2).sum(axis=2))
+    elif isinstance(kernel, Laplacian):
+        K = np.exp(-np.longdouble(kernel.gamma) * np.abs(wide[:, None] - wide).sum(axis=2))
+    else:
+        K = wide @ wide.T
+        if isinstance(kernel, Polynomial):
+            K = (np.longdouble(kernel.gamma) * K + 1.0) ** 3
+    for part in range(LAYOUT.parts):
+        own, at = LAYOUT.of_part(part), LAYOUT.rows(part)
+        exact = K[np.ix_(at, at)] @ v[own].astype(np.longdouble)
+        assert (np.abs(found.value[own] - exact) <= found.error[own]).all()
+    if hostile == "nothing":
+        assert (found.error <= 1e-10 * (1.0 + np.abs(found.value))).all()
+
+
+def test_rows_that_do_not_fit_are_said():
+    X = np.random.default_rng(0).standard_normal((15, 2))
+    v = np.ones(LAYOUT.offsets[-1])
+    assert ClassRows(sx.RBF(1.0), X, LAYOUT.starts, room=14).products(LAYOUT, v) is None
+
+
+def test_what_is_left_to_other_methods():
+    X = np.ones((4, 2))
+    assert ClassRows.takes(None, X, 1)
+    assert ClassRows.takes(sx.RBF(1.0), X, 1)
+    assert not ClassRows.takes(Laplacian(1.0), X, 15)
+    assert not ClassRows.takes(sx.RBF(1e200), X, 16)
+    assert not ClassRows.takes(sx.Sigmoid(1.0), X, 16)
+    assert not ClassRows.takes(Polynomial(3, gamma=1.0, coef0=-1.0), X, 16)
+    assert not ClassRows.takes(None, 1e120 * X, 16)
+
+
+SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=5)
+
+
+@given(SIZES, st.integers(0, 2**32 - 1), st.sampled_from([0, -300, 300]))
+def test_sums_of_segments(sizes, seed, exponent):
+    rng = np.random.default_rng(seed)
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    x = rng.standard_normal(sum(sizes)) * 10.0 ** (exponent + rng.uniform(-9, 5, sum(sizes)))
+    found = segment_totals(Bounded(x, 1e-3 * np.abs(x)), starts)
+    for k, part in enumerate(np.split(x, starts[1:])):
+        exact = part.astype(np.longdouble).sum()
+        assert abs(found.value[k] - exact) + 1e-3 * np.abs(part).sum() * (1 - 1e-12) <= found.error[k] * (1 + 1e-12)
+        assert found.error[k] <= 1.001e-3 * np.abs(part).sum()
+    assert np.isinf(segment_totals(Bounded(np.full(sum(sizes), np.inf)), starts).error).all()
+
+
+@given(SIZES, st.integers(0, 2**32 - 1), st.sampled_from(["balanced", "any", "far", "tiny", "nan"]))
+def test_imbalances_of_segments_are_those_of_each(sizes, seed, kind):
+    rng = np.random.default_rng(seed)
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    alpha, y = rng.random(sum(sizes)), rng.choice([-1.0, 1.0], sum(sizes))
+    if kind == "balanced":
+        alpha = np.round(alpha * 4) / 4
+    elif kind in ("far", "tiny"):
+        alpha *= 2.0 ** rng.integers(-1060 if kind == "tiny" else -200, 0, alpha.size)
+    elif kind == "nan":
+        alpha[0] = np.nan
+    found = segment_imbalances(alpha, y, starts)
+    for k, part in enumerate(np.split(np.arange(alpha.size), starts[1:])):
+        assert np.array_equal(found[k], imbalance(alpha[part], y[part]), equal_nan=True)
+
+
+def test_norms_of_the_rows_of_a_matrix():
+    W = np.random.default_rng(0).standard_normal((4, 7))
+    found = squared_norms(W, np.array([0.0, 1e-3, 0.0, 1.0]))
+    exact = (W.astype(np.longdouble) ** 2).sum(axis=1)
+    assert (np.abs(found.value - exact) <= found.error).all()
+    moved = W + np.array([0.0, 1e-3, 0.0, 1.0])[:, None] * W / np.linalg.norm(W, axis=1)[:, None]
+    assert ((moved**2).sum(axis=1) <= found.upper * (1 + 1e-15)).all()
+    value, off = Rows(W).combined_columns(np.eye(4)[:, :2])
+    assert np.array_equal(value, W[:2].T)
+    assert (off <= 1e-12).all()
