@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -12,6 +12,8 @@ from svmcvx.datasets.names import BUILT_IN
 
 __all__ = [
     "Backend",
+    "Certify",
+    "CertifyOverFile",
     "Csv",
     "Cv",
     "Data",
@@ -140,6 +142,14 @@ Store = Annotated[
         rich_help_panel=LIMITS,
     ),
 ]
+_CERTIFY: Any = typer.Option(
+    help="Which fits of a tuning have certificates: all, or those of the chosen setting and its neighbours in the grid, the others being solved in "
+    "quick batches where there are some.",
+    rich_help_panel=MODEL,
+)
+Certify = Annotated[Literal["all", "chosen"], _CERTIFY]
+# Where a file may say so as well.
+CertifyOverFile = Annotated[Literal["all", "chosen"] | None, _CERTIFY]
 Guarantee = Annotated[
     bool,
     typer.Option(

@@ -54,6 +54,7 @@ def reproduce(
     figures: Annotated[
         Path | None, typer.Option(help="Folder for the figures that go with the table, as SVG (extra plot).")
     ] = None,
+    certify: options.Certify = "chosen",
     data_dir: options.DataDir = None,
     time_limit: options.TimeLimit = None,
     n_jobs: options.NJobs = None,
@@ -92,6 +93,7 @@ def reproduce(
             repeats=repeats,
             every=every,
             sets=sets or None,
+            certify=certify,
             data_dir=data_dir,
             store=store,
             backend=backend,
@@ -107,6 +109,7 @@ def reproduce(
         "table": table,
         "title": found.title,
         "quick": quick,
+        "certify": certify,
         "notes": found.notes,
         "rows": found.frame.to_dict("records"),
         "study": found.study.contents(),

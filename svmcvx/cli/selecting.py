@@ -90,6 +90,7 @@ def select(
     n_jobs: options.NJobs = None,
     backend: options.Backend = None,
     store: options.Store = None,
+    certify: options.Certify = "all",
     guarantee: options.Guarantee = False,
     json: options.Json = None,
     csv: options.Csv = None,
@@ -97,7 +98,7 @@ def select(
     html: options.Html = None,
     quiet: options.Quiet = False,
 ) -> int:
-    """Choose hyper-parameters by cross-validation along warm-started paths, with a certificate for every fit."""
+    """Choose hyper-parameters by cross-validation along warm-started paths, with a certificate for every fit or for those that decide."""
     outputs = Outputs(json, csv, latex, html, quiet)
     check_writable(store)
     preparing.check_words(model, data, data_dir)
@@ -141,6 +142,7 @@ def select(
             cv=cv,
             scoring=scoring,
             tol=tol,
+            certify=certify,
             guarantee=guarantee,
             backend=backend,
             n_jobs=n_jobs,
@@ -180,6 +182,7 @@ def select(
             "scale": scale,
             "missing": missing,
             "tol": tol,
+            "certify": certify,
             "guarantee": guarantee,
             "fit_time_limit": fit_time_limit,
             "time_limit": time_limit,
@@ -198,7 +201,7 @@ def select(
         why = "the time limit passed" if late else "interrupted"
         consoles.errors.print(f"svmcvx: {why}: the table is not complete; {advice}", style="yellow", soft_wrap=True)
     failed = any(row["note"] for row in rows)
-    uncertified = strict and not all(row["certified"] for row in rows)
+    uncertified = strict and not all(row["certified"] or row.get("batched") for row in rows)
     return exit_code(complete=found.complete, late=late, failed=failed or uncertified)
 
 

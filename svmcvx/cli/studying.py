@@ -27,6 +27,7 @@ def study(
     n_jobs: options.NJobs = None,
     backend: options.Backend = None,
     store: options.Store = None,
+    certify: options.CertifyOverFile = None,
     retry_failed: Annotated[
         bool,
         typer.Option(
@@ -61,6 +62,7 @@ def study(
         "n_jobs": n_jobs,
         "backend": backend,
         "time_limit": time_limit,
+        "certify": certify,
     }
     arguments |= {name: value for name, value in given.items() if value is not None}
     # The file may request more.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,17 @@ from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import until
 
-__all__ = ["PATH_PARAMETERS", "Finished", "Path", "PathOnFold", "Row", "final_prefix", "paths_of", "with_settings"]
+__all__ = [
+    "PATH_PARAMETERS",
+    "Finished",
+    "Path",
+    "PathOnFold",
+    "PathState",
+    "Row",
+    "final_prefix",
+    "paths_of",
+    "with_settings",
+]
 
 Row: TypeAlias = dict[str, Any]
 Settings: TypeAlias = Mapping[str, Any]
@@ -144,7 +154,13 @@ class PathOnFold:
     until: float = math.inf
     interval: str | None = None
 
-    def part(self, places: Sequence[int]) -> PathOnFold:
+    def keys_of(self, parts: tuple[Any, ...]) -> tuple[str, ...]:
+        """Return a key for each setting, with what else its row depends on."""
+        return tuple(
+            fingerprint(with_settings(clone(self.estimator), settings), *parts) for settings in self.path.settings
+        )
+
+    def part(self, places: Sequence[int]) -> Self:
         """Return the work on some of the settings."""
         settings, positions = self.path.settings, self.path.positions
         path = Path(self.path.parameter, tuple(settings[k] for k in places), tuple(positions[k] for k in places))
@@ -162,7 +178,7 @@ class PathOnFold:
         KeyboardInterrupt
             If Ctrl-C ended a fit early; its answer is dropped.
         """
-        state = _PathState(self, X, y, sample_weight, GramCache() if cache is None else cache)
+        state = PathState(self, X, y, sample_weight, GramCache() if cache is None else cache)
         with nullcontext() if self.store is None else Store(self.store) as store:
             for k, settings in enumerate(self.path.settings):
                 with until(self.until) as deadline:
@@ -173,6 +189,9 @@ class PathOnFold:
                 if store is not None:
                     store.add(self.keys[k], row, "select")
                 yield k, row
+
+
+Work = TypeVar("Work", bound=PathOnFold)
 
 
 class Finished:
@@ -203,7 +222,7 @@ class Finished:
         with Store(self.store) as store:
             return store.found(work.keys)
 
-    def keyed(self, work: PathOnFold) -> PathOnFold:
+    def keyed(self, work: Work) -> Work:
         """Return the work with keys, and the store that it writes to.
 
         Raises
@@ -214,13 +233,10 @@ class Finished:
         # Rows without intervals are the same as before there were any.
         more = () if work.interval is None else (work.interval,)
         parts = (self.scoring, self.data, work.train, work.test, *more)
-        keys = tuple(
-            fingerprint(with_settings(clone(work.estimator), settings), *parts) for settings in work.path.settings
-        )
-        return replace(work, keys=keys, store=self.store)
+        return replace(work, keys=work.keys_of(parts), store=self.store)
 
 
-class _PathState:
+class PathState:
     """State of a path between fits: split data, fitted transformers, the last solution."""
 
     def __init__(self, work: PathOnFold, X: Any, y: Any, sample_weight: Any, cache: GramCache) -> None:
@@ -235,13 +251,16 @@ class _PathState:
         self.tested: Features | None = None
         self.solution: Solution | None = None
 
-    def row(self, settings: Settings) -> Row:
-        """Fit and score."""
+    def empty_row(self) -> Row:
+        """Return a row of which nothing is known."""
         row: Row = dict.fromkeys(("score", "lower", "upper", "gap", "kind", "solver", "status", "n_support"))
         if self.work.interval is not None:
             row |= dict.fromkeys(("exact_lower", "exact_upper", "undecided"))
-        row |= {"warm_start_used": False, "note": ""}
-        started = clock.now()
+        return row | {"warm_start_used": False, "batched": False, "note": ""}
+
+    def row(self, settings: Settings) -> Row:
+        """Fit and score."""
+        row, started = self.empty_row(), clock.now()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the row has the gap

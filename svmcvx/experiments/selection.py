@@ -6,7 +6,7 @@ import math
 import numbers
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import groupby
@@ -24,11 +24,22 @@ from sklearn.model_selection import KFold, ParameterGrid, StratifiedKFold, check
 from sklearn.utils.validation import indexable
 
 import svmcvx
-from svmcvx.data import check_number, check_time_limit, check_weights
+from svmcvx.data import check_choice, check_number, check_time_limit, check_weights
 from svmcvx.errors import DataError
+from svmcvx.experiments.batches.fold import BatchOnFold, batches_of
+from svmcvx.experiments.batches.machines import no_batch_for
+from svmcvx.experiments.batches.neighbours import neighbours
 from svmcvx.experiments.intervals import check_interval
 from svmcvx.experiments.progress import progress_bar
-from svmcvx.experiments.search_paths import Finished, PathOnFold, Row, final_prefix, paths_of, with_settings
+from svmcvx.experiments.search_paths import (
+    Finished,
+    Path,
+    PathOnFold,
+    Row,
+    final_prefix,
+    paths_of,
+    with_settings,
+)
 from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.experiments.tables import table_html
 from svmcvx.experiments.workers import is_dask, workers
@@ -56,7 +67,7 @@ SHOWN = (
         "n_support",
         "solver",
     ),
-    *("warm_starts", "seconds", "note"),
+    *("warm_starts", "batched", "seconds", "note"),
 )
 
 
@@ -77,6 +88,8 @@ class Selection(pd.DataFrame):
         Whether all fits are there; False after Ctrl-C and at a time limit.
     reused : int
         Fits that were found in the store.
+    certify : "all" or "chosen"
+        Of which settings certificates were asked for.
     """
 
     best_index_: int | None
@@ -85,6 +98,7 @@ class Selection(pd.DataFrame):
     best_estimator_: Any
     complete: bool
     reused: int
+    certify: str
 
     _metadata: ClassVar[list[str]] = [
         "best_index_",
@@ -93,6 +107,7 @@ class Selection(pd.DataFrame):
         "best_estimator_",
         "complete",
         "reused",
+        "certify",
     ]
 
     @property
@@ -104,7 +119,8 @@ class Selection(pd.DataFrame):
         shown = whole[[name for name in whole.columns if str(name).startswith("param_") or name in SHOWN]]
         best = [] if self.best_index_ is None else [self.best_index_]
         state = "" if self.complete else ", not complete"
-        return table_html(shown, f"{len(whole)} settings{state}; the best is bold", bold=best)
+        what = f"; {int(whole['batched'].sum())} fits without certificates" if "batched" in whole else ""
+        return table_html(shown, f"{len(whole)} settings{state}{what}; the best is bold", bold=best)
 
 
 def select(
@@ -119,6 +135,7 @@ def select(
     groups: Any = None,
     refit: bool = True,
     tol: float = 1e-6,
+    certify: str = "all",
     guarantee: bool = False,
     backend: str | None = None,
     n_jobs: int | None = None,
@@ -156,6 +173,12 @@ def select(
         Fit the best model to all data.
     tol : float
         Relative gap up to which a fit counts as certified in the table.
+    certify : "all" or "chosen"
+        Whether every fit has a certificate (the default), or those of the chosen setting and of its neighbours in the grid only: the others are
+        solved in compiled batches (:mod:`svmcvx.fast.grids`) up to the estimator's `tol`, which takes a twentieth of the time. There are
+        batches for ODM and for the pSVM with p = 2, or with p = 1 and a free intercept, on dense rows; other fits have certificates, and
+        ``note`` says why. A validation row whose score is zero up to rounding may be counted differently by the two; the certified fit decides, and the
+        choice is made again with it.
     guarantee : bool
         Compute an interval of what *every optimal machine* scores on each fold (:func:`svmcvx.guarantee`), and which settings may
         be the best. It may take ten times as long as the fits, so that it is off by default. For `scoring` None,
@@ -200,10 +223,12 @@ def select(
             Mean number of support vectors; solvers and statuses that occurred.
         ``warm_starts``
             Folds in which the solver used the earlier solution.
+        ``batched``
+            With ``certify="chosen"``: folds whose fits have no certificate.
         ``seconds``
             Wall clock of all its fits and scores.
         ``note``
-            Why a fit failed.
+            Why a fit failed, or has a certificate that was not asked for.
 
     Raises
     ------
@@ -232,6 +257,7 @@ def select(
     """
     _check_estimator(estimator)
     tol = check_number(tol, "tol", low=0, open_low=True)
+    check_choice(certify, "certify", ("all", "chosen"))
     X, y, groups = _data(X, y, groups)
     weight = None if sample_weight is None else check_weights(sample_weight, len(y))
     candidates = _candidates(estimator, grid)
@@ -240,20 +266,52 @@ def select(
     interval = check_interval(scoring) if guarantee else None
     with time_limited(check_time_limit(time_limit)) as deadline:
         end = epoch_end(deadline)
-        work = [
-            PathOnFold(
-                clone(estimator), path, fold, train, test, scorer, whole=callable(scoring), until=end, interval=interval
-            )
-            for path in paths_of(estimator, candidates)
-            for fold, (train, test) in enumerate(folds)
-        ]
         finished = None
         if store is not None:
             finished = Finished(store, fingerprint(svmcvx.__version__, X, y, weight), scoring)
-        search = _Search(work, finished, X, y, weight, backend, n_jobs)
+        # A batch, or why there is none.
+        reason = None
+        if certify == "chosen":
+            reason = _no_batch(estimator, scorer, interval, whole=callable(scoring))
+        batched = certify == "chosen" and reason is None
+
+        def search_of(kind: type[PathOnFold], paths: Iterable[Path]) -> _Search:
+            work = [
+                kind(
+                    clone(estimator),
+                    path,
+                    fold,
+                    train,
+                    test,
+                    scorer,
+                    whole=callable(scoring),
+                    until=end,
+                    interval=interval,
+                )
+                for path in paths
+                for fold, (train, test) in enumerate(folds)
+            ]
+            return _Search(work, finished, X, y, weight, backend, n_jobs)
+
+        if batched:
+            search = search_of(BatchOnFold, batches_of(estimator, candidates))
+        else:
+            search = search_of(PathOnFold, paths_of(estimator, candidates))
         complete = search.run(progress)
+        reused = search.reused
+        while complete and batched:
+            open_places = _uncertified_choice(candidates, len(folds), search.rows)
+            if not open_places:
+                break
+            chosen = [candidates[place] for place in open_places]
+            more = search_of(PathOnFold, [_at(path, open_places) for path in paths_of(estimator, chosen)])
+            complete = more.run(progress)
+            search.rows |= more.rows
+            reused += more.reused
         table = _table(candidates, len(folds), search.rows, tol, guarantee=guarantee)
-        table.complete, table.reused = complete, search.reused
+        if certify == "chosen":
+            _tell_batched(table, candidates, len(folds), search.rows, reason)
+        table.complete, table.reused, table.certify = complete, reused, certify
         if not complete:
             why = "the time limit passed" if deadline.passed() else "interrupted"
             advice = "" if store is not None else "; pass a file as store to go on from there next time"
@@ -265,6 +323,54 @@ def select(
             keywords = {} if weight is None else {f"{final_prefix(estimator)}sample_weight": weight}
             table.best_estimator_ = best.fit(X, y, **keywords)
     return table
+
+
+def _no_batch(estimator: Any, scorer: Any, interval: str | None, *, whole: bool) -> str | None:
+    """Return why fits cannot be solved in batches; None if they can."""
+    if interval is not None:
+        return "a guarantee is computed from certificates"
+    if scorer is not None and whole:
+        return "a scorer that is a function is given the fitted estimator"
+    return no_batch_for(estimator)
+
+
+def _at(path: Path, places: Sequence[int]) -> Path:
+    """Return a path through some of the settings of a grid, with their positions in it."""
+    return replace(path, positions=tuple(places[k] for k in path.positions))
+
+
+def _means(candidates: Sequence[Any], folds: int, rows: Mapping[tuple[int, int], Row]) -> NDArray[np.float64]:
+    """Return the mean score of each setting; NaN without all of its fits."""
+    scores = np.array([[_number(rows.get((i, k)), "score") for k in range(folds)] for i in range(len(candidates))])
+    return np.asarray(scores.mean(axis=1))
+
+
+def _uncertified_choice(candidates: list[dict[str, Any]], folds: int, rows: Mapping[tuple[int, int], Row]) -> list[int]:
+    """Return which of the chosen setting and its neighbours have fits without certificates."""
+    means = _means(candidates, folds, rows)
+    if not np.isfinite(means).any():
+        return []
+    best = int(np.nanargmax(means))
+    return sorted(
+        place
+        for place in {best, *neighbours(candidates, best)}
+        if any(rows[place, fold].get("batched", False) for fold in range(folds))
+    )
+
+
+def _tell_batched(
+    table: pd.DataFrame,
+    candidates: list[dict[str, Any]],
+    folds: int,
+    rows: Mapping[tuple[int, int], Row],
+    reason: str | None,
+) -> None:
+    """Add the column that says which fits have no certificates, and why there are others."""
+    found = [[rows.get((place, fold)) for fold in range(folds)] for place in range(len(candidates))]
+    counts = [sum(row is not None and row.get("batched", False) for row in group) for group in found]
+    table.insert(list(table.columns).index("seconds"), "batched", counts)
+    if reason is not None:
+        table["note"] = [note or f"certified: {reason}" for note in table["note"]]
 
 
 def _data(X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
@@ -340,7 +446,7 @@ class _Search:
 
     def __init__(
         self,
-        work: list[PathOnFold],
+        work: Sequence[PathOnFold],
         finished: Finished | None,
         X: Any,
         y: Any,
@@ -352,7 +458,7 @@ class _Search:
         self.backend, self.n_jobs, self.finished = backend, n_jobs, finished
         self.size = sum(len(piece.path.settings) for piece in work)
         self.rows: dict[tuple[int, int], Row] = {}
-        self.work = work if finished is None else [self._resumed(piece, finished) for piece in work]
+        self.work = list(work) if finished is None else [self._resumed(piece, finished) for piece in work]
         self.reused = len(self.rows)
 
     def _resumed(self, piece: PathOnFold, finished: Finished) -> PathOnFold:

@@ -194,10 +194,21 @@ class Store:
         again : bool
             Replace a row that is there.
         """
-        values = (key, kind, json.dumps(plain(row)))
+        self.add_all({key: row}, kind, again=again)
+
+    def add_all(self, rows: Mapping[str, Mapping[str, Any]], kind: str = "", *, again: bool = False) -> None:
+        """Write rows by their keys, all or none of them; as :meth:`add`."""
+        values = [(key, kind, json.dumps(plain(row))) for key, row in rows.items()]
         replaced = "UPDATE SET kind = excluded.kind, row = excluded.row" if again else "NOTHING"
         query = f"INSERT INTO rows (key, kind, row) VALUES (?, ?, ?) ON CONFLICT (key) DO {replaced}"  # noqa: S608
         try:
-            self._open().execute(query, values)
+            connection = self._open()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                connection.executemany(query, values)
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
         except sqlite3.DatabaseError as error:
             raise DataError(f"store {self.path} cannot be written ({error})") from None

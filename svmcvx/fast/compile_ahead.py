@@ -14,6 +14,9 @@ from svmcvx.data import CodedLabels
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.core.compilation import Compiled, recorded
 from svmcvx.fast.core.row_cache import RowCacheSettings
+from svmcvx.fast.grids.hinge import solve_hinges
+from svmcvx.fast.grids.quadratic import SquaredHinge, solve_bands
+from svmcvx.fast.grids.rows import Rows
 from svmcvx.fast.indicator.l0 import l0
 from svmcvx.fast.indicator.ramp import ramp
 from svmcvx.fast.indicator.search.sweep import SweepSettings
@@ -28,6 +31,7 @@ from svmcvx.fast.multiclass.classical import multiclass
 from svmcvx.fast.multiclass.m3svm import m3svm
 from svmcvx.feature_space.kernel import FEW
 from svmcvx.kernels import RBF
+from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.system import clock
 
 __all__ = ["FirstCall", "first_calls"]
@@ -56,6 +60,7 @@ def _calls() -> dict[str, list[Call]]:
     sparse = sp.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
     wide = sp.csr_array(sp.random_array((40, 3000), density=0.02, rng=rng))
     forms = (("dense", X), ("sparse", sparse))
+    batch = Rows(X, y.astype(np.float64), np.ones(y.size), X, None, "free", GramCache())
     # The soft margins and relaxations that zero_one starts from are of the linear list, which is compiled meanwhile.
     branch: list[Call] = [("ramp", partial(ramp, X, y, C=1.0)), ("zero_one", partial(zero_one, X, y, lam=1.0))]
     first = ActiveSetSettings(first=2)
@@ -88,6 +93,7 @@ def _calls() -> dict[str, list[Call]]:
             for loss in ("weston_watkins", "topk")
         ),
         ("conic", partial(conic, X, y, lam=1.0)),
+        ("grids, quadratic", partial(solve_bands, batch, [SquaredHinge(1.0)])),
     ]
     split = ZeroOneSettings(sweep=SweepSettings(work=1.0, fewest=5))
     sweep: list[Call] = [
@@ -104,6 +110,7 @@ def _calls() -> dict[str, list[Call]]:
         ("hard_margin, kernel", partial(hard_margin, apart, y, kernel="rbf")),
         *((f"psvm p={p:g}, kernel", partial(psvm, X, y, C=1.0, p=p, kernel="rbf")) for p in (1.0, 1.5, 2.0)),
         ("psvm, several classes", partial(solve_parts, X, several, None, scheme="ovo", **together)),
+        ("grids, hinge", partial(solve_hinges, batch, [1.0])),
         ("psvm, kernel, many", partial(psvm, many, signs, C=1.0, kernel="rbf", tol=0.1)),
         ("psvm, kernel, single precision", partial(psvm, many, signs, C=1.0, kernel="rbf", tol=0.1, settings=single)),
     ]

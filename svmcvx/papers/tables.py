@@ -64,6 +64,7 @@ def reproduce(
     repeats: int | None = None,
     every: int | None = None,
     sets: Sequence[str] | None = None,
+    certify: str = "chosen",
     data_dir: str | os.PathLike[str] | None = None,
     store: str | os.PathLike[str] | None = None,
     backend: str | None = None,
@@ -86,7 +87,7 @@ def reproduce(
         A model with one setting left is not tuned.
     sets : sequence of str, optional
         Data sets, by the names that the table prints; all by default.
-    data_dir, store, backend, n_jobs, progress, time_limit
+    certify, data_dir, store, backend, n_jobs, progress, time_limit
         As for :func:`svmcvx.study`.
 
     Raises
@@ -101,7 +102,9 @@ def reproduce(
             raise DataError(f"{table} has no use for {name}; leave it out")
         if value is not None and name != "sets":
             check_whole(value, name, 1)
+    check_choice(certify, "certify", ("all", "chosen"))
     options = {
+        "certify": certify,
         "data_dir": data_dir,
         "store": None if store is None else Path(store),
         "backend": backend,

@@ -44,6 +44,7 @@ def study(
     scale_by: str = "training",
     missing: str = "error",
     tol: float = 1e-6,
+    certify: str = "chosen",
     guarantee: bool | str = False,
     seed: int = 0,
     data_dir: str | os.PathLike[str] | None = None,
@@ -92,6 +93,9 @@ def study(
         Treatment of missing values: no fit of models that are no pipelines, drop the rows for all models, or fill in the column's median.
     tol : float
         Relative gap up to which a solve counts as certified.
+    certify : "chosen" or "all"
+        Which fits of the tuning have certificates: those of the chosen setting and its neighbours (the default), the others being solved in
+        compiled batches where there are some, or all of them; see :func:`svmcvx.select`. Final fits always have one.
     guarantee : False, True or "tuning"
         Compute intervals of what *every optimal machine* scores on the test part (:func:`svmcvx.guarantee`), for ``"accuracy"``,
         ``"balanced_accuracy"`` and ``"roc_auc"`` among the metrics. ``"tuning"`` does so for the fits of the tuning, too, and finds the
@@ -154,6 +158,7 @@ def study(
         tol=tol,
         guarantee=guarantee,
         seed=seed,
+        certify=certify,
     )
     named = named_models(models)
     tuned = grids(named, tune)

@@ -23,6 +23,7 @@ PLAIN = {
     "repeats": int,
     "seed": int,
     "scoring": str,
+    "certify": str,
     "scale": str,
     "scale_by": str,
     "missing": str,

@@ -107,12 +107,14 @@ class Protocol:
     tol: float = 1e-6
     seed: int = 0
     guarantee: bool | str = False
+    certify: str = "chosen"
 
     def __post_init__(self) -> None:
         check_whole(self.repeats, "repeats", 1)
         check_whole(self.seed, "seed", 0)
         check_number(self.tol, "tol", low=0, open_low=True)
         check_choice(self.scale, "scale", SCALES)
+        check_choice(self.certify, "certify", ("all", "chosen"))
         if self.guarantee not in GUARANTEES:
             raise DataError(f"guarantee must be False, True or 'tuning', got {self.guarantee!r}")
         if self.guarantee == "tuning":

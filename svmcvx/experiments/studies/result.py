@@ -31,7 +31,8 @@ class Study(StudyTables):
         are intervals), ``accuracy_tied_lower`` and ``accuracy_tied_upper`` (with any of the settings that may be the best),
         ``undecided`` (share of the test rows whose label is not proved), ``params`` (chosen), ``tied`` (the settings that may be the best by
         cross-validation of optimal machines), ``lower`` and ``upper`` (checked interval around the optimum of the final fit), ``gap``,
-        ``certified``, ``tuning_fits`` and how many of them are certified, ``n_support``, ``solver``, ``tuning_seconds``, ``seconds``
+        ``certified``, ``tuning_fits``, how many of them are certified (``tuning_certified``) and of how many no certificate was asked for
+        (``tuning_batched``), ``n_support``, ``solver``, ``tuning_seconds``, ``seconds``
         (all), ``proof`` (folder) and ``note``.
     models : tuple of str
     datasets : DataFrame

@@ -42,6 +42,11 @@ PAIRED = [
 ]
 
 
+def certificates_asked(rows: pd.DataFrame) -> pd.Series[int]:
+    """Return of how many fits of each task certificates were asked for: the final one, and those of the tuning that no batch solved."""
+    return rows["tuning_fits"] - rows["tuning_batched"] + 1
+
+
 class StudyTables:
     """Rows of a study with its tables and tests; :class:`svmcvx.experiments.Study` adds files and reports."""
 
@@ -208,13 +213,13 @@ class StudyTables:
     def certified(self) -> pd.DataFrame:
         """Return the share of certified solves, of the final fits and those of the tuning together, by data set and model.
 
-        A task that failed counts as one solve without a certificate; of models of scikit-learn the final fits alone count; models whose problem is
+        Fits of the tuning of which no certificate was asked for do not count. A task that failed counts as one solve without a certificate; of models of scikit-learn the final fits alone count; models whose problem is
         not known are NaN.
         """
         rows = self._certifying()
         by_set = [rows["dataset"], rows["model"]]
         solved = (rows["tuning_certified"] + rows["certified"].astype(int)).groupby(by_set).sum()
-        return self._ordered(solved / (rows["tuning_fits"] + 1).groupby(by_set).sum())
+        return self._ordered(solved / certificates_asked(rows).groupby(by_set).sum())
 
     def contents(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
@@ -230,11 +235,11 @@ class StudyTables:
         }
 
     def solves(self) -> tuple[int, int]:
-        """Return how many solves are certified, and how many there are, of the models that give certificates."""
+        """Return how many solves are certified, and of how many certificates were asked for, of the models that give them."""
         rows = self._certifying()
         return (
             int((rows["tuning_certified"] + rows["certified"].astype(int)).sum()),
-            int((rows["tuning_fits"] + 1).sum()),
+            int(certificates_asked(rows).sum()),
         )
 
     def seconds(self) -> pd.DataFrame:
@@ -397,13 +402,20 @@ class StudyTables:
         check_number(alpha, "alpha", low=0, high=1, open_low=True, open_high=True)
         return statistics.friedman(self.mean(metric), alpha)
 
+    def _batched(self) -> str:
+        """Return the part of a sentence on the fits of the tuning without certificates, if there are any."""
+        count = int(self.frame["tuning_batched"].sum())
+        return (
+            f", and {count} more, which served to choose hyper-parameters, to the solvers' tolerance" if count else ""
+        )
+
     def methods(self) -> str:
         """Return a paragraph on data, protocol and tests for a publication, with citations in brackets."""
         certified, solves = self.solves()
         protocol = "; ".join(f"{name}: {value}" for name, value in self.protocol.items())
         return (
             f"{len(self.models)} models were compared on {len(self.datasets)} data sets ({protocol}). Of {solves} training problems "
-            f"{certified} were solved to a certified duality gap. On each data set, differences were tested by the corrected resampled "
+            f"{certified} were solved to a certified duality gap{self._batched()}. On each data set, differences were tested by the corrected resampled "
             "t-test, which allows for overlapping training parts [Nadeau], and over the data sets by Wilcoxon's signed-rank test with "
             "Holm's adjustment, the ranks of zero differences split, and by Friedman's test with Nemenyi's critical difference [Demsar]. "
             "Probabilities of practical equivalence are those of the Bayesian correlated t-test and signed-rank test [Benavoli]. "

@@ -55,6 +55,7 @@ FIELDS = (
     "certified",
     "tuning_fits",
     "tuning_certified",
+    "tuning_batched",
     "n_support",
     "solver",
     "tuning_seconds",
@@ -145,6 +146,7 @@ class Task:
             "certified": False,
             "tuning_fits": 0,
             "tuning_certified": 0,
+            "tuning_batched": 0,
             "tuning_seconds": 0.0,
             "note": "",
         }
@@ -175,6 +177,7 @@ class Task:
                 scoring=self.protocol.scoring,
                 tol=self.protocol.tol,
                 seed=self.protocol.seed + self.repeat,
+                certify=self.protocol.certify,
                 guarantee=self.protocol.guarantee == "tuning",
             )
             row |= self._tuned(table)
@@ -229,6 +232,8 @@ class Task:
             "params": _shortened(params),
             "tuning_fits": len(table) * folds,
             "tuning_certified": sum(gap <= self.protocol.tol for gap in gaps),
+            # Of which no certificate was asked for.
+            "tuning_batched": int(table["batched"].sum()) if "batched" in table else 0,
             "tuning_seconds": float(table["seconds"].sum()),
         }
 

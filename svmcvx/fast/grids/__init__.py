@@ -1,0 +1,1 @@
+"""Many settings of one machine on the same rows, solved together by compiled passes, without certificates."""
