@@ -58,6 +58,14 @@ _FIGURES: Mapping[str, Mapping[str, _Figure]] = {
     "m3svm-figure3": {
         "exponents": _Figure("Accuracy of M3SVM against the exponent p", "m3svm", "exponents"),
     },
+    "m3svm-figure4": {
+        "weights": _Figure("Accuracy of M3SVM against the weight of its margins", "m3svm", "weights"),
+    },
+    "psvm-figure2": {
+        "training": _Figure(
+            "Accuracy and share of support vectors against the share of the training part", "psvm", "training"
+        ),
+    },
     "conic-table1": {
         "breakdowns": _Figure(
             "Distribution of the misclassification with clustered outliers and the least spread (Figure 2)",

@@ -34,14 +34,19 @@ _TABLES: Mapping[str, _Table] = {
     "psvm-table1-baselines": _Table(
         "pSVM, Table 1, the other classifiers", f"{_PACKAGE}.psvm_baselines", "table1", ("repeats", "sets")
     ),
+    "psvm-figure2": _Table("pSVM, Figure 2 (training shares)", f"{_PACKAGE}.psvm", "figure2"),
     "psvm-table3": _Table("pSVM, Table 3", f"{_PACKAGE}.psvm", "table3", ("sets",)),
     "odm-table2": _Table("ODM, Table 2 (linear)", f"{_PACKAGE}.odm", "table2", ("repeats", "every", "sets")),
     "odm-table3": _Table("ODM, Table 3 (Gaussian kernel)", f"{_PACKAGE}.odm", "table3", ("repeats", "every", "sets")),
     "odm-table4": _Table("ODM, Table 4 (large sets)", f"{_PACKAGE}.odm", "table4", ("repeats", "every", "sets")),
+    "odm-figure2": _Table(
+        "ODM, Figure 2 (processor seconds)", f"{_PACKAGE}.odm_seconds", "figure2", ("sets", "repeats")
+    ),
     "m3svm-table1": _Table("M3SVM, Table 1", f"{_PACKAGE}.m3svm", "table1", ("repeats", "every", "sets")),
     "m3svm-figure3": _Table(
         "M3SVM, Figure 3 (exponents)", f"{_PACKAGE}.m3svm", "figure3", ("repeats", "every", "sets")
     ),
+    "m3svm-figure4": _Table("M3SVM, Figure 4 (λ)", f"{_PACKAGE}.m3svm", "figure4", ("repeats", "sets")),
     "conic-table1": _Table("Conic loss, Table 1", f"{_PACKAGE}.conic", "table1"),
     "conic-table2": _Table("Conic loss, Table 2 (seconds)", f"{_PACKAGE}.conic", "table2"),
     "conic-table3": _Table("Conic loss, Table 3", f"{_PACKAGE}.conic", "table3"),

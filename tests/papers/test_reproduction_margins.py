@@ -11,14 +11,16 @@ from scipy.spatial.distance import pdist
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import MinMaxScaler, scale
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, scale
 
 import svmcvx as sx
 from svmcvx import datasets
 from svmcvx.datasets.files import write_npz
+from svmcvx.experiments.studies import Split
 from svmcvx.papers import published, reproduce, write_figures
 from svmcvx.papers.m3svm import AdamM3SVMClassifier, released_settings
 from svmcvx.papers.odm import SummedODMClassifier, SummedODMLClassifier, UnitMeanDistance
+from svmcvx.papers.odm_seconds import seconds
 from svmcvx.papers.result import every_kth
 from tests.conftest import make_data
 
@@ -200,6 +202,53 @@ def test_exponents(folder):
     assert found.frame.loc[found.frame["p"] == 4, "as_written_against_p4"].isna().all()
     (picture,) = write_figures(found, folder)
     assert "exponent p" in picture.read_text()
+
+
+def test_weights_of_the_margins(folder):
+    found = reproduce("m3svm-figure4", quick=True, sets=["Glass"], repeats=1, data_dir=folder)
+    assert found.frame["lam"].tolist() == [1e-4, 1e-3, 1e-2, 1e-1, 1.0]
+    data = datasets.load("glass", folder)
+    train, test = train_test_split(np.arange(60), test_size=0.2, random_state=42)
+    X = scale(data.X)
+    model = sx.M3SVMClassifier(lam=1e-3, p=4.0).fit(X[train], data.y[train])
+    row = found.frame.set_index("lam").loc[1e-3]
+    assert row["as_written"] == round(model.score(X[test], data.y[test]), 3)
+    assert np.isnan(row["as_written_against_lam0.001_t"])
+    (picture,) = write_figures(found, folder)
+    assert picture.name == "m3svm-figure4-weights.svg"
+
+
+def test_seconds_beside_liblinear(folder):
+    X, y = make_data(n=300, overlap=1.5)
+    write_npz(folder / "cod-rna.npz", X, y)
+    with pytest.warns(UserWarning, match="is not the set cod-rna"):
+        found = reproduce("odm-figure2", quick=True, repeats=2, data_dir=folder)
+    rows = found.frame.set_index("method")
+    assert rows["repetitions"].tolist() == [2] * 5
+    assert rows.loc["svm, LIBLINEAR", "as_written_over_liblinear"] == 1
+    assert (rows.loc[["svm", "odml", "odm"], "as_written_gap"] <= 1e-3).all(), "certified"
+    assert rows["as_written_accuracy"].between(0.5, 1).all()
+    ((train, test),) = Split(0.5, stratify=False).parts(y, 0)
+    scaled = MaxAbsScaler().fit(X[train])
+    first = seconds(X, y, dataset="cod-rna", method="odm", repeat=0)
+    model = sx.ODMClassifier(C1=32.0, C2=32.0, D=0.2, intercept=False).fit(scaled.transform(X[train]), y[train])
+    assert first["accuracy"] == model.score(scaled.transform(X[test]), y[test])
+
+
+def test_shares_of_the_training_part(folder):
+    X, y = make_data(n=200, overlap=1.5)
+    write_npz(folder / "wine-quality.npz", X, y)
+    with pytest.warns(UserWarning, match="is not the set wine-quality"):
+        found = reproduce("psvm-figure2", quick=True, data_dir=folder)
+    assert found.frame["as_written_certified"].tolist() == ["1/1"] * 6
+    rows = found.frame.set_index(["p", "train_size"])
+    assert rows.loc[(2.0, 0.6), "C"] == 0.5
+    ((train, test),) = Split(0.9, stratify=False).parts(y, 42)
+    train = train[:12]
+    model = sx.PSVMClassifier(p=2.0, C=0.5, kernel="rbf").fit(scale(X)[train], y[train])
+    assert rows.loc[(2.0, 0.6), "as_written"] == round(100 * model.score(scale(X)[test], y[test]), 2)
+    (picture,) = write_figures(found, folder)
+    assert picture.name == "psvm-figure2-training.svg"
 
 
 def test_the_other_classifiers_beside_the_psvm(folder):

@@ -136,6 +136,8 @@ def test_flipped_labels_of_real_sets(small, tmp_path, monkeypatch):
     rows = found.frame.set_index(["dataset", "tau", "method"])
     assert rows.loc[("Immunotherapy", 0.0, "hinge"), "published"] == 20.5
     assert rows["as_written"].notna().sum() == 4
+    assert (rows["as_written_cpu"].dropna() > 0).sum() == 4
+    assert rows.loc[("Immunotherapy", 0.0, "conic"), "published_seconds"] == 2.5
     assert "not on this machine" in rows.loc[("Breast cancer", 0.0, "conic"), "as_written_note"]
     row = conic.real(X, y, dataset="", tau=0.0, values=3, repeat=0)
     order = np.random.default_rng(0).permutation(60)

@@ -10,7 +10,7 @@ from sklearn.preprocessing import scale
 from svmcvx.datasets import load
 from svmcvx.fast.multiclass.m3svm import m3svm
 from svmcvx.papers.exhibits.adam import m3svm_by_adam
-from svmcvx.papers.m3svm import ADVISED, SEED, SETS, SPLIT, TOL, released_settings
+from svmcvx.papers.m3svm import ADVISED, ADVISED_LAMBDA, SEED, SETS, SPLIT, TOL, released_settings
 from svmcvx.papers.result import Reproduction
 from svmcvx.plot import gap_trace
 from svmcvx.plot.style import NEGATIVE, drawing_panels
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["convergence", "exponents"]
+__all__ = ["convergence", "exponents", "weights"]
 
 COLUMNS = 3
 # Sets with more numbers than this, observations times features times classes, are not solved again for a picture.
@@ -51,19 +51,37 @@ def convergence(found: Reproduction) -> Figure | None:
 
 def exponents(found: Reproduction) -> Figure | None:
     """Draw accuracy against p with its standard deviation over the splits, a panel a data set."""
+    return _curves(found, "p", ADVISED, "exponent p")
+
+
+def weights(found: Reproduction) -> Figure | None:
+    """Draw accuracy against λ with its standard deviation over the splits, a panel a data set."""
+    figure = _curves(found, "lam", ADVISED_LAMBDA, "λ")
+    for ax in figure.axes if figure is not None else ():
+        ax.set_xscale("log")
+    return figure
+
+
+def _curves(found: Reproduction, column: str, advised: float, label: str) -> Figure | None:
     frame = found.frame.dropna(subset=["as_written"])
     sets = list(dict.fromkeys(frame["dataset"]))
     if not sets:
         return None
     figure, panels = _panels(len(sets))
     for name, ax in zip(sets, panels, strict=False):
-        rows = frame[frame["dataset"] == name].sort_values("p")
+        rows = frame[frame["dataset"] == name].sort_values(column)
         ax.errorbar(
-            rows["p"], rows["as_written"], yerr=rows["as_written_sd"], fmt="o-", color=NEGATIVE, markersize=4, capsize=2
+            rows[column],
+            rows["as_written"],
+            yerr=rows["as_written_sd"],
+            fmt="o-",
+            color=NEGATIVE,
+            markersize=4,
+            capsize=2,
         )
-        ax.axvline(ADVISED, color="0.7", linewidth=0.8, zorder=0)
+        ax.axvline(advised, color="0.7", linewidth=0.8, zorder=0)
         ax.set_title(name, fontsize=10)
-        ax.set_xlabel("exponent p")
+        ax.set_xlabel(label)
         ax.set_ylabel("accuracy")
     return figure
 

@@ -10,7 +10,7 @@ from svmcvx.plot.style import class_colours, drawing_panels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["exponents"]
+__all__ = ["exponents", "training"]
 
 WAYS = ("published", "as_written", "as_released")
 
@@ -33,4 +33,27 @@ def exponents(found: Reproduction) -> Figure | None:
     panels[0, 0].set_ylabel("accuracy, per cent")
     panels[1, 0].set_ylabel("support vectors, per cent")
     panels[0, 0].legend(fontsize="x-small")
+    return figure
+
+
+def training(found: Reproduction) -> Figure | None:
+    """Draw accuracies on the training rows and the test part, and the share of support vectors, against the share of the training part."""
+    if not len(found.frame):
+        return None
+    columns = {
+        "as_written_train": "training accuracy",
+        "as_written": "test accuracy",
+        "as_written_nsv": "support vectors",
+    }
+    figure, panels = drawing_panels(1, len(columns), size=(2.9, 2.4))
+    exponents = found.frame["p"].unique()
+    for (column, label), ax in zip(columns.items(), panels.flat, strict=True):
+        for p, colour in zip(exponents, class_colours(len(exponents)), strict=True):
+            rows = found.frame[found.frame["p"] == p]
+            ax.plot(
+                rows["train_size"], rows[column], "o-", color=colour, label=f"p = {p:.3g}", linewidth=1.2, markersize=3
+            )
+        ax.set_xlabel("share of the training part")
+        ax.set_ylabel(f"{label}, per cent")
+    panels.flat[0].legend(fontsize="x-small", ncols=2)
     return figure
