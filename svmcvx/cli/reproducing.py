@@ -64,11 +64,19 @@ def reproduce(
     csv: options.Csv = None,
     latex: options.Latex = None,
     html: options.Html = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for what the table was computed with, as JSON: options, versions, commit, data, solves.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
     quiet: options.Quiet = False,
 ) -> int:
     """Compute a table of a paper again, beside the printed numbers: as its text says, and as the released code does."""
     outputs = Outputs(json, csv, latex, html, quiet)
     check_writable(store)
+    check_writable(record)
     from svmcvx.papers import reproduce as run_table
     from svmcvx.papers import reproducible, write_figures, write_report
     from svmcvx.system import clock
@@ -117,6 +125,9 @@ def reproduce(
     outputs.write("reproduce", found.frame, content, title=found.title, html=partial(write_report, found))
     for path in [] if figures is None else write_figures(found, figures):
         outputs.wrote(path)
+    if record is not None:
+        found.to_record(record)
+        outputs.wrote(record)
     if not found.complete:
         advice = (
             "pass --store FILE to go on from there next time" if store is None else "the same command goes on with it"

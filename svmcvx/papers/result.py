@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +18,7 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError
 from svmcvx.experiments.intervals import outward
 from svmcvx.experiments.studies import Study
+from svmcvx.experiments.studies.environment import commit, computer, versions
 from svmcvx.papers.trials import Trials
 from svmcvx.system.files import atomic_write
 
@@ -79,7 +83,38 @@ class Reproduction:
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the table, whole or not at all."""
         with atomic_write(path) as stream:
-            stream.write(self.frame.to_csv(index=False).encode())
+            stream.write(self._csv())
+
+    def _csv(self) -> bytes:
+        return self.frame.to_csv(index=False).encode()
+
+    def record(self) -> dict[str, Any]:
+        """Return what the table was computed with and from: options, versions, commit, computer, data, solves, and the SHA-256 of its CSV file."""
+        certified, solves = self.study.solves()
+        options = {} if self.run is None else self.run.size()
+        return {
+            "table": self.name,
+            "title": self.title,
+            "options": options,
+            "date": datetime.now(tz=UTC).date().isoformat(),
+            "versions": versions(),
+            "commit": commit(),
+            "computer": computer(),
+            "data": self.study.data_facts(),
+            "left_out": self.study.left_out,
+            "complete": self.complete,
+            "solves": solves,
+            "certified": certified,
+            "seconds": round(float(self.study.frame["seconds"].sum()), 1) if len(self.study.frame) else 0.0,
+            "rows": len(self.frame),
+            "sha256_of_csv": hashlib.sha256(self._csv()).hexdigest(),
+            "notes": list(self.notes),
+        }
+
+    def to_record(self, path: str | os.PathLike[str]) -> None:
+        """Write :meth:`record` as JSON, whole or not at all."""
+        with atomic_write(path) as stream:
+            stream.write((json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n").encode())
 
 
 class Run(NamedTuple):
@@ -90,6 +125,12 @@ class Run(NamedTuple):
     repeats: int | None = None
     every: int | None = None
     sets: tuple[str, ...] | None = None
+
+    def size(self) -> dict[str, Any]:
+        """Return the arguments that change the size of a table, but for those that are not given."""
+        given: dict[str, Any] = {"quick": self.quick or None, "repeats": self.repeats, "every": self.every}
+        given["sets"] = None if self.sets is None else list(self.sets)
+        return {name: value for name, value in given.items() if value is not None}
 
     def chosen(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return those of the data sets of a table that are asked for.

@@ -156,11 +156,20 @@ class Trials:
         Whether all trials are there.
     reused : int
         Trials that were in the store.
+    digests : dict
+        Of the content of each data set; none if the data are drawn.
     """
 
-    def __init__(self, rows: Sequence[Row], left_out: Mapping[str, str], complete: bool, reused: int = 0) -> None:
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        left_out: Mapping[str, str],
+        complete: bool,
+        reused: int = 0,
+        digests: Mapping[str, str] | None = None,
+    ) -> None:
         self.frame = pd.DataFrame(list(rows))
-        self.left_out = dict(left_out)
+        self.left_out, self.digests = dict(left_out), dict(digests or {})
         self.complete, self.reused = complete, reused
 
     def contents(self) -> dict[str, Any]:
@@ -171,6 +180,10 @@ class Trials:
             "reused": self.reused,
             "rows": self.frame.to_dict("records"),
         }
+
+    def data_facts(self) -> list[dict[str, Any]]:
+        """Return the digest of each data set."""
+        return [{"dataset": name, "digest": digest} for name, digest in self.digests.items()]
 
     def done(self) -> pd.DataFrame:
         """Return the rows of the trials that did not fail."""
@@ -251,4 +264,4 @@ def trials(
         )
         complete = running.do(options["backend"], options["n_jobs"], options["progress"], deadline)
     rows = [running.rows[trial.key] for trial in work if trial.key in running.rows]
-    return Trials(rows, left_out or {}, complete, running.reused)
+    return Trials(rows, left_out or {}, complete, running.reused, {name: str(one[0]) for name, one in sets.items()})

@@ -1,5 +1,7 @@
 """Tables of the papers: printed numbers, protocols, differences."""
 
+import hashlib
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +18,7 @@ from svmcvx.papers.figures import _FIGURES, check_figures, figure_names
 from svmcvx.papers.psvm import COSTS, EXPONENTS, AsReleased
 from svmcvx.papers.result import accuracy_noise
 from tests.conftest import make_data
+from tests.rerun_results import RESULTS, record_faults
 
 
 def test_printed_tables_are_there():
@@ -131,6 +134,28 @@ def test_multi_class_machines_at_the_printed_costs(folder):
     assert rows.loc["Vehicle", "as_written"].isna().all()
     assert "not on this machine" in rows.loc[("Vehicle", 2.0), "as_written_note"]
     assert set(found.study.left_out) == {"Vehicle", "Dermatology"}
+
+
+def test_a_record_says_what_its_table_was_computed_with(folder, tmp_path):
+    X, _ = make_data(n=90, overlap=1.5)
+    labels = np.repeat([1, 2, 3], 30)
+    np.savez(folder / "glass.npz", X=X + 2.0 * labels[:, None], y=labels)
+    with pytest.warns(UserWarning, match="is not the set glass"):
+        found = reproduce("psvm-table3", quick=True, sets=["Glass"], data_dir=folder)
+    found.to_csv(tmp_path / "t.csv")
+    found.to_record(tmp_path / "t.json")
+    record = json.loads((tmp_path / "t.json").read_text())
+    assert record["options"] == {"quick": True, "sets": ["Glass"]}
+    assert (record["table"], record["rows"], record["complete"]) == ("psvm-table3", len(found.frame), True)
+    assert record["sha256_of_csv"] == hashlib.sha256((tmp_path / "t.csv").read_bytes()).hexdigest()
+    assert record["versions"]["svmcvx"] == sx.__version__
+    assert [one["dataset"] for one in record["data"]] == ["Glass"]
+    assert (record["certified"], record["solves"]) == found.study.solves()
+
+
+def test_every_stored_record_is_that_of_its_table():
+    for path in sorted(RESULTS.glob("*.json")):
+        assert record_faults(path) == []
 
 
 def test_noise_is_two_standard_errors():

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import psutil
 
 import svmcvx
 
-__all__ = ["computer", "versions"]
+__all__ = ["commit", "computer", "versions"]
 
 PACKAGES = ("cvxpy", "clarabel", "scs", "numpy", "scipy", "numba", "scikit-learn", "joblib", "pandas")
 
@@ -25,6 +28,24 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def commit() -> str | None:
+    """Return the commit of the sources, with "+" if they were changed since; None if they are not in a repository, or git is not there."""
+    folder = Path(svmcvx.__file__).parents[1]
+    git = shutil.which("git")
+    if git is None or not (folder / ".git").exists():
+        return None
+    try:
+        head, changed = (
+            subprocess.run(  # noqa: S603 - no shell, and words of our own
+                [git, "-C", str(folder), *words], capture_output=True, text=True, check=True
+            ).stdout.strip()
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", "svmcvx"])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head + ("+" if changed else "")
 
 
 def computer() -> dict[str, str]:

@@ -234,6 +234,11 @@ class StudyTables:
             "rows": self.frame.to_dict("records"),
         }
 
+    def data_facts(self) -> list[dict[str, Any]]:
+        """Return size, split and digest of each data set."""
+        facts: list[Any] = self.datasets.to_dict("records")
+        return facts
+
     def solves(self) -> tuple[int, int]:
         """Return how many solves are certified, and of how many certificates were asked for, of the models that give them."""
         rows = self._certifying()

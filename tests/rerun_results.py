@@ -1,0 +1,100 @@
+"""Some rows of each stored table are computed again, and compared with the CSV file in docs/results; the record beside it has to be its own.
+
+    python -m tests.rerun_results [--data-dir FOLDER] [TABLE ...]
+
+Rows of tables that are means over all sizes (conic-table1, 2 and 4) cost the whole table, so that only their records are checked. Seconds and counts that
+depend on the version of a solver are not compared.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from svmcvx.papers import reproduce, reproducible
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+# What to compute of each table: a set of it with the options of the stored table.
+PARTS = {
+    "psvm-table1": {"sets": ["Heart"]},
+    "psvm-table1-baselines": {"sets": ["Heart"]},
+    "psvm-table3": {"sets": ["Glass"]},
+    "psvm-figure2": {},
+    "odm-table2": {"sets": ["hepatitis"], "every": 3, "repeats": 3},
+    "odm-table3": {"sets": ["hepatitis"], "every": 4, "repeats": 3},
+    "odm-table4": {"sets": ["cod-rna"], "every": 11, "repeats": 1},
+    "m3svm-table1": {"sets": ["Glass"], "every": 2, "repeats": 3},
+    "m3svm-table1-large": {"sets": ["ORL"], "every": 10, "repeats": 1},
+    "m3svm-figure3": {"sets": ["Glass"], "every": 3, "repeats": 2},
+    "m3svm-figure4": {"sets": ["Glass"], "repeats": 10},
+    "conic-table3": {"repeats": 5, "quick": True},
+    "l0-table51": {},
+    "l0-table52": {},
+    "l0-table53": {},
+}
+# Columns that say where a number stands, and those that are compared with it.
+KEYS = ("dataset", "method", "p", "C", "tau", "lam", "train_size", "m", "label_noise", "noise")
+COMPARED = ("published", "as_written", "as_released", "as_summed", "as_written_train", "as_written_nsv")
+
+
+def differences(table: str, data_dir: str | None) -> tuple[int, list[str]]:
+    """Return how many numbers were compared, and those that differ."""
+    stored = pd.read_csv(RESULTS / f"{table.replace('-', '_')}.csv")
+    found = reproduce(table.removesuffix("-large"), data_dir=data_dir, **PARTS[table]).frame
+    keys = [key for key in KEYS if key in stored and key in found]
+    columns = [column for column in COMPARED if column in stored and column in found]
+    # A written table has its own digits.
+    as_text = {
+        key: lambda values: values.map(lambda value: f"{value:g}" if isinstance(value, float) else str(value))
+        for key in keys
+    }
+    both = found.assign(**{key: rule(found[key]) for key, rule in as_text.items()}).merge(
+        stored.assign(**{key: rule(stored[key]) for key, rule in as_text.items()}), on=keys, suffixes=("", "_stored")
+    )
+    if len(both) != len(found):
+        return len(both), [f"{table}: {len(found)} rows, of which {len(both)} are stored"]
+    wrong = [
+        f"{table}: {column} of {dict(row[keys])} is {row[column]}, stored is {row[f'{column}_stored']}"
+        for column in columns
+        for _, row in both.iterrows()
+        if not (
+            abs(row[column] - row[f"{column}_stored"]) < 5e-4
+            or (pd.isna(row[column]) and pd.isna(row[f"{column}_stored"]))
+        )
+    ]
+    return len(both) * len(columns), wrong
+
+
+def record_faults(path: Path) -> list[str]:
+    """Return what a record says otherwise than the table beside it."""
+    record = json.loads(path.read_text())
+    table = path.with_suffix(".csv").read_bytes()
+    faults = []
+    if hashlib.sha256(table).hexdigest() != record["sha256_of_csv"]:
+        faults.append(f"{path.name}: its table has another digest")
+    if record["table"] not in reproducible():
+        faults.append(f"{path.name}: there is no table {record['table']}")
+    if not record["complete"]:
+        faults.append(f"{path.name}: its table is not complete")
+    return faults
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", choices=[[], *PARTS], metavar="TABLE")
+    parser.add_argument("--data-dir")
+    options = parser.parse_args()
+    wrong = [fault for path in sorted(RESULTS.glob("*.json")) for fault in record_faults(path)]
+    for table in options.tables or PARTS:
+        count, found = differences(table, options.data_dir)
+        print(f"{table}: {count} numbers, {len(found)} differ", flush=True)
+        wrong += found
+    print(*wrong, sep="\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
