@@ -13,10 +13,10 @@ from svmcvx.explorer import Explorer, explore
 from svmcvx.formulations.base import BinaryStatement, Formulation
 from svmcvx.formulations.conic_loss.fixed_gamma import conic_fixed_gamma
 from svmcvx.formulations.conic_loss.sdp import conic_sdp
-from svmcvx.formulations.indicator.l0 import l0_mio
-from svmcvx.formulations.indicator.ramp import ramp_mio
-from svmcvx.formulations.indicator.zero_one import zero_one_mio
-from svmcvx.formulations.margin.hard_margin import hard_margin_dual
+from svmcvx.formulations.indicator.l0_problems import l0_mio
+from svmcvx.formulations.indicator.ramp_problems import ramp_mio
+from svmcvx.formulations.indicator.zero_one_problems import zero_one_mio
+from svmcvx.formulations.margin.hard_margin_problems import hard_margin_dual
 from svmcvx.formulations.margin.psvm_problems import psvm_dual, psvm_primal
 from svmcvx.formulations.margin_distribution.odm_problems import odm_dual, odm_primal
 from svmcvx.formulations.margin_distribution.odml_problems import odml_dual, odml_hard_margin, odml_primal

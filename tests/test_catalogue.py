@@ -50,7 +50,8 @@ def test_every_record_names_what_exists(entry):
         assert builder.load().__module__ == builder.module
     if entry.fast is not None:
         assert getattr(sx.fast, entry.fast.name) is entry.fast.load()
-        assert f"svmcvx.fast.{entry.family}." in entry.fast.module
+        folder = "several_classes" if entry.family == "multiclass" else entry.family
+        assert f"svmcvx.fast.{folder}." in entry.fast.module
     if entry.estimator is not None:
         assert getattr(sx, entry.estimator.name) is getattr(sx.estimators, entry.estimator.name)
         assert entry.estimator.load()._formulation == entry.name

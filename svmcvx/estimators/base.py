@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from svmcvx.errors import DataError, DataTypeError
 from svmcvx.estimators.parameters import estimator
 from svmcvx.estimators.request import Request, TrainingData, iterations
 from svmcvx.estimators.routes import Route, unsupported_settings
-from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.guarantees import Guarantee, Interval, guarantee
 from svmcvx.kernels import Precomputed
 from svmcvx.kernels.gram_cache import GramCache
@@ -34,6 +33,9 @@ from svmcvx.row_blocks.labels import ClassPartition, label_counts
 from svmcvx.row_blocks.mapped import labelled_pieces
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import time_limited
+
+if TYPE_CHECKING:
+    from svmcvx.formulations.problem import FormulationProblem
 
 __all__ = ["CertifiedClassifier", "read_only"]
 
@@ -421,7 +423,7 @@ class CertifiedClassifier(_Fitted):
         """Return the request for a formulation with the settings of its builder."""
         return Request(
             formulation=formulation,
-            builder=self._builder(),
+            builder=self._builder,
             settings=settings,
             solver=solver,
             tol=self.tol,

@@ -34,7 +34,7 @@ from svmcvx.data import (
 )
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.estimators.given_models import certify_any, certify_problem
+from svmcvx.estimators.given_models import certify_any, certify_problem, is_problem
 from svmcvx.estimators.pairs import parts
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.fast.linear.loss_passes import hinge_power
@@ -48,7 +48,6 @@ from svmcvx.formulations.multiclass.baselines import ClassicalStatement
 from svmcvx.formulations.multiclass.regularisers import AbsoluteSum, SquaredNorms
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import Softmax
-from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, LinearModel
 
@@ -155,7 +154,7 @@ def certify(
     >>> strict.gap < 1e-6 < loose.gap
     True
     """
-    if isinstance(estimator, FormulationProblem) and X is None and y is None:
+    if X is None and y is None and is_problem(estimator):
         return certify_problem(estimator)
     if X is None or y is None:
         raise DataError("certify needs the data: pass X and y; only the problem of a builder is certified without")

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,14 @@ from svmcvx.errors import BuildError, DataError, NotCertified, did_you_mean
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import CompositeSolution
 from svmcvx.formulations.multiclass.baselines import MACHINES
-from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import Linear, as_kernel
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
 from svmcvx.model.text_files import TextModel, read_text_model
 
-__all__ = ["certify_any", "certify_problem"]
+if TYPE_CHECKING:
+    from svmcvx.formulations.problem import FormulationProblem
+
+__all__ = ["certify_any", "certify_problem", "is_problem"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -111,6 +113,13 @@ class _Problem:
             return self.certificate(model).gap
         except DataError:
             return np.inf
+
+
+def is_problem(model: Any) -> bool:
+    """Return whether a model is the problem of a builder."""
+    from svmcvx.formulations.problem import FormulationProblem
+
+    return isinstance(model, FormulationProblem)
 
 
 def certify_problem(problem: FormulationProblem) -> Certificate:

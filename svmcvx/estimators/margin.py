@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from svmcvx.errors import DataError
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.parameters import estimator
 from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
-from svmcvx.formulations.margin.absolute_norm_problems import l1_svm
 from svmcvx.formulations.margin.liblinear import check_intercept
-from svmcvx.formulations.problem import FormulationProblem
+
+if TYPE_CHECKING:
+    from svmcvx.formulations.problem import FormulationProblem
 
 __all__ = ["PSVMClassifier"]
 
@@ -67,7 +68,11 @@ class PSVMClassifier(BinaryClassifier):
         return "hard_margin" if self._hard() else self._formulation
 
     def _builder(self) -> Callable[..., FormulationProblem]:
-        return l1_svm if self.penalty == "l1" else super()._builder()
+        if self.penalty != "l1":
+            return super()._builder()
+        from svmcvx.formulations.margin.absolute_norm_problems import l1_svm
+
+        return l1_svm
 
     def _hard(self) -> bool:
         return isinstance(self.C, (int, float, np.floating)) and float(self.C) == math.inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,12 @@ from svmcvx.arguments import check_shared
 from svmcvx.catalogue import find
 from svmcvx.data import CodedLabels, Features
 from svmcvx.errors import BuildError, SolverFailed
-from svmcvx.estimators.routes import FAST, Route, choose, mixed_integer_solver
-from svmcvx.formulations.problem import FormulationProblem
+from svmcvx.estimators.routes import FAST, Route, choose
 from svmcvx.solution import Solution
-from svmcvx.solve import solve
-from svmcvx.solve.options import iteration_limit
 from svmcvx.system.deadline import time_limited
+
+if TYPE_CHECKING:
+    from svmcvx.formulations.problem import FormulationProblem
 
 __all__ = ["Request", "TrainingData", "iterations"]
 
@@ -88,7 +88,7 @@ class Request:
     formulation : str
         Name in :mod:`svmcvx.catalogue`, or any other for a formulation that is not there.
     builder : callable
-        Makes the problem from data and settings.
+        Returns what makes the problem from data and settings; it is asked for where there is a problem to make, since it takes cvxpy.
     settings : mapping
         Arguments of the builder and of the specialised solver, which share most of them.
     solver : str
@@ -105,7 +105,7 @@ class Request:
     """
 
     formulation: str
-    builder: Callable[..., FormulationProblem]
+    builder: Callable[[], Callable[..., FormulationProblem]]
     settings: Mapping[str, Any]
     solver: str
     tol: float
@@ -132,7 +132,6 @@ class Request:
             n,
             kernel=self.settings.get("kernel") is not None,
             settings={**self.settings, **({"sample_weight": True} if weighted else {})},
-            mixed_integer=mixed_integer_solver,
         )
 
     def run(self, route: Route, data: TrainingData, warm_start: Solution | None) -> Solution:
@@ -152,6 +151,10 @@ class Request:
                 if not route.second_opinion or enough or deadline.passed():
                     return found
                 return self._second_opinion(found, X, y, weights)
+        # Imported here, since it takes cvxpy, and most fits need none.
+        from svmcvx.solve import solve
+        from svmcvx.solve.options import iteration_limit
+
         with time_limited(self.time_limit):
             problem = self.problem(X, y, **weights)
             return solve(
@@ -167,12 +170,14 @@ class Request:
         """Build the problem on data."""
         entry = find(self.formulation)
         own = () if entry is None or entry.fast is None else entry.fast.own
-        return self.builder(
+        return self.builder()(
             X, y, **{name: value for name, value in self.settings.items() if name not in own}, **weights
         )
 
     def _second_opinion(self, found: Solution, X: Any, y: Any, weights: Mapping[str, Any]) -> Solution:
         """Solve by the general route what the specialised solver has not certified; return the narrower interval."""
+        from svmcvx.solve import solve
+
         try:
             problem = self.problem(X, y, **weights)
             other = solve(problem, solver="auto", tol=self.tol, verbose=bool(self.verbose))

@@ -15,14 +15,13 @@ route only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from svmcvx.catalogue import FastSolver, find
 from svmcvx.errors import BuildError, DataError, SolverUnavailable, did_you_mean
-from svmcvx.solve.policy import MIXED, SOLVERS, installed
 
-__all__ = ["FAST", "GENERAL", "Route", "choose", "mixed_integer_solver", "unsupported_settings"]
+__all__ = ["FAST", "GENERAL", "Route", "choose", "unsupported_settings"]
 
 GENERAL, FAST = "general", "fast"
 
@@ -45,11 +44,6 @@ def unsupported_settings(solver: FastSolver, settings: Mapping[str, Any]) -> tup
     return tuple(name for name, value in settings.items() if name not in solver.settings and not the_same(name, value))
 
 
-def mixed_integer_solver() -> bool:
-    """Return whether a mixed-integer solver is installed."""
-    return any(installed(card) for card in SOLVERS.values() if card.classes & MIXED)
-
-
 def choose(
     solver: str,
     formulation: str,
@@ -57,7 +51,6 @@ def choose(
     *,
     kernel: bool,
     settings: Mapping[str, Any] | None = None,
-    mixed_integer: Callable[[], bool] = mixed_integer_solver,
 ) -> Route:
     """Choose the route; see the module's text for the rule.
 
@@ -73,8 +66,6 @@ def choose(
         Whether there is a kernel.
     settings : mapping, optional
         Arguments of the builder.
-    mixed_integer : callable
-        Whether a mixed-integer solver is installed; asked where there is a program for one.
 
     Returns
     -------
@@ -101,6 +92,8 @@ def choose(
             raise BuildError(f"fast.{fast.name} takes no {', '.join(missing)}; leave it out, or use solver='auto'")
         return Route(FAST, "solver='fast' was asked for")
     if solver != "auto":
+        from svmcvx.solve.policy import SOLVERS
+
         if solver.upper() not in SOLVERS:
             names = ", ".join(repr(name.lower()) for name in SOLVERS)
             raise SolverUnavailable(
@@ -111,8 +104,6 @@ def choose(
         return Route(GENERAL, f"there is no specialised solver for {formulation}")
     if missing:
         return Route(GENERAL, f"fast.{fast.name} takes no {', '.join(missing)}")
-    if entry.mixed_integer and not mixed_integer():
-        return Route(FAST, "no mixed-integer solver is installed")
     few = fast.second_opinion_up_to.kernel if kernel else fast.second_opinion_up_to.linear
     # A bias that is not the best one cannot be certified by any solver.
     return Route(

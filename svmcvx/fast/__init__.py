@@ -11,8 +11,8 @@ from svmcvx.fast.margin.hard_margin import hard_margin
 from svmcvx.fast.margin.psvm import psvm
 from svmcvx.fast.margin_distribution.odm import odm
 from svmcvx.fast.margin_distribution.odml import odml
-from svmcvx.fast.multiclass.classical import multiclass
-from svmcvx.fast.multiclass.m3svm import m3svm
+from svmcvx.fast.several_classes.classical import multiclass
+from svmcvx.fast.several_classes.m3svm import m3svm
 from svmcvx.fast.warm_path import path
 
 __all__ = ["conic", "hard_margin", "l0", "m3svm", "multiclass", "odm", "odml", "path", "psvm", "ramp", "zero_one"]

@@ -27,8 +27,8 @@ from svmcvx.fast.margin.pairs import solve_parts
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin_distribution.odm import ODMSettings, odm
 from svmcvx.fast.margin_distribution.odml import odml
-from svmcvx.fast.multiclass.classical import multiclass
-from svmcvx.fast.multiclass.m3svm import m3svm
+from svmcvx.fast.several_classes.classical import multiclass
+from svmcvx.fast.several_classes.m3svm import m3svm
 from svmcvx.feature_space.kernel import FEW
 from svmcvx.kernels import RBF
 from svmcvx.kernels.gram_cache import GramCache

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import logging
+import multiprocessing
+import os
+import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
@@ -13,7 +20,16 @@ from numba.core import event
 
 from svmcvx.system import clock
 
+try:
+    import fcntl
+except ImportError:  # on Windows, where two processes may compile the same function
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = ["Compiled", "compiled", "recorded"]
+
+MESSAGE = (
+    "svmcvx: compiling solvers, once on this computer; the command 'svmcvx compile' compiles all of them in advance"
+)
 
 log = logging.getLogger(__name__)
 
@@ -34,15 +50,24 @@ class _StopsTheClock(event.Listener):
         # Begin of each function that is being compiled, and what others have taken meanwhile.
         self.open: list[tuple[float, float]] = []
         self.collects = False
+        self.told = False
 
     def on_start(self, event: Any) -> None:
         """Stop it."""
         if not self.open:
+            self._tell()
             # The compiler's many objects start collections of all that is imported, a tenth of the time, and leave little to collect.
             self.collects = gc.isenabled()
             gc.disable()
         clock.compiling_begins()
         self.open.append((clock.compile_seconds(), 0.0))
+
+    def _tell(self) -> None:
+        """Print once why the first call takes seconds, where somebody is waiting for it."""
+        if not self.told and not self.records and _is_watched():
+            sys.stderr.write(f"{MESSAGE}\n")
+            sys.stderr.flush()
+        self.told = True
 
     def on_end(self, event: Any) -> None:
         """Restart the timer."""
@@ -60,6 +85,47 @@ class _StopsTheClock(event.Listener):
             record.append(found)
 
 
+def _is_watched() -> bool:
+    """Whether this is the main process at a terminal or in a notebook, rather than a worker, a pipe or a test."""
+    stream = sys.stderr
+    notebook = type(stream).__module__.partition(".")[0] == "ipykernel"
+    terminal = stream is not None and stream.isatty()
+    return (notebook or terminal) and multiprocessing.current_process().name == "MainProcess"
+
+
+class _OneProcess:
+    """A lock between processes of a user, so that of two that need the same function one compiles, and the other loads the result."""
+
+    def __init__(self) -> None:
+        # Compiled functions call others: the lock of this process is taken once.
+        self.mine, self.depth, self.file = threading.RLock(), 0, -1
+
+    def __enter__(self) -> None:
+        self.mine.acquire()
+        self.depth += 1
+        if self.depth > 1 or fcntl is None:
+            return
+        try:
+            place = hashlib.sha256(f"{os.getuid()} {Path(__file__).parent}".encode()).hexdigest()[:16]
+            path = Path(tempfile.gettempdir()) / f"svmcvx-{place}.lock"
+            self.file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self.file, fcntl.LOCK_EX)
+        except OSError as error:
+            # Without the lock the function is compiled twice, and that is all.
+            log.info("no lock for compiling: %s", error)
+        except BaseException:  # Ctrl-C while another process compiles
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+        if self.depth == 0 and self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+        self.mine.release()
+
+
+_one_process = _OneProcess()
 _listener = _StopsTheClock()
 event.register("numba:compile", _listener)
 
@@ -106,7 +172,8 @@ def _prepared(dispatcher: Any) -> Any:
     def stopped(*arguments: Any) -> Any:
         clock.compiling_begins()
         try:
-            return _with_room(prepare, arguments)
+            with _one_process:
+                return _with_room(prepare, arguments)
         finally:
             clock.compiling_ends()
 

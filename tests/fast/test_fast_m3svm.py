@@ -12,13 +12,13 @@ from sklearn.preprocessing import scale
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
-from svmcvx.fast.multiclass.m3svm import M3SVMSettings, m3svm
-from svmcvx.fast.multiclass.m3svm_newton import Continuation, M3SVMBounds
-from svmcvx.fast.multiclass.systems.envelopes import Envelope, FaceCurvature
-from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem, PairNorms
-from svmcvx.fast.multiclass.systems.observation_steps import observation_step
-from svmcvx.fast.multiclass.systems.pair_powers import PairPowers
-from svmcvx.fast.multiclass.systems.score_systems import JointCurvature, ScoreSystemSettings, SeparateCurvature
+from svmcvx.fast.several_classes.m3svm import M3SVMSettings, m3svm
+from svmcvx.fast.several_classes.m3svm_newton import Continuation, M3SVMBounds
+from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvature
+from svmcvx.fast.several_classes.systems.m3svm_systems import M3SVMSystem, PairNorms
+from svmcvx.fast.several_classes.systems.observation_steps import observation_step
+from svmcvx.fast.several_classes.systems.pair_powers import PairPowers
+from svmcvx.fast.several_classes.systems.score_systems import JointCurvature, ScoreSystemSettings, SeparateCurvature
 from svmcvx.formulations.multiclass.m3svm import LOSSES, M3SVM, bound_m3svm
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from tests.intervals import overlap

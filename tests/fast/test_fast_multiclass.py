@@ -11,12 +11,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 import svmcvx as sx
-from svmcvx.fast.multiclass.classical import MulticlassSettings, multiclass
-from svmcvx.fast.multiclass.classical_newton import ClassicalNewtonSettings
-from svmcvx.fast.multiclass.systems.classical_systems import ClassicalSystem
-from svmcvx.fast.multiclass.systems.envelopes import Envelope, FaceCurvature
-from svmcvx.fast.multiclass.systems.observation_steps import observation_step
-from svmcvx.fast.multiclass.systems.score_systems import ScoreSystemSettings
+from svmcvx.fast.several_classes.classical import MulticlassSettings, multiclass
+from svmcvx.fast.several_classes.classical_newton import ClassicalNewtonSettings
+from svmcvx.fast.several_classes.systems.classical_systems import ClassicalSystem
+from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvature
+from svmcvx.fast.several_classes.systems.observation_steps import observation_step
+from svmcvx.fast.several_classes.systems.score_systems import ScoreSystemSettings
 from svmcvx.formulations.multiclass.baselines import MACHINES, bound_classical
 from svmcvx.formulations.multiclass.losses import HingeSum
 from svmcvx.formulations.multiclass.score_space import ScoreSpace

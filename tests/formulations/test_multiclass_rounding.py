@@ -15,7 +15,7 @@ import svmcvx as sx
 from svmcvx.core.bounded import Bounded
 from svmcvx.core.bounded import exact as bounded
 from svmcvx.data import multiclass_data
-from svmcvx.fast.multiclass.m3svm import m3svm as fast_m3svm
+from svmcvx.fast.several_classes.m3svm import m3svm as fast_m3svm
 from svmcvx.formulations.multiclass.exact_multipliers import (
     cut_to_top,
     excess_of_sums,

@@ -14,10 +14,13 @@ from scipy.optimize import nnls
 import svmcvx as sx
 from svmcvx.certificate import check
 from svmcvx.errors import BuildError, DataError, SolverFailed
-from svmcvx.formulations.indicator.l0 import l0_mio, l0_objective, l0_statement
+from svmcvx.formulations.indicator.l0 import l0_objective, l0_statement
+from svmcvx.formulations.indicator.l0_problems import l0_mio
 from svmcvx.formulations.indicator.pool import relaxed_point
-from svmcvx.formulations.indicator.ramp import ramp_mio, ramp_objective
-from svmcvx.formulations.indicator.zero_one import zero_one_mio, zero_one_objective
+from svmcvx.formulations.indicator.ramp import ramp_objective
+from svmcvx.formulations.indicator.ramp_problems import ramp_mio
+from svmcvx.formulations.indicator.zero_one import zero_one_objective
+from svmcvx.formulations.indicator.zero_one_problems import zero_one_mio
 from svmcvx.formulations.margin.psvm import objective as hinge_objective
 from svmcvx.heuristics.hinge_machine import hinge_machine
 from svmcvx.heuristics.least_norm import least_norm

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeVar
 
+import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
+from svmcvx.errors import BuildError
 from svmcvx.formulations.base import RecoveredPoints, usable
-from svmcvx.formulations.indicator.statement import LARGEST_SHORTFALL, SCALINGS
+from svmcvx.formulations.indicator.statement import LARGEST_SHORTFALL, SCALINGS, IndicatorStatement
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.heuristics.signed_rows import Incumbent
 from svmcvx.model import BinaryModel
 
-__all__ = ["CountingProblem", "DroppingProblem"]
+__all__ = ["CountingProblem", "DroppingProblem", "Terms", "free_intercept", "margin_parameter"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -135,3 +138,63 @@ class CountingProblem(DroppingProblem):
             values["excess"] = np.where(z > 0, 0.0, np.maximum(point.u - 1.0, 0.0))
             values["shortfall_cost"], values["excess_cost"] = values["shortfall"] ** 2, values["excess"] ** 2
         return values
+
+
+# Of C, z and the right-hand side 1 − Mz of the margins: the loss, the final right-hand side, and further constraints.
+Terms: TypeAlias = Callable[
+    [cp.Parameter, cp.Variable, cp.Expression], tuple[cp.Expression, cp.Expression, list[cp.Constraint]]
+]
+
+
+def margin_parameter(statement: IndicatorStatement, parameter: cp.Parameter) -> cp.Expression:
+    """Return M as an expression: constant if explicit, else a parameter that follows the hyper-parameter.
+
+    Raises
+    ------
+    BuildError
+        If no feasible point is known, from which valid values would follow.
+    """
+    if statement.explicit is not None:
+        return cp.Constant(statement.explicit)
+
+    @lru_cache(maxsize=1)
+    def values_at(value: float) -> Floats:
+        M = statement.at(**{parameter.name(): value}).M
+        if M is None:
+            raise BuildError(
+                "no feasible point is known at this k, so M='auto' has nothing to start from; raise k, pass an incumbent or "
+                "a number M, or use form='perspective' with M=None"
+            )
+        return M
+
+    def values() -> Floats:
+        # cvxpy asks for the values again and again.
+        return values_at(float(parameter.value))
+
+    values()
+    return cp.CallbackParam(callback=values, shape=(statement.y.size,), nonneg=True, name="M")
+
+
+P = TypeVar("P", bound=DroppingProblem)
+
+
+def free_intercept(statement: Any, cls: type[P], terms: Terms) -> P:
+    r"""State a problem with the parameter C and a free intercept: the l0 or the ramp problem.
+
+    .. math:: \min\; \tfrac12\|w\|^2 + \mathrm{loss} \quad\text{s.t.}\quad y_i (L_i w + b) \ge \mathrm{right}_i.
+
+    Parameters
+    ----------
+    statement : IndicatorStatement
+        With a field ``C``.
+    cls : subclass of DroppingProblem
+    terms : callable
+        Values that depend on the loss; see :data:`Terms`.
+    """
+    C = cp.Parameter(nonneg=True, name="C", value=statement.C)
+    space, n = statement.space, statement.y.size
+    w, b = cp.Variable(space.factor.shape[1], name="w"), cp.Variable(name="b")
+    z = cp.Variable(n, boolean=True, name="z")
+    loss, right, constraints = terms(C, z, 1 - cp.multiply(margin_parameter(statement, C), z))
+    margin = (cp.multiply(statement.y, space.factor @ w + b) >= right).set_label("margin")
+    return cls(cp.Minimize(0.5 * cp.sum_squares(w) + loss), [margin, *constraints], statement, [C])

@@ -9,10 +9,13 @@ import cvxpy as cp
 
 from svmcvx.formulations.building import builder
 from svmcvx.formulations.multiclass.baselines import bound_classical
-from svmcvx.formulations.multiclass.statement import MulticlassProblem, require_problem_memory
+from svmcvx.formulations.multiclass.statement import MulticlassStatement, require_problem_memory
+from svmcvx.formulations.problem import FormulationProblem
+from svmcvx.model import MulticlassModel
 
 __all__ = [
     "ClassicalProblem",
+    "MulticlassProblem",
     "crammer_singer",
     "msvm",
     "multiclass",
@@ -25,6 +28,21 @@ __all__ = [
 
 # How many of the largest the top-k loss averages.
 DEFAULT_K = 2
+
+
+class MulticlassProblem(FormulationProblem):
+    """What the cvxpy problems on score differences share."""
+
+    @property
+    def coefficients(self) -> int:
+        """The data, twice for each class: a score difference has two vectors of weights."""
+        return 2 * super().coefficients * int(self.formulation.scores.data.c)
+
+    def model_at_variables(self) -> MulticlassModel | None:
+        """Return the model of the present values of ``W`` and ``b``, exactly as they are; None where they have none."""
+        statement: MulticlassStatement = self.formulation
+        weights = statement.solved_weights({name: variable.value for name, variable in self.var_dict.items()})
+        return None if weights is None else statement.model(*weights)
 
 
 class ClassicalProblem(MulticlassProblem):

@@ -28,9 +28,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
-import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
@@ -40,6 +39,9 @@ from svmcvx.core.row_wise import entropy, log1p_exp, row_sums
 from svmcvx.formulations.multiclass.exact_multipliers import Units, reduced_to_balance
 from svmcvx.formulations.optimal_intercepts import SumOfBounded
 from svmcvx.losses import slack
+
+if TYPE_CHECKING:
+    import cvxpy as cp
 
 __all__ = [
     "LONGEST_MOVE",
@@ -141,6 +143,8 @@ class ScoreLoss(ABC):
 
 def difference_variable(f: cp.Expression) -> tuple[cp.Variable, cp.Constraint]:
     """Return the differences as a variable ``f``, and the constraint that defines it, whose multipliers are α."""
+    import cvxpy as cp
+
     difference = cp.Variable(f.shape, name="f")
     return difference, (difference == f).set_label("margin")
 
@@ -191,6 +195,8 @@ class HingeSum(_SeparateLoss):
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """With a slack ``xi`` for each difference."""
+        import cvxpy as cp
+
         xi = cp.Variable(f.shape, name="xi")
         return CvxpyLoss(cp.sum(weight @ xi), [(xi >= 1 - f).set_label("margin"), (xi >= 0).set_label("slack")])
 
@@ -236,6 +242,8 @@ class SmoothedHingeSum(_SeparateLoss):
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """With second-order cones; δ is the cvxpy parameter ``delta``."""
+        import cvxpy as cp
+
         delta = cp.Parameter(pos=True, name="delta", value=self.delta)
         difference, margin = difference_variable(f)
         gamma = cp.vec(1 - difference, order="F")
@@ -275,6 +283,8 @@ class LogisticSum(_SeparateLoss):
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """With exponential cones."""
+        import cvxpy as cp
+
         difference, margin = difference_variable(f)
         return CvxpyLoss(cp.sum(weight @ cp.logistic(-difference)), [margin])
 
@@ -310,4 +320,6 @@ class Margin(ScoreLoss):
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """As constraints alone."""
+        import cvxpy as cp
+
         return CvxpyLoss(cp.Constant(0.0), [(f >= 1).set_label("margin")])

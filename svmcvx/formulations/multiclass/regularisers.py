@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
-
-import cvxpy as cp
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from svmcvx.core.bounded import square, total
 from svmcvx.formulations.multiclass.pairwise import pair_differences, pairwise
+
+if TYPE_CHECKING:
+    import cvxpy as cp
 
 __all__ = ["AbsoluteSum", "PairwiseNorms", "Regulariser", "SquaredNorms"]
 
@@ -46,6 +47,8 @@ class SquaredNorms(Regulariser):
 
     def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
         """Σ‖w_k‖²."""
+        import cvxpy as cp
+
         return cp.sum_squares(W)
 
     def curvature(self, c: int) -> float | None:
@@ -62,6 +65,8 @@ class PairwiseNorms(Regulariser):
 
     def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
         """½Σ‖w_k − w_l‖² + ½Σ‖w_k‖²."""
+        import cvxpy as cp
+
         return 0.5 * cp.sum_squares(W @ pair_differences(n_classes)) + 0.5 * cp.sum_squares(W)
 
     def curvature(self, c: int) -> float | None:
@@ -80,4 +85,6 @@ class AbsoluteSum(Regulariser):
 
     def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
         """Σ|W|."""
+        import cvxpy as cp
+
         return cp.sum(cp.abs(W))

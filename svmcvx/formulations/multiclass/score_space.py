@@ -19,9 +19,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-import cvxpy as cp
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
@@ -37,6 +36,9 @@ from svmcvx.formulations.multiclass.exact_multipliers import common_units, imbal
 from svmcvx.formulations.multiclass.losses import LONGEST_MOVE, ScoreLoss
 from svmcvx.model import MulticlassModel
 from svmcvx.system import memory
+
+if TYPE_CHECKING:
+    import cvxpy as cp
 
 __all__ = ["Gradient", "ScoreSpace"]
 
@@ -189,6 +191,8 @@ class ScoreSpace:
         With penalised biases, centred data state another problem. Dense data are instead centred by a change of
         variables, :math:`S = (X - 1m')W + 1a'` with :math:`a = b + W'm`, which improves the scaling for the solver.
         """
+        import cvxpy as cp
+
         n, c = self.data.n, self.data.c
         factor, constraints = self.factor, []
         if self.intercept == "penalised" and not sp.issparse(factor):

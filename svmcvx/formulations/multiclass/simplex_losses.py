@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,6 +28,9 @@ from svmcvx.formulations.multiclass.losses import (
 )
 from svmcvx.formulations.optimal_intercepts import SumOfBounded
 from svmcvx.losses import slack
+
+if TYPE_CHECKING:
+    import cvxpy as cp
 
 __all__ = ["LargestHinge", "Softmax", "TopHinge"]
 
@@ -90,6 +92,8 @@ class Softmax(_SimplexLoss):
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """With exponential cones."""
+        import cvxpy as cp
+
         difference, margin = difference_variable(f)
         padded = cp.hstack([np.zeros((f.shape[0], 1)), -difference])
         return CvxpyLoss(weight @ cp.log_sum_exp(padded, axis=1), [margin])
@@ -119,6 +123,8 @@ class LargestHinge(_SimplexLoss):
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """With one slack ``xi`` an observation."""
+        import cvxpy as cp
+
         n, others = f.shape
         xi = cp.Variable((n, 1), name="xi")
         return CvxpyLoss(
@@ -206,6 +212,8 @@ class TopHinge(_SimplexLoss):
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """The sum of the k largest as k times a ``threshold`` plus the excess ``above`` it, minimised over the threshold."""
+        import cvxpy as cp
+
         n, others = f.shape
         xi = cp.Variable(n, name="xi")
         threshold = cp.Variable((n, 1), name="threshold")

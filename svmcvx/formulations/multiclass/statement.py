@@ -16,12 +16,11 @@ from svmcvx.errors import DataError
 from svmcvx.formulations.base import Formulation, full_entry, usable
 from svmcvx.formulations.multiclass.losses import ScoreLoss
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
-from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.model import MulticlassModel
 from svmcvx.solution import DataFacts, Evidence
 from svmcvx.system import memory
 
-__all__ = ["MulticlassProblem", "MulticlassStatement", "require_problem_memory"]
+__all__ = ["MulticlassStatement", "require_problem_memory"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -163,21 +162,6 @@ class MulticlassStatement(Formulation):
     def model(self, W: Floats, b: Floats) -> MulticlassModel:
         """Return the model of weights in terms of the features and of biases that belong to ``scores.X``."""
         return self.scores.model(W, b, self.loss.support(self.differences(W, b)))
-
-
-class MulticlassProblem(FormulationProblem):
-    """What the cvxpy problems on score differences share."""
-
-    @property
-    def coefficients(self) -> int:
-        """The data, twice for each class: a score difference has two vectors of weights."""
-        return 2 * super().coefficients * int(self.formulation.scores.data.c)
-
-    def model_at_variables(self) -> MulticlassModel | None:
-        """Return the model of the present values of ``W`` and ``b``, exactly as they are; None where they have none."""
-        statement: MulticlassStatement = self.formulation
-        weights = statement.solved_weights({name: variable.value for name, variable in self.var_dict.items()})
-        return None if weights is None else statement.model(*weights)
 
 
 def require_problem_memory(scores: ScoreSpace, what: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.preprocessing import scale
 
 from svmcvx.datasets import load
-from svmcvx.fast.multiclass.m3svm import m3svm
+from svmcvx.fast.several_classes.m3svm import m3svm
 from svmcvx.papers.exhibits.adam import m3svm_by_adam
 from svmcvx.papers.m3svm import ADVISED, ADVISED_LAMBDA, SEED, SETS, SPLIT, TOL, released_settings
 from svmcvx.papers.result import Reproduction

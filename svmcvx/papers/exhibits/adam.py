@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_number
 from svmcvx.fast.core.monitor import Callback, Found, Monitor, limited, monitored, solved_from
-from svmcvx.fast.multiclass.m3svm_newton import M3SVMBounds
-from svmcvx.fast.multiclass.points import Start, start_from
-from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem, PairNorms
+from svmcvx.fast.several_classes.m3svm_newton import M3SVMBounds
+from svmcvx.fast.several_classes.points import Start, start_from
+from svmcvx.fast.several_classes.systems.m3svm_systems import M3SVMSystem, PairNorms
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.multiclass.losses import HingeSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.formulations.multiclass.m3svm import bound_m3svm

@@ -7,7 +7,7 @@ The hinge is the limit of :math:`\tfrac12(\gamma + \sqrt{\gamma^2+\delta^2})` as
 
 and, unlike Newton's method for the quotient, converges in a few steps also for tiny δ. Its step is a direction of descent of the
 smoothed objective for every α, so that a line search makes the method globally convergent. For p < 2 the norms are smoothed
-likewise (:class:`~svmcvx.fast.multiclass.systems.m3svm_systems.PairNorms`). δ is reduced when the decrease that a Newton step predicts has
+likewise (:class:`~svmcvx.fast.several_classes.systems.m3svm_systems.PairNorms`). δ is reduced when the decrease that a Newton step predicts has
 become smaller than the error due to smoothing.
 
 Source: [ChanGolubMulet]; [AndersenChristiansenConnOverton].
@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from svmcvx.core.bounded import quietly
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.multiclass.points import ScoreBounds
-from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem, PairNorms
-from svmcvx.fast.multiclass.systems.score_systems import Curvature, JointCurvature, SeparateCurvature
+from svmcvx.fast.several_classes.points import ScoreBounds
+from svmcvx.fast.several_classes.systems.m3svm_systems import M3SVMSystem, PairNorms
+from svmcvx.fast.several_classes.systems.score_systems import Curvature, JointCurvature, SeparateCurvature
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.formulations.multiclass.m3svm import M3SVM
 from svmcvx.losses import hinge_power_conjugate

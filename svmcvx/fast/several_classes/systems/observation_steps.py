@@ -18,9 +18,9 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.fast.multiclass.systems.envelopes import FaceCurvature
-from svmcvx.fast.multiclass.systems.penalties import PenaltyInverse
-from svmcvx.fast.multiclass.systems.score_systems import ScoreSystem, centred
+from svmcvx.fast.several_classes.systems.envelopes import FaceCurvature
+from svmcvx.fast.several_classes.systems.penalties import PenaltyInverse
+from svmcvx.fast.several_classes.systems.score_systems import ScoreSystem, centred
 
 __all__ = ["observation_step"]
 

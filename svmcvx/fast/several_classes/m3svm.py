@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError, exhibit, warn_deprecated
 from svmcvx.fast.core.monitor import Callback, Found, checked_settings, limited, monitored, solved_from
-from svmcvx.fast.multiclass.classical_newton import AugmentedNewton, ClassicalNewtonSettings
-from svmcvx.fast.multiclass.m3svm_newton import LARGEST_DIRECT, Continuation, M3SVMBounds
-from svmcvx.fast.multiclass.points import Start, start_from
-from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem
-from svmcvx.fast.multiclass.systems.pair_powers import PairPowers
-from svmcvx.fast.multiclass.systems.score_systems import ScoreSystemSettings
+from svmcvx.fast.several_classes.classical_newton import AugmentedNewton, ClassicalNewtonSettings
+from svmcvx.fast.several_classes.m3svm_newton import LARGEST_DIRECT, Continuation, M3SVMBounds
+from svmcvx.fast.several_classes.points import Start, start_from
+from svmcvx.fast.several_classes.systems.m3svm_systems import M3SVMSystem
+from svmcvx.fast.several_classes.systems.pair_powers import PairPowers
+from svmcvx.fast.several_classes.systems.score_systems import ScoreSystemSettings
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.multiclass.losses import HingeSum
 from svmcvx.formulations.multiclass.m3svm import bound_m3svm
@@ -96,7 +96,7 @@ def m3svm(
         An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters and loss.
     method : "auto", "newton" or "augmented"
         ``"newton"`` is Newton's method with decreasing smoothing. ``"augmented"`` is the augmented Lagrangian method of
-        :mod:`svmcvx.fast.multiclass.classical_newton` for the hinge with p ≥ 2, whose steps need a system with a row for each
+        :mod:`svmcvx.fast.several_classes.classical_newton` for the hinge with p ≥ 2, whose steps need a system with a row for each
         multiplier strictly between its bounds; if it stagnates, Newton's method continues. ``"auto"`` tries it
         first where factoring the Newton matrix is most of much work, and stays with it if its own systems are small after a few steps, or if
         the Newton matrix would have too many rows.

@@ -1,7 +1,7 @@
 r"""The penalties of the classical machines as functions of U, with what Newton's method needs of them.
 
 The sum of absolute values is the limit of :math:`\lambda\sum r`, :math:`r = \sqrt{w^2+\nu^2}`, as ν → 0, with multipliers
-:math:`s\,r = \lambda w`. As for M3SVM (:mod:`svmcvx.fast.multiclass.m3svm_newton`) Newton's method for this equation in s and w has
+:math:`s\,r = \lambda w`. As for M3SVM (:mod:`svmcvx.fast.several_classes.m3svm_newton`) Newton's method for this equation in s and w has
 
 .. math:: ds = \frac{\lambda - s\,w/r}{r}\,dw
 
@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import Features
-from svmcvx.fast.multiclass.systems.score_systems import PairPenalty, Penalty
+from svmcvx.fast.several_classes.systems.score_systems import PairPenalty, Penalty
 
 __all__ = [
     "AbsoluteWeights",

@@ -19,8 +19,8 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.data import Features
-from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem, PairNorms
-from svmcvx.fast.multiclass.systems.penalties import SmoothPenalty, products
+from svmcvx.fast.several_classes.systems.m3svm_systems import M3SVMSystem, PairNorms
+from svmcvx.fast.several_classes.systems.penalties import SmoothPenalty, products
 from svmcvx.formulations.multiclass.pairwise import lengths
 
 __all__ = ["PairInverse", "PairPowers"]

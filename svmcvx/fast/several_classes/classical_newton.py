@@ -1,14 +1,14 @@
 r"""Newton's method for the classical multi-class machines.
 
 **Hinges** (Weston-Watkins, Crammer-Singer, M-SVM, top-k): the augmented Lagrangian method for the dual problem [LiSunToh]. The
-envelope of the loss around multipliers (:mod:`svmcvx.fast.multiclass.systems.envelopes`) is minimised, with the penalty, in (W, b) by a
+envelope of the loss around multipliers (:mod:`svmcvx.fast.several_classes.systems.envelopes`) is minimised, with the penalty, in (W, b) by a
 semismooth Newton method until the part of the gap from the gradient is a small share of the other part; then its multipliers become the
 centre, and σ grows. At the multipliers α of a point, with :math:`\Omega(W) = \tfrac\rho2\|W\|^2`,
 
 .. math:: P(W, b) - D(\alpha) = \sum_i\Big(s_i\ell(f_i) - \sum_k\alpha_{ik}(1 - f_{ik})\Big) + \frac{\|\rho W - G\|^2}{2\rho} - g_b'b.
 
 **Softmax** is smooth: Newton's method itself, whose steps are found by conjugate gradients where factors would cost more. A sum of
-absolute values is smoothed, ever less (:mod:`svmcvx.fast.multiclass.systems.penalties`): ν is reduced when the decrease that a step
+absolute values is smoothed, ever less (:mod:`svmcvx.fast.several_classes.systems.penalties`): ν is reduced when the decrease that a step
 predicts has become smaller than the error due to smoothing.
 
 Source: [ChanGolubMulet]; [LiSunToh] = Li, Sun and Toh 2018, A highly efficient semismooth Newton augmented Lagrangian method for solving lasso
@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from svmcvx.core.bounded import quietly
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.multiclass.points import ScoreBounds
-from svmcvx.fast.multiclass.systems.envelopes import Envelope, FaceCurvature, Projection
-from svmcvx.fast.multiclass.systems.observation_steps import observation_step
-from svmcvx.fast.multiclass.systems.penalties import AbsoluteWeights, SmoothPenalty, SquaredWeights, WeightPenalty
-from svmcvx.fast.multiclass.systems.score_systems import JointCurvature, ScoreSystem
+from svmcvx.fast.several_classes.points import ScoreBounds
+from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvature, Projection
+from svmcvx.fast.several_classes.systems.observation_steps import observation_step
+from svmcvx.fast.several_classes.systems.penalties import AbsoluteWeights, SmoothPenalty, SquaredWeights, WeightPenalty
+from svmcvx.fast.several_classes.systems.score_systems import JointCurvature, ScoreSystem
 from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.solution import Status
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from svmcvx.fast.core.monitor import Callback, Found, checked_settings, limited, monitored, solved_from
-from svmcvx.fast.multiclass.classical_newton import AugmentedNewton, ClassicalNewtonSettings
-from svmcvx.fast.multiclass.points import ScoreBounds, Start, start_from
-from svmcvx.fast.multiclass.systems.classical_systems import ClassicalSystem
-from svmcvx.fast.multiclass.systems.score_systems import ScoreSystemSettings
+from svmcvx.fast.several_classes.classical_newton import AugmentedNewton, ClassicalNewtonSettings
+from svmcvx.fast.several_classes.points import ScoreBounds, Start, start_from
+from svmcvx.fast.several_classes.systems.classical_systems import ClassicalSystem
+from svmcvx.fast.several_classes.systems.score_systems import ScoreSystemSettings
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.multiclass.baselines import bound_classical
 from svmcvx.solution import Solution
@@ -85,7 +85,7 @@ def multiclass(
     Notes
     -----
     Source: [NieHaoWang], related work; see :mod:`svmcvx.formulations.multiclass.baselines`. Method: [LiSunToh], see
-    :mod:`svmcvx.fast.multiclass.classical_newton`.
+    :mod:`svmcvx.fast.several_classes.classical_newton`.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.multiclass.systems import projection_passes as passes
+from svmcvx.fast.several_classes.systems import projection_passes as passes
 from svmcvx.formulations.multiclass.losses import HingeSum, ScoreLoss
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import TopHinge

@@ -1,4 +1,4 @@
-r"""Newton systems of M3SVM, see :mod:`svmcvx.fast.multiclass.systems.score_systems`.
+r"""Newton systems of M3SVM, see :mod:`svmcvx.fast.several_classes.systems.score_systems`.
 
 The edge kl of the graph of classes has the matrix
 
@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.fast.multiclass.systems.score_systems import ScoreSystem, ScoreSystemSettings, centred
+from svmcvx.fast.several_classes.systems.score_systems import ScoreSystem, ScoreSystemSettings, centred
 from svmcvx.formulations.multiclass.m3svm import M3SVM, objective_value
 from svmcvx.formulations.multiclass.pairwise import lengths
 

@@ -1,4 +1,4 @@
-"""Data of the classical machines, see :mod:`svmcvx.fast.multiclass.systems.score_systems`."""
+"""Data of the classical machines, see :mod:`svmcvx.fast.several_classes.systems.score_systems`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.multiclass.systems.penalties import AbsoluteWeights, SquaredWeights
-from svmcvx.fast.multiclass.systems.score_systems import ScoreSystem, ScoreSystemSettings, centred
+from svmcvx.fast.several_classes.systems.penalties import AbsoluteWeights, SquaredWeights
+from svmcvx.fast.several_classes.systems.score_systems import ScoreSystem, ScoreSystemSettings, centred
 from svmcvx.formulations.multiclass.baselines import ClassicalStatement
 
 __all__ = ["ClassicalSystem"]

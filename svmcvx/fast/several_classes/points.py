@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Monitor, earlier_solution
-from svmcvx.fast.multiclass.systems.score_systems import ScoreSystem
+from svmcvx.fast.several_classes.systems.score_systems import ScoreSystem
 from svmcvx.formulations.base import usable
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
 from svmcvx.model import MulticlassModel

@@ -1,0 +1,67 @@
+"""Compiling: once for all processes of a computer, and told to whoever is waiting."""
+
+import ast
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+
+from svmcvx.system import compilation
+
+COMPILES = """
+import sys
+from svmcvx.system.compilation import recorded
+import numpy as np
+import svmcvx as sx
+sys.stdin.readline()
+with recorded() as record:
+    sx.fast.odm(np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]]), [0, 0, 1, 1], method="dcd", max_iter=3)
+print([f"{one.module}.{one.name}" for one in record if one.module.startswith("svmcvx")])
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_that_need_the_same_function_compile_it_once(tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    both = [subprocess.Popen([sys.executable, "-W", "ignore", "-c", COMPILES], **pipe) for _ in range(2)]
+    for one in both:
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    found = [ast.literal_eval(one.communicate()[0]) for one in both]
+    together = found[0] + found[1]
+    assert together
+    assert len(together) == len(set(together))
+
+
+class Stream(io.StringIO):
+    def __init__(self, terminal):
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self):
+        return self.terminal
+
+
+@pytest.mark.parametrize(
+    ("terminal", "process", "told"), [(True, "MainProcess", 1), (True, "LokyProcess-1", 0), (False, "MainProcess", 0)]
+)
+def test_compiling_is_told_once_at_a_terminal(monkeypatch, terminal, process, told):
+    stream = Stream(terminal)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(compilation.multiprocessing.current_process(), "_name", process)
+    listener = compilation._StopsTheClock()
+    for _ in range(2):
+        listener._tell()
+    assert stream.getvalue() == f"{compilation.MESSAGE}\n" * told
+
+
+def test_who_records_compiling_is_not_told(monkeypatch):
+    stream = Stream(True)
+    monkeypatch.setattr(sys, "stderr", stream)
+    listener = compilation._StopsTheClock()
+    listener.records.append([])
+    listener._tell()
+    assert stream.getvalue() == ""
