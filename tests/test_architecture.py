@@ -167,12 +167,8 @@ def test_a_family_imports_only_its_own_and_what_is_shared(path):
 @pytest.mark.parametrize("floor", ["formulations", "fast"])
 def test_every_floor_has_the_same_families(floor):
     folders = {path.name for path in (ROOT / floor).iterdir() if path.is_dir() and path.name != "__pycache__"}
-<<<<<<< HEAD
-    assert folders - SHARED[floor] - ON_TOP == set(FAMILIES)
-=======
     folders = {name for name in folders if list((ROOT / floor / name).glob("*.py"))}
-    assert {family_of(floor, name) for name in folders - SHARED[floor]} == set(FAMILIES)
->>>>>>> 4e56ed3 (No first fit imports cvxpy: builders in modules of their own, fast imports a solver at its first use, its folder of several classes has no function's name; compiling is told once and done by one process)
+    assert {family_of(floor, name) for name in folders - SHARED[floor] - ON_TOP} == set(FAMILIES)
 
 
 def test_no_room_is_crowded():
