@@ -292,11 +292,16 @@ class ProofFile:
             if info.file_size > SMALL and info.file_size > SHRINKING * info.compress_size:
                 raise DataError(f"{self.path} is refused: {name} is deflated to less than a {SHRINKING}th of its size")
 
+    @property
+    def digest(self) -> str:
+        """What the file says the digest of its content is; :meth:`read` compares them."""
+        return self._archive.read(self._members[DIGEST]).decode()
+
     def read(self) -> Proof:
         """Return the proof, with all arrays."""
         with _damage_of(self.path):
             arrays = {name: self._array(name) for name in sorted(self.header.shapes)}
-            if self._archive.read(self._members[DIGEST]).decode() != self._sha.hexdigest():
+            if self.digest != self._sha.hexdigest():
                 raise DataError(f"{self.path} is corrupted: its contents do not match their digest")
         found: dict[str, Any] = {name: {} for name in ("statement", *MAPPINGS)}
         for name, values in arrays.items():
