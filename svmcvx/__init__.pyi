@@ -1,4 +1,4 @@
-from svmcvx import datasets, estimators, fast, plot, synthetic, theory
+from svmcvx import datasets, estimators, fast, library, plot, synthetic, theory
 from svmcvx import torch as torch
 from svmcvx.certificate import Certificate
 from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed, SolverUnavailable, SvmcvxError
@@ -33,8 +33,10 @@ from svmcvx.formulations.multiclass.m3svm_problems import m3svm, m3svm_hard_marg
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.guarantees import Guarantee, Interval, guarantee
 from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
+from svmcvx.library import lookup
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
 from svmcvx.proofs import Verified, verify
+from svmcvx.racing import race
 from svmcvx.row_blocks import RowBlocks
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.solve import available_solvers, solve
@@ -99,7 +101,9 @@ __all__ = [
     "guarantee",
     "hard_margin_dual",
     "l0_mio",
+    "library",
     "load_model",
+    "lookup",
     "m3svm",
     "m3svm_hard_margin",
     "msvm",
@@ -113,6 +117,7 @@ __all__ = [
     "plot",
     "psvm_dual",
     "psvm_primal",
+    "race",
     "ramp_mio",
     "select",
     "solve",

@@ -23,7 +23,19 @@ ROOT = Path(__file__).parents[1]
 SNAPSHOT = Path(__file__).parent / "public_names.json"
 PUBLIC = tuple(
     f"svmcvx{room}"
-    for room in ("", ".catalogue", ".datasets", ".estimators", ".experiments", ".fast", ".kernels", ".plot", ".theory")
+    for room in (
+        "",
+        ".catalogue",
+        ".datasets",
+        ".estimators",
+        ".experiments",
+        ".fast",
+        ".kernels",
+        ".library",
+        ".plot",
+        ".racing",
+        ".theory",
+    )
 )
 
 

@@ -29,6 +29,8 @@ FLOORS = (
     ("estimators",),
     ("datasets",),
     ("experiments",),
+    ("library",),
+    ("racing",),
     ("papers", "explorer"),
     ("cli",),
     ("__main__",),

@@ -3,7 +3,7 @@
 The modules import numerical packages only when a command is run, so that help, completion and error messages are quick.
 """
 
-from svmcvx.cli import certifying, comparing, data_sets, installation, reproducing, selecting, studying
+from svmcvx.cli import certifying, comparing, data_sets, installation, referee, reproducing, selecting, studying
 from svmcvx.cli.application import app, run
 
 # The modules add their commands to the application when they are imported.
@@ -13,6 +13,7 @@ __all__ = [
     "comparing",
     "data_sets",
     "installation",
+    "referee",
     "reproducing",
     "run",
     "selecting",

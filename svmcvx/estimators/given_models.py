@@ -29,7 +29,7 @@ from svmcvx.model.text_files import TextModel, read_text_model
 if TYPE_CHECKING:
     from svmcvx.formulations.problem import FormulationProblem
 
-__all__ = ["certify_any", "certify_problem", "is_problem"]
+__all__ = ["as_model", "certify_any", "certify_problem", "is_problem", "problem_named", "unsolved"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -146,7 +146,7 @@ def certify_problem(problem: FormulationProblem) -> Certificate:
         raise DataError(f"the point cannot be certified: {error}") from None
 
 
-def _problem_named(problem: str | CertifiedClassifier, hyperparameters: Mapping[str, Any]) -> CertifiedClassifier:
+def problem_named(problem: str | CertifiedClassifier, hyperparameters: Mapping[str, Any]) -> CertifiedClassifier:
     """Return the estimator that states a problem.
 
     Parameters
@@ -184,6 +184,21 @@ def _problem_named(problem: str | CertifiedClassifier, hyperparameters: Mapping[
     return estimator
 
 
+def unsolved(estimator: CertifiedClassifier, X: Any, y: Any) -> FormulationProblem:
+    """Return the problem that an estimator would solve for data, without solving it.
+
+    Raises
+    ------
+    DataError
+        If the estimator would solve several binary problems, or weights its classes.
+    """
+    if getattr(estimator, "class_weight", None) is not None:
+        raise DataError("class_weight must be None: a problem with weights is another problem")
+    stated: CertifiedClassifier = clone(estimator)
+    data = stated._training_data(X, y, None)
+    return stated._request(data, None).problem(data.X, data.labels)
+
+
 def certify_any(
     model: Any,
     X: Any,
@@ -195,7 +210,7 @@ def certify_any(
     hyperparameters: Mapping[str, Any],
 ) -> Certificate | dict[Any, Certificate]:
     """Return the certificate of a model in any form; see :func:`svmcvx.certify`."""
-    estimator = _problem_named(problem, hyperparameters)
+    estimator = problem_named(problem, hyperparameters)
     features = check_features(X)
     codes, labels = check_labels(y, features.shape[0])
     if isinstance(model, str | os.PathLike):
@@ -205,7 +220,7 @@ def certify_any(
         model = found[0].model
         estimator = _with_bias(_with_kernel(estimator, model), found[0].bias)
     else:
-        model = _as_model(model, features, labels, classes, getattr(estimator, "kernel", None))
+        model = as_model(model, features, labels, classes, getattr(estimator, "kernel", None))
         estimator = _with_kernel(estimator, model)
     return _checked_alternatives(estimator, model, X, y, sample_weight)
 
@@ -249,7 +264,7 @@ def _with_bias(estimator: CertifiedClassifier, bias: float | None) -> CertifiedC
     return estimator.set_params(intercept="penalised" if bias else False)
 
 
-def _as_model(model: Any, X: Any, labels: NDArray[Any], classes: Any, kernel: Any) -> Model:
+def as_model(model: Any, X: Any, labels: NDArray[Any], classes: Any, kernel: Any) -> Model:
     """Return a model from a fitted estimator, arrays or a layer of a network."""
     if isinstance(model, Model):
         return model

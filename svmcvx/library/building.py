@@ -12,6 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from svmcvx.datasets.files import write_npz
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.experiments.workers import DIED, Call, results, workers
 from svmcvx.library.data_sets import DataSet, make_data_set
@@ -20,7 +23,7 @@ from svmcvx.library.instances import Instance, problem_of
 from svmcvx.library.proving import checked_file, claim_of, data_of, proof_files, write_proof_of
 from svmcvx.proofs import ProofFile
 
-__all__ = ["Added", "Built", "add", "build", "run_each"]
+__all__ = ["Added", "Built", "add", "build", "data_for", "fetch", "run_each"]
 
 # Seconds between two writings of the index while proofs are built.
 PAUSE: Final = 20.0
@@ -127,7 +130,9 @@ def build(
     return found
 
 
-def run_each(function: Callable[..., Any], instances: Iterable[Instance], *more: Any, n_jobs: int | None) -> Iterator[Any]:
+def run_each(
+    function: Callable[..., Any], instances: Iterable[Instance], *more: Any, n_jobs: int | None
+) -> Iterator[Any]:
     """Yield the number and the result of a function for each instance, in any order; its process ended where that is :data:`DIED`."""
     work: dict[str, Call] = {one.id or str(one): (function, (one, *more)) for one in instances}
     with workers(None, n_jobs) as parallel:
@@ -139,14 +144,12 @@ def run_each(function: Callable[..., Any], instances: Iterable[Instance], *more:
 
 
 @lru_cache(maxsize=2)
-def data_for(name: str, data_dir: str | os.PathLike[str] | None) -> DataSet:
+def data_for(name: str, data_dir: Any) -> DataSet:
     """Return a data set; instances of one set follow each other."""
     return make_data_set(name, data_dir)
 
 
-def _built(
-    instance: Instance, folder: str, data_dir: str | os.PathLike[str] | None, said: dict[str, str]
-) -> tuple[Claim | None, str]:
+def _built(instance: Instance, folder: str, data_dir: Any, said: dict[str, str]) -> tuple[Claim | None, str]:
     data = data_for(instance.data_set, data_dir)
     path = Path(folder, f"{instance.bound_to(data).id}.npz")
     try:
@@ -216,6 +219,41 @@ def add(
             _keep(Path(proof), Path(proofs), claim)
         known.write()
     return Added(claim, new)
+
+
+def fetch(
+    instance: Instance, data: DataSet, folder: Path, *, proofs: str | os.PathLike[str] | None = None
+) -> tuple[Path, Path]:
+    """Write the data of an instance and a proof of it into a folder; return both files.
+
+    Parameters
+    ----------
+    instance : Instance
+    data : DataSet
+    folder : path-like
+        Made if it does not exist.
+    proofs : path-like, optional
+        Folder of proofs from which the proof is copied; it is built where it is not there.
+
+    Raises
+    ------
+    DataError
+        If the folder cannot be used, or there is no proof.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        written = folder / f"data-{instance.id}.npz"
+        write_npz(written, data.X, np.asarray(data.y))
+        proof = folder / f"{instance.id}.npz"
+        there = [] if proofs is None else proof_files(proofs, instance.id)
+        for path in there:
+            if path.resolve() != (folder / path.name).resolve():
+                shutil.copyfile(path, folder / path.name)
+    except OSError as error:
+        raise DataError(f"{folder} cannot be used as a folder: {error}") from None
+    if not proof.exists():
+        write_proof_of(instance, data, proof)
+    return written, proof
 
 
 def _keep(proof: Path, folder: Path, claim: Claim) -> None:

@@ -171,7 +171,9 @@ class Index:
             with self.path.open(newline="", encoding="utf-8") as stream:
                 rows = csv.DictReader(stream)
                 if tuple(rows.fieldnames or ()) != COLUMNS:
-                    raise DataError(f"{self.path} is no index of the library: its first line is not {','.join(COLUMNS)}")
+                    raise DataError(
+                        f"{self.path} is no index of the library: its first line is not {','.join(COLUMNS)}"
+                    )
                 for number, row in enumerate(rows, 2):
                     claim = self._claim(row, number)
                     self._claims.setdefault(claim.id, []).append(claim)
@@ -213,6 +215,11 @@ class Index:
             claims=tuple(claims),
         )
 
+    def get(self, number: str) -> Bounds | None:
+        """Return what is known of an instance; None if nothing is."""
+        claims = self._claims.get(number)
+        return None if claims is None else self[number]
+
     def merge(self, claim: Claim) -> bool:
         """Take in a claim that was checked if it narrows what is known; return whether it does.
 
@@ -237,9 +244,12 @@ class Index:
         if not (higher or claim.upper < known.upper):
             return False
         claims = [*known.claims, claim]
-        best = [_first(claims, lambda one: -float("inf") if one.lower is None else one.lower)]
-        best.append(_first(claims, lambda one: -one.upper))
-        self._claims[claim.id] = [one for one in claims if one in best]
+        lower = max((one.lower for one in claims if one.lower is not None), default=None)
+        upper = min(one.upper for one in claims)
+        with_lower = [one for one in claims if one.lower == lower]
+        with_upper = [one for one in claims if one.upper == upper]
+        both = [one for one in with_lower if one.upper == upper]
+        self._claims[claim.id] = both[:1] or [with_upper[0], with_lower[0]]
         return True
 
     def write(self) -> None:
@@ -261,17 +271,13 @@ class Index:
             raise DataError(f"index {self.path} cannot be written ({error}); pass a file of your own") from None
 
 
-def _first(claims: list[Claim], size: Any) -> Claim:
-    """Return the first of those claims that have the largest size."""
-    found: Claim = max(claims, key=size)
-    return found
-
-
 def _text(claims: Iterable[Claim]) -> str:
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(COLUMNS)
     for claim in claims:
         values = (getattr(claim, name) for name in COLUMNS)
-        writer.writerow(["" if value is None else repr(value) if isinstance(value, float) else value for value in values])
+        writer.writerow(
+            ["" if value is None else repr(value) if isinstance(value, float) else value for value in values]
+        )
     return lines.getvalue()

@@ -37,7 +37,7 @@ LOSSES: Final = {machine.builder: loss for loss, machine in MACHINES.items()}
 # Formulations whose optimum is the end of a search.
 SEARCHES: Final = ("zero_one", "ramp", "l0")
 # Rounds of a search: a number, not a time, so that a proof is the same on every machine.
-ROUNDS: Final = 200_000
+ROUNDS: Final = 40
 WORD: Final = re.compile(r"([A-Za-z_0-9]+)=([^ =]+)")
 
 
@@ -129,8 +129,15 @@ class Problem:
             found["kernel"] = self._kernel()
         return found
 
-    def build(self, X: Any, y: Any) -> FormulationProblem:
+    def build(self, X: Any, y: Any, *, primal: bool = False) -> FormulationProblem:
         """Return the problem on data, as the builders make it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,)
+        primal : bool
+            In weights in place of multipliers, where there are builders of both.
 
         Raises
         ------
@@ -138,7 +145,10 @@ class Problem:
             If the data do not fit.
         """
         entry = CATALOGUE[self.entry]
-        builder = entry.builder(self.formulation if self.formulation in BUILT else None)
+        name = self.formulation if self.formulation in BUILT else entry.general
+        if primal and f"{entry.name}_primal" in (one.name for one in entry.builders):
+            name = f"{entry.name}_primal"
+        builder = entry.builder(name)
         problem: FormulationProblem = builder.load()(X, y, **self.arguments())
         return problem
 

@@ -35,18 +35,18 @@ def _two_classes(rows: int, columns: int, *, raw: bool) -> Iterator[Problem]:
             yield Problem("penalised psvm", {"C": C, "p": p}, None, "penalised")
             for kernel in kernels:
                 yield Problem("psvm", {"C": C, "p": p}, kernel, "free")
-        for kernel in (None, *kernels[1:2]):
-            yield Problem("odm", {"C1": C, "C2": C / 2, "D": 0.125}, kernel, "penalised")
-            yield Problem("odml", {"lam1": 0.125, "lam2": 0.125, "C": C}, kernel, "none")
-            if kernel is None or rows <= FEW_ROWS:
-                yield Problem("conic", {"lam": C}, kernel, "penalised")
+        for one in (None, *kernels[1:2]):
+            yield Problem("odm", {"C1": C, "C2": C, "D": 0.1}, one, "penalised")
+            yield Problem("odml", {"lam1": 0.0625, "lam2": 0.0625, "C": C}, one, "penalised")
+            if one is None or rows <= FEW_ROWS:
+                yield Problem("conic", {"lam": C}, one, "penalised")
     for kernel in kernels[2:]:
         yield Problem("hard_margin", {}, kernel, "free")
     if raw or rows > FEW_ROWS:
         return
     for weight in (0.01, 1.0, 100.0):
-        for kernel in (None, _rbf(columns, 0)):
-            yield Problem("zero_one", {"lam": weight}, kernel, "penalised")
+        for one in (None, _rbf(columns, 0)):
+            yield Problem("zero_one", {"lam": weight}, one, "penalised")
         yield Problem("ramp", {"C": weight}, None, "free")
         yield Problem("l0", {"C": weight}, None, "free")
 
@@ -57,10 +57,8 @@ def _several_classes() -> Iterator[Problem]:
             yield Problem(name, {"lam": lam}, None, "free")
         yield Problem("topk_svm", {"lam": lam, "k": 2.0}, None, "free")
         for p in (1.0, 2.0, 4.0):
-            yield Problem("m3svm", {"lam": lam, "p": p, "eps": 2.0**-20, "norm": 2.0, "loss": "hinge"}, None, "penalised")
-        yield Problem(
-            "m3svm", {"lam": lam, "p": 2.0, "eps": 2.0**-20, "norm": 2.0, "loss": "softmax"}, None, "penalised"
-        )
+            yield Problem("m3svm", {"lam": lam, "p": p, "eps": 1e-6, "norm": 2.0, "loss": "hinge"}, None, "penalised")
+        yield Problem("m3svm", {"lam": lam, "p": 2.0, "eps": 1e-6, "norm": 2.0, "loss": "softmax"}, None, "penalised")
 
 
 def problems_of(name: str) -> Iterator[Problem]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
-from sklearn.base import clone
-
 from svmcvx.data import check_features, check_labels
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.estimators.given_models import problem_named
+from svmcvx.estimators.given_models import problem_named, unsolved
 from svmcvx.library.data_sets import DataSet, data_digest, make_data_set
 from svmcvx.library.index import Bounds, Index
 from svmcvx.library.instances import Instance, Problem, instance_id, problem_of
@@ -139,12 +136,11 @@ def lookup(
     True
     """
     features = check_features(X)
-    _, labels = check_labels(y, features.shape[0])
+    codes, _ = check_labels(y, features.shape[0])
     stated = stated_problem(features, y, problem, hyperparameters)
     known = Index(index)
-    number = instance_id(data_digest(features, np.asarray(y)), stated)
-    del labels
-    return known[number] if number in known else None
+    number = instance_id(data_digest(features, codes), stated)
+    return known.get(number)
 
 
 def stated_problem(X: Any, y: Any, problem: Any, hyperparameters: dict[str, Any]) -> Problem:
@@ -160,5 +156,4 @@ def stated_problem(X: Any, y: Any, problem: Any, hyperparameters: dict[str, Any]
                 f"problem must be the name of a formulation, an estimator of this package, a problem or a statement, got {type(problem).__name__}"
             )
         return problem_of(state())
-    estimator = clone(problem_named(problem, hyperparameters))
-    return problem_of(estimator.stated(X, y).proof_statement())
+    return problem_of(unsolved(problem_named(problem, hyperparameters), X, y).proof_statement())

@@ -1,0 +1,5 @@
+"""Commands that referee solvers: the library of proved optima, and the race."""
+
+from svmcvx.cli.referee import library
+
+__all__ = ["library"]

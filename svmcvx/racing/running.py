@@ -1,0 +1,112 @@
+"""The race: every solver on every task, in processes of their own, before a referee."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from svmcvx.data import check_number, check_whole
+from svmcvx.racing.contest import contest
+from svmcvx.racing.entries import READY
+from svmcvx.racing.entry import entries_of
+from svmcvx.racing.outcome import Lap, Note, Race
+from svmcvx.racing.tasks import Referee, tasks_of
+
+__all__ = ["race"]
+
+
+def race(
+    problem: Any,
+    solvers: Any = "svmcvx",
+    *,
+    time: float = 10.0,
+    repeats: int = 1,
+    threads: int = 1,
+    index: str | os.PathLike[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    progress: Callable[[str, str], object] | None = None,
+) -> Race:
+    """Let solvers race for the optimum, and referee every model that they return by its certified gap.
+
+    Each solver runs in a process of its own, one after the other. A first call is not timed, as libraries load and compile then. The gap of a
+    model is that of its objective, which this package evaluates with bounds on all rounding, and the proved lower bound on the optimum; it is computed
+    after the solver's process has ended. What the solver says of its own accuracy does not count.
+
+    Parameters
+    ----------
+    problem : instance, str, (X, y, problem), Task, or several of them
+        An instance of :mod:`svmcvx.library` or its number; data with a problem in any form of :func:`svmcvx.lookup`; a list of these; or a mapping
+        from names to them.
+    solvers : mapping, sequence, callable or str
+        Functions, :class:`svmcvx.racing.Entry` objects, or names of :func:`svmcvx.racing.entries`. A function ``solve(task, budget)`` is called with 1, 2, 4, … and
+        has a fresh clock each time; a generator function ``solve(task)`` yields models, and its clock runs between them. ``task`` has ``X``, ``y``, ``signs``
+        (−1 or +1), ``hyperparameters``, ``kernel`` and ``intercept``.
+    time : float
+        Seconds of a solver on a task, in each repeat.
+    repeats : int
+        The tables have medians.
+    threads : int
+        That libraries may use in each process.
+    index : path-like, optional
+        Index of the library with further lower bounds; that of the package by default.
+    data_dir : path-like, optional
+        Folder of the data sets of the papers.
+    progress : callable, optional
+        Called with the names of the task and of the solver that comes next.
+
+    Returns
+    -------
+    Race
+        With what has been run, also after Ctrl-C, which ends the race; ``complete`` tells.
+
+    Raises
+    ------
+    DataError
+        If an argument cannot be used, or a task has no lower bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import svmcvx as sx
+    >>> def subgradients(task):
+    ...     w, C = np.zeros(task.X.shape[1] + 1), task.hyperparameters["C"]
+    ...     rows = task.signs[:, None] * np.column_stack([task.X, np.ones(len(task.signs))])
+    ...     for step in range(1, 100):
+    ...         w = w - (w - C * rows[rows @ w < 1].sum(axis=0)) / step
+    ...         yield w[:-1], w[-1]
+    >>> X, y = sx.synthetic.outlier_data(40, 2, sigma=0.3, outliers="none", seed=0)
+    >>> problem = sx.PSVMClassifier(C=1.0, p=1.0, intercept="penalised")
+    >>> outcome = sx.race((X, y, problem), subgradients, time=1.0)
+    >>> bool(outcome.to_frame()["gap"].min() < 0.1)
+    True
+    """
+    time = check_number(time, "time", low=0, open_low=True)
+    repeats, threads = check_whole(repeats, "repeats", 1), check_whole(threads, "threads", 1)
+    tasks, entries = tasks_of(problem, data_dir), entries_of(solvers, READY)
+    laps: list[Lap] = []
+    notes: list[Note] = []
+    complete = False
+    try:
+        for task in tasks:
+            referee = Referee(task, index)
+            for name, entry in entries.items():
+                if why := entry.refusal(task):
+                    notes.append(Note(task.name, name, why))
+                    continue
+                if progress is not None:
+                    progress(task.name, name)
+                # Judged when the process has ended, whose clock the referee would slow down.
+                handed = list(contest(entry, task, seconds=time, repeats=repeats, threads=threads))
+                notes += [Note(task.name, name, one.error) for one in handed if one.error]
+                laps += _judged(task.name, name, referee, [one for one in handed if not one.error])
+        complete = True
+    except KeyboardInterrupt:
+        notes.append(Note("", "", "Ctrl-C ended the race"))
+    return Race(tuple(laps), tuple(notes), time=time, repeats=repeats, threads=threads, complete=complete)
+
+
+def _judged(task: str, name: str, referee: Referee, handed: list[Any]) -> Iterator[Lap]:
+    for one in handed:
+        objective = referee.objective(one.model)
+        yield Lap(task, name, one.repeat, str(one.budget), one.seconds, referee.gap_of(objective), objective)
