@@ -24,6 +24,7 @@ from svmcvx.estimators.pairs import (
     parts,
     solve_parts,
     solve_parts_in_blocks,
+    solved_together,
 )
 from svmcvx.estimators.parameters import estimator
 from svmcvx.estimators.request import Request, TrainingData
@@ -34,6 +35,7 @@ from svmcvx.row_blocks import in_blocks
 from svmcvx.row_blocks.labels import ClassPartition
 from svmcvx.row_blocks.mapped import mapped_rows
 from svmcvx.solution import Solution
+from svmcvx.system.deadline import time_limited
 
 __all__ = ["BinaryClassifier"]
 
@@ -111,7 +113,12 @@ class BinaryClassifier(CertifiedClassifier):
     def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
         self._check_several()
         if data.labels.classes.size == 2:
-            return super()._solve(request, data, warm_start)
+            with time_limited(request.time_limit):
+                route = request.route(len(data.labels), weighted=data.sample_weight is not None)
+                solved = None if warm_start is not None else solved_together(request, route, data, "ovo")
+                if solved is not None and solved.certified[0]:
+                    return solved.solution(0, solved.members({})[0]), route
+                return request.run(route, data, warm_start), route
         return solve_parts(request, data, scheme=self.multiclass, n_jobs=self.n_jobs, warm_start=warm_start)
 
     def _solved(self) -> tuple[Solution, ...]:

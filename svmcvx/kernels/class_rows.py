@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from svmcvx.core.rows import UNDERFLOW, inner_error, row_norms_above, sums_above
 from svmcvx.kernels.class_rows_passes import add_scores
 from svmcvx.kernels.columns import KernelColumns, is_definite
 from svmcvx.kernels.distances import row_norms_squared
-from svmcvx.kernels.entry_error import FLAT, distance_kernel_floor
+from svmcvx.kernels.entry_error import FLAT, EntryError, distance_kernel_floor
 from svmcvx.kernels.functions import RBF, Kernel, Laplacian, Linear, Polynomial
 
 __all__ = ["ClassRows", "Layout"]
@@ -70,8 +71,9 @@ class Layout:
         """Return one number a part as one for each of its observations."""
         return np.repeat(values, self.sizes)
 
+    @cached_property
     def all_rows(self) -> NDArray[np.int64]:
-        """Return the sorted observation of each number of an array of all parts."""
+        """The sorted observation of each number of an array of all parts."""
         one, other = self.groups.T
         first = np.diff(self.starts)[one]
         inside = np.arange(self.offsets[-1]) - self.spread(self.offsets[:-1])
@@ -101,18 +103,18 @@ class ClassRows:
     def __init__(self, kernel: Kernel | None, X: Floats, starts: Places, room: int) -> None:
         n, d = X.shape
         self.kernel, self.X, self.starts = kernel, X, starts
-        self._error: Any = None
+        self._error: EntryError | None = None
         self._used = np.zeros(1, dtype=np.int64)
         groups = starts.size - 1
-        whole = None
+        whole: Floats | None = None
         if not _by_rows(kernel) or (groups > 2 and d >= MANY_COLUMNS and n <= WHOLE_ROWS):
-            whole, self._error = (X @ X.T, None) if kernel is None else KernelColumns(kernel, X, X).matrix()
+            whole, self._error = _whole(kernel, X)
         if whole is not None and (self._error is None or self._error.entries is None):
             self._store = np.ascontiguousarray(whole, dtype=np.float64).reshape(-1)
             self._places = np.arange(n, dtype=np.int64)[:, None] * n + starts[None, :-1]
             self._rows, self._across, self._gamma = np.zeros((n, 0)), np.zeros(0), 0.0
         else:
-            # Of a few rows far from all others the errors of differences are the smaller ones.
+            # Where a few rows are far from all others, differences have the smaller errors.
             self._error = None
             self._store = np.empty(min(n * n, room))
             self._places = np.full((n, groups), -1, dtype=np.int64)
@@ -176,7 +178,7 @@ class ClassRows:
         terms: Any = layout.spread(np.add.reduceat((v != 0.0).astype(np.float64), layout.offsets[:-1]))
         magnitude = sums_above(magnitude, terms)
         whole = layout.spread(segment_totals(Bounded(size), layout.offsets[:-1]).upper)
-        rows = layout.all_rows()
+        rows = layout.all_rows
         if isinstance(self.kernel, RBF) and self._error is None:
             entries = FLAT * magnitude + (distance_kernel_floor(int(self.X.shape[1])) + U) * whole
         elif isinstance(self.kernel, Linear) and self._error is None:
@@ -185,12 +187,20 @@ class ClassRows:
             others = layout.spread(segment_totals(Bounded(right), layout.offsets[:-1]).upper)
             entries = norms[rows] * others + UNDERFLOW * whole
         else:
-            error = self._error
+            error = cast(EntryError, self._error)
             right = error.right[rows] * size
             others = layout.spread(segment_totals(Bounded(right), layout.offsets[:-1]).upper)
             entries = error.rows[rows] * magnitude + sums_above(weighted, terms) + error.left[rows] * others
             entries = entries + error.absolute * whole
         return np.asarray(inner_error(terms + 2, magnitude) + entries * (1.0 + (terms + 16) * 2.0 * U) + UNDERFLOW)
+
+
+def _whole(kernel: Kernel | None, X: Floats) -> tuple[Floats | None, EntryError | None]:
+    """Return the whole matrix and the error of its entries, if that is known before they are."""
+    if kernel is None:
+        return X @ X.T, None
+    columns = KernelColumns(kernel, X, X)
+    return (columns.symmetric_matrix() or (None, None)) if isinstance(kernel, RBF) else columns.matrix()
 
 
 def _by_rows(kernel: Kernel | None) -> bool:

@@ -28,6 +28,8 @@ Floats: TypeAlias = NDArray[np.float64]
 TILE_ENTRIES = 2**17
 # Columns of a tile, if there are enough rows.
 TILE_COLUMNS = 512
+# Rows of a symmetric matrix that are evaluated at a time.
+STRIP = 128
 # Rows whose coordinates are prepared at a time.
 PREPARED = 2**14
 # Entries from which several threads share a product.
@@ -216,6 +218,18 @@ class KernelColumns:
         """Return the whole matrix in double precision, and a bound on the error of its entries."""
         m, n = self.shape
         return self._bounded_tile(slice(None), self._rows, np.empty(m * n))
+
+    def symmetric_matrix(self) -> tuple[Floats, EntryError] | None:
+        """Return :meth:`matrix` of rows that are the columns, half of it evaluated; None where no bound is known before the entries are."""
+        error, n = self._separable_error(), self.shape[0]
+        if error is None:
+            return None
+        found = np.empty((n, n))
+        for start in range(0, n, STRIP):
+            end = min(start + STRIP, n)
+            self.some(slice(start, None))(slice(start, end), out=found[start:end, start:])
+            found[end:, start:end] = found[start:end, end:].T
+        return found, error
 
     def product(self, v: Floats) -> KernelProduct:
         r"""Return :math:`Kv` in double precision, and what bounds the error of its entries."""

@@ -39,7 +39,7 @@ def test_exponentials_are_accurate_to_the_ulps_that_bounds_take_for_granted():
 def test_a_layout_places_every_observation_of_every_part():
     assert LAYOUT.sizes.tolist() == [9, 10, 11, 6]
     listed = np.concatenate([LAYOUT.rows(part) for part in range(LAYOUT.parts)])
-    assert np.array_equal(LAYOUT.all_rows(), listed)
+    assert np.array_equal(LAYOUT.all_rows, listed)
     assert LAYOUT.rows(1).tolist() == [0, 1, 2, 3, 9, 10, 11, 12, 13, 14]
     assert np.array_equal(listed[LAYOUT.of_part(2)], LAYOUT.rows(2))
 

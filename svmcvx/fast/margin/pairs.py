@@ -8,9 +8,10 @@ arrays certifies all of them (:mod:`svmcvx.formulations.margin.pairs`). What doe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,8 @@ from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
 from svmcvx.model import BinaryModel
 from svmcvx.model.packed import KernelMembers, LinearMembers
-from svmcvx.solution import Attempt, Solution, Status, Timings
+from svmcvx.solution import Attempt, OptimalIntercepts, Solution, Status, Timings
+from svmcvx.solution.deferred import Deferred, DeferredSolution
 from svmcvx.system import clock
 from svmcvx.system.deadline import current
 from svmcvx.system.interrupt import deferred_interrupt
@@ -36,14 +38,18 @@ __all__ = ["SolvedParts", "solve_parts"]
 Floats: TypeAlias = NDArray[np.float64]
 
 SOLVER = "fast.psvm/pairs"
-# Observations up to which the problems are solved together.
-MOST_ROWS = 20_000
+# Observations up to which several problems are solved together, and one.
+MOST_ROWS, MOST_ALONE = 20_000, 4_000
 # Bytes of an entry, and of a megabyte.
 ENTRY, MEGABYTE = 8, 2**20
 # Numbers that are updated between two looks at the clock.
 BUDGET = 1e8
 # Costs C s_i between which the arithmetic of the loop neither over- nor underflows noticeably.
 LEAST_COST, LARGEST_COST = 1e-50, 1e50
+# Steps for each observation after which a problem is left to another method. Of linear machines that is Newton's method: the steps cost as much as
+# STARTING numbers, or PASSES times an exchange of all columns.
+MOST_STEPS = 400
+STARTING, PASSES = 3e6, 20
 # Smallest tolerance that is left to the loop, whose scores are sums in double precision.
 LEAST_TOL = 1e-10
 
@@ -113,7 +119,7 @@ class SolvedParts:
             if self.scheme == "ovo"
             else [np.arange(2)] * classes.size
         )
-        place = self.order[self.layout.all_rows()]
+        place = self.order[self.layout.all_rows]
         if point.coef is not None:
             chosen = np.flatnonzero(point.alpha)
             ends = np.searchsorted(chosen, self.layout.offsets[1:-1])
@@ -141,44 +147,53 @@ class SolvedParts:
         assert self.kernel is not None  # noqa: S101 - a linear machine has normals
         return KernelMembers(self.kernel, self.X[sorted_place[support]], support, table, bias, sides, self.X.shape[1])
 
-    def solution(self, part: int, model: BinaryModel) -> Solution:
-        """Return the solution of one problem, with its model, whose support counts rows of all data."""
-        places = self.layout.rows(part)
-        arranged = np.argsort(self.order[places])
-        rows = places[arranged]
-        original = self.order[rows]
-        X = np.ascontiguousarray(self.X[rows])
+    def _rows(self, part: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the places of a problem's numbers in the order of the data that were passed in, and its rows in these."""
+        original = self.order[self.layout.rows(part)]
+        arranged = np.argsort(original)
+        return arranged, original[arranged]
+
+    def _statement(self, part: int) -> PSVM:
+        """Return the statement of one problem, bound to its rows."""
+        arranged, original = self._rows(part)
+        rows = self.layout.rows(part)[arranged]
+        X, codes = np.ascontiguousarray(self.X[rows]), self.labels.codes[original]
         if self.scheme == "ovo":
             k, other = self.layout.groups[part]
-            labels = CodedLabels(
-                (self.labels.codes[original] == other).astype(np.intp), self.labels.classes[[k, other]], X
-            )
+            labels = CodedLabels((codes == other).astype(np.intp), self.labels.classes[[k, other]], X)
         else:
-            labels = CodedLabels((self.labels.codes[original] == part).astype(np.intp), np.arange(2), X)
+            labels = CodedLabels((codes == part).astype(np.intp), np.arange(2), X)
         data = binary_data(X, labels, None if self.weight is None else self.weight[rows])
         space = feature_space(data, self.kernel, intercept="free", keep_gram=False)
-        statement = PSVM(space=space, C=self.C, p=self.p)
-        alpha = self.point.alpha[self.layout.of_part(part)][arranged]
+        return PSVM(space=space, C=self.C, p=self.p)
+
+    def solution(self, part: int, model: BinaryModel) -> Solution:
+        """Return the solution of one problem, with its model, whose support counts rows of all data."""
+        arranged, original = self._rows(part)
         checked, steps = self.checked, int(self.steps[part])
         share = steps / max(int(self.steps.sum()), 1)
-        timings = Timings(*(share * getattr(self.timings, name) for name in ("build", "compile", "solve", "certify")))
-        local: Any = model
-        local = local.__class__(**{**vars(local), "support": np.searchsorted(original, model.support)})
-        return Solution(
+        timings = Timings(*(share * getattr(self.timings, each.name) for each in fields(Timings)))
+        statement = cache(lambda: self._statement(part))
+
+        def intercepts() -> OptimalIntercepts | None:
+            local: Any = model
+            return statement().optimal_intercepts(replace(local, support=np.searchsorted(original, model.support)))
+
+        return DeferredSolution(
             model=model,
             certificate=checked.certificate(part),
             status=Status.OPTIMAL,
             solver=SOLVER,
             attempts=(self.attempt(part),),
             timings=timings,
-            dual=statement.export_dual({"alpha": alpha}),
+            dual={"alpha": self.point.alpha[self.layout.of_part(part)][arranged]},
             trace=np.array([[self.timings.total, checked.lower[part], checked.upper[part]]]),
-            formulation=statement.name,
-            hyperparameters=statement.hyperparameters,
-            evidence=statement.evidence(local),
-            data=statement.data_facts,
+            formulation=self.formulation,
+            hyperparameters=self.hyperparameters,
+            evidence=cast(Any, Deferred(lambda: statement().evidence())),
+            data=cast(Any, Deferred(lambda: statement().data_facts)),
             terms={"regulariser": float(checked.regulariser[part]), "losses": float(checked.losses[part])},
-            optimal_intercepts=statement.optimal_intercepts(local),
+            optimal_intercepts=cast(Any, Deferred(intercepts)),
         )
 
     def attempt(self, part: int) -> Attempt:
@@ -244,8 +259,9 @@ def solve_parts(
     """
     deadline = current()
     room = int(cache_size * MEGABYTE / ENTRY)
+    most = MOST_ALONE if labels.classes.size == 2 else MOST_ROWS
     known = isinstance(X, np.ndarray) and isinstance(C, (int, float)) and isinstance(p, (int, float))
-    if not known or p != 1 or tol < LEAST_TOL or X.shape[0] > MOST_ROWS:
+    if not known or p != 1 or tol < LEAST_TOL or X.shape[0] > most:
         return None
     C, p = float(C), float(p)
     costs = np.array([C]) if weight is None else C * weight
@@ -255,7 +271,7 @@ def solve_parts(
     place = np.argsort(codes, kind="stable")
     sorted_X = X[place]
     layout, positive = _layout(labels, scheme)
-    every = layout.all_rows()
+    every = layout.all_rows
     centre = sorted_X.mean(axis=0) if kernel is None else np.zeros(X.shape[1])
     rows = ClassRows(kernel, sorted_X - centre if kernel is None else sorted_X, layout.starts, room)
     sorted_weight = None if weight is None else weight[place]
@@ -313,12 +329,17 @@ def _ascended(
     status = np.zeros(layout.parts, dtype=np.int64)
     work = np.empty((6, int(layout.sizes.max())))
     order = np.ascontiguousarray(order, dtype=np.int64)
+    most = (MOST_STEPS * layout.sizes).astype(np.float64)
+    if statement.kernel is None:
+        d = rows.X.shape[1]
+        most = np.minimum(most, STARTING / layout.sizes + PASSES * d * (d + 10))
     problem = (
         layout.groups,
         layout.offsets,
         statement.y,
         statement.cost_below,
         rows.diagonal(),
+        most,
         alpha,
         g,
         status,

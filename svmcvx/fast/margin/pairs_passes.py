@@ -32,11 +32,14 @@ ACTIVE, DONE, FULL, STUCK = 0, 1, 2, 3
 STEPS, COMPARED, NEXT, EXACT = 0, 1, 2, 3
 # Share of the tolerance at which the updated scores are replaced by exact ones, and of that of the exact ones.
 TRUST, ENOUGH = 0.8, 0.9
-# Exact evaluations, and steps for each observation, after which a problem is left to another method.
+# Exact evaluations after which a problem is left to another method.
 MOST_EXACT = 12
-MOST_STEPS = 400
-# Bisections of the bias.
-BISECTIONS = 20
+# Observations up to which a problem is solved to a violation that is nearly rounding, and steps for each of them that this may take.
+FEW, ROUNDED, FEW_STEPS = 64, 1e-11, 50
+# Bisections of the bias, which is known up to the violation of optimality before.
+BISECTIONS = 10
+# Numbers among which the largest is searched for a second time.
+BLOCK = 64
 FLAT = 1e-12
 # Grid of balanced multipliers: bits of the largest one, and of the sum.
 LARGEST_BITS, SUM_BITS = 50, 62
@@ -46,10 +49,17 @@ NOTHING = 2.0**-500
 @compiled(inner=True, fastmath={"nnan", "nsz"})
 def place_of_largest(values: Floats) -> int:
     """Return where the largest number is first; -1 where there is none."""
-    best = -math.inf
-    for k in range(values.size):
-        best = values[k] if values[k] > best else best
-    for k in range(values.size):
+    best, block = -math.inf, 0
+    start = 0
+    while start < values.size:
+        part = values[start : start + BLOCK]
+        most = -math.inf
+        for k in range(part.size):
+            most = part[k] if part[k] > most else most
+        if most > best:
+            best, block = most, start
+        start += BLOCK
+    for k in range(block, min(block + BLOCK, values.size)):
         if values[k] == best:
             return k
     return -1
@@ -85,7 +95,7 @@ def updated(
         low[k] = g[k] + down[k]
 
 
-@compiled(inner=True)
+@compiled(inner=True, fastmath={"nnan", "nsz", "reassoc"})
 def gap_of(g: Floats, y: Floats, c: Floats, alpha: Floats, low: float, high: float) -> tuple[float, float]:
     """Return P - D with a nearly best bias between two, and D."""
     for _ in range(BISECTIONS):
@@ -162,6 +172,7 @@ def drive(
     y: Floats,
     c: Floats,
     diagonal: Floats,
+    most: Floats,
     alpha: Floats,
     g: Floats,
     status: Places,
@@ -191,6 +202,8 @@ def drive(
         Labels and upper bounds of the multipliers, of all problems one after another.
     diagonal : ndarray of shape (n,)
         Of the kernel matrix, of the sorted observations.
+    most : ndarray of shape (problems,)
+        Steps after which a problem is left to another method.
     alpha, g : ndarray
         Multipliers and y - f, updated.
     status : ndarray of int, shape (problems,)
@@ -228,12 +241,14 @@ def drive(
             top, bottom = high[i], smallest(low)
             violation = top - bottom
             steps = told[STEPS]
-            if violation <= 0.5 * told[COMPARED] or steps >= told[NEXT] or not violation > 0.0:
+            if violation <= 0.5 * told[COMPARED] or steps >= min(told[NEXT], most[part]) or not violation > 0.0:
                 told[COMPARED], told[NEXT] = violation, steps + q
                 # All biases at which no step is possible lie between the two; another one is as valid.
                 gap, dual = gap_of(gradient, labels, bounds, own, bottom, top)
                 ends = gap <= TRUST * tol * (dual + gap)
-                if ends or not violation > 0.0 or steps >= MOST_STEPS * q:
+                if ends and q <= FEW:
+                    ends = violation <= ROUNDED or steps >= FEW_STEPS * q
+                if ends or not violation > 0.0 or steps >= most[part]:
                     balance(own, labels)
                     gradient[:] = labels
                     for k in range(q):
@@ -273,7 +288,7 @@ def drive(
                     if gap <= ENOUGH * tol * (dual + gap):
                         status[part] = DONE
                         break
-                    if not top > bottom or told[EXACT] >= MOST_EXACT or steps >= MOST_STEPS * q:
+                    if not top > bottom or told[EXACT] >= MOST_EXACT or steps >= most[part]:
                         status[part] = STUCK
                         break
             if spent > budget:

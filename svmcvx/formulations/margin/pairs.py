@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -91,14 +92,17 @@ class PSVMParts:
     def _norms(self) -> Floats:
         return row_norms_above(self.rows.X)
 
-    def _by_group(self, group: int) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64]]:
-        """Return the rows of a group, the problems that it takes part in, and where its numbers are in their arrays, shape (problems, rows)."""
-        layout = self.layout
-        first, last = int(layout.starts[group]), int(layout.starts[group + 1])
-        side, part = np.nonzero((layout.groups == group).T)
-        begins = layout.offsets[part] + np.where(side == 0, 0, layout.sizes[part] - (last - first))
-        rows = Rows(self.rows.X[first:last], self._norms[first:last], shifted=bool(self.centre.any()))
-        return rows, part, begins[:, None] + np.arange(last - first)
+    @cached_property
+    def _groups(self) -> list[tuple[Rows, NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]]:
+        """Of each group: its rows, on which side of which problems it stands, and where its numbers are in their arrays, shape (problems, rows)."""
+        layout, found = self.layout, []
+        shifted, starts = bool(self.centre.any()), layout.starts.tolist()
+        for group, (first, last) in enumerate(pairwise(starts)):
+            side, part = np.nonzero((layout.groups == group).T)
+            begins = layout.offsets[part] + side * (layout.sizes[part] - (last - first))
+            rows = Rows(self.rows.X[first:last], self._norms[first:last], shifted=shifted)
+            found.append((rows, side, part, begins[:, None] + np.arange(last - first)))
+        return found
 
     def normals(self, alpha: Floats) -> tuple[Floats, Floats]:
         """Return X'v with v = αy of each problem, shape (problems, d), and its distance to the exact one. The last is kept.
@@ -114,11 +118,9 @@ class PSVMParts:
     def _normals(self, v: Floats) -> tuple[Floats, Floats]:
         count, d = self.layout.parts, self.rows.X.shape[1]
         sides = np.zeros((2, count, d)), np.zeros((2, count))
-        for group in range(self.layout.starts.size - 1):
-            rows, part, places = self._by_group(group)
+        for rows, side, part, places in self._groups:
             found, off = rows.combined_columns(v[places].T)
-            second = (self.layout.groups[part, 0] != group).astype(np.intp)
-            sides[0][second, part], sides[1][second, part] = found.T, off
+            sides[0][side, part], sides[1][side, part] = found.T, off
         W = sides[0][0] + sides[0][1]
         return W, (sides[1][0] + sides[1][1] + 2.0**-52 * row_norms_above(W)) * (1.0 + 2.0**-48)
 
@@ -132,8 +134,7 @@ class PSVMParts:
 
     def _linear_scores(self, W: Floats) -> Bounded:
         value, error = np.empty(self.y.size), np.empty(self.y.size)
-        for group in range(self.layout.starts.size - 1):
-            rows, part, places = self._by_group(group)
+        for rows, _, part, places in self._groups:
             found = rows @ Ball(np.ascontiguousarray(W[part].T))
             value[places], error[places] = found.value.T, np.broadcast_to(found.error, found.shape).T
         return Bounded(value, error)

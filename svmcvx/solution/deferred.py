@@ -1,0 +1,55 @@
+"""Solutions whose record of the data is made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from svmcvx.solution.answer import Solution
+
+__all__ = ["Deferred", "DeferredSolution"]
+
+
+class Deferred:
+    """A value that is computed when it is asked for.
+
+    Parameters
+    ----------
+    compute : callable
+        Without arguments.
+    """
+
+    __slots__ = ("compute",)
+
+    def __init__(self, compute: Callable[[], Any]) -> None:
+        self.compute = compute
+
+
+class _DeferredField:
+    """A field that may be given as a :class:`Deferred`; it is computed once."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return None
+        value = instance.__dict__[self.name]
+        if isinstance(value, Deferred):
+            value = instance.__dict__[self.name] = value.compute()
+        return value
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.name] = value
+
+
+class DeferredSolution(Solution):
+    """A solution whose `evidence`, `data` and `optimal_intercepts` may be given as a :class:`Deferred`. It is pickled with their values."""
+
+    evidence = _DeferredField()
+    data = _DeferredField()
+    optimal_intercepts = _DeferredField()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Solution, tuple(getattr(self, field.name) for field in fields(self))
