@@ -1,14 +1,16 @@
-"""A bar for what takes longer than a few seconds."""
+"""A bar for what takes longer than a few seconds; lines where nobody watches a terminal."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from svmcvx.errors import missing_extra
 
-__all__ = ["progress_bar"]
+__all__ = ["progress_bar", "progress_lines"]
 
 
 def _silent() -> None:
@@ -39,3 +41,33 @@ def progress_bar(wanted: bool, what: str, total: int, done: int = 0) -> Iterator
     with Progress(console=console, transient=True, speed_estimate_period=math.inf, disable=hidden) as bar:
         task = bar.add_task(what, total=total, completed=done)
         yield lambda: bar.advance(task)
+
+
+def progress_lines(wanted: bool, left: Iterable[str], done: int) -> Callable[[str], None]:
+    """Return what is to be called with the group of each finished task; it writes a line when a group is finished.
+
+    The lines go to the standard error, if that is a file or a pipe, where no bar can be drawn.
+
+    Parameters
+    ----------
+    wanted : bool
+    left : iterable of str
+        The groups of the tasks that are to be done: their data sets.
+    done : int
+        Number of tasks that are done already.
+    """
+    counts = Counter(left)
+    whole, total, finished = Counter(counts), counts.total() + done, done
+    silent = (
+        not wanted or sys.stderr is None or sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
+    )
+
+    def advance(group: str) -> None:
+        nonlocal finished
+        finished += 1
+        counts[group] -= 1
+        if counts[group] == 0 and not silent:
+            sys.stderr.write(f"svmcvx: {group}: {whole[group]} tasks done; {finished} of {total} in all\n")
+            sys.stderr.flush()
+
+    return advance

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 import joblib
 import numpy as np
 
-from svmcvx.experiments.progress import progress_bar
+from svmcvx.experiments.progress import progress_bar, progress_lines
 from svmcvx.experiments.store import Store
 from svmcvx.experiments.workers import DIED, results, workers
 from svmcvx.system.deadline import Deadline
@@ -42,6 +42,8 @@ class Work(Protocol):
         Of the row in the store.
     repeat : int
         Tasks of the first repetition are done first.
+    group : str
+        The data set, of which a line tells when its tasks are done.
     """
 
     @property
@@ -49,6 +51,9 @@ class Work(Protocol):
 
     @property
     def repeat(self) -> int: ...
+
+    @property
+    def group(self) -> str: ...
 
     def run(self, *data: Any) -> Row | None:
         """Return the row; None if the time ran out before it was done."""
@@ -129,10 +134,12 @@ class Running(Generic[T]):
             progress_bar(progress, "tasks", len(keys), len(self.rows)) as advance,
         ):
             try:
+                finished = progress_lines(progress, (task.group for task in todo), len(self.rows))
                 for task, row in self._results(todo, parallel):
                     if row is not None:
                         self._keep(task, row)
                         advance()
+                        finished(task.group)
             except KeyboardInterrupt:
                 pass
             finally:

@@ -42,7 +42,7 @@ from svmcvx.experiments.search_paths import (
 )
 from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.experiments.tables import table_html
-from svmcvx.experiments.workers import is_dask, workers
+from svmcvx.experiments.workers import end_with_parent, is_dask, workers
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.system.deadline import epoch_end, time_limited
 
@@ -522,6 +522,7 @@ class _Search:
 
 def _run(number: int, piece: PathOnFold, data: tuple[Any, Any, Any]) -> tuple[int, list[tuple[int, Row]]]:
     """Do a piece of work in another process or thread."""
+    end_with_parent()
     return number, list(piece.rows(*data))
 
 

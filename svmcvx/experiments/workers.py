@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 import joblib
@@ -12,13 +17,15 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from svmcvx.errors import DataError, DataTypeError, missing_extra
 
-__all__ = ["DIED", "Call", "is_dask", "results", "workers"]
+__all__ = ["DIED", "Call", "end_with_parent", "is_dask", "results", "workers"]
 
 # A function with its arguments.
 Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
 # Seconds for which a scheduler is waited for, and workers, which it may have to start again.
 PATIENCE, WAITED_FOR = 30.0, 120.0
+# Seconds between two looks at the parent of a worker.
+LOOKS = 1.0
 # Result of work that ended its process.
 DIED: Final = object()
 
@@ -77,6 +84,28 @@ def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel
         yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
 
 
+def end_with_parent() -> None:
+    """Let this process, if it is a worker of joblib, end when the process that started it is gone.
+
+    A process that is killed cannot end its workers, which would compute on for nobody.
+    """
+    if type(multiprocessing.current_process()).__module__.startswith("joblib.externals.loky"):
+        _watch(os.getpid())
+
+
+@cache
+def _watch(process: int) -> None:
+    """Start the thread that watches the parent, once in a process."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOKS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name=f"parent of {process}").start()
+
+
 def results(work: Mapping[Any, Call], parallel: joblib.Parallel) -> Iterator[tuple[Any, Any]]:
     """Do work in parallel; yield the key of each piece and its result as soon as it is done.
 
@@ -115,6 +144,7 @@ def _calls(work: Mapping[Any, Call], sent: list[Any]) -> Iterator[Any]:
 
 def _keyed(key: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
     """Do a piece of work in another process or thread."""
+    end_with_parent()
     return key, function(*arguments)
 
 
@@ -122,7 +152,7 @@ def _alone(call: Call) -> Any:
     function, arguments = call
     with ProcessPoolExecutor(max_workers=1) as executor:
         try:
-            return executor.submit(function, *arguments).result()
+            return executor.submit(_keyed, None, function, arguments).result()[1]
         except BrokenProcessPool:
             return DIED
 

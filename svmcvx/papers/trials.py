@@ -62,6 +62,11 @@ class Trial:
     def __str__(self) -> str:
         return ", ".join(f"{name} {value}" for name, value in [*self.cell.items(), ("repeat", self.repeat)])
 
+    @property
+    def group(self) -> str:
+        """The data set, or what else the first part of the cell names."""
+        return str(next(iter(self.cell.values()), "trials"))
+
     def empty_row(self) -> Row:
         """Return the row before anything is known."""
         return {**self.cell, "repeat": self.repeat, "status": None, "solves": 0, "certified": 0, "note": ""}

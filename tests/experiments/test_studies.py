@@ -7,8 +7,10 @@ import re
 import subprocess
 import sys
 import textwrap
+import time
 from html.parser import HTMLParser
 from importlib.util import find_spec
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -858,3 +860,50 @@ def test_guarantees_are_asked_for(study):
     ):
         with pytest.raises(sx.DataError, match=message):
             sx.study(MODELS, SETS, **keywords)
+
+
+ENDLESS = """
+import sys
+import svmcvx as sx
+from tests.experiments.endless import Endless
+models = {str(number): Endless(sys.argv[1], number) for number in range(2)}
+sx.study(models, ["blobs"], repeats=1, n_jobs=2)
+"""
+
+
+def is_running(process):
+    try:
+        os.kill(process, 0)
+        # One that has ended, and that nobody has waited for, is a zombie.
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="states of processes are read from /proc")
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", ENDLESS, str(tmp_path)], stderr=subprocess.DEVNULL) as parent:
+        while len(list(tmp_path.iterdir())) < 2:
+            assert parent.poll() is None
+            time.sleep(0.1)
+        parent.kill()
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    # They end, or this test does not.
+    while any(map(is_running, workers)):
+        time.sleep(0.1)
+
+
+def test_a_line_tells_of_each_finished_data_set_where_no_bar_is_drawn(capfd, tmp_path):
+    store = tmp_path / "s.sqlite"
+    sx.study({"hinge": MODELS["hinge"]}, {"one": SETS["one"]}, repeats=2, store=store)
+    sx.study(MODELS, SETS, repeats=2, store=store, progress=True)
+    lines = capfd.readouterr().err.splitlines()
+    assert sorted(line.partition(" in all")[0].rpartition(";")[0] for line in lines) == [
+        "svmcvx: one: 4 tasks done",
+        "svmcvx: three: 6 tasks done",
+        "svmcvx: two: 6 tasks done",
+    ]
+    assert lines[-1].endswith("; 18 of 18 in all")
+    sx.study(MODELS, SETS, repeats=2, store=store)
+    assert capfd.readouterr().err == ""

@@ -106,6 +106,11 @@ class Task:
     def __str__(self) -> str:
         return f"{self.dataset}, {self.model}, repeat {self.repeat}"
 
+    @property
+    def group(self) -> str:
+        """The data set."""
+        return self.dataset
+
     def run(self, X: Any, y: NDArray[Any]) -> Row | None:
         """Return the row; None if the time ran out before it was done.
 
