@@ -25,7 +25,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar, 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, up
+from svmcvx.core.bounded import Bounded, quietly, up
 from svmcvx.display import html_block, html_fields, interval, number
 from svmcvx.errors import NotCertified
 from svmcvx.system.threads import single_blas_thread
@@ -387,6 +387,7 @@ def _bounds(
 
 
 @single_blas_thread()
+@quietly
 def check(
     statement: Statement[M],
     models: Sequence[M],

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["digest"]
+__all__ = ["digest", "sums_of"]
+
+# Numbers of a block of which sums are taken.
+BLOCK = 4096
 
 
 def digest(values: Any) -> int:
@@ -16,11 +19,7 @@ def digest(values: Any) -> int:
 
     It tells changes by accident, and one in 4·10⁹ of them escapes; how an array lies in memory makes no difference.
     """
-    if sp.issparse(values):
-        rows = sp.csr_array(values)
-        parts: tuple[Any, ...] = (rows.data, rows.indices, rows.indptr)
-    else:
-        parts = (np.asarray(values),)
+    parts = _parts(values)
     crc = zlib.crc32(f"{values.shape}".encode())
     for part in parts:
         if part.dtype.hasobject:
@@ -30,3 +29,30 @@ def digest(values: Any) -> int:
         array = np.ascontiguousarray(part, dtype=np.float64 if part.dtype.char == "g" else None)
         crc = zlib.crc32(array.view(np.uint8).data, zlib.crc32(array.dtype.str.encode(), crc))
     return crc
+
+
+def sums_of(values: Any) -> int:
+    """Return a number by which an array or a sparse matrix is recognised in the same process, in half of the time of :func:`digest`.
+
+    It is the CRC-32 of sums of the entries' bits, over blocks and across them, without what overflows 64 bits. Every change of a single entry, and every
+    exchange of two, changes one of them; four or more entries have to change so that all sums stay for it to be missed, or one change in 4·10⁹.
+    """
+    parts = _parts(values)
+    if any(part.dtype.hasobject or part.dtype.char == "g" for part in parts):
+        return digest(values)
+    crc = zlib.crc32(f"{values.shape}".encode())
+    for part in parts:
+        entries = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+        whole = entries.size // (8 * BLOCK) * (8 * BLOCK)
+        words = entries[:whole].view(np.uint64).reshape(-1, BLOCK)
+        for piece in (words.sum(axis=0), words.sum(axis=1), entries[whole:]):
+            crc = zlib.crc32(piece.data, crc)
+    return crc
+
+
+def _parts(values: Any) -> tuple[Any, ...]:
+    """Return the arrays that hold the entries."""
+    if sp.issparse(values):
+        rows = sp.csr_array(values)
+        return rows.data, rows.indices, rows.indptr
+    return (np.asarray(values),)

@@ -31,7 +31,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, TypeAlias, TypeVar, overload
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,8 +96,31 @@ LONG = 1024
 # Rows of a part of a long sum, which stay in a processor's cache; half the rows from which a sum is taken in parts.
 PART_ROWS = 32_768
 
-# Operations on NaN and infinities are part of the arithmetic; they warn nobody.
-quietly = np.errstate(all="ignore")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+# Whether the caller is inside of a function that is quiet; like the settings of numpy it belongs to the context.
+_quiet: ContextVar[bool] = ContextVar("svmcvx_quiet", default=False)
+
+
+def quietly(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Let a function operate on NaN and infinities, which are part of the arithmetic, without warnings.
+
+    Functions that it calls leave numpy's settings alone, which take longer to change than a short operation takes.
+    """
+
+    @wraps(function)
+    def run(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Result:
+        if _quiet.get():
+            return function(*arguments, **keywords)
+        before = _quiet.set(True)
+        try:
+            with np.errstate(all="ignore"):
+                return function(*arguments, **keywords)
+        finally:
+            _quiet.reset(before)
+
+    return run
 
 
 def roundings(k: float) -> float:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from svmcvx.containers import as_array, owned
 from svmcvx.data import CodedLabels
-from svmcvx.digests import digest
+from svmcvx.digests import sums_of
 from svmcvx.errors import DataError
 from svmcvx.row_blocks import in_blocks
 from svmcvx.system.memory import SMALL_ENTRIES
@@ -45,7 +45,7 @@ def owned_data(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
         own = numbers.copy() if own is X else own
         yield own, replace(y, features=own) if isinstance(y, CodedLabels) and y.features is X else y
         return
-    before = digest(numbers)
+    before = sums_of(numbers)
     try:
         yield X, y
     except (ArithmeticError, IndexError, ValueError):
@@ -70,7 +70,7 @@ def _numbers(X: Any) -> Any:
 
 
 def _require_same(X: Any, before: int) -> None:
-    if digest(_numbers(X)) != before:
+    if sums_of(_numbers(X)) != before:
         raise DataError(
             "X was changed while it was solved, by a callback or another thread: there is no answer for it; pass a copy"
         )

@@ -209,7 +209,7 @@ class ConicDual(BinaryStatement):
         rows = curvature.rows
         return ConicMultipliers(gamma[rows], alpha[rows], self.y[rows], scale)
 
-    @np.errstate(over="ignore", invalid="ignore")
+    @quietly
     def _estimate(
         self, gamma: Floats, alpha: Floats, lam: float, base: _Spectrum, scale: float, gradient: float
     ) -> float:
@@ -223,7 +223,7 @@ class ConicDual(BinaryStatement):
         return value if math.isfinite(value) else -math.inf
 
     # Multipliers so large that they overflow give the bound −∞.
-    @np.errstate(over="ignore", invalid="ignore")
+    @quietly
     def _bound(self, gamma: Floats, alpha: Floats, lam: float, spectrum: _Spectrum) -> tuple[Bounded, float]:
         """D at feasible multipliers, less what the norm of the gradient may cost, and at most that norm."""
         mu = (1.0 - exact(spectrum.top)).lower
