@@ -8,7 +8,7 @@ TESTS ?= tests
 MOSEK := $(shell sed -n 's/^mosek = \["\(.*\)"\]$$/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage mosek lowest docs lint dist clean
+.PHONY: help demo test coverage mosek lowest docs site lint dist clean
 
 help:
 	@echo "make demo   install into $(VENV) and compare models on real data"
@@ -16,7 +16,8 @@ help:
 	@echo "make coverage  the same, and the lines that no test runs"
 	@echo "make mosek  run the tests of solvers with MOSEK beside $(VENV), up to its licence"
 	@echo "make lowest run the tests with the lowest versions that pyproject.toml allows, in $(LOWEST); TESTS=tests/formulations/test_psvm.py for some"
-	@echo "make docs   install into $(VENV) and build the site in docs/_build/html"
+	@echo "make docs   install into $(VENV) and build the site in docs/_build/html, its notebooks in small"
+	@echo "make site   the same with the notebooks in full, as it is published; SVMCVX_REPOSITORY and SVMCVX_SITE are the addresses of sources and site"
 	@echo "make lint   ruff and mypy"
 	@echo "make dist   build wheel and sdist in dist/ and try them in an empty environment"
 	@echo "make clean  remove $(VENV) and what the tools left"
@@ -85,6 +86,11 @@ docs: $(VENV)/.docs
 	SVMCVX_SMALL=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
+# In full: some 20 minutes. Outputs are stored by the code of the notebooks, so that a second build runs only those that have changed.
+site: $(VENV)/.docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -D nb_execution_cache_path=$(CURDIR)/docs/_build/notebooks_in_full docs docs/_build/site
+	@echo "open docs/_build/site/index.html"
+
 dist: $(VENV)/.dist
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
@@ -96,4 +102,4 @@ lint: $(VENV)/.lint
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) $(LOWEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo dist docs/_api docs/_build docs/_notebooks docs/_root
+	rm -rf $(VENV) $(LOWEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo dist docs/_api docs/_build docs/_notebooks docs/_pictures docs/_root

@@ -1,5 +1,6 @@
 """Sphinx builds the site from these settings: ``make docs``."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -26,9 +27,10 @@ extensions = [
     "docstrings",
     "names",
     "offline",
+    "pictures",
     "written_pages",
 ]
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "_pictures", "gallery"]
 highlight_language = "none"
 
 # Markdown: mathematics between dollars, anchors as code hosts make them.
@@ -63,7 +65,10 @@ html_static_path = ["_static", str(Path(mathjax.__file__).parent / "static" / "m
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+# Of a published site: where the sources lie, as in https://host/owner/name, and where the site does; see ``make site``.
+REPOSITORY, ADDRESS = (os.environ.get(name, "").rstrip("/") for name in ("SVMCVX_REPOSITORY", "SVMCVX_SITE"))
 html_theme_options = {
+    "navbar_end": ["version", "theme-switcher", "navbar-icon-links"],
     "header_links_before_dropdown": 8,
     "navbar_align": "left",
     "show_toc_level": 2,
@@ -72,5 +77,16 @@ html_theme_options = {
     "footer_end": [],
     "back_to_top_button": False,
 }
+html_context: dict[str, str] = {}
+if REPOSITORY:
+    html_theme_options["icon_links"] = [{"name": "Source code", "url": REPOSITORY, "icon": "fa-solid fa-code-branch"}]
+    html_theme_options["use_edit_page_button"] = True
+    # Pages that are written at the build are edited where their text lies.
+    html_context["edit_page_url_template"] = "{{ edit_address(file_name) }}"
+if ADDRESS:
+    html_baseurl = f"{ADDRESS}/{version}/"
+    html_theme_options["switcher"] = {"json_url": f"{ADDRESS}/versions.json", "version_match": version}
+    html_theme_options["check_switcher"] = False
+    html_theme_options["navbar_end"][0] = "version-switcher"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

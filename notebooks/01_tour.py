@@ -62,19 +62,22 @@ solution.certificate
 # %% [markdown]
 # The interval does not depend on the solver being right. The specialised solver `sx.fast.psvm` closes its interval
 # around the same optimum, and reports both ends as it works: if it is stopped early,
-# its interval is wider, but still correct. The picture shows its gap on a harder problem. The dot is the certificate:
-# wider than the last report, since it contains a bound on the rounding of the check.
+# its interval is wider, but still correct. The pictures show that on a harder problem, ODML on 1797 images of digits (odd against even): on the
+# left the relative gap for three values of C, on the right both ends of the interval for the largest. A filled marker is the
+# certificate: it may be wider than the last report, since it contains a bound on the rounding of the check.
 
 # %%
 fast = sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(), tol=1e-9)
 assert abs(fast.certificate.upper - solution.certificate.upper) <= 1e-6 * solution.certificate.upper
 
-hard = {
-    f"p = {p:g}": sx.fast.psvm(X, y, C=100.0 if SMALL else 10_000.0, p=p, kernel=sx.RBF(), tol=1e-9)
-    for p in (1, 1.5, 3)
-}
-figure, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
-_ = sx.plot.gap_trace(hard, ax=ax)
+digits = sx.datasets.load("digits")
+odd = digits.y % 2
+sx.fast.odml(scale(digits.X[:50]), odd[:50])  # compiles
+hard = {f"C = {C:g}": sx.fast.odml(scale(digits.X), odd, C=C, tol=1e-9) for C in (1.0, 100.0, 10_000.0)}
+assert all(len(np.unique(solution.trace[:, 1])) > 3 for solution in hard.values())
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
+_ = sx.plot.gap_trace(hard, ax=left)
+_ = sx.plot.gap_trace({"C = 10000": hard["C = 10000"]}, show="interval", ax=right)
 
 # %% [markdown]
 # ## Four formulations of one question

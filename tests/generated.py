@@ -122,7 +122,62 @@ def builder_table():
     return table(("builder, settings", "variables", "parameters", "constraints"), rows)
 
 
+# Tasks in the order of the API page, with the modules that serve them; of several the longest name counts.
+TASKS = {
+    "Fit a classifier": ("svmcvx.estimators",),
+    "Look at an answer": ("svmcvx.solution", "svmcvx.certificate", "svmcvx.model"),
+    "Certify, prove, guarantee": (
+        "svmcvx.estimators.certification",
+        "svmcvx.estimators.given_models",
+        "svmcvx.proofs",
+        "svmcvx.guarantees",
+    ),
+    "Compare, select, study": ("svmcvx.experiments",),
+    "Draw": ("svmcvx.plot", "svmcvx.explorer"),
+    "State a problem in cvxpy and solve it": ("svmcvx.formulations", "svmcvx.solve"),
+    "Solve by a specialised solver": ("svmcvx.fast",),
+    "Choose a kernel": ("svmcvx.kernels",),
+    "Load data": ("svmcvx.datasets", "svmcvx.synthetic", "svmcvx.row_blocks"),
+    "Compute bounds of learning theory": ("svmcvx.theory",),
+    "Add a formulation": ("svmcvx.formulations.base", "svmcvx.formulations.problem", "svmcvx.catalogue"),
+    "Catch an error": ("svmcvx.errors",),
+}
+
+
+def task_of(value):
+    """Return the task that a name serves, by the module that defines it."""
+    module = f"{value.__module__}."
+    serving = {name: task for task, names in TASKS.items() for name in names if module.startswith(f"{name}.")}
+    return serving[max(serving, key=len)]
+
+
+def in_a_line(value):
+    """Return the first paragraph of a docstring as Markdown."""
+    text = " ".join(inspect.getdoc(value).partition("\n\n")[0].split())
+    # A table would take the backslash of a norm for its own.
+    text = re.sub(r":math:`([^`]*)`", lambda found: "$" + found[1].replace(r"\|", r"\Vert ") + "$", text)
+    text = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"`\1`", text)
+    return re.sub(r"(?<!\\)\|", r"\\|", text.replace("``", "`"))
+
+
+def api_tables():
+    """Every public name once, by task, with the first sentence of its docstring."""
+    found = {task: [] for task in TASKS}
+    seen = set()
+    for room in PUBLIC:
+        module = import_module(room)
+        for name in sorted(module.__all__):
+            value = getattr(module, name)
+            if id(value) in seen or not (inspect.isclass(value) or inspect.isfunction(value)):
+                continue
+            seen.add(id(value))
+            found[task_of(value)].append((code(f"sx{room.removeprefix('svmcvx')}.{name}"), in_a_line(value)))
+    parts = [f"### {task}\n\n{table(('name', 'what it is'), rows)}\n" for task, rows in found.items()]
+    return "\n" + "".join(parts)
+
+
 TABLES = {
+    "docs/api.md": {"api": api_tables},
     "docs/formulations.md": {"builders": builder_table},
     "README.md": {"formulations": formulation_table},
     "docs/scalings.md": {"scaling": scaling_table},

@@ -20,7 +20,7 @@ from svmcvx.catalogue import CATALOGUE
 from tests.generated import PUBLIC
 
 ROOT = Path(__file__).parent.parent
-WRITTEN_AT_BUILD = ("_api", "_build", "_notebooks", "_root")
+WRITTEN_AT_BUILD = ("_api", "_build", "_notebooks", "_pictures", "_root")
 PAGES = sorted(
     path
     for path in (

@@ -8,6 +8,8 @@ import inspect
 import json
 import os
 import re
+import shutil
+import subprocess
 from importlib import import_module
 from pathlib import Path
 
@@ -123,8 +125,30 @@ def write_reference():
             stale.unlink()
 
 
+def run_as():
+    """Return what every notebook says of its run: in small, or in full and at which state of the sources."""
+    if "SVMCVX_SMALL" in os.environ:
+        return (
+            "```{warning}\nThis copy of the page was computed in small: fewer rows, fewer values, fewer repetitions than its code has by default. "
+            "Its text speaks of the full run, so that numbers differ. `make site` runs it in full.\n```"
+        )
+    return f"```{{note}}\nRun in full, at version {import_module('svmcvx').__version__}{at_commit()}.\n```"
+
+
+def at_commit():
+    """Return the commit of the sources, or nothing where they are no clone."""
+    git = shutil.which("git")
+    if git is None:
+        return ""
+    # Changes that are not committed count as another state.
+    told = subprocess.run(
+        [git, "describe", "--always", "--dirty", "--abbrev=10"], cwd=ROOT, capture_output=True, text=True
+    )
+    return f", commit `{told.stdout.strip()}`" if told.returncode == 0 else ""
+
+
 def write_notebooks():
-    """Write the notebooks' text twins as notebooks."""
+    """Write the notebooks' text twins as notebooks, with a line on how they were run below the title."""
     twins = [(source, page) for source, page in PAGES.items() if page.suffix == ".ipynb"]
     for source, page in twins:
         notebook = jupytext.read(source)
@@ -132,6 +156,8 @@ def write_notebooks():
             cell["id"] = f"cell-{number}"
             if cell.cell_type == "markdown":
                 cell.source = CITED.sub(r"{cite}`\1`", with_links_of_the_site(cell.source, source, page))
+        title, _, rest = notebook.cells[0].source.partition("\n")
+        notebook.cells[0].source = f"{title}\n\n{run_as()}\n{rest}"
         write(page, jupytext.writes(notebook, fmt="ipynb"))
     for stale in (DOCS / "_notebooks").glob("*.ipynb"):
         if stale not in {page for _, page in twins}:
@@ -155,8 +181,20 @@ def link_page(app, name, text):
         text[0] = with_links_of_the_site(text[0], page, page)
 
 
+def edit_address(app, name, template, context, doctree):
+    """Give the theme the address at which the text of a page is edited."""
+    sources = {page.relative_to(DOCS).as_posix(): source for source, page in PAGES.items() if page != DOCS / "index.md"}
+
+    def address(file_name):
+        source = sources.get(file_name, DOCS / file_name)
+        return f"{os.environ['SVMCVX_REPOSITORY'].rstrip('/')}/edit/main/{source.relative_to(ROOT).as_posix()}"
+
+    context["edit_address"] = address
+
+
 def setup(app):
     """Write the pages before Sphinx looks for sources."""
     app.connect("builder-inited", write_pages)
     app.connect("source-read", link_page)
+    app.connect("html-page-context", edit_address)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

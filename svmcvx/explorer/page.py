@@ -149,6 +149,7 @@ def _answer(
     proved, reason = explorer.guaranteed_at(view)
     if proved is not None:
         return answer | {"proved": str(proved)}
+    reason = reason.partition(":")[0]
     if reason not in reasons:
         reasons.append(reason)
     return answer | {"reason": reasons.index(reason)}

@@ -25,7 +25,7 @@ def numbers(explorer: MovingModel, guaranteed: tuple[Interval | None, str] | Non
     if guaranteed is None:
         proved = "…"
     elif guaranteed[0] is None:
-        proved = f"not proved: {guaranteed[1]}"
+        proved = f"not proved: {guaranteed[1].partition(':')[0]}"
     else:
         proved = str(guaranteed[0])
     return [

@@ -1,0 +1,46 @@
+"""The scripts of the gallery draw something; those of the heads of the formulations' pages too."""
+
+import ast
+import runpy
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+
+from svmcvx.catalogue import CATALOGUE
+
+DOCS = Path(__file__).parents[1] / "docs"
+SCRIPTS = sorted((DOCS / "gallery").glob("*.py"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_of_the_gallery_draws(script):
+    with plt.rc_context():
+        plt.switch_backend("Agg")
+        runpy.run_path(str(script))
+        figure = plt.gcf()
+        figure.canvas.draw()
+        plt.close("all")
+    assert figure.axes
+    assert all(ax.has_data() for ax in figure.axes)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_of_the_gallery_has_a_title_and_is_short(script):
+    text = script.read_text()
+    assert ast.get_docstring(ast.parse(text)).partition("\n")[0].endswith(".")
+    assert text.count("\n") <= 30
+
+
+def test_every_page_of_a_formulation_begins_with_its_picture():
+    names = runpy.run_path(str(DOCS / "formulation_pictures.py"), run_name="formulation_pictures")["HEADS"]
+    assert set(names) == {path.stem for path in (DOCS / "formulations").glob("*.md")} == set(CATALOGUE)
+    for name, head in names.items():
+        text = (DOCS / "formulations" / f"{name}.md").read_text()
+        before, found, after = text.partition(f"```{{picture}} {name}\n```\n")
+        assert found
+        assert before.count("\n") <= 6
+        assert (f"```{{explorer}} {name}\n```" in after) == (head.values is not None)
+        assert after.index("```python") < after.index("**When to use it.**") < after.index("**When not.**")
+        assert after.index("**When not.**") < after.index("## Statement")
