@@ -68,7 +68,8 @@ html_show_sourcelink = False
 # Of a published site: where the sources lie, as in https://host/owner/name, and where the site does; see ``make site``.
 REPOSITORY, ADDRESS = (os.environ.get(name, "").rstrip("/") for name in ("SVMCVX_REPOSITORY", "SVMCVX_SITE"))
 html_theme_options = {
-    "navbar_end": ["version", "theme-switcher", "navbar-icon-links"],
+    "navbar_end": ["theme-switcher", "navbar-icon-links"],
+    "logo": {"text": f"svmcvx {version}"},
     "header_links_before_dropdown": 8,
     "navbar_align": "left",
     "show_toc_level": 2,
@@ -87,6 +88,6 @@ if ADDRESS:
     html_baseurl = f"{ADDRESS}/{version}/"
     html_theme_options["switcher"] = {"json_url": f"{ADDRESS}/versions.json", "version_match": version}
     html_theme_options["check_switcher"] = False
-    html_theme_options["navbar_end"][0] = "version-switcher"
+    html_theme_options["navbar_end"] = ["version-switcher", "theme-switcher", "navbar-icon-links"]
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
