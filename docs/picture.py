@@ -22,8 +22,10 @@ with mpl.rc_context({"font.size": 11}):
     figure, axes = plt.subplots(1, 3, figsize=(10.5, 4.6), layout="constrained", sharex=True, sharey=True)
     for ax, (name, machine) in zip(axes, machines.items(), strict=True):
         bounds = machine.fit(X, y).certificate_
-        title = f"{name}\n{bounds.lower:.4f} ≤ optimum ≤ {bounds.upper:.4f}"
+        title = f"{name}\noptimum {bounds.upper:.4f}, proved to {bounds.upper - bounds.lower:.0e}"
         sx.plot.decision_regions(machine, X, y, ax=ax, title=title)
-    for ax in axes[:-1]:
+    handles = axes[-1].get_legend().legend_handles
+    for ax in axes:
         ax.get_legend().remove()
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize="small", frameon=False)
     figure.savefig(Path(__file__).with_suffix(".png"), dpi=110, metadata={"Software": None})

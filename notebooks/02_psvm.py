@@ -169,7 +169,7 @@ assert all((gap < 1e-8) == (p == 2) for p, gap in zip(exponents, rules["paper"],
 
 # %% [markdown]
 # `"released"` is the rule of the authors' code, the mean of $y_k - \operatorname{sign} f_k$. No solver would notice
-# either: the dual problem does not contain $b$, so its residuals are small whatever the bias is. Both rules are
+# either: the dual problem does not contain $b$, so its residuals are small for any bias. Both rules are
 # exhibits, in `svmcvx.papers.exhibits`.
 
 # %% [markdown]

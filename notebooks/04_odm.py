@@ -179,7 +179,7 @@ assert np.all(ends[:, 1] >= optimum.lower)
 # %% [markdown]
 # ## Leave-one-out bounds, and an error in one
 #
-# From one solution a bound tells for each observation whether it *may* be misclassified by the machine trained
+# From one solution a bound says for each observation whether it *may* be misclassified by the machine trained
 # without it; those are its *suspects*, and only they need to be trained without. Theorem 3 of [ZhangZhou] gives a sum
 # instead. Its terms for observations above the band can be negative, and the printed sum can then lie below the
 # error. That takes special data: on small random problems it does not show, or hardly.
@@ -212,7 +212,7 @@ print(f"printed sum below the error: {np.sum(printed < error)} of {len(rows)} ra
 
 # %% [markdown]
 # Here it shows: twenty observations just above the band, one with a small margin that pulls them up, and one that is
-# wrong whatever is done.
+# wrong for every model.
 
 # %%
 labels = np.resize([1, -1], 22)

@@ -11,7 +11,7 @@
 # %% [markdown]
 # # Certify what scikit-learn trained
 #
-# `sx.certify` takes a fitted `SVC`, `NuSVC`, `LinearSVC` or `LogisticRegression` and the data that it saw, and tells
+# `sx.certify` takes a fitted `SVC`, `NuSVC`, `LinearSVC` or `LogisticRegression` and the data that it saw, and says
 # between which two numbers the optimum of *its own problem* lies. The upper end is the objective of the fitted model,
 # so the gap is what its solver left on the table. This page asks when that is much, and when it matters.
 
@@ -108,7 +108,7 @@ _ = figure.legend(loc="outside upper center", ncols=2)
 ax.invert_yaxis()
 
 # %% [markdown]
-# Long bars without "warned" are what `certify` is for: the estimator said nothing. And the accuracy tells little
+# Long bars without "warned" are what `certify` is for: the estimator said nothing. And the accuracy says little
 # about the gap: a model far from its optimum can still classify well. It is the *comparison* of formulations that
 # suffers: differences of a percent may be those of two solvers. Silent ones, with a gap above one in a thousand:
 
@@ -131,7 +131,7 @@ certificate
 # ## Several classes
 #
 # `SVC` trains a machine for each pair of classes, `LinearSVC` one for each class against the rest. There is a
-# certificate for each; the widest tells where to look.
+# certificate for each; the widest shows where to look.
 
 # %%
 digits = sx.datasets.load("digits")
@@ -150,7 +150,7 @@ print(f"{len(pairs)} pairs; widest: {worst} with {pairs[worst]}")
 # %% [markdown]
 # ## The wrong labels
 #
-# A certificate is about a problem, and the problem has labels. If they stand in another order, the multipliers of an
+# A certificate is about a problem, and the problem has labels. If they are in another order, the multipliers of an
 # `SVC` give it away. A model without multipliers has a wide gap although its solver was right; `certify` then warns.
 
 # %%

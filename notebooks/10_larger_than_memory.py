@@ -54,7 +54,7 @@ print(f"{(folder / 'X.npy').stat().st_size / 2**20:.0f} MiB in the file")
 # %% [markdown]
 # ## The same call, other rows
 #
-# `RowBlocks` stands where `X` stands. The solver solves a sample in memory and then takes Newton steps over all rows;
+# `RowBlocks` takes the place of `X`. The solver solves a sample in memory and then takes Newton steps over all rows;
 # each step needs three passes over the file, and the certificate two. What stays in memory are labels, scores and
 # multipliers, some 90 bytes a row, a block for each thread, and the sample.
 

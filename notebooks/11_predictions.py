@@ -91,7 +91,7 @@ for p, machine in machines.items():
 # %% [markdown]
 # ## In a table
 #
-# `compare` asks the same of each of its models. The model with a loose tolerance is scored as it is; beside it stands what
+# `compare` asks the same of each of its models. The model with a loose tolerance is scored as it is; beside it is what
 # the optimum of the same problem scores. Rows that the gap leaves undecided are decided by solving on.
 
 # %%
@@ -122,7 +122,7 @@ refined = loose.refine(X[train], y[train], X[test])
 print("after:", refined.undecided, "at a gap of", f"{refined.certificate.gap:.0e}")
 
 # %% [markdown]
-# The same holds of a choice. With `guarantee=True`, `select` tells which settings may be the best by cross-validation: those
+# The same holds of a choice. With `guarantee=True`, `select` says which settings may be the best by cross-validation: those
 # with equal errors are tied, and which of them is taken is a rule, not a result.
 
 # %%
@@ -164,7 +164,7 @@ _ = best.plot()
 # %% [markdown]
 # ## A model that somebody else trained
 #
-# What `SVC` predicts at its default tolerance is nearly always what the exact machine predicts. A guarantee tells
+# What `SVC` predicts at its default tolerance is nearly always what the exact machine predicts. A guarantee says
 # where that is not known: rows on which its label is not the one that every optimal machine has.
 
 # %%

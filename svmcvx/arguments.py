@@ -158,7 +158,7 @@ def documented(described: T, *, last: Collection[str] = ()) -> T:
     described : function or class
         With a docstring as numpydoc reads it, indented by four spaces.
     last : collection of str
-        Arguments that come after all others, in this order, whatever the signature says.
+        Arguments that come after all others, in this order, and not in that of the signature.
     """
     text = described.__doc__
     if not text or "\n    Parameters\n    ----------\n" not in text:

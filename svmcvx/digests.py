@@ -17,7 +17,7 @@ BLOCK = 4096
 def digest(values: Any) -> int:
     """Return the CRC-32 of an array or a sparse matrix: of its shape, its type, and its entries in their order.
 
-    It tells changes by accident, and one in 4·10⁹ of them escapes; how an array lies in memory makes no difference.
+    It detects accidental changes; one in 4·10⁹ of them escapes. The layout of an array in memory makes no difference.
     """
     parts = _parts(values)
     crc = zlib.crc32(f"{values.shape}".encode())

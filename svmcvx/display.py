@@ -1,6 +1,6 @@
 """Text and HTML that objects show themselves by: numbers with whole digits, tables of fixed width, tables of HTML.
 
-The HTML stands alone (no script, no style sheet) and takes its colours from the page, so that it reads on a light and on a dark
+The HTML needs nothing else (no script, no style sheet) and takes its colours from the page, so that it reads on a light and on a dark
 background. All text from data is escaped.
 """
 
@@ -59,7 +59,7 @@ class ShortRepr:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        # A dataclass leaves one that stands in the class itself.
+        # A dataclass does not replace one that the class itself defines.
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
 
 

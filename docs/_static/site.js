@@ -3,7 +3,7 @@
 const frames = () => document.querySelectorAll("iframe.explorer");
 addEventListener("message", (event) => {
   if (!event.data || !event.data.svmcvxHeight) return;
-  for (const frame of frames()) if (frame.contentWindow === event.source) frame.style.height = event.data.svmcvxHeight + 4 + "px";
+  for (const frame of frames()) if (frame.contentWindow === event.source) frame.style.height = event.data.svmcvxHeight + 16 + "px";
 });
 function tellTheme() {
   const theme = document.documentElement.dataset.theme;

@@ -80,7 +80,7 @@ def _print_all(outputs: Outputs, records: list[Record], data_dir: Path | None) -
         Column("here", [_where(record, data_dir) for record in records], text=True),
     ]
     consoles.show(outputs.screen, f"{len(records)} data sets of the papers", columns, elsewhere=outputs.elsewhere)
-    consoles.note(outputs.screen, f"Built in besides: {', '.join(BUILT_IN)}. 'svmcvx datasets NAME' tells more of one.")
+    consoles.note(outputs.screen, f"Built in besides: {', '.join(BUILT_IN)}. 'svmcvx datasets NAME' describes one.")
 
 
 def _where(record: Record, data_dir: Path | None) -> str:

@@ -159,7 +159,7 @@ class BinaryClassifier(CertifiedClassifier):
 
     @property
     def coef_(self) -> Floats:
-        """The normals, one row a binary problem, shape (1, d) for two classes; of linear machines, whatever way they were stated."""
+        """The normals, one row a binary problem, shape (1, d) for two classes; of linear machines, also those with ``kernel="linear"``."""
         members = self._members
         if all(isinstance(member, LinearModel) for member in members):
             return read_only(np.stack([cast(LinearModel, member).coef for member in members]))
@@ -270,7 +270,7 @@ class BinaryClassifier(CertifiedClassifier):
         if self._in_pairs() and not self.break_ties:
             scores = cast(OneVsModel, model).votes(self._checked(X))
         elif self._in_pairs():
-            # Whatever the shape of the decision function is.
+            # For both shapes of the decision function.
             scores = model.decision_function(self._checked(X))
         else:
             scores = self.decision_function(X)

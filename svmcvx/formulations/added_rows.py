@@ -285,7 +285,7 @@ def _product(matrix: Any, x: Bounded) -> Bounded:
 def read(constraints: Sequence[cp.Constraint], names: Mapping[int, str], known: frozenset[str]) -> AddedRows:
     """Return the rows of those constraints that have the form of the table, in variables that are `known`.
 
-    A bound on ‖w‖ has it whatever is known.
+    A bound on ‖w‖ has it in every case.
 
     Parameters
     ----------

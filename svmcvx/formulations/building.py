@@ -25,7 +25,7 @@ BuiltProblem = TypeVar("BuiltProblem", bound=FormulationProblem)
 log = logging.getLogger(__name__)
 
 # Bytes that compiling and solving with Clarabel need for each entry of the matrix in the problem, as measured for
-# n = 1 000 to 20 000: a thin factor stands in sparse constraints, a whole Gram matrix in the objective.
+# n = 1 000 to 20 000: a thin factor is written into sparse constraints, a whole Gram matrix into the objective.
 FACTOR_BYTES = 300.0
 GRAM_BYTES = 170.0
 

@@ -9,7 +9,7 @@ zero, so that
 .. math:: \min_{z \in S'} f(z) \;\ge\; \min_{z \in S}\; f(z) + m'(Az + a),
 
 an objective with one more linear term, whose dual bound :mod:`svmcvx.formulations.linear_dual` evaluates. The table of
-:mod:`svmcvx.formulations.added_rows` tells which constraints have such multipliers; the others take no part in it.
+:mod:`svmcvx.formulations.added_rows` says which constraints have such multipliers; the others take no part in it.
 
 Where the model violates a constraint by δ, the bound is less by the multiplier times δ: both ends then are those of the constraints
 relaxed so far. A solver's point is moved to the inner side first, where a small step leads there.
@@ -195,7 +195,7 @@ class FormulationProblem(PlainProblem):
 
     @property
     def coefficients(self) -> int:
-        """About how many coefficients its compiled form has, which tells what compiling takes."""
+        """About how many coefficients its compiled form has, a measure of the time of compiling."""
         constants = (constant.value for constant in self.constants())
         return sum(value.nnz if sp.issparse(value) else np.size(value) for value in constants)
 
@@ -244,11 +244,11 @@ class FormulationProblem(PlainProblem):
         constraints : iterable of cvxpy.Constraint
             In the variables of this problem, by :attr:`var_dict`.
         holds : callable, optional
-            Tells of a :class:`~svmcvx.Model` whether it meets the constraints, in numpy. Without it the model is the
+            Returns whether a :class:`~svmcvx.Model` meets the constraints, computed in numpy. Without it the model is the
             value of the variables, moved by less than a solver's tolerance where it is on the wrong side of a constraint, and
             the constraints' own values decide.
         tol : float
-            Violation of a constraint that counts as none, without `holds`; 1e-6 by default. The largest stands in
+            Violation of a constraint that counts as none, without `holds`; 1e-6 by default. The largest is in
             ``certificate.residuals["added_violation"]``; where it is not 0 the interval is that of the constraints relaxed so far.
 
         Raises
@@ -299,7 +299,7 @@ class ConstrainedStatement(Formulation):
     count : int
         Number of constraints that were added.
     holds : callable, optional
-        Tells of a model whether it meets them.
+        Returns whether a model meets them.
     measured : MeasuredModel, optional
         Without `holds`: what the present values of the variables say.
     tol : float
@@ -547,7 +547,7 @@ class ConstrainedProblem(FormulationProblem):
 
 @contextmanager
 def values_restored(problem: ConstrainedProblem) -> Iterator[None]:
-    """Leave the variables and multipliers as they are, whatever is solved inside."""
+    """Restore the variables and multipliers after the block, in which problems may be solved."""
     constraints = problem.constraints
     leaves = [*problem.variables(), *(leaf for constraint in constraints for leaf in constraint.dual_variables)]
     saved = [(leaf, leaf.value) for leaf in leaves]

@@ -145,7 +145,7 @@ class BinaryGuarantee(Guarantee):
         return rows.toarray() if sp.issparse(rows) and not sp.issparse(X) else rows
 
     def _disputed(self, rows: Features) -> NDArray[np.bool_]:
-        """Rows of which optimal intercepts make different predictions, as far as floating point tells."""
+        """Rows of which optimal intercepts make different predictions, as computed in floating point."""
         b = self.optimal_intercepts
         if b is None or b.unique:
             return np.zeros(rows.shape[0], dtype=bool)

@@ -8,7 +8,7 @@ with the same proof, with
 
 .. math:: \rho^2 = U - L - \tfrac\mu4\|\hat W - W_\alpha\|^2, \qquad W_\alpha = G/\mu, \qquad \tfrac2\mu\|h\|^2 \text{ in the place of } \|h\|^2,
 
-the 2 being :math:`\|e_k-e_l\|^2`. A model is taken with the mean of its columns subtracted, which no difference tells and which does not raise P.
+the 2 being :math:`\|e_k-e_l\|^2`. A model is taken with the mean of its columns subtracted, which changes no difference and does not raise P.
 
 **M3SVM** has :math:`\lambda\sum\|w_k-w_l\|^p`, without a modulus that holds everywhere, and penalises b by ε alone. But a dual point has flows S: with
 :math:`S_{kl} - \eta h` beside the changed multipliers neither :math:`R = G - \operatorname{div}S` nor the part of b changes, and
@@ -16,7 +16,7 @@ the 2 being :math:`\|e_k-e_l\|^2`. A model is taken with the mean of its columns
 .. math:: \eta f^*(x) \ge L - U + \textstyle\sum_i(g_i(a_i + \delta_i) - g_i(a_i)) + c(S_{kl}) - c(S_{kl} - \eta h), \qquad
     c(S) = (p-1)\lambda\Big(\frac{\|S\|}{\lambda p}\Big)^{p/(p-1)},
 
-whatever ε is. It is the theorem with :math:`m = \nabla c(S_{kl})`, :math:`\rho^2 = U - L` and, in the place of ‖h‖²/4, half of ‖h‖² times the largest
+for every ε. It is the theorem with :math:`m = \nabla c(S_{kl})`, :math:`\rho^2 = U - L` and, in the place of ‖h‖²/4, half of ‖h‖² times the largest
 second derivative of c between the two flows, :math:`\max(1, \tfrac1{p-1})\,\|\nabla c(S)\|/\|S\|`, which is monotone in ‖S‖. For p > 2, where it is not bounded at 0, η is
 limited to ‖ηh‖ ≤ ½‖S‖.
 """
@@ -127,7 +127,7 @@ class JointGuarantee(Guarantee):
         return CertifiedScores(lower, upper, possible, self.classes, open_ & self._disputed(rows))
 
     def _disputed(self, rows: Any) -> NDArray[np.bool_]:
-        """Rows of which optimal intercepts make different predictions, as far as floating point tells: none where these are unique."""
+        """Rows of which optimal intercepts make different predictions, as computed in floating point: none where these are unique."""
         b = self.optimal_intercepts
         if b is None or b.unique:
             return np.zeros(rows.shape[0], dtype=bool)

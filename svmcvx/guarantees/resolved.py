@@ -129,7 +129,7 @@ class ResolvedGuarantee(Guarantee):
         found = _perturbed_dual(space, lam, eta)
         if found is None:
             return -math.inf
-        # With that weight h* of the additional row is 0, whatever the repair makes of it.
+        # With that weight h* of the additional row is 0, also after the repair.
         weight = eta * eta / (gamma * lam)
         statement = ConicLoss(space=space_with_row(self.space, row, -sign, weight), lam=lam, improve_alpha=False)
         dual = statement.repair({"gamma": np.append(found[0], gamma), "alpha": np.append(found[1], eta)})

@@ -46,7 +46,7 @@ def on_cluster(
         everywhere = client.scatter(shared, broadcast=True, hash=False)
         parts = client.scatter([part(one) for one in slices], hash=False)
         found = client.gather([client.submit(call, everywhere, one, pure=False) for one in parts])
-    except Exception as error:  # whatever happens to a cluster, the work can be done here
+    except Exception as error:  # when a cluster fails in any way, the work is done here
         log.warning("the cluster could not multiply with the kernel matrix (%s); this process does", error)
         return None
     return list(zip(slices, found, strict=True))

@@ -148,7 +148,7 @@ def exponential_error(
 
     Of a pair beyond :data:`FAR` that was not computed from differences, the entry and its exact value are below one unit u.
     In more dimensions than :data:`MANY` nothing can be said where the two shares pass 0.01 together. Pairs that come from
-    differences, which `close` tells, have a relative error; of rows far from the centre theirs is much the smaller one.
+    differences, where `close` is true, have a relative error; of rows far from the centre theirs is much the smaller one.
     """
     none = np.zeros(rows.size), np.zeros(columns.size)
     largest = float(rows.max(initial=0.0)), float(columns.max(initial=0.0))

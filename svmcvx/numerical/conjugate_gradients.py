@@ -1,6 +1,6 @@
 r"""Preconditioned conjugate gradients for :math:`Hx = g` with a positive definite H that is known by its products.
 
-It stands below the formulations because a statement's own repair of a dual point uses it as well as the solvers.
+It is on a floor below the formulations because a statement's own repair of a dual point uses it as well as the solvers.
 """
 
 from __future__ import annotations

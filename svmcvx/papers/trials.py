@@ -88,12 +88,12 @@ class Trial:
         with until(self.until) as deadline, warnings.catch_warnings():
             if deadline.passed():
                 return None
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the gap stands in the row
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the row has the gap
             try:
                 row |= {"status": "done"} | self.compute(*data, repeat=self.repeat, **self.cell)
             except OutOfTime:
                 return None
-            except Exception as error:  # whatever a solver does wrong, the others go on
+            except Exception as error:  # an error of one solver does not stop the others
                 if deadline.passed():
                     return None
                 row |= failed(error)

@@ -103,8 +103,8 @@ def width_of(ax: Axes) -> float:
 def legend_below(ax: Axes, handles: Sequence[Any] | None = None, *, label: bool = True) -> None:
     """Put the legend below the axes, where it hides nothing, in as many columns as fit their width.
 
-    In a figure without a layout engine, which would cut it off, it stands inside them.
-    `label` tells whether the horizontal axis has one.
+    In a figure without a layout engine, which would cut it off, it is drawn inside them.
+    `label` says whether the horizontal axis has one.
     """
     from matplotlib import rcParams
     from matplotlib.font_manager import FontProperties

@@ -350,7 +350,7 @@ def read_proof(path: str | os.PathLike[str]) -> Proof:
 
 @contextmanager
 def _damage_of(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Tell of whatever the readers of archives, texts and arrays stumble over as of a damaged file."""
+    """Report any error of the readers of archives, texts and arrays as a damaged file."""
     try:
         yield
     except DataError:

@@ -1,7 +1,7 @@
 r"""Data too large for ball arithmetic: intervals of doubles, for linear and kernel psvm (intercept free, penalised or none) and ODM.
 
 Assumed of the arithmetic, as nowhere else in this checker: IEEE doubles; a dot product of k terms is off by at most
-:math:`k\,2^{-53}` times that of the sizes, in whatever order it is summed; square roots are rounded correctly; numpy's exp,
+:math:`k\,2^{-53}` times that of the sizes, in any order of summation; square roots are rounded correctly; numpy's exp,
 tanh and power are off by at most 8 units in the last place. Sums are those of ``math.fsum``, which rounds once. Every other
 operation is widened by a unit in the last place on either side.
 """

@@ -250,7 +250,7 @@ def checked_statement(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _form(name: str, given: Mapping[str, Any]) -> Form:
-    """The form that has hyper-parameters of these names; a choice tells forms of the same names apart."""
+    """The form that has hyper-parameters of these names; a choice distinguishes forms of the same names."""
     forms = FORMULATIONS[name].forms
     form = next((form for form in forms if form.hyperparameters.keys() == given.keys()), None)
     if form is None:

@@ -140,7 +140,7 @@ class Solution:
         tol : float
             The smallest relative gap that is asked for.
         time_limit : float, optional
-            Seconds. The best solution until then is returned, as on Ctrl-C; its status tells.
+            Seconds. The best solution until then is returned, as on Ctrl-C; its status says so.
         verbose : bool
             Print the bounds of each solve.
 

@@ -38,7 +38,7 @@ PARTS: Final = ("classes", "lower", "upper", "gap", "status", "support")
 
 
 class _Summarised(Protocol):
-    """What a summary reads of a solution, which stands above it."""
+    """What a summary reads of a solution, whose module imports this one."""
 
     @property
     def model(self) -> Any: ...

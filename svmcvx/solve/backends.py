@@ -1,4 +1,4 @@
-"""Run one solver on one cvxpy problem and return its last point, whatever its status.
+"""Run one solver on one cvxpy problem and return its last point, for every status.
 
 cvxpy drops the point of a solver that stopped early or in numerical trouble, because it cannot know how accurate the point is. The checker can, so
 the two solvers that the package depends on are wrapped here (SCIP is in :mod:`svmcvx.solve.mixed_integer`): the result has the status and,

@@ -62,7 +62,7 @@ def interruptible(deadline: Deadline | None = None) -> Iterator[None]:
 
 @contextmanager
 def uninterruptible() -> Iterator[None]:
-    """Disable interruption in the block, whatever encloses it."""
+    """Disable interruption in the block, also inside other blocks."""
     token = _deadline.set(None)
     try:
         yield

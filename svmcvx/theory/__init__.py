@@ -1,6 +1,6 @@
 """What the papers prove about their machines, as numbers for a model and its data.
 
-Every bound comes term by term. Where a printed formula does not hold as it stands, the module says so, ``total`` is a
+Every bound comes term by term. Where a printed formula does not hold, the module says so, ``total`` is a
 corrected one, and the printed number is a separate field.
 """
 

@@ -342,7 +342,7 @@ class _Search:
             machine.set_params(**self.rule.settings(self.estimator, name, number))
         near = min(self.solutions, key=lambda other: abs(other - value), default=None)
         with warnings.catch_warnings():
-            # The path tells what gap is left.
+            # The path reports the gap that is left.
             warnings.simplefilter("ignore")
             machine._check_columns(self.data.X, reset=True)
             machine._fit(self.data, None if near is None else self.solutions[near])

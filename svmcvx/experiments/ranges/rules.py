@@ -79,7 +79,7 @@ class Rule(ABC):
     least: ClassVar[float] = 0.0
     closed: ClassVar[bool] = False
 
-    def check(self, estimator: Any) -> None:  # noqa: B027 - most rules hold whatever the other settings are
+    def check(self, estimator: Any) -> None:  # noqa: B027 - most rules do not depend on the other settings
         """Raise a :class:`DataError` if the rule does not hold for the other settings of an estimator."""
 
     def settings(self, estimator: Any, name: str, value: float) -> dict[str, Any]:

@@ -278,7 +278,7 @@ def _loaded(
 
 
 def _prepared(name: str, X: Any, y: Any, protocol: Protocol, split: Split, *, tables: bool) -> _Prepared:
-    """Split a data set, and prepare it as far as it is prepared as a whole; `tables` tells whether pipelines are among the models."""
+    """Split a data set, and prepare it as far as it is prepared as a whole; `tables` says whether pipelines are among the models."""
     data = observations(X, y, protocol.missing)
     numbers = data.numbers
     if isinstance(numbers, DataError):

@@ -1,4 +1,4 @@
-"""Compilation of passes, which stands in :mod:`svmcvx.system.compilation`: kernel rows are computed by compiled passes too."""
+"""Compilation of passes, defined in :mod:`svmcvx.system.compilation`: kernel rows are computed by compiled passes too."""
 
 from svmcvx.system.compilation import Compiled, compiled, recorded
 

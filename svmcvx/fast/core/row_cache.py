@@ -310,7 +310,7 @@ def kernel_rows(
 
 @compiled()
 def submatrix(rows: NDArray[Any], slots: Indices, columns: Indices) -> Floats:
-    """Return the kernel of a working set, from stored rows; symmetric whatever the rounding of those."""
+    """Return the kernel of a working set, from stored rows; exactly symmetric, although these are rounded."""
     q = slots.size
     Q = np.empty((q, q))
     # Read the lower triangle only, row by row: the cost is memory access, as the entries lie far apart.

@@ -50,7 +50,7 @@ GAMMA, ALPHA = "gamma", "alpha"
 
 
 class MultiplierSums(NamedTuple):
-    """What a pass that sets multipliers tells of all rows.
+    """What a pass that sets multipliers returns for all rows.
 
     Attributes
     ----------

@@ -94,7 +94,7 @@ class IndicatorStatement(BinaryStatement):
     space : FeatureSpace
     kind : "mixed-integer", "enumeration" or "local"
     pool : tuple of Incumbent
-        Feasible points, whatever the hyper-parameters.
+        Points that are feasible for all hyper-parameters.
     explicit : ndarray of shape (n,), optional
         Values of M that the user chose. Where they are not known to be valid, the statement includes the constraint
         :math:`u_i \ge 1 - M_i`.

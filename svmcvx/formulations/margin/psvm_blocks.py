@@ -1,7 +1,7 @@
 r"""The pSVM on rows in blocks: the interval of optimal biases at p = 1, found from sums over the blocks.
 
 Both sums of :mod:`svmcvx.formulations.optimal_intercepts` change monotonically with b, one up and one down, so that each end of the
-interval is the least b at which a condition on them holds. A pass over the breaks :math:`y_i - f_i` of all blocks tells it at
+interval is the least b at which a condition on them holds. A pass over the breaks :math:`y_i - f_i` of all blocks decides it at
 thousands of b: a few passes find the ends to rounding. The rows themselves are read once, for the scores.
 """
 

@@ -178,7 +178,7 @@ def psvm_primal(
     -------
     PSVMPrimal
         A ``cvxpy.Problem``. Variables ``w``, ``b``, ``xi`` and, for a power cone, ``t``; parameter ``C``;
-        constraints labelled ``margin`` (its multipliers are α), ``slack`` and ``power``. ``problem.cone`` tells
+        constraints labelled ``margin`` (its multipliers are α), ``slack`` and ``power``. ``problem.cone`` says
         which cone states the loss. The bias variable belongs to centred data when `X` is dense and linear.
 
     Raises

@@ -135,7 +135,7 @@ def m3svm(
         p = 2 ``u`` alone); parameters ``lam``, ``eps`` and ``delta`` (smoothed only); constraints labelled ``pairs`` (minus its
         multipliers are the flows), ``margin`` (its multipliers are α), ``slack``, ``shift`` (:math:`a = b + W'\bar x`), ``length`` and
         ``power``.
-        ``problem.cone`` tells which cone states the powers.
+        ``problem.cone`` says which cone states the powers.
 
     Raises
     ------

@@ -5,7 +5,7 @@ ODM: :math:`\tfrac12\|w\|^2 + \sum c_i(C_1(1-D-u_i)_+^2 + C_2(u_i-1-D)_+^2)`, an
 
 ODML: :math:`\tfrac12\|w\|^2 + \lambda_1\sum c_i(u_i-\bar u)^2 - \lambda_2\bar u + C\sum c_i(1-u_i)_+`, and for
 :math:`0 \le \alpha_i \le Cc_i` and τ of sum 0 the lower end :math:`\sum\alpha_i - \tfrac12v'Kv - \sum\tau_i^2/(4\lambda_1c_i)`,
-:math:`v_i = y_i(\alpha_i + \lambda_2c_i - \tau_i)`. Whatever τ is passed, :math:`\tau_i - c_i\sum\tau` has the sum 0. With hard
+:math:`v_i = y_i(\alpha_i + \lambda_2c_i - \tau_i)`. For every τ, :math:`\tau_i - c_i\sum\tau` has the sum 0. With hard
 margins α has no upper bound, and a model whose smallest margin is m < 1 is divided by m.
 """
 
