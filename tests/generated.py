@@ -133,6 +133,7 @@ TASKS = {
         "svmcvx.guarantees",
     ),
     "Compare, select, study": ("svmcvx.experiments",),
+    "Look up proved optima, and race solvers": ("svmcvx.library", "svmcvx.racing"),
     "Draw": ("svmcvx.plot", "svmcvx.explorer"),
     "State a problem in cvxpy and solve it": ("svmcvx.formulations", "svmcvx.solve"),
     "Solve by a specialised solver": ("svmcvx.fast",),
@@ -148,6 +149,7 @@ def task_of(value):
     """Return the task that a name serves, by the module that defines it."""
     module = f"{value.__module__}."
     serving = {name: task for task, names in TASKS.items() for name in names if module.startswith(f"{name}.")}
+    assert serving, f"add {value.__module__} to a task of the API page"
     return serving[max(serving, key=len)]
 
 
