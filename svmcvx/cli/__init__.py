@@ -21,5 +21,5 @@ __all__ = [
 ]
 
 # As they are listed in the help.
-ORDER = ("compare", "select", "certify", "study", "reproduce", "verify", "compile", "doctor", "datasets")
+ORDER = ("compare", "select", "certify", "race", "study", "reproduce", "verify", "compile", "doctor", "datasets")
 app.registered_commands.sort(key=lambda command: ORDER.index(command.name or getattr(command.callback, "__name__", "")))

@@ -1,5 +1,6 @@
 """The race: what solvers return is judged, what they say is not."""
 
+import json
 import os
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 from sklearn.svm import SVC
 
 import svmcvx as sx
-from svmcvx import DataError, library, racing
+from svmcvx import DataError, cli, library, racing
 from svmcvx.racing.entries import READY
 from svmcvx.racing.outcome import Lap, Note, Race
 
@@ -169,3 +170,18 @@ def test_instances_of_the_library_are_tasks():
 def test_bad_arguments_are_named(call, why):
     with pytest.raises(DataError, match=why):
         call()
+
+
+@pytest.mark.slow
+def test_the_command_races_a_function_of_a_file(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(
+        "def solve(task):\n    yield [0.0] * task.X.shape[1], 0.0\n    yield [1.0] * task.X.shape[1], 0.0\n"
+    )
+    words = ["race", "gauss-60x2", "psvm C=1 p=1 intercept=free", "--sample", "1", "--time", "5"]
+    assert cli.run([*words, "--solvers", f"{tmp_path / 'mine.py'}:solve", "--json", str(tmp_path / "r.json")]) == 0
+    laps = json.loads((tmp_path / "r.json").read_text())["laps"]
+    assert [lap["solver"] for lap in laps] == ["solve", "solve"]
+    assert laps[0]["objective"] == pytest.approx(60.0)
+    assert cli.run([*words, "--solvers", "none"]) == 2
+    assert cli.run([*words, "--solvers", "none.py:solve"]) == 2
+    capsys.readouterr()

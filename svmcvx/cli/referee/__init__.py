@@ -1,5 +1,5 @@
 """Commands that referee solvers: the library of proved optima, and the race."""
 
-from svmcvx.cli.referee import library
+from svmcvx.cli.referee import library, racing
 
-__all__ = ["library"]
+__all__ = ["library", "racing"]

@@ -16,7 +16,7 @@ from svmcvx.errors import DataError
 if TYPE_CHECKING:
     from svmcvx.library import Index, Instance
 
-__all__ = ["add", "build", "check", "get", "list_instances"]
+__all__ = ["add", "build", "check", "chosen_instances", "get", "list_instances"]
 
 library = typer.Typer(
     no_args_is_help=True,
@@ -44,7 +44,8 @@ IndexFile = Annotated[
 ProofsFolder = Annotated[Path | None, typer.Option(help="Folder of proofs.", metavar="FOLDER")]
 
 
-def _chosen(words: list[str] | None, part: str, hard: bool, index: Path | None) -> list[Instance]:
+def chosen_instances(words: list[str] | None, part: str, hard: bool, index: Path | None) -> list[Instance]:
+    """Return the instances that contain all words."""
     from svmcvx.library import instances
 
     found = [
@@ -95,7 +96,7 @@ def list_instances(
     from svmcvx.library import Index
 
     known = Index(index)
-    rows = [_row(one, known) for one in _chosen(words, part, hard, index)]
+    rows = [_row(one, known) for one in chosen_instances(words, part, hard, index)]
     columns = [
         Column("id", [row["id"] for row in rows]),
         Column("problem", [row["problem"] for row in rows], text=True),
@@ -165,7 +166,7 @@ def check(
     from svmcvx.library import check as check_library
 
     known = Index(index)
-    chosen = [one for one in _chosen(words, part, hard, index) if one.id in known]
+    chosen = [one for one in chosen_instances(words, part, hard, index) if one.id in known]
     if sample is not None and sample < len(chosen):
         drawn = np.random.default_rng(seed).choice(len(chosen), sample, replace=False)
         chosen = [chosen[place] for place in np.sort(drawn)]
@@ -233,7 +234,7 @@ def build(
     from svmcvx.library import build as build_library
 
     file = proofs / "index.csv" if index is None else index
-    chosen = _chosen(words, part, hard, None)
+    chosen = chosen_instances(words, part, hard, None)
     with consoles.progress(quiet=quiet) as bar:
         task = bar.add_task("build", total=len(chosen))
         found = build_library(

@@ -1,0 +1,33 @@
+"""The entries of ``svmcvx race`` as solvers of benchopt."""
+
+from benchopt import BaseSolver
+from benchopt.stopping_criterion import SufficientProgressCriterion
+
+from svmcvx.racing.entries import READY
+
+
+class Solver(BaseSolver):
+    name = "entry"
+    parameters = {"entry": list(READY)}
+    requirements = ["pip::svmcvx"]
+    # benchopt's budget is the place in the list of budgets of an entry: a tolerance, a number of epochs.
+    sampling_strategy = "iteration"
+    stopping_criterion = SufficientProgressCriterion(eps=1e-12, patience=3, strategy="iteration")
+
+    def skip(self, task):
+        why = READY[self.entry].refusal(task)
+        return bool(why), why or None
+
+    def set_objective(self, task):
+        chosen = READY[self.entry]
+        self.given = task if chosen.prepare is None else chosen.prepare(task)
+
+    def get_next(self, stop_val):
+        return stop_val + 1
+
+    def run(self, n_iter):
+        chosen = READY[self.entry]
+        self.model = chosen.solve(self.given, chosen.budgets[min(n_iter, len(chosen.budgets) - 1)])
+
+    def get_result(self):
+        return {"model": self.model}
