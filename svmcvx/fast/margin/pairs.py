@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import CheckedParts, check_parts, relative_gap
 from svmcvx.data import CodedLabels, binary_data
-from svmcvx.fast.margin.pairs_passes import drive
+from svmcvx.fast.margin.pairs_passes import DONE, drive
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin.pairs import PartsPoint, PSVMParts
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
@@ -349,8 +349,8 @@ def _ascended(
     with deferred_interrupt(deadline.interrupt_requested):
         while first < order.size and not deadline.passed():
             first = drive(first, order, *problem, work, tol, budget, *rows.passed)
-    # A problem in which the loop was left may be out of balance; it is left to another method.
-    unfinished = np.repeat(status == 0, layout.sizes)
+    # The multipliers of a problem that was not solved may be out of balance; it is left to another method.
+    unfinished = np.repeat(status != DONE, layout.sizes)
     alpha[unfinished] = 0.0
     return state[:, 0].astype(np.int64)
 

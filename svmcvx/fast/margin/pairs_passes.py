@@ -34,13 +34,16 @@ STEPS, COMPARED, NEXT, EXACT = 0, 1, 2, 3
 TRUST, ENOUGH = 0.8, 0.9
 # Exact evaluations after which a problem is left to another method.
 MOST_EXACT = 12
-# Observations up to which a problem is solved to a violation that is nearly rounding, and steps for each of them that this may take.
-FEW, ROUNDED, FEW_STEPS = 64, 1e-11, 50
-# Bisections of the bias, which is known up to the violation of optimality before.
-BISECTIONS = 10
+# Observations and tolerances up to which a problem is solved to a violation that is nearly rounding, and steps for each observation that this
+# may take.
+FEW, FEW_TOL, ROUNDED, FEW_STEPS = 64, 1e-5, 1e-11, 50
+# Bisections of the bias: during the steps it is known up to their violation of optimality; a balance may take a multiplier off its bound by a
+# rounding, and the violation is large then.
+BISECTIONS, EXACT_BISECTIONS = 10, 50
 # Numbers among which the largest is searched for a second time.
 BLOCK = 64
-FLAT = 1e-12
+# Least squared distance of two observations in feature space, as a share of the largest squared norm and absolutely; a smaller one is rounding error.
+FLAT, SMALLEST = 1e-14, 1e-250
 # Grid of balanced multipliers: bits of the largest one, and of the sum.
 LARGEST_BITS, SUM_BITS = 50, 62
 NOTHING = 2.0**-500
@@ -75,12 +78,12 @@ def smallest(values: Floats) -> float:
 
 
 @compiled(inner=True)
-def promises(top: float, norm: float, diagonal: Floats, row: Floats, low: Floats, out: Floats) -> None:
+def promises(top: float, norm: float, flat: float, diagonal: Floats, row: Floats, low: Floats, out: Floats) -> None:
     """Write twice the increase that a step with each second observation promises; negative where there is none."""
     for k in range(out.size):
         difference = top - low[k]
         curvature = norm + diagonal[k] - 2.0 * row[k]
-        curvature = curvature if curvature > FLAT else FLAT
+        curvature = curvature if curvature > flat else flat
         out[k] = difference * abs(difference) / curvature
 
 
@@ -96,9 +99,11 @@ def updated(
 
 
 @compiled(inner=True, fastmath={"nnan", "nsz", "reassoc"})
-def gap_of(g: Floats, y: Floats, c: Floats, alpha: Floats, low: float, high: float) -> tuple[float, float]:
+def gap_of(
+    g: Floats, y: Floats, c: Floats, alpha: Floats, low: float, high: float, bisections: int
+) -> tuple[float, float]:
     """Return P - D with a nearly best bias between two, and D."""
-    for _ in range(BISECTIONS):
+    for _ in range(bisections):
         b = 0.5 * (low + high)
         slope = 0.0
         for k in range(g.size):
@@ -226,9 +231,10 @@ def drive(
         up, down, high, low = work[0, :q], work[1, :q], work[2, :q], work[3, :q]
         promise, norms = work[4, :q], work[5, :q]
         told = state[part]
-        norms[:m] = diagonal[starts[one] : starts[one] + m]
-        if other >= 0:
-            norms[m:] = diagonal[starts[other] : starts[other] + q - m]
+        flat = SMALLEST
+        for k in range(q):
+            norms[k] = diagonal[starts[one] + k] if k < m else diagonal[starts[other] + k - m]
+            flat = max(flat, FLAT * norms[k])
         for k in range(q):
             grows, shrinks = own[k] < bounds[k], own[k] > 0.0
             raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)
@@ -244,13 +250,14 @@ def drive(
             if violation <= 0.5 * told[COMPARED] or steps >= min(told[NEXT], most[part]) or not violation > 0.0:
                 told[COMPARED], told[NEXT] = violation, steps + q
                 # All biases at which no step is possible lie between the two; another one is as valid.
-                gap, dual = gap_of(gradient, labels, bounds, own, bottom, top)
+                gap, dual = gap_of(gradient, labels, bounds, own, bottom, top, BISECTIONS)
                 ends = gap <= TRUST * tol * (dual + gap)
-                if ends and q <= FEW:
+                if ends and q <= FEW and tol <= FEW_TOL:
                     ends = violation <= ROUNDED or steps >= FEW_STEPS * q
                 if ends or not violation > 0.0 or steps >= most[part]:
                     balance(own, labels)
-                    gradient[:] = labels
+                    for k in range(q):
+                        gradient[k] = labels[k]
                     for k in range(q):
                         if own[k] == 0.0:
                             continue
@@ -284,7 +291,7 @@ def drive(
                         break
                     i = place_of_largest(high)
                     top, bottom = high[i], smallest(low)
-                    gap, dual = gap_of(gradient, labels, bounds, own, bottom, top)
+                    gap, dual = gap_of(gradient, labels, bounds, own, bottom, top, EXACT_BISECTIONS)
                     if gap <= ENOUGH * tol * (dual + gap):
                         status[part] = DONE
                         break
@@ -303,9 +310,9 @@ def drive(
                 status[part] = FULL
                 break
             row, row_other = store[first_one : first_one + m], store[first_other : first_other + q - m]
-            promises(top, norms[i], norms[:m], row, low[:m], promise[:m])
+            promises(top, norms[i], flat, norms[:m], row, low[:m], promise[:m])
             if other >= 0:
-                promises(top, norms[i], norms[m:], row_other, low[m:], promise[m:])
+                promises(top, norms[i], flat, norms[m:], row_other, low[m:], promise[m:])
             j = place_of_largest(promise)
             if not promise[j] > 0.0:
                 status[part] = STUCK
@@ -321,7 +328,7 @@ def drive(
             spent += (used[0] - held) * rows.shape[1] + 3.0 * q
             entry = row[j] if j < m else row_other[j - m]
             eta = norms[i] + norms[j] - 2.0 * entry
-            eta = eta if eta > FLAT else FLAT
+            eta = eta if eta > flat else flat
             room_i = bounds[i] - own[i] if labels[i] > 0.0 else own[i]
             room_j = own[j] if labels[j] > 0.0 else bounds[j] - own[j]
             t = min((gradient[i] - gradient[j]) / eta, room_i, room_j)
