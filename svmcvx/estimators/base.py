@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -481,6 +482,41 @@ class CertifiedClassifier(_Fitted):
         """The checked interval around the optimum; of several binary problems the one with the largest gap."""
         check_is_fitted(self, "solution_")
         return self.solution_.certificate
+
+    def to_sklearn(self) -> Any:
+        """Return an ``SVC`` or a ``LinearSVC`` of scikit-learn with the same scores and predictions.
+
+        Models of two classes with a linear, RBF, polynomial or sigmoid kernel, and linear ones with one score a class, can be converted; the
+        scores at the support vectors are compared. Parameters such as ``C`` are the defaults: the estimator is fitted, to predict.
+
+        Raises
+        ------
+        DataError
+            If scikit-learn has no such machine.
+        """
+        from svmcvx.estimators.exports.scikit_learn import as_scikit_learn
+
+        made = as_scikit_learn(self.model_)
+        if hasattr(self, "feature_names_in_"):
+            made.feature_names_in_ = self.feature_names_in_
+        return made
+
+    def to_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as an ONNX file (extra ``onnx``).
+
+        The input ``X`` has shape (m, d) and double precision, the output ``label`` the labels and ``scores`` the scores of
+        ``decision_function``; of a model for each pair of classes those of the pairs.
+
+        Raises
+        ------
+        DataError
+            If the kernel is precomputed or a function.
+        SolverUnavailable
+            Without the extra.
+        """
+        from svmcvx.model.onnx_files import write_onnx
+
+        write_onnx(self.model_, path)
 
     def proof_statement(self) -> Statement:
         """Return the problem that was solved as a proof states it; :func:`svmcvx.verify` can be told to expect it.
