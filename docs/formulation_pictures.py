@@ -117,7 +117,7 @@ HEADS = {
         {"C": weights(-2, 1, 13), "kernel": ["linear"]},
     ),
     "l0": Head(
-        sx.L0SVMClassifier(C=1.0, kernel="rbf", time_limit=2),
+        sx.L0SVMClassifier(C=1.0, kernel="rbf", method="local"),
         moons(60, 0.25),
         {"l0-norm hinge": losses.zero_one, "hinge": losses.slack},
         None,
