@@ -154,6 +154,24 @@ def test_answers_that_do_not_close_are_certified(monkeypatch):
     )
 
 
+@pytest.mark.parametrize("change", [lambda X: 1e6 * X, lambda X: X + 1e6, lambda X: 1e-170 * X, np.ones_like])
+def test_rows_of_any_size(change):
+    X, y = data()
+    X = change(X)
+    for estimator in (sx.PSVMClassifier(), sx.PSVMClassifier(p=2.0)):
+        pair = [
+            sx.select(estimator, {"C": [1e-8, 1e-3, 1.0, 1e4]}, X, y, cv=3, certify=what) for what in ("chosen", "all")
+        ]
+        np.testing.assert_array_equal(*map(scores, pair))
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_overflows_is_left_to_certified_fits():
+    X, y = data()
+    with pytest.raises(sx.DataError, match="arithmetic overflows"):
+        sx.select(sx.PSVMClassifier(p=2.0), {"C": COSTS}, 1e160 * X, y, cv=3, certify="chosen")
+
+
 def test_an_interrupted_search_goes_on_with_the_same_answers(tmp_path, monkeypatch):
     X, y = data()
     arguments = {"cv": 3, "certify": "chosen"}

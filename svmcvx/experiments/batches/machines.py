@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import scipy.sparse as sp
 from sklearn.pipeline import Pipeline
 
+from svmcvx.core.bounded import quietly
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
@@ -118,8 +119,12 @@ def numbers_of(machine: Machine, request: Request) -> Numbers:
     return (check_number(settings["C"], "C", low=0, open_low=True),)
 
 
+@quietly
 def solve(machine: Machine, numbers: Sequence[Numbers], rows: Rows) -> Answers | None:
-    """Solve a slice of the settings of a machine, in order; None if the deadline passes."""
+    """Solve a slice of the settings of a machine, in order; None if the deadline passes.
+
+    What overflows has no gap, and is left to a certified fit.
+    """
     if machine.loss == "hinge":
         return solve_hinges(rows, [C for (C,) in numbers])
     if machine.loss == "squared hinge":
