@@ -138,7 +138,8 @@ ARGUMENTS: Final[Mapping[str, Argument]] = {
     ),
     "warm_start": Argument(
         "Solution, optional",
-        "An earlier solution of the same data, for any hyper-parameters; one of other data is refused.",
+        "An earlier solution of the same data, for any hyper-parameters; one of other data is refused. Linear ``psvm`` with a free intercept and "
+        "linear ``odm`` also take ``(coef, intercept)`` of any solver.",
     ),
     "seed": Argument("int", "Of what is drawn at random; the same seed gives the same numbers."),
     "settings": Argument("optional", "Parameters of the method; None for the defaults."),

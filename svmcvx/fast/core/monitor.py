@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.arguments import check_shared, documented, refuse_unknown
-from svmcvx.certificate import HasTrivial, SolverBound, check, relative_gap
+from svmcvx.certificate import HasTrivial, SinglePointStatement, SolverBound, check, relative_gap
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.fast.core.ownership import owned_data
 from svmcvx.formulations.base import Formulation, RecoveredPoints
+from svmcvx.model import LinearModel
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.system import clock
 from svmcvx.system.cancellation import interruptible
@@ -38,6 +39,7 @@ __all__ = [
     "monitored",
     "solve_interruptible",
     "solved_from",
+    "start_of",
 ]
 
 # Largest share of the remaining time that is reserved for the certificate.
@@ -278,6 +280,50 @@ def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> S
             f"{these.fingerprint}: as many observations, features and classes, but other numbers or labels; leave it out"
         )
     return warm_start
+
+
+def start_of(warm_start: Any, statement: Any) -> Any:
+    """Return ``(coef, intercept)`` of a linear machine as an earlier solution, and anything else as it is.
+
+    Raises
+    ------
+    DataError
+        If the machine has a kernel, or these are no numbers for each feature and one more.
+    """
+    if not (isinstance(warm_start, (tuple, list)) and len(warm_start) == 2):
+        return warm_start
+    space = statement.space
+    if not space.is_linear:
+        raise DataError(
+            "warm_start=(coef, intercept) is a start of linear machines; with a kernel pass a Solution of the same data"
+        )
+    try:
+        coef, intercept = (np.ravel(np.asarray(part, dtype=np.float64)) for part in warm_start)
+    except (TypeError, ValueError):
+        raise DataTypeError("warm_start=(coef, intercept) must be numbers") from None
+    d = space.data.X.shape[1]
+    if coef.shape != (d,) or intercept.shape != (1,):
+        raise DataError(
+            f"warm_start has {coef.size} coefficients and {intercept.size} intercepts, these data need {d} and 1"
+        )
+    if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
+        raise DataError("warm_start=(coef, intercept) must be finite numbers")
+    model = LinearModel(
+        coef=coef, intercept=float(intercept[0]), classes=space.data.classes, support=np.zeros(0, dtype=np.intp)
+    )
+    return Solution(
+        model=model,
+        certificate=check(SinglePointStatement(statement), [model], []).certificate,
+        status=Status.INACCURATE,
+        solver="given",
+        attempts=(),
+        timings=Timings(),
+        dual={},
+        trace=np.zeros((0, 3)),
+        formulation=statement.name,
+        hyperparameters={},
+        data=statement.data_facts,
+    )
 
 
 def conclude(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_costs, check_number
-from svmcvx.errors import exhibit
+from svmcvx.errors import DataError, exhibit
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
@@ -22,6 +22,7 @@ from svmcvx.fast.core.monitor import (
     limited,
     monitored,
     solved_from,
+    start_of,
 )
 from svmcvx.fast.core.row_cache import GramRows, RowCacheSettings, Rows, kernel_rows
 from svmcvx.fast.margin import psvm_linear
@@ -102,7 +103,7 @@ def psvm(
     max_iter: int = 1_000_000,
     verbose: bool = False,
     callback: Callback | None = None,
-    warm_start: Solution | None = None,
+    warm_start: Solution | tuple[Any, Any] | None = None,
     selection: str | None = None,
     cache_size: float = 500.0,
     float32_cache: bool = True,
@@ -215,8 +216,13 @@ def psvm(
     check_choice(method, "method", psvm_linear.METHODS if linear else KERNEL_METHODS)
     statement = kind_of_psvm(intercept)(space=space, C=C, p=p)
     # Rows from blocks are started by models of other rows as well.
-    warm = earlier_multipliers(warm_start, statement, required=not from_blocks)
-    earlier = earlier_solution(warm_start)
+    given = start_of(warm_start, statement)
+    if given is not warm_start and intercept != "free":
+        raise DataError(
+            "warm_start=(coef, intercept) starts the pSVM with a free intercept; pass a Solution of the same data"
+        )
+    warm = earlier_multipliers(given, statement, required=not from_blocks and given is warm_start)
+    earlier = earlier_solution(given)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
 
         def solve(start: Any) -> Found:

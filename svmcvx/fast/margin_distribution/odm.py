@@ -23,6 +23,7 @@ from svmcvx.fast.core.monitor import (
     monitored,
     solve_interruptible,
     solved_from,
+    start_of,
 )
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import band
@@ -84,7 +85,7 @@ def odm(
     max_iter: int = 10_000,
     verbose: bool = False,
     callback: Callback | None = None,
-    warm_start: Solution | None = None,
+    warm_start: Solution | tuple[Any, Any] | None = None,
     method: str = "auto",
     seed: int = 0,
     indefinite: str = "error",
@@ -105,8 +106,9 @@ def odm(
     max_iter : int
         Newton steps; rounds of coordinate ascent (one epoch over all observations and a few over those that
         move).
-    warm_start : Solution, optional
-        An earlier solution of the same data, for any hyper-parameters; for a linear model also a solution for other rows with the same features.
+    warm_start : Solution or (coef, intercept), optional
+        An earlier solution of the same data, for any hyper-parameters; for a linear model also a solution for other rows with the same features,
+        or the coefficients and the intercept of any solver.
     method : "auto", "newton", "dcd" or "blocks"
         Newton's method on the primal, or coordinate ascent on the signed dual, both on a factor of the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
         (:mod:`svmcvx.fast.margin_distribution.odm_blocks`), for kernels that are positive semidefinite on any data. ``"auto"`` is Newton's
@@ -186,7 +188,9 @@ def odm(
             'use method="auto"'
         )
     # A linear problem accepts a solution for other rows.
-    w, theta = start_from(statement, earlier_solution(warm_start, None if space.is_linear else statement))
+    w, theta = start_from(
+        statement, earlier_solution(start_of(warm_start, statement), None if space.is_linear else statement)
+    )
     warm = w is not None or theta is not None
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
 
