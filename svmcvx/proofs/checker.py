@@ -408,7 +408,7 @@ def _families() -> dict[str, tuple[Callable[..., Any], Callable[..., Any] | None
 def _ends(problem: Problem, precision: int, in_doubles: bool) -> tuple[End, End | None]:
     """The upper end, and the lower one of the dual point or of the tree, if the proof has one."""
     upper, lower = _in_double_precision(problem) if in_doubles else _in_balls(problem, precision)
-    return upper, _with_the_search(problem, upper, lower)
+    return upper, _with_the_search(problem, precision, upper, lower)
 
 
 def _in_double_precision(problem: Problem) -> tuple[End, End | None]:
@@ -435,13 +435,18 @@ def _require_flint() -> Any:
         raise missing_extra("python-flint", "proofs") from None
 
 
-def _with_the_search(problem: Problem, upper: End, lower: End | None) -> End | None:
+def _with_the_search(problem: Problem, precision: int, upper: End, lower: End | None) -> End | None:
     """The lower end with what the record of a search proves, if the proof has one."""
     if not problem.proof.tree:
         return lower
     tree: Any = import_module("svmcvx.proofs.search_tree")
     try:
-        found = float(tree.tree_bound(problem))
+        if problem.kernel is None:
+            found = float(tree.tree_bound(problem))
+        else:
+            space: Any = import_module("svmcvx.proofs.space")
+            with _require_flint().ctx.workprec(precision):
+                found = float(tree.tree_bound(problem, space.Space(problem)))
     except ProofRejected as refusal:
         return End(-math.inf, math.inf, str(refusal))
     if lower is not None and not lower.why:

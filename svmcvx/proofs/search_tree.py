@@ -1,34 +1,42 @@
-r"""The tree of a search for the 0-1 loss, checked in double precision with bounds on the rounding; leaves that need it in fractions.
+r"""The tree of a search for the 0-1 loss, the l0-norm hinge or the ramp loss, checked in double precision with bounds on the rounding.
 
-Each node keeps some rows (u ≥ 1) and drops others (u ≤ 1); the two children of a node decide one more row. Of the points of a node only
-those with an objective below the value U of its bounds count. For any multipliers β with :math:`0 \le \beta_i \le h_i/M_i` for rows that
-are not decided, β ≥ 0 for rows kept, β ≤ 0 for rows dropped, each such point w costs at least
+The objective is divided by the factor of :math:`\|w\|^2`; then a point costs :math:`\|w\|^2 + t\sum s_i\ell(a_i)`, :math:`a_i = 1 - u_i`, where the loss is 0 for
+a ≤ 0 and 1 beyond c: c is 2 for the ramp loss, else 0. Each node keeps some rows (a ≤ c) and drops others (a ≥ c); the two children of a node decide
+one more row. Of the points of a node only those with an objective below the value U of its bounds count, and a free intercept in an interval
+[l, r]. For any multipliers β with :math:`0 \le \beta_i \le ts_i/\max(M_i, c)` for rows that are not decided, β ≥ 0 for rows kept, β ≤ 0 for rows dropped,
+each such point costs at least
 
-.. math:: D + \|w - m\|^2, \qquad m = \tfrac12\sum\beta_ig_i,\quad D = \sum\beta_i + \sum_{dropped} h_i - \|m\|^2 \;(-\,\text{price} \cdot k),
+.. math:: D + \|w - m\|^2, \qquad m = \tfrac12\sum\beta_ig_i,\quad \delta = \sum\beta_iy_i,
+    \quad D = \sum e_i + t\sum_{dropped} s_i - \|m\|^2 - \max(\delta l, \delta r) \;(-\,tk),
 
-where :math:`h_i` is the price of a loss and :math:`M_i` is at least :math:`1 - u_i` at all points that count. So these lie within
-:math:`\sqrt{U - D}` of m, which gives new :math:`M_i`, and decides rows that the ball leaves no choice.
+where e is β less c times what of it is beyond :math:`ts_i/c` for kept rows, and all of it for dropped ones, and :math:`M_i` is at least :math:`a_i` at all points that
+count. So these lie within :math:`\sqrt{U - D}` of m, which gives new :math:`M_i`, and decides rows that the ball leaves no choice. Where a bound is about
+a part of the interval and D is at least U, this part is cut off.
 
-What no leaf contains costs at least the smallest U; what a leaf contains at least the largest D on the way to it. Where double precision
-does not show that a leaf is at least its U, its last multipliers of decided rows do in fractions: :math:`(\sum\beta)^2/\|\sum\beta_ig_i\|^2`
-and the prices of what it drops, and there is no such point where the combination vanishes and :math:`\sum\beta > 0`.
+With a kernel all of this is evaluated with the kernel itself; the factor that the search worked on is not needed.
+
+What no leaf contains costs at least the smallest U, or drops a whole class; what a leaf contains at least the largest D on the way to it. Where double
+precision does not show that a leaf with c = 0 is at least its U, its last multipliers do: :math:`(\sum\beta - \max(\delta l, \delta r))^2/\|\sum\beta_ig_i\|^2`
+and the prices of what it drops, in fractions without a kernel, and there is no such point where the combination vanishes.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.proofs.arithmetic.intervals import U
+from svmcvx.proofs.arithmetic.intervals import SLACK, U
+from svmcvx.proofs.definiteness import require_small
 from svmcvx.proofs.problem import Problem, ProofRejected
 
-__all__ = ["has_tree", "tree_bound"]
+__all__ = ["tree_bound"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -46,88 +54,249 @@ DIGITS: Final = 4096.0
 STACK: Final = 2**28
 # Entries of rows up to which a leaf is evaluated in fractions.
 EXACT: Final = 100_000
+# Entries of the arrays of a tree that are made Python's numbers at a time.
+CHUNK: Final = 2**14
 
 
-def has_tree(problem: Problem) -> bool:
-    """Whether the proof has the tree of a search."""
-    return bool(problem.proof.tree)
-
-
-def tree_bound(problem: Problem) -> float:
+def tree_bound(problem: Problem, space: Any = None) -> float:
     """Return a number that the optimum is not below.
+
+    Parameters
+    ----------
+    problem : Problem
+    space : Space, optional
+        Of a problem with a kernel: :class:`svmcvx.proofs.space.Space`.
 
     Raises
     ------
     ProofRejected
-        If the arrays are not those of a tree on these data.
+        If the arrays are not those of a tree on these data, or the kernel is indefinite.
     """
     with np.errstate(all="ignore"):
-        return _Tree(problem).bound()
+        return _Tree(problem, _Vectors(problem) if space is None else _Kernel(problem, space)).bound()
 
 
-class _Multipliers(NamedTuple):
-    """What one bound says: a price and a value to be below, rows whose marks flip, and multipliers."""
+class _Step(NamedTuple):
+    """What one bound says: a price and a value to be below, rows whose marks flip, multipliers, and a part of the interval."""
 
     price: float
     upper: float
     flips: Integers
     rows: Integers
     values: Floats
+    side: int
+    at: float
+
+
+class _Combination(NamedTuple):
+    """Half a combination of rows: its products with all rows, what these may be off by, its length from above, and what the rounding of the kernel matters."""
+
+    along: Floats
+    spread: Floats
+    longest: float
+    influence: float
 
 
 @dataclass
 class _Node:
-    """Decisions, M, the marked rows, and the largest bound on the path."""
+    """Decisions, M, the marked rows, the interval of the intercept, and the largest bound on the path."""
 
     state: States
     M: Floats
     marked: Bools
+    low: float
+    high: float
     bound: float
 
     def copy(self) -> _Node:
-        return _Node(self.state.copy(), self.M.copy(), self.marked.copy(), self.bound)
+        return replace(self, state=self.state.copy(), M=self.M.copy(), marked=self.marked.copy())
+
+
+class _Vectors:
+    """The distinct signed rows of a linear machine, in units of a power of two near the longest."""
+
+    def __init__(self, problem: Problem) -> None:
+        kept = problem.X[problem.index]
+        rows = np.asarray(kept.toarray() if sp.issparse(kept) else kept, dtype=np.float64)
+        free, constant = problem.proof.statement.intercept == "free", np.ones((len(rows), 1))
+        if problem.penalised or free:
+            rows = np.column_stack([rows, constant])
+        # Zeros have one sign.
+        rows = rows * problem.signs[:, None] + 0.0
+        self.first, self.weight = _distinct(rows, problem.weight)
+        distinct, self.signs = rows[self.first], problem.signs[self.first]
+        # In fractions: the rows less this, times their labels.
+        self.centre = problem.proof.tree["centre"] if free else np.zeros(distinct.shape[1])
+        if free:
+            # Subtraction rounds each coordinate by its own last place.
+            distinct = distinct[:, :-1]
+            self.given, distinct = distinct, distinct - self.signs[:, None] * self.centre
+        else:
+            self.given = distinct
+        exponents = np.frexp(distinct[distinct != 0])[1]
+        largest, smallest = (int(exponents.max()), int(exponents.min())) if exponents.size else (0, 0)
+        if max(largest, -smallest) > LARGEST:
+            raise ProofRejected("the rows of the data are too large or too small for the check of a tree")
+        scale = math.ldexp(1.0, largest + math.ceil(math.log2(max(distinct.shape[1], 1)) / 2))
+        self.unit = scale * scale
+        self.H = np.ascontiguousarray(distinct / scale)
+        squares = np.einsum("ij,ij->i", self.H, self.H) * (1 + (self.H.shape[1] + 8) * U)
+        self.length = np.sqrt(squares) * (1 + 4 * U) + SHORT
+
+    def combination(self, beta: Floats) -> _Combination:
+        """Return half of Σβg."""
+        m, r = self.H.shape
+        centre = 0.5 * (beta @ self.H)
+        blur = (m + 20) * U * float(np.abs(beta) @ self.length) + SHORT
+        longest = math.sqrt(float(centre @ centre)) * (1 + (r + 8) * U) + blur
+        spread = self.length * ((blur + (r + 20) * U * (longest + 1.0)) * (1 + 8 * U))
+        return _Combination(self.H @ centre, spread, longest, 0.0)
+
+    def least_square(self, beta: dict[int, Fraction], total: Fraction) -> tuple[float, float]:
+        """Return at most total²/‖Σβg‖² in the units of the rows, infinite if the combination vanishes, and 0: no kernel was rounded."""
+        if len(beta) * self.H.shape[1] > EXACT:
+            return 0.0, 0.0
+        rows = [
+            [
+                Fraction(x) - sign * Fraction(c)
+                for x, c in zip(self.given[row].tolist(), self.centre.tolist(), strict=True)
+            ]
+            for row, sign in ((row, int(self.signs[row])) for row in beta)
+        ]
+        along = [
+            sum((value * entry for value, entry in zip(beta.values(), column, strict=True)), Fraction(0))
+            for column in zip(*rows, strict=True)
+        ]
+        squared = sum((value * value for value in along), Fraction(0)) / Fraction(self.unit)
+        return _below(total * total / squared) if squared else math.inf, 0.0
+
+
+class _Kernel:
+    """The kernel of the distinct rows, in units of a power of four near its largest entry; K + τ diag K if it is definite up to τ."""
+
+    def __init__(self, problem: Problem, space: Any) -> None:
+        kept = problem.X[problem.index]
+        rows = np.asarray(kept.toarray() if sp.issparse(kept) else kept, dtype=np.float64)
+        self.first, self.weight = _distinct(np.column_stack([rows + 0.0, problem.signs]), problem.weight)
+        self.signs, index = problem.signs[self.first], problem.index[self.first]
+        K, error = space.floats(index, index)
+        self.tolerance = space.indefinite.tolerance
+        self.diagonal = np.abs(np.diagonal(K)).copy()
+        K = K + self.tolerance * np.diag(self.diagonal) + (1.0 if problem.penalised else 0.0)
+        largest = float(np.abs(K).max())
+        exponent = math.ceil(math.frexp(largest)[1] / 2) if 0 < largest < math.inf else 0
+        if not np.isfinite(K).all() or abs(exponent) > LARGEST:
+            raise ProofRejected("the kernel of the data is too large or too small for the check of a tree")
+        scale = math.ldexp(1.0, exponent)
+        self.unit = scale * scale
+        self.Q = K * self.signs[:, None] * self.signs / self.unit
+        self.diagonal /= self.unit
+        # Errors of the entries, and of the sums above.
+        self.error = (float(error.max()) / self.unit + 8 * U * (1.0 + self.tolerance)) * SLACK + LOST
+        self.length = np.sqrt(np.maximum(np.diagonal(self.Q), 0.0) + self.error) * (1 + 4 * U) + SHORT
+
+    def combination(self, beta: Floats) -> _Combination:
+        """Return half of Σβg."""
+        used = np.flatnonzero(beta)
+        values, m = beta[used], used.size
+        along = 0.5 * (self.Q[:, used] @ values)
+        mass = float(np.abs(values).sum())
+        # No scaled entry is above 1.
+        spread = 0.5 * mass * ((m + 8) * U + self.error) * SLACK + SHORT
+        largest = float(np.abs(along[used]).max(initial=0.0))
+        square = 0.5 * float(values @ along[used]) + mass * (0.5 * spread + (m + 8) * U * largest)
+        influence = 0.25 * self.tolerance * float((self.diagonal[used] * values * values).sum())
+        return _Combination(along, np.full(beta.size, spread), math.sqrt(max(square, 0.0)) * (1 + 4 * U), influence)
+
+    def least_square(self, beta: dict[int, Fraction], total: Fraction) -> tuple[float, float]:
+        """Return at most total²/‖Σβg‖² in the units of the rows, and what the rounding of the kernel changes, as a share of a bound of 1."""
+        largest = max(map(abs, beta.values()))
+        values = np.zeros(self.weight.size)
+        values[list(beta)] = [float(value / largest) for value in beta.values()]
+        found = self.combination(values)
+        # Rounding of the multipliers adds its own combination.
+        length = 2.0 * found.longest + 2 * U * float(np.abs(values) @ self.length) + SHORT
+        share = float(total / largest)
+        if not (math.isfinite(length) and share > 0.0):
+            return 0.0, 0.0
+        bound = _below((total / largest) ** 2 / Fraction(length) ** 2 * (1 - Fraction(8 * U)))
+        return bound, 4.0 * found.influence / share**2
 
 
 class _Tree:
-    """The arrays, and the rows that they are about in units of a power of two near the longest."""
+    """The arrays of a proof, gone through once, and the rows that they are about."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.H, self.weight, scale = _distinct_rows(problem)
-        squares = np.einsum("ij,ij->i", self.H, self.H) * (1 + (self.H.shape[1] + 4) * U)
-        self.length = np.sqrt(squares) * (1 + 4 * U) + SHORT
-        self.unit = scale * scale
+    def __init__(self, problem: Problem, rows: _Vectors | _Kernel) -> None:
+        self.data, self.length, self.weight, self.signs = rows, rows.length, rows.weight, rows.signs
+        self.unit, self.m = rows.unit, rows.weight.size
+        self.half = 1.0 if problem.formulation == "zero_one" else 0.5
+        self.cut = 2.0 if problem.formulation == "ramp" else 0.0
+        self.free = problem.proof.statement.intercept == "free"
         self.k = problem.number("k") if problem.has("k") else math.inf
-        self.lam = 0.0 if problem.has("k") else problem.number("lam")
-        tree = problem.proof.tree
-        self.branch, bounds = tree["branch"].tolist(), tree["bounds"].astype(np.int64)
-        self.upper = [_up(value * self.unit) for value in tree["upper"].tolist()]
-        prices = tree["price"].tolist() if "price" in tree else [self.lam] * len(self.upper)
-        self.price = [_down(value * self.unit) for value in prices]
-        if min(self.upper, default=0.0) < 0 or min(prices, default=0.0) < 0:
+        largest = max(self.cut, 1.0) / self.half
+        self.price = 0.0 if problem.has("k") else largest * problem.number("C" if self.free else "lam")
+        self.tree = tree = problem.proof.tree
+        # What the rounding of the kernel may change, as a share of what is proved.
+        self.influence = 0.0
+        if min(float(tree[name].min(initial=0.0)) for name in ("upper", "price") if name in tree) < 0:
             raise ProofRejected("values and prices of the tree must not be negative")
-        self.bounds = _ends(bounds, len(self.upper), "bounds")
-        self.flips, self.flipped = _rows(tree["flip_row"], tree["flip_count"], len(self.H), "marks")
-        ends = np.zeros(self.flipped.size + 1, dtype=np.bool_)
-        ends[self.flips] = True
-        if not (ends[1:-1] | (np.diff(self.flipped) > 0)).all():
+        for counts, of, what in (
+            ("bounds", "upper", "bounds"),
+            ("flip_count", "flip_row", "marks"),
+            ("beta_count", "beta_row", "multipliers"),
+        ):
+            _check_counts(tree[counts], tree[of].size, what)
+        _check_rows(tree["flip_row"], self.m, "marks")
+        _check_rows(tree["beta_row"], self.m, "multipliers")
+        ends = np.zeros(tree["flip_row"].size + 1, dtype=np.bool_)
+        ends[np.cumsum(tree["flip_count"], dtype=np.int64)] = True
+        if not (ends[1:-1] | (np.diff(tree["flip_row"]) > 0)).all():
             raise ProofRejected("the tree's marks of a bound are not in increasing order")
-        self.numbers, self.rows = _rows(tree["beta_row"], tree["beta_count"], len(self.H), "multipliers")
-        self.beta = tree["beta"] * self.unit
+        if "side" in tree and np.abs(tree["side"]).max(initial=0) > 1:
+            raise ProofRejected("a side of the tree's bounds is none of 0, 1 and -1")
 
-    def _step(self, number: int) -> _Multipliers:
-        """The multipliers of a bound."""
-        flips, numbers = (slice(ends[number], ends[number + 1]) for ends in (self.flips, self.numbers))
-        return _Multipliers(
-            self.price[number], self.upper[number], self.flipped[flips], self.rows[numbers], self.beta[numbers]
-        )
+    def _steps(self) -> Iterator[_Step]:
+        """The bounds, one after the other."""
+        tree, flip, number = self.tree, 0, 0
+        names = ("upper", "flip_count", "beta_count")
+        for start in range(0, tree["upper"].size, CHUNK):
+            part = slice(start, start + CHUNK)
+            columns = [tree[name][part].tolist() for name in names]
+            size = len(columns[0])
+            columns += [
+                tree[name][part].tolist() if name in tree else [other] * size
+                for name, other in (("price", self.price), ("side", 0), ("at", 0.0))
+            ]
+            for upper, flips, numbers, price, side, at in zip(*columns, strict=True):
+                yield _Step(
+                    _down(price * self.unit),
+                    _up(upper * self.unit),
+                    tree["flip_row"][flip : flip + flips].astype(np.int64),
+                    tree["beta_row"][number : number + numbers].astype(np.int64),
+                    tree["beta"][number : number + numbers] * self.unit,
+                    side,
+                    at,
+                )
+                flip, number = flip + flips, number + numbers
+
+    def _nodes(self) -> Iterator[tuple[int, int]]:
+        """The row on which each node branches, and how many bounds it has."""
+        for start in range(0, self.tree["branch"].size, CHUNK):
+            part = slice(start, start + CHUNK)
+            yield from zip(self.tree["branch"][part].tolist(), self.tree["bounds"][part].tolist(), strict=True)
 
     def bound(self) -> float:
         """Go through the nodes, each before its children, the one that keeps its row first."""
-        least = min(self.upper, default=math.inf)
+        tree, steps = self.tree, self._steps()
+        least = _up(float(tree["upper"].min(initial=math.inf)) * self.unit)
+        if self.free:
+            # What has no row of a class with u ≥ 1, or u > −1, drops the class.
+            sums = [math.fsum(self.weight[self.signs == sign].tolist()) for sign in (-1.0, 1.0)]
+            least = min(least, self.price * self.unit * min(sums) * (1 - 8 * U))
         # Of each node the state that it begins with, and the row and the decision that lead to it.
         stack: list[tuple[_Node, int, int, int]] = [(self._root(), -1, FREE, 0)]
-        deepest = STACK // (10 * len(self.H)) + 64
-        for number, row in enumerate(self.branch):
+        deepest = STACK // (10 * self.m) + 64
+        for number, (row, bounds) in enumerate(self._nodes()):
             if not stack:
                 raise ProofRejected("the tree has nodes behind its last leaf")
             node, decided, decision, depth = stack.pop()
@@ -137,62 +306,120 @@ class _Tree:
             if decided >= 0:
                 # Also where a ball has settled the row: one of the two sides is empty then.
                 node.state[decided] = decision
-            steps = [self._step(k) for k in range(self.bounds[number], self.bounds[number + 1])]
-            self._bound(node, steps)
+            found = [next(steps) for _ in range(bounds)]
+            self._bound(node, found)
             if row < 0:
-                least = min(least, self._leaf(node, steps))
+                least = min(least, self._leaf(node, found))
                 continue
-            if row >= len(self.H) or depth >= deepest:
+            if row >= self.m or depth >= deepest:
                 raise ProofRejected(f"node {number} of the tree branches on no row, or is too deep for this check")
             stack += [(node, row, DROPPED, depth + 1), (node, row, KEPT, depth + 1)]
         if stack:
             raise ProofRejected("the tree ends before its last leaf")
+        if not math.isfinite(least):
+            return -math.inf
+        require_small(self.influence * least, least, least)
         # No objective is negative.
-        return max(_down(least / self.unit), 0.0) if math.isfinite(least) else -math.inf
+        return max(_down(self.half * _down(least / self.unit)), 0.0)
 
     def _root(self) -> _Node:
-        if not self.branch or not self.bounds[1]:
+        if not self.tree["bounds"].size or not self.tree["bounds"][0]:
             raise ProofRejected("the first node of the tree has no bound")
-        size = _up(math.sqrt(self.upper[0]))
-        M = _few_digits((1.0 + self.length * size) * (1 + 4 * U))
-        m = len(self.H)
-        return _Node(np.zeros(m, dtype=np.int8), M, np.zeros(m, dtype=np.bool_), 0.0)
+        size = _up(math.sqrt(_up(float(self.tree["upper"][0]) * self.unit)))
+        reach = 0.0
+        if self.free:
+            # Each class has a row with u ≥ 1, or u > −1.
+            reach = _up(float(self.length.max()) * size * (1 + 8 * U) + (1.0 if self.cut else -1.0))
+        M = _few_digits((1.0 + self.length * size + max(reach, 0.0)) * (1 + 4 * U))
+        return _Node(np.zeros(self.m, dtype=np.int8), M, np.zeros(self.m, dtype=np.bool_), -reach, reach, 0.0)
 
-    def _bound(self, node: _Node, steps: list[_Multipliers]) -> None:
-        """Bound a node and tighten its M, until it is seen to contain nothing that counts."""
-        H, (m, r) = self.H, self.H.shape
+    def _bound(self, node: _Node, steps: list[_Step]) -> None:
+        """Bound a node and tighten its M, or its interval, until it is seen to contain nothing that counts."""
         for step in steps:
-            node.marked[step.flips] ^= True
-            beta, height = self._beta(node, step)
-            dropped = node.state == DROPPED
-            size = np.abs(beta)
-            mass, total = float(size @ self.length), float(size.sum())
-            prices = float(height[dropped].sum())
-            given = 0.0 if math.isinf(self.k) else step.price * self.k
-            centre = 0.5 * (beta @ H)
-            blur = (m + 16) * U * mass + SHORT
-            longest = math.sqrt(float(centre @ centre)) * (1 + (r + 8) * U) + blur
-            sizes = total + prices + longest * longest + given
-            value = float(beta.sum()) + prices - longest * longest - given - (m + 24) * U * sizes - LOST
-            if not math.isfinite(value):
-                continue
-            node.bound = max(node.bound, value)
+            if node.low > node.high:
+                node.bound = math.inf
             if node.bound >= step.upper:
                 return
-            radius = math.sqrt(step.upper - value) * (1 + 8 * U) + blur + (r + 16) * U * (longest + 1.0)
-            away = 1.0 - H @ centre
-            reach = self.length * (radius * (1 + 8 * U)) + 16 * U * (1.0 + np.abs(away))
-            free = node.state == FREE
-            most = away + reach
-            node.state[free & (most <= 0)] = KEPT
-            node.state[free & (away > reach)] = DROPPED
-            lower = np.flatnonzero(free & (most > 0) & (most < node.M))
-            node.M[lower] = np.minimum(_few_digits(most[lower]), node.M[lower])
+            node.marked[step.flips] ^= True
+            beta, height = self._beta(node, step)
+            low, high = (step.at if step.side > 0 else node.low), (step.at if step.side < 0 else node.high)
+            value, found = self._value(node, step, beta, height, low, high)
+            if not math.isfinite(value):
+                continue
+            if step.side:
+                if value >= step.upper and step.side > 0:
+                    node.high = min(node.high, step.at)
+                elif value >= step.upper:
+                    node.low = max(node.low, step.at)
+                continue
+            if value >= step.upper and found.influence > 0:
+                value, found = self._shortened(node, step, beta, height, value, found)
+            if value > node.bound:
+                node.bound = value
+                self.influence = max(self.influence, found.influence / max(value, step.upper))
+            if node.bound >= step.upper:
+                return
+            self._tighten(node, math.sqrt(step.upper - value) * (1 + 8 * U), found)
+        if node.low > node.high:
+            node.bound = math.inf
 
-    def _beta(self, node: _Node, step: _Multipliers) -> tuple[Floats, Floats]:
+    def _value(
+        self, node: _Node, step: _Step, beta: Floats, height: Floats, low: float, high: float
+    ) -> tuple[float, _Combination]:
+        """Return D from below, for intercepts between two numbers, and m."""
+        dropped = node.state == DROPPED
+        gain, prices = beta, float(height[dropped].sum())
+        if self.cut:
+            over = np.maximum(beta - height / self.cut * (1 - 8 * U), 0.0)
+            gain = beta - self.cut * np.where(dropped, beta, np.where(node.state == KEPT, over, 0.0))
+        found = self.data.combination(beta)
+        total, square = float(np.abs(beta).sum()) * (1.0 + self.cut), found.longest * found.longest
+        given = 0.0 if math.isinf(self.k) else step.price * self.k
+        sizes = total + prices + square + given
+        value = float(gain.sum()) + prices - square - given
+        if self.free:
+            delta, reach = float(beta @ self.signs), max(abs(low), abs(high))
+            value -= max(delta * low, delta * high)
+            sizes += (total + abs(delta)) * reach
+        return value - (self.m + 32) * U * sizes - LOST, found
+
+    def _shortened(
+        self, node: _Node, step: _Step, beta: Floats, height: Floats, value: float, found: _Combination
+    ) -> tuple[float, _Combination]:
+        """Return D and m of shorter multipliers where D is still at least U: rounding of the kernel matters less to them."""
+        square = found.longest * found.longest
+        # D(s) = cs + p − s²‖m‖² at s times the multipliers, up to the rest of the losses of kept rows.
+        constant = float(height[node.state == DROPPED].sum()) - (0.0 if math.isinf(self.k) else step.price * self.k)
+        slope, wanted = value + square - constant, step.upper - constant
+        root = slope * slope - 4.0 * square * wanted
+        if not (root > 0 and slope > 0):
+            return value, found
+        share = min(2.0 * max(wanted, 0.0) / (slope + math.sqrt(root)) * (1.0 + 2.0**-20), 1.0)
+        shorter = self._value(node, step, share * beta, height, node.low, node.high)
+        return shorter if shorter[0] >= step.upper else (value, found)
+
+    def _tighten(self, node: _Node, radius: float, found: _Combination) -> None:
+        """Decide rows and lower M by the ball around m."""
+        away = 1.0 - found.along
+        reach = self.length * (radius * (1 + 8 * U)) + found.spread + 16 * U * (1.0 + np.abs(away))
+        free = node.state == FREE
+        most, least = away + reach, away - reach
+        if self.free:
+            least, most = (
+                least - np.maximum(self.signs * node.low, self.signs * node.high),
+                most - np.minimum(self.signs * node.low, self.signs * node.high),
+            )
+            shift = 8 * U * (max(abs(node.low), abs(node.high)) + np.abs(away) + reach)
+            least, most = least - shift, most + shift
+        node.state[free & (most <= self.cut)] = KEPT
+        node.state[free & (least > self.cut)] = DROPPED
+        lower = np.flatnonzero(free & (most > self.cut) & (most < node.M))
+        node.M[lower] = np.minimum(_few_digits(most[lower]), node.M[lower])
+
+    def _beta(self, node: _Node, step: _Step) -> tuple[Floats, Floats]:
         """Return the multipliers within their limits, and the prices of the losses, rounded downwards."""
         height = np.maximum(step.price * self.weight * (1 - 4 * U) - LOST, 0.0)
-        beta = np.zeros(len(self.H))
+        beta = np.zeros(self.m)
         marked = np.flatnonzero(node.marked)
         marked = marked[node.state[marked] == FREE]
         beta[marked] = self._limits(node, height, marked)
@@ -205,81 +432,59 @@ class _Tree:
         return beta, height
 
     def _limits(self, node: _Node, height: Floats, rows: Integers) -> Floats:
-        return np.maximum(height[rows] / node.M[rows] * (1 - 8 * U) - LOST, 0.0)
+        return np.maximum(height[rows] / np.maximum(node.M[rows], self.cut) * (1 - 8 * U) - LOST, 0.0)
 
-    def _leaf(self, node: _Node, steps: list[_Multipliers]) -> float:
+    def _leaf(self, node: _Node, steps: list[_Step]) -> float:
         """The proved bound of the points of a node without children."""
         dropped = node.state == DROPPED
         weight = math.fsum(self.weight[dropped].tolist()) * (1 - 4 * U)
-        if weight > self.k:
+        if weight > self.k or node.low > node.high:
             return math.inf
-        bound = max(node.bound, _down(_down(self.lam * self.unit * (1 - 4 * U)) * weight))
-        if not steps or bound >= steps[-1].upper:
+        bound = max(node.bound, _down(_down(self.price * self.unit * (1 - 4 * U)) * weight))
+        if not steps or bound >= steps[-1].upper or self.cut:
             return bound
         price = steps[-1].price
         prices = _down(price * weight) - (0.0 if math.isinf(self.k) else _up(price * self.k))
-        return max(bound, _down(self._in_fractions(node, steps[-1]) + prices))
+        square, share = self._least_norm(node, steps[-1])
+        self.influence = max(self.influence, share * min(square, steps[-1].upper) if share else 0.0)
+        return max(bound, _down(square + prices))
 
-    def _in_fractions(self, node: _Node, step: _Multipliers) -> float:
-        """At most the squared norm of points that keep and drop what the node does; infinite if there are none."""
+    def _least_norm(self, node: _Node, step: _Step) -> tuple[float, float]:
+        """At most the squared norm of points that keep and drop what the node does, infinite if there are none, and the influence of rounding."""
         free = node.state == FREE
-        if step.rows.size * self.H.shape[1] > EXACT or (node.marked & free).any() or free[step.rows].any():
-            return 0.0
-        if not np.isfinite(step.values).all():
-            return 0.0
+        if step.rows.size > EXACT or (node.marked & free).any() or free[step.rows].any():
+            return 0.0, 0.0
+        if not (np.isfinite(step.values).all() and math.isfinite(node.high - node.low)):
+            return 0.0, 0.0
         beta: dict[int, Fraction] = {}
         for row, value in zip(step.rows.tolist(), step.values.tolist(), strict=True):
             beta[row] = beta.get(row, Fraction(0)) + Fraction(value)
         beta = {row: value for row, value in beta.items() if (value > 0) == (node.state[row] == KEPT)}
         total = sum(beta.values(), Fraction(0))
-        if total <= 0:
-            return 0.0
-        rows = [[Fraction(entry) for entry in self.H[row].tolist()] for row in beta]
-        along = [
-            sum((value * entry for value, entry in zip(beta.values(), column, strict=True)), Fraction(0))
-            for column in zip(*rows, strict=True)
-        ]
-        squared = sum((value * value for value in along), Fraction(0))
-        return _below(total * total / squared) if squared else math.inf
+        if self.free:
+            delta = sum((value * int(self.signs[row]) for row, value in beta.items()), Fraction(0))
+            total -= max(delta * Fraction(node.low), delta * Fraction(node.high))
+        return self.data.least_square(beta, total) if total > 0 else (0.0, 0.0)
 
 
-def _distinct_rows(problem: Problem) -> tuple[Floats, Floats, float]:
-    """Return the distinct signed rows in the order in which they first occur, divided by a power of two, their weights and that power."""
-    kept = problem.X[problem.index]
-    rows = np.asarray(kept.toarray() if sp.issparse(kept) else kept, dtype=np.float64)
-    if problem.penalised:
-        rows = np.column_stack([rows, np.ones(len(rows))])
-    # Zeros have one sign.
-    rows = rows * problem.signs[:, None] + 0.0
+def _distinct(rows: Floats, weight: Floats) -> tuple[Integers, Floats]:
+    """Return the first of each of the distinct rows, in the order of the data, and their weights from below."""
     _, first, copies = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty_like(order)
     place[order] = np.arange(order.size)
     copies = place[copies.ravel()]
-    distinct = rows[first[order]]
-    exponents = np.frexp(distinct[distinct != 0])[1]
-    largest, smallest = (int(exponents.max()), int(exponents.min())) if exponents.size else (0, 0)
-    if max(largest, -smallest) > LARGEST:
-        raise ProofRejected("the rows of the data are too large or too small for the check of a tree")
-    scale = math.ldexp(1.0, largest + math.ceil(math.log2(distinct.shape[1]) / 2))
-    count = np.bincount(copies)
-    weight = np.bincount(copies, weights=problem.weight) * (1 - (2 + count) * U)
-    return np.ascontiguousarray(distinct / scale), weight, scale
+    return first[order], np.bincount(copies, weights=weight) * (1 - (2 + np.bincount(copies)) * U)
 
 
-def _ends(counts: Integers, size: int, what: str) -> list[int]:
-    """Where the entries of each begin and end."""
-    ends: Integers = np.concatenate([[0], np.cumsum(counts)])
-    if (counts < 0).any() or ends[-1] != size:
+def _check_counts(counts: NDArray[np.int32], size: int, what: str) -> None:
+    if (counts < 0).any() or int(counts.sum(dtype=np.int64)) != size:
         raise ProofRejected(f"the counts of the tree's {what} do not fit their number")
-    return [int(end) for end in ends]
 
 
-def _rows(values: NDArray[np.int32], counts: NDArray[np.int32], rows: int, what: str) -> tuple[list[int], Integers]:
-    """Where the rows of each bound begin and end, and the rows."""
+def _check_rows(values: NDArray[np.int32], rows: int, what: str) -> None:
     if values.size and not (values.min() >= 0 and values.max() < rows):
         raise ProofRejected(f"the tree's {what} name rows that the data do not have")
-    return _ends(counts.astype(np.int64), values.size, what), values.astype(np.int64)
 
 
 def _few_digits(values: Floats) -> Floats:

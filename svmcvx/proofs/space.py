@@ -86,10 +86,10 @@ class Space:
         self.symmetric = True
         if self.kernel is not None and self.kernel["name"] == "precomputed":
             self.symmetric = is_symmetric(problem)
-        self.indefinite, self.influence = proved_definite(problem, self._floats), 0.0
+        self.indefinite, self.influence = proved_definite(problem, self.floats), 0.0
 
-    def _floats(self, rows: Rows, columns: Rows) -> tuple[Floats, Floats]:
-        """Entries of a kernel as floats, and bounds on their errors."""
+    def floats(self, rows: Rows, columns: Rows) -> tuple[Floats, Floats]:
+        """Return entries of a kernel as floats, without a constant feature, and bounds on their errors."""
         if self.kernel is not None and self.kernel["name"] == "precomputed":
             return precomputed_block(self.problem.X, rows, columns, symmetric=self.symmetric)
         found = [(float(x.mid()), float(x.rad())) for x in self.gram(rows, columns).entries()]

@@ -172,7 +172,7 @@ KERNELS: Final[Mapping[str, Rules]] = {
     "precomputed": {},
 }
 
-# The tree of a search: dtype and shape of its arrays, and of the prices of a budget.
+# The tree of a search: dtype and shape of its arrays, of the prices of a budget, and of what a free intercept needs.
 TREE: Final[Mapping[str, tuple[str, Shape]]] = {
     "branch": ("<i4", ("tree nodes",)),
     "bounds": ("<i4", ("tree nodes",)),
@@ -183,6 +183,9 @@ TREE: Final[Mapping[str, tuple[str, Shape]]] = {
     "beta_row": ("<i4", ("tree multipliers",)),
     "beta": ("<f8", ("tree multipliers",)),
     "price": ("<f8", ("tree bounds",)),
+    "side": ("<i4", ("tree bounds",)),
+    "at": ("<f8", ("tree bounds",)),
+    "centre": ("<f8", ("d",)),
 }
 
 # Intervals of scores of test rows, and the formulations and kernels of which they can be checked.
@@ -367,8 +370,12 @@ def _alternatives(statement: Mapping[str, Any], kind: str | None, tested: int | 
     }
     if linear and form.hyperparameters is COSTS and statement["hyperparameters"]["p"] == 1:
         found["dual"] += (CODED,)
-    if name == "zero_one" and kind == "enumeration" and linear:
-        without = () if "k" in statement["hyperparameters"] else ("price",)
+    if known.counting and kind == "enumeration":
+        without = set() if "k" in statement["hyperparameters"] else {"price"}
+        if statement["intercept"] != "free":
+            without |= {"side", "at", "centre"}
+        elif not linear:
+            without |= {"centre"}
         found["tree"] = ({}, {entry: shape for entry, (_, shape) in TREE.items() if entry not in without})
     return found
 

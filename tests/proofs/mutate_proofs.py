@@ -41,7 +41,16 @@ SEARCHES = {
         {"k": 3.5, "sample_weight": WEIGHT},
     )
 }
-NAMES = (*CASES, *SEARCHES)
+FREE = {
+    f"{name} {kernel}": (solver, kernel)
+    for name, solver in (
+        ("zero_one", lambda **arguments: sx.fast.zero_one(X, Y, lam=0.5, method="branch", **arguments)),
+        ("ramp", lambda **arguments: sx.fast.ramp(X, Y, C=1.0, sample_weight=WEIGHT, **arguments)),
+        ("l0", lambda **arguments: sx.fast.l0(X, Y, C=2.0, method="search", **arguments)),
+    )
+    for kernel in (None, sx.RBF(0.5), sx.Polynomial(2, 0.5, 1.0))
+}
+NAMES = (*CASES, *SEARCHES, *FREE)
 
 
 class Honest(NamedTuple):
@@ -65,6 +74,10 @@ class Outcome(NamedTuple):
 def honest(name):
     if name in CASES:
         proof, X_, y = case(name)
+    elif name in FREE:
+        X_, y = X, Y
+        solver, kernel = FREE[name]
+        proof = solver(kernel=kernel).proof()
     else:
         X_, y = X, Y
         proof = sx.fast.zero_one(X, Y, method="branch", **SEARCHES[name]).proof()

@@ -2,8 +2,8 @@
 
     python reference_verifier.py PROOF.npz DATA.npz        DATA has the arrays X and y, and T with scores of test rows
 
-It covers the linear machines psvm and penalised psvm with p = 1 and 2, odm, conic, zero_one with its trees, and m3svm with p = 2 and the hinge
-loss; scores of the first three. numpy solves systems in doubles, whose solutions need not be good to be valid. It also reads the arrays; numbers of a file are doubles, hence fractions; square roots are rounded up.
+It covers the linear machines psvm and penalised psvm with p = 1 and 2, odm, conic, and m3svm with p = 2 and the hinge loss, scores of the first
+three, and zero_one, ramp and l0 with their trees, also with the kernels rbf, laplacian and polynomial with c₀ ≥ 0. numpy solves systems in doubles, whose solutions need not be good to be valid. It also reads the arrays; numbers of a file are doubles, hence fractions; square roots are rounded up.
 """
 
 import hashlib
@@ -91,11 +91,14 @@ def tested(test, T, columns):
 COMMON = {"statement.weight": "n", "model.coef": "d", "model.intercept": ""}
 ALPHA = {"dual.alpha": "n", "dual.code": "n", "dual.between": "b"}
 CONIC = {"dual.gamma": "n", "dual.alpha": "n", "dual.lam": ""}
-TREE = "branch:N bounds:N upper:R price:R flip_count:R flip_row:F beta_count:R beta_row:V beta:V"
+TREE = "branch:N bounds:N upper:R price:R side:R at:R centre:d flip_count:R flip_row:F beta_count:R beta_row:V beta:V"
 TREE = {f"tree.{entry[:-2]}": entry[-1] for entry in TREE.split()}
 CLASSES = {"model.coef": "dc", "model.intercept": "c", "dual.alpha": "nc", "dual.flow": "dm"}
-DTYPES = {name: "<i4" for name in TREE if name not in ("tree.upper", "tree.price", "tree.beta")}
-DTYPES |= {"dual.code": "|u1", "scores.label": "|u1"}
+DTYPES = dict.fromkeys(["tree.branch", "tree.bounds", "tree.flip_count", "tree.flip_row"], "<i4")
+DTYPES |= dict.fromkeys(["tree.beta_count", "tree.beta_row", "tree.side"], "<i4")
+DTYPES |= {"dual.code": "|u1", "scores.label": "|u1", "model.support": "<i8"}
+EXPANSION = {"model.support": "s", "model.dual_coef": "s", "model.intercept": ""}
+KERNELS = {"rbf": "name gamma", "laplacian": "name gamma", "polynomial": "name degree gamma coef0"}
 SCORES = {"scores.lower": "t", "scores.upper": "t", "scores.label": "t"}
 NOTHING = F(sys.float_info.max)
 # Intercepts, hyper-parameters of each form, and arrays.
@@ -105,6 +108,8 @@ FORMULATIONS = {
     "odm": ("penalised none", ["C1 C2 D"], {"dual.theta": "n"}),
     "conic": ("penalised none", ["lam", "kappa"], CONIC | {"model.V": "rq"}),
     "zero_one": ("penalised none", ["lam", "k"], CONIC | TREE),
+    "ramp": ("free", ["C"], TREE),
+    "l0": ("free", ["C"], TREE),
     "m3svm": ("penalised", ["lam p eps loss norm"], CLASSES),
 }
 RANGES = {"p": lambda x: x >= 1, "C C1 C2 lam eps": lambda x: x > 0, "D": lambda x: 0 <= x < 1, "k": lambda x: x >= 0}
@@ -123,7 +128,15 @@ def checked(header, X, y, T):
     keys(statement, "formulation hyperparameters kernel intercept rows columns classes fingerprint", "the statement")
     keys(claim, "lower upper kind stated", "the claim")
     name, given, intercept = (statement[key] for key in ("formulation", "hyperparameters", "intercept"))
-    demand(name in FORMULATIONS and statement["kernel"] is None, f"{name!r}, or its kernel, is not known here")
+    kernel, counting = statement["kernel"], name in ("zero_one", "ramp", "l0")
+    demand(name in FORMULATIONS and (kernel is None or counting), f"{name!r}, or its kernel, is not known here")
+    if kernel is not None:
+        demand(isinstance(kernel, dict) and kernel.get("name") in KERNELS, "the kernel is not known here")
+        keys(kernel, KERNELS[kernel["name"]], "the kernel")
+        numbers = [kernel["gamma"], kernel.get("degree", 1), kernel.get("coef0", 0)]
+        demand({*map(type, numbers)} <= {int, float} and type(numbers[1]) is int, "a number of the kernel is none")
+        demand(numbers[0] > 0 and 1 <= numbers[1] <= 1000, "a number of the kernel is out of its range")
+        demand(numbers[2] >= 0, "a kernel that may be indefinite is not known here")
     intercepts, forms, arrays = FORMULATIONS[name]
     demand(intercept in intercepts.split(), f"{name} has not the intercept {intercept!r}")
     known = given.get("loss", "hinge") == "hinge" and given.get("p", 2) in ((2,) if name == "m3svm" else (1, 2))
@@ -140,20 +153,24 @@ def checked(header, X, y, T):
     ends = claim["lower"], claim["upper"], claim["stated"]
     demand({*map(type, ends)} <= {int, float, type(None)} and ends[:2] != (None, None), "the claim has no end")
     demand(None in ends[:2] or ends[0] <= ends[1], "the lower end that is claimed is above the upper one")
-    searched = ("mixed-integer", "enumeration", "local") if name == "zero_one" else ("convex",)
+    searched = ("mixed-integer", "enumeration", "local") if counting else ("convex",)
     demand(claim["kind"] in searched, f"{name} has no proofs of the kind {claim['kind']!r}")
     demand(ends[2] is None or claim["kind"] in searched[:2] != ("convex",), "an end is stated")
-    shapes, priced = COMMON | arrays, {"dual.lam", "tree.price"} if "lam" in given else set()
+    shapes, priced = COMMON | arrays, {"dual.lam", "tree.price"} if "k" not in given and "kappa" not in given else set()
+    priced |= {"tree.side", "tree.at", "tree.centre"} if intercept != "free" else {"tree.centre"} if kernel else set()
     scored = SCORES if "test" in header else {}
     demand(scored or T is None, "nothing is claimed of test rows")
     demand(not scored or name in ("psvm", "penalised psvm", "odm"), f"scores of {name} are not known here")
-    needed = {"model.coef", "model.intercept", *scored}
     shapes |= scored
+    if kernel is not None:
+        del shapes["model.coef"]
+        shapes |= EXPANSION
+    needed = {*(EXPANSION if kernel else ("model.coef", "model.intercept")), *scored}
     demand(needed <= told.keys() <= shapes.keys() - priced, "an array is missing or strange")
     demand(claim["kind"] == "enumeration" or not TREE.keys() & told.keys(), "only an enumeration has a tree")
     sizes = {"n": n, "d": d, "c": c, "r": d + (intercept == "penalised"), "m": c * (c - 1) // 2}
     sizes["t"] = tested(header["test"], T, d) if scored else 0
-    most = dict.fromkeys("NRFV", 2**27) | {"q": max(n, sizes["r"])}
+    most = dict.fromkeys("NRFV", 2**27) | {"s": n, "q": max(n, sizes["r"])}
     for key, entry in told.items():
         keys(entry, "dtype shape", key)
         demand(entry["dtype"] == DTYPES.get(key, "<f8"), f"{key} has another dtype")
@@ -189,6 +206,18 @@ def root(x):
     return F(math.isqrt((x.numerator << 2 * shift) // x.denominator) + (x > 0), 2**shift)
 
 
+def exponential(x):
+    """exp(−x) for x ≥ 0, off by less than 2⁻¹⁰⁰."""
+    unit, found = 2**300, F(x <= 128)
+    step, term = F(round(-min(x, 128) * unit), 2**8 * unit), found
+    for i in range(1, 64):
+        term = F(round(term * step / i * unit), unit)
+        found += term
+    for _ in range(8):
+        found = F(round(found * found * unit), unit)
+    return found
+
+
 def inverse_form(Q, c):
     """c'Q⁻¹c by elimination, which proves that the symmetric matrix Q is positive definite."""
     A = [[*row, x] for row, x in zip([*Q, c], [*c, F(0)])]
@@ -199,6 +228,7 @@ def inverse_form(Q, c):
     return -A[-1][-1]
 
 
+OFF = F(1, 2**100)  # what an entry of a kernel with exp may be off by
 BY_ROW = {"dual.alpha", "dual.code", "dual.theta", "dual.gamma"}
 ROUNDING = F(1, 2**40)  # the share of its bound by which a multiplier may be outside; it is put inside then
 
@@ -210,11 +240,13 @@ class Problem:
         self.arrays, self.family, self.intercept = arrays, statement["formulation"].split()[-1], statement["intercept"]
         given = {key: F(value) for key, value in statement["hyperparameters"].items() if key != "loss"}
         self.__dict__ |= given
+        self.kernel, self.every = statement["kernel"], rational(X)
+        self.off = OFF if self.kernel and self.kernel["name"] != "polynomial" else F(0)
         weight = arrays.get("statement.weight", [F(1)] * len(y))
         demand(min(weight) >= 0 and max(weight) > 0, "a weight is negative, or all are zero")
         self.index = [i for i, s in enumerate(weight) if s > 0]
         constant = [F(1)] if self.intercept == "penalised" and self.family != "m3svm" else []
-        self.rows = [[*row, *constant] for row in self.taken(rational(X))]
+        self.rows = [[*row, *constant] for row in self.taken(self.every)]
         self.s, self.codes = self.taken(weight), self.taken([statement["classes"].index(label) for label in y])
         self.y = [F(2 * code - 1) for code in self.codes]
         self.dual = {name[5:]: self.taken(arrays[name]) for name in BY_ROW & arrays.keys()}
@@ -231,10 +263,28 @@ class Problem:
 
     def model(self):
         """The margins u of a model of two classes, and ‖w‖² with b² where the intercept is penalised."""
-        w, b = self.arrays["model.coef"], self.arrays["model.intercept"]
+        b = self.arrays["model.intercept"]
         demand(b == 0 or self.intercept != "none", "the model has an intercept, the formulation none")
+        if self.kernel:
+            support, v = self.arrays["model.support"], self.arrays["model.dual_coef"]
+            demand(len({*support} & {*range(len(self.every))}) == len(support), "the support are no different rows")
+            rows, size = [self.every[j] for j in support], self.off * sum(map(abs, v))
+            f = [
+                sum(x * self.inner(row, other) for x, other in zip(v, rows)) for row in [*self.taken(self.every), *rows]
+            ]
+            square = dot(v, f[len(self.y) :]) + size * sum(map(abs, v))
+            return [y * (x + b) - size for y, x in zip(self.y, f)], square + b * b * (self.intercept == "penalised")
+        w = self.arrays["model.coef"]
         u = [y * (sum(map(F.__mul__, w, row)) + b) for y, row in zip(self.y, self.rows)]
         return u, dot(w, w) + b * b * (self.intercept == "penalised")
+
+    def inner(self, a, b):
+        """The kernel of two rows of the data, without a constant."""
+        if self.kernel is None or self.kernel["name"] == "polynomial":
+            product, kernel = dot(a, b), self.kernel or {"gamma": 1, "coef0": 0, "degree": 1}
+            return (F(kernel["gamma"]) * product + F(kernel["coef0"])) ** kernel["degree"]
+        power = 2 if self.kernel["name"] == "rbf" else 1
+        return exponential(F(self.kernel["gamma"]) * sum(abs(x - z) ** power for x, z in zip(a, b)))
 
     def upper_psvm(self):
         u, square = self.model()
@@ -348,6 +398,15 @@ class Problem:
             return square + self.lam * count
         return square if count <= self.budget else math.inf
 
+    def upper_ramp(self):
+        u, square = self.model()
+        return square / 2 + self.C * dot(self.s, [min(F(2), max(F(0), 1 - m)) for m in u])
+
+    def upper_l0(self):
+        # The objective over ½ is that of the 0-1 loss with λ = 2C.
+        self.lam = 2 * self.C
+        return self.upper_zero_one() / 2
+
     def upper_zero_one(self):
         """The least objective of the model as it is, and divided such that margins just below 1 are 1."""
         (u, square), found = self.model(), []
@@ -406,58 +465,103 @@ class Problem:
     def lower_tree(self):
         """The least U of a bound, or bound of a leaf, of a branch and bound whose multipliers are evaluated again."""
         A, rows = {key[5:]: values for key, values in self.arrays.items() if key[:5] == "tree."}, {}
-        for y, row, s in zip(self.y, self.rows, self.s):
-            rows[key] = rows.get(key := tuple(y * x for x in row), 0) + s
-        g, weight, budget = [*rows], [*rows.values()], self.budget or 0
-        length, counts = [root(dot(row, row)) for row in g], [*A["bounds"], *A["flip_count"], *A["beta_count"]]
-        prices = A.get("price", [self.lam if self.budget is None else F(0)] * len(A["upper"]))
-        named = {*A["flip_row"], *A["beta_row"]} <= {*range(len(g))}
+        free, half, cut = (
+            self.intercept == "free",
+            1 if self.family == "zero_one" else 2,
+            2 if self.family == "ramp" else 0,
+        )
+        t = 0 if self.budget is not None else self.C * half * max(cut, 1) if free else self.lam
+        for y, row, own, s in zip(self.y, self.taken(self.every), self.rows, self.s):
+            # Without a constant, a row and its negative of the other class are the same signed row.
+            key = (y, *row) if self.kernel or free else tuple(y * x for x in own)
+            rows.setdefault(key, [y, row, own, 0])[3] += s
+        signs, g, own, weight = zip(*rows.values())
+        if free and not self.kernel:
+            g = [[x - z for x, z in zip(row, A["centre"])] for row in g]
+        g, plus = g if self.kernel or free else own, int(self.intercept == "penalised" and self.kernel is not None)
+        n, off, budget = len(g), self.off, self.budget or 0
+        Q = [[a * b * (self.inner(x, z) + plus) for b, z in zip(signs, g)] for a, x in zip(signs, g)]
+        length, counts = [root(Q[i][i] + off) for i in range(n)], [*A["bounds"], *A["flip_count"], *A["beta_count"]]
+        prices = A.get("price", [F(t)] * len(A["upper"]))
+        named = {*A["flip_row"], *A["beta_row"]} <= {*range(n)} and {*A.get("side", [])} <= {-1, 0, 1}
         demand(
             named and A["bounds"][0] > 0 <= min(*counts, *A["upper"], *prices), "a number of the tree is out of range"
         )
         flips, listed = iter(A["flip_row"]), iter(zip(A["beta_row"], A["beta"]))
-        steps = iter([*zip(A["upper"], prices, A["flip_count"], A["beta_count"])])
-        M = [digits(1 + size * root(A["upper"][0]), 12, math.ceil) for size in length]
-        least, stack = min(A["upper"]), [({}, M, F(0), frozenset())]
+        cuts = [A.get(name, [0] * len(prices)) for name in ("side", "at")]
+        steps = iter([*zip(A["upper"], prices, A["flip_count"], A["beta_count"], *cuts)])
+        R = root(A["upper"][0])
+        B = max(length) * R + (1 if cut else -1) if free else F(0)
+        M = [digits(1 + size * R + max(B, 0), 12, math.ceil) for size in length]
+        least, stack = min(A["upper"]), [({}, M, F(0), frozenset(), -B, B)]
+        if free:
+            least = min(least, *(t * sum(s for y, s in zip(signs, weight) if y == sign) for sign in (-1, 1)))
         for branch, bounds in zip(A["branch"], A["bounds"]):
-            state, M, bound, marked, passed = *stack.pop(), False
+            state, M, bound, marked, low, high, passed = *stack.pop(), False
             for _ in range(bounds):
-                U, price, flipped, own = next(steps)
+                U, price, flipped, own, side, at = next(steps)
                 flipped, beta = [*islice(flips, flipped)], {}
                 demand(flipped == sorted({*flipped}), "marks of a bound are not in increasing order")
                 for i, b in islice(listed, own):
                     beta[i] = beta.get(i, 0) + b
+                bound = math.inf if low > high else bound
+                passed = passed or bound >= U
                 if passed:
                     continue
                 marked = marked ^ {*flipped}
-                caps = {i: digits(price * weight[i] / M[i], 128, math.floor) for i in {*range(len(g))} - state.keys()}
+                caps = {
+                    i: digits(price * weight[i] / max(M[i], cut), 128, math.floor) for i in {*range(n)} - state.keys()
+                }
                 put = {i: caps[i] for i in marked & caps.keys()}
                 for i, b in beta.items():
                     put[i] = max(F(0), min(b, caps[i])) if i in caps else b * ((b > 0) == state[i])
-                m = [x / 2 for x in combined(put.values(), [g[i] for i in put])] if put else [F(0)] * len(g[0])
-                D = sum(put.values()) + price * (sum(weight[i] for i in state if not state[i]) - budget) - dot(m, m)
+                put = {i: b for i, b in put.items() if b}
+                size, delta = sum(map(abs, put.values())), sum(b * signs[i] for i, b in put.items())
+                product = [sum((b * Q[i][j] for j, b in put.items()), F(0)) / 2 for i in range(n)]
+                gain = sum(put.values()) - (
+                    0
+                    if not cut
+                    else cut
+                    * sum(
+                        b if not state[i] else max(0, b - price * weight[i] / cut) for i, b in put.items() if i in state
+                    )
+                )
+                ends = at if side > 0 else low, at if side < 0 else high
+                D = gain + price * (sum(weight[i] for i in state if not state[i]) - budget)
+                D -= (sum(b * product[i] for i, b in put.items()) + off * size**2 / 2) / 2 + max(
+                    delta * x for x in ends
+                )
+                if side:
+                    high = min(high, at) if side > 0 and D >= U else high
+                    low = max(low, at) if side < 0 and D >= U else low
+                    continue
                 passed = (bound := max(bound, D)) >= U
                 radius = F(0) if passed else root(U - D)
                 for i in () if passed else caps:
-                    centre, reach = 1 - dot(g[i], m), length[i] * radius
-                    if centre + reach <= 0 or centre - reach > 0:
-                        state[i] = centre + reach <= 0
+                    centre, reach = 1 - product[i], length[i] * radius + off * size / 2
+                    ends = signs[i] * low, signs[i] * high
+                    most, fewest = centre + reach - min(ends), centre - reach - max(ends)
+                    if most <= cut or fewest > cut:
+                        state[i] = most <= cut
                     else:
-                        M[i] = min(M[i], digits(centre + reach, 12, math.ceil))
+                        M[i] = min(M[i], digits(most, 12, math.ceil))
+            bound = math.inf if low > high else bound
             if branch >= 0:
-                demand(branch < len(g), "a node branches on a row that there is not")
-                stack += [({**state, branch: kept}, [*M], bound, marked) for kept in (False, True)]
+                demand(branch < n, "a node branches on a row that there is not")
+                stack += [({**state, branch: kept}, [*M], bound, marked, low, high) for kept in (False, True)]
                 continue
             dropped = sum(weight[i] for i in state if not state[i])
-            bound = max(bound, self.lam * dropped if self.budget is None else math.inf if dropped > budget else 0)
-            if bounds and bound < U and ((marked | beta.keys()) <= state.keys()):
+            bound = max(bound, t * dropped if self.budget is None else math.inf if dropped > budget else 0)
+            if bounds and bound < U and not cut and ((marked | beta.keys()) <= state.keys()):
                 beta = {i: b for i, b in beta.items() if (b > 0) == state[i]}
-                v, E = combined(beta.values(), [g[i] for i in beta]), sum(beta.values())
-                exact = E**2 / dot(v, v) + price * (dropped - budget) if any(v) else math.inf
+                delta, E = sum(b * signs[i] for i, b in beta.items()), sum(beta.values())
+                E, size = E - max(delta * low, delta * high), sum(map(abs, beta.values()))
+                square = sum(a * b * Q[i][j] for i, a in beta.items() for j, b in beta.items()) + off * size**2
+                exact = (E**2 / square if square else math.inf) + price * (dropped - budget)
                 bound = max(bound, exact) if E > 0 else bound
             least = min(least, bound)
         demand(not stack and not [*steps, *flips, *listed], "the parts of the tree do not fit")
-        return max(least, F(0))
+        return max(least, F(0)) / half
 
 
 def confirm(P, arrays, T, lower, upper):
@@ -487,6 +591,7 @@ def verify(proof, data):
         P, claim = Problem(header["statement"], arrays, X, y), header["claim"]
         bounds = [P.lower_tree()] if TREE.keys() & arrays.keys() else []
         if any(name[:5] == "dual." for name in arrays) or (claim["lower"] is not None and not bounds):
+            demand(P.kernel is None, "a dual point with a kernel is not known here")
             bounds.append(getattr(P, f"lower_{P.family}")())
         lower, upper = max(bounds, default=-math.inf), math.inf
         if claim["upper"] is not None:

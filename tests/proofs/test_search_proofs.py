@@ -49,6 +49,116 @@ def test_the_lower_end_is_proved_from_the_file(n, p, arguments, tmp_path):
     assert found.upper <= solution.certificate.upper
 
 
+LAPLACIAN, SQUARE = sx.Laplacian(0.5), sx.Polynomial(2, 0.5, 1.0)
+FREE = {
+    "0-1 loss, RBF": lambda X, y, w: zero_one(X, y, lam=1.0, method="branch", kernel=sx.RBF(0.5), sample_weight=w),
+    "0-1 loss, no intercept": lambda X, y, w: zero_one(X, y, lam=1.0, kernel=LAPLACIAN, intercept=False),
+    "0-1 loss, a budget": lambda X, y, w: zero_one(X, y, k=7.0, method="branch", kernel=SQUARE, sample_weight=w),
+    "0-1 loss, wide": lambda X, y, w: zero_one(wide(X), y, lam=1.0, method="branch", sample_weight=w),
+    "ramp loss": lambda X, y, w: sx.fast.ramp(X, y, C=1.0, sample_weight=w),
+    "ramp loss, RBF": lambda X, y, w: sx.fast.ramp(X, y, C=2.0, kernel=sx.RBF(0.5), sample_weight=w),
+    "l0 hinge": lambda X, y, w: sx.fast.l0(X, y, C=1.0, method="search", sample_weight=w),
+    "l0 hinge, wide": lambda X, y, w: sx.fast.l0(wide(X), y, C=1.0, method="search"),
+    "l0 hinge, Laplacian": lambda X, y, w: sx.fast.l0(X, y, C=3.0, method="search", kernel=LAPLACIAN, sample_weight=w),
+    "l0 hinge, a constant score": lambda X, y, w: sx.fast.l0(X, y, C=1e-3, method="search", kernel=sx.RBF(0.5)),
+}
+
+
+def wide(X):
+    """More columns than rows, so that the search works on a factor."""
+    return np.hstack([X, 0.1 * np.random.default_rng(0).normal(size=(len(X), 2 * len(X)))])
+
+
+def repeated(n, offset=0.0):
+    """Data with equal rows, some of both labels, and weights, some of them zero."""
+    X, y = outlier_data(n, 2, sigma=0.5, outliers="spread", seed=1)
+    X[-6:] = X[:6]
+    return X + offset, y, np.where(np.arange(n) % 7 == 3, 0.0, np.linspace(0.5, 1.5, n))
+
+
+@pytest.mark.parametrize(
+    ("name", "offset"), [(name, 0.0) for name in FREE] + [(name, 1000.0) for name in FREE if name[0] in "rl"]
+)
+def test_kernels_factors_and_free_intercepts_are_proved_from_the_file(name, offset, tmp_path):
+    X, y, weight = repeated(24, offset)
+    solution = FREE[name](X, y, weight)
+    rows = wide(X) if "wide" in name else X
+    solution.save_proof(tmp_path / "proof.npz")
+    found = sx.verify(tmp_path / "proof.npz", rows, y, expect=solution)
+    assert found.holds, found.why
+    assert found.why == ""
+    assert found.lower >= solution.certificate.lower
+    assert solution.certificate.gap <= 1e-6
+
+
+def test_a_precomputed_matrix_is_proved_as_the_rows_that_it_came_from():
+    X, y, weight = repeated(24)
+    for solver in (
+        lambda K, **more: sx.fast.l0(K, y, C=1.0, method="search", sample_weight=weight, **more),
+        lambda K, **more: sx.fast.ramp(K, y, C=1.0, sample_weight=weight, **more),
+    ):
+        matrix, rows = solver(X @ X.T, kernel=sx.Precomputed()), solver(X)
+        proved = [sx.verify(matrix.proof(), X @ X.T, y), sx.verify(rows.proof(), X, y)]
+        assert all(proved), proved
+        assert proved[0].lower == pytest.approx(proved[1].lower, rel=1e-6)
+
+
+def test_an_answer_of_a_mixed_integer_solver_is_proved_by_a_tree_that_begins_there():
+    X, y, _ = repeated(18)
+    for built, search in (
+        (sx.zero_one_mio(X, y, lam=1.0), lambda start: zero_one(X, y, lam=1.0, method="branch", warm_start=start)),
+        (sx.ramp_mio(X, y, C=1.0), lambda start: sx.fast.ramp(X, y, C=1.0, warm_start=start)),
+    ):
+        start = sx.solve(built)
+        solution = search(start)
+        found = sx.verify(solution.proof(), X, y)
+        assert found.holds
+        assert found.lower <= start.certificate.upper <= found.lower * (1 + 1e-5)
+
+
+def test_a_factor_that_leaves_out_too_much_gives_no_tree():
+    X, y, _ = repeated(24)
+    solution = sx.fast.ramp(1e5 * X, y, C=1.0, kernel=sx.Polynomial(3, 1.0, 1.0), max_iter=3)
+    assert not solution.evidence.tree
+    proof = solution.proof()
+    assert proof.lower is None
+    assert sx.verify(proof, 1e5 * X, y).upper < math.inf
+
+
+@pytest.mark.parametrize("name", [name for name in FREE if "wide" not in name and "constant" not in name])
+def test_changed_trees_with_kernels_and_free_intercepts_prove_nothing_false(name):
+    X, y, weight = repeated(16)
+    solution = FREE[name](X, y, weight)
+    proof, rng, refused = solution.proof(), np.random.default_rng(len(name)), 0
+    assert sx.verify(proof, X, y).holds
+    for _ in range(3):
+        for what, other in [*changes(proof, rng), *changed_cuts(proof, rng)]:
+            if what == "a hyper-parameter":
+                continue
+            found = sx.verify(other, X, y)
+            refused += not found.holds
+            assert found.lower is None or found.lower <= solution.certificate.upper, what
+            assert not (found.holds and what == "the end")
+    assert refused > 3
+
+
+def changed_cuts(proof, rng):
+    """Trees of which the cuts of the interval were changed."""
+    if "side" not in proof.tree or not proof.tree["side"].any():
+        return
+    cut = int(rng.choice(np.flatnonzero(proof.tree["side"])))
+    for name, value in (
+        ("side", -proof.tree["side"][cut]),
+        ("side", 0),
+        ("at", rng.normal()),
+        ("at", 0.0),
+        ("at", 1e9),
+    ):
+        values = proof.tree[name].copy()
+        values[cut] = value
+        yield f"{name} of a cut", replace(proof, tree={**proof.tree, name: values})
+
+
 def test_a_search_that_was_stopped_proves_what_it_has_proved(tmp_path):
     X, y = outlier_data(60, 4, sigma=1.0, outliers="spread", seed=2)
     solution = zero_one(X, y, lam=1.0, method="branch", max_iter=4)
@@ -75,7 +185,7 @@ def test_without_a_tree_the_bound_of_the_search_is_no_part_of_the_proof(tmp_path
     for solution in (
         zero_one(X, y, lam=1.0, method="sweep"),
         zero_one(X, y, lam=1.0, method="branch", settings=ZeroOneSettings(branch=BranchSettings(record=10.0))),
-        zero_one(X, y, lam=1.0, method="branch", kernel=sx.RBF(0.5)),
+        zero_one(X, y, lam=1.0, method="sweep", kernel=sx.RBF(1e-4)),
     ):
         solution.save_proof(tmp_path / "proof.npz")
         found = sx.verify(tmp_path / "proof.npz", X, y)
@@ -281,7 +391,7 @@ def changes(proof, rng):
         yield "a price", one("price", lambda v: 2.0 * v + 1.0)
     yield "the end", replace(proof, lower=proof.lower * (1 + 1e-6), upper=None)
     numbers = proof.statement.hyperparameters
-    name = "lam" if "lam" in numbers else "k"
+    name = next(name for name in ("lam", "k", "C") if name in numbers)
     yield (
         "a hyper-parameter",
         replace(proof, statement=replace(proof.statement, hyperparameters={name: 0.9 * numbers[name]})),

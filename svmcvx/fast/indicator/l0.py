@@ -212,6 +212,7 @@ def l0(
                 warm_start_used=warm_start is not None,
                 options=options,
                 search_bound=search.bound,
+                proof=search.proof,
             )
         run, status = local(monitor, n_restarts)
         best = run.best

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -29,7 +28,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 
 class GlobalSearch:
-    """The search, and its proved bound.
+    """The search, its proved bound, and the arrays that prove it.
 
     Parameters
     ----------
@@ -42,6 +41,7 @@ class GlobalSearch:
         self.statement = replace(statement, kind="enumeration")
         self.monitor, self.settings = monitor, settings
         self.bound: SolverBound | None = None
+        self.proof: dict[str, NDArray[Any]] = {}
 
     def run(self, propose: Callable[[], Bools]) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
         """Search until the end or a limit, from constant scores, soft margins, and a set of observations that is proposed."""
@@ -53,14 +53,10 @@ class GlobalSearch:
         try:
             search.try_set(propose()[search.first])
             quick_starts(search)
-            if search.bias_interval[1] < 0:
-                # No point has a margin of at least 1 in both classes and a smaller norm than the incumbent.
-                status = search.report(math.inf) or Status.NUMERICAL
-            else:
-                tree = BranchAndBound(search, self.settings)
-                with shares() as share:
-                    status = tree.run(share) or Status.NUMERICAL
-                options["nodes"] = tree.nodes
+            tree = BranchAndBound(search, self.settings)
+            with shares() as share:
+                status = tree.run(share) or Status.NUMERICAL
+            options["nodes"], self.proof = tree.nodes, tree.proof
         except OutOfTime:
             status = self.monitor.late
         best = search.best

@@ -5,7 +5,8 @@ r"""The SVM with ramp loss to proved optimality, by branch and bound.
 The statement is that of :mod:`svmcvx.formulations.indicator.ramp`. An observation is kept (u ≥ −1, with the hinge loss) or dropped (u ≤ −1, with a
 loss of 2); :mod:`svmcvx.fast.indicator.search.branch_and_bound` decides. The argument by vertices on which the sweep of the 0-1 loss rests
 fails here, since the loss is linear between the two. The upper bound is checked like any other; the lower bound is proved by the search: kind
-``"enumeration"``, ``residuals["search_bound"]``.
+``"enumeration"``, ``residuals["search_bound"]``. A proof holds the tree, and the second checker computes its bounds again
+(:mod:`svmcvx.proofs.search_tree`).
 
 **When to use what.** Where :func:`svmcvx.ramp_mio` with a mixed-integer solver ends too, this search is quicker. Its cost grows with the number of
 observations that the optimum drops, and with the number of columns.
@@ -124,6 +125,7 @@ def ramp(
             warm_start_used=warm_start is not None,
             options=options,
             search_bound=run.bound,
+            proof=run.proof,
         )
 
 
@@ -133,6 +135,7 @@ class _RampRun:
     def __init__(self, statement: Ramp, monitor: Monitor, settings: BranchSettings) -> None:
         self.statement, self.monitor, self.settings = statement, monitor, settings
         self.bound: SolverBound | None = None
+        self.proof: dict[str, NDArray[Any]] = {}
 
     def all(self, counting: L0, earlier: Floats | None) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
         """Search until the end or a limit, from constant scores and from the margins of an earlier solution."""
@@ -153,5 +156,5 @@ class _RampRun:
         assert best is not None  # noqa: S101 - constant scores are feasible
         self.statement = replace(self.statement, pool=(best,))
         with uninterruptible():
-            self.bound, models = search.bound, self.statement.incumbent_models()
+            self.bound, self.proof, models = search.bound, tree.proof, self.statement.incumbent_models()
         return RecoveredPoints(models, []), status, {"method": "branch", "nodes": tree.nodes}

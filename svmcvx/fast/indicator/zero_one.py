@@ -5,7 +5,7 @@ r"""The SVM with the exact 0-1 loss, by exhaustion.
 
 The statement is that of :mod:`svmcvx.formulations.indicator.zero_one`. The upper bound is checked like any other. The lower bound comes from the
 conic relaxation, and is computed by the checker, or from the search: kind ``"enumeration"``,
-``residuals["search_bound"]``. A proof of a linear machine by branch and bound holds the tree, and the second checker computes its bounds
+``residuals["search_bound"]``. A proof by branch and bound holds the tree, and the second checker computes its bounds
 again (:mod:`svmcvx.proofs.search_tree`).
 
 ============ ================================================================================== ====================================
@@ -256,6 +256,7 @@ class _ZeroOneRun:
         if search.best is None:
             status = self._first_point(share)
             if status is not None:
+                self.effort |= {} if self.tree is None else {"nodes": self.tree.nodes}
                 return status
         if self.method == "sweep":
             status = search.report(search.proved)
@@ -284,11 +285,8 @@ class _ZeroOneRun:
 
     @property
     def proof(self) -> dict[str, NDArray[Any]]:
-        """Arrays that prove the bounds of the tree; nothing after a sweep, or with a factor."""
-        space = self.statement.space
-        if self.used != "branch" or self.tree is None or not space.factor_is_data or space.centre.any():
-            return {}
-        return self.tree.proof
+        """Arrays that prove the bounds of the tree; nothing after a sweep."""
+        return {} if self.used != "branch" or self.tree is None else self.tree.proof
 
     def _create_tree(self) -> BranchAndBound:
         """Begin a tree; a proof is made from the last one."""
@@ -314,10 +312,11 @@ class _ZeroOneRun:
             search.proved = max(search.proved, search.statement.evaluate_dual(dual).lower_end * search.unit)
 
     def _first_point(self, share: Share) -> Status | None:
-        """Find a feasible point, or prove that there is none; None once there is one."""
+        """Find a feasible point, or prove that there is none; None once there is one that may not be the best."""
         search = self.search
         if search.decide_feasibility() is False:
             return search.report(math.inf)
+        status = None
         for search.objective_cap in OBJECTIVE_CAPS:
             if search.best is not None or search.monitor.out_of_time():
                 break
@@ -326,5 +325,6 @@ class _ZeroOneRun:
                 break
         found, search.objective_cap = search.best is not None, math.inf
         if found:
-            return None
+            # Whatever is below the value of the first point, too, may have been excluded on the way.
+            return status if status is Status.OPTIMAL else None
         return search.report(search.proved) or Status.NUMERICAL

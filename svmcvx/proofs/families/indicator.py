@@ -5,7 +5,8 @@ Upper ends at the model: :math:`\|w\|^2 + \lambda\sum s_i1[u_i<1]`, or :math:`\|
 least 1 is dropped, unless it costs less to divide the model by the smallest kept margin. If the statement has
 ``M``, the problem includes the constraints :math:`u_i \ge 1 - M_i`.
 
-Lower end: that of the conic relaxation, for the 0-1 loss with a dual point. The bound of a search is not checked.
+Lower end: that of the conic relaxation, for the 0-1 loss with a dual point. Trees of searches are gone through by
+:mod:`svmcvx.proofs.search_tree`.
 """
 
 from __future__ import annotations

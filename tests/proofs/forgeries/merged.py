@@ -40,7 +40,7 @@ def _(file: File) -> None:
     file.claim["kind"] = "local"
 
 
-@forgery("the tree of a linear machine in that of a kernel", "the tree of a proof of|the model of a proof", "zero_one")
+@forgery("the tree of a linear machine in that of a kernel", "the model of a proof", "zero_one")
 def _(file: File) -> None:
     file.statement["kernel"] = {"name": "rbf", "gamma": 0.5}
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+import svmcvx as sx
+
 from .archive import File
 from .corpus import Forged, forged, forgery
+from .honest import honest
 
 LESS = "search proves"
 
@@ -103,3 +106,128 @@ def _(file: File) -> None:
         file.arrays["tree.flip_row"][begin:end].sort()
     file.claim["lower"] = file.claim["upper"]
     file.claim["upper"] = None
+
+
+# A free intercept: its interval and the parts that are cut off; kernels, for which a tree of another kernel proves what it happens to.
+
+
+def _claims_more(file: File) -> None:
+    """Claim a lower end above the optimum, and nothing else."""
+    file.claim["lower"] = file.claim["upper"] * (1.0 + 1e-6)
+    file.claim["upper"] = None
+
+
+@forgery("a part of the interval that is on no side", "a side of the tree's bounds is none of", "ramp")
+def _(file: File) -> None:
+    file.arrays["tree.side"][0] = 2
+
+
+for base in ("ramp", "l0", "ramp rbf", "l0 rbf"):
+
+    @forgery(f"{base}: every cut of the interval in its middle", LESS, base)
+    def _(file: File) -> None:
+        file.arrays["tree.at"][:] = 0.0
+        _claims_more(file)
+
+    @forgery(f"{base}: cuts on the other side", LESS, base)
+    def _(file: File) -> None:
+        file.arrays["tree.side"] *= -1
+        _claims_more(file)
+
+    @forgery(f"{base}: cuts that empty the interval", LESS, base)
+    def _(file: File) -> None:
+        file.arrays["tree.side"][:] = np.arange(file.arrays["tree.side"].size) % 2 * 2 - 1
+        file.arrays["tree.at"][:] = 1e6 * file.arrays["tree.side"] * -1
+        _claims_more(file)
+
+    @forgery(f"{base}: multipliers a hundred times as large", LESS, base)
+    def _(file: File) -> None:
+        file.arrays["tree.beta"] *= 100.0
+        _claims_more(file)
+
+    @forgery(f"{base}: values near zero, whose interval is empty or small", LESS, base)
+    def _(file: File) -> None:
+        file.arrays["tree.upper"][:] = 1e-9
+        _claims_more(file)
+
+    @forgery(f"{base}: no tree but its first node, which claims that no intercept is left", LESS, base)
+    def _(file: File) -> None:
+        file.arrays["tree.side"] = np.array([0, 0], dtype=np.int32)
+        file.arrays["tree.at"] = np.zeros(2)
+        file.arrays["tree.branch"], file.arrays["tree.bounds"] = (np.array([x], dtype=np.int32) for x in (-1, 2))
+        file.arrays["tree.upper"] = np.full(2, 1e6)
+        for name in ("flip_count", "beta_count"):
+            file.arrays[f"tree.{name}"] = np.zeros(2, dtype=np.int32)
+        for name in ("flip_row", "beta_row", "beta"):
+            file.arrays[f"tree.{name}"] = file.arrays[f"tree.{name}"][:0]
+        _claims_more(file)
+
+
+for base in ("ramp", "l0"):
+
+    @forgery(f"{base}: rows far from their centre", LESS, base)
+    def _(file: File) -> None:
+        file.arrays["tree.centre"] += 1e3
+        _claims_more(file)
+
+    @forgery(f"{base}: a centre that is out of the range of doubles", "too large or too small", base)
+    def _(file: File) -> None:
+        file.arrays["tree.centre"][0] = 1e300
+
+    @forgery(f"{base}: the interval of the intercept without its centre", "the tree of a proof of", base)
+    def _(file: File) -> None:
+        del file.arrays["tree.centre"]
+
+
+@forgery("the tree of the ramp loss for counted losses", LESS, "l0")
+def _(file: File) -> Forged:
+    other = honest("ramp").arrays
+    file.arrays |= {name: values for name, values in other.items() if name.startswith("tree.")}
+    _claims_more(file)
+    return forged(file)
+
+
+@forgery("the tree of counted losses for the ramp loss", LESS, "ramp")
+def _(file: File) -> Forged:
+    other = honest("l0").arrays
+    file.arrays |= {name: values for name, values in other.items() if name.startswith("tree.")}
+    _claims_more(file)
+    return forged(file)
+
+
+@forgery("the tree of another kernel", LESS + "|objective", "zero_one rbf")
+def _(file: File) -> None:
+    file.statement["kernel"] = {"name": "rbf", "gamma": 50.0}
+    _claims_more(file)
+
+
+@forgery("a kernel that is too large for the check of a tree", "too large or too small", "zero_one rbf")
+def _(file: File) -> None:
+    file.statement["kernel"] = {"name": "polynomial", "degree": 1000, "gamma": 50.0, "coef0": 10.0}
+    file.claim["upper"] = None
+
+
+@forgery(
+    "multipliers with which the rounding of a kernel decides", "rounding of the kernel decides", "zero_one precomputed"
+)
+def _(file: File) -> Forged:
+    # Two rows of one place up to rounding, with labels that are not the same: what it costs to keep both is a matter of rounding.
+    K = np.array([[1.0, 1.0 + 2.0**-52], [1.0 + 2.0**-52, 1.0]])
+    y = np.array([1, -1])
+    file.X, file.y = K, y
+    file.statement.update(rows=2, columns=2, intercept="none", fingerprint=sx.proofs.fingerprint(K, y))
+    file.statement["hyperparameters"] = {"lam": 1e30}
+    file.arrays = {
+        "model.support": np.array([0]),
+        "model.dual_coef": np.array([0.0]),
+        "model.intercept": np.array(0.0),
+    }
+    tree = {
+        "branch": [0, 1, -1, -1, -1], "bounds": [1, 0, 1, 0, 0], "upper": [1e16, 1e16], "flip_count": [0, 0], "flip_row": [],
+        "beta_count": [0, 2], "beta_row": [0, 1], "beta": [1e15, 1e15],
+    }  # fmt: skip
+    for name, values in tree.items():
+        dtype = np.float64 if name in ("upper", "beta") else np.int32
+        file.arrays[f"tree.{name}"] = np.array(values, dtype=dtype)
+    file.claim.update(lower=1e9, upper=None)
+    return forged(file)

@@ -50,8 +50,6 @@ DIGITS = 4096.0
 RECORDED = 65536.0
 # Tightening goes on while one of the M falls below this share of itself.
 TIGHTER = 0.9
-# A ball that is recorded is enlarged by this share, so that a checker with other rounding finds no larger M.
-WIDER = 2.0**-32
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
@@ -77,11 +75,10 @@ def rounded_up(value):
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest, centre, a):
+def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest, centre, a, wider, loose):
     """Lower M and settle observations by the ball; tell whether another round is worth while, and whether anything has changed."""
     r, n = HT.shape
-    radius = math.sqrt(max(upper - below, 0.0)) * (1.0 + 8 * UNIT) + error + (r + 8) * UNIT * (longest + 1.0)
-    wider = 0.0 if free else WIDER
+    radius = math.sqrt(max(upper - below, 0.0) + loose) * (1.0 + 8 * UNIT) + error + (r + 8) * UNIT * (longest + 1.0)
     shortfalls(HT, centre, a)
     again = changed = False
     for i in range(n):
@@ -150,9 +147,17 @@ def _undecided(state, weight, M, cut, a):
     return chosen
 
 
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
+def _note(facts, entry, free, price, value, side, at):
+    """Write what a bound says besides its multipliers; what it has changed is told later."""
+    facts[entry, 0], facts[entry, 1], facts[entry, 2] = price, value, 0.0
+    if free:
+        facts[entry, 3], facts[entry, 4] = side, at
+
+
 @compiled(nogil=True, inline="always")
 def relax(
-    HT, length, weight, price, budget, cut, rho, free, widths, enough, rounds, upper, state, M, w, box,
+    HT, length, weight, price, budget, cut, rho, free, widths, enough, rounds, wider, loose, upper, state, M, w, box,
     facts, marks, number_rows, numbers, behind, end, rows, columns, system, stop
 ):  # fmt: skip
     """Bound a node: what keeps and drops as `state` says and is better than `upper`.
@@ -178,17 +183,22 @@ def relax(
         What may be missing to the minimum, as a share of what is missing to the incumbent.
     rounds : int
         Times that M is tightened, at most; with 0 the M of the first node hold for all.
+    wider, loose : float
+        By which share a ball is enlarged, and what is added to its squared radius, so that a checker with other rounding, or with the kernel in
+        place of its factor, finds no larger M.
     upper : float
     state, M, w, box : ndarray
         Of shapes (n,), (n,), (r,), (2,): changed in place; `w` is a start and becomes the minimiser.
-    facts : ndarray of shape (rounds, 3)
-        Output, one a round: the multiplier of the budget, the bound, and whether M or a state has changed (0 or 1).
-    marks : ndarray of uint8, shape (rounds, ceil(n / 8))
-        Output: bits of the slopes that are at their limits. Nothing is recorded with a free bias.
+    facts : ndarray of shape (entries, 3), with a free bias (entries, 5)
+        Output, one a bound: the multiplier of the budget, the bound, and whether M, a state or the box has changed (0 or 1). With a free bias
+        also the side of the box that was cut off (1 or −1; 0 if the bound is one of the whole node), and the value of the bias there. There
+        are as many entries as rounds, and two more with a free bias.
+    marks : ndarray of uint8, shape (entries, ceil(n / 8))
+        Output: bits of the slopes that are at their limits.
     number_rows, numbers : ndarray
         Output from place `end` on: rows and values of the other slopes that are not 0.
-    behind : ndarray of int, shape (rounds,)
-        Output: the place behind the last of each round.
+    behind : ndarray of int, shape (entries,)
+        Output: the place behind the last of each entry.
     end : int
     rows, columns : tuple of ndarray
         Scratch space: eight of shape (n,), five of shape (r,).
@@ -204,7 +214,7 @@ def relax(
         The observation to branch on, −1 if none is free.
     price : float
     used : int
-        Rounds.
+        Entries.
     """
     r, n = HT.shape
     a, cap, big_m, height, slope, bend, shift, tilt = rows
@@ -215,6 +225,7 @@ def relax(
         given = 0.0 if math.isinf(budget) else price * budget * (1.0 + 4 * UNIT)
         goal = upper + given
         below = error = longest = value = final = 0.0
+        best = -math.inf
         for share in widths:
             final = share
             below, error, longest, _delta = minimise_relaxation(
@@ -242,44 +253,31 @@ def relax(
                 system,
                 stop,
             )
-            value = below - given - 4 * UNIT * (abs(below) + given)
-            if free:
-                bound = max(bound, value)
             if below >= goal or goal - below > CLOSE * abs(goal) or stop[0]:
                 break
-        if not free:
-            # The bound is that of the slopes which are recorded.
-            _few_digits(state, cap, slope, tilt)
-            rounded, error, longest, _delta = dual_value(
-                HT, length, state, cap, height, cut, tilt, free, box[0], box[1], centre
-            )
-            if below >= goal > rounded:
-                _, error, longest, _delta = dual_value(
-                    HT, length, state, cap, height, cut, slope, free, box[0], box[1], centre
-                )
-            else:
-                below = rounded
+            if free and below > best:
+                best = below
                 for i in range(n):
-                    slope[i] = tilt[i]
-            value = below - given - 4 * UNIT * (abs(below) + given)
-            bound = max(bound, value)
-            end = _record(state, cap, slope, marks[turn], number_rows, numbers, end)
-        facts[turn, 0], facts[turn, 1], facts[turn, 2], behind[turn] = price, value, 0.0, end
-        used = turn + 1
-        if bound >= upper:
-            return bound, -1, price, used
-        again = False
-        if stop[0]:
-            break
-        if math.isfinite(upper) and rounds > 0:
-            if free and turn == 0:
+                    tilt[i] = slope[i]
+        if best > below:
+            # Newton's method has lost digits with the last widths.
+            for i in range(n):
+                slope[i] = tilt[i]
+            below, error, longest, _delta = dual_value(
+                HT, length, state, cap, height, cut, slope, free, box[0], box[1], centre
+            )
+        tightens = math.isfinite(upper) and rounds > 0 and not stop[0]
+        if free:
+            if tightens and turn == 0 and below < upper:
                 # Shrink the interval of the bias: the dual value at a fixed b is a bound, linear in b, for all b.
                 for side in range(box.size):
                     for c in range(r):
                         trial[c] = w[c]
                     at = 0.5 * (w[r - 1] + box[side])
+                    if not box[0] < at < box[1]:
+                        continue
                     trial[r - 1] = at
-                    there, _, _, delta = minimise_relaxation(
+                    minimise_relaxation(
                         HT,
                         length,
                         state,
@@ -304,16 +302,48 @@ def relax(
                         system,
                         stop,
                     )
-                    # Of all b on the far side of the trial the objective is at least D + |δ| |b − trial|; δ is known to rounding.
-                    outwards = -delta if side == 1 else delta
-                    total = 0.0
-                    for i in range(n):
-                        total += abs(tilt[i] * HT[r - 1, i])
-                    unsure = 2 * (n + 8) * UNIT * total * abs(box[side] - at)
-                    if there - unsure >= upper and outwards >= 0.0:
+                    low, high = (box[0], at) if side == 0 else (at, box[1])
+                    there, _, _, _ = dual_value(HT, length, state, cap, height, cut, tilt, free, low, high, middle)
+                    if there - wider * abs(there) - loose >= upper:
+                        _note(facts, used, free, price, there, 2.0 * side - 1.0, at)
+                        facts[used, 2] = 1.0
+                        end = _record(state, cap, tilt, marks[used], number_rows, numbers, end)
+                        behind[used] = end
+                        used += 1
                         box[side] = at
-            again, changed = _tighten(HT, length, state, M, cut, free, box, upper, value, error, longest, centre, shift)
-            facts[turn, 2] = 1.0 if changed else 0.0
+                below, error, longest, _delta = dual_value(
+                    HT, length, state, cap, height, cut, slope, free, box[0], box[1], centre
+                )
+        else:
+            # The bound is that of the slopes which are recorded.
+            _few_digits(state, cap, slope, tilt)
+            rounded, error, longest, _delta = dual_value(
+                HT, length, state, cap, height, cut, tilt, free, box[0], box[1], centre
+            )
+            if below >= goal > rounded:
+                _, error, longest, _delta = dual_value(
+                    HT, length, state, cap, height, cut, slope, free, box[0], box[1], centre
+                )
+            else:
+                below = rounded
+                for i in range(n):
+                    slope[i] = tilt[i]
+        value = below - given - 4 * UNIT * (abs(below) + given)
+        bound = max(bound, value)
+        _note(facts, used, free, price, value, 0.0, 0.0)
+        end = _record(state, cap, slope, marks[used], number_rows, numbers, end)
+        behind[used] = end
+        used += 1
+        if bound >= upper:
+            return bound, -1, price, used
+        again = False
+        if stop[0]:
+            break
+        if tightens:
+            again, changed = _tighten(
+                HT, length, state, M, cut, free, box, upper, value, error, longest, centre, shift, wider, loose
+            )
+            facts[used - 1, 2] = 1.0 if changed else 0.0
         if not math.isinf(budget):
             # The budget should be spent by the relaxation: its multiplier rises where it asks for more.
             asked = spent = 0.0

@@ -29,7 +29,7 @@ from svmcvx.fast.indicator.search.dive_passes import best_multiple, dive
 from svmcvx.fast.indicator.search.exchange import Exchange
 from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
 from svmcvx.fast.indicator.search.search_state import CountingSearch, SearchState
-from svmcvx.fast.indicator.search.tree_record import BoundedNodes, TreeRecord
+from svmcvx.fast.indicator.search.tree_record import BoundedNodes, Leaf, TreeRecord, empty_node
 from svmcvx.solution import Status
 from svmcvx.system.stop_flag import stop_flag
 
@@ -139,15 +139,14 @@ class BranchAndBound:
         self.tasks = 2
         self.queue: list[TreeNode] = []
         self.nodes = 0
-        # Intervals of a free bias are not recorded.
-        self.record: TreeRecord | None = None if search.free else TreeRecord()
+        self.record: TreeRecord | None = TreeRecord()
         self.exchange = Exchange(search) if isinstance(search, CountingSearch) else None
         self._begun = False
 
     @property
     def proof(self) -> dict[str, NDArray[Any]]:
-        """Arrays that prove the lower bound; none if the record was discarded."""
-        return {} if self.record is None else self.record.arrays(self.search)
+        """Arrays that prove the lower bound; none if the record was discarded, or the factor is too inaccurate."""
+        return {} if self.record is None or not self.search.is_repeatable else self.record.arrays(self.search)
 
     @property
     def open_bound(self) -> float:
@@ -172,7 +171,12 @@ class BranchAndBound:
         search, r = self.search, self.HT.shape[0]
         self._begun = True
         upper = search.cutoff
-        state, w, box = search.root_state, np.zeros(r), np.array(search.bias_interval)
+        state, w, box = search.root_state, np.zeros(r), np.array(search.bias_interval(upper))
+        if box[0] > box[1]:
+            # No point is better than the incumbent.
+            if self.record is not None:
+                self.record.add(empty_node(self.HT.shape[1]), upper)
+            return search.report(math.inf)
         size = math.sqrt(upper) if math.isfinite(upper) else math.inf
         big_m = (1.0 + self.length * up(size)) * (1.0 + 1e-14)
         if search.free:
@@ -210,9 +214,8 @@ class BranchAndBound:
             if node.bound >= upper:
                 continue
             if node.undecided < 0:
-                leaf = search.close_leaf(
-                    node.state == KEPT, node.state == DROPPED, self._refined_leaf_bound(node, upper)
-                )
+                bound, refined = self._refined_leaf(node, upper)
+                leaf = search.close_leaf(node.state == KEPT, node.state == DROPPED, bound) or refined
                 if self.record is not None and leaf is not None:
                     self.record.leaves[node.number] = leaf
                 upper = search.cutoff
@@ -257,13 +260,15 @@ class BranchAndBound:
             self.tasks = max(self.tasks // 2, 1)
         return search.report(self.open_bound)
 
-    def _refined_leaf_bound(self, node: TreeNode, upper: float) -> float:
-        """Return a better bound of a leaf that no other arithmetic will evaluate."""
-        search = self.search
-        if not search.refines_leaves:
-            return node.bound
-        refined = self._dive(node._replace(undecided=-1), upper, 2, refine=True).nodes
-        return refined[0].bound if refined else math.inf
+    def _refined_leaf(self, node: TreeNode, upper: float) -> tuple[float, Leaf | None]:
+        """Return a better bound of a leaf that no other arithmetic will evaluate, and its multipliers."""
+        if not self.search.refines_leaves:
+            return node.bound, None
+        refined = self._dive(node._replace(undecided=-1), upper, 2, refine=True)
+        bounded = refined.bounded
+        # All rows are decided, so that no multiplier is at a limit.
+        leaf = Leaf(bounded.rows.astype(np.int64), bounded.numbers)
+        return max(node.bound, refined.nodes[0].bound if refined.nodes else math.inf), leaf
 
     def _dive(self, node: TreeNode, upper: float, most: int, *, refine: bool = False) -> Dive:
         """Search below a node until two more would be more than `most`, or bound a leaf as well as rounding allows."""
@@ -279,14 +284,16 @@ class BranchAndBound:
         states[0], big_ms[0], starts[0], boxes[0] = node.state, node.big_m, node.w, node.box
         prices[0], bounds[0], undecided[0], names[0] = node.price, node.bound, node.undecided, -1
         parents, decisions, used = (np.empty(most, dtype=np.int64) for _ in range(3))
-        points, turns = np.empty((most, r)), max(rounds, 1)
-        facts, marks = np.empty((most, turns, 3)), np.empty((most, turns, -(-n // 8)), dtype=np.uint8)
-        number_rows, numbers = np.empty(most * turns * n, dtype=np.int32), np.empty(most * turns * n)
-        behind = np.empty((most, turns), dtype=np.int64)
+        # Two cuts of the interval of the bias, too.
+        points, entries = np.empty((most, r)), max(rounds, 1) + 2 * search.free
+        facts = np.empty((most, entries, 5 if search.free else 3))
+        marks = np.empty((most, entries, -(-n // 8)), dtype=np.uint8)
+        number_rows, numbers = np.empty(most * entries * n, dtype=np.int32), np.empty(most * entries * n)
+        behind = np.empty((most, entries), dtype=np.int64)
         rows, columns = tuple(np.empty((8, n))), tuple(np.empty((5, r)))
         left, made = dive(
-            self.HT, self.length, search.weight, search.k, search.cut, penalty, search.free, widths, enough, rounds, upper,
-            states, big_ms, starts, boxes, prices, bounds, undecided, names, slots, parents, decisions, points, used,
+            self.HT, self.length, search.weight, search.k, search.cut, penalty, search.free, widths, enough, rounds,
+            search.wider, search.loose, upper, states, big_ms, starts, boxes, prices, bounds, undecided, names, slots, parents, decisions, points, used,
             facts, marks, number_rows, numbers, behind, rows, columns, np.empty((r + 1, r)), self.stop,
         )  # fmt: skip
         nodes = [
@@ -306,7 +313,7 @@ class BranchAndBound:
         value = best_multiple(
             self.HT, search.weight, search.lam, search.k, cut, search.free, RAISED, points, upper, point, rows[0]
         )
-        kept = np.arange(turns) < used[:made, None]
+        kept = np.arange(entries) < used[:made, None]
         ends = behind[:made][kept]
         end = ends[-1] if made else 0
         bounded = BoundedNodes(

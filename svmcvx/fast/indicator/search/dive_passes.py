@@ -36,7 +36,7 @@ def best_multiple(HT, weight, lam, k, cut, free, raised, points, best, found, a)
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
 def dive(
-    HT, length, weight, budget, cut, rho, free, widths, enough, rounds, upper, states, big_ms, starts, boxes, prices,
+    HT, length, weight, budget, cut, rho, free, widths, enough, rounds, wider, loose, upper, states, big_ms, starts, boxes, prices,
     bounds, undecided, names, slots, parents, decisions, points, used, facts, marks, number_rows, numbers, behind,
     rows, columns, system, stop,
 ):  # fmt: skip
@@ -47,7 +47,7 @@ def dive(
 
     Parameters
     ----------
-    HT, length, weight, budget, cut, rho, free, widths, enough, rounds, upper
+    HT, length, weight, budget, cut, rho, free, widths, enough, rounds, wider, loose, upper
         As for :func:`relax`.
     states, big_ms, starts, boxes : ndarray
         Of shapes (…, n), (…, n), (…, r), (…, 2): M is in `big_ms`.
@@ -57,12 +57,12 @@ def dive(
     slots : ndarray of int, shape (…,)
         A permutation: where the entries of the stack are, then where there is room.
     parents, decisions, used : ndarray of int, shape (most,)
-        Output: for each node that was bounded the number of its parent, what was decided (i + 1 kept, −i − 1 dropped) and its rounds.
+        Output: for each node that was bounded the number of its parent, what was decided (i + 1 kept, −i − 1 dropped) and its bounds.
         The search ends where there is no room for two more; the stack has room for `most` / 2 + 1.
     points : ndarray of shape (most, r)
         Output: their minimisers.
     facts, marks, number_rows, numbers, behind
-        Output, as for :func:`relax`, of all nodes: those of a round are in `facts` and `marks` of shapes (most, rounds, …).
+        Output, as for :func:`relax`, of all nodes: those of one are in `facts` and `marks` of shapes (most, entries, …).
     rows, columns, system
         Scratch space, as for :func:`relax`.
     stop : ndarray of int, shape (1,)
@@ -111,6 +111,8 @@ def dive(
                 widths,
                 enough,
                 rounds,
+                wider,
+                loose,
                 upper,
                 states[place],
                 big_ms[place],

@@ -46,7 +46,7 @@ class _OtherLabel(SearchState):
     def __init__(self, statement: Any, monitor: Monitor, row: Floats, cap: float) -> None:
         super().__init__(statement, monitor)
         self.best_value = cap * self.unit / (1.0 - 2.0 * IMPROVEMENT)
-        self._interval = super().bias_interval
+        self._interval = super().bias_interval(self.cutoff)
         row = (-row if self.cut > 0.0 else row) / self.scale
         self.rows = np.vstack([self.rows, row])
         self.H = np.ascontiguousarray(self.rows[:, :-1]) if self.free else self.rows
@@ -64,9 +64,16 @@ class _OtherLabel(SearchState):
         """No other arithmetic evaluates a leaf."""
         return True
 
+    def _observations(self) -> None:
+        """The signed rows tell which are equal."""
+
     @property
-    def bias_interval(self) -> tuple[float, float]:
-        """That of the problem without the additional row."""
+    def _factor_error(self) -> float:
+        """No checker repeats this search."""
+        return 0.0
+
+    def bias_interval(self, upper: float) -> tuple[float, float]:
+        """Return that of the problem without the additional row."""
         return self._interval
 
     def update_incumbent(self, point: Incumbent) -> None:

@@ -6,9 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
@@ -46,6 +48,10 @@ UNRESOLVED_SHARE = 1e-7
 OBJECTIVE_CAPS = (1e4, 1e8, 1e16, 1e26)
 # Relative loss of the bound in a second program with other rounding.
 REPEATED = 1e-10
+# Balls are enlarged by this share, and at most by the other, so that a checker finds no larger M.
+WIDER, LARGEST_WIDENING = 2.0**-32, 1e-4
+# Share of a bound that a factor may leave out for a checker to find about the same without it.
+LARGEST_INFLUENCE = 1e-7
 # Rounding of sums of weights, as a share of all weight.
 WEIGHT_ROUNDING = 1e-12
 # Entries of the rows up to which a point of least norm takes no time to speak of.
@@ -116,7 +122,7 @@ class SearchState(ABC):
         np.divide(geometry.G, self.scale, out=rows[:, :r])
         if self.free:
             rows[:, r] = geometry.y / self.scale
-        self.rows, self.first, self.copies = _distinct(rows)
+        self.rows, self.first, self.copies = _distinct(rows, self._observations())
         self.H = np.ascontiguousarray(self.rows[:, :-1]) if self.free else self.rows
         weight = np.bincount(self.copies, weights=geometry.weight)
         # Sums of weights that are not whole numbers are rounded.
@@ -138,10 +144,53 @@ class SearchState(ABC):
     def _prices(self) -> tuple[float, float]:
         """λ and k."""
 
-    @property
-    def bias_interval(self) -> tuple[float, float]:
-        """Values of the free bias, times the scale, of points that are better than the incumbent; 0 without one."""
+    def _observations(self) -> NDArray[np.intp] | None:
+        """A number for each observation, the same for equal ones with equal labels; None if the signed rows tell which are equal.
+
+        A factor tells them apart by its rounding, and centred data may lose what makes the difference.
+        """
+        space = self.statement.space
+        if space.factor_is_data and not space.centre.any():
+            return None
+        rows, signs = space.data.X, space.data.y
+        if space.is_linear and space.intercept == "none":
+            # A row and its negative of the other class are the same signed row.
+            rows, signs = sp.diags_array(signs) @ rows, np.ones_like(signs)
+        names: dict[bytes, int] = {}
+        keys = (_bytes(rows, i) + (b"+" if sign > 0 else b"-") for i, sign in enumerate(signs))
+        return np.array([names.setdefault(key, len(names)) for key in keys])
+
+    def bias_interval(self, upper: float) -> tuple[float, float]:
+        """Return the values of the free bias, times the scale, of points below a value; 0 without one."""
         return 0.0, 0.0
+
+    @cached_property
+    def _factor_error(self) -> float:
+        """How much the squared lengths of the rows, in the search's units, may be shorter than those of the data."""
+        space = self.statement.space
+        if space.factor_is_data:
+            return 0.0
+        error = float(self.statement.factor_error.missing.max(initial=0.0)) / self.scale**2
+        return error if math.isfinite(error) else 0.0
+
+    @property
+    def wider(self) -> float:
+        """The share by which balls are enlarged; see :func:`svmcvx.fast.indicator.search.big_m_passes.relax`."""
+        return max(WIDER, min(4.0 * self._factor_error * self._size, LARGEST_WIDENING))
+
+    @property
+    def loose(self) -> float:
+        """What is added to squared radii of balls."""
+        return 2.0 * self._factor_error * self._size**2
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a checker that evaluates the kernel itself proves about the same."""
+        return self._factor_error * self._size <= LARGEST_INFLUENCE
+
+    @property
+    def _size(self) -> float:
+        return self.cutoff if math.isfinite(self.cutoff) else 0.0
 
     @property
     def root_state(self) -> NDArray[np.int8]:
@@ -151,7 +200,7 @@ class SearchState(ABC):
     @property
     def refines_leaves(self) -> bool:
         """Whether the bounds of leaves are made as good as rounding allows, since no other arithmetic evaluates them."""
-        return self.free
+        return True
 
     @abstractmethod
     def try_point(self, w: Floats) -> None:
@@ -204,7 +253,7 @@ class SearchState(ABC):
     def bound(self) -> SolverBound:
         """The lower bound that the search has proved of the data themselves, in the statement's units."""
         proved = self.statement.bound_of_search(self.proved / self.unit)
-        return SolverBound(proved, REPEATED * abs(proved))
+        return SolverBound(proved, (REPEATED + self._factor_error * self._size) * abs(proved))
 
 
 def factor_in_time(statement: IndicatorStatement, monitor: Monitor) -> None:
@@ -216,8 +265,17 @@ def factor_in_time(statement: IndicatorStatement, monitor: Monitor) -> None:
             raise OutOfTime
 
 
-def _distinct(rows: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
-    """Return the distinct rows in lexicographic order, the first index of each, and which of them each row is."""
+def _bytes(rows: Any, i: int) -> bytes:
+    """The entries of a row; zeros have one sign."""
+    row = rows[[i]].toarray() if sp.issparse(rows) else rows[i]
+    return bytes((row + 0.0).tobytes())
+
+
+def _distinct(rows: Floats, observations: NDArray[np.intp] | None) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
+    """Return the distinct rows, in lexicographic order if they are told by their entries, the first index of each, and which of them each row is."""
+    if observations is not None:
+        _, first, copies = np.unique(observations, return_index=True, return_inverse=True)
+        return rows[first], first, copies.ravel()
     order = np.argsort(rows[:, 0], kind="stable") if rows.shape[1] else np.zeros(0, dtype=np.intp)
     if order.size == 0 or not (np.diff(rows[order, 0]) > 0).all():
         found, first, copies = np.unique(rows, axis=0, return_index=True, return_inverse=True)
@@ -237,6 +295,11 @@ class CountingSearch(SearchState):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.labels = self.statement.geometry.y[self.first] if self.free else None
+
+    @property
+    def refines_leaves(self) -> bool:
+        """They are bounded by points of least norm."""
+        return False
 
     def try_point(self, w: Floats) -> None:
         """Try the sets of rows with margins of about 1 or more at a point."""
@@ -370,14 +433,13 @@ class L0Search(CountingSearch):
     def _prices(self) -> tuple[float, float]:
         return self.statement.C * self.unit, math.inf
 
-    @property
-    def bias_interval(self) -> tuple[float, float]:
-        r"""Values of the free bias, times the scale, of points that are better than the incumbent; empty if there are none.
+    def bias_interval(self, upper: float) -> tuple[float, float]:
+        r"""Return the values of the free bias, times the scale, of points below a value that no constant score has; empty if there are none.
 
         A point without a margin of at least 1 in one of the classes is no better than a constant score. With one in each,
         :math:`|b| \le \max\|g_i\|\|w\| - 1`.
         """
-        size = up(math.sqrt(up(self.best_value)))
+        size = up(math.sqrt(up(upper)))
         longest = float(row_norms_above(self.H).max(initial=0.0))
         reach = up(up(self.scale * up(size * longest)) * (1.0 + 1e-14) - self.scale)
         return -reach, reach
@@ -394,14 +456,13 @@ class RampSearch(SearchState):
         # The loss is 2 where it is largest.
         return 2.0 * self.statement.C * self.unit, math.inf
 
-    @property
-    def bias_interval(self) -> tuple[float, float]:
-        r"""Values of the free bias, times the scale, of points that are better than the incumbent.
+    def bias_interval(self, upper: float) -> tuple[float, float]:
+        r"""Return the values of the free bias, times the scale, of points below a value that no constant score has.
 
         Dropping a whole class, with losses of 2, costs at least as much as a constant score. So each class has an observation with
         u > −1: :math:`|b| \le 1 + \max\|g_i\|\|w\|`.
         """
-        size = up(math.sqrt(up(self.best_value)))
+        size = up(math.sqrt(up(upper)))
         reach = up(self.scale * (1.0 + size * float(row_norms_above(self.H).max(initial=0.0))) * (1.0 + 1e-14))
         return -reach, reach
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BoundedNodes", "Leaf", "TreeRecord", "infeasible_leaf", "least_norm_leaf"]
+__all__ = ["BoundedNodes", "Leaf", "TreeRecord", "empty_node", "infeasible_leaf", "least_norm_leaf"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -28,9 +28,10 @@ class BoundedNodes(NamedTuple):
     Attributes
     ----------
     parents, decisions, rounds : ndarray of int, shape (nodes,)
-        Numbers of the parents; i + 1 if row i is kept, −i − 1 if it is dropped; how often each was bounded.
-    facts : ndarray of shape (bounds, 3)
-        The multiplier of the budget, the bound, and whether it changed M or a state (0 or 1).
+        Numbers of the parents; i + 1 if row i is kept, −i − 1 if it is dropped; how many bounds each has.
+    facts : ndarray of shape (bounds, 3), with a free intercept (bounds, 5)
+        The multiplier of the budget, the bound, and whether it changed anything (0 or 1); which side of the interval of the intercept it cut off
+        (0 if none), and where.
     marks : ndarray of uint8, shape (bounds, ceil(n / 8))
         Bits of the multipliers at their limits.
     counts : ndarray of int, shape (bounds,)
@@ -49,8 +50,15 @@ class BoundedNodes(NamedTuple):
     numbers: Floats
 
 
+def empty_node(rows: int) -> BoundedNodes:
+    """Return a first node with a free intercept that has no point: a bound without multipliers."""
+    whole, none = np.array([0]), np.zeros(0)
+    facts, marks = np.array([[0.0, math.inf, 1.0, 0.0, 0.0]]), np.zeros((1, -(-rows // 8)), dtype=np.uint8)
+    return BoundedNodes(whole - 1, whole, whole + 1, facts, marks, whole, none.astype(np.int32), none)
+
+
 class Leaf(NamedTuple):
-    """Multipliers of rows that a leaf keeps; those of the same row are added."""
+    """Multipliers of rows that a leaf keeps or drops; those of the same row are added."""
 
     rows: Integers
     numbers: Floats
@@ -104,7 +112,7 @@ class TreeRecord:
     def arrays(self, search: Any) -> dict[str, NDArray[Any]]:
         """Return the arrays ``tree.*`` of a proof, see ``docs/proof_format.md``; none if the units of the data cannot represent them."""
         unit = search.scale**2
-        if not self.parts or (search.H * search.scale != search.statement.geometry.G[search.first]).any():
+        if not self.parts:
             return {}
         nodes = BoundedNodes(*(np.concatenate(values) for values in zip(*self.parts, strict=True)))
         upper = np.repeat(self.uppers, [len(part.facts) for part in self.parts])
@@ -142,6 +150,12 @@ class TreeRecord:
         }
         if not math.isinf(search.k):
             found["price"] = price[kept] / unit
+        if search.free:
+            cuts = np.concatenate([nodes.facts[:, 3:], np.zeros((len(own), 2))])[kept]
+            found |= {"side": cuts[:, 0].astype(np.int64), "at": cuts[:, 1] / search.scale}
+            space = search.statement.space
+            if space.is_linear:
+                found["centre"] = np.array(space.centre)
         fits = all(np.isfinite(values).all() for values in found.values())
         whole = {name: values.astype(np.int32) for name, values in found.items() if values.dtype == np.int64}
         return found | whole if fits else {}
