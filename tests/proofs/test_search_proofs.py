@@ -131,15 +131,14 @@ def test_changed_trees_with_kernels_and_free_intercepts_prove_nothing_false(name
     solution = FREE[name](X, y, weight)
     proof, rng, refused = solution.proof(), np.random.default_rng(len(name)), 0
     assert sx.verify(proof, X, y).holds
-    for _ in range(3):
-        for what, other in [*changes(proof, rng), *changed_cuts(proof, rng)]:
-            if what == "a hyper-parameter":
-                continue
-            found = sx.verify(other, X, y)
-            refused += not found.holds
-            assert found.lower is None or found.lower <= solution.certificate.upper, what
-            assert not (found.holds and what == "the end")
-    assert refused > 3
+    for what, other in [*changes(proof, rng), *changed_cuts(proof, rng)]:
+        if what == "a hyper-parameter":
+            continue
+        found = sx.verify(other, X, y)
+        refused += not found.holds
+        assert found.lower is None or found.lower <= solution.certificate.upper, what
+        assert not (found.holds and what == "the end")
+    assert refused > 1
 
 
 def changed_cuts(proof, rng):
