@@ -136,6 +136,7 @@ def checked(header, X, y, T):
         numbers = [kernel["gamma"], kernel.get("degree", 1), kernel.get("coef0", 0)]
         demand({*map(type, numbers)} <= {int, float} and type(numbers[1]) is int, "a number of the kernel is none")
         demand(numbers[0] > 0 and 1 <= numbers[1] <= 1000, "a number of the kernel is out of its range")
+        demand(numbers[1] <= 16, "fractions of so large a degree are not known here")
         demand(numbers[2] >= 0, "a kernel that may be indefinite is not known here")
     intercepts, forms, arrays = FORMULATIONS[name]
     demand(intercept in intercepts.split(), f"{name} has not the intercept {intercept!r}")
