@@ -124,7 +124,7 @@ MUTANTS = {
     "matrix without rounding": ("bounded", "@ sizes) * (k * U)", "@ sizes) * 0.0", ["product with a matrix"]),
     "matrix without errors": ("bounded", "error = error + np.broadcast_to(self.error, self.shape) @ sizes", "pass", ["product with a matrix"]),
     "column with the length of another": ("rows", "else row_norms_above(w.value.T)", "else row_norms_above(w.value.T)[::-1]", ["rows times a matrix"]),
-    "combinations of columns with the error of one": ("rows", "norm_above(error) if chosen.ndim > 1", "float(error.min()) if chosen.ndim > 1", ["combinations of rows by columns"]),
+    "combinations of columns with the error of one": ("rows", "norm_above(error) if value.ndim > 1", "float(error.min()) if value.ndim > 1", ["combinations of rows by columns"]),
     "point around its first number": ("rows", "norm_above(np.broadcast_to(x.error, x.shape)) if", "float(np.max(x.error)) if", ["point around numbers"]),
     "rows without rounding": ("rows", "(roundings(d + self.shifted) * length + w.distance)", "w.distance", ["rows times a point"]),
     "rows without their shift": ("rows", "(roundings(d + self.shifted) * length", "(roundings(d) * length", ["rows times a point along them"]),
