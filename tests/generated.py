@@ -281,8 +281,13 @@ def names_of_estimators(text):
 
 
 def names_of_fast(text):
+    """The same names, imported at their first use: types alone and the list of names are written."""
     solvers = [(entry.fast.module, entry.fast.name) for entry in CATALOGUE.values() if entry.fast]
-    return module_with_names(text, [*solvers, ("svmcvx.fast.warm_path", "path")])
+    pairs = [*solvers, ("svmcvx.fast.warm_path", "path")]
+    typed = "if TYPE_CHECKING:\n"
+    start, end = text.index(typed) + len(typed), text.index("# Imported at their first use")
+    names = all_list([name for _, name in pairs])
+    return f"{text[:start]}{import_lines(pairs, '    ')}\n{names}\n{text[end:]}"
 
 
 WRITTEN = {

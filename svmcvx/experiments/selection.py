@@ -25,7 +25,7 @@ from sklearn.utils.validation import indexable
 
 import svmcvx
 from svmcvx.data import check_choice, check_number, check_time_limit, check_weights
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, did_you_mean
 from svmcvx.experiments.batches.fold import BatchOnFold, batches_of
 from svmcvx.experiments.batches.machines import no_batch_for
 from svmcvx.experiments.batches.neighbours import neighbours
@@ -403,10 +403,24 @@ def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
         for settings in unlike.values():
             with_settings(clone(estimator), settings)
     except (ValueError, TypeError) as error:
-        raise DataError(f"grid cannot be used: {error}") from None
+        raise DataError(f"grid cannot be used: {_told(estimator, grid) or error}") from None
     if not candidates:
         raise DataError("grid is empty; pass for example {'C': [0.1, 1, 10]}")
     return candidates
+
+
+def _told(estimator: Any, grid: Grid) -> str:
+    """Return what is wrong with a grid in fewer words than scikit-learn has, where that is known."""
+    known = estimator.get_params()
+    for part in [grid] if isinstance(grid, Mapping) else grid:
+        for name, values in part.items():
+            if name not in known:
+                inner = f"{final_prefix(estimator)}{name}"
+                meant = f"; did you mean {inner!r}?" if inner in known else did_you_mean(name, known)
+                return f"{type(estimator).__name__} has no parameter {name!r}{meant}"
+            if np.ndim(values) == 0:
+                return f"{name} must have a list of values, as in {{{name!r}: [{values!r}]}}, got {values!r}"
+    return ""
 
 
 def _folds(estimator: Any, X: Any, y: Any, groups: Any, cv: Any, seed: int | None) -> list[Fold]:

@@ -269,7 +269,7 @@ def test_a_setting_that_fails_has_the_reason_and_no_score():
     ("keywords", "message"),
     [
         ({"estimator": sx.PSVMClassifier}, "estimator must be an estimator"),
-        ({"grid": {"Q": [1.0]}}, "grid cannot be used: Invalid parameter 'Q'"),
+        ({"grid": {"Q": [1.0]}}, "grid cannot be used: PSVMClassifier has no parameter 'Q'"),
         ({"grid": {"C": 1.0}}, "grid cannot be used"),
         ({"grid": {}, "estimator": "psvm"}, "estimator must be an estimator"),
         ({"grid": []}, "grid is empty"),

@@ -119,11 +119,11 @@ def _text(value: Any) -> Cell:
     return Cell(text, text)
 
 
-def _p(value: float) -> Cell:
-    """Return a p-value; small ones by their order only."""
+def _p(value: float, *, adjusted: bool = False) -> Cell:
+    """Return a p-value; small ones by their order only, and marked if they are adjusted for the number of tests."""
     if math.isnan(value):
         return Cell("—")
-    return Cell("< 0.0001" if value < 1e-4 else f"{value:.4f}", value, "low" if value < 0.05 else "")
+    return Cell("< 0.0001" if value < 1e-4 else f"{value:.4f}", value, "low" if adjusted and value < 0.05 else "")
 
 
 def _summary(study: StudyTables) -> str:
@@ -249,7 +249,7 @@ def _over_sets(study: StudyTables) -> dict[str, Any]:
                 *(_number(n, "d") for n in (r.wins, r.ties, r.losses)),
                 _number(r.median, "+.4f"),
                 _p(r.wilcoxon),
-                _p(r.holm),
+                _p(r.holm, adjusted=True),
             ]
             for r in _records(overall)
         ]
@@ -264,6 +264,10 @@ def _over_sets(study: StudyTables) -> dict[str, Any]:
                 f"F = {test.F:.3f} (p = {test.F_p:.4f}); critical difference of mean ranks at {test.alpha:g}: "
                 f"{test.critical_difference:.3f}."
             )
+            if test.F_p >= test.alpha:
+                note += (
+                    " Friedman's test finds no difference between the models: the diagram shows ranks, not differences."
+                )
             figure: Any = critical_difference_diagram(study, metric).figure
             caption = f"{metric}: mean ranks; models joined by a bar are not told apart by Nemenyi's test at 0.05."
             figures.append((svg(figure, f"critical difference diagram of {metric}"), caption))
@@ -302,7 +306,7 @@ def _paired(study: StudyTables, metric: str) -> Table:
             _number(r.detectable, ".4f"),
             _p(r.t),
             _p(r.corrected_t),
-            _p(r.corrected_holm),
+            _p(r.corrected_holm, adjusted=True),
             _p(r.wilcoxon),
             _text(r.reason),
         ]
