@@ -142,7 +142,8 @@ def _by_cvxpy(solver: str, options: Callable[[Any], Mapping[str, Any]]) -> Calla
     def solve(problem: Any, budget: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            problem.solve(solver=solver, **options(budget))
+            # Neither a start nor settings of the call before, whose budget was smaller.
+            problem.solve(solver=solver, warm_start=False, **options(budget))
         try:
             own = problem.model_at_variables()
         except Exception:  # a problem in multipliers, from which the model is computed
