@@ -193,6 +193,8 @@ class Rows:
         Dense rows are summed in parts of :data:`PART`: the error grows with their length and their number instead of with n.
         """
         value, error = self.combined_columns(v)
+        if not np.any(error):
+            return Ball(value)
         return Ball(value, norm_above(error) if value.ndim > 1 else float(error))
 
     def combined_columns(self, v: Floats | Bounded) -> tuple[Floats, Any]:

@@ -19,7 +19,8 @@ from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
 from svmcvx.fast.indicator.search.sweep import SweepSettings
 from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.indicator.zero_one import ZeroOne, zero_one_mio, zero_one_objective
+from svmcvx.formulations.indicator.zero_one import ZeroOne, zero_one_objective
+from svmcvx.formulations.indicator.zero_one_problems import zero_one_mio
 from svmcvx.solution import Status
 from svmcvx.synthetic import outlier_data
 from svmcvx.system import clock

@@ -227,7 +227,7 @@ def test_distinct_rows_are_those_of_numpy(columns):
     for rows in (rng.standard_normal((50, columns)), rng.integers(0, 3, (50, columns)).astype(float)):
         if not columns:
             rows = rows[:1]
-        found, first, copies = _distinct(rows)
+        found, first, copies = _distinct(rows, None)
         expected, where, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         np.testing.assert_array_equal(found, expected)
         np.testing.assert_array_equal(first, where)
