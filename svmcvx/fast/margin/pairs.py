@@ -38,8 +38,8 @@ __all__ = ["SolvedParts", "solve_parts"]
 Floats: TypeAlias = NDArray[np.float64]
 
 SOLVER = "fast.psvm/pairs"
-# Observations up to which several problems are solved together, and one.
-MOST_ROWS, MOST_ALONE = 20_000, 4_000
+# Observations up to which several problems are solved together, and one; a linear one of more has fewer unknowns than multipliers.
+MOST_ROWS, MOST_ALONE, MOST_ALONE_LINEAR = 20_000, 4_000, 100
 # Bytes of an entry, and of a megabyte.
 ENTRY, MEGABYTE = 8, 2**20
 # Numbers that are updated between two looks at the clock.
@@ -259,7 +259,8 @@ def solve_parts(
     """
     deadline = current()
     room = int(cache_size * MEGABYTE / ENTRY)
-    most = MOST_ALONE if labels.classes.size == 2 else MOST_ROWS
+    alone = MOST_ALONE_LINEAR if kernel is None else MOST_ALONE
+    most = alone if labels.classes.size == 2 else MOST_ROWS
     known = isinstance(X, np.ndarray) and isinstance(C, (int, float)) and isinstance(p, (int, float))
     if not known or p != 1 or tol < LEAST_TOL or X.shape[0] > most:
         return None
