@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 from svmcvx.core.bounded import GROW, LOST, Bounded, exact, growth, root_above, roundings, sqrt, square, total
 from svmcvx.core.exactly import SMALLEST
 
-__all__ = ["UNDERFLOW", "Ball", "Rows", "inner_error", "norm_above", "row_norms_above", "squared_norms", "sums_above"]
+__all__ = [
+    "UNDERFLOW",
+    "Ball",
+    "Rows",
+    "added_rows",
+    "inner_error",
+    "norm_above",
+    "row_norms_above",
+    "squared_norms",
+    "sums_above",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -21,6 +31,19 @@ UNDERFLOW = 2.0**-1000
 BLOCK_ENTRIES = 2**18
 # Rows that are summed by one product, so that the error grows with their number and with that of the parts.
 PART = 512
+
+
+def added_rows(first: Floats, second: Floats, distances: Floats) -> tuple[Floats, Floats]:
+    r"""Return the sum of two matrices and the distance of each of its rows to the exact one.
+
+    Parameters
+    ----------
+    first, second : ndarray of shape (k, d)
+    distances : ndarray of shape (2, k)
+        Euclidean distances of their rows to the exact ones.
+    """
+    value = first + second
+    return value, (distances[0] + distances[1] + roundings(1) * row_norms_above(value)) * GROW
 
 
 def squared_norms(W: Floats, distances: Floats) -> Bounded:

@@ -6,6 +6,7 @@ matrix, and the products of a class with the normals of all problems that it tak
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from svmcvx.core.bounded import Bounded, exact, positive_part, segment_totals, signed
 from svmcvx.core.exactly import product_below, segment_imbalances
-from svmcvx.core.rows import Ball, Rows, inner_error, row_norms_above, squared_norms
+from svmcvx.core.rows import Ball, Rows, added_rows, inner_error, row_norms_above, squared_norms
 from svmcvx.errors import NotCertified
 from svmcvx.formulations.margin.psvm import dual_objective, objective
 from svmcvx.kernels import Kernel
@@ -104,16 +105,23 @@ class PSVMParts:
             found.append((rows, side, part, begins[:, None] + np.arange(last - first)))
         return found
 
+    @cached_property
+    def _last(self) -> dict[str, tuple[Floats, Any]]:
+        return {}
+
+    def _kept(self, name: str, argument: Floats, compute: Callable[[], Any]) -> Any:
+        """Return what was computed last under a name, computed anew if its argument was another one."""
+        if name not in self._last or not np.array_equal(self._last[name][0], argument):
+            self._last[name] = argument.copy(), compute()
+        return self._last[name][1]
+
     def normals(self, alpha: Floats) -> tuple[Floats, Floats]:
         """Return X'v with v = αy of each problem, shape (problems, d), and its distance to the exact one. The last is kept.
 
         It is that of centred rows, which is the same for a v of sum 0.
         """
-        known: tuple[Floats, tuple[Floats, Floats]] | None = self.__dict__.get("_known")
-        if known is None or not np.array_equal(known[0], alpha):
-            known = alpha.copy(), self._normals(alpha * self.y)
-            self.__dict__["_known"] = known
-        return known[1]
+        found: tuple[Floats, Floats] = self._kept("normals", alpha, lambda: self._normals(alpha * self.y))
+        return found
 
     def _normals(self, v: Floats) -> tuple[Floats, Floats]:
         count, d = self.layout.parts, self.rows.X.shape[1]
@@ -121,16 +129,12 @@ class PSVMParts:
         for rows, side, part, places in self._groups:
             found, off = rows.combined_columns(v[places].T)
             sides[0][side, part], sides[1][side, part] = found.T, off
-        W = sides[0][0] + sides[0][1]
-        return W, (sides[1][0] + sides[1][1] + 2.0**-52 * row_norms_above(W)) * (1.0 + 2.0**-48)
+        return added_rows(sides[0][0], sides[0][1], sides[1])
 
     def linear_scores(self, W: Floats) -> Bounded:
         """Return the inner products of the centred rows with the normal of their problem. The last are kept."""
-        known: tuple[Floats, Bounded] | None = self.__dict__.get("_known_scores")
-        if known is None or not np.array_equal(known[0], W):
-            known = W.copy(), self._linear_scores(W)
-            self.__dict__["_known_scores"] = known
-        return known[1]
+        found: Bounded = self._kept("linear scores", W, lambda: self._linear_scores(W))
+        return found
 
     def _linear_scores(self, W: Floats) -> Bounded:
         value, error = np.empty(self.y.size), np.empty(self.y.size)
@@ -141,11 +145,8 @@ class PSVMParts:
 
     def scores(self, alpha: Floats) -> Bounded | None:
         """Return Kv with v = αy; None if there was no room for the rows. The last is kept."""
-        known: tuple[Floats, Bounded | None] | None = self.__dict__.get("_known")
-        if known is None or not np.array_equal(known[0], alpha):
-            known = alpha.copy(), self.rows.products(self.layout, alpha * self.y)
-            self.__dict__["_known"] = known
-        return known[1]
+        found: Bounded | None = self._kept("scores", alpha, lambda: self.rows.products(self.layout, alpha * self.y))
+        return found
 
     def kernel_scores(self, alpha: Floats) -> Bounded:
         """Return Kv with v = αy.
