@@ -602,6 +602,23 @@ def proved(found, X, y, T, shrink):
     return SimpleNamespace(lower=low, upper=high, possible=np.column_stack([~(low > 0.0), high > 0.0]))
 
 
+def exact_scores(X, y, T, formulation, arguments, fine):
+    """Enclosures of the sets of optimal scores of the rows of T, from a fine solution on; None if the optimum was not found."""
+    kept = np.flatnonzero(arguments.get("sample_weight", np.ones(len(y))) > 0)
+    weight = arguments.get("sample_weight", np.ones(len(y)))[kept]
+    signs = np.where(y[kept] == 1, 1, -1)
+    name = "theta" if formulation == "odm" else "alpha"
+    ctx.prec = EVALUATE if formulation == "psvm" else SOLVE
+    intercept = arguments.get("intercept", "free")
+    intercept = {True: "penalised", False: "none"}.get(intercept, intercept)
+    ctx.prec = 1500
+    K = gram(np.vstack([X[kept], T]), arguments["kernel"], intercept == "penalised")
+    machine = Machine(formulation, K, signs, weight, arguments, intercept)
+    return optimal_scores(
+        machine, fine.dual[name][kept] * signs, fine.model.intercept if intercept == "free" else 0.0, kept.size
+    )
+
+
 def check(seed, shrink=None, proofs=False):
     """What became of one instance: a word, the number of intervals, misses, and of what is tight a measure."""
     design, X, y, T, formulation, arguments, tol, spoilt = instance(seed)
@@ -623,19 +640,7 @@ def check(seed, shrink=None, proofs=False):
             scores = proved(found, given, y, tested, shrink) if proofs else found.scores(tested)
         except sx.NotCertified as error:
             return label, "MISS", 0, 1, str(error)
-    kept = np.flatnonzero(arguments.get("sample_weight", np.ones(len(y))) > 0)
-    weight = arguments.get("sample_weight", np.ones(len(y)))[kept]
-    signs = np.where(y[kept] == 1, 1, -1)
-    name = "theta" if formulation == "odm" else "alpha"
-    ctx.prec = EVALUATE if formulation == "psvm" else SOLVE
-    intercept = arguments.get("intercept", "free")
-    intercept = {True: "penalised", False: "none"}.get(intercept, intercept)
-    ctx.prec = 1500
-    K = gram(np.vstack([X[kept], T]), arguments["kernel"], intercept == "penalised")
-    machine = Machine(formulation, K, signs, weight, arguments, intercept)
-    exact = optimal_scores(
-        machine, fine.dual[name][kept] * signs, fine.model.intercept if intercept == "free" else 0.0, kept.size
-    )
+    exact = exact_scores(X, y, T, formulation, arguments, fine)
     ctx.prec = EVALUATE
     if exact is None:
         return label, "no oracle", 0, 0, f"{arguments} gap {fine.certificate.gap:.1e}"

@@ -20,8 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 import svmcvx as sx
+from tests import predictions
 from tests.proofs import reference_verifier
 from tests.proofs.forgeries.archive import HEADER, File, npy, packed, unpacked
+from tests.proofs.forgeries.honest import TEST
 from tests.proofs.test_proofs import CASES, case
 
 METHODS = ("auto", "balls", "a-priori")
@@ -50,15 +52,28 @@ FREE = {
     )
     for kernel in (None, sx.RBF(0.5), sx.Polynomial(2, 0.5, 1.0))
 }
-NAMES = (*CASES, *SEARCHES, *FREE)
+# Machines whose proofs claim the scores of test rows, some solved so loosely that their intervals leave labels open.
+SCORED = {
+    f"scores {solver} {arguments}": (solver, arguments)
+    for solver, arguments in (
+        ("psvm", {"C": 1.3, "p": 1.0, "kernel": None, "tol": 1e-2}),
+        ("psvm", {"C": 1.3, "p": 1.0, "kernel": None, "tol": 1e-6, "sample_weight": WEIGHT}),
+        ("psvm", {"C": 1.3, "p": 2.0, "kernel": sx.RBF(0.5), "tol": 1e-3}),
+        ("psvm", {"C": 0.4, "p": 1.5, "kernel": None, "intercept": "none", "tol": 1e-4}),
+        ("odm", {"C1": 2.0, "C2": 0.5, "D": 0.1, "kernel": None, "intercept": False, "tol": 1e-1}),
+        ("odm", {"C1": 2.0, "C2": 0.5, "D": 0.1, "kernel": sx.RBF(0.5), "intercept": True, "tol": 1e-8}),
+    )
+}
+NAMES = (*CASES, *SEARCHES, *FREE, *SCORED)
 
 
 class Honest(NamedTuple):
-    """The file of an honest proof and the interval that it proves."""
+    """The file of an honest proof, the interval that it proves, and both ends of the optimal scores of its test rows, if it has some."""
 
     file: File
     lower: float
     upper: float
+    scores: list | None
 
 
 class Outcome(NamedTuple):
@@ -72,8 +87,15 @@ class Outcome(NamedTuple):
 
 @cache
 def honest(name):
+    T = scores = None
     if name in CASES:
         proof, X_, y = case(name)
+    elif name in SCORED:
+        X_, y, T = X, Y, TEST
+        solver, arguments = SCORED[name]
+        proof = sx.guarantee(getattr(sx.fast, solver)(X, Y, **arguments), X, Y).proof(T)
+        fine = getattr(sx.fast, solver)(X, Y, **arguments | {"tol": 1e-12})
+        scores = predictions.exact_scores(X, (Y > 0).astype(int), T, solver, arguments, fine)
     elif name in FREE:
         X_, y = X, Y
         solver, kernel = FREE[name]
@@ -81,13 +103,13 @@ def honest(name):
     else:
         X_, y = X, Y
         proof = sx.fast.zero_one(X, Y, method="branch", **SEARCHES[name]).proof()
-    verified = sx.verify(proof, X_, y)
+    verified = sx.verify(proof, X_, y, test=T)
     assert verified.holds, (name, verified.why)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "proof.npz"
         sx.proofs.write_proof(path, proof)
         header, arrays = unpacked(path)
-    return Honest(File(header, arrays, X_, y), verified.lower, verified.upper)
+    return Honest(File(header, arrays, X_, y, T=T), verified.lower, verified.upper, scores)
 
 
 def problem_of(file):
@@ -98,7 +120,7 @@ def problem_of(file):
 
 @cache
 def known():
-    """The intervals of the honest files by their problems."""
+    """What is known of the optimum by the problems of the honest files; a file with test rows comes after one of its problem without."""
     return {problem_of(honest(name).file): honest(name)[1:] for name in NAMES}
 
 
@@ -189,7 +211,7 @@ def planned(number):
     if how < 5:
         told.append(f"from {second}:")
         if how == 0:
-            families = [str(family) for family in rng.choice(["model", "dual", "tree"], 2)]
+            families = [str(family) for family in rng.choice(["model", "dual", "tree", "scores"], 2)]
             taken = {key: values for key, values in other.arrays.items() if key.partition(".")[0] in families}
             kept = {key: values for key, values in file.arrays.items() if key.partition(".")[0] not in families}
             file.arrays = kept | taken
@@ -244,7 +266,7 @@ def judged(number, make, path, *, reference=False):
     path.write_bytes(content)
     method, what = METHODS[number % len(METHODS)], ", ".join(told)
     try:
-        found = sx.verify(path, file.X, file.y, method=method)
+        found = sx.verify(path, file.X, file.y, method=method, test=file.T)
     except sx.SvmcvxError:
         # There is no check of every formulation in doubles.
         return compared(number, what, "no proof", False, file, path, reference and method != "a-priori")
@@ -264,7 +286,19 @@ def judged(number, make, path, *, reference=False):
             return Outcome(
                 number, what, "WRONG", f"{method}: {found}, the optimum is between {truth[0]} and {truth[1]}"
             )
+        elif found.scores is not None:
+            claims = [found.scores] + [sx.proofs.read_proof(path).scores] * found.holds
+            wrong = truth[2] is None or [t for claim in claims for t in false_rows(claim, truth[2])]
+            if wrong:
+                return Outcome(number, what, "WRONG", f"{method}: {found}, the scores of the test rows {wrong}")
+            ended += " with scores"
     return compared(number, what, ended, found.holds, file, path, reference and method != "a-priori")
+
+
+def false_rows(claim, scores):
+    """The test rows of which an interval does not contain every optimal score."""
+    lower, upper = (claim["lower"], claim["upper"]) if isinstance(claim, dict) else (claim.lower, claim.upper)
+    return [t for t, (low, high) in enumerate(scores) if not (float(lower[t]) <= low and high <= float(upper[t]))]
 
 
 def compared(number, what, ended, holds, file, path, reference):
