@@ -9,6 +9,8 @@ import matplotlib.pyplot as plt
 import pytest
 from nbclient import NotebookClient
 
+from svmcvx.system.compilation import MESSAGE
+
 FOLDER = Path(__file__).parent.parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.py"))
 IN_JUPYTER = FOLDER / "04_odm.py"
@@ -52,10 +54,11 @@ def test_a_notebook_runs(path, small, capsys):
 @pytest.mark.slow
 def test_a_notebook_runs_in_jupyter(small, tmp_path):
     notebook = jupytext.read(IN_JUPYTER)
-    done = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    done = NotebookClient(notebook, timeout=None, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in done.cells for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in outputs)
-    assert not [output for output in outputs if output.get("name") == "stderr"]
+    # Where nothing is compiled yet, a notebook says so once.
+    assert {output["text"].strip() for output in outputs if output.get("name") == "stderr"} <= {MESSAGE}
 
 
 def test_the_index_names_every_notebook_once():
