@@ -16,6 +16,7 @@ from svmcvx.experiments.batches.neighbours import neighbours
 
 COSTS = [0.01, 0.1, 1.0, 10.0, 100.0]
 BANDS = {"C1": [1.0, 8.0, 64.0], "C2": [1.0, 8.0, 64.0], "D": [0.0, 0.2, 0.4]}
+MEANS = {"C": [1.0, 10.0, 100.0], "lam1": [0.0, 0.1, 2.0], "lam2": [0.0, 0.1, 2.0]}
 
 
 def data(n=60, d=3, classes=2, seed=0):
@@ -30,6 +31,9 @@ ESTIMATORS = {
     "odm": (sx.ODMClassifier(), BANDS),
     "odm, kernel": (sx.ODMClassifier(kernel="rbf"), {**BANDS, "D": [0.1]}),
     "hinge": (sx.PSVMClassifier(), {"C": COSTS}),
+    "hinge, no intercept": (sx.PSVMClassifier(intercept="none"), {"C": COSTS}),
+    "mean and variance": (sx.ODMLClassifier(), MEANS),
+    "mean and variance, kernel": (sx.ODMLClassifier(kernel="rbf"), {**MEANS, "lam1": [0.5]}),
     "hinge, kernels": (sx.PSVMClassifier(kernel="rbf"), {"C": COSTS, "gamma": ["scale", 0.1, 1.0]}),
     "squared": (sx.PSVMClassifier(p=2.0), {"C": COSTS}),
     "squared, no intercept": (sx.PSVMClassifier(p=2.0, intercept="none"), {"C": COSTS}),
@@ -109,9 +113,8 @@ def test_scores_by_name(scoring):
 def test_what_has_no_batch_is_certified_and_says_so():
     X, y = data()
     cases = [
-        (sx.ODMLClassifier(), {"C": [1.0, 10.0]}, X, {}, "no batches for ODMLClassifier"),
-        (sx.PSVMClassifier(p=1.5), {"C": [1.0, 10.0]}, X, {}, "for p = 2"),
-        (sx.PSVMClassifier(intercept="none"), {"C": [1.0, 10.0]}, X, {}, "free intercept"),
+        (sx.ConicSVMClassifier(), {"lam": [1.0, 10.0]}, X, {}, "no batches for ConicSVMClassifier"),
+        (sx.PSVMClassifier(p=1.5), {"C": [1.0, 10.0]}, X, {}, "for p = 1 and p = 2"),
         (sx.PSVMClassifier(kernel="sigmoid", indefinite="clip"), {"C": [1.0, 10.0]}, X, {}, "semidefinite"),
         (sx.PSVMClassifier(), {"C": [1.0, 10.0]}, sparse.csr_array(X), {}, "sparse"),
         (sx.PSVMClassifier(max_iter=500), {"C": [1.0, 10.0]}, X, {}, "max_iter"),
@@ -223,13 +226,13 @@ def test_two_processes_give_the_same_table():
 
 def test_a_study_certifies_what_it_chooses():
     X, y = data()
-    models = {"odm": sx.ODMClassifier(), "odml": sx.ODMLClassifier()}
-    tune = {"odm": BANDS, "odml": {"C": [1.0, 10.0]}}
+    models = {"odm": sx.ODMClassifier(), "without batch": sx.PSVMClassifier(p=1.5)}
+    tune = {"odm": BANDS, "without batch": {"C": [1.0, 10.0]}}
     found = sx.study(models, {"trees": (X, y)}, repeats=2, tune=tune, cv=3)
     rows = found.frame.set_index("model")
     assert (rows.loc["odm", "tuning_batched"] > 0).all()
     assert (rows["tuning_certified"] == rows["tuning_fits"] - rows["tuning_batched"]).all()
-    assert (rows.loc["odml", "tuning_batched"] == 0).all()
+    assert (rows.loc["without batch", "tuning_batched"] == 0).all()
     asked = int((rows["tuning_fits"] - rows["tuning_batched"] + 1).sum())
     assert found.solves() == (asked, asked)
     assert "to the solvers' tolerance" in found.methods()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.fast.grids.hinge import solve_hinges
+from svmcvx.fast.grids.hinge import MeanVariance, solve_hinges, solve_mean_variances
 from svmcvx.fast.grids.order import serpentine
 from svmcvx.fast.grids.quadratic import Band, SquaredHinge, solve_bands
 from svmcvx.fast.grids.rows import Rows
@@ -16,6 +16,7 @@ from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.system.deadline import time_limited
 
 COSTS = (0.01, 0.3, 1.0, 20.0, 500.0)
+MEANS = ((0.0, 1.0), (0.0, 100.0), (0.3, 100.0), (0.3, 10.0), (4.0, 10.0))
 BANDS = ((1.0, 1.0, 0.0), (1.0, 64.0, 0.0), (1024.0, 64.0, 0.0), (1024.0, 1.0, 0.3), (4.0, 2.0, 0.5))
 
 
@@ -76,7 +77,8 @@ def holds(answers, place, solution, T):
     assert answers.gaps[place] <= 1e-8
     # An objective is not below the optimum, up to rounding, and as near to it as its gap says.
     value = answers.objectives[place]
-    assert certificate.lower * (1 - 1e-9) - 1e-12 <= value <= certificate.upper * (1 + 1e-8) + 1e-12
+    lower, upper = certificate.lower, certificate.upper
+    assert lower - 1e-9 * abs(lower) - 1e-12 <= value <= upper + 1e-8 * abs(upper) + 1e-12
     scale = 1.0 + np.abs(answers.scores[place]).max()
     np.testing.assert_allclose(answers.scores[place], model.decision_function(T), atol=2e-3 * scale)
 
@@ -105,11 +107,26 @@ def test_squared_hinge(name, kernel, intercept):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("name", DATA)
-def test_hinge(name, kernel):
+@pytest.mark.parametrize("intercept", ["free", "penalised", "none"])
+def test_hinge(name, kernel, intercept):
     X, y, T = DATA[name]
-    answers = solve_hinges(rows_of(DATA[name], KERNELS[kernel]), COSTS)
+    answers = solve_hinges(rows_of(DATA[name], KERNELS[kernel], intercept), COSTS)
     for place, C in enumerate(COSTS):
-        solution = sx.fast.psvm(X, y, C=C, p=1, kernel=KERNELS[kernel], tol=1e-10)
+        solution = sx.fast.psvm(X, y, C=C, p=1, kernel=KERNELS[kernel], intercept=intercept, tol=1e-10)
+        holds(answers, place, solution, T)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("lam1", [0.0, 0.5])
+def test_mean_and_variance(name, kernel, lam1):
+    X, y, T = DATA[name]
+    rows = rows_of(DATA[name], KERNELS[kernel], "none" if lam1 else "penalised")
+    answers = solve_mean_variances(rows, [MeanVariance(lam2, C, lam1) for lam2, C in MEANS])
+    for place, (lam2, C) in enumerate(MEANS):
+        solution = sx.fast.odml(
+            X, y, lam1=lam1, lam2=lam2, C=C, kernel=rows.kernel, intercept=rows.intercept, tol=1e-10
+        )
         holds(answers, place, solution, T)
 
 
@@ -120,6 +137,8 @@ def test_weights_are_those_of_certified_fits():
     holds(odm, 0, sx.fast.odm(X, y, C1=4.0, C2=2.0, D=0.1, sample_weight=weight, tol=1e-10), T)
     squared = solve_bands(rows_of((X, y, T), None, "free", weight), [SquaredHinge(2.0)])
     holds(squared, 0, sx.fast.psvm(X, y, C=2.0, p=2, sample_weight=weight, tol=1e-10), T)
+    means = solve_mean_variances(rows_of((X, y, T), None, "none", weight), [MeanVariance(0.5, 20.0, 0.3)])
+    holds(means, 0, sx.fast.odml(X, y, C=20.0, lam1=0.3, lam2=0.5, sample_weight=weight, tol=1e-10), T)
     hinge = solve_hinges(rows_of((X, y, T), None, "free", weight), [2.0])
     holds(hinge, 0, sx.fast.psvm(X, y, C=2.0, p=1, sample_weight=weight, tol=1e-10), T)
 
@@ -167,3 +186,5 @@ def test_a_passed_deadline_ends_a_batch():
     with time_limited(1e-9):
         assert solve_bands(rows_of(DATA["separable"], None, "none"), [Band(1.0, 1.0, 0.1)]) is None
         assert solve_hinges(rows_of(DATA["separable"]), [1.0]) is None
+        means = [MeanVariance(1.0, 1.0, 1.0)]
+        assert solve_mean_variances(rows_of(DATA["separable"], None, "none"), means) is None

@@ -14,19 +14,20 @@ from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.request import Request, TrainingData
-from svmcvx.fast.grids.hinge import solve_hinges
+from svmcvx.fast.grids.hinge import MeanVariance, solve_hinges, solve_mean_variances
 from svmcvx.fast.grids.quadratic import Band, SquaredHinge, solve_bands
 from svmcvx.fast.grids.rows import Answers, Rows
 from svmcvx.feature_space import penalised_or_none
 from svmcvx.formulations.margin.liblinear import check_intercept
 from svmcvx.formulations.margin_distribution.odm import check_band
+from svmcvx.formulations.margin_distribution.odml import check_penalties
 from svmcvx.kernels.columns import is_definite
 from svmcvx.kernels.gram_cache import CachedKernel
 
 __all__ = ["NUMBERS", "Machine", "Numbers", "machine_of", "no_batch_for", "numbers_of", "solve"]
 
 # The hyper-parameters that may differ within a batch.
-NUMBERS: Final = frozenset(("C", "C1", "C2", "D"))
+NUMBERS: Final = frozenset(("C", "C1", "C2", "D", "lam1", "lam2"))
 # Largest number of rows of which a batch stores all products, and of columns of which it stores second moments.
 MOST_ROWS, MOST_COLUMNS = 2000, 400
 
@@ -38,8 +39,8 @@ class Machine(NamedTuple):
 
     Attributes
     ----------
-    formulation : "odm" or "psvm"
-    loss : "band", "squared hinge" or "hinge"
+    formulation : "odm", "odml" or "psvm"
+    loss : "band", "mean and variance", "squared hinge" or "hinge"
     intercept : "free", "penalised" or "none"
     kernel : Kernel or None
     """
@@ -54,7 +55,7 @@ def no_batch_for(estimator: Any) -> str | None:
     """Return why no setting of an estimator can be solved in batches; None if it depends on the setting and the data."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     name = type(last).__name__
-    if not isinstance(last, BinaryClassifier) or last._stated_as() not in ("psvm", "odm"):
+    if not isinstance(last, BinaryClassifier) or last._stated_as() not in ("psvm", "odm", "odml"):
         return f"there are no batches for {name}"
     own = [
         method
@@ -86,19 +87,22 @@ def machine_of(request: Request, data: TrainingData) -> Machine:
         raise DataError(f"{kernel} is not positive semidefinite on any data")
     if request.formulation == "odm":
         machine = Machine("odm", "band", penalised_or_none(settings["intercept"]), kernel)
+    elif request.formulation == "odml":
+        machine = Machine("odml", "mean and variance", penalised_or_none(settings["intercept"]), kernel)
     elif request.formulation == "psvm" and settings.get("bias", "exact") == "exact":
         intercept = check_intercept(settings["intercept"])
         if settings["p"] == 2:
             machine = Machine("psvm", "squared hinge", intercept, kernel)
-        elif settings["p"] == 1 and intercept == "free":
+        elif settings["p"] == 1:
             machine = Machine("psvm", "hinge", intercept, kernel)
         else:
-            raise DataError("there are batches of the pSVM for p = 2, and for p = 1 with a free intercept")
+            raise DataError("there are batches of the pSVM for p = 1 and p = 2")
     else:
         raise DataError(f"there are no batches for {request.formulation}")
-    if (kernel is not None or machine.loss == "hinge") and rows > MOST_ROWS:
+    by_gram = machine.loss in ("hinge", "mean and variance")
+    if (kernel is not None or by_gram) and rows > MOST_ROWS:
         raise DataError(f"there are more than {MOST_ROWS} rows")
-    if min(rows, columns) > MOST_COLUMNS and machine.loss != "hinge" and kernel is None:
+    if min(rows, columns) > MOST_COLUMNS and not by_gram and kernel is None:
         raise DataError(f"there are more than {MOST_COLUMNS} columns")
     return machine
 
@@ -116,6 +120,10 @@ def numbers_of(machine: Machine, request: Request) -> Numbers:
         raise DataError(f"there are no batches for {request.formulation}")
     if machine.loss == "band":
         return check_band(settings["C1"], settings["C2"], settings["D"])
+    if machine.loss == "mean and variance":
+        # A slice of the serpentine has one λ₁ in common, the last.
+        lam1, lam2 = check_penalties(settings["lam1"], settings["lam2"])
+        return (lam2, check_number(settings["C"], "C", low=0, open_low=True), lam1)
     return (check_number(settings["C"], "C", low=0, open_low=True),)
 
 
@@ -127,6 +135,8 @@ def solve(machine: Machine, numbers: Sequence[Numbers], rows: Rows) -> Answers |
     """
     if machine.loss == "hinge":
         return solve_hinges(rows, [C for (C,) in numbers])
+    if machine.loss == "mean and variance":
+        return solve_mean_variances(rows, [MeanVariance(*setting) for setting in numbers])
     if machine.loss == "squared hinge":
         return solve_bands(rows, [SquaredHinge(C) for (C,) in numbers])
     return solve_bands(rows, [Band(*setting) for setting in numbers])

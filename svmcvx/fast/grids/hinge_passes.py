@@ -1,6 +1,8 @@
-r"""Compiled active-set method for the hinge on a Gram matrix: the dual of the pSVM at p = 1, solved exactly up to rounding.
+r"""Compiled active-set method for hinge losses on a Gram matrix, solved exactly up to rounding: with a target t, which is y for the pSVM at p = 1,
 
-.. math:: \max\; y'v - \tfrac12v'Kv \quad\text{subject to } \sum_iv_i = 0,\; 0 \le y_iv_i \le c_i.
+.. math:: \max\; t'v - \tfrac12v'Kv \quad\text{subject to } \sum_iv_i = 0,\; 0 \le y_iv_i \le c_i,
+
+where the sum is free without a free intercept.
 
 A step goes to the maximiser of the multipliers strictly inside their bounds, the set E, or to the first bound on the way there, at which that
 multiplier leaves E. At the maximiser the row that violates its condition most enters E. From the solution of a neighbouring C the steps are
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.linear.margin_passes import ANY_ORDER
 
-__all__ = ["ends", "settle", "slopes"]
+__all__ = ["settle", "slopes"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -83,7 +85,7 @@ def remove(L: Floats, members: Any, m: int, place: int) -> None:
 
 @compiled()
 def settle(
-    K: Floats, y: Floats, c: Floats, alpha: Floats, g: Floats, L: Floats, members: Any, tol: float, most: int
+    K: Floats, y: Floats, c: Floats, alpha: Floats, g: Floats, L: Floats, members: Any, balanced: bool, tol: float, most: int
 ) -> tuple[int, int, float]:
     """Solve from a feasible point, in place.
 
@@ -91,9 +93,11 @@ def settle(
     ----------
     K : ndarray of shape (n, n)
     y, c, alpha, g : ndarray of shape (n,)
-        Labels, upper bounds, multipliers, and :math:`y - Kv`; the last two are updated.
+        Labels, upper bounds, multipliers, and :math:`t - Kv`; the last two are updated.
     L, members : ndarray of shape (r, r), (r,)
         Room for a factor of at most r members.
+    balanced : bool
+        Whether the sum of v has to stay zero.
     tol : float
         Largest violation of a condition, in units of a score.
     most : int
@@ -106,14 +110,15 @@ def settle(
     int
         Members at the end.
     float
-        The intercept that the members determine; without members the middle of those that violate nothing.
+        The intercept that the members determine; without members the middle of those that violate nothing; 0 if v is not balanced.
     """
     n, room = y.size, members.size
     # With balanced v a constant changes nothing; added to K it makes a system regular that lacks only the intercept's direction.
-    constant = 0.0
+    largest = 0.0
     for i in range(n):
-        constant = max(constant, K[i, i])
-    ridge = RIDGE * constant
+        largest = max(largest, K[i, i])
+    ridge = RIDGE * largest
+    constant = largest if balanced else 0.0
     direction, ones = np.empty(room), np.empty(room)
     m = 0
     for i in range(n):
@@ -129,17 +134,19 @@ def settle(
             for k in range(m):
                 direction[k], ones[k] = g[members[k]], 1.0
             forward(L, direction, m)
-            forward(L, ones, m)
             backward(L, direction, m)
-            backward(L, ones, m)
-            total, unit = 0.0, 0.0
-            for k in range(m):
-                total += direction[k]
-                unit += ones[k]
-            b = total / unit
+            if balanced:
+                forward(L, ones, m)
+                backward(L, ones, m)
+                total, unit = 0.0, 0.0
+                for k in range(m):
+                    total += direction[k]
+                    unit += ones[k]
+                b = total / unit
+                for k in range(m):
+                    direction[k] -= b * ones[k]
             t, blocking = 1.0, -1
             for k in range(m):
-                direction[k] -= b * ones[k]
                 i = members[k]
                 move = y[i] * direction[k]
                 free = c[i] - alpha[i] if move > 0.0 else alpha[i]
@@ -171,7 +178,7 @@ def settle(
                 top, up = g[i], i
             if ((alpha[i] > 0.0) if y[i] > 0.0 else (alpha[i] < c[i])) and g[i] < bottom:
                 bottom, down = g[i], i
-        if m == 0:
+        if m == 0 and balanced:
             if up < 0 or down < 0 or top - bottom <= tol:
                 return step, 0, 0.5 * (top + bottom)
             if room < 2:
@@ -199,8 +206,8 @@ def settle(
 
 
 @compiled()
-def slopes(K: Floats, y: Floats, c: Floats, alpha: Floats, g: Floats) -> None:
-    """Balance the multipliers, and fill g with y − Kv, both without the errors of earlier changes."""
+def slopes(K: Floats, t: Floats, y: Floats, c: Floats, alpha: Floats, g: Floats, balanced: bool) -> None:
+    """Balance the multipliers, and fill g with t − Kv, both without the errors of earlier changes."""
     n = y.size
     total, most, place = 0.0, 0.0, 0
     for i in range(n):
@@ -208,24 +215,12 @@ def slopes(K: Floats, y: Floats, c: Floats, alpha: Floats, g: Floats) -> None:
         room = min(alpha[i], c[i] - alpha[i])
         if room > most:
             most, place = room, i
-    if most > 0.0:
+    if balanced and most > 0.0:
         alpha[place] = min(max(alpha[place] - y[place] * total, 0.0), c[place])
     for i in range(n):
-        g[i] = y[i]
+        g[i] = t[i]
     for j in range(n):
         if alpha[j] != 0.0:
             v, row = alpha[j] * y[j], K[j]
             for i in range(n):
                 g[i] -= v * row[i]
-
-
-@compiled(fastmath=ANY_ORDER)
-def ends(y: Floats, c: Floats, alpha: Floats, g: Floats, b: float) -> tuple[float, float]:
-    """Return the dual and the primal objective of multipliers and an intercept."""
-    norm, linear, losses = 0.0, 0.0, 0.0
-    for i in range(y.size):
-        score = y[i] - g[i]
-        norm += alpha[i] * y[i] * score
-        linear += alpha[i]
-        losses += c[i] * max(1.0 - y[i] * (score + b), 0.0)
-    return linear - 0.5 * norm, 0.5 * norm + losses

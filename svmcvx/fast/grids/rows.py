@@ -9,6 +9,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.feature_space import FeatureSpace
+from svmcvx.formulations.margin_distribution.odm import margin_space
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.gram_cache import GramCache
 
@@ -87,6 +89,13 @@ class Rows:
             return np.asarray(X @ X.T + self.constant)
         found = self.cache.gram(kernel, self.X, lambda: kernel(self.X))
         return np.asarray((kernel(self.X) if found is None else found.matrix) + self.constant)
+
+    @cached_property
+    def space(self) -> FeatureSpace:
+        """The space of the training rows, without a free intercept, with its factor."""
+        return margin_space(
+            self.X, self.y, kernel=self.kernel, intercept=self.intercept, sample_weight=self.weight, indefinite="error"
+        )
 
     @cached_property
     def cross(self) -> Floats:
