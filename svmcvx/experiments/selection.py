@@ -176,7 +176,7 @@ def select(
     certify : "all" or "chosen"
         Whether every fit has a certificate (the default), or those of the chosen setting and of its neighbours in the grid only: the others are
         solved in compiled batches (:mod:`svmcvx.fast.grids`) up to the estimator's `tol`, which takes a twentieth of the time. There are
-        batches for ODM and for the pSVM with p = 2, or with p = 1 and a free intercept, on dense rows; other fits have certificates, and
+        batches for ODM, ODML and the pSVM with p = 1 or p = 2, on dense rows; other fits have certificates, and
         ``note`` says why. A validation row whose score is zero up to rounding may be counted differently by the two; the certified fit decides, and the
         choice is made again with it.
     guarantee : bool

@@ -1,4 +1,6 @@
-r"""Compiled active-set method for hinge losses on a Gram matrix, solved exactly up to rounding: with a target t, which is y for the pSVM at p = 1,
+r"""Compiled active-set method for hinge losses on a Gram matrix, solved exactly up to rounding.
+
+With a target t, which is y for the pSVM at p = 1, it solves
 
 .. math:: \max\; t'v - \tfrac12v'Kv \quad\text{subject to } \sum_iv_i = 0,\; 0 \le y_iv_i \le c_i,
 
@@ -85,7 +87,16 @@ def remove(L: Floats, members: Any, m: int, place: int) -> None:
 
 @compiled()
 def settle(
-    K: Floats, y: Floats, c: Floats, alpha: Floats, g: Floats, L: Floats, members: Any, balanced: bool, tol: float, most: int
+    K: Floats,
+    y: Floats,
+    c: Floats,
+    alpha: Floats,
+    g: Floats,
+    L: Floats,
+    members: Any,
+    balanced: bool,
+    tol: float,
+    most: int,
 ) -> tuple[int, int, float]:
     """Solve from a feasible point, in place.
 
