@@ -149,9 +149,10 @@ ARGUMENTS: Final[Mapping[str, Argument]] = {
 # Documentation
 
 _ENTRY = re.compile(r"^    (?=[\w*])", flags=re.MULTILINE)
+_AFTER_RAISES = re.compile(r"\n    (?:See Also|Notes|References|Examples)\n    -{5,}\n|\s*\Z")
 
 
-def documented(described: T, *, last: Collection[str] = ()) -> T:
+def documented(described: T, *, last: Collection[str] = (), raises: Mapping[str, str] | None = None) -> T:
     """Write the arguments that a docstring leaves out into its section "Parameters", and return the function or class.
 
     Parameters
@@ -160,6 +161,8 @@ def documented(described: T, *, last: Collection[str] = ()) -> T:
         With a docstring as numpydoc reads it, indented by four spaces.
     last : collection of str
         Arguments that come after all others, in this order, and not in that of the signature.
+    raises : mapping, optional
+        Errors and when they occur, for the section "Raises" where the docstring has none.
     """
     text = described.__doc__
     if not text or "\n    Parameters\n    ----------\n" not in text:
@@ -182,7 +185,12 @@ def documented(described: T, *, last: Collection[str] = ()) -> T:
             words = "" if name == "X" and "kernel" not in parameters else f"        {words}\n"
             found.append((places[name], f"    {name} : {argument.kind}\n{words}"))
     found.sort(key=lambda entry: entry[0])
-    described.__doc__ = f"{head}\n    Parameters\n    ----------\n{''.join(entry for _, entry in found)}{''.join(rest)}"
+    sections = "".join(rest)
+    if raises and "\n    Raises\n" not in sections:
+        lines = "".join(f"    {error}\n        {when}\n" for error, when in raises.items())
+        place = _AFTER_RAISES.search(sections).start()  # type: ignore[union-attr]
+        sections = f"{sections[:place]}\n    Raises\n    ------\n{lines}{sections[place:]}"
+    described.__doc__ = f"{head}\n    Parameters\n    ----------\n{''.join(entry for _, entry in found)}{sections}"
     return described
 
 

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -146,12 +146,22 @@ def mirrored(path: Path) -> list[str]:
     return list(dict.fromkeys(str(file.relative_to(ROOT)) for file in [*named, *files]))
 
 
-def covering(data: CoverageData, path: Path, line: int) -> list[str]:
-    """Return tests that execute a line, those of the folder of its name first."""
-    name = next((file for file in data.measured_files() if file.endswith(str(path))), None)
-    contexts = {} if name is None else data.contexts_by_lineno(name)
-    tests = {context.split("|")[0] for context in contexts.get(line, ()) if "::" in context}
-    return sorted(tests, key=lambda test: (not test.startswith(f"tests/{path.parts[1]}/"), test))[:MOST_TESTS]
+def tests_by_line(measured: Path) -> Callable[[Path, int], list[str]]:
+    """Return a function that names tests of a line, first those that execute the fewest lines in all: they are quick, and about this one."""
+    data = CoverageData(str(measured))
+    data.read()
+    lines: dict[str, dict[int, set[str]]] = {}
+    sizes: Counter[str] = Counter()
+    for name in data.measured_files():
+        contexts = data.contexts_by_lineno(name)
+        lines[name] = {n: {found.split("|")[0] for found in tests if "::" in found} for n, tests in contexts.items()}
+        sizes.update(test for tests in lines[name].values() for test in tests)
+
+    def covering(path: Path, line: int) -> list[str]:
+        name = next((file for file in lines if file.endswith(str(path))), "")
+        return sorted(lines.get(name, {}).get(line, ()), key=lambda test: (sizes[test], test))[:MOST_TESTS]
+
+    return covering
 
 
 def verdict_of(folder: Path, tests: list[str]) -> str:
@@ -197,9 +207,7 @@ def main() -> None:
         "threadpoolctl",
     ):
         importlib.import_module(name)
-    data = CoverageData(str(given.coverage)) if given.coverage else None
-    if data is not None:
-        data.read()
+    chosen = tests_by_line(given.coverage) if given.coverage else lambda place, _: mirrored(place)
     equivalent = {
         (row["file"], row["code"], row["change"])
         for row in tomllib.loads((ROOT / "tests/equivalent_mutants.toml").read_text())["mutant"]
@@ -211,7 +219,7 @@ def main() -> None:
     ]
     drawn = random.Random(given.seed).sample(options, min(given.count, len(options)))  # noqa: S311 - a seeded draw
     verdicts: Counter[str] = Counter()
-    sound: set[tuple[str, ...]] = set()
+    sound: set[str] = set()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "copy"
         shutil.copytree(
@@ -220,10 +228,11 @@ def main() -> None:
         for place, line, node, word, other in drawn:
             text = (folder / place).read_text()
             code = text.splitlines()[line - 1].strip()
-            tests = mirrored(place) if data is None else covering(data, place, line)
-            if tests and tuple(tests) not in sound and verdict_of(folder, tests) != "SURVIVED":
-                raise SystemExit(f"without a fault, a test of {place} fails or there is none: {' '.join(tests)}")
-            sound.add(tuple(tests))
+            tests = chosen(place, line)
+            unknown = [test for test in tests if test not in sound]
+            if unknown and verdict_of(folder, unknown) != "SURVIVED":
+                raise SystemExit(f"without a fault, a test of {place} fails or there is none: {' '.join(unknown)}")
+            sound |= set(tests)
             verdict = "equivalent" if (str(place), code, word) in equivalent else "SURVIVED"
             if verdict != "equivalent" and tests:
                 tree = ast.fix_missing_locations(Replacement(node, other).visit(ast.parse(text)))

@@ -67,7 +67,7 @@ Drop = Annotated[
 Keep = Annotated[
     list[str] | None,
     typer.Option(
-        help="Column that seems to number or name the rows, and is a feature all the same; may be repeated.",
+        help="Column that seems to number or name the rows, but is a feature; may be repeated.",
         metavar="COLUMN",
         rich_help_panel=DATA,
     ),

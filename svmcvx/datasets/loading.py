@@ -51,7 +51,7 @@ def load(
     drop : sequence of str
         Columns of a table that are omitted.
     keep : sequence of str
-        Columns of a table that seem to number or name the rows, and are features all the same.
+        Columns of a table that seem to number or name the rows, but are features.
 
     Returns
     -------

@@ -49,7 +49,7 @@ def read_table(
     drop : sequence of str
         Columns that are omitted.
     keep : sequence of str
-        Columns that seem to number or name the rows, and are features all the same.
+        Columns that seem to number or name the rows, but are features.
 
     Raises
     ------

@@ -403,13 +403,13 @@ def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
         for settings in unlike.values():
             with_settings(clone(estimator), settings)
     except (ValueError, TypeError) as error:
-        raise DataError(f"grid cannot be used: {_told(estimator, grid) or error}") from None
+        raise DataError(f"grid cannot be used: {_grid_fault(estimator, grid) or error}") from None
     if not candidates:
         raise DataError("grid is empty; pass for example {'C': [0.1, 1, 10]}")
     return candidates
 
 
-def _told(estimator: Any, grid: Grid) -> str:
+def _grid_fault(estimator: Any, grid: Grid) -> str:
     """Return what is wrong with a grid in fewer words than scikit-learn has, where that is known."""
     known = estimator.get_params()
     for part in [grid] if isinstance(grid, Mapping) else grid:

@@ -122,7 +122,7 @@ def explore(
     test : tuple of (X, y), optional
         Data that the accuracies are about; the training data by default.
     time_limit : float, optional
-        Seconds of a fit, if the model has no limit of its own; 2 by default, None for no limit.
+        Seconds of a fit, if the model has none; 2 by default, None for no limit.
 
     Returns
     -------

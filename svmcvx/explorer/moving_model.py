@@ -29,28 +29,12 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Columns and rows of the grid.
 GRID = (96, 72)
-# Seconds of a fit whose model has no limit of its own.
+# Seconds of a fit whose model has no limit.
 SECONDS = 2.0
 
 
 class MovingModel:
-    """A model with sliders, without its picture.
-
-    Attributes
-    ----------
-    sliders : tuple of Slider
-    plane : Plane
-        What the picture shows of the space of the features.
-    classes : ndarray of shape (c,)
-    X : ndarray of shape (n, d)
-        The training data.
-    codes : ndarray of int, shape (n,)
-        Positions of their labels among the classes.
-    tested : tuple of (ndarray, ndarray)
-        Rows and labels of the accuracies.
-    has_test : bool
-        Whether these are other rows than the training data.
-    """
+    """A model with sliders, without its picture: :class:`~svmcvx.explorer.explorer.Explorer` names its attributes."""
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ def _sliders(explorer: MovingModel, values: Mapping[str, Sequence[Any]] | None) 
     if values is None:
         counts = [FIRST, SECOND] + [1] * len(explorer.sliders)
         values = {
-            slider.name: _thinned(slider, explorer.settings[slider.name], count)
+            slider.name: _few_values(slider, explorer.settings[slider.name], count)
             for slider, count in zip(explorer.sliders, counts, strict=False)
         }
     sliders = tuple(s for s in sliders_of(explorer.model, values, explorer.gamma()) if s.name in values)
@@ -105,7 +105,7 @@ def _sliders(explorer: MovingModel, values: Mapping[str, Sequence[Any]] | None) 
     return sliders
 
 
-def _thinned(slider: Slider, current: Any, count: int) -> tuple[Any, ...]:
+def _few_values(slider: Slider, current: Any, count: int) -> tuple[Any, ...]:
     """Return at most so many values, at equal steps, among them the current one."""
     if count == 1 or slider.is_choice:
         return (current,)

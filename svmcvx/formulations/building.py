@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 # n = 1 000 to 20 000: a thin factor is written into sparse constraints, a whole Gram matrix into the objective.
 FACTOR_BYTES = 300.0
 GRAM_BYTES = 170.0
+RAISES = {
+    "DataError": "If the data or an argument cannot be used.",
+    "BuildError": "If the problem would not fit into memory.",
+}
 
 
 def require_conic_memory(factor: Any, what: str) -> None:
@@ -45,9 +49,9 @@ def builder(build: Callable[Arguments, BuiltProblem]) -> Callable[Arguments, Bui
     """Give a builder copies of the arrays it is passed, and note what it takes, for ``Solution.timings.build``.
 
     The problem and its statement own their data: changes of the arrays afterwards change nothing that is solved or certified. The
-    shared arguments are documented by :mod:`svmcvx.arguments`.
+    shared arguments, and the errors of a builder that names none, are documented by :mod:`svmcvx.arguments`.
     """
-    known = tuple(signature(documented(build)).parameters)
+    known = tuple(signature(documented(build, raises=RAISES)).parameters)
 
     @wraps(build)
     def timed(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> BuiltProblem:

@@ -177,7 +177,7 @@ def problem_of(statement: Statement) -> Problem:
     Raises
     ------
     DataError
-        If it has weights of observations, or arrays of its own: the library has no such problems.
+        If it has weights of observations, or arrays: the library has no such problems.
     """
     if statement.arrays or (statement.kernel is not None and statement.kernel["name"] == "precomputed"):
         raise DataError(

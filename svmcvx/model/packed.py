@@ -149,7 +149,7 @@ Members: TypeAlias = LinearMembers | KernelMembers
 
 
 def packed(members: Sequence[BinaryModel]) -> Members | None:
-    """Return models in arrays, None if they do not share a kernel or the rows that they call the same."""
+    """Return models in arrays, None if they do not share a kernel or the rows behind them."""
     if isinstance(members, (LinearMembers, KernelMembers)):
         return members
     intercepts, classes = np.array([member.intercept for member in members]), [member.classes for member in members]

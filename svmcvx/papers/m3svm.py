@@ -19,7 +19,7 @@ from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.experiments.studies import Split, Study, study
 from svmcvx.experiments.studies.statistics import corrected_t
-from svmcvx.experiments.studies.tables import certificates_asked
+from svmcvx.experiments.studies.tables import certificates_requested
 from svmcvx.papers.exhibits.adam import m3svm_by_adam
 from svmcvx.papers.published import published
 from svmcvx.papers.result import (
@@ -339,7 +339,7 @@ def _means(part: pd.DataFrame) -> dict[str, Any] | None:
         "": round(float(scores.mean()), 3),
         "_sd": round(float(scores.std(ddof=1)), 3) if scores.size > 1 else math.nan,
         "_splits": scores.size,
-        "_certified": f"{certified}/{int(certificates_asked(part).sum())}",
+        "_certified": f"{certified}/{int(certificates_requested(part).sum())}",
         "_seconds": round(float(part["seconds"].sum()), 2),
         **mean_exact("", part),
     }

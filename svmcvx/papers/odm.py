@@ -25,7 +25,7 @@ from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
 from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.experiments.studies import Split, Study, study
 from svmcvx.experiments.studies.statistics import corrected_t, paired_t
-from svmcvx.experiments.studies.tables import certificates_asked
+from svmcvx.experiments.studies.tables import certificates_requested
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.papers.published import published
 from svmcvx.papers.result import EXACT, Reproduction, Run, batched_note, every_kth, mean_exact, mean_noise, outcome
@@ -330,7 +330,7 @@ def _compared(part: pd.DataFrame, scores: Floats, mean: float, sd: float, repeat
         "_noise": round(noise, 3),
         "_within_noise": math.nan if math.isnan(noise) else bool(abs(ours - mean) <= noise),
         "_splits": scores.size,
-        "_certified": "" if without else f"{certified}/{int(certificates_asked(part).sum())}",
+        "_certified": "" if without else f"{certified}/{int(certificates_requested(part).sum())}",
         "_seconds": round(float(part["seconds"].sum()), 2),
         **mean_exact("", part),
     }

@@ -1,4 +1,4 @@
-"""A fair race for solvers: each in a process of its own, every model judged by its certified gap."""
+"""A fair race for solvers: each in its own process, every model judged by its certified gap."""
 
 from __future__ import annotations
 

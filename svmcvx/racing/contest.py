@@ -1,4 +1,4 @@
-"""A solver in a process of its own: its clock, its threads, and what it hands over."""
+"""A solver in its own process: its clock, its threads, and what it hands over."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ THREADS: Final = (
     "RAYON_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
-# A process has to have numbers of its own for its models and errors only: what solvers print goes nowhere.
+# Kinds of messages; what solvers print goes nowhere.
 MODEL, ERROR, END = "model", "error", "end"
 
 
@@ -59,7 +59,7 @@ class Handed(NamedTuple):
 
 
 def contest(entry: Entry, task: Task, *, seconds: float, repeats: int, threads: int) -> Iterator[Handed]:
-    """Run a solver in a process of its own and yield what it hands over.
+    """Run a solver in its own process and yield what it hands over.
 
     Parameters
     ----------

@@ -145,7 +145,7 @@ class Referee:
         self._bound = None
         if statement.kind != "convex" and lower is not None:
             self._bound = SolverBound(lower, 0.0)
-        known = _known(task, index)
+        known = _library_ends(task, index)
         lowers = [end for end in (lower, *known) if end is not None]
         if not lowers or not math.isfinite(max(lowers)):
             raise DataError(f"{task.name} has no lower bound, so that no gap can be told; take another problem")
@@ -166,6 +166,6 @@ class Referee:
         return max(relative_gap(self.lower, objective), 0.0)
 
 
-def _known(task: Task, index: str | os.PathLike[str] | None) -> list[float | None]:
+def _library_ends(task: Task, index: str | os.PathLike[str] | None) -> list[float | None]:
     found, number = Index(index), instance_id(data_digest(task.X, task.y), task.problem)
     return [found[number].lower, found[number].stated] if number in found else []

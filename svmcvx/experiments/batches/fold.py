@@ -128,7 +128,7 @@ class _BatchState(PathState):
         self.data = data.weighted(last._weights_of_classes(data.labels.classes, counts))
         for k, settings in enumerate(self.work.path.settings):
             try:
-                request = self._asked(last, settings)
+                request = self._request_of(last, settings)
                 # The settings of a batch have all in common but their numbers.
                 self.machine = self.machine or machine_of(request, self.data)
                 self.numbers[k] = numbers_of(self.machine, request)
@@ -139,7 +139,7 @@ class _BatchState(PathState):
         last: BinaryClassifier = self.estimator.steps[-1][1] if final_prefix(self.estimator) else self.estimator
         return last
 
-    def _asked(self, last: BinaryClassifier, settings: Settings) -> Request:
+    def _request_of(self, last: BinaryClassifier, settings: Settings) -> Request:
         for name, value in settings.items():
             short = name.rpartition("__")[2]
             if short in NUMBERS:

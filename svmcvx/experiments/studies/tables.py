@@ -42,7 +42,7 @@ PAIRED = [
 ]
 
 
-def certificates_asked(rows: pd.DataFrame) -> pd.Series[int]:
+def certificates_requested(rows: pd.DataFrame) -> pd.Series[int]:
     """Return of how many fits of each task certificates were asked for: the final one, and those of the tuning that no batch solved."""
     return rows["tuning_fits"] - rows["tuning_batched"] + 1
 
@@ -200,10 +200,10 @@ class StudyTables:
         """Return the rows of the models that give certificates, as far as any of them has been fitted."""
         fitted = self.frame[self.frame["status"] == FOREIGN]
         without = fitted.loc[fitted["certified"].isna(), "model"].unique()
-        return self._counted(self.frame[~self.frame["model"].isin(without)])
+        return self._with_own_tuning(self.frame[~self.frame["model"].isin(without)])
 
     @staticmethod
-    def _counted(rows: pd.DataFrame) -> pd.DataFrame:
+    def _with_own_tuning(rows: pd.DataFrame) -> pd.DataFrame:
         """Return rows with the fits of the tuning that could have a certificate: those of other packages' models have none."""
         own = rows["status"] != FOREIGN
         return rows.assign(
@@ -219,7 +219,7 @@ class StudyTables:
         rows = self._certifying()
         by_set = [rows["dataset"], rows["model"]]
         solved = (rows["tuning_certified"] + rows["certified"].astype(int)).groupby(by_set).sum()
-        return self._ordered(solved / certificates_asked(rows).groupby(by_set).sum())
+        return self._ordered(solved / certificates_requested(rows).groupby(by_set).sum())
 
     def contents(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
@@ -244,7 +244,7 @@ class StudyTables:
         rows = self._certifying()
         return (
             int((rows["tuning_certified"] + rows["certified"].astype(int)).sum()),
-            int(certificates_asked(rows).sum()),
+            int(certificates_requested(rows).sum()),
         )
 
     def seconds(self) -> pd.DataFrame:

@@ -217,13 +217,6 @@ def conic_sdp(
         are γ), ``margin`` (α), ``slack``, ``semidefinite``, ``cone``, with `kappa` ``cardinality`` (λ), and for the
         paper's form ``box_low``, ``box_high``, ``beyond``, ``excess``, ``split`` and ``cone_beyond``.
 
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
-
     Notes
     -----
     With a kernel the semidefinite block has the order n + 1. An interior-point solver then needs seconds for n = 60 and

@@ -21,8 +21,6 @@ __all__ = ["l0_mio"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Margins whose distance from 1 exceeds this, relative to the largest, choose the step of the proximal residual.
-
 
 @builder
 def l0_mio(
@@ -54,13 +52,6 @@ def l0_mio(
     CountingProblem
         A ``cvxpy.Problem``. Variables ``w``, ``b`` (of centred data when `X` is dense and linear) and ``z``; parameter
         ``C`` (and ``M``, which follows it); constraint ``margin``.
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
 
     Notes
     -----

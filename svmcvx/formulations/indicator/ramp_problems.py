@@ -94,13 +94,6 @@ def ramp_mio(
         is :math:`\max(1, C)\,\xi`; parameter ``C`` (and ``M``, ``unit``, ``price``, which follow it); constraints
         labelled ``margin``, ``slack`` and ``ceiling``.
 
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
-
     Notes
     -----
     Source: [Brooks], in the scaling of [CepedaGomezHan], § 2, with ½‖w‖². An observation that is dropped needs no

@@ -65,13 +65,6 @@ def l1_svm(X: Any, y: Any, *, C: float, intercept: str = "penalised", sample_wei
         A ``cvxpy.Problem``. Variables ``w`` (the intercept last) and ``xi``; constraints labelled ``margin`` (its multipliers are α) and
         ``slack``; parameter ``C``.
 
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
-
     Notes
     -----
     Source: [FanEtAl] (LIBLINEAR, 2008), eq. (3): ``LinearSVC(penalty="l1", dual=False)`` of scikit-learn.

@@ -56,13 +56,6 @@ def hard_margin_dual(
     HardMarginProblem
         A ``cvxpy.Problem`` with the variable ``alpha`` and constraints labelled ``nonnegative`` and ``balance``.
 
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
-
     Notes
     -----
     [Sun] tabulates this problem as "p = 1" (Table 1).

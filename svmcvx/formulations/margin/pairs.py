@@ -109,7 +109,7 @@ class PSVMParts:
     def _last(self) -> dict[str, tuple[Floats, Any]]:
         return {}
 
-    def _kept(self, name: str, argument: Floats, compute: Callable[[], Any]) -> Any:
+    def _last_or_new(self, name: str, argument: Floats, compute: Callable[[], Any]) -> Any:
         """Return what was computed last under a name, computed anew if its argument was another one."""
         if name not in self._last or not np.array_equal(self._last[name][0], argument):
             self._last[name] = argument.copy(), compute()
@@ -120,7 +120,7 @@ class PSVMParts:
 
         It is that of centred rows, which is the same for a v of sum 0.
         """
-        found: tuple[Floats, Floats] = self._kept("normals", alpha, lambda: self._normals(alpha * self.y))
+        found: tuple[Floats, Floats] = self._last_or_new("normals", alpha, lambda: self._normals(alpha * self.y))
         return found
 
     def _normals(self, v: Floats) -> tuple[Floats, Floats]:
@@ -133,7 +133,7 @@ class PSVMParts:
 
     def linear_scores(self, W: Floats) -> Bounded:
         """Return the inner products of the centred rows with the normal of their problem. The last are kept."""
-        found: Bounded = self._kept("linear scores", W, lambda: self._linear_scores(W))
+        found: Bounded = self._last_or_new("linear scores", W, lambda: self._linear_scores(W))
         return found
 
     def _linear_scores(self, W: Floats) -> Bounded:
@@ -145,7 +145,9 @@ class PSVMParts:
 
     def scores(self, alpha: Floats) -> Bounded | None:
         """Return Kv with v = αy; None if there was no room for the rows. The last is kept."""
-        found: Bounded | None = self._kept("scores", alpha, lambda: self.rows.products(self.layout, alpha * self.y))
+        found: Bounded | None = self._last_or_new(
+            "scores", alpha, lambda: self.rows.products(self.layout, alpha * self.y)
+        )
         return found
 
     def kernel_scores(self, alpha: Floats) -> Bounded:

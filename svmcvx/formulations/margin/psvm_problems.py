@@ -181,13 +181,6 @@ def psvm_primal(
         constraints labelled ``margin`` (its multipliers are α), ``slack`` and ``power``. ``problem.cone`` says
         which cone states the loss. The bias variable belongs to centred data when `X` is dense and linear.
 
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
-
     Notes
     -----
     Source: [Sun], eq. (9).
@@ -264,13 +257,6 @@ def psvm_dual(
         A ``cvxpy.Problem``. Variables ``beta`` and, for a power cone, ``t``; ``problem.alpha`` is the expression
         :math:`\alpha = C p s \beta`; parameter ``C`` (and ``C_squared``, which follows it); constraints labelled
         ``nonnegative``, ``balance`` (with a free intercept) and ``box`` (p = 1) or ``power``.
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
 
     Notes
     -----

@@ -26,22 +26,7 @@ def solve_support_equations(
     bias: float,
     slack: equations.Slack | None,
 ) -> Floats | None:
-    """Return multipliers that solve the equations, or None if the guess was not good enough or time is up.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-    alpha : ndarray of shape (n,)
-        The guess; multipliers of observations that are not free are fixed (zero or the upper bound).
-    free : ndarray of bool, shape (n,)
-        The guess of the kinds.
-    upper_bound : ndarray of shape (n,)
-        Upper bounds, possibly infinite.
-    bias : float
-        Guess of a free bias.
-    slack : callable or None
-        Slack and derivative for p > 1; None for p = 1 and the hard margin.
-    """
+    """Return multipliers that solve :func:`svmcvx.numerical.support_equations.solve_support_equations` in a space, or None, also where time is up."""
     y, L = space.data.y, space.factor
 
     def margins(alpha: Floats) -> Floats:

@@ -116,13 +116,6 @@ def odm_primal(
         A ``cvxpy.Problem``. Variables ``w``, ``u``, ``xi``, ``epsilon``; parameters ``C1``, ``C2``, ``D``; constraints
         labelled ``margins`` (the definition of u), ``lower`` and ``upper``, the last two with the multipliers ζ and β.
 
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
-
     Notes
     -----
     Source: [ZhangZhou], eq. (7).
@@ -196,13 +189,6 @@ def odm_dual(
         A ``cvxpy.Problem``. Variable ``eta``, or ``zeta_scaled`` and ``beta_scaled``; ``problem.theta`` is the
         expression θ; parameters ``C1``, ``C2``, ``D`` (and ``C1_D``, ``C1_squared``, ``C1_squared_over_C2``, which follow
         them); no constraint, or those labelled ``zeta_nonnegative`` and ``beta_nonnegative``.
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
 
     Notes
     -----

@@ -422,14 +422,7 @@ class ODMLHardMargin(_ODML):
         return super().explain(status)
 
     def recover(self, alpha: Floats, w: Floats | None = None) -> RecoveredPoints:
-        """Return models with every margin at least 1 (none if the classes are not separated) and the multipliers.
-
-        Parameters
-        ----------
-        alpha : ndarray of shape (n,)
-        w : ndarray of shape (r,), optional
-            The normal in the columns of the factor, where a solver has found it.
-        """
+        """Return models with every margin at least 1 (none if the classes are not separated) and the multipliers; arguments as of :meth:`ODML.recover`."""
         points = self._points(alpha)
         models: list[BinaryModel] = []
         for point in points:

@@ -152,13 +152,6 @@ def odml_primal(
         A ``cvxpy.Problem``. Variables ``w``, ``u``, ``mean``, ``xi``; parameters ``lam1``, ``lam2``, ``C``; constraints
         labelled ``margins`` and ``mean`` (definitions), ``margin`` (its multipliers are α) and ``slack``.
 
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
-
     Notes
     -----
     Source: [ZhangZhou], eq. (5).
@@ -218,13 +211,6 @@ def odml_dual(
         :math:`\alpha = C c \beta`; parameters ``lam2`` and ``C`` (and, with a square factor, ``C_squared``, ``C_lam2`` and
         ``lam2_squared``, which follow them); constraints labelled ``nonnegative``, ``box`` and, with a thin factor,
         ``combination``.
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
 
     Notes
     -----
@@ -306,13 +292,6 @@ def odml_hard_margin(
     ODMLHardMarginProblem
         A ``cvxpy.Problem``. Variables ``w``, ``u``, ``mean``; parameters ``lam1`` and ``lam2``; constraints labelled
         ``margins`` and ``mean`` (definitions) and ``margin`` (its multipliers are α).
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
 
     Notes
     -----

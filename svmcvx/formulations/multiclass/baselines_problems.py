@@ -98,13 +98,6 @@ def multiclass(
         state the sum of the largest. The model of ``"sparse_softmax"`` has exact zeros where the solver's weights are negligible and
         the certified gap allows it.
 
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
-
     Notes
     -----
     Source: [NieHaoWang], related work.

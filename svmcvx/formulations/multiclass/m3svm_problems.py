@@ -206,13 +206,6 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
         ``margin``, ``pairs``, ``length``, ``power``, and ``gauge`` (:math:`\sum_k w_k = 0`, :math:`\sum_k b_k = 0`, which does
         not change the optimum). The biases belong to centred data when `X` is dense.
 
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
-
     Notes
     -----
     Source: [NieHaoWang], problems (4) and (5), Theorem 1.

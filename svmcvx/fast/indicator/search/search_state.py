@@ -272,7 +272,7 @@ def _bytes(rows: Any, i: int) -> bytes:
 
 
 def _distinct(rows: Floats, observations: NDArray[np.intp] | None) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
-    """Return the distinct rows, in lexicographic order if they are told by their entries, the first index of each, and which of them each row is."""
+    """Return the distinct rows, in lexicographic order if their entries identify them, the first index of each, and which of them each row is."""
     if observations is not None:
         _, first, copies = np.unique(observations, return_index=True, return_inverse=True)
         return rows[first], first, copies.ravel()
