@@ -40,7 +40,7 @@ MODULES = (
 # Compiled at import: a fault there costs a compilation, and numba's cache has to be emptied.
 LEFT_OUT = "_passes.py"
 # Tests of a line, and seconds of the processor after which a fault counts as endless.
-MOST_TESTS, SECONDS = 60, 300
+MOST_TESTS, SECONDS = 20, 300
 # The tests of modules that more than the folder of their name tests, or less; the longest place that fits holds.
 TESTS = {
     "svmcvx/proofs": [
@@ -159,7 +159,15 @@ def tests_by_line(measured: Path) -> Callable[[Path, int], list[str]]:
 
     def covering(path: Path, line: int) -> list[str]:
         name = next((file for file in lines if file.endswith(str(path))), "")
-        return sorted(lines.get(name, {}).get(line, ()), key=lambda test: (sizes[test], test))[:MOST_TESTS]
+        found = sorted(lines.get(name, {}).get(line, ()), key=lambda test: (sizes[test], test))
+        # One case of each test before the second of any.
+        cases: Counter[str] = Counter()
+        turns = []
+        for test in found:
+            function = test.partition("[")[0]
+            cases[function] += 1
+            turns.append((cases[function], len(turns), test))
+        return [test for *_, test in sorted(turns)][:MOST_TESTS]
 
     return covering
 
