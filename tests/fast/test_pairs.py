@@ -215,14 +215,23 @@ def test_members_predict_together_what_each_predicts():
 
 
 def test_what_does_not_close_is_solved_alone():
-    # Steps of pSMO cannot end these: two columns, and costs that are large for them.
+    # Neither pSMO nor active sets can end these: columns of very different sizes, and costs that are large for them.
     rng = np.random.default_rng(0)
-    data, codes = rng.standard_normal((150, 2)), np.arange(150) % 3
+    data, codes = rng.standard_normal((150, 2)) * [1.0, 1e4], np.arange(150) % 3
     together = solved(kernel=None, C=1e5, data=data, labels=CodedLabels(codes, np.arange(3)))
     assert not together.certified.all()
     fitted = sx.PSVMClassifier(C=1e5).fit(data, codes)
     assert fitted.certificate_.is_certified(1e-6)
     assert {part.solver for part in fitted.solutions_.values()} > {SOLVER} or not together.certified.any()
+
+
+def test_active_sets_end_what_steps_would_take_long_for():
+    # Two columns and large costs: pair steps alone take 30 000 for each pair, and do not end.
+    rng = np.random.default_rng(0)
+    data, codes = rng.standard_normal((150, 2)), np.arange(150) % 3
+    together = solved(kernel=None, C=1e5, data=data, labels=CodedLabels(codes, np.arange(3)))
+    assert together.certified.all()
+    assert together.steps.max() <= 10 * 100
 
 
 def test_an_expired_limit_and_ctrl_c_leave_intervals():

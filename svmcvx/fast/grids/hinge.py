@@ -107,7 +107,7 @@ def _settled(
     K = np.ascontiguousarray(K)
     n, k = y.size, len(costs)
     alpha, g = np.zeros(n), targets[0].copy()
-    room, members = np.empty((n, n)), np.empty(n, dtype=np.int64)
+    room = np.empty((n, n))
     found = _Settled(
         np.empty((k, n)), np.empty((k, n)), np.zeros(k), np.zeros(k, dtype=np.intp), np.zeros(k, dtype=np.bool_)
     )
@@ -125,7 +125,7 @@ def _settled(
         while steps < 0 < left:
             if current().passed():
                 return None
-            steps, inside, b = settle(K, y, c, alpha, g, room, members, balanced, tol, min(left, at_once))
+            steps, inside, b = settle(K, y, c, alpha, g, room, balanced, tol, min(left, at_once))
             left -= at_once
         slopes(K, t, y, c, alpha, g, balanced)
         found.alpha[place], found.left[place], found.intercepts[place] = alpha, g, b

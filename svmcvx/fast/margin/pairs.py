@@ -285,7 +285,7 @@ def solve_parts(
         p=p,
         centre=centre,
     )
-    alpha, state = np.zeros(statement.y.size), np.zeros((layout.parts, 4))
+    alpha, state = np.zeros(statement.y.size), np.zeros((layout.parts, 5))
     state[:, 1] = np.inf
     built = deadline.seconds
     steps = _ascended(statement, alpha, state, tol, np.arange(layout.parts) if order is None else order, budget)

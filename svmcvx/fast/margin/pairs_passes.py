@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.compilation import compiled
+from svmcvx.fast.margin.active_set_passes import RIDGE, append, maximised, violators
 from svmcvx.kernels.class_rows_passes import piece_of
 
 __all__ = ["ACTIVE", "DONE", "FULL", "STUCK", "drive"]
@@ -28,8 +29,8 @@ Places: TypeAlias = NDArray[np.int64]
 
 # How a problem stands: unfinished, solved, without room for another row, without further progress.
 ACTIVE, DONE, FULL, STUCK = 0, 1, 2, 3
-# Columns of the state: steps, violation at the last comparison, step of the next one, exact evaluations.
-STEPS, COMPARED, NEXT, EXACT = 0, 1, 2, 3
+# Columns of the state: steps, violation at the last comparison, step of the next one, exact evaluations, step of the next active-set method.
+STEPS, COMPARED, NEXT, EXACT, EQUATIONS = 0, 1, 2, 3, 4
 # Share of the tolerance at which the updated scores are replaced by exact ones, and of that of the exact ones.
 TRUST, ENOUGH = 0.8, 0.9
 # Exact evaluations after which a problem is left to another method.
@@ -40,6 +41,10 @@ FEW, FEW_TOL, ROUNDED, FEW_STEPS = 64, 1e-5, 1e-11, 50
 # Bisections of the bias: during the steps it is known up to their violation of optimality; a balance may take a multiplier off its bound by a
 # rounding, and the violation is large then.
 BISECTIONS, EXACT_BISECTIONS = 10, 50
+# Multipliers inside their bounds up to which the active-set method is tried, steps for each of them that come before, and what the next try multiplies
+# these by. Rows that may enter: a share of the members, and some more.
+MOST_MEMBERS, STEPS_A_MEMBER, PATIENCE = 400, 2.0, 2.0
+ENTERING, SOME = 1.0, 30
 # Numbers among which the largest is searched for a second time.
 BLOCK = 64
 # Least squared distance of two observations in feature space, as a share of the largest squared norm and absolutely; a smaller one is rounding error.
@@ -94,6 +99,20 @@ def updated(
     """Subtract the change of the scores, and renew what the search for violators reads."""
     for k in range(g.size):
         g[k] -= t * (row[k] - other[k])
+        high[k] = g[k] + up[k]
+        low[k] = g[k] + down[k]
+
+
+@compiled(inner=True)
+def renew(
+    own: Floats, bounds: Floats, labels: Floats, g: Floats, up: Floats, down: Floats, high: Floats, low: Floats
+) -> None:
+    """Write what the search for violators reads: the scores of those that can be raised, or lowered."""
+    for k in range(g.size):
+        grows, shrinks = own[k] < bounds[k], own[k] > 0.0
+        raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)
+        up[k] = 0.0 if raised else -math.inf
+        down[k] = 0.0 if lowered else math.inf
         high[k] = g[k] + up[k]
         low[k] = g[k] + down[k]
 
@@ -168,6 +187,104 @@ def balance(alpha: Floats, y: Floats) -> None:
         alpha[k] *= unit
 
 
+@compiled(inner=True)
+def write_row(
+    k: int,
+    one: int,
+    other: int,
+    out: Floats,
+    rows: Floats,
+    across: Floats,
+    starts: Places,
+    gamma: float,
+    places: Places,
+    store: Floats,
+    used: Places,
+    scratch: Floats,
+) -> bool:
+    """Write the row of a problem's k-th observation; False if there is no room for it."""
+    m = starts[one + 1] - starts[one]
+    row = starts[one] + k if k < m else starts[other] + k - m
+    place = piece_of(row, one, rows, across, starts, gamma, places, store, used, scratch)
+    if place < 0:
+        return False
+    out[:m] = store[place : place + m]
+    if other >= 0:
+        place = piece_of(row, other, rows, across, starts, gamma, places, store, used, scratch)
+        if place < 0:
+            return False
+        out[m:] = store[place : place + out.size - m]
+    return True
+
+
+@compiled(inner=True)
+def settled(
+    y: Floats,
+    c: Floats,
+    alpha: Floats,
+    g: Floats,
+    norms: Floats,
+    free: int,
+    violation: float,
+    tol: float,
+    one: int,
+    other: int,
+    rows: Floats,
+    across: Floats,
+    starts: Places,
+    gamma: float,
+    places: Places,
+    store: Floats,
+    used: Places,
+    scratch: Floats,
+) -> float:
+    """Solve a problem from its point by the active-set method; return the numbers that were updated, negative where it did not end.
+
+    It ends at a relative gap of `tol`, or a violation of `violation`.
+    """
+    q = y.size
+    most = SOME + int(ENTERING * free)
+    room = min(q, free + most + 2)
+    own, L = np.empty((room, q)), np.empty((room, room))
+    direction, ones = np.empty(room), np.empty(room)
+    members, slots = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    for k in range(room):
+        slots[k] = k
+    largest = 0.0
+    for k in range(q):
+        largest = max(largest, norms[k])
+    ridge = RIDGE * largest
+    m, spent = 0, 0.0
+    for k in range(q):
+        if 0.0 < alpha[k] < c[k]:
+            if not write_row(k, one, other, own[slots[m]], rows, across, starts, gamma, places, store, used, scratch):
+                return -spent - 1.0
+            append(L, own[slots[m]], members, m, k, largest, ridge)
+            m += 1
+            spent += q + m * m
+    for _ in range(most):
+        m, b = maximised(own, L, members, slots, m, y, c, alpha, g, True, 0.5 * violation, direction, ones)
+        spent += 3.0 * m * m + m * q
+        top, up, bottom, down = violators(y, c, alpha, g)
+        if m == 0 or max(top - b, b - bottom) <= violation:
+            return spent if m else -spent - 1.0
+        if tol > 0.0:
+            gap, dual = gap_of(g, y, c, alpha, b, b, 0)
+            if gap <= tol * (dual + gap):
+                return spent
+        enters = up if top - b >= b - bottom else down
+        for k in range(m):
+            if members[k] == enters:
+                return -spent - 1.0
+        if m == room or not write_row(
+            enters, one, other, own[slots[m]], rows, across, starts, gamma, places, store, used, scratch
+        ):
+            return -spent - 1.0
+        append(L, own[slots[m]], members, m, enters, largest, ridge)
+        m += 1
+    return -spent - 1.0
+
+
 @compiled(nogil=True)
 def drive(
     first: int,
@@ -212,7 +329,7 @@ def drive(
     alpha, g : ndarray
         Multipliers and y - f, updated.
     status : ndarray of int, shape (problems,)
-    state : ndarray of shape (problems, 4)
+    state : ndarray of shape (problems, 5)
     work : ndarray of shape (6, size of the largest problem)
     tol, budget : float
         Relative gap, and numbers that may be updated.
@@ -235,13 +352,7 @@ def drive(
         for k in range(q):
             norms[k] = diagonal[starts[one] + k] if k < m else diagonal[starts[other] + k - m]
             flat = max(flat, FLAT * norms[k])
-        for k in range(q):
-            grows, shrinks = own[k] < bounds[k], own[k] > 0.0
-            raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)
-            up[k] = 0.0 if raised else -math.inf
-            down[k] = 0.0 if lowered else math.inf
-            high[k] = gradient[k] + up[k]
-            low[k] = gradient[k] + down[k]
+        renew(own, bounds, labels, gradient, up, down, high, low)
         while status[part] == ACTIVE:
             i = place_of_largest(high)
             top, bottom = high[i], smallest(low)
@@ -252,8 +363,39 @@ def drive(
                 # All biases at which no step is possible lie between the two; another one is as valid.
                 gap, dual = gap_of(gradient, labels, bounds, own, bottom, top, BISECTIONS)
                 ends = gap <= TRUST * tol * (dual + gap)
-                if ends and q <= FEW and tol <= FEW_TOL:
+                exactly = q <= FEW and tol <= FEW_TOL
+                if ends and exactly:
                     ends = violation <= ROUNDED or steps >= FEW_STEPS * q
+                free = 0
+                for k in range(q):
+                    free += 0.0 < own[k] < bounds[k]
+                if not ends and 0 < free <= MOST_MEMBERS and steps >= max(told[EQUATIONS], STEPS_A_MEMBER * free):
+                    told[EQUATIONS] = PATIENCE * steps
+                    cost = settled(
+                        labels,
+                        bounds,
+                        own,
+                        gradient,
+                        norms,
+                        free,
+                        ROUNDED,
+                        0.0 if exactly else TRUST * tol,
+                        one,
+                        other,
+                        rows,
+                        across,
+                        starts,
+                        gamma,
+                        places,
+                        store,
+                        used,
+                        scratch,
+                    )
+                    spent += abs(cost)
+                    ends = cost >= 0.0
+                    if not ends:
+                        renew(own, bounds, labels, gradient, up, down, high, low)
+                        continue
                 if ends or not violation > 0.0 or steps >= most[part]:
                     balance(own, labels)
                     for k in range(q):
@@ -280,13 +422,7 @@ def drive(
                                 half[j] -= v * piece[j]
                     spent += q * 100.0
                     told[EXACT] += 1.0
-                    for k in range(q):
-                        grows, shrinks = own[k] < bounds[k], own[k] > 0.0
-                        raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)
-                        up[k] = 0.0 if raised else -math.inf
-                        down[k] = 0.0 if lowered else math.inf
-                        high[k] = gradient[k] + up[k]
-                        low[k] = gradient[k] + down[k]
+                    renew(own, bounds, labels, gradient, up, down, high, low)
                     if status[part] == FULL:
                         break
                     i = place_of_largest(high)

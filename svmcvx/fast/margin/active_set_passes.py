@@ -1,0 +1,177 @@
+r"""Compiled active-set steps for the dual of hinge losses, on rows of a kernel matrix.
+
+The multipliers strictly inside their bounds are the members E. A step goes to the maximiser of the members, or to the first bound on the way there, at
+which that multiplier leaves E; at the maximiser the row that violates its condition most may enter. The members' part of K has a Cholesky factor, to
+which rows are appended, and from which rotations take rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.fast.core.compilation import compiled
+from svmcvx.fast.linear.margin_passes import ANY_ORDER
+
+__all__ = ["RIDGE", "append", "maximised", "violators"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Added to the diagonal of systems, relative to its largest entry: they are solved where observations depend on each other, and the
+# next step takes its error away.
+RIDGE = 1e-11
+# Steps in succession that only take away errors of this kind.
+REFINEMENTS = 5
+
+
+@compiled(inner=True, fastmath=ANY_ORDER)
+def forward(L: Floats, x: Floats, m: int) -> None:
+    """Solve Lx = x in place for the first m rows of a lower triangular factor."""
+    for i in range(m):
+        row, total = L[i], x[i]
+        for j in range(i):
+            total -= row[j] * x[j]
+        x[i] = total / row[i]
+
+
+@compiled(inner=True, fastmath=ANY_ORDER)
+def backward(L: Floats, x: Floats, m: int) -> None:
+    """Solve L'x = x in place."""
+    for i in range(m - 1, -1, -1):
+        row = L[i]
+        value = x[i] / row[i]
+        x[i] = value
+        for j in range(i):
+            x[j] -= row[j] * value
+
+
+@compiled(inner=True)
+def append(L: Floats, entries: Floats, members: Any, m: int, i: int, constant: float, ridge: float) -> None:
+    """Add a row of K to the factor of the members' part of K plus a constant."""
+    row = L[m]
+    for k in range(m):
+        row[k] = entries[members[k]] + constant
+    forward(L, row, m)
+    rest = entries[i] + constant + ridge
+    for k in range(m):
+        rest -= row[k] * row[k]
+    row[m] = math.sqrt(max(rest, ridge))
+    members[m] = i
+
+
+@compiled(inner=True)
+def remove(L: Floats, members: Any, slots: Any, m: int, place: int) -> None:
+    """Take a row out of the factor; rotations make it triangular again."""
+    free = slots[place]
+    for i in range(place, m - 1):
+        members[i], slots[i] = members[i + 1], slots[i + 1]
+        L[i, : i + 2] = L[i + 1, : i + 2]
+    slots[m - 1] = free
+    for k in range(place, m - 1):
+        a, b = L[k, k], L[k, k + 1]
+        radius = math.hypot(a, b)
+        cosine, sine = a / radius, b / radius
+        for i in range(k, m - 1):
+            row = L[i]
+            x, y = row[k], row[k + 1]
+            row[k] = cosine * x + sine * y
+            row[k + 1] = cosine * y - sine * x
+
+
+@compiled(inner=True)
+def maximised(
+    rows: Floats,
+    L: Floats,
+    members: Any,
+    slots: Any,
+    m: int,
+    y: Floats,
+    c: Floats,
+    alpha: Floats,
+    g: Floats,
+    balanced: bool,
+    tol: float,
+    direction: Floats,
+    ones: Floats,
+) -> tuple[int, float]:
+    """Go to the maximiser of the members, without those that reach a bound on the way; return how many are left, and the intercept.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (r, n)
+        Rows of K.
+    L, members, slots : ndarray
+        The factor of the members' part, the members, and where each has its row.
+    m : int
+    y, c, alpha, g : ndarray of shape (n,)
+        See :func:`settle`.
+    balanced : bool
+    tol : float
+        Largest difference of the members' derivatives at the maximiser.
+    direction, ones : ndarray
+        Room.
+    """
+    b, refined = 0.0, 0
+    while m:
+        for k in range(m):
+            direction[k], ones[k] = g[members[k]], 1.0
+        forward(L, direction, m)
+        backward(L, direction, m)
+        if balanced:
+            forward(L, ones, m)
+            backward(L, ones, m)
+            total, unit = 0.0, 0.0
+            for k in range(m):
+                total += direction[k]
+                unit += ones[k]
+            b = total / unit
+            for k in range(m):
+                direction[k] -= b * ones[k]
+        t, blocking = 1.0, -1
+        for k in range(m):
+            i = members[k]
+            move = y[i] * direction[k]
+            free = c[i] - alpha[i] if move > 0.0 else alpha[i]
+            if abs(move) * t > free:
+                t, blocking = free / abs(move), k
+        for k in range(m):
+            i = members[k]
+            alpha[i] = min(max(alpha[i] + t * (y[i] * direction[k]), 0.0), c[i])
+            if t * direction[k] != 0.0:
+                take(g, t * direction[k], rows[slots[k]])
+        if blocking >= 0:
+            i = members[blocking]
+            alpha[i] = c[i] if y[i] * direction[blocking] > 0.0 else 0.0
+            remove(L, members, slots, m, blocking)
+            m -= 1
+            refined = 0
+            continue
+        error = 0.0
+        for k in range(m):
+            error = max(error, abs(g[members[k]] - b))
+        if error <= tol or refined == REFINEMENTS:
+            break
+        refined += 1
+    return m, b
+
+
+@compiled(inner=True)
+def take(g: Floats, change: float, row: Floats) -> None:
+    """Subtract a multiple of a row."""
+    for j in range(g.size):
+        g[j] -= change * row[j]
+
+
+@compiled(inner=True)
+def violators(y: Floats, c: Floats, alpha: Floats, g: Floats) -> tuple[float, int, float, int]:
+    """Return the largest derivative among those that can grow along v, and the smallest among those that can shrink, with their places."""
+    top, bottom, up, down = -math.inf, math.inf, -1, -1
+    for i in range(g.size):
+        if ((alpha[i] < c[i]) if y[i] > 0.0 else (alpha[i] > 0.0)) and g[i] > top:
+            top, up = g[i], i
+        if ((alpha[i] > 0.0) if y[i] > 0.0 else (alpha[i] < c[i])) and g[i] < bottom:
+            bottom, down = g[i], i
+    return top, up, bottom, down
