@@ -39,7 +39,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 SOLVER = "fast.psvm/pairs"
 # Observations up to which several problems are solved together, and one; a linear one of more has fewer unknowns than multipliers.
-MOST_ROWS, MOST_ALONE, MOST_ALONE_LINEAR = 20_000, 4_000, 100
+MOST_ROWS, MOST_ALONE, MOST_ALONE_LINEAR = 20_000, 4_000, 600
 # Bytes of an entry, and of a megabyte.
 ENTRY, MEGABYTE = 8, 2**20
 # Numbers that are updated between two looks at the clock.
