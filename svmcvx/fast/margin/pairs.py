@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import CheckedParts, check_parts, relative_gap
+from svmcvx.core.bounded import quietly
 from svmcvx.data import CodedLabels, binary_data
 from svmcvx.fast.margin.pairs_passes import DONE, drive
 from svmcvx.feature_space import feature_space
@@ -221,6 +222,7 @@ def _layout(labels: CodedLabels, scheme: str) -> tuple[Layout, NDArray[np.intp]]
 
 
 @single_blas_thread()
+@quietly
 def solve_parts(
     X: Any,
     labels: CodedLabels,
