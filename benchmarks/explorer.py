@@ -1,6 +1,8 @@
-"""Milliseconds of a slider step of ``sx.explore`` in a notebook: fit and grid, picture, guaranteed accuracy; wall and processor time.
+"""Milliseconds of a slider step of ``sx.explore`` in a notebook, and of what is computed when the sliders rest.
 
-``python benchmarks/explorer.py`` on a quiet machine. Steps are to neighbouring values of C and then of p, none of them visited before.
+``python benchmarks/explorer.py``: processor time of the whole process with one thread for linear algebra, so that it does not depend on what else runs.
+A step goes to the neighbouring value of a slider, which was not visited before, and counts fit, grid and picture; the guaranteed accuracy
+and the fits of other kernels are computed at rest, one at a time. The first step of each slider loads compiled code, and is not counted.
 """
 
 import time
@@ -8,48 +10,66 @@ import time
 import numpy as np
 from sklearn.datasets import make_moons
 from sklearn.preprocessing import scale
+from threadpoolctl import threadpool_limits
 
 import svmcvx as sx
 
 ROWS, NOISE = 300, 0.25
+MODELS = ("psvm:kernel=rbf", "psvm:p=1.5:kernel=rbf", "psvm", "odm:kernel=rbf", "conic", "conic:kernel=rbf")
+
+
+def milliseconds(work):
+    """Return the processor time that something takes."""
+    began = time.process_time()
+    work()
+    return 1e3 * (time.process_time() - began)
 
 
 def steps(explorer):
-    """Return wall and processor milliseconds of the three parts of each step, shape (steps, 3, 2)."""
-    found = []
-    for slider in explorer.sliders[:2]:
-        for value in slider.values:
-            explorer.move(**{slider.name: slider.values[slider.start]})
-            marks = [(time.perf_counter(), time.process_time())]
-            explorer.move(**{slider.name: value})
-            marks.append((time.perf_counter(), time.process_time()))
-            explorer.picture.update()
-            marks.append((time.perf_counter(), time.process_time()))
-            explorer.guaranteed  # noqa: B018
-            marks.append((time.perf_counter(), time.process_time()))
-            if value != slider.values[slider.start]:
-                found.append(np.diff(marks, axis=0))
-    return 1e3 * np.array(found)
+    """Yield name of the slider and milliseconds of fit, picture and guaranteed accuracy of each step."""
+    for slider in explorer.sliders:
+        if slider.is_choice:
+            continue
+        start, values = slider.start, slider.values
+        for way in (values[start + 1 :], values[:start][::-1]):
+            explorer.move(**{slider.name: values[start]})
+            for number, value in enumerate(way):
+                fit = milliseconds(lambda name=slider.name, value=value: explorer.move(**{name: value}))
+                if number:
+                    yield (
+                        slider.name,
+                        fit,
+                        milliseconds(explorer.picture.update),
+                        milliseconds(lambda: explorer.guaranteed),
+                    )
+        explorer.move(**{slider.name: values[start]})
 
 
 def main():
     X, y = make_moons(ROWS, noise=NOISE, random_state=0)
-    for name in ("psvm:kernel=rbf", "psvm:p=1.5:kernel=rbf", "psvm", "odm:kernel=rbf", "conic"):
+    print(f"{ROWS} rows, processor milliseconds: median (largest) of the steps of each slider")
+    print(
+        f"{'model':24} slider  steps  {'fit and grid':>14} {'picture':>12} {'shown':>14} | at rest: guarantee, a fit of another kernel"
+    )
+    for name in MODELS:
         explorer = sx.explore(scale(X), y, name)
         explorer.picture.update()
-        found = steps(explorer)
-        print(f"{name}, {ROWS} rows, {len(found)} steps: median (largest) ms, wall | processor")
-        for part, (wall, processor) in zip(
-            ("fit and grid", "picture", "guarantee"), np.moveaxis(found, 0, 2), strict=True
-        ):
+        ahead = [milliseconds(piece) for piece in sx.explore(scale(X), y, name).ahead()]
+        found = {}
+        for slider, *parts in steps(explorer):
+            found.setdefault(slider, []).append(parts)
+        for slider, parts in found.items():
+            fit, picture, guarantee = np.array(parts).T
+            columns = [
+                f"{np.median(part):.0f} ({part.max():.0f})"
+                for part in (fit, picture, fit + picture, guarantee, np.array(ahead))
+            ]
             print(
-                f"  {part:13} {np.median(wall):6.0f} ({wall.max():.0f})   | {np.median(processor):6.0f} ({processor.max():.0f})"
+                f"{name:24} {slider:7} {len(parts):5}  {columns[0]:>14} {columns[1]:>12} {columns[2]:>14} | {columns[3]:>12} {columns[4]:>12}",
+                flush=True,
             )
-        shown = found[:, :2].sum(axis=1)
-        print(
-            f"  shown         {np.median(shown[:, 0]):6.0f} ({shown[:, 0].max():.0f})   | {np.median(shown[:, 1]):6.0f} ({shown[:, 1].max():.0f})"
-        )
 
 
 if __name__ == "__main__":
-    main()
+    with threadpool_limits(1):
+        main()

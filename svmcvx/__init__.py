@@ -28,7 +28,7 @@ from svmcvx.errors import (
     no_attribute,
 )
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "RBF",

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 
 import pytest
 from sklearn.base import clone
@@ -49,6 +50,7 @@ def test_shared_arguments_have_one_default(front):
     [
         (lambda: sx.ConicSVMClassifier(C=1), "the weight is called lam"),
         (lambda: sx.fast.conic(X, Y, C=1), r"fast\.conic .*'C': the weight is called lam"),
+        (lambda: sx.ConicSVMClassifier().set_params(C=1), "no parameter 'C': the weight is called lam"),
         (lambda: sx.ODMClassifier(lam=1), "the weights are called C1 and C2"),
         (lambda: sx.psvm_dual(X, Y, lam=1), "the weight is called C"),
         (lambda: sx.psvm_dual(X, Y, gamma=1), r"belongs to the kernel, as in kernel=svmcvx\.RBF"),
@@ -107,6 +109,14 @@ def test_old_names_of_parameters_work_for_this_release():
         assert old.set_params(fit_intercept=False).get_params()["intercept"] is False
     with pytest.raises(sx.DataError, match="are one argument"):
         sx.PSVMClassifier(fit_intercept=True, intercept=True)
+
+
+def test_the_old_module_of_the_papers_works_for_this_release():
+    sys.modules.pop("svmcvx.experiments.reproduction", None)
+    with pytest.warns(FutureWarning, match=r"svmcvx\.experiments\.reproduction is deprecated .* called svmcvx\.papers"):
+        from svmcvx.experiments.reproduction import reproduce
+    assert reproduce is sx.papers.reproduce
+    assert sx.experiments.reproduction is sx.papers
 
 
 def test_old_names_of_comparisons_and_models_work_for_this_release():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from svmcvx.arguments import what_was_meant
 from svmcvx.cli import completion, consoles, options, preparing
 from svmcvx.cli.application import app, exit_code
 from svmcvx.cli.consoles import Column, number, yes_no
@@ -121,7 +122,9 @@ def select(
     label, estimator = parsed[0]
     known = estimator.get_params()
     if strange := [name for name in values if name not in known]:
-        raise DataError(f"grid names {strange[0]!r}, which {label} has not; it has {', '.join(sorted(known))}")
+        raise DataError(
+            f"grid names {strange[0]!r}, which {label} does not have{what_was_meant(strange[0], sorted(known))}"
+        )
     pipeline, prefix, used = preparing.pipeline(estimator, loaded, scale, missing)
     began = clock.now()
     if ranges:

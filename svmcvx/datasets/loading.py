@@ -141,7 +141,7 @@ def _load(
         else f"and neither data_dir nor {ENVIRONMENT_VARIABLE} is set"
     )
     raise DataError(
-        f"no data set is called {name!r}{did_you_mean(name, (*BUILT_IN, *known_names()))}: built in are {', '.join(BUILT_IN)}, those of the papers are listed by "
+        f"no data set is called {name!r}{did_you_mean(name, (*BUILT_IN, *known_names()))}; built in are {', '.join(BUILT_IN)}, those of the papers are listed by "
         f"'svmcvx datasets', {where}; pass a path or data_dir"
     )
 

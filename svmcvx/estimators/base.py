@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from svmcvx.arguments import TOL, renamed
+from svmcvx.arguments import TOL, renamed, what_was_meant
 from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
 from svmcvx.containers import as_array
@@ -127,8 +127,19 @@ class CertifiedClassifier(_Fitted):
         Returns
         -------
         self
+
+        Raises
+        ------
+        DataError
+            If there is no such parameter; the message says what may have been meant.
         """
-        found: Self = super().set_params(**renamed(type(self).__name__, params, self._renamed))
+        given = renamed(type(self).__name__, params, self._renamed)
+        known = self.get_params()
+        if unknown := [name for name in given if "__" not in name and name not in known]:
+            raise DataError(
+                f"{type(self).__name__} has no parameter {unknown[0]!r}{what_was_meant(unknown[0], list(known))}"
+            )
+        found: Self = super().set_params(**given)
         return found
 
     def _stated_as(self) -> str | None:

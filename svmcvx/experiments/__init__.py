@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +50,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name == "reproduction":
-        warnings.warn("svmcvx.experiments.reproduction is svmcvx.papers now", FutureWarning, stacklevel=2)
-        return import_module("svmcvx.papers")
+        return import_module("svmcvx.experiments.reproduction")
     if name not in _LAZY:
         raise no_attribute(__name__, name, __all__)
     value = getattr(import_module(f"svmcvx.experiments.{_LAZY[name]}"), name)

@@ -152,7 +152,7 @@ def one_class_note(predicted: NDArray[Any], y: NDArray[Any]) -> str:
     return f"{ONE_CLASS}, {found[0]}" if found.size == 1 and np.unique(y).size > 1 else ""
 
 
-def foreign_certificates(last: Any, X: Any, y: NDArray[Any]) -> dict[Any, Certificate] | str:
+def foreign_certificates(last: Any, X: Any, y: NDArray[Any], sample_weight: Any = None) -> dict[Any, Certificate] | str:
     """Return the certificates of a model that scikit-learn has trained, by its classes, or why there are none.
 
     Parameters
@@ -161,13 +161,15 @@ def foreign_certificates(last: Any, X: Any, y: NDArray[Any]) -> dict[Any, Certif
         Fitted, not of this package.
     X, y : array-like
         The training data as it has seen them.
+    sample_weight : array-like, optional
+        With which it was trained.
     """
     if not isinstance(last, CERTIFIABLE):
         return f"no certificate: {type(last).__name__} answers no problem that svmcvx knows"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the row has the gap
-            found = certify(last, X, y)
+            found = certify(last, X, y, sample_weight)
     except OutOfTime:
         return "no certificate: the time limit left no time for it"
     except SvmcvxError as error:

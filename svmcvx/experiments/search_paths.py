@@ -19,11 +19,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 
+from svmcvx.certificate import Certificate
 from svmcvx.data import Features, check_features
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.request import TrainingData
+from svmcvx.experiments.fits import foreign_certificates
 from svmcvx.experiments.intervals import exact_scores
 from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.kernels.gram_cache import GramCache
@@ -267,9 +269,10 @@ class PathState:
                 last = self._fitted(settings)
         except FAILURES as error:
             return row | {"status": "failed", "note": str(error), "seconds": clock.now() - started}
-        row |= _certified(last) | {"score": self._score(last)}
+        row |= self._certified(last) | {"score": self._score(last)}
         if self.work.interval is not None:
-            row |= self._exact(last, self.work.interval)
+            exact = self._exact(last, self.work.interval)
+            row |= exact | {"note": "; ".join(filter(None, (row["note"], exact["note"])))}
         row["seconds"] = clock.now() - started
         return row
 
@@ -324,6 +327,25 @@ class PathState:
             return float(last.score(X_test, self.y_test))
         return self._scored(last, X_test)
 
+    def _certified(self, last: Any) -> Row:
+        """Return the fields of the interval around the optimum of the training problem; the widest where there are several problems."""
+        solution = getattr(last, "solution_", None)
+        if isinstance(solution, Solution):
+            own = {
+                "solver": solution.solver,
+                "status": str(solution.status),
+                "n_support": int(solution.model.n_support),
+                "warm_start_used": bool(solution.warm_start_used),
+            }
+            return own | _ends(last.certificate_)
+        row: Row = {"solver": type(last).__name__, "status": ""}
+        if hasattr(last, "n_support_"):
+            row["n_support"] = int(np.sum(last.n_support_))
+        found = foreign_certificates(last, self._transform()[0], np.asarray(self.y_train), self.weight)
+        if isinstance(found, str):
+            return row | {"note": found}
+        return row | _ends(max(found.values(), key=lambda certificate: certificate.gap))
+
     def _exact(self, last: Any, name: str) -> Row:
         """Return intervals of the scores of every optimal machine on the fold."""
         X_train, X_test = self._transform()
@@ -355,18 +377,10 @@ class PathState:
         return np.asarray(last.predict(X_test))
 
 
-def _certified(last: Any) -> Row:
-    solution = getattr(last, "solution_", None)
-    if not isinstance(solution, Solution):
-        return {"solver": type(last).__name__, "status": ""}
-    certificate = last.certificate_
+def _ends(certificate: Certificate) -> Row:
     return {
         "lower": certificate.lower,
         "upper": certificate.upper,
         "gap": certificate.gap,
         "kind": certificate.kind,
-        "solver": solution.solver,
-        "status": str(solution.status),
-        "n_support": int(solution.model.n_support),
-        "warm_start_used": bool(solution.warm_start_used),
     }

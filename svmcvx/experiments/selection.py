@@ -24,8 +24,9 @@ from sklearn.model_selection import KFold, ParameterGrid, StratifiedKFold, check
 from sklearn.utils.validation import indexable
 
 import svmcvx
+from svmcvx.arguments import what_was_meant
 from svmcvx.data import check_choice, check_number, check_time_limit, check_weights
-from svmcvx.errors import DataError, did_you_mean
+from svmcvx.errors import DataError
 from svmcvx.experiments.batches.fold import BatchOnFold, batches_of
 from svmcvx.experiments.batches.machines import no_batch_for
 from svmcvx.experiments.batches.neighbours import neighbours
@@ -154,8 +155,8 @@ def select(
     Parameters
     ----------
     estimator : estimator
-        One of this package, a pipeline that ends in one, or any other of scikit-learn (without warm starts and
-        certificates).
+        One of this package, a pipeline that ends in one, or any other of scikit-learn (without warm starts; ``SVC``, ``NuSVC``, ``LinearSVC`` and
+        ``LogisticRegression`` with certificates).
     grid : dict of sequences, or list of such
         As for GridSearchCV. The path parameter is the one of ``C``, ``lam``, ``kappa``, ``C1``, ``C2``, ``lam1``,
         ``lam2``, ``p``, ``D``, ``eps`` that takes most values; of several the first.
@@ -214,7 +215,8 @@ def select(
             The checked interval around the optimum of the training problem of fold k; if a model consists of several binary machines, that of the
             largest gap.
         ``worst_gap``, ``certified``
-            Largest relative gap over the folds, and whether it is at most `tol`; NaN and False without certificates.
+            Largest relative gap over the folds, and whether it is at most `tol`; of ``SVC``, ``NuSVC``, ``LinearSVC`` and ``LogisticRegression``
+            that of :func:`svmcvx.certify`. NaN and False without certificates, NaN and None for other models, whose problem is not known.
         ``mean_score_lower``, ``mean_score_upper``, ``undecided``, ``may_be_best``
             With `guarantee`: the mean over the folds of the intervals of the scores of every optimal machine, the mean share of
             validation rows whose label is not proved, and whether no other setting is surely better. Several may be the best
@@ -416,7 +418,7 @@ def _grid_fault(estimator: Any, grid: Grid) -> str:
         for name, values in part.items():
             if name not in known:
                 inner = f"{final_prefix(estimator)}{name}"
-                meant = f"; did you mean {inner!r}?" if inner in known else did_you_mean(name, known)
+                meant = f"; did you mean {inner!r}?" if inner in known else what_was_meant(name, sorted(known))
                 return f"{type(estimator).__name__} has no parameter {name!r}{meant}"
             if np.ndim(values) == 0:
                 return f"{name} must have a list of values, as in {{{name!r}: [{values!r}]}}, got {values!r}"
@@ -594,7 +596,11 @@ def _summaries(found: list[list[Row | None]], tol: float) -> dict[str, list[Any]
     summaries: dict[str, list[Any]] = {}
     gaps = [max(_number(row, "gap") for row in group) if all(group) else math.nan for group in found]
     summaries["worst_gap"] = gaps
-    summaries["certified"] = [gap <= tol for gap in gaps]
+    # Of a model whose problem is not known there is nothing to be certified.
+    summaries["certified"] = [
+        None if group and all(_is_unknown(row) for row in group) else gap <= tol
+        for gap, group in zip(gaps, found, strict=True)
+    ]
     there = [[row for row in group if row is not None] for group in found]
     supports = [[row["n_support"] for row in group if row["n_support"] is not None] for group in there]
     summaries["n_support"] = [float(np.mean(counts)) if counts else math.nan for counts in supports]
@@ -604,6 +610,11 @@ def _summaries(found: list[list[Row | None]], tol: float) -> dict[str, list[Any]
     summaries["seconds"] = [sum(row["seconds"] for row in group) for group in there]
     summaries["note"] = ["; ".join(sorted({row["note"] for row in group if row["note"]})) for group in there]
     return summaries
+
+
+def _is_unknown(row: Row | None) -> bool:
+    """Return whether a model was fitted that has no certificate, because svmcvx does not know its problem."""
+    return row is not None and row["score"] is not None and row["gap"] is None and not row["batched"]
 
 
 def _number(row: Row | None, name: str) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.experiments.specifications import parse_models
 from svmcvx.explorer.answers import View, guaranteed_accuracy, view_of
 from svmcvx.explorer.plane import plane_of
-from svmcvx.explorer.sliders import sliders_of, with_settings
+from svmcvx.explorer.sliders import LINEAR, sliders_of, with_settings
 from svmcvx.guarantees import Interval
 from svmcvx.kernels import as_kernel
 from svmcvx.kernels.gram_cache import GramCache
@@ -29,6 +29,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Columns and rows of the grid.
 GRID = (96, 72)
+# What makes a kernel.
+KERNEL = ("kernel", "gamma", "degree", "coef0")
 # Seconds of a fit whose model has no limit.
 SECONDS = 2.0
 
@@ -61,7 +63,8 @@ class MovingModel:
         self.limits = self.plane.limits(np.concatenate([self.X, self.tested[0]]))
         self.sliders = sliders_of(self.model, values, self.gamma())
         self._grams = GramCache()
-        self._latest: tuple[Any, Solution] | None = None
+        # The latest solution of each kernel.
+        self._latest: dict[tuple[Any, ...], Solution] = {}
         self._views: dict[tuple[int, ...], View] = {}
         self._guaranteed: dict[tuple[int, ...], tuple[Interval | None, str]] = {}
         self._positions = tuple(slider.start for slider in self.sliders)
@@ -88,14 +91,20 @@ class MovingModel:
     @property
     def settings(self) -> dict[str, Any]:
         """The values of the sliders."""
-        return {slider.name: slider.values[k] for slider, k in zip(self.sliders, self._positions, strict=True)}
+        return self._settings_at(self._positions)
+
+    def _settings_at(self, positions: tuple[int, ...]) -> dict[str, Any]:
+        return {slider.name: slider.values[k] for slider, k in zip(self.sliders, positions, strict=True)}
 
     @property
     def view(self) -> View:
         """What is shown at these values; computed once for each."""
-        if self._positions not in self._views:
-            self._views[self._positions] = self.fitted(self.settings)
-        return self._views[self._positions]
+        return self._view_at(self._positions)
+
+    def _view_at(self, positions: tuple[int, ...]) -> View:
+        if positions not in self._views:
+            self._views[positions] = self.fitted(self._settings_at(positions))
+        return self._views[positions]
 
     @property
     def guaranteed(self) -> tuple[Interval | None, str]:
@@ -109,14 +118,12 @@ class MovingModel:
         return guaranteed_accuracy(view.solution, (self.X, self.classes[self.codes]), self.tested)
 
     def fitted(self, values: Mapping[str, Any]) -> View:
-        """Fit with some parameters, from the latest solution, and evaluate the grid once."""
+        """Fit with some parameters, from the latest solution with the same kernel, and evaluate the grid once."""
         estimator = with_settings(clone(self.model), values)
-        earlier = self._latest
-        if earlier is not None and earlier[0] != _space(estimator):
-            earlier = None
-        estimator._fit(self._data, None if earlier is None else earlier[1], self._grams)
+        space = _space(estimator)
+        estimator._fit(self._data, self._latest.get(space), self._grams)
         estimator.n_features_in_ = self.X.shape[1]
-        self._latest = (_space(estimator), estimator.solution_)
+        self._latest[space] = estimator.solution_
         return view_of(estimator, values, self._grid, (GRID[1], GRID[0]), self.tested)
 
     @cached_property
@@ -147,6 +154,15 @@ class MovingModel:
         self._positions = tuple(positions)
         return self.view
 
+    def ahead(self) -> Iterator[Callable[[], object]]:
+        """Yield what is solved while the sliders rest: the steps to other kernels, the nearest first, as no neighbour's solution helps them."""
+        linear = self.settings.get("kernel", self.model.get_params(deep=False).get("kernel")) in (None, LINEAR)
+        for place, slider in enumerate(self.sliders):
+            if slider.name == "kernel" or (slider.name in KERNEL and not linear):
+                here = self._positions[place]
+                for k in sorted(range(len(slider.values)), key=lambda other: abs(other - here)):
+                    yield partial(self._view_at, (*self._positions[:place], k, *self._positions[place + 1 :]))
+
 
 def _estimator(model: Any) -> CertifiedClassifier:
     if model is None:
@@ -167,4 +183,4 @@ def _estimator(model: Any) -> CertifiedClassifier:
 def _space(estimator: Any) -> tuple[Any, ...]:
     """Return what two fits share if one can begin at the solution of the other."""
     parameters = estimator.get_params(deep=False)
-    return (estimator._stated_as(), *(parameters.get(name) for name in ("kernel", "gamma", "degree", "coef0")))
+    return (estimator._stated_as(), *(parameters.get(name) for name in KERNEL))

@@ -14,7 +14,7 @@ from svmcvx.catalogue import find
 from svmcvx.display import number
 from svmcvx.errors import DataError, DataTypeError, did_you_mean
 
-__all__ = ["SYMBOLS", "Slider", "sliders_of", "with_settings"]
+__all__ = ["LINEAR", "SYMBOLS", "Slider", "sliders_of", "with_settings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from svmcvx.display import interval
 from svmcvx.errors import missing_extra
+from svmcvx.explorer.rest import AtRest
 
 if TYPE_CHECKING:
     from svmcvx.explorer.moving_model import MovingModel
@@ -52,7 +53,7 @@ def make_widget(explorer: MovingModel, picture: Picture) -> Any:
         make = widgets.Dropdown if slider.is_choice else widgets.SelectionSlider
         controls[slider.name] = make(options=options, index=slider.start, description=slider.symbol, **style)
     image = widgets.Image(format="png", layout=widgets.Layout(width="100%", max_width="40rem"))
-    text = widgets.HTML()
+    text, at_rest = widgets.HTML(), AtRest()
 
     def write(guaranteed: tuple[Interval | None, str] | None) -> None:
         rows = "".join(
@@ -68,9 +69,11 @@ def make_widget(explorer: MovingModel, picture: Picture) -> Any:
         explorer.move(**{name: control.value for name, control in controls.items()})
         image.value = picture.update()
         write(None)
-        write(explorer.guaranteed)
+        at_rest.begin([lambda: write(explorer.guaranteed), *explorer.ahead()])
 
     for control in controls.values():
         control.observe(show, names="value")
     show()
+    # A document with a picture of the widget has all numbers.
+    write(explorer.guaranteed)
     return widgets.VBox([*controls.values(), image, text])

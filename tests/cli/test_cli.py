@@ -128,7 +128,7 @@ def test_missing_values(run, tmp_path):
         (("select", "moons", "--grid", "C=1,", "--grid", "p=1"), "an empty value"),
         (("select", "moons", "--grid", "C=1", "--grid", "C=2"), "--grid names C twice"),
         (("select", "moons", "--grid", "C=log:1:2"), "cannot read the range 'C=log:1:2'"),
-        (("select", "moons", "--grid", "q=1,2"), "which psvm has not; it has C,"),
+        (("select", "moons", "--grid", "q=1,2"), "which psvm does not have; there are C,"),
         (("select", "moons", "--grid", "C=1,2", "--model", "psvm,odm"), "--model must be one model"),
         (("certify", "nothing.skops", "moons"), "the file nothing.skops does not exist"),
         (("compare", "moons", "--scale", "log"), "'log' is not one of"),

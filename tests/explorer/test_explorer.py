@@ -1,5 +1,6 @@
 """Explorers: what they show is what a fit from nothing gives, and a page computes the same from its JSON."""
 
+import asyncio
 import io
 import json
 import sys
@@ -10,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 import svmcvx as sx
+from svmcvx.explorer import rest
 from svmcvx.explorer.page import page_data
 from svmcvx.explorer.plane import plane_of
 
@@ -182,6 +184,28 @@ def test_the_widget_follows_its_sliders():
     assert named["γ"].disabled
     cold = sx.PSVMClassifier(C=10.0).fit(X, Y)
     assert explorer.view.certificate.upper == pytest.approx(cold.certificate_.upper, rel=1e-5)
+
+
+def test_what_takes_longer_waits_until_the_sliders_rest(monkeypatch):
+    monkeypatch.setattr(rest, "REST", 0.0)
+    explorer = sx.explore(X, Y, sx.PSVMClassifier(kernel="rbf"), values={"C": [0.1, 1.0, 10.0], "p": [], "gamma": []})
+    weights, text = explorer.widget.children[0], explorer.widget.children[-1]
+    explorer._guaranteed.clear()
+
+    async def moved():
+        for value in (0.1, 10.0, 0.1, 10.0):
+            weights.value = value
+            assert "…" in text.value
+        while "…" in text.value or len([v for v in explorer._views.values() if v.settings["C"] == 10.0]) < 3:
+            await asyncio.sleep(0)
+
+    asyncio.run(moved())
+    # Of the values that were passed over there is no guaranteed accuracy, and there are no other kernels.
+    assert len(explorer._guaranteed) == 1
+    assert [v.settings["kernel"] for v in explorer._views.values() if v.settings["C"] == 0.1] == ["rbf"]
+    kept = explorer.view.solution
+    explorer.move(kernel="linear")
+    assert explorer.move(kernel="rbf").solution is kept
 
 
 def test_accuracies_are_of_the_test_rows():
