@@ -1,8 +1,8 @@
-"""Milliseconds of a slider step of ``sx.explore`` in a notebook, and of what is computed when the sliders rest.
+"""Milliseconds of a slider step of ``sx.explore`` in a notebook, and of what is computed while the sliders rest.
 
 ``python benchmarks/explorer.py``: processor time of the whole process with one thread for linear algebra, so that it does not depend on what else runs.
-A step goes to the neighbouring value of a slider, which was not visited before, and counts fit, grid and picture; the guaranteed accuracy
-and the fits of other kernels are computed at rest, one at a time. The first step of each slider loads compiled code, and is not counted.
+A step goes to the neighbouring value of a slider and shows its picture. While the sliders rest, guaranteed accuracy and the other values of each slider are computed, one at a
+time, so that a step from there takes the picture only; a step that comes before takes the fit, too. The first step of each slider loads compiled code, and is not counted.
 """
 
 import time
@@ -48,24 +48,18 @@ def steps(explorer):
 def main():
     X, y = make_moons(ROWS, noise=NOISE, random_state=0)
     print(f"{ROWS} rows, processor milliseconds: median (largest) of the steps of each slider")
-    print(
-        f"{'model':24} slider  steps  {'fit and grid':>14} {'picture':>12} {'shown':>14} | at rest: guarantee, a fit of another kernel"
-    )
+    print(f"{'model':24} slider  steps  {'after a rest':>12} {'before':>12} | {'fit and grid':>12} {'guarantee':>12}")
     for name in MODELS:
         explorer = sx.explore(scale(X), y, name)
         explorer.picture.update()
-        ahead = [milliseconds(piece) for piece in sx.explore(scale(X), y, name).ahead()]
         found = {}
         for slider, *parts in steps(explorer):
             found.setdefault(slider, []).append(parts)
         for slider, parts in found.items():
             fit, picture, guarantee = np.array(parts).T
-            columns = [
-                f"{np.median(part):.0f} ({part.max():.0f})"
-                for part in (fit, picture, fit + picture, guarantee, np.array(ahead))
-            ]
+            columns = [f"{np.median(part):.0f} ({part.max():.0f})" for part in (picture, fit + picture, fit, guarantee)]
             print(
-                f"{name:24} {slider:7} {len(parts):5}  {columns[0]:>14} {columns[1]:>12} {columns[2]:>14} | {columns[3]:>12} {columns[4]:>12}",
+                f"{name:24} {slider:7} {len(parts):5}  {columns[0]:>12} {columns[1]:>12} | {columns[2]:>12} {columns[3]:>12}",
                 flush=True,
             )
 

@@ -31,6 +31,8 @@ Floats: TypeAlias = NDArray[np.float64]
 GRID = (96, 72)
 # What makes a kernel.
 KERNEL = ("kernel", "gamma", "degree", "coef0")
+# Views that are kept; each takes some 100 KB.
+KEPT = 500
 # Seconds of a fit whose model has no limit.
 SECONDS = 2.0
 
@@ -103,6 +105,8 @@ class MovingModel:
 
     def _view_at(self, positions: tuple[int, ...]) -> View:
         if positions not in self._views:
+            if len(self._views) == KEPT:
+                del self._views[next(iter(self._views))]
             self._views[positions] = self.fitted(self._settings_at(positions))
         return self._views[positions]
 
@@ -155,13 +159,20 @@ class MovingModel:
         return self.view
 
     def ahead(self) -> Iterator[Callable[[], object]]:
-        """Yield what is solved while the sliders rest: the steps to other kernels, the nearest first, as no neighbour's solution helps them."""
-        linear = self.settings.get("kernel", self.model.get_params(deep=False).get("kernel")) in (None, LINEAR)
-        for place, slider in enumerate(self.sliders):
-            if slider.name == "kernel" or (slider.name in KERNEL and not linear):
-                here = self._positions[place]
-                for k in sorted(range(len(slider.values)), key=lambda other: abs(other - here)):
-                    yield partial(self._view_at, (*self._positions[:place], k, *self._positions[place + 1 :]))
+        """Yield what is solved while the sliders rest, so that a step finds it: all other values of each slider, the nearest first."""
+        steps = [
+            (abs(k - self._positions[place]), place, k)
+            for place, slider in enumerate(self.sliders)
+            if slider.name not in KERNEL[1:] or not self._is_linear
+            for k in range(len(slider.values))
+        ]
+        for _, place, k in sorted(steps):
+            yield partial(self._view_at, (*self._positions[:place], k, *self._positions[place + 1 :]))
+
+    @property
+    def _is_linear(self) -> bool:
+        """Whether the values are those of a machine without kernel, which has no width."""
+        return self.settings.get("kernel", self.model.get_params(deep=False).get("kernel")) in (None, LINEAR)
 
 
 def _estimator(model: Any) -> CertifiedClassifier:
