@@ -269,7 +269,7 @@ class PathState:
                 last = self._fitted(settings)
         except FAILURES as error:
             return row | {"status": "failed", "note": str(error), "seconds": clock.now() - started}
-        row |= self._certified(last) | {"score": self._score(last)}
+        row |= self._optimum(last) | {"score": self._score(last)}
         if self.work.interval is not None:
             exact = self._exact(last, self.work.interval)
             row |= exact | {"note": "; ".join(filter(None, (row["note"], exact["note"])))}
@@ -327,7 +327,7 @@ class PathState:
             return float(last.score(X_test, self.y_test))
         return self._scored(last, X_test)
 
-    def _certified(self, last: Any) -> Row:
+    def _optimum(self, last: Any) -> Row:
         """Return the fields of the interval around the optimum of the training problem; the widest where there are several problems."""
         solution = getattr(last, "solution_", None)
         if isinstance(solution, Solution):
