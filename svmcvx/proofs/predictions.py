@@ -186,7 +186,7 @@ class Machine:
         """A good step within the bounds."""
         d = self.signs[chosen] * c
         bend = 0.25 * square + 0.5 * float((self.point.bends[chosen] * d * d).sum())
-        room = np.where(d > 0, self.up[chosen], np.where(d < 0, self.down[chosen], np.inf))
+        room = np.where(d > 0, self.up[chosen], self.down[chosen])
         with np.errstate(divide="ignore", invalid="ignore"):
             most = float(np.min(np.where(d == 0, np.inf, room / np.abs(d)), initial=np.inf))
         wanted = math.sqrt(self.squared_radius / bend) if bend > 0 else math.inf

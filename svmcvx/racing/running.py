@@ -31,7 +31,7 @@ def race(
 
     Each solver runs in its own process, one after the other. A first call is not timed, as libraries load and compile then. The gap of a
     model is that of its objective, which this package evaluates with bounds on all rounding, and the proved lower bound on the optimum; it is computed
-    after the solver's process has ended. What the solver says of its own accuracy does not count.
+    after the solver's process has ended. What the solver says of the accuracy does not count.
 
     Parameters
     ----------

@@ -202,7 +202,12 @@ OTHERS: dict[str, tuple[str, Callable[[File], None], str]] = {
     ),
     "a loss that there is not": ("m3svm", _set(*GIVEN, "loss", value="ramp"), "loss of m3svm"),
     "a norm of 2.0": ("m3svm", _set(*GIVEN, "norm", value=2.0), "norm of m3svm"),
-    "a label of 80 bits": ("psvm", _set("statement", "classes", value=[-1, 2**80]), "no integer of 64 bits"),
+    "a label of 65 bits": ("psvm", _set("statement", "classes", value=[-1, 2**64]), "no integer of 64 bits"),
+    "a negative label of 65 bits": (
+        "psvm",
+        _set("statement", "classes", value=[-(2**63) - 1, 1]),
+        "no integer of 64 bits",
+    ),
 }
 enter_table(OTHERS)
 
