@@ -12,7 +12,6 @@ import scipy.sparse as sp
 
 from svmcvx.data import CodedLabels
 from svmcvx.fast.conic_loss.conic import conic
-from svmcvx.fast.core.compilation import Compiled, recorded
 from svmcvx.fast.core.row_cache import RowCacheSettings
 from svmcvx.fast.grids.hinge import solve_hinges
 from svmcvx.fast.grids.quadratic import SquaredHinge, solve_bands
@@ -33,6 +32,7 @@ from svmcvx.feature_space.kernel import FEW
 from svmcvx.kernels import RBF
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.system import clock
+from svmcvx.system.compilation import Compiled, recorded
 
 __all__ = ["FirstCall", "first_calls"]
 

@@ -185,7 +185,7 @@ def test_every_group_of_first_calls_is_compiled_ahead():
 
 
 def test_a_pass_that_fails_first_works_later():
-    from svmcvx.fast.core.compilation import compiled
+    from svmcvx.system.compilation import compiled
 
     @compiled()
     def halved(x):
@@ -199,7 +199,7 @@ def test_a_pass_that_fails_first_works_later():
 
 
 def test_an_inner_pass_called_from_python_runs_its_source():
-    from svmcvx.fast.core.compilation import compiled
+    from svmcvx.system.compilation import compiled
 
     @compiled(inner=True)
     def inner(x):

@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 import svmcvx as sx
 from svmcvx import fast
 from svmcvx.catalogue import CATALOGUE
-from svmcvx.fast.core.compilation import compiled
 from svmcvx.system import clock
+from svmcvx.system.compilation import compiled
 from svmcvx.system.deadline import Deadline, current, epoch_end, time_limited, until
 from svmcvx.system.stop_flag import stop_flag
 from tests.conftest import make_data

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from svmcvx.fast.core.active_set_factor_passes import direction, polish, remove
-from svmcvx.fast.core.compilation import compiled
+from svmcvx.system.compilation import compiled
 
 __all__ = [
     "DEPENDENT",

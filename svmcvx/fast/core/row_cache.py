@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.errors import DataError
-from svmcvx.fast.core.compilation import compiled
 from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace, KernelSpace, RowBlock
 from svmcvx.kernels.columns import KernelColumns
 from svmcvx.system import clock, memory
+from svmcvx.system.compilation import compiled
 from svmcvx.system.threads import available_threads
 
 __all__ = ["CachedRows", "GramRows", "RowCacheSettings", "Rows", "TiledRows", "kernel_rows"]

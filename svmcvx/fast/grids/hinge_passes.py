@@ -17,8 +17,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.margin.active_set_passes import RIDGE, append, maximised, violators
+from svmcvx.system.compilation import compiled
 
 __all__ = ["settle", "slopes"]
 

@@ -21,8 +21,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.linear.margin_passes import ANY_ORDER
+from svmcvx.system.compilation import compiled
 
 __all__ = ["follow"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from svmcvx.fast.core.compilation import compiled
+from svmcvx.system.compilation import compiled
 
 __all__ = ["iterate"]
 

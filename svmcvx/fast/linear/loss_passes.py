@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from svmcvx.fast.core.compilation import compiled
+from svmcvx.system.compilation import compiled
 
 __all__ = ["HINGE", "LinearLoss", "band", "clipped", "conjugate_one", "flat_one", "hinge_power", "prox_one"]
 

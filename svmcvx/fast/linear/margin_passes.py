@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.linear.loss_passes import BAND, POWER, clipped, conjugate_one, flat_one, prox_one
+from svmcvx.system.compilation import compiled
 
 __all__ = [
     "along",

@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.margin.active_set_passes import RIDGE, append, maximised, violators
 from svmcvx.kernels.class_rows_passes import piece_of
+from svmcvx.system.compilation import compiled
 
 __all__ = ["ACTIVE", "DONE", "FULL", "STUCK", "drive"]
 

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.compilation import compiled
+from svmcvx.system.compilation import compiled
 
 __all__ = [
     "ascend",

@@ -16,7 +16,7 @@ more than the largest violation of the epoch before (shrinking), and then a few 
 
 from __future__ import annotations
 
-from svmcvx.fast.core.compilation import compiled
+from svmcvx.system.compilation import compiled
 
 __all__ = ["ascend_dense", "ascend_sparse"]
 

@@ -7,8 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.margin.smo_passes import move, slack_of
+from svmcvx.system.compilation import compiled
 
 __all__ = ["ascend_at_random"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from svmcvx.fast.core.compilation import compiled
+from svmcvx.system.compilation import compiled
 
 __all__ = ["svrg_dense", "svrg_sparse"]
 

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 
-from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.indicator.search.relaxation_passes import (
     ANY_ORDER,
     DROPPED,
@@ -39,6 +38,7 @@ from svmcvx.fast.indicator.search.relaxation_passes import (
     minimise_relaxation,
     shortfalls,
 )
+from svmcvx.system.compilation import compiled
 
 __all__ = ["relax", "rounded_up"]
 
@@ -149,7 +149,7 @@ def _undecided(state, weight, M, cut, a):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _note(facts, entry, free, price, value, side, at):
-    """Write what a bound says besides its multipliers; what it has changed is told later."""
+    """Write a bound without its multipliers; what it has changed follows later."""
     facts[entry, 0], facts[entry, 1], facts[entry, 2] = price, value, 0.0
     if free:
         facts[entry, 3], facts[entry, 4] = side, at

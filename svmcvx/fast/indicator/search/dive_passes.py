@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.indicator.search.big_m_passes import relax
 from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, KEPT, shortfalls
+from svmcvx.system.compilation import compiled
 
 __all__ = ["best_multiple", "dive"]
 

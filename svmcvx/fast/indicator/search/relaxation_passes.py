@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from svmcvx.fast.core.compilation import compiled
+from svmcvx.system.compilation import compiled
 
 __all__ = ["ANY_ORDER", "DROPPED", "FREE", "KEPT", "UNIT", "dual_value", "minimise_relaxation", "shortfalls"]
 

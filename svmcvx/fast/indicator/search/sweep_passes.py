@@ -32,7 +32,7 @@ import math
 
 import numpy as np
 
-from svmcvx.fast.core.compilation import compiled
+from svmcvx.system.compilation import compiled
 
 __all__ = ["UNIT", "children", "search_one"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcvx.fast.core.compilation import compiled
+from svmcvx.system.compilation import compiled
 
 __all__ = ["BOUND", "CONE", "FREE", "LARGEST", "SUM", "face_product", "face_rows", "project_box", "project_top"]
 
