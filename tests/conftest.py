@@ -25,9 +25,7 @@ except ImportError:  # Windows: a folder for each worker
 def share_the_machine():
     """Several workers of pytest-xdist: one thread of the BLAS each, and one safe folder for what numba has compiled.
 
-    numba numbers the files of a function's signatures in an index, which two processes may read before either has written
-    it; a lock lets one at a time enter what it compiled. The folder's name holds a digest of the sources, as numba does
-    not notice that a function in another module has changed.
+    The folder's name holds a digest of the sources, as numba does not notice that a function in another module has changed.
     """
     sources = sorted((ROOT / "svmcvx").rglob("*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
@@ -40,17 +38,6 @@ def share_the_machine():
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     threadpool_limits(1)
-    if fcntl:
-        from numba.core import caching
-
-        save = caching.IndexDataCacheFile.save
-
-        def save_alone(self, key, data):
-            with open(folder / "lock", "w") as stream:
-                fcntl.flock(stream, fcntl.LOCK_EX)
-                save(self, key, data)
-
-        caching.IndexDataCacheFile.save = save_alone
 
 
 if "PYTEST_XDIST_WORKER" in os.environ:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from svmcvx.fast.compile_ahead import FirstCall
 
 # Groups of first calls; calls of one group share most of the compiled functions. The slowest groups come first.
-GROUPS = ("branch", "active", "linear", "kernel", "sweep")
+GROUPS = ("kernel", "linear", "branch", "sweep", "active")
 
 
 def _first_calls(group: str) -> list[FirstCall]:
@@ -32,14 +32,10 @@ def _compile_ahead() -> Iterator[FirstCall]:
     import joblib
 
     workers = min(joblib.cpu_count(), len(GROUPS))
-    if workers > 1:
-        # The processes are started before this one imports the solvers.
-        parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
-        for found in parallel(joblib.delayed(_first_calls)(group) for group in GROUPS):
-            yield from found
-    # If two processes compiled a function at the same time, one may have overwritten the other's entry.
-    for group in GROUPS:
-        yield from (call for call in _first_calls(group) if workers == 1 or call.functions)
+    # The processes are started before this one imports the solvers.
+    parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
+    for found in parallel(joblib.delayed(_first_calls)(group) for group in GROUPS):
+        yield from found
 
 
 @app.command("compile")

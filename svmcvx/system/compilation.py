@@ -12,11 +12,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
-from numba.core import event
+from numba.core import caching, event
 
 from svmcvx.system import clock
 
@@ -93,39 +94,45 @@ def _is_watched() -> bool:
     return (notebook or terminal) and multiprocessing.current_process().name == "MainProcess"
 
 
-class _OneProcess:
-    """A lock between processes of a user, so that of two that need the same function one compiles, and the other loads the result."""
+@cache
+def _lock_file() -> int:
+    """The file whose bytes processes of a user lock, open as long as this process lives: closing it would give all of them back."""
+    place = hashlib.sha256(f"{os.getuid()} {Path(__file__).parent}".encode()).hexdigest()[:16]
+    path = Path(tempfile.gettempdir()) / f"svmcvx-{place}.lock"
+    return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
-    def __init__(self) -> None:
-        # Compiled functions call others: the lock of this process is taken once.
-        self.mine, self.depth, self.file = threading.RLock(), 0, -1
 
-    def __enter__(self) -> None:
-        self.mine.acquire()
-        self.depth += 1
-        if self.depth > 1 or fcntl is None:
-            return
+@contextmanager
+def _alone(what: str) -> Iterator[None]:
+    """Let one process at a time do something; without a lock, which not every system has, several do it."""
+    byte, file = int(hashlib.sha256(what.encode()).hexdigest()[:12], 16), -1
+    if fcntl is not None:
         try:
-            place = hashlib.sha256(f"{os.getuid()} {Path(__file__).parent}".encode()).hexdigest()[:16]
-            path = Path(tempfile.gettempdir()) / f"svmcvx-{place}.lock"
-            self.file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self.file, fcntl.LOCK_EX)
+            file = _lock_file()
+            fcntl.lockf(file, fcntl.LOCK_EX, 1, byte)
         except OSError as error:
-            # Without the lock the function is compiled twice, and that is all.
             log.info("no lock for compiling: %s", error)
-        except BaseException:  # Ctrl-C while another process compiles
-            self.__exit__()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.depth -= 1
-        if self.depth == 0 and self.file >= 0:
-            os.close(self.file)
-            self.file = -1
-        self.mine.release()
+            file = -1
+    try:
+        yield
+    finally:
+        if file >= 0:
+            fcntl.lockf(file, fcntl.LOCK_UN, 1, byte)
 
 
-_one_process = _OneProcess()
+def _save_alone(save: Callable[..., None]) -> Callable[..., None]:
+    """Store compiled code with a lock: numba numbers the files of a function's signatures in an index, which two processes may read before either has written it."""
+
+    def saved(*arguments: Any) -> None:
+        with _alone("index"):
+            save(*arguments)
+
+    return saved
+
+
+caching.IndexDataCacheFile.save = _save_alone(caching.IndexDataCacheFile.save)
+# One thread of a process compiles at a time.
+_compiling = threading.RLock()
 _listener = _StopsTheClock()
 event.register("numba:compile", _listener)
 
@@ -172,7 +179,8 @@ def _prepared(dispatcher: Any) -> Any:
     def stopped(*arguments: Any) -> Any:
         clock.compiling_begins()
         try:
-            with _one_process:
+            # Of two processes that need the same function one compiles it, and the other loads the result.
+            with _compiling, _alone(f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__qualname__}"):
                 return _with_room(prepare, arguments)
         finally:
             clock.compiling_ends()

@@ -52,6 +52,13 @@ def add_scaled(target: Floats, factor: float, source: Floats) -> None:
         target[k] += factor * source[k]
 
 
+@compiled(inner=True)
+def copy_to(target: Floats, source: Floats) -> None:
+    """Copy a vector, without the messages of errors that an assignment of slices compiles."""
+    for k in range(target.size):
+        target[k] = source[k]
+
+
 @compiled(inner=True, fastmath=ANY_ORDER)
 def value_at(u: Floats, s: Floats, norm: float, low: float, high: float, below: float, above: float) -> float:
     """Return the objective at margins `u`, with the regulariser `norm`."""
@@ -214,19 +221,20 @@ def follow(
                 found = value_at(trial, s, 0.5 * half, low, high, below, above)
             whole = t == 1.0
             if whole:
-                w[:] = target
-                u[:] = full
+                copy_to(w, target)
+                copy_to(u, full)
             else:
                 for j in range(d):
                     w[j] += t * (target[j] - w[j])
-                u[:] = trial
+                copy_to(u, trial)
             value = found
-        gradient[:] = ridge * w
+        for j in range(d):
+            gradient[j] = ridge[j] * w[j]
         theta = multipliers[k]
         for i in range(n):
             theta[i] = 2.0 * s[i] * (below * max(low - u[i], 0.0) - above * max(u[i] - high, 0.0))
             add_scaled(gradient, -theta[i], Z[i])
-        points[k] = w
+        copy_to(points[k], w)
         values[k] = value
         gaps[k] = 0.5 * dot(gradient, gradient) / value if solved and value > 0.0 else math.inf
         if not solved:

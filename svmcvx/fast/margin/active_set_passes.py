@@ -68,7 +68,9 @@ def remove(L: Floats, members: Any, slots: Any, m: int, place: int) -> None:
     free = slots[place]
     for i in range(place, m - 1):
         members[i], slots[i] = members[i + 1], slots[i + 1]
-        L[i, : i + 2] = L[i + 1, : i + 2]
+        # By entries: an assignment of slices compiles numpy's messages of errors, too.
+        for k in range(i + 2):
+            L[i, k] = L[i + 1, k]
     slots[m - 1] = free
     for k in range(place, m - 1):
         a, b = L[k, k], L[k, k + 1]
