@@ -264,7 +264,7 @@ def settled(
             spent += q + m * m
     for _ in range(most):
         m, b = maximised(own, L, members, slots, m, y, c, alpha, g, True, 0.5 * violation, direction, ones)
-        spent += 3.0 * m * m + m * q
+        spent += float(3 * m * m + m * q)
         top, up, bottom, down = violators(y, c, alpha, g)
         if m == 0 or max(top - b, b - bottom) <= violation:
             return spent if m else -spent - 1.0
