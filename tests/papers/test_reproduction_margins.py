@@ -109,7 +109,9 @@ def test_linear_machines_over_random_halves(folder):
         assert line["as_written_noise"] == round(2 * line["published_sd"] * np.sqrt(1 / 30 + 1 / 2), 3)
     assert rows.loc[("haberman", "odm"), "published_against_svm"] == "tie"
     assert rows.loc[("haberman", "odm"), "as_written_certified"] == "2/2"
-    assert rows.loc[("haberman", "odml"), "as_summed_certified"] == "32/32"
+    # Of a tuning the chosen settings and their neighbours have certificates.
+    certified, solves = map(int, rows.loc[("haberman", "odml"), "as_summed_certified"].split("/"))
+    assert certified == solves > 2
     assert rows.loc[("haberman", "lda"), "as_written_certified"] == ""
     # The mean of what every optimal machine scores is one number or contains the mean of the models, but for the last decimal.
     for what in ("as_written", "as_summed"):
@@ -247,6 +249,8 @@ def test_shares_of_the_training_part(folder):
     train = train[:12]
     model = sx.PSVMClassifier(p=2.0, C=0.5, kernel="rbf").fit(scale(X)[train], y[train])
     assert rows.loc[(2.0, 0.6), "as_written"] == round(100 * model.score(scale(X)[test], y[test]), 2)
+    assert (rows["as_written_exact_lower"] <= rows["as_written"]).all()
+    assert (rows["as_written"] <= rows["as_written_exact_upper"]).all()
     (picture,) = write_figures(found, folder)
     assert picture.name == "psvm-figure2-training.svg"
 

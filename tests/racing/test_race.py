@@ -53,7 +53,7 @@ def outcome():
         "dying": dying,
         "lying": racing.Entry(lying, (1,)),
     }
-    return sx.race({"hinge": HINGE}, solvers, time=20.0)
+    return sx.race({"hinge": HINGE}, solvers, time=600.0)
 
 
 @pytest.mark.slow
