@@ -23,7 +23,7 @@ PARTS = {
     "psvm-table1-baselines": {"sets": ["Heart"]},
     "psvm-table3": {"sets": ["Glass"]},
     "psvm-figure2": {},
-    "odm-table2": {"sets": ["hepatitis"], "every": 3, "repeats": 3},
+    "odm-table2": {"sets": ["hepatitis"], "repeats": 10},
     "odm-table3": {"sets": ["hepatitis"], "every": 4, "repeats": 3},
     "odm-table4": {"sets": ["cod-rna"], "every": 11, "repeats": 1},
     "m3svm-table1": {"sets": ["Glass"], "every": 2, "repeats": 3},

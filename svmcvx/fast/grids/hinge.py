@@ -39,7 +39,7 @@ class MeanVariance(NamedTuple):
     lam1: float
 
 
-class _Settled(NamedTuple):
+class _PathPoints(NamedTuple):
     """Multipliers, t − Kv, the intercepts that members determine, the number of members, and whether the method ended; a row a setting."""
 
     alpha: Floats
@@ -53,7 +53,7 @@ class _Settled(NamedTuple):
 def solve_hinges(rows: Rows, costs: Sequence[float]) -> Answers | None:
     """Solve the settings of C, in ascending order, each from the one before; None if the deadline passes."""
     y, weight, balanced = rows.y, rows.weight, rows.intercept == "free"
-    found = _settled(rows.gram, y, [y] * len(costs), costs, weight, balanced=balanced)
+    found = _solve_in_turn(rows.gram, y, [y] * len(costs), costs, weight, balanced=balanced)
     if found is None:
         return None
     v, intercepts, values, gaps = found.alpha * y, found.intercepts, np.empty(len(costs)), np.empty(len(costs))
@@ -81,7 +81,7 @@ def solve_mean_variances(rows: Rows, settings: Sequence[MeanVariance]) -> Answer
     H = whitened @ whitened.T
     mean = H @ share
     targets = [1.0 - setting.lam2 * mean for setting in settings]
-    found = _settled(H, positive, targets, [setting.C for setting in settings], share, balanced=False)
+    found = _solve_in_turn(H, positive, targets, [setting.C for setting in settings], share, balanced=False)
     if found is None:
         return None
     k = len(settings)
@@ -100,15 +100,15 @@ def solve_mean_variances(rows: Rows, settings: Sequence[MeanVariance]) -> Answer
     return _answers(rows, v, np.zeros(k), values, gaps, found)
 
 
-def _settled(
+def _solve_in_turn(
     K: Floats, y: Floats, targets: Sequence[Floats], costs: Sequence[float], weight: Floats, *, balanced: bool
-) -> _Settled | None:
+) -> _PathPoints | None:
     """Solve for targets and costs in turn, each from the one before; None if the deadline passes."""
     K = np.ascontiguousarray(K)
     n, k = y.size, len(costs)
     alpha, g = np.zeros(n), targets[0].copy()
     room = np.empty((n, n))
-    found = _Settled(
+    found = _PathPoints(
         np.empty((k, n)), np.empty((k, n)), np.zeros(k), np.zeros(k, dtype=np.intp), np.zeros(k, dtype=np.bool_)
     )
     # A step has n² multiplications, at most.
@@ -133,7 +133,7 @@ def _settled(
     return found
 
 
-def _answers(rows: Rows, v: Floats, intercepts: Floats, values: Floats, gaps: Floats, found: _Settled) -> Answers:
+def _answers(rows: Rows, v: Floats, intercepts: Floats, values: Floats, gaps: Floats, found: _PathPoints) -> Answers:
     """Return the scores of the rows that are to be scored, and infinite gaps where the method did not end."""
     scores = v @ rows.cross.T + intercepts[:, None]
     return Answers(

@@ -218,7 +218,7 @@ def write_row(
 
 
 @compiled(inner=True)
-def settled(
+def solve_by_active_set(
     y: Floats,
     c: Floats,
     alpha: Floats,
@@ -371,7 +371,7 @@ def drive(
                     free += 0.0 < own[k] < bounds[k]
                 if not ends and 0 < free <= MOST_MEMBERS and steps >= max(told[EQUATIONS], STEPS_A_MEMBER * free):
                     told[EQUATIONS] = PATIENCE * steps
-                    cost = settled(
+                    cost = solve_by_active_set(
                         labels,
                         bounds,
                         own,
