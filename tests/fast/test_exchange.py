@@ -1,4 +1,4 @@
-"""The local search beside the tree: least norms, single moves that are left, budgets, and what it saves."""
+"""The local search before and beside the tree: least norms, single moves that are left, budgets, the ramp loss, and what it saves."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from svmcvx.fast.indicator.search import branch_and_bound
-from svmcvx.fast.indicator.search.exchange_passes import descend
+from svmcvx.fast.indicator.search.exchange import Exchange
+from svmcvx.fast.indicator.search.exchange_passes import ENOUGH, WIDTH, descend, ramp_descend
+from svmcvx.heuristics.hinge_machine import hinge_machine
 from svmcvx.heuristics.least_norm import least_norm
 
 MOST = 10**6
@@ -84,15 +85,73 @@ def test_it_ends_at_the_flag_and_at_its_number_of_products(instance):
     assert improved(H, kept, weight=weight, most=1)[1] <= 20 * (H.shape[1] + 1)
 
 
+def ramp_value(H, y, w, b, price):
+    short = 1.0 - H @ w - y * b
+    return float(w @ w) + price * float(np.clip(short / 2.0, 0.0, 1.0).sum())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_set_of_the_ramp_loss_is_improved_to_one_that_no_machine_without_a_row_improves(seed):
+    rng = np.random.default_rng(seed)
+    n, r, price = 24, 2, 3.0
+    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    H = y[:, None] * rng.normal(size=(n, r)) + 0.3 * rng.normal(size=(n, r))
+    HT, length, kept, w = np.vstack([H.T, y]), np.linalg.norm(H, axis=1), np.ones(n, dtype=bool), np.zeros(r + 1)
+    given = np.empty(8, dtype=np.int64), np.empty(8), np.empty(n, dtype=np.int8), np.empty((2, r + 1))
+    rest = tuple(np.empty((7, n))), tuple(np.empty((3, r + 1))), np.empty((r + 2, r + 1)), np.zeros(1, dtype=np.int64)
+    value, machines = ramp_descend(HT, length, np.ones(n), price, 2.0, -9.0, 9.0, kept, 1000, w, *given, *rest)
+    assert 1 <= machines <= 1000
+    assert value == pytest.approx(ramp_value(H, y, w[:r], w[r], price), rel=1e-9)
+    # Rounded kinks lower a hinge by half its width times its slope; the rest is what Newton's method may leave.
+    accuracy = n * price * WIDTH / 2.0 + 2.0 * ENOUGH * value
+    first = hinge_machine(H, y, np.ones(n), np.full(n, price / 4.0))
+    assert value <= ramp_value(H, y, *first, price) + accuracy
+    for i in np.argsort(np.abs(1.0 - H @ w[:r] - y * w[r] - 2.0))[:4]:
+        other = kept.copy()
+        other[i] = not other[i]
+        # With half the squared norm, a hinge of price / 2 a unit is one of price / 4.
+        found = hinge_machine(H[other], y[other], np.ones(int(other.sum())), np.full(int(other.sum()), price / 4.0))
+        assert ramp_value(H, y, *found, price) >= value - accuracy
+
+
 def nodes(solution):
     return solution.attempts[0].options["nodes"]
+
+
+def leave_out(monkeypatch):
+    """Searches without it."""
+    monkeypatch.setattr(Exchange, "keep_up", lambda *_: None)
+    monkeypatch.setattr(Exchange, "begin", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda X, y: sx.fast.zero_one(X, y, lam=1.0),
+        lambda X, y: sx.fast.zero_one(X, y, lam=1.0, kernel="rbf"),
+        lambda X, y: sx.fast.zero_one(X, y, k=12, sample_weight=1.0 + np.arange(60) % 2),
+        lambda X, y: sx.fast.ramp(X, y),
+        lambda X, y: sx.fast.ramp(X, y, kernel="rbf"),
+        lambda X, y: sx.fast.l0(X, y, C=5.0, method="search"),
+    ],
+)
+def test_the_optimum_is_found_before_the_tree(call):
+    X, y = sx.synthetic.outlier_data(60, 2, sigma=0.3, outliers="spread", seed=1)
+    found = call(X, y)
+    assert found.status is sx.Status.OPTIMAL
+    assert found.trace[0, 2] <= found.certificate.upper * 1.02
+
+
+def test_a_budget_that_no_soft_margin_meets_has_a_first_point():
+    X, y = sx.synthetic.outlier_data(100, 3, sigma=0.5, outliers="spread", seed=0)
+    assert math.isfinite(sx.fast.zero_one(X, y, k=12, max_iter=1).certificate.upper)
 
 
 @pytest.mark.parametrize(("n", "d", "sigma", "seed"), [(100, 5, 0.5, 1), (200, 5, 0.2, 1)])
 def test_the_tree_is_smaller_with_it(n, d, sigma, seed, monkeypatch):
     X, y = sx.synthetic.outlier_data(n, d, sigma=sigma, outliers="spread", seed=seed)
     found = sx.fast.zero_one(X, y, lam=1.0, method="branch")
-    monkeypatch.setattr(branch_and_bound.Exchange, "keep_up", lambda *_: None)
+    leave_out(monkeypatch)
     without = sx.fast.zero_one(X, y, lam=1.0, method="branch")
     assert nodes(found) < 0.7 * nodes(without)
     assert found.certificate.upper == pytest.approx(without.certificate.upper, rel=1e-9)
@@ -106,7 +165,7 @@ def test_l0_with_a_free_intercept_and_budgets_end_at_the_same_value_with_it(monk
         lambda: sx.fast.zero_one(Z, v, k=12, method="branch"),
     ]
     found = [call() for call in calls]
-    monkeypatch.setattr(branch_and_bound.Exchange, "keep_up", lambda *_: None)
+    monkeypatch.setattr(Exchange, "keep_up", lambda *_: None)
     for with_it, call in zip(found, calls, strict=True):
         without = call()
         assert with_it.status is without.status is sx.Status.OPTIMAL

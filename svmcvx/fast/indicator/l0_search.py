@@ -13,8 +13,9 @@ from svmcvx.certificate import SolverBound
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.thread_pool import shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
+from svmcvx.fast.indicator.search.exchange import CountingExchange
 from svmcvx.fast.indicator.search.search_state import L0Search, factor_in_time
-from svmcvx.fast.indicator.search.starts import quick_starts
+from svmcvx.fast.indicator.search.starts import counting_starts
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.l0 import L0
 from svmcvx.losses import zero_one
@@ -52,8 +53,9 @@ class GlobalSearch:
         options: dict[str, Any] = {"method": "search"}
         try:
             search.try_set(propose()[search.first])
-            quick_starts(search)
-            tree = BranchAndBound(search, self.settings)
+            exchange = CountingExchange(search)
+            exchange.begin(counting_starts(search))
+            tree = BranchAndBound(search, self.settings, exchange)
             with shares() as share:
                 status = tree.run(share) or Status.NUMERICAL
             options["nodes"], self.proof = tree.nodes, tree.proof

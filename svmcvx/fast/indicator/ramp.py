@@ -33,7 +33,9 @@ from svmcvx.fast.core.monitor import (
 )
 from svmcvx.fast.core.thread_pool import shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
+from svmcvx.fast.indicator.search.exchange import RampExchange
 from svmcvx.fast.indicator.search.search_state import RampSearch, factor_in_time
+from svmcvx.fast.indicator.search.starts import ramp_starts
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.l0 import L0, l0_statement
 from svmcvx.formulations.indicator.pool import incumbent_margins
@@ -146,8 +148,10 @@ class _RampRun:
             ),
             self.monitor,
         )
-        tree = BranchAndBound(search, self.settings)
+        exchange = RampExchange(search)
+        tree = BranchAndBound(search, self.settings, exchange)
         try:
+            exchange.begin(ramp_starts(search))
             with shares() as share:
                 status = tree.run(share) or Status.NUMERICAL
         except OutOfTime:

@@ -50,8 +50,9 @@ from svmcvx.fast.core.monitor import (
 )
 from svmcvx.fast.core.thread_pool import Share, shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
+from svmcvx.fast.indicator.search.exchange import CountingExchange
 from svmcvx.fast.indicator.search.search_state import OBJECTIVE_CAPS, ZeroOneSearch, factor_in_time
-from svmcvx.fast.indicator.search.starts import earlier_margins, quick_starts, simple_starts, starts
+from svmcvx.fast.indicator.search.starts import counting_starts, earlier_margins, simple_starts, starts
 from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
 from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.formulations.base import RecoveredPoints
@@ -247,7 +248,8 @@ class _ZeroOneRun:
     def _until_the_end(self, share: Share, rng: np.random.Generator) -> Status:
         """Search until the end or a limit."""
         search = self.search
-        quick_starts(search)
+        self.exchange = CountingExchange(search)
+        self.exchange.begin(counting_starts(search))
         sized = False
         if search.best is None:
             # Without a feasible point no M is known.
@@ -291,7 +293,7 @@ class _ZeroOneRun:
     def _create_tree(self) -> BranchAndBound:
         """Begin a tree; a proof is made from the last one."""
         self.search.price_of_budget(None if not self.duals else float(self.duals[0]["lam"]))
-        self.tree = BranchAndBound(self.search, self.settings.branch)
+        self.tree = BranchAndBound(self.search, self.settings.branch, self.exchange)
         return self.tree
 
     def _sweep(self, share: Share) -> Status:

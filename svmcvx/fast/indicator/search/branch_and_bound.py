@@ -28,7 +28,7 @@ from svmcvx.fast.indicator.search.big_m_passes import DIGITS
 from svmcvx.fast.indicator.search.dive_passes import best_multiple, dive
 from svmcvx.fast.indicator.search.exchange import Exchange
 from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
-from svmcvx.fast.indicator.search.search_state import CountingSearch, SearchState
+from svmcvx.fast.indicator.search.search_state import SearchState
 from svmcvx.fast.indicator.search.tree_record import BoundedNodes, Leaf, TreeRecord, empty_node
 from svmcvx.solution import Status
 from svmcvx.system.stop_flag import stop_flag
@@ -117,6 +117,8 @@ class BranchAndBound:
     ----------
     search : SearchState
     settings : BranchSettings
+    exchange : Exchange, optional
+        Looks for better points besides.
 
     Attributes
     ----------
@@ -128,8 +130,8 @@ class BranchAndBound:
         None once it would be too large.
     """
 
-    def __init__(self, search: SearchState, settings: BranchSettings) -> None:
-        self.search, self.settings = search, settings
+    def __init__(self, search: SearchState, settings: BranchSettings, exchange: Exchange | None = None) -> None:
+        self.search, self.settings, self.exchange = search, settings, exchange
         rows = search.rows
         self.HT = np.ascontiguousarray(rows.T)
         self.length = row_norms_above(search.H)
@@ -140,7 +142,6 @@ class BranchAndBound:
         self.queue: list[TreeNode] = []
         self.nodes = 0
         self.record: TreeRecord | None = TreeRecord()
-        self.exchange = Exchange(search) if isinstance(search, CountingSearch) else None
         self._begun = False
 
     @property

@@ -1,42 +1,53 @@
-"""Better points for a search, found besides the tree: rows of the kept set are exchanged one by one."""
+"""Better points for a search, found besides the tree: rows change sides one by one, from points near the incumbent."""
 
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.indicator.search.exchange_passes import descend
-from svmcvx.fast.indicator.search.search_state import CountingSearch
+from svmcvx.core.rows import row_norms_above
+from svmcvx.fast.indicator.search.exchange_passes import descend, ramp_descend
+from svmcvx.fast.indicator.search.search_state import CountingSearch, RampSearch, SearchState
+from svmcvx.system.stop_flag import stop_flag
 
-__all__ = ["Exchange"]
+__all__ = ["CountingExchange", "Exchange", "RampExchange"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-# Work of the tree from which on points are looked for: smaller trees end before that pays.
-BEGIN = 2e7
+# Before the tree: moves without an improvement after which it begins, in units of those up to the last one, and at least; and the largest work,
+# at least and in nodes of the tree.
+PATIENCE, LEAST, BEGINNING, NODES = 2, 12, 5e7, 100
+# The work beside a tree whose work is as large, else the root of the product: smaller trees end before that pays.
+BESIDE = 2e7
 # The cost of a product with all rows, for each entry of the rows and in the unit of the tree's work.
 COST = 2.0
 # Lengths of random moves, as shares of the norm of the point, and the margins above which rows are kept there.
-MOVES, MARGINS = np.array([0.1, 0.3, 1.0]), np.array([0.01, 0.3, 0.7])
+MOVES, MARGINS, RAMP_MARGINS = np.array([0.1, 0.3, 1.0]), np.array([0.01, 0.3, 0.7]), np.array([-1.0, -0.5, 0.0])
 # Largest number of dropped rows that are tried, and of products with all rows for one set.
 CANDIDATES, MOST = 8, 20_000
+# Price of a dropped row while there is no feasible point, in units of the longest row.
+DEAR = 1e6
+# Largest number of hinge problems for one set.
+MOST_MACHINES = 100
 # The constant feature that stands for a free intercept, in units of the longest row.
 FREE_INTERCEPT = 1e3
 
 
-class Exchange:
+class Exchange(ABC):
     """Iterated local search from the incumbent of a search.
 
-    The incumbent is moved at random, and the set of rows that the moved point keeps is improved by single moves and exchanges. Its work grows as the
-    square root of the work of the tree. The draws depend on the problem alone.
+    The incumbent is moved at random, and the set of rows that the moved point keeps is improved by single moves. The first moves
+    come before the tree; later the work grows as the square root of the work of the tree. The draws depend on the problem alone.
 
     Parameters
     ----------
-    search : CountingSearch
+    search : SearchState
 
     Attributes
     ----------
@@ -44,28 +55,63 @@ class Exchange:
         Work so far, in the unit of :attr:`~svmcvx.fast.indicator.search.branch_and_bound.BranchAndBound.work`.
     """
 
-    def __init__(self, search: CountingSearch) -> None:
+    def __init__(self, search: SearchState) -> None:
         self.search = search
         self.work = 0.0
         self._rng = np.random.default_rng(0)
 
+    def begin(self, sets: Iterable[Bools]) -> None:
+        """Improve sets of kept rows, and then the incumbent until that brings nothing any more or a limit is reached."""
+        n, r = self.search.rows.shape
+        most = max(BEGINNING, float(NODES * n * r * (r + 20)))
+        with stop_flag(self.search.monitor.deadline) as stop:
+            for kept in sets:
+                self._improve(kept, most, stop)
+            moves = last = 0
+            before = self.search.best_value
+            while self.search.best is not None and moves < max(LEAST, PATIENCE * last) and self.work < most:
+                if stop[0]:
+                    break
+                self._improve(self._moved() if moves else self._incumbent_rows(), most, stop)
+                moves += 1
+                if self.search.best_value < before:
+                    before, last = self.search.best_value, moves
+
     def keep_up(self, work: float, stop: NDArray[np.int64]) -> None:
         """Look for points in proportion to the work of the tree, until the flag is set."""
-        if work < BEGIN or self.search.best is None:
-            return
-        if not self.work:
-            self._prepare()
-        while self.work < math.sqrt(BEGIN * work) and not stop[0]:
-            kept = self._moved() if self.work else self._incumbent_rows()
-            value, products = descend(
-                self.rows, self.search.weight, self.search.lam, self.search.k, kept, MOST, *self._scratch, stop
-            )
-            self.work += COST * self.rows.size * (products + 1)
-            if value < self.search.cutoff:
-                self.search.try_set(kept)
+        most = math.sqrt(BESIDE * work) if work >= BESIDE else 0.0
+        while self.search.best is not None and self.work < most and not stop[0]:
+            self._improve(self._moved(), math.inf, stop)
 
-    def _prepare(self) -> None:
-        search = self.search
+    @abstractmethod
+    def _improve(self, kept: Bools, most: float, stop: NDArray[np.int64]) -> None:
+        """Improve a set of rows, and offer what it comes to; end once all work is about `most`."""
+
+    @abstractmethod
+    def _moved(self) -> Bools:
+        """Return the rows that a random point near the incumbent keeps."""
+
+    def _incumbent_rows(self) -> Bools:
+        """Return the rows that the incumbent keeps."""
+        assert self.search.best is not None  # noqa: S101 - asked for before
+        return ~self.search.best.dropped[self.search.first]
+
+    def _moved_margins(self, rows: Floats, w: Floats, length: Floats) -> Floats:
+        """Return the margins of rows at a random point near another; `length` has the norms of the columns."""
+        size = min(float(np.linalg.norm(w)), 1e300) / math.sqrt(w.size)
+        # No coordinate changes the margins by more than their size.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            most = np.fmin(size, np.linalg.norm(rows @ w) / length)
+        return np.asarray(rows @ (w + self._rng.choice(MOVES) * most * self._rng.standard_normal(w.size)))
+
+
+class CountingExchange(Exchange):
+    """Rows are dropped, taken in, and exchanged; points are those of least norm."""
+
+    search: CountingSearch
+
+    def __init__(self, search: CountingSearch) -> None:
+        super().__init__(search)
         self.rows = np.array(search.rows)
         if search.free:
             self.rows[:, -1] *= FREE_INTERCEPT * search.scale
@@ -75,30 +121,74 @@ class Exchange:
         self._scratch = (near, *active, np.empty(r + 1), np.empty(r), np.empty(n), np.empty(r + 1))
         self._length = np.sqrt(np.einsum("ij,ij->j", self.rows, self.rows))
 
-    def _incumbent_rows(self) -> Bools:
-        """Return the rows that the incumbent keeps."""
-        assert self.search.best is not None  # noqa: S101 - asked for in keep_up
-        return ~self.search.best.dropped[self.search.first]
+    def _improve(self, kept: Bools, most: float, stop: NDArray[np.int64]) -> None:
+        """Improve a set of kept rows by single moves and exchanges; without an incumbent it first drops as little as possible."""
+        search = self.search
+        if search.best is None:
+            self._descend(DEAR, math.inf, kept, most, stop)
+        value = self._descend(search.lam, search.k, kept, most, stop)
+        if value < search.cutoff:
+            search.try_set(kept)
+
+    def _descend(self, lam: float, k: float, kept: Bools, most: float, stop: NDArray[np.int64]) -> float:
+        cost = COST * self.rows.size
+        left = int(max(min((most - self.work) / cost, MOST), 1))
+        value, products = descend(self.rows, self.search.weight, lam, k, kept, left, *self._scratch, stop)
+        self.work += cost * (products + 1)
+        return float(value)
 
     def _moved(self) -> Bools:
         """Return the rows with a margin above a threshold at a random point near the incumbent.
 
         With a budget, these are all rows but those of the smallest margins that the budget covers.
         """
-        search, best, rng = self.search, self.search.best, self._rng
-        assert best is not None  # noqa: S101 - asked for in keep_up
+        search, best = self.search, self.search.best
+        assert best is not None  # noqa: S101 - asked for before
         w = best.w * search.scale
         if search.free:
             w = np.append(w, best.b / FREE_INTERCEPT)
-        size = min(float(np.linalg.norm(w)), 1e300) / math.sqrt(w.size)
-        # No coordinate changes the margins by more than their size.
-        with np.errstate(divide="ignore"):
-            most = np.minimum(size, np.linalg.norm(self.rows @ w) / self._length)
-        u = self.rows @ (w + rng.choice(MOVES) * most * rng.standard_normal(w.size))
-        margin = rng.choice(MARGINS)
+        u = self._moved_margins(self.rows, w, self._length)
+        margin = self._rng.choice(MARGINS)
         if math.isinf(search.k):
             return np.asarray(u >= margin)
         order = np.argsort(u, kind="stable")
         kept = np.ones(u.size, dtype=np.bool_)
         kept[order[np.cumsum(search.weight[order]) <= search.k]] = False
         return kept
+
+
+class RampExchange(Exchange):
+    """Rows are dropped and taken in; points are hinge machines of the kept rows, by Newton's method."""
+
+    search: RampSearch
+
+    def __init__(self, search: RampSearch) -> None:
+        super().__init__(search)
+        self.HT, self.length = np.ascontiguousarray(search.rows.T), row_norms_above(search.H)
+        r, n = self.HT.shape
+        self._scratch: tuple[Any, ...] = (
+            np.empty(CANDIDATES, dtype=np.int64), np.empty(CANDIDATES), np.empty(n, dtype=np.int8), np.empty((2, r)),
+            tuple(np.empty((7, n))), tuple(np.empty((3, r))), np.empty((r + 1, r)),
+        )  # fmt: skip
+        self._column = np.linalg.norm(self.HT, axis=1)
+        self._start = np.zeros(r)
+
+    def _improve(self, kept: Bools, most: float, stop: NDArray[np.int64]) -> None:
+        """Improve a set of kept rows by single moves."""
+        search, (r, n) = self.search, self.HT.shape
+        cost = float(n * r * (r + 20))
+        left = int(max(min((most - self.work) / cost, MOST_MACHINES), 1))
+        box, w = search.bias_interval(search.cutoff), self._start.copy()
+        value, machines = ramp_descend(
+            self.HT, self.length, search.weight, search.lam, search.cut, *box, kept, left, w, *self._scratch, stop
+        )
+        self.work += cost * machines
+        if value < search.cutoff:
+            search.try_point(w)
+
+    def _moved(self) -> Bools:
+        """Return the rows with a margin above a threshold at a random point near the incumbent."""
+        best, scale = self.search.best, self.search.scale
+        assert best is not None  # noqa: S101 - asked for before
+        self._start = np.append(best.w * scale, best.b * scale)
+        return np.asarray(self._moved_margins(self.HT.T, self._start, self._column) >= self._rng.choice(RAMP_MARGINS))

@@ -3,15 +3,18 @@ r"""Local search over the sets of rows that a point keeps, compiled.
 The point of least norm that keeps a set T, :math:`\min \|w\|^2` s.t. :math:`h_i'w \ge 1` for i in T, is found by a dual active-set method
 ([LawsonHanson], chapter 23) that begins at the active rows of the point before. The sum of the multipliers is a lower bound on the
 norm, so that a trial ends as soon as it shows that the set is no improvement.
+
+With the ramp loss the point of a set is the hinge machine of its rows, by Newton's method of the tree.
 """
 
 from __future__ import annotations
 
 import math
 
+from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT, UNIT, minimise_relaxation
 from svmcvx.system.compilation import compiled
 
-__all__ = ["descend"]
+__all__ = ["descend", "ramp_descend"]
 
 # A row in the span of the active rows has less than this share of its squared length outside of it.
 DEPENDENT = 1e-10
@@ -21,6 +24,8 @@ SATISFIED = 1.0 - 1e-9
 BETTER = 1.0 - 1e-9
 # Steps of a least norm, in units of the number of columns.
 STEPS = 10
+# Rounded kinks of a hinge machine, as a share of the loss's range, and what may be missing to its minimum.
+WIDTH, ENOUGH = 1e-3, 1e-4
 
 
 @compiled(nogil=True)
@@ -290,6 +295,142 @@ def descend(H, weight, lam, budget, kept, most, near, here, there, beyond, scrat
                 break
             if joined >= 0:
                 kept[joined] = False
+            if made >= most or stop[0]:
+                break
+    return value, made
+
+
+@compiled(nogil=True)
+def _machine(
+    HT, length, weight, price, cut, low, high, kept, most, w, state, limits, scratch, columns, system, stop
+):  # fmt: skip
+    """Go from `w` to the hinge machine of the kept rows, drop what it gives up, and so on; return the objective and the number of machines.
+
+    `kept` becomes what the point keeps, the first of `scratch` its shortfalls. Each machine lowers the objective.
+    """
+    cap, height, big_m = limits
+    a, slope, bend = scratch
+    centre, base, step = columns
+    value, made = math.inf, 0
+    while made < most:
+        for i in range(kept.size):
+            state[i] = KEPT if kept[i] else DROPPED
+            height[i] = price * weight[i]
+            cap[i] = height[i] / cut * (1.0 - 4 * UNIT)
+            big_m[i] = cut
+        at = value if value < math.inf else price * weight.sum()
+        minimise_relaxation(
+            HT,
+            length,
+            state,
+            cap,
+            height,
+            big_m,
+            WIDTH,
+            cut,
+            0.0,
+            True,
+            low,
+            high,
+            ENOUGH,
+            2.0 * at,
+            w,
+            a,
+            slope,
+            centre,
+            bend,
+            base,
+            step,
+            system,
+            stop,
+        )
+        made += 1
+        now = 0.0
+        for c in range(w.size - 1):
+            now += w[c] * w[c]
+        same = True
+        for i in range(kept.size):
+            now += price * weight[i] * min(max(a[i] / cut, 0.0), 1.0)
+            if kept[i] != (a[i] <= cut):
+                kept[i], same = not kept[i], False
+        better = now < value * BETTER
+        value = now
+        if same or not better or stop[0]:
+            break
+    return value, made
+
+
+@compiled(nogil=True)
+def ramp_descend(
+    HT, length, weight, price, cut, low, high, kept, most, w, near, far, state, points, scratch, columns, system, stop
+):  # fmt: skip
+    """Improve a set of rows with the ramp loss by single moves, each followed by hinge machines, until none is better.
+
+    Parameters
+    ----------
+    HT : ndarray of shape (r, n)
+        Signed rows as columns, the labels as the last row.
+    length, weight : ndarray of shape (n,)
+    price, cut : float
+        The largest loss of weight 1, and the shortfall that has it.
+    low, high : float
+        The interval of the bias.
+    kept : ndarray of bool, shape (n,)
+        The set, which is changed.
+    most : int
+        Hinge machines after which to end.
+    w : ndarray of shape (r,)
+        A start, which becomes the point.
+    near, far, state, points, scratch, columns, system : ndarray
+        Scratch space.
+    stop : ndarray of int, shape (1,)
+
+    Returns
+    -------
+    float, int
+        The objective, up to rounding, and the machines that were made.
+    """
+    n, r = kept.size, w.size
+    limits, others = scratch[:3], scratch[3:6]
+    a, trial, best = scratch[3], points[0], points[1]
+    value, made = _machine(
+        HT, length, weight, price, cut, low, high, kept, most, w, state, limits, others, columns, system, stop
+    )  # fmt: skip
+    improved = True
+    while improved and made < most and not stop[0]:
+        improved = False
+        # The rows whose shortfalls are the nearest to where they would change sides.
+        found = 0
+        for i in range(n):
+            distance = abs(a[i] - cut) if a[i] > 0.0 else math.inf
+            if distance < math.inf and (found < near.size or distance < far[near.size - 1]):
+                at = min(found, near.size - 1)
+                while at > 0 and far[at - 1] > distance:
+                    near[at], far[at] = near[at - 1], far[at - 1]
+                    at -= 1
+                near[at], far[at] = i, distance
+                found = min(found + 1, near.size)
+        for c in range(r):
+            best[c] = w[c]
+        for turn in range(found):
+            for c in range(r):
+                trial[c] = best[c]
+            flags = scratch[6]
+            for i in range(n):
+                flags[i] = 1.0 if kept[i] else 0.0
+            kept[near[turn]] = not kept[near[turn]]
+            now, machines = _machine(
+                HT, length, weight, price, cut, low, high, kept, most - made, trial, state, limits, others, columns, system,
+                stop,
+            )  # fmt: skip
+            made += machines
+            if now < value * BETTER:
+                value, improved = now, True
+                for c in range(r):
+                    w[c] = trial[c]
+                break
+            for i in range(n):
+                kept[i] = flags[i] > 0.0
             if made >= most or stop[0]:
                 break
     return value, made

@@ -136,7 +136,7 @@ def smallest_score(
     if isinstance(search, ZeroOneSearch):
         search.price_of_budget(None)
     tree = BranchAndBound(search, BranchSettings(record=0.0))
-    tree.record, tree.exchange = None, None
+    tree.record = None
     tree.run(share, lambda: tree.nodes >= max_nodes or math.isfinite(search.unresolved_bound))
     ended = tree.nodes > 0 and not tree.queue and math.isinf(search.unresolved_bound)
     return EXCLUDED / steepest if ended else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError, DataTypeError, SolverFailed
 from svmcvx.fast.conic_loss.conic import minimised_relaxation
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.indicator.search.search_state import CountingSearch, ZeroOneSearch
+from svmcvx.fast.indicator.search.search_state import CountingSearch, RampSearch, ZeroOneSearch
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.pool import RelaxedPoint, counting_pool
@@ -19,17 +20,19 @@ from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.heuristics.local_search import local_search
 from svmcvx.heuristics.rounding import round_relaxation
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, violated
-from svmcvx.heuristics.soft_margin import soft_margin_scores
+from svmcvx.heuristics.soft_margin import elastic_filter, soft_margin_scores
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution
 
-__all__ = ["earlier_margins", "quick_starts", "simple_starts", "starts"]
+__all__ = ["counting_starts", "earlier_margins", "ramp_starts", "simple_starts", "starts"]
 
 Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
 
-# Weights of the slacks in the SVMs that propose sets, and of their squared norm if one is cut.
-COSTS, PRICES = (0.1, 1.0, 10.0, 1e3), (0.1, 0.3, 1.0, 3.0, 10.0)
+# Weights of the slacks in the SVMs that propose sets, and of their squared norm if one is cut; the share of the time left that they may take.
+COSTS, PRICES = (0.1, 10.0), (0.3, 1.0, 3.0)
+QUICK_SHARE = 0.3
 # Largest share for which the cardinality form of the relaxation is stated.
 LARGEST_SHARE = 0.5
 # Observations and columns up to which the relaxation of larger problems is solved.
@@ -81,33 +84,39 @@ def simple_starts(statement: ZeroOne, earlier: Floats | None) -> tuple[Incumbent
     return tuple(points)
 
 
-# Share of the time left that these may take.
-QUICK_SHARE = 0.3
-
-
-def quick_starts(search: CountingSearch) -> None:
-    """Offer multiples of soft-margin machines, and the points of least norm that keep what these keep."""
+def counting_starts(search: CountingSearch) -> Iterator[Bools]:
+    """Yield sets of distinct rows that multiples of soft-margin machines keep; if none fits a budget, one that drops few rows."""
     geometry, stop = search.statement.geometry, search.monitor.deadline.share(QUICK_SHARE).passed
-    for cost in COSTS if search.lam > 0 else COSTS[-1:]:
+    for cost in COSTS:
         if stop():
             break
         u = soft_margin_scores(geometry, cost, stop)[search.first]
         order = np.argsort(-u, kind="stable")
         dropped = np.append(np.cumsum(search.weight[order][::-1])[::-1][1:], 0.0)
         if math.isfinite(search.k):
-            enough = np.flatnonzero(dropped <= search.k)
-            cuts = enough[:1]
+            # As few as the budget asks for, if there is a multiple that keeps them.
+            cuts = np.minimum(np.flatnonzero(dropped <= search.k)[:1], np.count_nonzero(u > 0) - 1)
         else:
             # The norm of the multiple that keeps the first few rows, in units of the machine's own.
             with np.errstate(divide="ignore"):
                 value = np.where(u[order] > 0, 1.0 / u[order] ** 2, math.inf)
             cuts = np.unique([int(np.argmin(price * value + dropped)) for price in PRICES])
         for cut in cuts:
-            if stop():
-                break
             kept = np.zeros(u.size, dtype=bool)
             kept[order[: cut + 1]] = True
-            search.try_set(kept)
+            yield kept
+    if search.best is None:
+        yield np.isinf(elastic_filter(geometry, stop)[search.first])
+
+
+def ramp_starts(search: RampSearch) -> Iterator[Bools]:
+    """Yield all rows, and those that soft-margin machines do not give up."""
+    geometry, stop = search.statement.geometry, search.monitor.deadline.share(QUICK_SHARE).passed
+    yield np.ones(search.weight.size, dtype=bool)
+    for cost in COSTS:
+        if stop():
+            break
+        yield soft_margin_scores(geometry, cost, stop)[search.first] >= 0.0
 
 
 def starts(
