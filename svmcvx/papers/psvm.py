@@ -21,7 +21,7 @@ from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.experiments.running import Row
 from svmcvx.experiments.studies import Split, Study, study
-from svmcvx.experiments.studies.statistics import mcnemar
+from svmcvx.experiments.studies.statistics import mcnemar, right_alone
 from svmcvx.fast.margin.hard_margin import hard_margin
 from svmcvx.guarantees import Guarantee
 from svmcvx.kernels import RBF, Exponential
@@ -147,7 +147,9 @@ class AsReleased(WithReleasedKernel):
         return labels
 
 
-def predicted(models: Mapping[Any, Any], dataset: str, data_dir: Any) -> tuple[NDArray[Any], dict[Any, NDArray[Any]]]:
+def predictions_on_the_split(
+    models: Mapping[Any, Any], dataset: str, data_dir: Any
+) -> tuple[NDArray[Any], dict[Any, NDArray[Any]]]:
     """Return the labels of the test part of a set of Table 1, and those that models predict after a fit to its training part."""
     source, share = SETS[dataset]
     _, X, y = binary_sets({dataset: source}, data_dir)[0][dataset]
@@ -156,10 +158,10 @@ def predicted(models: Mapping[Any, Any], dataset: str, data_dir: Any) -> tuple[N
     return y[test], {key: clone(model).fit(X[train], y[train]).predict(X[test]) for key, model in models.items()}
 
 
-def paired(y: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> tuple[str, float]:
+def mcnemar_cells(y: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> tuple[str, float]:
     """Return on how many rows only the first is right and only the second is, and McNemar's p-value."""
-    alone = [int(((one == y) & (other != y)).sum()) for one, other in ((first, second), (second, first))]
-    return f"{alone[0]} : {alone[1]}", round(mcnemar(y, first, second), 4)
+    better, worse = right_alone(y, first, second)
+    return f"{better} : {worse}", round(mcnemar(y, first, second), 4)
 
 
 def _name(label: float, released: bool) -> str:
@@ -238,10 +240,10 @@ def _enter_pairs(rows: list[dict[str, Any]], dataset: str, run: Run) -> None:
         row["p"]: PSVMClassifier(p=EXPONENTS[row["p"]], C=row["as_written_C"], kernel="rbf", solver="fast", tol=TOL)
         for row in rows
     }
-    y, labels = predicted(models, dataset, run.options.get("data_dir"))
+    y, labels = predictions_on_the_split(models, dataset, run.options.get("data_dir"))
     for row in rows:
         if row["p"] != 1.0:
-            row["as_written_against_1"], row["as_written_mcnemar"] = paired(y, labels[row["p"]], labels[1.0])
+            row["as_written_against_1"], row["as_written_mcnemar"] = mcnemar_cells(y, labels[row["p"]], labels[1.0])
 
 
 def _tied(task: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,17 @@ from sklearn.tree import DecisionTreeClassifier
 
 from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.experiments.studies import Split, Study, study
-from svmcvx.papers.psvm import COSTS, EXPONENTS, QUICK_SETS, SEED, SETS, TOL, WithReleasedKernel, paired, predicted
+from svmcvx.papers.psvm import (
+    COSTS,
+    EXPONENTS,
+    QUICK_SETS,
+    SEED,
+    SETS,
+    TOL,
+    WithReleasedKernel,
+    mcnemar_cells,
+    predictions_on_the_split,
+)
 from svmcvx.papers.published import published
 from svmcvx.papers.result import Reproduction, Run, accuracy_noise, mean_exact
 
@@ -107,9 +117,9 @@ def _enter_pairs(rows: list[dict[str, Any]], found: Study, run: Run) -> None:
     for row in rows:
         task = frame[(frame["dataset"] == dataset) & (frame["model"] == row["method"])].iloc[0]
         models[row["method"]] = clone(FIXED[row["method"]]).set_params(**task["params"] or {})
-    y, labels = predicted(models, dataset, run.options.get("data_dir"))
+    y, labels = predictions_on_the_split(models, dataset, run.options.get("data_dir"))
     for row in rows:
-        row["best_psvm_against"], row["best_psvm_mcnemar"] = paired(y, labels["psvm"], labels[row["method"]])
+        row["best_psvm_against"], row["best_psvm_mcnemar"] = mcnemar_cells(y, labels["psvm"], labels[row["method"]])
 
 
 def _row(found: Study, dataset: str, method: str, table: Any) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def test_a_set_of_the_ramp_loss_is_improved_to_one_that_no_machine_without_a_row
     y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
     H = y[:, None] * rng.normal(size=(n, r)) + 0.3 * rng.normal(size=(n, r))
     HT, length, kept, w = np.vstack([H.T, y]), np.linalg.norm(H, axis=1), np.ones(n, dtype=bool), np.zeros(r + 1)
-    given = np.empty(8, dtype=np.int64), np.empty(8), np.empty(n, dtype=np.int8), np.empty((2, r + 1))
+    given = np.empty(8, dtype=np.int64), np.empty(8), np.empty(n, dtype=np.int8), np.empty(r + 1)
     rest = tuple(np.empty((7, n))), tuple(np.empty((3, r + 1))), np.empty((r + 2, r + 1)), np.zeros(1, dtype=np.int64)
     value, machines = ramp_descend(HT, length, np.ones(n), price, 2.0, -9.0, 9.0, kept, 1000, w, *given, *rest)
     assert 1 <= machines <= 1000

@@ -15,7 +15,7 @@ from svmcvx.datasets import paper_tables
 from svmcvx.datasets.files import write_npz
 from svmcvx.papers import published, published_names, reproduce, reproducible, write_figures, write_report
 from svmcvx.papers.figures import _FIGURES, check_figures, figure_names
-from svmcvx.papers.psvm import COSTS, EXPONENTS, AsReleased, paired, predicted
+from svmcvx.papers.psvm import COSTS, EXPONENTS, AsReleased, mcnemar_cells, predictions_on_the_split
 from svmcvx.papers.result import accuracy_noise
 from tests.conftest import make_data
 from tests.rerun_results import RESULTS, record_faults
@@ -120,13 +120,13 @@ def test_exponents_are_compared_with_p_1_on_the_rows_of_the_split(folder):
     write_npz(folder / "heart-statlog.npz", X, np.where(y > 0, "a", "b"))
     models = {p: sx.PSVMClassifier(p=p, kernel="rbf", tol=1e-8) for p in (1.0, 3.0)}
     with pytest.warns(UserWarning, match="is not the set"):
-        truth, labels = predicted(models, "Heart", folder)
+        truth, labels = predictions_on_the_split(models, "Heart", folder)
     train, test = train_test_split(np.arange(60), test_size=0.3, random_state=42)
     A = scale(X)
     for p, model in models.items():
         alone = model.fit(A[train], y[train]).predict(A[test]) == y[test]
         assert np.array_equal(alone, labels[p] == truth)
-    assert paired(np.ones(4), np.array([1, 1, 1, 0]), np.array([0, 0, 1, 1])) == ("2 : 1", 1.0)
+    assert mcnemar_cells(np.ones(4), np.array([1, 1, 1, 0]), np.array([0, 0, 1, 1])) == ("2 : 1", 1.0)
 
 
 def test_multi_class_machines_at_the_printed_costs(folder):

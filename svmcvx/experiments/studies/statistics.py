@@ -25,6 +25,7 @@ __all__ = [
     "mcnemar",
     "paired_t",
     "ranks_by_block",
+    "right_alone",
     "wilcoxon",
 ]
 
@@ -98,6 +99,11 @@ def wilcoxon(difference: Any) -> float:
     return float(stats.wilcoxon(difference, zero_method="zsplit").pvalue)
 
 
+def right_alone(y: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> tuple[int, int]:
+    """Return on how many rows only the first classifier is right, and on how many only the second."""
+    return int(((first == y) & (second != y)).sum()), int(((first != y) & (second == y)).sum())
+
+
 def mcnemar(y: Any, first: Any, second: Any) -> float:
     """Return the p-value of McNemar's exact test that two classifiers err equally often on one test part, two-sided.
 
@@ -121,7 +127,7 @@ def mcnemar(y: Any, first: Any, second: Any) -> float:
     y, first, second = (np.asarray(part).ravel() for part in (y, first, second))
     if not y.size == first.size == second.size:
         raise DataError(f"y and both predictions need one length, got {y.size}, {first.size} and {second.size}")
-    better, worse = int(((first == y) & (second != y)).sum()), int(((first != y) & (second == y)).sum())
+    better, worse = right_alone(y, first, second)
     if better + worse == 0:
         return math.nan
     return float(stats.binomtest(better, better + worse, 0.5).pvalue)

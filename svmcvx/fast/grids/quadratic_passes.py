@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.linear.margin_passes import ANY_ORDER
+from svmcvx.fast.margin.active_set_passes import add_scaled
 from svmcvx.system.compilation import compiled
 
 __all__ = ["follow"]
@@ -43,13 +44,6 @@ def dot(a: Floats, b: Floats) -> float:
     for k in range(a.size):
         total += a[k] * b[k]
     return total
-
-
-@compiled(inner=True)
-def add_scaled(target: Floats, factor: float, source: Floats) -> None:
-    """Add a multiple of a vector."""
-    for k in range(target.size):
-        target[k] += factor * source[k]
 
 
 @compiled(inner=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from svmcvx.fast.linear.margin_passes import ANY_ORDER
 from svmcvx.system.compilation import compiled
 
-__all__ = ["RIDGE", "append", "maximised", "violators"]
+__all__ = ["RIDGE", "add_scaled", "append", "maximised", "violators"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -109,7 +109,7 @@ def maximised(
         The factor of the members' part, the members, and where each has its row.
     m : int
     y, c, alpha, g : ndarray of shape (n,)
-        See :func:`settle`.
+        See :func:`svmcvx.fast.grids.hinge_passes.settle`.
     balanced : bool
     tol : float
         Largest difference of the members' derivatives at the maximiser.
@@ -143,7 +143,7 @@ def maximised(
             i = members[k]
             alpha[i] = min(max(alpha[i] + t * (y[i] * direction[k]), 0.0), c[i])
             if t * direction[k] != 0.0:
-                take(g, t * direction[k], rows[slots[k]])
+                add_scaled(g, -(t * direction[k]), rows[slots[k]])
         if blocking >= 0:
             i = members[blocking]
             alpha[i] = c[i] if y[i] * direction[blocking] > 0.0 else 0.0
@@ -161,10 +161,10 @@ def maximised(
 
 
 @compiled(inner=True)
-def take(g: Floats, change: float, row: Floats) -> None:
-    """Subtract a multiple of a row."""
-    for j in range(g.size):
-        g[j] -= change * row[j]
+def add_scaled(target: Floats, factor: float, source: Floats) -> None:
+    """Add a multiple of a vector."""
+    for k in range(target.size):
+        target[k] += factor * source[k]
 
 
 @compiled(inner=True)

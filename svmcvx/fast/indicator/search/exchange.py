@@ -167,7 +167,7 @@ class RampExchange(Exchange):
         self.HT, self.length = np.ascontiguousarray(search.rows.T), row_norms_above(search.H)
         r, n = self.HT.shape
         self._scratch: tuple[Any, ...] = (
-            np.empty(CANDIDATES, dtype=np.int64), np.empty(CANDIDATES), np.empty(n, dtype=np.int8), np.empty((2, r)),
+            np.empty(CANDIDATES, dtype=np.int64), np.empty(CANDIDATES), np.empty(n, dtype=np.int8), np.empty(r),
             tuple(np.empty((7, n))), tuple(np.empty((3, r))), np.empty((r + 1, r)),
         )  # fmt: skip
         self._column = np.linalg.norm(self.HT, axis=1)

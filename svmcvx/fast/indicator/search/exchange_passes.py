@@ -306,7 +306,7 @@ def _machine(
 ):  # fmt: skip
     """Go from `w` to the hinge machine of the kept rows, drop what it gives up, and so on; return the objective and the number of machines.
 
-    `kept` becomes what the point keeps, the first of `scratch` its shortfalls. Each machine lowers the objective.
+    `limits` has the caps, the largest losses and the Ms of the rows. `kept` becomes what the point keeps, the first of `scratch` its shortfalls. Each machine lowers the objective.
     """
     cap, height, big_m = limits
     a, slope, bend = scratch
@@ -315,9 +315,6 @@ def _machine(
     while made < most:
         for i in range(kept.size):
             state[i] = KEPT if kept[i] else DROPPED
-            height[i] = price * weight[i]
-            cap[i] = height[i] / cut * (1.0 - 4 * UNIT)
-            big_m[i] = cut
         at = value if value < math.inf else price * weight.sum()
         minimise_relaxation(
             HT,
@@ -362,7 +359,7 @@ def _machine(
 
 @compiled(nogil=True)
 def ramp_descend(
-    HT, length, weight, price, cut, low, high, kept, most, w, near, far, state, points, scratch, columns, system, stop
+    HT, length, weight, price, cut, low, high, kept, most, w, near, far, state, trial, scratch, columns, system, stop
 ):  # fmt: skip
     """Improve a set of rows with the ramp loss by single moves, each followed by hinge machines, until none is better.
 
@@ -381,7 +378,7 @@ def ramp_descend(
         Hinge machines after which to end.
     w : ndarray of shape (r,)
         A start, which becomes the point.
-    near, far, state, points, scratch, columns, system : ndarray
+    near, far, state, trial, scratch, columns, system : ndarray
         Scratch space.
     stop : ndarray of int, shape (1,)
 
@@ -392,7 +389,12 @@ def ramp_descend(
     """
     n, r = kept.size, w.size
     limits, others = scratch[:3], scratch[3:6]
-    a, trial, best = scratch[3], points[0], points[1]
+    cap, height, big_m = limits
+    for i in range(n):
+        height[i] = price * weight[i]
+        cap[i] = height[i] / cut * (1.0 - 4 * UNIT)
+        big_m[i] = cut
+    a = scratch[3]
     value, made = _machine(
         HT, length, weight, price, cut, low, high, kept, most, w, state, limits, others, columns, system, stop
     )  # fmt: skip
@@ -410,11 +412,9 @@ def ramp_descend(
                     at -= 1
                 near[at], far[at] = i, distance
                 found = min(found + 1, near.size)
-        for c in range(r):
-            best[c] = w[c]
         for turn in range(found):
             for c in range(r):
-                trial[c] = best[c]
+                trial[c] = w[c]
             flags = scratch[6]
             for i in range(n):
                 flags[i] = 1.0 if kept[i] else 0.0
