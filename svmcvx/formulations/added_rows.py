@@ -405,8 +405,7 @@ def norms_above(x: Floats, q: float) -> float:
         return largest
     if q == 1.0:
         return total(exact(size)).upper_end
-    if q == 2.0:
-        return norm_above(size)
+    # Divided by the largest: squares and other powers of tiny numbers underflow.
     power: Any = total((exact(size) / largest) ** q)
     return float((largest * exp(log(power) / q)).upper_end)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from flint import arb
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
@@ -399,6 +399,7 @@ def test_degenerate_constraints():
 
 
 @given(x=st.lists(st.floats(-1e100, 1e100, allow_subnormal=False), min_size=1, max_size=6), q=st.floats(1.0, 50.0))
+@example(x=[4.7e-234], q=2.0)
 def test_norms_are_bounded_from_above(x, q):
     numbers = [abs(arb(value)) for value in x]
     order = arb(q)
