@@ -143,21 +143,26 @@ HEADS = {
 }
 
 
+def save(figure, path):
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
 def draw(name, folder):
-    """Write the picture of a formulation, and its page with sliders."""
+    """Write the pictures of a formulation, its loss and its boundary, and its page with sliders."""
     head = HEADS[name]
-    figure = Figure(figsize=(9.5, 3.9), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[2, 3])
+    figure = Figure(figsize=(4.0, 3.9), layout="constrained")
+    ax = figure.subplots()
     for k, (label, loss) in enumerate(head.losses.items()):
         colour = (POSITIVE, NEGATIVE, "#8811ff", "#666688")[k]
-        left.plot(U, loss(U), color=colour, linestyle=DASHES[k], label=label, linewidth=1.8)
+        ax.plot(U, loss(U), color=colour, linestyle=DASHES[k], label=label, linewidth=1.8)
     if name == "hard_margin":
-        left.axvspan(U[0], 1, color="0.85", label="not allowed")
-    left.set(xlabel=head.margin, ylabel="loss", xlim=(-2, 3), ylim=(-0.1, 3.2))
-    left.legend(fontsize="small", loc="upper right")
-    fitted = head.model.fit(*head.data)
-    sx.plot.decision_regions(fitted, *head.data, ax=right)
-    figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
+        ax.axvspan(U[0], 1, color="0.85", label="not allowed")
+    ax.set(xlabel=head.margin, ylabel="loss", xlim=(-2, 3), ylim=(-0.1, 3.2))
+    ax.legend(fontsize="small", loc="upper right")
+    save(figure, folder / f"{name}_1.png")
+    figure = Figure(figsize=(5.4, 3.9), layout="constrained")
+    sx.plot.decision_regions(head.model.fit(*head.data), *head.data, ax=figure.subplots())
+    save(figure, folder / f"{name}_2.png")
     if head.values is not None:
         shown = sx.explore(*head.data, head.model)
         shown.save(folder / f"{name}.html", values=head.values)

@@ -1,4 +1,4 @@
-"""Pictures that are drawn at the build: of the formulations, with their sliders, and of the gallery.
+"""Pictures that are drawn at the build: of the home page, of the formulations, with their sliders, and of the gallery.
 
 They lie in ``docs/_pictures``, which is not kept in the repository, and are drawn again when their code or the package has changed.
 ``{picture} NAME`` shows one in a page, ``{explorer} NAME`` a page with sliders, ``{gallery}`` all scripts of ``docs/gallery`` with their pictures.
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 DOCS = Path(__file__).parents[1]
 FOLDER = DOCS / "_pictures"
 FORMULATIONS = DOCS / "formulation_pictures.py"
+HOME = DOCS / "picture.py"
 SCRIPTS = sorted((DOCS / "gallery").glob("*.py"))
 
 
@@ -53,6 +54,13 @@ def draw_formulations():
     done()
 
 
+def draw_home():
+    """Draw the panels of the home page."""
+    if (done := changed("home", HOME)) is not None:
+        runpy.run_path(str(HOME))["draw_panels"](FOLDER)
+        done()
+
+
 def draw_gallery():
     """Run the scripts of the gallery and write their last figure."""
     mpl.use("agg")
@@ -69,6 +77,7 @@ def draw_gallery():
 def draw_all(app):
     """Draw what has changed."""
     FOLDER.mkdir(exist_ok=True)
+    draw_home()
     draw_formulations()
     draw_gallery()
 
@@ -83,15 +92,21 @@ def copy_pages(app, failed):
 
 
 class Picture(SphinxDirective):
-    """A picture of ``docs/_pictures``; its content is the alternative text."""
+    """A picture of ``docs/_pictures``, or all panels ``NAME_1.png``, ``NAME_2.png``, …; its content is the alternative text.
+
+    Panels stand side by side where the screen is wide enough, and below each other where it is not.
+    """
 
     required_arguments = 1
     has_content = True
 
     def run(self):
         """Return the picture."""
-        alternative = " ".join(self.content) or f"Loss and boundary of {self.arguments[0]}"
-        return [nodes.image(uri=f"/_pictures/{self.arguments[0]}.png", alt=alternative, classes=["picture"])]
+        name = self.arguments[0]
+        alternative = " ".join(self.content) or f"Loss and boundary of {name}"
+        panels = sorted(FOLDER.glob(f"{name}_[0-9].png")) or [FOLDER / f"{name}.png"]
+        images = [nodes.image(uri=f"/_pictures/{panel.name}", alt=alternative, classes=["picture"]) for panel in panels]
+        return [nodes.container("", *images, classes=["panels"])]
 
 
 class ExplorerFrame(SphinxDirective):
