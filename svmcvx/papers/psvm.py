@@ -28,7 +28,7 @@ from svmcvx.kernels import RBF, Exponential
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.papers.exhibits.biases import bias_by_rule
 from svmcvx.papers.published import published
-from svmcvx.papers.result import Reproduction, Run, compared, exact_cells, mean_exact
+from svmcvx.papers.result import Reproduction, Run, compared, exact_cells, mean_exact, significant
 from svmcvx.papers.trials import accepted, binary_sets, trials
 from svmcvx.solution import Solution
 
@@ -161,7 +161,7 @@ def predictions_on_the_split(
 def mcnemar_cells(y: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> tuple[str, float]:
     """Return on how many rows only the first is right and only the second is, and McNemar's p-value."""
     better, worse = right_alone(y, first, second)
-    return f"{better} : {worse}", round(mcnemar(y, first, second), 4)
+    return f"{better} : {worse}", significant(mcnemar(y, first, second))
 
 
 def _name(label: float, released: bool) -> str:

@@ -19,11 +19,13 @@ from svmcvx.errors import DataError
 from svmcvx.experiments.intervals import outward
 from svmcvx.experiments.studies import Study
 from svmcvx.experiments.studies.environment import commit, computer, versions
+from svmcvx.experiments.studies.statistics import corrected_t, effect, paired_t
 from svmcvx.papers.trials import Trials
 from svmcvx.system.files import atomic_write
 
 __all__ = [
     "EXACT",
+    "TESTED",
     "Reproduction",
     "Run",
     "accuracy_noise",
@@ -33,7 +35,8 @@ __all__ = [
     "exact_cells",
     "mean_exact",
     "mean_noise",
-    "outcome",
+    "over_splits",
+    "significant",
 ]
 
 # A grid of at most this many values is used whole.
@@ -42,6 +45,11 @@ WHOLE_GRID = 3
 EXACT = (
     "Exact: the mean over the splits of the intervals of what every optimal machine with the chosen hyper-parameters scores, one number where both "
     "ends meet; empty where there is no guarantee."
+)
+# What tables say of their tests over splits.
+TESTED = (
+    "Less: the mean over the splits of the difference of two scores, with its 95 % interval by the corrected resampled t-test, the median, and the share "
+    "of splits on which this row is the better one, equal scores counted half. There is no p-value where all differences are equal."
 )
 # Of the tests.
 LEVEL = 0.05
@@ -236,7 +244,39 @@ def accuracy_noise(first_pct: float, second_pct: float, n_test: int) -> float:
     return 200.0 * math.sqrt(max(a * (1.0 - a) for a in shares) / n_test)
 
 
-def outcome(difference: NDArray[np.float64], p_value: float) -> str:
+def significant(value: float, digits: int = 3) -> float:
+    """Return a number rounded to some significant digits, so that a small p-value is not 0."""
+    return float(f"{value:.{digits}g}")
+
+
+def over_splits(
+    part: pd.DataFrame, other: pd.DataFrame, name: str, tests: Mapping[str, tuple[str, bool]]
+) -> dict[str, Any]:
+    """Return the cells that compare a model with another one over the splits that both have.
+
+    Parameters
+    ----------
+    part, other : DataFrame
+        Rows of a study.
+    name : str
+        Of the other model in the names of the cells: ``_less_{name}`` is the mean difference, with ``_low``, ``_high``, ``_median`` and ``_win``.
+    tests : mapping
+        By cell of an outcome ("better", "worse", "tie" at 95 %, or nothing if there is no p-value) that of its p-value, and whether the test
+        is the one that allows for overlapping training parts.
+    """
+    both = part.merge(other, on=["repeat", "fold"], suffixes=("", "_other"))
+    difference = (both["accuracy"] - both["accuracy_other"]).to_numpy(dtype=np.float64)
+    ratio = float((both["n_test"] / both["n_train"]).mean())
+    size = effect(difference, ratio)
+    sizes = {"": size.mean, "_low": size.low, "_high": size.high, "_median": size.median, "_win": size.win}
+    cells: dict[str, Any] = {f"_less_{name}{end}": round(value, 4) + 0.0 for end, value in sizes.items()}
+    for said, (cell, overlapping) in tests.items():
+        p_value = corrected_t(difference, ratio) if overlapping else paired_t(difference)
+        cells |= {said: _outcome(difference, p_value), cell: significant(p_value)}
+    return cells
+
+
+def _outcome(difference: NDArray[np.float64], p_value: float) -> str:
     """Return whether scores with these differences are better or worse at 95 %, or a tie; nothing if there is no p-value."""
     if math.isnan(p_value):
         return ""
