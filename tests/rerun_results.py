@@ -28,6 +28,7 @@ PARTS = {
     "odm-table4": {"sets": ["cod-rna"], "every": 11, "repeats": 1},
     "m3svm-table1": {"sets": ["Glass"], "every": 2, "repeats": 3},
     "m3svm-table1-large": {"sets": ["ORL"], "every": 10, "repeats": 1},
+    "m3svm-table1-folds": {"sets": ["Glass"], "every": 2},
     "m3svm-figure3": {"sets": ["Glass"], "every": 3, "repeats": 2},
     "m3svm-figure4": {"sets": ["Glass"], "repeats": 3},
     "conic-table3": {"repeats": 5, "quick": True},

@@ -87,15 +87,15 @@ def _set(name: str, data: Dataset, repeats: int, every: int, run: Run) -> Study:
     tried = studied(name, data, candidates, {}, repeats, run, SPLIT, guaranteed=False)
     means = tried.mean().loc[name]
     released = released_settings(name, data)
-    settings = {
-        method: max(several, key=lambda one, method=method: means[_called(method, one)])
-        for method, several in choices.items()
-    } | {OPTIMAL: released, HINGE: released | {"loss": "hinge"}}
+    settings: dict[str, dict[str, Any]] = {OPTIMAL: released, HINGE: released | {"loss": "hinge"}}
+    for method, several in choices.items():
+        scores = [means[_called(method, one)] for one in several]
+        settings[method] = several[scores.index(max(scores))]
     chosen = {called: clone(METHODS.get(called, METHODS[OWN])).set_params(**one) for called, one in settings.items()}
     final = studied(name, data, chosen, {}, repeats, run, SPLIT)
     found = Study.concat([final, tried])
     found.datasets = final.datasets
-    found.frame["params"] = [settings.get(model) for model in found.frame["model"]]
+    found.frame["params"] = found.frame["model"].map(settings)
     return found
 
 
