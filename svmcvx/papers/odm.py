@@ -86,8 +86,11 @@ LARGE = [2.0**k for k in range(11)]
 BANDS = np.linspace(0.0, 0.5, 6).tolist()
 WIDTHS = [2.0**k for k in range(-2, 3)]
 
+# The SVM of other packages, with its free intercept and the sum of its losses; that of the paper's Eq. (2) has no intercept and averages them.
+USUAL = "svm, usual"
 # The paired t-test is the paper's.
 TESTS = {"_against_svm": ("_t", False), "_corrected": ("_corrected_t", True)}
+TESTS_OF_USUAL = {"_against_usual": ("_usual_t", False), "_usual_corrected": ("_usual_corrected_t", True)}
 
 # The readings of the paper, and what the names of the models of a study end in by them.
 READINGS = {"as_written": "", "as_summed": ", summed"}
@@ -102,6 +105,7 @@ SHOWN = (
     "as_written_difference",
     "as_written_within_noise",
     "as_written_against_svm",
+    "as_written_against_usual",
     "as_summed",
     "as_summed_exact",
     "as_summed_difference",
@@ -211,10 +215,13 @@ def _computed(table: _Table, run: Run) -> Reproduction:
             found.left_out[source] = record.unavailable
     marks: Any = published("odm_against_svm")
     marks = marks[marks["table"] == table.number].set_index("dataset")
-    methods = ("svm", "odml", "odm") if table.kernel else ("svm", "lda", "odml", "odm")
+    methods = ("svm", USUAL, "odml", "odm") if table.kernel else ("svm", USUAL, "lda", "odml", "odm")
     frame = pd.DataFrame(
         [_row(found, name, sources[name], method, table, printed, marks) for name in names for method in methods]
     )
+    # Sets that are the same observations count once.
+    once = frame[frame["as_written"].notna()].assign(source=lambda rows: rows["dataset"].map(sources))
+    once = once.drop_duplicates(["source", "method"])
     notes = (
         f"Mean accuracy and its standard deviation over {repeats} random halves (the paper: {table.repeats}), not stratified; hyper-parameters by "
         "5-fold cross-validation on the training half, which also scales the columns to [0, 1]; rows with missing values are dropped, "
@@ -222,11 +229,12 @@ def _computed(table: _Table, run: Run) -> Reproduction:
         f"Grids: {'; '.join(f'{name}: {_sizes(grids[name])}' for name in ('svm', 'odml', 'odm'))}"
         + ("" if every == 1 else f" (one value of {every}; a single one is not tuned)")
         + ("." if table.limit is None else f"; {table.limit:g} seconds for a fit."),
-        "As written: the usual SVM with its free intercept; ODML and ODM without one, their losses averaged. "
+        f"As written: no machine has an intercept, and losses are averaged, as in the paper's Eq. (2) of the SVM and those of ODML and ODM. {USUAL}: that of other "
+        "packages, with a free intercept and summed losses, beside the printed SVM. "
         + (
             "The kernel is exp(−‖x − x'‖² / (2 width²)). LDA with a kernel is not computed."
             if table.kernel
-            else "Summed: no machine has an intercept, and the losses of all are summed. lda is scikit-learn's."
+            else "Summed: no machine has an intercept, and losses are summed. lda is scikit-learn's."
         ),
         "Noise: two standard errors of the difference of two means over independent splits of the same data; "
         f"fewer than {FEW} splits have the printed spread.",
@@ -234,11 +242,7 @@ def _computed(table: _Table, run: Run) -> Reproduction:
         *batched_note(found),
         "Against svm: significant at 95 % by the paired t-test, as in the paper; corrected: by the corrected resampled t-test.",
         TESTED,
-        *(
-            sentence
-            for method in ("odml", "odm")
-            for sentence in (_tally(frame, method), _over_sets(frame, sources, method))
-        ),
+        *(sentence for method in ("odml", "odm") for sentence in (_tally(once, method), _over_sets(once, method))),
     )
     return Reproduction(f"odm-table{table.number}", table.title, frame, SHOWN, notes, found)
 
@@ -247,7 +251,8 @@ def models(*, kernel: bool, limit: float | None = None) -> dict[str, Any]:
     """Return the machines of the tables, by method and reading; with a kernel those of the first reading alone."""
     if kernel:
         machines = {
-            "svm": PSVMClassifier(),
+            "svm": ODMLClassifier(lam1=0.0, lam2=0.0, intercept=False),
+            USUAL: PSVMClassifier(),
             "odml": ODMLClassifier(intercept=False),
             "odm": ODMClassifier(intercept=False),
         }
@@ -265,7 +270,8 @@ def models(*, kernel: bool, limit: float | None = None) -> dict[str, Any]:
     # As the paper states them.
     without: dict[str, Any] = {"intercept": False, **shared}
     return {
-        "svm": PSVMClassifier(**shared),
+        "svm": ODMLClassifier(lam1=0.0, lam2=0.0, **without),
+        USUAL: PSVMClassifier(**shared),
         "lda": Pipeline(
             [("dense", FunctionTransformer(dense)), ("scale", MinMaxScaler()), ("model", LinearDiscriminantAnalysis())]
         ),
@@ -286,12 +292,14 @@ def _grids(every: int, *, kernel: bool) -> dict[str, dict[str, list[float]]]:
         "odm": {"C1": large, "C2": large, "D": every_kth(BANDS, every)},
     }
     if not kernel:
-        return {f"{name}{reading}": grid for name, grid in grids.items() for reading in READINGS.values()}
+        return {f"{name}{reading}": grid for name, grid in grids.items() for reading in READINGS.values()} | {
+            USUAL: {"C": COSTS}
+        }
     # exp(−‖x − x'‖² / (2 width²)); one width alone would be no choice.
     gammas = [1.0 / (2.0 * width**2) for width in every_kth(WIDTHS, min(every, 2))]
     return {
         name: {f"model__{key}": values for key, values in {**grid, "gamma": gammas}.items()}
-        for name, grid in grids.items()
+        for name, grid in {**grids, USUAL: {"C": COSTS}}.items()
     }
 
 
@@ -317,9 +325,10 @@ def _row(
     found: Study, dataset: str, source: str, method: str, table: _Table, printed: Any, marks: Any
 ) -> dict[str, Any]:
     """Return a printed number and ours."""
-    mean, sd = (float(printed.loc[dataset, f"{method}_{part}"]) for part in ("mean", "std"))
+    column = method.removesuffix(", usual")
+    mean, sd = (float(printed.loc[dataset, f"{column}_{part}"]) for part in ("mean", "std"))
     row = {"dataset": dataset, "method": method, "published": mean, "published_sd": sd}
-    row["published_against_svm"] = "" if method == "svm" else marks.loc[dataset, method]
+    row["published_against_svm"] = "" if column == "svm" else marks.loc[dataset, method]
     frame = found.frame[found.frame["dataset"] == source]
     for what, suffix in READINGS.items():
         if f"{method}{suffix}" not in found.models:
@@ -333,6 +342,8 @@ def _row(
         values = _compared(part, scores, mean, sd, table.repeats)
         if method != "svm":
             values |= over_splits(part, frame[frame["model"] == f"svm{suffix}"], "svm", TESTS)
+        if method in ("odml", "odm") and not suffix:
+            values |= over_splits(part, frame[frame["model"] == USUAL], "usual", TESTS_OF_USUAL)
         row |= {f"{what}{name}": value for name, value in values.items()}
     return row
 
@@ -357,37 +368,45 @@ def _compared(part: pd.DataFrame, scores: Floats, mean: float, sd: float, repeat
 
 def _tally(frame: pd.DataFrame, method: str) -> str:
     """Say on how many sets a method is better than the SVM, no different, or worse."""
-    part = frame[(frame["method"] == method) & frame["as_written"].notna()]
+    part = frame[frame["method"] == method]
 
     def counts(column: str) -> str:
         values = list(part[column]) if column in part else []
         return "/".join(str(values.count(outcome)) for outcome in ("better", "tie", "worse"))
 
     ours = "; ".join(
-        f"{what.removeprefix('as_')} {counts(f'{what}_against_svm')} by the paired t-test, {counts(f'{what}_corrected')} by the corrected one"
-        for what in READINGS
+        f"{said} {counts(plain)} by the paired t-test, {counts(corrected)} by the corrected one"
+        for said, plain, corrected in (
+            ("as written", "as_written_against_svm", "as_written_corrected"),
+            (f"against {USUAL}", "as_written_against_usual", "as_written_usual_corrected"),
+            ("summed", "as_summed_against_svm", "as_summed_corrected"),
+        )
+        if plain in part
     )
     return f"{method} against svm, better/tie/worse: {ours}; the paper on the same {len(part)} sets {counts('published_against_svm')}."
 
 
-def _over_sets(frame: pd.DataFrame, sources: Mapping[str, str], method: str) -> str:
-    """Say whether a method is better than the SVM over the data sets, each counted once."""
-    once = frame[frame["as_written"].notna()].assign(source=lambda rows: rows["dataset"].map(sources))
-    once = once.drop_duplicates(["source", "method"]).set_index(["source", "method"])
+def _over_sets(frame: pd.DataFrame, method: str) -> str:
+    """Say whether a method is better than the SVM over the data sets."""
+    once = frame.set_index(["source", "method"])
 
-    def test(column: str) -> str:
+    def test(column: str, other: str = "svm") -> str:
         means = once[column].unstack("method")  # noqa: PD010 - nothing to aggregate
-        difference = (means[method] - means["svm"]).dropna().to_numpy(dtype=np.float64)
+        difference = (means[method] - means[other]).dropna().to_numpy(dtype=np.float64)
         above, below = int((difference > 0).sum()), int((difference < 0).sum())
         p_value = wilcoxon(difference)
         said = "no p-value" if math.isnan(p_value) else f"p = {significant(p_value):g}"
         return f"mean {difference.mean():+.4f}, {above} sets above and {below} below, {said}"
 
-    columns = {"printed": "published", "as written": "as_written"} | (
-        {"summed": "as_summed"} if "as_summed" in once else {}
-    )
+    found = {
+        "printed": test("published"),
+        "as written": test("as_written"),
+        f"against {USUAL}": test("as_written", USUAL),
+    }
+    if "as_summed" in once:
+        found["summed"] = test("as_summed")
     return (
         f"{method} less svm over {once.index.get_level_values('source').nunique()} different sets, Wilcoxon's signed-rank test on the means: "
-        + "; ".join(f"{what}: {test(column)}" for what, column in columns.items())
+        + "; ".join(f"{what}: {said}" for what, said in found.items())
         + "."
     )
