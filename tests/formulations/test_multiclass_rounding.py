@@ -473,6 +473,20 @@ def test_margins_at_the_kink_on_data_with_an_offset(loss, p):
         assert not exact_dual_objective(problem.formulation, point) < ball(certificate.lower)
 
 
+def test_an_offset_costs_the_differences_no_digits():
+    rng = np.random.default_rng(0)
+    X, y, W = rng.standard_normal((30, 2)), np.arange(30) % 3, rng.standard_normal((2, 3))
+    errors = []
+    for offset in (0.0, 1e8):
+        # M3SVM penalises its biases, so that its data are not centred.
+        scores = sx.m3svm(X + offset, y, lam=0.1, p=4.0).formulation.scores
+        model = sx.MulticlassModel(
+            coef=W, intercept=-offset * W.sum(axis=0), classes=np.arange(3), support=np.arange(1)
+        )
+        errors.append(scores.model_differences(model).error.max())
+    assert errors[1] <= 4 * errors[0]
+
+
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
 @pytest.mark.parametrize("name", list(CLASSICAL))
 def test_no_interval_is_worse_than_doing_nothing(name, scale):
