@@ -18,6 +18,9 @@ from typing import Any, NamedTuple
 
 import numba
 from numba.core import caching, event
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.types.misc import unliteral
 
 from svmcvx.system import clock
 
@@ -157,6 +160,36 @@ def _with_room(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 _with_room.__code__ = _with_room.__code__.replace(co_stacksize=70_000)
 
 
+class _Linked(JITCodeLibrary):
+    """The code of an inner function, which is optimised and translated only as a part of its callers.
+
+    numba would do both for each function by itself, and once more for each that calls it, directly or not.
+    """
+
+    @property
+    def codegen(self) -> _Linked:
+        """What numba asks to fill in the environment of a function, which lies in its callers here."""
+        return self
+
+    def set_env(self, name: str, env: Any) -> None:
+        """Leave it empty, as it is where callers are loaded from disk: only errors with a message of their own would need it."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class _ForCallers(Compiler):
+    """numba's compiler, for inner functions."""
+
+    def __init__(self, typing_context: Any, target_context: Any, library: Any, *rest: Any) -> None:
+        library = _Linked(target_context.codegen(), "inner") if library is None else library
+        super().__init__(typing_context, target_context, library, *rest)
+
+
 class _Inner:
     """A compiled function without an entry point for Python, which runs its source instead."""
 
@@ -195,17 +228,23 @@ def compiled(*, inner: bool = False, **options: Any) -> Callable[[Callable[..., 
     Parameters
     ----------
     inner : bool
-        For a function that is called by compiled functions: without an entry point for Python it compiles in three quarters of the time. Python
-        can call it, as tests do, but runs its source.
+        For a function that is called by compiled functions: it has no entry point for Python, and is optimised and stored only as a part of
+        them. Python can call it, as tests do, but runs its source.
     **options
         Of ``numba.njit``, such as ``nogil`` and ``fastmath``.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
         # No function is handed to another as a value, so that none needs an entry point for C.
-        found = numba.njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=inner, **options)(function)
+        settings = {"no_cfunc_wrapper": True, "no_cpython_wrapper": inner, "cache": not inner, **options}
+        if inner:
+            settings["pipeline_class"] = _ForCallers
+        found = numba.njit(**settings)(function)
         if numba.config.DISABLE_JIT or "inline" in options:
             return found
+        # numba would compile a function once more for each constant that it is called with.
+        template = found.get_call_template
+        found.get_call_template = lambda arguments, names: template(tuple(map(unliteral, arguments)), names)
         return _Inner(found) if inner else _prepared(found)
 
     return decorate

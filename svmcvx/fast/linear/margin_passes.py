@@ -27,14 +27,14 @@ __all__ = [
 ANY_ORDER = {"reassoc", "nsz", "contract"}
 
 
-@compiled(nogil=True, fastmath=ANY_ORDER)
+@compiled(inner=True, fastmath=ANY_ORDER)
 def _clip(raw, top):
     """Clip to [0, top]; NaN stays NaN."""
     raw = 0.0 if raw <= 0.0 else raw
     return top if raw >= top else raw
 
 
-@compiled(nogil=True, fastmath=ANY_ORDER)
+@compiled(inner=True, fastmath=ANY_ORDER)
 def _prox_sums_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):
     """:func:`prox_sums` for a clipped linear multiplier; the loss is that of the hinge."""
     smooth = loss = total = balance = norm_sum = product = 0.0
@@ -56,7 +56,7 @@ def _prox_sums_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):
     return smooth, loss, total, balance, total, norm_sum, product
 
 
-@compiled(nogil=True, fastmath=ANY_ORDER)
+@compiled(inner=True, fastmath=ANY_ORDER)
 def _along_clipped(f, df, step, y, b, db, a, c, t, limit):
     derivative = 0.0
     for i in range(f.size):
@@ -66,7 +66,7 @@ def _along_clipped(f, df, step, y, b, db, a, c, t, limit):
     return derivative
 
 
-@compiled(nogil=True, fastmath=ANY_ORDER)
+@compiled(inner=True, fastmath=ANY_ORDER)
 def _slope_of_bias_clipped(f, y, b, a, c, t, limit):
     balance = curvature = size = 0.0
     for i in range(f.size):

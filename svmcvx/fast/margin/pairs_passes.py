@@ -208,12 +208,15 @@ def write_row(
     place = piece_of(row, one, rows, across, starts, gamma, places, store, used, scratch)
     if place < 0:
         return False
-    out[:m] = store[place : place + m]
+    # By entries: an assignment of slices compiles numpy's messages of errors, too.
+    for j in range(m):
+        out[j] = store[place + j]
     if other >= 0:
         place = piece_of(row, other, rows, across, starts, gamma, places, store, used, scratch)
         if place < 0:
             return False
-        out[m:] = store[place : place + out.size - m]
+        for j in range(out.size - m):
+            out[m + j] = store[place + j]
     return True
 
 

@@ -21,7 +21,7 @@ from svmcvx.system.compilation import compiled
 __all__ = ["ascend_dense", "ascend_sparse"]
 
 
-@compiled()
+@compiled(inner=True)
 def _best(theta, gradient, curvature, D, a, b, low, high):
     """Return the best value of one coordinate; `gradient` is that of the smooth part without the terms in a and b."""
     # The gradient of the smooth part where the coordinate is zero.
@@ -37,7 +37,7 @@ def _best(theta, gradient, curvature, D, a, b, low, high):
     return min(max(value, low), high)
 
 
-@compiled()
+@compiled(inner=True)
 def _rests(theta, gradient, D, low, high, margin):
     """Tell whether a coordinate at a kink or an end of its interval is optimal there by more than `margin`."""
     if theta == 0.0 and low == 0.0:

@@ -18,7 +18,7 @@ from svmcvx.system.compilation import compiled
 __all__ = ["svrg_dense", "svrg_sparse"]
 
 
-@compiled()
+@compiled(inner=True)
 def _force(score, y, other, other_y, hinge, lam1, C1, C2, D):
     """Return the factor of x_i in the gradient at one observation (and, for ODML, a second one), without constants."""
     u = y * score
@@ -56,7 +56,7 @@ def svrg_dense(X, y, w, still, before, picks, others, eta, hinge, lam1, C1, C2, 
             w[j] = keep * w[j] + eta * still[j] - change * X[i, j]
 
 
-@compiled()
+@compiled(inner=True)
 def _current_score(data, indices, indptr, i, w, still, rate, position, touched):
     """Return the score of a sparse row, after bringing its coordinates up to date."""
     score = 0.0

@@ -28,7 +28,7 @@ STEPS = 10
 WIDTH, ENOUGH = 1e-3, 1e-4
 
 
-@compiled(nogil=True)
+@compiled(inner=True)
 def _append(H, i, members, count, L, alpha):
     """Make row i active with a multiplier of 0; return False, with the coefficients of the others in L[count], if it is in their span."""
     r = H.shape[1]
@@ -57,7 +57,7 @@ def _append(H, i, members, count, L, alpha):
     return True
 
 
-@compiled(nogil=True)
+@compiled(inner=True)
 def _remove(H, at, members, count, L, alpha):
     """Make the active row at a place inactive; return how many are left."""
     left = at
@@ -69,7 +69,7 @@ def _remove(H, at, members, count, L, alpha):
     return left
 
 
-@compiled(nogil=True)
+@compiled(inner=True)
 def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
     """Go to the point of least norm that keeps a set, or until its squared norm is seen to be `limit` at least.
 
@@ -135,7 +135,7 @@ def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
     return math.inf, count, STEPS * (r + 1)
 
 
-@compiled(nogil=True)
+@compiled(inner=True)
 def _copy(source, count, target):
     """Copy an active set."""
     for a in range(count):
@@ -144,7 +144,7 @@ def _copy(source, count, target):
             target[1][a, b] = source[1][a, b]
 
 
-@compiled(nogil=True)
+@compiled(inner=True)
 def _cost(weight, lam, budget, u):
     """The price of the rows that a point does not keep; infinite beyond the budget."""
     dropped = 0.0
@@ -154,7 +154,7 @@ def _cost(weight, lam, budget, u):
     return lam * dropped if dropped <= budget else math.inf
 
 
-@compiled(nogil=True)
+@compiled(inner=True)
 def _move(H, weight, lam, budget, kept, dropped, on, start, count, state, scratch, w, u, limit):
     """Move row `on` to the other side, from an active set; return the value and the number of active rows, and the work.
 
@@ -176,7 +176,7 @@ def _move(H, weight, lam, budget, kept, dropped, on, start, count, state, scratc
     return value, count, made
 
 
-@compiled(nogil=True)
+@compiled(inner=True)
 def _settle(weight, kept, u, near):
     """Keep what a point keeps, and write the dropped rows with the largest margins to `near`, the largest first.
 
@@ -300,7 +300,7 @@ def descend(H, weight, lam, budget, kept, most, near, here, there, beyond, scrat
     return value, made
 
 
-@compiled(nogil=True)
+@compiled(inner=True)
 def _machine(
     HT, length, weight, price, cut, low, high, kept, most, w, state, limits, scratch, columns, system, stop
 ):  # fmt: skip
