@@ -189,6 +189,15 @@ def test_folds_of_a_cross_validation():
     assert found.frame["fold"].tolist() == [*range(5)] * 2
 
 
+@pytest.mark.parametrize(
+    ("split", "tasks"), [({"one": 4}, [4, 1]), ({"one": 0.5, "default": 3}, [1, 3]), ({"folds": 3}, [3, 3])]
+)
+def test_each_set_has_a_split_of_its_own_or_all_have_one(split, tasks):
+    sets = {"one": SETS["one"], "two": SETS["one"]}
+    found = sx.study({"knn": KNeighborsClassifier(3)}, sets, repeats=1, split=split, scale="none")
+    assert [(found.frame["dataset"] == name).sum() for name in sets] == tasks
+
+
 def test_scaling_by_all_observations_and_folds_that_are_not_stratified():
     """The protocol of a paper that scales before it splits."""
     X, y = SETS["one"]
