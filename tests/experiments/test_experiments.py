@@ -7,6 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
+from sklearn.dummy import DummyClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -212,7 +213,8 @@ def test_the_conventions_of_each_row_are_told():
 
 
 def test_a_table_for_a_document_has_the_columns_and_digits_that_were_asked_for(tmp_path):
-    table = sx.compare({"a_b": sx.PSVMClassifier(), "svc": SVC()}, X, Y, metrics=("balanced_accuracy",))
+    models = {"a_b": sx.PSVMClassifier(), "svc": SVC(), "constant": DummyClassifier()}
+    table = sx.compare(models, X, Y, metrics=("balanced_accuracy",))
     text = table.latex(tmp_path / "t.tex")
     assert (tmp_path / "t.tex").read_text() == text
     assert r"model & objective & gap & accuracy & balanced accuracy & support vectors & seconds \\" in text
@@ -220,6 +222,7 @@ def test_a_table_for_a_document_has_the_columns_and_digits_that_were_asked_for(t
     assert short[2] == r"model & accuracy & lower bound \\"
     accuracy, lower = table.loc[0, "test_accuracy"], table.loc[0, "dual_bound"]
     assert short[4] == rf"a\_b & ${accuracy:.2f}$ & ${lower:.4g}$ \\"
+    assert short[6].endswith(r"& -- \\")  # no certificate
     with pytest.raises(sx.DataError, match="got 'test_acuracy'; did you mean 'test_accuracy'"):
         table.latex(columns=["test_acuracy"])
 
