@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PICKLES, PICKLED = (".pkl", ".pickle", ".joblib", ".sav"), b"\x80"
 # Names of the row of a table that holds the intercept.
 INTERCEPT = ("intercept", "bias", "b")
+CSV_LAYOUT = "a .csv file has a line of headings, then a line for each column of the data (name,coefficient) and one for the intercept (intercept,value)"
 
 
 @app.command()
@@ -254,6 +255,10 @@ def _model(path: Path, data: Dataset) -> Any:
     several = classes.size > 2
     expected = (classes.size if several else 1, data.X.shape[1])
     if coef.shape != expected or intercept.size not in (1, expected[0]):
+        if path.suffix.lower() == ".csv":
+            raise DataError(
+                f"{path} has {coef.size} coefficients, and {data.name} has {expected[1]} columns; {CSV_LAYOUT}"
+            )
         raise DataError(
             f"{path} has coefficients of shape {coef.shape} and {intercept.size} intercepts; {data.name} needs {expected} and "
             f"{expected[0]}"
@@ -284,9 +289,7 @@ def _from_csv(path: Path, data: Dataset) -> tuple[Any, float]:
         table = pd.read_csv(path)
         names, values = [str(name) for name in table.iloc[:, 0]], table.iloc[:, 1].astype(float).to_list()
     except (ValueError, IndexError, TypeError, OSError) as error:
-        raise DataError(
-            f"{path} cannot be read as a table of two columns, names and coefficients, under a line of headings ({error})"
-        ) from None
+        raise DataError(f"{path} cannot be read ({error}); {CSV_LAYOUT}") from None
     weights = dict(zip(names, values, strict=True))
     if len(weights) < len(names):
         raise DataError(f"{path} names a feature twice")

@@ -15,6 +15,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from svmcvx.arguments import what_was_meant
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.certificate import Certificate, SinglePointStatement, SolverBound, check
 from svmcvx.data import check_features, check_labels
@@ -175,10 +176,11 @@ def problem_named(problem: str | CertifiedClassifier, hyperparameters: Mapping[s
             hint = did_you_mean(name, [*classes, *MACHINES])
             raise DataError(f"problem must be one of {known}, or an estimator of this package, got {problem!r}{hint}")
         made = classes["multiclass"](loss=name)
-    wrong = [key for key in hyperparameters if key not in made.get_params()]
+    parameters = sorted(made.get_params())
+    wrong = [key for key in hyperparameters if key not in parameters]
     if wrong:
         raise DataError(
-            f"the problem {name!r} has no hyper-parameter {', '.join(map(repr, wrong))}; it has {', '.join(sorted(made.get_params()))}"
+            f"the problem {name!r} has no hyper-parameter {', '.join(map(repr, wrong))}{what_was_meant(wrong[0], parameters)}"
         )
     estimator: CertifiedClassifier = made.set_params(**hyperparameters)
     return estimator
@@ -367,6 +369,13 @@ def _checked_alternatives(
     if gap <= MUCH_LESS * certificate.gap:
         warnings.warn(
             f"the gap of this model is {certificate.gap:.2g}; {words} it is {gap:.2g}: is that what the model was trained for?",
+            UserWarning,
+            stacklevel=4,
+        )
+    elif problem.gap(_times(model, 0.0)) < certificate.gap:
+        warnings.warn(
+            f"the gap of this model is {certificate.gap:.2g}: its objective is larger than that of coefficients of zero; "
+            "are these the data, the scaling and the labels that it was trained with?",
             UserWarning,
             stacklevel=4,
         )

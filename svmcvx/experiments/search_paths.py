@@ -42,6 +42,7 @@ __all__ = [
     "PathState",
     "Row",
     "final_prefix",
+    "parameter_of",
     "paths_of",
     "with_settings",
 ]
@@ -77,6 +78,12 @@ class Path:
 def final_prefix(estimator: Any) -> str:
     """Return the prefix of the parameters of the final estimator: ``""``, or ``"svm__"`` in a pipeline."""
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
+
+
+def parameter_of(estimator: Any, name: str) -> str:
+    """Return what an estimator calls a parameter: in a pipeline also that of its last step; empty if it has none."""
+    known = estimator.get_params()
+    return next((full for full in (name, f"{final_prefix(estimator)}{name}") if full in known), "")
 
 
 def paths_of(estimator: Any, candidates: Sequence[Settings]) -> list[Path]:

@@ -38,6 +38,7 @@ from svmcvx.experiments.search_paths import (
     PathOnFold,
     Row,
     final_prefix,
+    parameter_of,
     paths_of,
     with_settings,
 )
@@ -158,7 +159,7 @@ def select(
         One of this package, a pipeline that ends in one, or any other of scikit-learn (without warm starts; ``SVC``, ``NuSVC``, ``LinearSVC`` and
         ``LogisticRegression`` with certificates).
     grid : dict of sequences, or list of such
-        As for GridSearchCV. The path parameter is the one of ``C``, ``lam``, ``kappa``, ``C1``, ``C2``, ``lam1``,
+        As for GridSearchCV; the last step of a pipeline may have its parameters under their own names. The path parameter is the one of ``C``, ``lam``, ``kappa``, ``C1``, ``C2``, ``lam1``,
         ``lam2``, ``p``, ``D``, ``eps`` that takes most values; of several the first.
     X : array-like or sparse matrix of shape (n, d)
     y : array-like of shape (n,)
@@ -394,7 +395,10 @@ def _check_estimator(estimator: Any) -> None:
 def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
     """Return all settings, each of which the estimator takes."""
     try:
-        candidates = list(ParameterGrid(grid))
+        candidates = [
+            {parameter_of(estimator, name) or name: value for name, value in settings.items()}
+            for settings in ParameterGrid(grid)
+        ]
         # Numeric parameters do not distinguish two settings here; other values may be estimators with parameters.
         unlike = {
             frozenset(
@@ -416,10 +420,8 @@ def _grid_fault(estimator: Any, grid: Grid) -> str:
     known = estimator.get_params()
     for part in [grid] if isinstance(grid, Mapping) else grid:
         for name, values in part.items():
-            if name not in known:
-                inner = f"{final_prefix(estimator)}{name}"
-                meant = f"; did you mean {inner!r}?" if inner in known else what_was_meant(name, sorted(known))
-                return f"{type(estimator).__name__} has no parameter {name!r}{meant}"
+            if not parameter_of(estimator, name):
+                return f"{type(estimator).__name__} has no parameter {name!r}{what_was_meant(name, sorted(known))}"
             if np.ndim(values) == 0:
                 return f"{name} must have a list of values, as in {{{name!r}: [{values!r}]}}, got {values!r}"
     return ""

@@ -84,8 +84,13 @@ class Slider:
                 return self.values.index(value)
         else:
             near = int(np.argmin(np.abs(np.array(self.values) - float(value))))
-            if math.isclose(self.values[near], float(value), rel_tol=1e-9, abs_tol=1e-12):
+            # Labels have three digits, and a value may be given as its label shows it.
+            if math.isclose(self.values[near], float(value), rel_tol=5e-3, abs_tol=1e-12):
                 return near
+            raise DataError(
+                f"{self.name} has no value {value!r} here; the nearest is {self.labels[near]}, "
+                f"and explore(…, values={{{self.name!r}: […]}}) chooses the values"
+            )
         raise DataError(f"{self.name} has no value {value!r} here; it has {', '.join(self.labels)}")
 
 

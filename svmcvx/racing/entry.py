@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, did_you_mean
 from svmcvx.racing.tasks import Task
 
 __all__ = ["DOUBLING", "TOLERANCES", "Entry", "entries_of"]
@@ -78,7 +78,8 @@ def entries_of(solvers: Any, ready: Mapping[str, Entry]) -> dict[str, Entry]:
     for name, one in named:
         if isinstance(one, str):
             if one not in ready:
-                raise DataError(f"solvers has no entry {one!r} that is ready; there are {', '.join(ready)}")
+                hint = did_you_mean(one, ready)
+                raise DataError(f"solvers has no entry {one!r} that is ready; there are {', '.join(ready)}{hint}")
             entry, own = ready[one], one
         elif isinstance(one, Entry) or callable(one):
             entry = one if isinstance(one, Entry) else Entry(one)

@@ -106,6 +106,17 @@ def test_a_wrong_sign_and_a_wrong_scale_are_noticed(model, changes, words):
     assert found.gap > 0.1
 
 
+def test_a_model_that_is_worse_than_zero_coefficients_is_noticed():
+    rows = X * np.logspace(2, -2, X.shape[1])
+    with pytest.warns(UserWarning, match="larger than that of coefficients of zero"):
+        sx.certify((W, B), rows, TWO, **PROBLEM)
+
+
+def test_an_unknown_hyper_parameter_says_what_was_meant():
+    with pytest.raises(sx.DataError, match="'c': the weight is called C"):
+        sx.certify((W, B), X, TWO, problem="psvm", c=1.0)
+
+
 @pytest.mark.parametrize("problem", ["zero-one", "ramp", "l0"])
 def test_heuristics_for_problems_that_are_not_convex_are_held_to_the_search(problem):
     rows = slice(0, 12)

@@ -306,12 +306,20 @@ def test_a_setting_that_fails_has_the_reason_and_no_score():
     assert table["certified"].tolist() == [False, True]
 
 
+def test_the_last_step_of_a_pipeline_has_its_parameters_under_their_own_names():
+    pipeline = make_pipeline(StandardScaler(), sx.PSVMClassifier(**FAST))
+    short, full = (sx.select(pipeline, {name: [0.1, 1.0]}, X, Y, cv=3) for name in ("C", "psvmclassifier__C"))
+    assert short.best_params_ == full.best_params_
+    assert short["mean_test_score"].tolist() == full["mean_test_score"].tolist()
+
+
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
         ({"estimator": sx.PSVMClassifier}, "estimator must be an estimator"),
         ({"grid": {"Q": [1.0]}}, "grid cannot be used: PSVMClassifier has no parameter 'Q'"),
         ({"grid": {"C": 1.0}}, "grid cannot be used"),
+        ({"grid": {"c": [1.0]}, "estimator": make_pipeline(StandardScaler(), sx.PSVMClassifier())}, "no parameter 'c'"),
         ({"grid": {}, "estimator": "psvm"}, "estimator must be an estimator"),
         ({"grid": []}, "grid is empty"),
         ({"grid": {"C": [-1.0]}}, "every setting of the grid fails in some fold: C must be"),

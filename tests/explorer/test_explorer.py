@@ -272,8 +272,9 @@ def test_a_single_feature_and_a_wrong_slider_are_refused():
     explorer = sx.explore(X, Y)
     with pytest.raises(sx.DataError, match="no slider 'c'"):
         explorer.move(c=1.0)
-    with pytest.raises(sx.DataError, match="has no value"):
+    with pytest.raises(sx.DataError, match=r"the nearest is 1.26.*values={'C': "):
         explorer.move(C=1.2345)
+    assert explorer.move(C=1.26).settings["C"] == pytest.approx(1.2589254)
 
 
 def test_the_extra_is_named(monkeypatch):

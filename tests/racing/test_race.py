@@ -157,6 +157,7 @@ def test_instances_of_the_library_are_tasks():
     ("call", "why"),
     [
         (lambda: sx.race(HINGE, ["no such"]), "no entry 'no such'"),
+        (lambda: sx.race(HINGE, ["liblinaer"]), "did you mean 'liblinear'"),
         (lambda: sx.race(HINGE, []), "one solver at least"),
         (lambda: sx.race(HINGE, [3]), "must hold functions"),
         (lambda: sx.race(HINGE, ["svmcvx", "svmcvx"]), "two entries called"),

@@ -17,6 +17,7 @@ from svmcvx.errors import DataError, DataTypeError, did_you_mean
 from svmcvx.experiments.fits import check_metrics
 from svmcvx.experiments.intervals import check_interval
 from svmcvx.experiments.preparation import MISSING, SCALES, imputer, prepares_itself, scaler
+from svmcvx.experiments.search_paths import parameter_of
 
 __all__ = ["Protocol", "Split", "as_split", "grids", "piped"]
 
@@ -163,7 +164,7 @@ def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     used = set()
     for name, model in models:
-        known = {_parameter(model, key): key for key in tune if _parameter(model, key)}
+        known = {parameter_of(model, key): key for key in tune if parameter_of(model, key)}
         if known:
             found[name] = {parameter: tune[key] for parameter, key in known.items()}
             used |= set(known.values())
@@ -174,14 +175,6 @@ def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
         meant = f"; did you mean {last[unused[0]]!r}?" if unused[0] in last else did_you_mean(unused[0], there)
         raise DataError(f"tune has {', '.join(map(repr, unused))}, which no model has as a parameter{meant}")
     return found
-
-
-def _parameter(model: Any, name: str) -> str:
-    """Return what a model calls a parameter: in a pipeline also that of its last step; empty if it has none."""
-    if name in model.get_params():
-        return name
-    last = f"{model.steps[-1][0]}__{name}" if isinstance(model, Pipeline) else ""
-    return last if last in model.get_params() else ""
 
 
 def _is_grid(value: Any) -> bool:

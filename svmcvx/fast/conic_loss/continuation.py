@@ -75,7 +75,7 @@ ROUNDS = 300
 LARGEST_CHANGE = 2.0
 PREDICTED_CHANGE = 0.3
 # Columns up to which every stage computes a lower bound.
-CHEAP_SPECTRUM = 500
+CHEAP_SPECTRUM = 100
 # With more columns, only stages whose goal is within this factor of the last goal compute it.
 EARLY_FACTOR = 30.0
 
