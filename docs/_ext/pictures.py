@@ -104,6 +104,7 @@ class Picture(SphinxDirective):
         """Return the picture."""
         name = self.arguments[0]
         alternative = " ".join(self.content) or f"Loss and boundary of {name}"
+        self.env.note_dependency(__file__)
         panels = sorted(FOLDER.glob(f"{name}_[0-9].png")) or [FOLDER / f"{name}.png"]
         images = [nodes.image(uri=f"/_pictures/{panel.name}", alt=alternative, classes=["picture"]) for panel in panels]
         return [nodes.container("", *images, classes=["panels"])]
