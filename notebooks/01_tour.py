@@ -12,7 +12,7 @@
 # # A tour: one problem, one interval
 #
 # A solver says "optimal". svmcvx says *between which two numbers the true optimum lies*, and computes both of them
-# from the data, whoever solved the problem. This page shows the whole package once: a problem, its interval, four
+# from the data, for any solver. This page shows the whole package once: a problem, its interval, four
 # formulations side by side, a comparison, a search, and a model of scikit-learn held to the same standard.
 
 # %%
@@ -39,7 +39,7 @@ X.shape, moons.classes
 # $$\min_{w,\,b,\,\xi \ge 0}\ \tfrac12\|w\|^2 + C\sum_i \xi_i^p
 # \quad\text{subject to}\quad y_i\bigl(\langle w, \varphi(x_i)\rangle + b\bigr) \ge 1 - \xi_i .$$
 #
-# A *builder* writes a formulation as a genuine `cvxpy.Problem`: its variables and constraints have names, and $C$ is
+# A *builder* returns a formulation as a `cvxpy.Problem`: its variables and constraints have names, and $C$ is
 # a parameter that may change without compiling again. This is the dual, which takes a kernel.
 
 # %%
