@@ -6,18 +6,19 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from svmcvx import fast
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.errors import DataError
 from svmcvx.formulations.multiclass.baselines import MACHINES
-from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Polynomial, Sigmoid
 from svmcvx.library.data_sets import DataSet
 from svmcvx.proofs import Statement
 from svmcvx.solution import Solution
-from svmcvx.solve import solve
+
+if TYPE_CHECKING:
+    from svmcvx.formulations.problem import FormulationProblem
 
 __all__ = ["Instance", "Problem", "instance_id", "problem_of"]
 
@@ -159,6 +160,8 @@ class Problem:
         """
         entry = CATALOGUE[self.entry]
         if self.formulation in BUILT or entry.fast is None:
+            from svmcvx.solve import solve
+
             return solve(self.build(X, y), tol=tol)
         arguments = self.arguments()
         if self.formulation in SEARCHES:
