@@ -32,33 +32,21 @@ NO_INTERCEPT = {
     "check_class_weight_classifiers": "a machine without intercept, as in the paper, parts any cloud around the origin"
 }
 
+# One face a class. That weights are copies, and scores of rows alone, are checked to 1e-7 of the scores.
 FACES = [
-    sx.PSVMClassifier(),
-    sx.PSVMClassifier(p=2.0, kernel="rbf", tol=1e-13),
-    sx.PSVMClassifier(p=1.5, solver="fast"),
-    # That weights are copies, and scores of rows alone, are checked to 1e-7 of the scores.
-    sx.PSVMClassifier(kernel="rbf", multiclass="ovr", solver="fast", tol=1e-10),
+    sx.PSVMClassifier(multiclass="ovr"),
     sx.ODMClassifier(intercept=False, solver="fast"),
     sx.ODMLClassifier(tol=1e-10),
     sx.MulticlassSVMClassifier(tol=1e-10),
     sx.ConicSVMClassifier(solver="fast", tol=1e-10),
-    sx.M3SVMClassifier(p=2.0, eps=1e-2, solver="fast", tol=1e-12),
+    sx.M3SVMClassifier(p=2.0, eps=1e-2, solver="fast", tol=1e-10),
     # A clock of steps stops them early: what is checked is the face, not the optimum.
-    sx.ZeroOneSVMClassifier(time_limit=0.5),
-    sx.RampSVMClassifier(C=0.1, time_limit=0.1),
-    sx.L0SVMClassifier(time_limit=0.5),
+    sx.ZeroOneSVMClassifier(time_limit=0.1),
+    sx.RampSVMClassifier(C=0.01, time_limit=0.1),
+    sx.L0SVMClassifier(time_limit=0.1),
+    # Kernels; the last, as its container of sparse data is read once more.
+    sx.PSVMClassifier(kernel="rbf", multiclass="ovr", solver="fast", tol=1e-10),
 ]
-
-
-# Their many small programs take half a minute for one more container of sparse data, which all faces read in one place.
-SLOW = (
-    sx.ODMClassifier,
-    sx.ODMLClassifier,
-    sx.ConicSVMClassifier,
-    sx.ZeroOneSVMClassifier,
-    sx.RampSVMClassifier,
-    sx.L0SVMClassifier,
-)
 
 
 def expected_failures(estimator):
@@ -96,8 +84,10 @@ def same_on_any_machine(monkeypatch):
 @pytest.mark.usefixtures("same_on_any_machine")
 @parametrize_with_checks(FACES, expected_failed_checks=expected_failures)
 def test_scikit_learns_own_checks(estimator, check):
-    if isinstance(estimator, SLOW) and check.func.__name__ == "check_estimator_sparse_matrix":
-        pytest.skip("check_estimator_sparse_array is the same with another container")
+    if estimator is not FACES[-1] and check.func.__name__ == "check_estimator_sparse_matrix":
+        pytest.skip(
+            "check_estimator_sparse_array is the same with another container, which all faces read in one place"
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         check(estimator)
