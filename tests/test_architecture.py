@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,16 @@ def room_of(path):
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
+@cache
+def nodes(path):
+    """The statements of a file that import, inside functions and for annotations too."""
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(path):
     """Modules of svmcvx imported anywhere in a file, and all top-level packages."""
     inside, packages = set(), set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -65,14 +72,14 @@ def imports(path):
 FILES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_room_imports_only_from_floors_below(path):
-    room = room_of(path)
-    inside, packages = imports(path)
-    for other in inside & FLOOR.keys():
-        assert other == room or FLOOR[other] < FLOOR[room], f"{room} imports {other}"
-    if FLOOR[room] < FLOOR["estimators"]:
-        assert "sklearn" not in packages or path in READERS
+def test_a_room_imports_only_from_floors_below():
+    for path in FILES:
+        room = room_of(path)
+        inside, packages = imports(path)
+        for other in inside & FLOOR.keys():
+            assert other == room or FLOOR[other] < FLOOR[room], f"{path.relative_to(ROOT)} imports {other}"
+        if FLOOR[room] < FLOOR["estimators"]:
+            assert "sklearn" not in packages or path in READERS, path.relative_to(ROOT)
 
 
 def module_of(path):
@@ -80,9 +87,9 @@ def module_of(path):
 
 
 def imported_modules(path, modules):
-    """Modules of the package that a file imports anywhere, inside functions and for annotations too."""
+    """Modules of the package that a file imports."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -143,7 +150,7 @@ def family_of(floor, name):
 def families_imported(path):
     """(floor, family or shared module) of everything that a file imports from formulations and fast."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 parts = f"{node.module}.{alias.name}".split(".")
@@ -152,18 +159,18 @@ def families_imported(path):
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_family_imports_only_its_own_and_what_is_shared(path):
-    floor, *rest = path.relative_to(ROOT).parts
-    if floor not in SHARED or rest[0].removesuffix(".py") in ON_TOP:
-        return
-    own = family_of(floor, rest[0].removesuffix(".py"))
-    for imported_floor, name in families_imported(path):
-        if name in SHARED[imported_floor]:
+def test_a_family_imports_only_its_own_and_what_is_shared():
+    for path in FILES:
+        floor, *rest = path.relative_to(ROOT).parts
+        if floor not in SHARED or rest[0].removesuffix(".py") in ON_TOP:
             continue
-        name = family_of(imported_floor, name)
-        assert own in FAMILIES, f"{floor}/{own} is shared by all families and imports {imported_floor}.{name}"
-        assert name == own or (own, name) in EXCEPTIONS, f"{floor}/{own} imports {imported_floor}.{name}"
+        own = family_of(floor, rest[0].removesuffix(".py"))
+        for imported_floor, name in families_imported(path):
+            if name in SHARED[imported_floor]:
+                continue
+            name = family_of(imported_floor, name)
+            assert own in FAMILIES, f"{floor}/{own} is shared by all families and imports {imported_floor}.{name}"
+            assert name == own or (own, name) in EXCEPTIONS, f"{floor}/{own} imports {imported_floor}.{name}"
 
 
 @pytest.mark.parametrize("floor", ["formulations", "fast"])
