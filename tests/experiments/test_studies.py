@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy import stats
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.neighbors import KNeighborsClassifier
@@ -34,6 +34,7 @@ from svmcvx.experiments.studies.files import read_study
 from svmcvx.experiments.tables import escaped, latex_frame
 from svmcvx.system import clock
 from tests.conftest import make_data
+from tests.experiments.misbehaving import Broken
 from tests.experiments.test_experiments import encoding, raw_table
 from tests.system.test_deadline import Ticking
 
@@ -42,26 +43,6 @@ MODELS = {"hinge": sx.PSVMClassifier(**FAST), "squared": sx.PSVMClassifier(p=2.0
 SETS = {name: make_data(seed=k, n=50, overlap=1.5) for k, name in enumerate(("one", "two", "three"))}
 TUNE = {"C": [0.1, 1.0]}
 TIMES = ["seconds", "tuning_seconds"]
-
-
-class Broken(ClassifierMixin, BaseEstimator):
-    """Fails, or ends its process, on data with as many columns."""
-
-    def __init__(self, columns=3, deadly=False):
-        self.columns = columns
-        self.deadly = deadly
-
-    def fit(self, X, y):
-        if X.shape[1] == self.columns:
-            if self.deadly:
-                os._exit(1)
-            raise RuntimeError("this model\nfails")
-        self.classes_, counts = np.unique(y, return_counts=True)
-        self.most_ = self.classes_[counts.argmax()]
-        return self
-
-    def predict(self, X):
-        return np.full(X.shape[0], self.most_)
 
 
 def same(found, other):
@@ -508,14 +489,14 @@ KILLED = """
     from tests.experiments.test_studies import MODELS, SETS, TIMES, TUNE
 
     def table(file):
-        found = sx.study(MODELS, SETS, repeats=3, tune=TUNE, cv=2, store=file)
+        found = sx.study(MODELS, SETS, repeats=2, tune=TUNE, cv=2, store=file)
         return found.frame.drop(columns=TIMES).to_json()
 
     def work(file, told, ends):
         if not ends:  # waits before its last row, so that it is killed before its end however late the kill comes
             write = Store.add
             def add(self, *row, **how):
-                if len(self) >= 26:
+                if len(self) >= 17:
                     threading.Event().wait()
                 write(self, *row, **how)
             Store.add = add
@@ -539,7 +520,7 @@ KILLED = """
     store, kills = Store(f"{folder}/killed.sqlite"), []
     while len(kills) < 4:
         process, hears = start(f"{folder}/killed.sqlite", ends=False)
-        goal = min(len(store) + rng.randrange(0, 6), 26)
+        goal = min(len(store) + rng.randrange(0, 6), 17)
         while process.is_alive() and len(store) < goal:
             time.sleep(0.0005)
         time.sleep(rng.random() * 0.02)
@@ -569,7 +550,7 @@ def test_killed_runs_and_two_at_a_time_end_with_the_undisturbed_table(tmp_path):
     killed, both, rows, kills = done.stdout.splitlines()
     assert killed == "True", kills
     assert json.loads(both.lower()) == [True, True]
-    assert json.loads(rows) == [27, 27, 27]
+    assert json.loads(rows) == [18, 18, 18]
     assert kills.count("-9") == 4, kills
 
 
@@ -881,7 +862,7 @@ def test_guarantees_are_asked_for(study):
 ENDLESS = """
 import sys
 import svmcvx as sx
-from tests.experiments.endless import Endless
+from tests.experiments.misbehaving import Endless
 models = {str(number): Endless(sys.argv[1], number) for number in range(2)}
 sx.study(models, ["blobs"], repeats=1, n_jobs=2)
 """
