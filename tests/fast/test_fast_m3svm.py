@@ -66,7 +66,7 @@ def design(name, seed, n=24, d=3, c=4):
     return X, y
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(
     name=st.sampled_from(DESIGNS),
     p=st.sampled_from(EXPONENTS),

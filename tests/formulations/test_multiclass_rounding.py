@@ -30,7 +30,7 @@ from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax,
 from tests.balls import ball, dense, precision
 
 precise = precision(220)
-EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "12"))
 LOSSES = [
     HingeSum(),
     SmoothedHingeSum(1e-2),

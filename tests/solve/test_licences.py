@@ -45,22 +45,26 @@ def unlicensed(monkeypatch):
     monkeypatch.setattr(Unlicensed, "calls", 0)
 
 
-def builds():
-    return {
-        "QP": sx.psvm_primal(X, Y, C=1.0, p=1.0),
-        "power cone": sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=sx.RBF(0.5)),
-        "SDP": sx.conic_sdp(X[:8], Y[:8], lam=1.0),
-        "MIQP": sx.zero_one_mio(X[:8], Y[:8], lam=0.1),
-        "more constraints": (primal := sx.odm_primal(X, Y)).with_constraints([primal.var_dict["w"] >= 0]),
-    }
+def constrained():
+    primal = sx.odm_primal(X, Y)
+    return primal.with_constraints([primal.var_dict["w"] >= 0])
 
 
-@pytest.mark.parametrize("kind", list(builds()))
+BUILDS = {
+    "QP": lambda: sx.psvm_primal(X, Y, C=1.0, p=1.0),
+    "power cone": lambda: sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=sx.RBF(0.5)),
+    "SDP": lambda: sx.conic_sdp(X[:8], Y[:8], lam=1.0),
+    "MIQP": lambda: sx.zero_one_mio(X[:8], Y[:8], lam=0.1),
+    "more constraints": constrained,
+}
+
+
+@pytest.mark.parametrize("kind", BUILDS)
 def test_a_plain_solve_passes_over_an_unlicensed_solver(kind, unlicensed):
     x = cp.Variable()
     with pytest.raises(LicenceError):
         cp.Problem(cp.Minimize(x), [x >= 0]).solve()
-    problem = builds()[kind]
+    problem = BUILDS[kind]()
     value = problem.solve()
     assert Unlicensed.calls == 2
     solved = sx.solve(problem, solver="scip" if kind == "MIQP" else "clarabel").certificate
