@@ -18,7 +18,17 @@ from sklearn.model_selection import train_test_split
 import svmcvx
 from svmcvx.data import check_choice, check_number, check_time_limit, check_whole
 from svmcvx.errors import DataError, DataTypeError, warn_deprecated
-from svmcvx.experiments.fits import COLUMNS, Fit, Row, check_metrics, columns_of, empty_row, fit_one, last_step
+from svmcvx.experiments.fits import (
+    COLUMNS,
+    Fit,
+    Row,
+    check_metrics,
+    columns_of,
+    empty_row,
+    fit_one,
+    last_step,
+    of_guarantee,
+)
 from svmcvx.experiments.preparation import (
     MISSING,
     SCALES,
@@ -235,7 +245,8 @@ class Comparison:
 
     def frame(self) -> CertifiedTable:
         """Return the rows so far."""
-        table = CertifiedTable(self.rows, columns=list(columns_of(self.metrics)))
+        columns = [name for name in columns_of(self.metrics) if self.guarantee or not of_guarantee(name)]
+        table = CertifiedTable(self.rows, columns=columns)
         # For plot.against_exponent.
         last = [(name, last_step(model)) for name, model in self.named]
         table.attrs["exponents"] = {name: model.p for name, model in last if _is_psvm(model)}
@@ -352,10 +363,10 @@ def compare(
     DataFrame
         A row a model: ``model``, ``solver``, ``status``, ``primal`` (objective at the model), ``dual_bound``, ``gap``
         (relative), ``certified`` (None for a model whose problem is not known), ``train_accuracy``, ``test_accuracy``, a column
-        ``test_<metric>`` for each of the other metrics, ``accuracy_lower`` and ``accuracy_upper`` (the interval of every optimal machine on the test
-        part; of other metrics as ``<metric>_lower`` and ``<metric>_upper``), ``undecided`` (share of the test rows whose label is not proved),
-        ``n_support``, ``seconds``, ``conventions`` (kernel, intercept, and whether losses are summed or averaged), ``note``. The intervals are empty
-        without `guarantee`, and for models of which there are none, as ``note`` says. If a model consists of
+        ``test_<metric>`` for each of the other metrics, ``n_support``, ``seconds``, ``conventions`` (kernel, intercept, and whether losses are summed
+        or averaged), ``note``. With `guarantee` also ``accuracy_lower`` and ``accuracy_upper`` (the interval of every optimal machine on the test
+        part; of other metrics as ``<metric>_lower`` and ``<metric>_upper``) and ``undecided`` (share of the test rows whose label is not proved);
+        they are empty for models of which there are none, as ``note`` says. If a model consists of
         several binary machines, objectives and bounds are the sums over them, and the gap is the largest one. A model
         that failed has the reason in ``note``, and one that predicts a single class is named there. A notebook shows the table with whole numbers,
         certified rows marked; its method ``latex`` writes it for a document.

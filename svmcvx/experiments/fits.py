@@ -40,6 +40,7 @@ __all__ = [
     "fit_one",
     "foreign_certificates",
     "last_step",
+    "of_guarantee",
     "one_class_note",
 ]
 
@@ -106,6 +107,11 @@ def columns_of(metrics: Sequence[str]) -> tuple[str, ...]:
     found = [f"{name}_{end}" for name in others if name in INTERVALS for end in ("lower", "upper")]
     start = COLUMNS.index("accuracy_lower")
     return (*COLUMNS[:start], *scores, *COLUMNS[start:place], *found, *COLUMNS[place:])
+
+
+def of_guarantee(column: str) -> bool:
+    """Return whether a column of a comparison is about what every optimal machine scores."""
+    return column == "undecided" or column.endswith(("_lower", "_upper"))
 
 
 def last_step(fitted: Any) -> Any:
