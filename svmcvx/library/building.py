@@ -23,7 +23,7 @@ from svmcvx.library.instances import Instance, problem_of
 from svmcvx.library.proving import checked_file, claim_of, data_of, proof_files, write_proof_of
 from svmcvx.proofs import ProofFile
 
-__all__ = ["Added", "Built", "add", "build", "data_for", "fetch", "run_each"]
+__all__ = ["Added", "Built", "add", "build", "data_for", "fetch", "run_each", "version_of_package"]
 
 # Seconds between two writings of the index while proofs are built.
 PAUSE: Final = 20.0
@@ -114,7 +114,7 @@ def build(
     except OSError as error:
         raise DataError(f"proofs cannot be used as a folder: {error}") from None
     known, written, found = Index(index), time.monotonic(), []
-    said = {"who": who, "version": _version(), "date": _date(date)}
+    said = {"who": who, "version": version_of_package(), "date": _date(date)}
     try:
         for number, result in run_each(_built, instances, str(folder), data_dir, said, n_jobs=n_jobs):
             claim, why = (None, "its process ended") if result is DIED else result
@@ -274,5 +274,6 @@ def _date(date: str | None) -> str:
         raise DataError(f"date must be one such as '2026-11-23', got {date!r}") from None
 
 
-def _version() -> str:
+def version_of_package() -> str:
+    """Return the name of this package with its version."""
     return f"svmcvx {import_module('svmcvx').__version__}"

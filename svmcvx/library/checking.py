@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from svmcvx.errors import SvmcvxError
+from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.experiments.workers import DIED
-from svmcvx.library.building import data_for, run_each
+from svmcvx.library.building import data_for, run_each, version_of_package
 from svmcvx.library.index import Bounds, Index
 from svmcvx.library.instances import Instance
 from svmcvx.library.proving import checked_file, claim_of, proof_files, write_proof_of
@@ -47,7 +50,7 @@ class CheckedInstance(NamedTuple):
     n_bytes : int
         Their size.
     seconds : float
-        For reading and checking, not for building.
+        Of processor time, for reading and checking, not for building.
     """
 
     id: str
@@ -64,17 +67,20 @@ class CheckedInstance(NamedTuple):
 
 @dataclass(frozen=True)
 class LibraryCheck:
-    """The result of :func:`check`; true in a condition if every proof holds and none contradicts the index.
+    """The result of :func:`check`; true in a condition if all was checked, every proof holds and none contradicts the index.
 
     Attributes
     ----------
     rows : tuple of CheckedInstance
+    complete : bool
+        Whether all was checked; false after Ctrl-C.
     """
 
     rows: tuple[CheckedInstance, ...]
+    complete: bool = True
 
     def __bool__(self) -> bool:
-        return all(row.verdict != FAILED for row in self.rows)
+        return self.complete and self.count(FAILED) == 0
 
     def count(self, verdict: str) -> int:
         """Return the number of instances with a verdict."""
@@ -90,7 +96,7 @@ class LibraryCheck:
         n_bytes, seconds = sum(row.n_bytes for row in self.rows), sum(row.seconds for row in self.rows)
         return (
             f"{len(self.rows)} instances: {self.count(CONFIRMED)} confirmed, {self.count(AGREES)} agree, {self.count(FAILED)} failed; "
-            f"{sum(row.n_proofs for row in self.rows)} proofs of {n_bytes} bytes checked in {seconds:.1f} s"
+            f"{sum(row.n_proofs for row in self.rows)} proofs of {n_bytes} bytes checked in {seconds:.1f} processor seconds"
         )
 
 
@@ -100,6 +106,7 @@ def check(
     *,
     index: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
+    store: str | os.PathLike[str] | None = None,
     n_jobs: int | None = None,
     progress: Callable[[CheckedInstance], object] | None = None,
 ) -> LibraryCheck:
@@ -118,32 +125,58 @@ def check(
         The index; that of the package by default.
     data_dir : path-like, optional
         Folder of the data sets of the papers.
+    store : path-like, optional
+        File (``.sqlite``) in which each verdict is kept as soon as it is there: the same call goes on with it. An instance is checked again
+        where the index says something else of it, its proofs are other files, or the package has another version.
     n_jobs : int, optional
         Processes; 1 by default.
     progress : callable, optional
-        Called with each :class:`CheckedInstance`.
+        Called with each :class:`CheckedInstance`, those of the store included.
 
     Returns
     -------
     LibraryCheck
+        Of what was checked, also after Ctrl-C, which ends the check; ``complete`` tells.
 
     Raises
     ------
     DataError
-        If the index cannot be read, or a data set cannot be had or is not the one that the package records.
+        If the index cannot be read, or a data set cannot be had or is not the one that the package records, or the store cannot be used.
     """
     known = Index(index)
     wanted = {one.id: one for one in instances if one.id in known}
-    rows = []
+    rows: list[CheckedInstance] = []
     folder = None if proofs is None else str(proofs)
-    with tempfile.TemporaryDirectory() as temporary:
-        work = _Check({number: known[number] for number in wanted}, folder, temporary, data_dir)
-        for number, result in run_each(work, wanted.values(), n_jobs=n_jobs):
-            row = _died(known[number]) if result is DIED else result
-            rows.append(row)
-            if progress is not None:
-                progress(row)
+
+    def take(row: CheckedInstance) -> None:
+        rows.append(row)
+        if progress is not None:
+            progress(row)
+
+    kept = None if store is None else Store(store)
+    try:
+        with tempfile.TemporaryDirectory() as temporary, nullcontext() if kept is None else kept:
+            keys = {} if kept is None else {number: _key(known[number], folder) for number in wanted}
+            there = {} if kept is None else kept.found(keys.values())
+            for number, key in keys.items():
+                if key in there:
+                    take(CheckedInstance(**there[key]))
+                    del wanted[number]
+            work = _Check({number: known[number] for number in wanted}, folder, temporary, data_dir)
+            for number, result in run_each(work, wanted.values(), n_jobs=n_jobs):
+                if kept is not None and result is not DIED:
+                    kept.add(keys[number], result._asdict(), "library check")
+                take(_died(known[number]) if result is DIED else result)
+    except KeyboardInterrupt:
+        return LibraryCheck(tuple(rows), complete=False)
     return LibraryCheck(tuple(rows))
+
+
+def _key(known: Bounds, folder: str | None) -> str:
+    """Return what a verdict depends on: what the index says, the bytes of the proofs, and the version where they are built."""
+    files = [] if folder is None else proof_files(folder, known.id)
+    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    return fingerprint("library check", version_of_package(), repr(known), digests)
 
 
 @dataclass(frozen=True)
@@ -161,12 +194,12 @@ class _Check:
         data = data_for(instance.data_set, self.data_dir)
         files = [] if self.folder is None else proof_files(self.folder, instance.id)
         lower, upper, n_bytes, held, why = None, None, 0, 0, ""
-        started = time.perf_counter()
+        started = time.process_time()
         try:
             if not files:
                 files = [Path(self.temporary, f"{instance.id}.npz")]
                 write_proof_of(instance, data, files[0])
-                started = time.perf_counter()
+                started = time.process_time()
             for file in files:
                 claim = claim_of(checked_file(file, data), data, who="", version="", date="")
                 if claim.id != instance.id:
@@ -177,7 +210,7 @@ class _Check:
                 n_bytes, held = n_bytes + file.stat().st_size, held + 1
         except SvmcvxError as error:
             why = str(error)
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         verdict, why = _verdict(known, lower, upper, why)
         return CheckedInstance(
             known.id, known.data_set, known.problem, verdict, why, lower, upper, held, n_bytes, seconds

@@ -13,10 +13,12 @@ from sklearn.svm import SVC
 
 import svmcvx as sx
 from svmcvx import DataError, NotCertified, cli, library
+from svmcvx.library import checking
 from svmcvx.library.data_sets import GENERATED, data_digest, known_data_sets, make_data_set, recorded
 from svmcvx.library.index import INDEX, Claim, Index, rounded_down, rounded_up
 from svmcvx.library.instances import Problem, instance_id, problem_of
 from svmcvx.library.listing import listed
+from svmcvx.library.proving import checked_file
 from svmcvx.proofs import read_proof, write_proof
 
 SMALL = "gauss-60x2"
@@ -221,6 +223,34 @@ def test_the_check_fails_where_the_index_lies(built, tmp_path):
     optimistic.merge(replace(true.claims[0], lower=true.upper, upper=true.upper))
     optimistic.write()
     assert library.check([HINGE], built, index=tmp_path / "other.csv").rows[0].verdict == "agrees"
+
+
+def test_a_check_that_was_ended_goes_on_with_its_store(built, tmp_path, monkeypatch):
+    others = [one for one in listed("core") if one.data_set == SMALL][:3]
+    library.build(others, tmp_path, index=tmp_path / "index.csv")
+    known = {"index": tmp_path / "index.csv", "store": tmp_path / "store.sqlite"}
+
+    def stop(row):
+        raise KeyboardInterrupt
+
+    first = library.check(others, tmp_path, **known, progress=stop)
+    assert not first
+    assert (len(first.rows), first.count("confirmed"), first.complete) == (1, 1, False)
+    checked = []
+    monkeypatch.setattr(
+        checking, "checked_file", lambda path, data: checked.append(path.stem) or checked_file(path, data)
+    )
+    found = library.check(others, tmp_path, **known)
+    assert found
+    assert found.rows[0] == first.rows[0]
+    assert sorted(checked) == sorted(row.id for row in found.rows[1:])
+    # A proof that was replaced is checked again, and refused.
+    lying = tmp_path / f"{others[0].id}.npz"
+    proof = read_proof(lying)
+    write_proof(lying, replace(proof, upper=proof.lower))
+    again = library.check(others, tmp_path, **known)
+    assert checked[2:] == [others[0].id]
+    assert again.count("failed") == 1
 
 
 def forged(built, tmp_path, **changes):

@@ -153,6 +153,7 @@ def check(
     proofs: ProofsFolder = None,
     index: IndexFile = None,
     data_dir: options.DataDir = None,
+    store: options.Store = None,
     n_jobs: options.NJobs = None,
     json: options.Json = None,
     csv: options.Csv = None,
@@ -160,6 +161,7 @@ def check(
 ) -> int:
     """Check the index from the raw data: proofs are fetched from a folder or built; exit with 1 if one does not hold."""
     outputs = Outputs(json, csv, quiet=quiet)
+    check_writable(store)
     import numpy as np
 
     from svmcvx.library import Index
@@ -173,16 +175,25 @@ def check(
     with consoles.progress(quiet=quiet) as bar:
         task = bar.add_task("check", total=len(chosen))
         found = check_library(
-            chosen, proofs, index=index, data_dir=data_dir, n_jobs=n_jobs, progress=lambda _: bar.advance(task)
+            chosen,
+            proofs,
+            index=index,
+            data_dir=data_dir,
+            store=store,
+            n_jobs=n_jobs,
+            progress=lambda _: bar.advance(task),
         )
     for row in found.rows:
         if row.verdict == "failed":
             text = f"{row.id}: {row.problem} on {row.data_set}: {row.why}"
             outputs.screen.print(text, markup=False, highlight=False, soft_wrap=True)
     outputs.screen.print(str(found), markup=False, highlight=False, soft_wrap=True)
-    content = {"complete": True, "holds": bool(found), "rows": [row._asdict() for row in found.rows]}
+    if not found.complete:
+        advice = "pass --store FILE to go on from there next time" if store is None else "the same command goes on"
+        consoles.errors.print(f"svmcvx: {len(found.rows)} of {len(chosen)} were checked; {advice}", style="yellow")
+    content = {"complete": found.complete, "holds": bool(found), "rows": [row._asdict() for row in found.rows]}
     outputs.write("library check", found.to_frame(), content, title="Check of the library")
-    return exit_code(complete=True, late=False, failed=not found)
+    return exit_code(complete=found.complete, late=False, failed=not found)
 
 
 @library.command()
