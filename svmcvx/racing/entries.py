@@ -16,7 +16,7 @@ import numpy as np
 from svmcvx.racing.entry import DOUBLING, TOLERANCES, Entry
 from svmcvx.racing.tasks import Task
 
-__all__ = ["READY", "entries"]
+__all__ = ["READY", "entries", "version_of"]
 
 # Iterations at which solvers that are asked for a tolerance give up: as good as none.
 MANY: Final = 100_000_000
@@ -24,12 +24,16 @@ MANY: Final = 100_000_000
 SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
-def _installed(package: str) -> bool:
+def version_of(package: str) -> str:
+    """Return the version of a package; empty where it is not installed."""
     try:
-        version(package)
-    except PackageNotFoundError:
-        return False
-    return True
+        return version(package)
+    except (PackageNotFoundError, ValueError):
+        return ""
+
+
+def _installed(package: str) -> bool:
+    return bool(version_of(package))
 
 
 def _only(
@@ -225,6 +229,12 @@ READY: Final[Mapping[str, Entry]] = {
         "OSQP", lambda tol: {"eps_abs": tol, "eps_rel": tol, "max_iter": MANY}, _quadratic("osqp"), "osqp"
     ),
     "piqp": _general("PIQP", lambda tol: {"eps_abs": tol, "eps_rel": tol}, _quadratic("piqp"), "piqp"),
+    "proxqp": _general(
+        "PROXQP",
+        lambda tol: {"eps_abs": tol, "eps_rel": tol, "max_iter": 1_000_000},
+        _quadratic("proxsuite"),
+        "proxsuite",
+    ),
     "qoco": _general("QOCO", lambda tol: {"abstol": tol, "reltol": tol}, _quadratic("qoco"), "qoco"),
     "highs": _general("HIGHS", lambda _: {}, _quadratic("highspy"), "highspy", ("default",)),
     "scip": _general(

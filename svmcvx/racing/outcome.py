@@ -71,6 +71,7 @@ class Race:
     time : float
         Seconds of a solver on a task.
     repeats, threads : int
+    clock : "wall" or "processor"
     complete : bool
         Whether every solver has had its time on every task.
     """
@@ -80,6 +81,7 @@ class Race:
     time: float
     repeats: int
     threads: int
+    clock: str
     complete: bool
 
     def to_frame(self) -> pd.DataFrame:
@@ -161,6 +163,7 @@ class Race:
             "time": self.time,
             "repeats": self.repeats,
             "threads": self.threads,
+            "clock": self.clock,
             "laps": [lap._asdict() for lap in self.laps],
             "notes": [note._asdict() for note in self.notes],
         }
@@ -186,7 +189,7 @@ class Race:
 
         if not self.laps:
             raise DataError("there is nothing to report: no solver has handed over a model")
-        told = f"{self.time:g} s a solver and task, {self.repeats} repeats, {self.threads} threads a process"
+        told = f"{self.time:g} s a solver and task by the {self.clock} clock, repeats: {self.repeats}, threads of a process: {self.threads}"
         tables: Mapping[str, pd.DataFrame] = {
             "Tasks on which each solver was first": self.wins().reset_index(),
             "Seconds to each certified gap": self.times().reset_index(),

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import math
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
-from svmcvx.data import check_number, check_whole
-from svmcvx.racing.contest import contest
-from svmcvx.racing.entries import READY
-from svmcvx.racing.entry import entries_of
+from svmcvx.data import check_choice, check_number, check_whole
+from svmcvx.experiments.store import Store, fingerprint
+from svmcvx.library.building import version_of_package
+from svmcvx.library.data_sets import data_digest
+from svmcvx.racing.contest import CLOCKS, contest
+from svmcvx.racing.entries import READY, version_of
+from svmcvx.racing.entry import Entry, entries_of
 from svmcvx.racing.outcome import Lap, Note, Race
-from svmcvx.racing.tasks import Referee, tasks_of
+from svmcvx.racing.tasks import Referee, Task, library_ends, tasks_of
 
 __all__ = ["race"]
 
@@ -23,6 +31,8 @@ def race(
     time: float = 10.0,
     repeats: int = 1,
     threads: int = 1,
+    clock: str = "wall",
+    store: str | os.PathLike[str] | None = None,
     index: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     progress: Callable[[str, str], object] | None = None,
@@ -48,6 +58,12 @@ def race(
         The tables have medians.
     threads : int
         That libraries may use in each process.
+    clock : "wall" or "processor"
+        The second counts the time that processors work for a solver, with all its threads and the programs that it starts; other work on the
+        machine then changes little. A solver on another device, or that waits, is measured by the first alone.
+    store : path-like, optional
+        File (``.sqlite``) in which the models of each solver on each task are kept, judged, as soon as they are there: the same call goes on with
+        it. A solver whose file or package has changed runs again.
     index : path-like, optional
         Index of the library with further lower bounds; that of the package by default.
     data_dir : path-like, optional
@@ -83,30 +99,64 @@ def race(
     """
     time = check_number(time, "time", low=0, open_low=True)
     repeats, threads = check_whole(repeats, "repeats", 1), check_whole(threads, "threads", 1)
+    clock = check_choice(clock, "clock", tuple(CLOCKS))
     tasks, entries = tasks_of(problem, data_dir), entries_of(solvers, READY)
+    rules = {"seconds": time, "repeats": repeats, "threads": threads, "clock": clock}
     laps: list[Lap] = []
     notes: list[Note] = []
     complete = False
+    kept = None if store is None else Store(store)
     try:
-        for task in tasks:
-            referee = Referee(task, index)
-            for name, entry in entries.items():
-                if why := entry.refusal(task):
-                    notes.append(Note(task.name, name, why))
-                    continue
-                if progress is not None:
-                    progress(task.name, name)
-                # Judged when the process has ended, whose clock the referee would slow down.
-                handed = list(contest(entry, task, seconds=time, repeats=repeats, threads=threads))
-                notes += [Note(task.name, name, one.error) for one in handed if one.error]
-                laps += _judged(task.name, name, referee, [one for one in handed if not one.error])
+        with nullcontext() if kept is None else kept:
+            for task in tasks:
+                referee = None
+                known = [] if kept is None else library_ends(task, index)
+                for name, entry in entries.items():
+                    if why := entry.refusal(task):
+                        notes.append(Note(task.name, name, why))
+                        continue
+                    key = "" if kept is None else _key(task, known, name, entry, rules)
+                    if kept is not None and key in kept:
+                        row = kept[key]
+                        laps += [_lap(**one) for one in row["laps"]]
+                        notes += [Note(**one) for one in row["notes"]]
+                        continue
+                    if progress is not None:
+                        progress(task.name, name)
+                    if referee is None:
+                        referee = Referee(task, index)
+                    # Judged when the process has ended, whose clock the referee would slow down.
+                    handed = list(contest(entry, task, **rules))
+                    own = [Note(task.name, name, one.error) for one in handed if one.error]
+                    judged = list(_judged(task.name, name, referee, [one for one in handed if not one.error]))
+                    if kept is not None:
+                        row = {"laps": [lap._asdict() for lap in judged], "notes": [note._asdict() for note in own]}
+                        kept.add(key, row, "race")
+                    laps += judged
+                    notes += own
         complete = True
     except KeyboardInterrupt:
         notes.append(Note("", "", "Ctrl-C ended the race"))
-    return Race(tuple(laps), tuple(notes), time=time, repeats=repeats, threads=threads, complete=complete)
+    return Race(tuple(laps), tuple(notes), time, repeats, threads, clock, complete)
 
 
 def _judged(task: str, name: str, referee: Referee, handed: list[Any]) -> Iterator[Lap]:
     for one in handed:
         objective = referee.objective(one.model)
         yield Lap(task, name, one.repeat, str(one.budget), one.seconds, referee.gap_of(objective), objective)
+
+
+def _lap(*, gap: float | None, objective: float | None, **rest: Any) -> Lap:
+    """Return a lap of the store, in which infinite numbers are null."""
+    return Lap(**rest, gap=math.inf if gap is None else gap, objective=math.inf if objective is None else objective)
+
+
+def _key(task: Task, known: list[float | None], name: str, entry: Entry, rules: dict[str, Any]) -> str:
+    """Return what the laps of a solver depend on: the task, what is known of it, the rules, and the file and the package of the solver."""
+    try:
+        source = hashlib.sha256(Path(inspect.getfile(inspect.unwrap(entry.solve))).read_bytes()).hexdigest()
+    except (TypeError, OSError):  # a function of a session, or an object that is called
+        source = getattr(getattr(entry.solve, "__code__", None), "co_code", repr(entry.solve))
+    packages = (version_of_package(), version_of(entry.package))
+    solver = (name, source, packages, repr(entry.budgets))
+    return fingerprint("race", task.name, data_digest(task.X, task.y), str(task.problem), known, solver, rules)

@@ -20,7 +20,7 @@ from svmcvx.library.data_sets import data_digest
 from svmcvx.library.instances import instance_id
 from svmcvx.library.looking_up import stated_problem
 
-__all__ = ["Referee", "Task", "tasks_of"]
+__all__ = ["Referee", "Task", "library_ends", "tasks_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -145,7 +145,7 @@ class Referee:
         self._bound = None
         if statement.kind != "convex" and lower is not None:
             self._bound = SolverBound(lower, 0.0)
-        known = _library_ends(task, index)
+        known = library_ends(task, index)
         lowers = [end for end in (lower, *known) if end is not None]
         if not lowers or not math.isfinite(max(lowers)):
             raise DataError(f"{task.name} has no lower bound, so that no gap can be told; take another problem")
@@ -166,6 +166,7 @@ class Referee:
         return max(relative_gap(self.lower, objective), 0.0)
 
 
-def _library_ends(task: Task, index: str | os.PathLike[str] | None) -> list[float | None]:
+def library_ends(task: Task, index: str | os.PathLike[str] | None) -> list[float | None]:
+    """Return the lower ends that the library's index has of a task, proved and stated; empty where it has none."""
     found, number = Index(index), instance_id(data_digest(task.X, task.y), task.problem)
     return [found[number].lower, found[number].stated] if number in found else []

@@ -58,8 +58,33 @@ def test_failures_are_notes_and_bad_models_have_no_gap(outcome):
     assert referee.gap_of(referee.objective((np.full(2, np.nan), 0.0))) == np.inf
 
 
+def endless(task, budget):
+    """The zero model, and then none."""
+    while budget > 1:
+        pass
+    return np.zeros(task.X.shape[1]), 0.0
+
+
+@pytest.mark.slow
+def test_a_call_ends_at_the_limit_and_what_there_is_is_kept_and_not_run_again(tmp_path):
+    rules = {"time": 0.2, "repeats": 2, "clock": "processor", "store": tmp_path / "race.sqlite"}
+    outcome = sx.race({"hinge": HINGE}, {"endless": endless, "failing": failing}, **rules)
+    assert [(lap.repeat, lap.budget) for lap in outcome.laps] == [(0, "1"), (1, "1")]
+    assert outcome.laps[1].objective == pytest.approx(40.0)
+    assert [note.solver for note in outcome.notes] == ["failing"]
+    started = []
+    again = sx.race(
+        {"hinge": HINGE},
+        {"endless": endless, "failing": failing},
+        **rules,
+        progress=lambda *names: started.append(names),
+    )
+    assert again == outcome
+    assert not started
+
+
 def made(*rows):
-    return Race(tuple(Lap(*row) for row in rows), (Note("t", "c", "why"),), 1.0, 1, 1, complete=True)
+    return Race(tuple(Lap(*row) for row in rows), (Note("t", "c", "why"),), 1.0, 1, 1, "wall", complete=True)
 
 
 def test_times_profiles_and_wins_are_those_of_the_laps():
@@ -88,7 +113,7 @@ def test_times_profiles_and_wins_are_those_of_the_laps():
 
 def test_medians_count_repeats_that_did_not_arrive():
     laps = tuple(Lap("t", "a", repeat, "1", 1.0 + repeat, gap, 1.0) for repeat, gap in enumerate((1e-9, 1.0, 1.0)))
-    times = Race(laps, (), 1.0, 3, 1, complete=True).times()
+    times = Race(laps, (), 1.0, 3, 1, "wall", complete=True).times()
     assert times["1e-02"].tolist() == [np.inf]
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from svmcvx.cli import consoles, options, preparing
 from svmcvx.cli.application import app, exit_code
 from svmcvx.cli.consoles import Column
-from svmcvx.cli.outputs import Outputs
+from svmcvx.cli.outputs import Outputs, check_writable
 from svmcvx.cli.referee.library import Part, chosen_instances
 from svmcvx.errors import DataError
 
@@ -38,7 +38,16 @@ def race(
     time: Annotated[float, typer.Option(min=0.0, help="Seconds of a solver on a task.", metavar="SECONDS")] = 10.0,
     repeats: Annotated[int, typer.Option(min=1, help="The table has medians.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Of each solver.")] = 1,
+    clock: Annotated[
+        Literal["wall", "processor"], typer.Option(help="Processor time hardly depends on other work on the machine.")
+    ] = "wall",
     part: Part = "core",
+    instances: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of numbers of instances, one a line; what follows a number is not read.", metavar="FILE"
+        ),
+    ] = None,
     sample: Annotated[
         int | None, typer.Option(min=1, help="Race on this many instances, drawn at random.", metavar="N")
     ] = None,
@@ -51,6 +60,7 @@ def race(
     ] = "psvm:p=1,C=1",
     target: options.Target = None,
     data_dir: options.DataDir = None,
+    store: options.Store = None,
     json: options.Json = None,
     csv: options.Csv = None,
     html: options.Html = None,
@@ -58,7 +68,12 @@ def race(
 ) -> int:
     """Let solvers race: every model is judged by its certified gap, outside the solver's clock."""
     outputs = Outputs(json, csv, html=html, quiet=quiet)
-    tasks = _of_data(on, as_, target, data_dir) if on is not None else _of_library(words, part, sample, seed)
+    check_writable(store)
+    if on is not None:
+        tasks = _of_data(on, as_, target, data_dir)
+    else:
+        found = chosen_instances(words, part, False, None) if instances is None else _of_file(instances, words)
+        tasks = _drawn(found, sample, seed)
     from svmcvx.racing import entries
     from svmcvx.racing import race as let_race
 
@@ -69,7 +84,17 @@ def race(
         if not quiet:
             consoles.errors.print(f"{task}: {solver}", markup=False, highlight=False, soft_wrap=True)
 
-    outcome = let_race(tasks, fields, time=time, repeats=repeats, threads=threads, data_dir=data_dir, progress=say)
+    outcome = let_race(
+        tasks,
+        fields,
+        time=time,
+        repeats=repeats,
+        threads=threads,
+        clock=clock,
+        store=store,
+        data_dir=data_dir,
+        progress=say,
+    )
     times = outcome.times().reset_index()
     columns = [Column("task", list(times["task"]), text=True), Column("solver", list(times["solver"]))]
     columns += [
@@ -77,6 +102,11 @@ def race(
         for name in times.columns[2:]
     ]
     consoles.show(outputs.screen, "Seconds to each certified gap", columns, elsewhere=outputs.elsewhere)
+    if len(times):
+        wins = outcome.wins().reset_index()
+        columns = [Column("solver", list(wins["solver"]))]
+        columns += [Column(name, [str(count) for count in wins[name]]) for name in wins.columns[1:]]
+        consoles.show(outputs.screen, "Tasks on which each was first to a gap", columns, elsewhere=outputs.elsewhere)
     for note in outcome.notes:
         text = f"{note.task}: {note.solver}: {note.why}"
         outputs.screen.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -85,12 +115,26 @@ def race(
     return exit_code(complete=outcome.complete, late=False, failed=not outcome.laps)
 
 
-def _of_library(words: list[str] | None, part: str, sample: int | None, seed: int) -> list[Any]:
+def _of_file(path: Path, words: list[str] | None) -> list[Any]:
+    from svmcvx.library import find
+
+    if words:
+        raise DataError(f"--instances names the instances; leave out {' '.join(words)!r}")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"--instances {path} cannot be read ({error})") from None
+    numbers = [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+    if not numbers:
+        raise DataError(f"--instances {path} has no number of an instance")
+    return [find(number) for number in numbers]
+
+
+def _drawn(found: list[Any], sample: int | None, seed: int) -> list[Any]:
     import numpy as np
 
-    found = chosen_instances(words, part, False, None)
     if sample is None or sample >= len(found):
-        return list(found)
+        return found
     drawn = np.sort(np.random.default_rng(seed).choice(len(found), sample, replace=False))
     return [found[place] for place in drawn]
 
