@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,6 +14,9 @@ from svmcvx.cli.consoles import Column
 from svmcvx.cli.outputs import Outputs, check_writable
 from svmcvx.cli.referee.library import Part, chosen_instances
 from svmcvx.errors import DataError
+
+if TYPE_CHECKING:
+    from svmcvx.racing import Race
 
 __all__ = ["race"]
 
@@ -96,23 +99,34 @@ def race(
         progress=say,
     )
     times = outcome.times().reset_index()
-    columns = [Column("task", list(times["task"]), text=True), Column("solver", list(times["solver"]))]
-    columns += [
-        Column(name, [f"{value:.3g}" if value < float("inf") else "—" for value in times[name]])
-        for name in times.columns[2:]
-    ]
-    consoles.show(outputs.screen, "Seconds to each certified gap", columns, elsewhere=outputs.elsewhere)
-    if len(times):
-        wins = outcome.wins().reset_index()
-        columns = [Column("solver", list(wins["solver"]))]
-        columns += [Column(name, [str(count) for count in wins[name]]) for name in wins.columns[1:]]
-        consoles.show(outputs.screen, "Tasks on which each was first to a gap", columns, elsewhere=outputs.elsewhere)
-    for note in outcome.notes:
-        text = f"{note.task}: {note.solver}: {note.why}"
-        outputs.screen.print(text, markup=False, highlight=False, soft_wrap=True)
+    _show(outputs, outcome, times)
     title = f"Race on {len(set(times['task']))} tasks"
     outputs.write("race", times, outcome.to_dict(), title=title, html=lambda path: outcome.report(path, title))
     return exit_code(complete=outcome.complete, late=False, failed=not outcome.laps)
+
+
+def _show(outputs: Outputs, outcome: Race, times: Any) -> None:
+    """Print seconds by tasks, first places, and why solvers have no models."""
+    for task, own in times.groupby("task", sort=False):
+        columns = [Column("seconds to a gap of", list(own["solver"]), text=True)]
+        columns += [_seconds(name, own[name]) for name in own.columns[2:]]
+        consoles.show(outputs.screen, str(task), columns, elsewhere=outputs.elsewhere)
+    if len(times):
+        wins = outcome.wins().reset_index()
+        columns = [Column("tasks", list(wins["solver"]), text=True)]
+        columns += [Column(name, [str(count) for count in wins[name]]) for name in wins.columns[1:]]
+        consoles.show(outputs.screen, "How often each was first to a gap", columns, elsewhere=outputs.elsewhere)
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for note in outcome.notes:
+        grouped.setdefault((note.solver, note.why), []).append(note.task)
+    for (solver, why), tasks in grouped.items():
+        where = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
+        text = ": ".join(part for part in (solver, where, why) if part)
+        outputs.screen.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _seconds(name: str, values: Any) -> Column:
+    return Column(name, [f"{value:.2g}" if value < float("inf") else "—" for value in values])
 
 
 def _of_file(path: Path, words: list[str] | None) -> list[Any]:
