@@ -1,14 +1,17 @@
-"""An instance of the library of proved optima, by its number."""
+"""Instances of the library of proved optima, by their numbers: those of ``benchmarks/race_instances.txt`` unless others are named."""
+
+from pathlib import Path
 
 from benchopt import BaseDataset
 
 from svmcvx.library import get
 
+LINES = Path(__file__).parents[2].joinpath("race_instances.txt").read_text(encoding="utf-8").splitlines()
+
 
 class Dataset(BaseDataset):
     name = "library"
-    # psvm C=1 p=1, free and penalised intercept, on gauss-60x2 and breast_cancer/standard.
-    parameters = {"instance": ["499669b9358707b0", "4499432ac34526eb", "2a76bfc1e8b2adb9", "ba779a59b7d26538"]}
+    parameters = {"instance": [line.split()[0] for line in LINES if not line.startswith("#")]}
     requirements = ["pip::svmcvx"]
 
     def get_data(self):

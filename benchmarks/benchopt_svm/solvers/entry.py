@@ -22,6 +22,9 @@ class Solver(BaseSolver):
         chosen = READY[self.entry]
         self.given = task if chosen.prepare is None else chosen.prepare(task)
 
+    def warm_up(self):
+        self.run_once()
+
     def get_next(self, stop_val):
         return stop_val + 1
 
