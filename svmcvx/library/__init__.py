@@ -17,6 +17,7 @@ from svmcvx.library.data_sets import DataSet
 from svmcvx.library.index import Bounds, Claim, Index
 from svmcvx.library.instances import Instance, Problem
 from svmcvx.library.looking_up import find, get, instances, lookup
+from svmcvx.library.proving import prove
 
 __all__ = [
     "Added",
@@ -36,4 +37,5 @@ __all__ = [
     "get",
     "instances",
     "lookup",
+    "prove",
 ]

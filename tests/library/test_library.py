@@ -309,6 +309,54 @@ def test_proofs_of_strange_data_and_of_weighted_problems_are_refused(tmp_path):
         library.add(tmp_path / "p.npz", who="\n", index=tmp_path / "i.csv")
 
 
+def separator(X, signs, steps):
+    """Ten lines that somebody wrote: averaged subgradients of the squared length and the hinge loss."""
+    rows = signs[:, None] * np.column_stack([X, np.ones(len(signs))])
+    w = mean = np.zeros(rows.shape[1])
+    for step in range(1, steps):
+        w = w - (w - rows[rows @ w < 1].sum(axis=0)) / step
+        mean = mean + (w - mean) * 2 / (step + 1)
+    return mean[:-1], mean[-1]
+
+
+def test_the_model_of_anybody_narrows_a_record(tmp_path):
+    instance = of(SMALL, "zero_one lam=1 intercept=penalised")
+    data, _ = library.get(instance.id)
+    index, proof = tmp_path / "i.csv", tmp_path / "mine.npz"
+    signs = np.where(data.y == data.y.max(), 1.0, -1.0)
+    uppers = []
+    for steps in (3, 300):
+        found = library.prove(instance, separator(data.X, signs, steps), proof)
+        assert library.add(proof, who="me", index=index).new
+        uppers.append(Index(index)[instance.id].upper)
+        assert found.upper <= uppers[-1] <= found.upper * (1 + 1e-12)
+    assert library.Index()[instance.id].upper <= uppers[1] < uppers[0]
+    assert Index(index)[instance.id].status == "open"
+
+
+def test_a_dual_point_of_anybody_proves_the_lower_end(tmp_path):
+    data, _ = library.get(HINGE.id)
+    fitted = SVC(kernel="linear", C=1.0, tol=1e-8).fit(data.X, data.y)
+    alpha = np.zeros(data.y.size)
+    alpha[fitted.support_] = np.abs(fitted.dual_coef_[0])
+    found = library.prove(HINGE, fitted, tmp_path / "mine.npz", dual={"alpha": alpha})
+    assert 0 < found.upper - found.lower < 1e-6 * found.upper
+    assert library.add(tmp_path / "mine.npz", who="LIBSVM", index=tmp_path / "i.csv").claim.lower == rounded_down(
+        found.lower
+    )
+    with pytest.raises(NotCertified, match="prove nothing"):
+        library.prove(HINGE, fitted, tmp_path / "bad.npz", dual={"alpha": 2 * alpha})
+    assert not (tmp_path / "bad.npz").exists()
+    rbf = of("moons/rounded", "psvm C=1 p=1 intercept=free kernel=rbf gamma=0.5")
+    data, _ = library.get(rbf.id)
+    fitted = SVC(C=1.0, gamma=0.5).fit(data.X, data.y)
+    assert library.prove(rbf, fitted, tmp_path / "rbf.npz").upper >= library.Index()[rbf.id].lower
+    with pytest.raises(DataError, match="rows of the instance"):
+        library.prove(rbf, SVC(C=1.0, gamma=0.5).fit(data.X + 1.0, data.y), tmp_path / "rbf.npz")
+    with pytest.raises(DataError, match="covariance"):
+        library.prove(of(SMALL, "conic lam=1 intercept=penalised"), ([0.0, 0.0], 0.0), tmp_path / "c.npz")
+
+
 # Looking up
 
 

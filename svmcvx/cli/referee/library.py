@@ -106,6 +106,9 @@ def list_instances(
         Column("status", [row["status"] for row in rows]),
         Column("class", [row["tolerance"] for row in rows], rank=3, meaning="relative width"),
     ]
+    if any(row["stated"] is not None for row in rows):
+        ends = [number(row["stated"], ".10g") for row in rows]
+        columns.insert(4, Column("stated", ends, rank=2, meaning="lower end that a search states without a proof"))
     consoles.show(outputs.screen, f"{len(rows)} instances", columns, elsewhere=outputs.elsewhere)
     frame = pd.DataFrame([{**row, "proofs": " ".join(row["proofs"])} for row in rows])
     outputs.write("library list", frame, {"complete": True, "rows": rows}, title="Instances")
