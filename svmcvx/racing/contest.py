@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import IO, Any, Final, NamedTuple
 
 from joblib import wrap_non_picklable_objects
@@ -102,7 +102,9 @@ def contest(
         first = last + 1
 
 
-def _process(entry: Entry, task: Task, seconds: float, repeats: range, threads: int, clock: str) -> Iterator[Handed]:
+def _process(
+    entry: Entry, task: Task, seconds: float, repeats: range, threads: int, clock: str
+) -> Generator[Handed, None, int | None]:
     """Yield what one process hands over; return the repeat in which its time was over, None if it ended otherwise."""
     payload = _packed((sys.path, entry, task, seconds, repeats, threads, clock))
     environment = os.environ | dict.fromkeys(THREADS, str(threads))

@@ -101,7 +101,7 @@ def race(
     repeats, threads = check_whole(repeats, "repeats", 1), check_whole(threads, "threads", 1)
     clock = check_choice(clock, "clock", tuple(CLOCKS))
     tasks, entries = tasks_of(problem, data_dir), entries_of(solvers, READY)
-    rules = {"seconds": time, "repeats": repeats, "threads": threads, "clock": clock}
+    rules: dict[str, Any] = {"seconds": time, "repeats": repeats, "threads": threads, "clock": clock}
     laps: list[Lap] = []
     notes: list[Note] = []
     complete = False
