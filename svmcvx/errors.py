@@ -83,7 +83,7 @@ class SolverFailed(SvmcvxError, RuntimeError):
 
 
 class NotCertified(SvmcvxError, ArithmeticError):
-    """A point exists but the checker does not confirm what was claimed of it."""
+    """The checker does not confirm what was claimed about a point."""
 
 
 def missing_extra(module: str, extra: str) -> SolverUnavailable:

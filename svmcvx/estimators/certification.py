@@ -79,7 +79,7 @@ def certify(
     classes: Any = None,
     **hyperparameters: Any,
 ) -> Certificate | dict[Any, Certificate]:
-    r"""Return the certificate of a model, whoever has trained it.
+    r"""Return the certificate of a model that any program has trained.
 
     With `problem` any model is an answer to the problem that is named: its objective is the upper bound, and a solver of this package finds
     the lower one. The search does so for the problems that are not convex (0-1, ramp and l0).

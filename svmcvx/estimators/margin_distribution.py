@@ -12,7 +12,7 @@ __all__ = ["ODMClassifier", "ODMLClassifier"]
 
 @estimator
 class ODMClassifier(BinaryClassifier):
-    r"""Optimal margin distribution machine: margins are held in a band around 1.
+    r"""Optimal margin distribution machine, which pulls all margins into a band around 1.
 
     It minimises :math:`\tfrac12\|w\|^2 + \tfrac1n\sum_i C_1 (1-D-u_i)_+^2 + C_2 (u_i-1-D)_+^2`.
 

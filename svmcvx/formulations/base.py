@@ -237,7 +237,7 @@ class Formulation(ShortRepr, ABC):
 
 @dataclass(frozen=True, eq=False)
 class BinaryStatement(Formulation):
-    """What the statements of all binary formulations share: labels, weights, a feature space, multipliers by observation.
+    """Base class of the statements of all binary formulations: labels, weights, a feature space, a multiplier for each observation.
 
     Parameters
     ----------

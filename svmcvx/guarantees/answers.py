@@ -23,7 +23,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 
 class Interval(NamedTuple):
-    """Two ends that enclose a number, each the double nearest to a fraction.
+    """An interval that encloses a number; each end is the double nearest to a fraction.
 
     Attributes
     ----------

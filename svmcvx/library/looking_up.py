@@ -99,7 +99,7 @@ def get(number: str, *, data_dir: str | os.PathLike[str] | None = None) -> tuple
 def lookup(
     X: Any, y: Any, problem: Any = "psvm", *, index: str | os.PathLike[str] | None = None, **hyperparameters: Any
 ) -> Bounds | None:
-    """Return what the library knows of the optimum of a problem on data; None if it is not there. Nothing is solved.
+    """Return what the library knows of the optimum of a problem on data, or None. Nothing is solved.
 
     Tests of other packages can take it as the true value: every end follows from a proof that the second checker has confirmed.
 

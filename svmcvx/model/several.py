@@ -30,7 +30,7 @@ _MEMBERS: dict[str, type[BinaryModel]] = {cls.__name__: cls for cls in (LinearMo
 
 @dataclass(frozen=True, eq=False)
 class MulticlassModel(Model):
-    """One linear score a class, ``w_k'x + b_k``; the largest decides.
+    """A linear score ``w_k'x + b_k`` for each class; the class with the largest is predicted.
 
     Attributes
     ----------

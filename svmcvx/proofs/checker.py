@@ -61,7 +61,7 @@ class CheckedScores(NamedTuple):
 
 @dataclass(frozen=True)
 class Verified:
-    """What was proved; true in a condition if the proof holds.
+    """What a proof proves; true as a condition if the proof holds.
 
     Attributes
     ----------

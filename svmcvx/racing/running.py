@@ -37,7 +37,7 @@ def race(
     data_dir: str | os.PathLike[str] | None = None,
     progress: Callable[[str, str], object] | None = None,
 ) -> Race:
-    """Let solvers race for the optimum, and referee every model that they return by its certified gap.
+    """Run several solvers on the same problems and judge every model that they return by its certified gap.
 
     Each solver runs in its own process, one after the other. A first call is not timed, as libraries load and compile then. The gap of a
     model is that of its objective, which this package evaluates with bounds on all rounding, and the proved lower bound on the optimum; it is computed

@@ -42,7 +42,7 @@ ROOM: Final = 4.0
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:
-    """The answer to a problem, whichever solver it came from. Immutable and picklable.
+    """The answer of any solver to a problem. Immutable and picklable.
 
     Attributes
     ----------

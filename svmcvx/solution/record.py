@@ -26,7 +26,7 @@ OF_THE_SOLUTION: Final = ("kernel", "intercept", "form", "bias")
 
 
 class Status(StrEnum):
-    """Why a solver stopped, in its own opinion; the certificate is the other, independent fact."""
+    """Why a solver stopped, as the solver says; the certificate does not depend on it."""
 
     OPTIMAL = "optimal"
     INACCURATE = "inaccurate"

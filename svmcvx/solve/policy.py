@@ -243,7 +243,7 @@ class SolverInfo:
 
 
 def available_solvers() -> tuple[SolverInfo, ...]:
-    """Return the state of every solver that the policy knows, installed or not.
+    """Return the state of every solver that :func:`svmcvx.solve` knows, installed or not.
 
     Licences are tested by solving a toy problem, and a larger one; nothing is raised.
 
