@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+from enum import Enum
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
@@ -307,7 +308,8 @@ def described(value):
     """Signature of a function; of a class its bases, its own signature, and those of its public methods."""
     if inspect.isclass(value):
         try:
-            found = {"class": str(inspect.signature(value))}
+            # The signature of an enumeration is that of its base, which changes with Python's version.
+            found = {"class": "(value)" if issubclass(value, Enum) else str(inspect.signature(value))}
         except ValueError:
             found = {"class": ""}
         for name, member in inspect.getmembers_static(value):
