@@ -171,7 +171,8 @@ def foreign_certificates(last: Any, X: Any, y: NDArray[Any], sample_weight: Any 
         With which it was trained.
     """
     if not isinstance(last, CERTIFIABLE):
-        return f"no certificate: {type(last).__name__} answers no problem that svmcvx knows"
+        named = "; name one in certify(model, X, y, problem=…)" if hasattr(last, "coef_") else ""
+        return f"no certificate: {type(last).__name__} answers no problem that svmcvx knows{named}"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the row has the gap
