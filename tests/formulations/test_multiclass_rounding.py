@@ -377,6 +377,10 @@ def test_rows_are_reduced_to_what_rational_numbers_allow(seed, k):
         assert all(x <= y for x, y in zip(tops, exact, strict=True))
         if k * max(exact) <= limit and (k - 1) * max(exact) <= sum(exact):
             assert top == row
+        # Cut no lower than the grid asks for.
+        tails = [sum(sorted(exact)[: len(exact) - m]) for m in range(min(k - 1, len(exact)))]
+        cap = min([limit / k, *(tail / (k - 1 - m) for m, tail in enumerate(tails))])
+        assert all(y >= min(x, cap) - max(exact) / 2**30 for x, y in zip(exact, tops, strict=True))
     excess = excess_of_sums(a, bound)
     violated = violation_of_top(reduced, bound, k)
     for row, limit, over in zip(a.tolist(), bound.tolist(), excess, strict=True):
