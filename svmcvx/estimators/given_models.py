@@ -30,7 +30,15 @@ from svmcvx.model.text_files import TextModel, read_text_model
 if TYPE_CHECKING:
     from svmcvx.formulations.problem import FormulationProblem
 
-__all__ = ["as_model", "certify_any", "certify_problem", "is_problem", "problem_named", "unsolved"]
+__all__ = [
+    "as_model",
+    "certify_any",
+    "certify_problem",
+    "is_problem",
+    "problem_named",
+    "require_kernel",
+    "unsolved",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -101,6 +109,7 @@ class _Problem:
             raise DataError(
                 f"the model has the classes {model.classes.tolist()}, the data {self._classes.tolist()}; they must agree"
             )
+        require_kernel(model, self._statement)
         try:
             return check(
                 SinglePointStatement(self._statement), [model], self._duals, solver_bound=self._bound
@@ -114,6 +123,21 @@ class _Problem:
             return self.certificate(model).gap
         except DataError:
             return np.inf
+
+
+def require_kernel(model: Model, statement: Any) -> None:
+    """Require that a model has the kernel of a problem: with another one it is a point of another space, and its objective bounds nothing.
+
+    Raises
+    ------
+    DataError
+        If it has another.
+    """
+    own, wanted = (getattr(one, "kernel", None) or Linear() for one in (model, statement))
+    if own != wanted:
+        raise DataError(
+            f"the model has the kernel {own}, the problem {wanted}; leave out the kernel to certify the model of a file or of this package for its own"
+        )
 
 
 def is_problem(model: Any) -> bool:
@@ -270,6 +294,11 @@ def as_model(model: Any, X: Any, labels: NDArray[Any], classes: Any, kernel: Any
     """Return a model from a fitted estimator, arrays or a layer of a network."""
     if isinstance(model, Model):
         return model
+    if isinstance(model, str | os.PathLike):
+        found = read_text_model(Path(model), X.shape[1])
+        if len(found) > 1:
+            raise DataError(f"{model} holds {len(found)} models, of pairs of classes or of one against the rest")
+        return found[0].model
     if isinstance(model, CertifiedClassifier):
         own: Model = model.solution_.model
         return own

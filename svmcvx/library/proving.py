@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError, NotCertified
-from svmcvx.estimators.given_models import as_model
+from svmcvx.estimators.given_models import as_model, require_kernel
 from svmcvx.library.data_sets import DataSet, make_data_set, recorded
 from svmcvx.library.index import Claim, rounded_down, rounded_up
 from svmcvx.library.instances import Instance, instance_id, problem_of
@@ -114,6 +114,7 @@ def prove(
         )
     built = problem.build(data.X, data.y)
     own: Any = as_model(model, data.X, np.unique(data.y), None, problem.arguments().get("kernel"))
+    require_kernel(own, built.formulation)
     if isinstance(own, KernelModel):
         arrays = {"support": _rows_of(own, data), "dual_coef": own.dual_coef, "intercept": own.intercept}
     else:

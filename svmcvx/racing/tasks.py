@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import SinglePointStatement, SolverBound, check, relative_gap
 from svmcvx.data import check_features, check_labels
 from svmcvx.errors import DataError, NotCertified, SvmcvxError
-from svmcvx.estimators.given_models import as_model
+from svmcvx.estimators.given_models import as_model, require_kernel
 from svmcvx.library import Index, Instance, Problem, find, get
 from svmcvx.library.data_sets import data_digest
 from svmcvx.library.instances import instance_id
@@ -139,6 +139,7 @@ class Referee:
         problem = task.problem
         solution = problem.solve(task.X, task.y, tol=REFERENCE)
         statement = problem.build(task.X, task.y).formulation
+        self._formulation = statement
         self._statement: Any = SinglePointStatement(statement)
         self._duals = [solution.dual] if solution.dual else []
         lower = solution.certificate.lower
@@ -156,6 +157,7 @@ class Referee:
         task = self._task
         try:
             found = as_model(model, task.X, np.unique(task.y), None, task.problem.arguments().get("kernel"))
+            require_kernel(found, self._formulation)
             one = check(self._statement, [found], self._duals, solver_bound=self._bound)
         except (SvmcvxError, NotCertified, ValueError, TypeError, AttributeError):
             return math.inf

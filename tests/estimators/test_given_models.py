@@ -46,6 +46,18 @@ def test_a_file_of_libsvm_is_the_machine_that_scikit_learn_trains():
     assert of_file.lower <= sx.certify(svc, X, TWO).upper
 
 
+def test_a_model_with_another_kernel_is_no_point_of_the_problem():
+    """The optimum falls a little with γ: the objective of the narrower kernel's machine would be below every value that the problem has."""
+    own, other = (sx.fast.psvm(X, TWO, C=2.0, kernel=sx.RBF(gamma=gamma), tol=1e-9) for gamma in (0.5, 0.5001))
+    assert other.certificate.upper < own.certificate.lower or own.certificate.upper < other.certificate.lower
+    for solution, gamma in ((own, 0.5001), (other, 0.5)):
+        with pytest.raises(sx.DataError, match="has the kernel RBF"):
+            sx.certify(solution.model, X, TWO, problem="psvm", C=2.0, p=1.0, kernel="rbf", gamma=gamma)
+    with pytest.raises(sx.DataError, match="has the kernel"):
+        sx.certify((W, B), X, TWO, problem="psvm", C=2.0, kernel="rbf", gamma=0.5)
+    assert sx.certify((W, B), X, TWO, problem="psvm", C=2.0, p=1.5, kernel="linear").is_certified(1e-6)
+
+
 GIVEN = {
     "a pair": (W, B),
     "a mapping": {"coef": W, "intercept": B},

@@ -1,6 +1,7 @@
 """The race: what solvers return is judged, what they say is not."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -142,6 +143,17 @@ def test_entries_reach_a_small_gap_on_what_they_solve(name):
     assert gap < (1e-2 if name == "sgd" else 1e-5)
 
 
+def test_models_with_another_kernel_have_no_gap_and_model_files_have_one():
+    files = Path(__file__).parents[1] / "estimators" / "model_files"
+    data = np.loadtxt(files / "data.csv", delimiter=",", skiprows=1)
+    problem = sx.PSVMClassifier(C=2.0, p=1.0, kernel="rbf", gamma=0.5)
+    (task,) = racing.tasks.tasks_of((data[:, :2], data[:, 2], problem), None)
+    referee = racing.Referee(task)
+    assert referee.gap_of(referee.objective(files / "libsvm_rbf.model")) < 1e-6
+    other = sx.fast.psvm(task.X, task.y, C=2.0, p=1.0, kernel=sx.RBF(gamma=0.5001)).model
+    assert referee.objective(other) == np.inf
+
+
 def test_instances_of_the_library_are_tasks():
     instance = next(one for one in library.instances() if one.data_set == "gauss-60x2")
     (task,) = racing.tasks.tasks_of(instance.id, None)
@@ -176,7 +188,9 @@ def test_the_command_races_a_function_of_a_file(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(
         "def solve(task):\n    yield [0.0] * task.X.shape[1], 0.0\n    yield [1.0] * task.X.shape[1], 0.0\n"
     )
-    words = ["race", "gauss-60x2", "psvm C=1 p=1 intercept=free", "--sample", "1", "--time", "5"]
+    linear = [one for one in library.instances() if str(one) == "psvm C=1 p=1 intercept=free on gauss-60x2"]
+    (tmp_path / "numbers.txt").write_text(f"# numbers\n{linear[0].id} {linear[0]}\n")
+    words = ["race", "--instances", str(tmp_path / "numbers.txt"), "--time", "5"]
     assert cli.run([*words, "--solvers", f"{tmp_path / 'mine.py'}:solve", "--json", str(tmp_path / "r.json")]) == 0
     laps = json.loads((tmp_path / "r.json").read_text())["laps"]
     assert [lap["solver"] for lap in laps] == ["solve", "solve"]
