@@ -230,6 +230,7 @@ def test_version_and_help(run):
     assert "--models" in out
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_keeps_what_was_finished(tmp_path):
     models = "psvm:p=2," + ",".join(f"psvm:p={1.3 + 0.01 * i:.2f}" for i in range(60))
     command = [sys.executable, "-m", "svmcvx", "compare", "breast_cancer", "--kernel", "rbf", "--solver", "clarabel"]

@@ -126,6 +126,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_no_first_fit_imports_cvxpy():
     # It takes half of the time of the first fit of a session.
     printed = subprocess.run([sys.executable, "-c", FIRST_FITS], capture_output=True, text=True, check=False)

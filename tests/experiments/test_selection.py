@@ -406,6 +406,7 @@ KILLED = """
 """
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_the_middle_goes_on_where_it_stopped(tmp_path):
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", Y)

@@ -357,6 +357,7 @@ def test_a_data_set_that_cannot_be_had_is_left_out_with_its_reason(monkeypatch, 
     assert found.datasets["dataset"].tolist() == ["one"]
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_fails_its_task_only(tmp_path):
     sets = {"three": SETS["one"], "two": (SETS["one"][0][:, :2], SETS["one"][1])}
     models = {"deadly": Broken(deadly=True), "ridge": RidgeClassifier()}
@@ -536,6 +537,7 @@ KILLED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
 def test_killed_runs_and_two_at_a_time_end_with_the_undisturbed_table(tmp_path):
     command = [

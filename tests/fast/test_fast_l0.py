@@ -129,7 +129,7 @@ def test_small_problems_are_solved_to_the_optimum(problem):
     }
 )
 def test_every_answer_is_stationary_and_no_worse_than_the_admm(problem):
-    solution = l0(**problem, time_limit=20)
+    solution = l0(**problem)
     assert solution.status == "optimal"
     certificate = solution.certificate
     assert certificate.kind == "local"
@@ -150,7 +150,7 @@ def test_every_answer_is_stationary_and_no_worse_than_the_admm(problem):
 def test_the_optimum_is_that_of_the_mixed_integer_route():
     pytest.importorskip("pyscipopt")
     X, y = make_data(0, n=16, d=2)
-    exact = sx.solve(sx.l0_mio(X, y, C=0.5, kernel=sx.RBF(0.5)), time_limit=30)
+    exact = sx.solve(sx.l0_mio(X, y, C=0.5, kernel=sx.RBF(0.5)))
     local = l0(X, y, C=0.5, kernel=sx.RBF(0.5))
     assert local.certificate.upper >= exact.certificate.lower * (1 - 1e-6)
     assert local.certificate.upper <= exact.certificate.upper * (1 + 1e-6)
@@ -404,7 +404,7 @@ def test_working_sets_and_a_factor_of_low_rank(monkeypatch):
 
 def test_many_observations():
     X, y = noisy(3000, 0, noise=0.02)
-    solution = l0(X, y, C=1.0, kernel=sx.RBF(0.5), n_restarts=2, max_iter=50, time_limit=30)
+    solution = l0(X, y, C=1.0, kernel=sx.RBF(0.5), n_restarts=2, max_iter=50)
     assert solution.certificate.residuals["stationarity"] <= 1e-9
     assert solution.attempts[0].options["rank"] <= 300
     assert (solution.model.predict(X) == y).mean() > 0.95
@@ -479,7 +479,7 @@ def test_hostile_instances_of_the_search_against_all_sets_in_fractions(first):
         s = np.ones(len(y)) if weight is None else weight[:7]
         C = hyper.get("lam", 1.0)
         best = exact_optimum(X, y, s, C)
-        found = l0(X, y, C=C, sample_weight=s, method="search", time_limit=30.0).certificate
+        found = l0(X, y, C=C, sample_weight=s, method="search").certificate
         assert Fraction(found.lower) <= best, seed
         assert Fraction(found.upper) >= best, seed
         # Rounding hides the margins of rows that are far away.

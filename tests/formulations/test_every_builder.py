@@ -218,13 +218,12 @@ def test_the_same_problem_in_other_words(case):
     base, n = case.answer(), y.size
     order = np.random.default_rng(0).permutation(n)
     changes = {
-        "order": case.solve(X[order], y[order]),
         "other numbers for the classes": case.solve(y=-y),
-        "sparse, in single precision": case.solve(sp.csr_array(X.astype(np.float32))),
+        "order, sparse, in single precision": case.solve(sp.csr_array(X[order].astype(np.float32)), y[order]),
     }
     if not case.mixed:
-        changes["names of classes, lists"] = case.solve(X.tolist(), [f"class {(3 * label) % 5}" for label in y])
-        changes["a feature of zeros"] = case.solve(np.column_stack([X, np.zeros(n)]))
+        wide, names = np.column_stack([X, np.zeros(n)]), [f"class {(3 * label) % 5}" for label in y]
+        changes["names of classes, lists, a feature of zeros"] = case.solve(wide.tolist(), names)
     if case.offset:
         changes["offset"] = case.solve(X + 64.0)
     if case.takes.kernel and "kernel" not in case.settings:

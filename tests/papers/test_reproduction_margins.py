@@ -85,6 +85,7 @@ def test_widths_are_in_units_of_the_mean_distance():
     assert UnitMeanDistance().fit(np.ones((3, 2))).mean_distance_ == 1.0
 
 
+@pytest.mark.slow
 def test_linear_machines_over_random_halves(folder):
     found = reproduce(
         "odm-table2", sets=["haberman", "vote", "house", "sonar", "balloons"], repeats=2, every=9, data_dir=folder

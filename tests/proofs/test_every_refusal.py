@@ -33,6 +33,7 @@ def reasons() -> Iterator[tuple[str, range, str]]:
                     yield str(path), range(node.lineno, node.end_lineno + 1), ast.unparse(node)
 
 
+@pytest.mark.slow
 def test_every_reason_is_given(tmp_path):
     path, followed = tmp_path / "proof.npz", Coverage(data_file=None, config_file=False, source=[str(FOLDER)])
     trees = [(changed_tree(example(), **arrays), EXAMPLE) for arrays, _ in WRONG.values()]

@@ -604,6 +604,7 @@ def cluster():
         yield client
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(cluster, tmp_path):
     X, y = data()
     blocks, labels = sources("npy", X, y, tmp_path)
@@ -627,6 +628,7 @@ def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(cluster, t
     cluster.wait_for_workers(2)
 
 
+@pytest.mark.slow
 def test_a_source_that_changes_while_a_worker_is_lost_is_noticed(cluster, tmp_path):
     X, y = data()
     blocks, labels = sources("npy", X, y, tmp_path)
@@ -654,6 +656,7 @@ def test_bad_blocks_on_a_cluster_say_what_is_wrong(cluster, tmp_path):
     assert psvm(blocks, labels, C=1.0, p=2.0, time_limit=1e-6).status == "time_limit"
 
 
+@pytest.mark.slow
 def test_a_cluster_predicts_where_the_blocks_are(cluster, tmp_path):
     X, y = data()
     y = np.where(X[:, 1] > 3.0, "maybe", y)
