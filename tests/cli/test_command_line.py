@@ -449,7 +449,7 @@ def test_coefficients_that_do_not_fit_are_refused(run):
         (("short.npz", "--as", "psvm"), "needs (1, 30)"),
         (("other.npz", "--as", "psvm"), "coef (or w) and intercept (or b) are needed"),
         (("odd.npz", "--as", "psvm"), "not finite"),
-        (("text.csv", "--as", "psvm"), "cannot be read as a table of two columns"),
+        (("text.csv", "--as", "psvm"), "a line of headings, then a line for each column"),
         (("short.npz",), "pass --as PROBLEM"),
         (("short.npz", "--as", "psvm,odm"), "--as must be one problem"),
     ):
