@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 import svmcvx as sx
 from svmcvx.experiments.ranges.pieces import Piece
-from svmcvx.experiments.ranges.rules import RULES
+from svmcvx.experiments.ranges.rules import RULES, _sagittae
 
 X, Y = sx.synthetic.outlier_data(24, 2, sigma=0.7, outliers="spread", seed=3)
 MACHINES = {
@@ -187,3 +187,18 @@ def test_a_picture_has_the_band_and_the_solutions():
     assert ax.get_xscale() == "log"
     assert len(ax.collections) == 1
     assert ax.lines[0].get_xdata().size == len(path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_second_derivatives_in_gamma_lie_between_their_ends(seed):
+    rng = np.random.default_rng(seed)
+    X, v = rng.standard_normal((12, 2)), rng.uniform(-0.5, 0.5, (12, 2))
+    v[rng.random(v.shape) < 0.3] = 0.0
+    first, last = 0.2, 0.2 * 2.0 ** rng.uniform(0.0, 4.0)
+    low, high = _sagittae((sx.RBF(first), sx.RBF(last)), X, v)
+    delta = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    for gamma in np.linspace(first, last, 9):
+        found = 0.125 * (last - first) ** 2 * (delta**2 * np.exp(-gamma * delta)) @ v
+        off = 1e-12 * np.abs(found).max()
+        assert (low - off <= found).all()
+        assert (found <= high + off).all()

@@ -49,6 +49,8 @@ def hostile(rng, kernels=True):
     choice = int(rng.integers(0, 4)) if kernels else 0
     kernel = [None, None, sx.RBF(10.0 ** rng.uniform(-3, 3) / scale**2), sx.Polynomial(3, 1 / scale**2, 1.0)][choice]
     weight = 10.0 ** rng.uniform(-6, 6, n) if rng.random() < 0.4 else None
+    if weight is not None:
+        weight[0] = 1.0
     return X, y, kernel, weight
 
 

@@ -14,7 +14,7 @@ from svmcvx.formulations import optimal_intercepts as module
 from svmcvx.formulations.margin.psvm import best_bias
 from svmcvx.formulations.multiclass.losses import HingeSum
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, TopHinge
-from svmcvx.formulations.optimal_intercepts import hinge_intercepts, intercept_ranges
+from svmcvx.formulations.optimal_intercepts import SumOfBounded, hinge_intercepts, intercept_ranges
 from svmcvx.papers.exhibits import with_bias
 
 IRIS = load_iris(return_X_y=True)
@@ -398,3 +398,12 @@ def test_the_summary_names_the_interval():
     assert "Other intercepts are optimal too" in " ".join(three.split())
     assert "optimal too" not in sx.fast.multiclass(X, y, lam=1e-2).summary()
     assert "are optimal with these" not in sx.fast.psvm(X[:100], y[:100], C=1.0).summary()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_multipliers_stay_the_best_within_half_of_the_distance(seed):
+    rng = np.random.default_rng(seed)
+    gamma = rng.standard_normal((30, 4))
+    for domain in (SumOfBounded(0.5), SumOfBounded(0.5, 1.0)):
+        moved = gamma + 0.499 * domain.distance(gamma)[:, None] * rng.choice([-1.0, 1.0], gamma.shape)
+        assert np.array_equal(domain.best(moved), domain.best(gamma))
