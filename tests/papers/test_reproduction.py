@@ -18,7 +18,11 @@ from svmcvx.papers.figures import _FIGURES, check_figures, figure_names
 from svmcvx.papers.psvm import COSTS, EXPONENTS, AsReleased, mcnemar_cells, predictions_on_the_split
 from svmcvx.papers.result import accuracy_noise
 from tests.conftest import make_data
-from tests.rerun_results import RESULTS, record_faults
+from tests.rerun_results import RESULTS, record_faults, sizes
+
+
+def test_the_status_page_has_the_sizes_of_the_stored_tables():
+    assert sizes() in (RESULTS / "status.md").read_text()
 
 
 def test_printed_tables_are_there():
