@@ -274,9 +274,13 @@ class KernelSpace(FeatureSpace):
     def columns(self, columns: NDArray[np.intp] | None = None, dtype: DTypeLike = np.float64) -> KernelColumns:
         """Return columns of the kernel matrix to be evaluated in blocks; without intercept and clipping."""
         X = self.data.X
-        centre = None if sp.issparse(X) else X.mean(axis=0)
         chosen = X if columns is None else X[columns]
-        return KernelColumns(self.resolved, X, chosen, dtype, centre, self.block_entries)
+        return KernelColumns(self.resolved, X, chosen, dtype, self._mean, self.block_entries)
+
+    @cached_property
+    def _mean(self) -> Floats | None:
+        X = self.data.X
+        return None if sp.issparse(X) else X.mean(axis=0)
 
     @cached_property
     def _all_columns(self) -> KernelColumns | None:
@@ -311,7 +315,7 @@ class KernelSpace(FeatureSpace):
         assert self.cached_gram is not None  # noqa: S101 - asked before
         n, whole = self.data.n, self.cached_gram.error.rounded(2.0)
         found = KernelProduct(np.zeros(n), np.zeros(n), np.zeros(n))
-        three = with_sizes(chosen, whole.rows[support]).T
+        three = with_sizes(chosen, whole.rows[support])
         width = max(1, self.block_entries // max(1, support.size))
         for start in range(0, n if support.size else 0, width):
             part = slice(start, start + width)

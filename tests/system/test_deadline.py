@@ -13,6 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 import svmcvx as sx
 from svmcvx import fast
 from svmcvx.catalogue import CATALOGUE
+from svmcvx.certificate import relative_gap
+from svmcvx.fast.margin.decomposition import DecompositionSettings
+from svmcvx.fast.margin.psvm import PSVMSettings
+from svmcvx.kernels.columns import KernelColumns
 from svmcvx.system import clock
 from svmcvx.system.compilation import compiled
 from svmcvx.system.deadline import Deadline, current, epoch_end, time_limited, until
@@ -326,3 +330,46 @@ def test_a_stall_ends_by_itself(p):
         found = fast.psvm(rows, y, **{"C": 1.0, "p": p, **keywords})
         assert found.status in ("optimal", "inaccurate", "numerical")
         assert 0 <= found.certificate.lower <= found.certificate.upper
+
+
+class Counting:
+    """A source of seconds that a kernel's entries move on: one each in single precision, three each in double."""
+
+    def __init__(self, monkeypatch):
+        self.at = 0.0
+
+        def counted(name, seconds):
+            whole = getattr(KernelColumns, name)
+
+            def run(columns, *arguments):
+                self.at += seconds * columns.shape[0] * columns.shape[1]
+                return whole(columns, *arguments)
+
+            monkeypatch.setattr(KernelColumns, name, run)
+
+        counted("add_product", 1e-6)
+        counted("product", 3e-6)
+
+    def __call__(self):
+        return self.at
+
+
+@pytest.mark.parametrize("cache_size", [0.1, 2.0])
+def test_a_limit_is_used_up_to_the_certificate(monkeypatch, cache_size):
+    """What is reserved for the certificate is what it takes, by the entries of the kernel matrix."""
+    counting = Counting(monkeypatch)
+    X, y = make_data(n=1500, d=20, overlap=2.0)
+    settings = PSVMSettings(decomposition=DecompositionSettings(tiled_least=20, tiled_most=20))
+    problem = {"kernel": "rbf", "tol": 1e-3, "cache_size": cache_size, "settings": settings}
+    with clock.substituted(counting):
+        whole = fast.psvm(X, y, **problem)
+        assert whole.status == "optimal"
+        rounds = whole.trace[:-2]
+        for share in (0.6, 0.8):
+            limit, began = share * whole.trace[-1, 0], counting.at
+            found = fast.psvm(X, y, time_limit=limit, **problem)
+            assert found.status == "time_limit"
+            assert 0.9 * limit <= counting.at - began <= limit
+            # The gap is that of the whole run when it had come as far.
+            left = found.trace[-2, 0]
+            assert found.certificate.gap <= 1.5 * relative_gap(*rounds[rounds[:, 0] <= left][-1, 1:])

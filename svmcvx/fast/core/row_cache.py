@@ -20,7 +20,7 @@ from svmcvx.system import clock, memory
 from svmcvx.system.compilation import compiled
 from svmcvx.system.threads import available_threads
 
-__all__ = ["CachedRows", "GramRows", "RowCacheSettings", "Rows", "TiledRows", "kernel_rows"]
+__all__ = ["CachedRows", "GramRows", "ProductSeconds", "RowCacheSettings", "Rows", "TiledRows", "kernel_rows"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
@@ -28,8 +28,11 @@ Indices: TypeAlias = NDArray[np.intp]
 MEGABYTE = 2.0**20
 # Uses of a row before it is stored.
 UNKEPT_USES = 4
-# Entries of a pass, at least, whose seconds are divided among them.
-FEWEST_TIMED = 10_000_000
+# Shares of the rows and of the columns, and the most of each, in a product that is computed to be timed.
+TIMED_ROWS, MOST_TIMED_ROWS = 1 / 8, 20_480
+TIMED_COLUMNS, MOST_TIMED_COLUMNS = 1 / 16, 512
+# Entries of rows computed by the solver, in those of such a product, after which another is timed.
+TIMED_AGAIN = 100.0
 # Rows and columns of a tile of a symmetric matrix, of which one triangle is computed.
 SQUARE = 128
 # Least number of rows that are computed together: preparing a block has a fixed cost.
@@ -77,10 +80,6 @@ class Rows(Protocol):
     def tiled(self) -> bool:
         """Whether rows are computed where they are used, at first at least."""
 
-    @property
-    def seconds(self) -> float:
-        """Seconds of an entry that was computed when it was used; 0 before the first one."""
-
     def square(self, chosen: Indices) -> Floats:
         """Return the Gram matrix of some observations, not to be changed."""
 
@@ -92,7 +91,6 @@ class GramRows:
     """All rows of a Gram matrix that is in memory."""
 
     tiled = False
-    seconds = 0.0
 
     def __init__(self, gram: Floats) -> None:
         # The matrix is symmetric, and passes are compiled for one layout.
@@ -125,7 +123,6 @@ class TiledRows:
 
     def __init__(self, columns: KernelColumns, constant: float = 0.0) -> None:
         self.columns, self.constant, self.dtype = columns, constant, columns.dtype
-        self.seconds = 0.0
 
     def square(self, chosen: Indices) -> Floats:
         """Return the Gram matrix of some observations, exactly symmetric."""
@@ -145,10 +142,7 @@ class TiledRows:
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
         """Add rows while they are computed."""
         used = np.flatnonzero(change)
-        started = clock.now()
         self.columns.some(chosen[used]).add_product(f, change[used])
-        # The slowest pass counts, so that time limits are obeyed.
-        self.seconds = max(self.seconds, (clock.now() - started) / max(f.size * used.size, FEWEST_TIMED))
         if self.constant:
             f += self.constant * float(change.sum())
 
@@ -237,16 +231,48 @@ class CachedRows:
         """Whether rows are computed where they are used, at first."""
         return self.computed is not None
 
-    @property
-    def seconds(self) -> float:
-        """Seconds of an entry that was computed when it was used."""
-        return 0.0 if self.computed is None else self.computed.seconds
-
     def _compute(self, rows: Indices, slots: Indices) -> None:
         if (np.diff(slots) == 1).all():
             self.block(rows, self.store[slots[0] : slots[-1] + 1])
         else:
             self.store[slots] = self.block(rows)
+
+
+class ProductSeconds:
+    """How long a product with the kernel matrix in double precision takes, from small ones that are timed during the run.
+
+    Products with a stored matrix, and those of linear machines, count as nothing.
+
+    Parameters
+    ----------
+    space : FeatureSpace
+    """
+
+    def __init__(self, space: FeatureSpace) -> None:
+        self._columns: KernelColumns | None = None
+        if isinstance(space, KernelSpace) and space.stored_gram is None:
+            X, n = space.data.X, space.data.n
+            rows = X[: max(1, min(int(TIMED_ROWS * n), MOST_TIMED_ROWS))]
+            columns = X[: max(1, min(int(TIMED_COLUMNS * n), MOST_TIMED_COLUMNS))]
+            self._columns = KernelColumns(space.resolved, rows, columns)
+        # Seconds and entries of the products timed; earlier ones count less.
+        self._seconds, self._entries, self._due = 0.0, 0.0, 0.0
+
+    def after(self, entries: float) -> None:
+        """Take note of entries computed by the solver; time another product if there have been many."""
+        self._due -= entries
+        if self._columns is None or self._due > 0:
+            return
+        rows, columns = self._columns.shape
+        started = clock.now()
+        self._columns.product(np.ones(columns))
+        self._seconds = 0.5 * self._seconds + clock.now() - started
+        self._entries = 0.5 * self._entries + float(rows * columns)
+        self._due = TIMED_AGAIN * rows * columns
+
+    def of(self, entries: float) -> float:
+        """Return the seconds of a product with this many entries."""
+        return entries * self._seconds / self._entries if self._entries else 0.0
 
 
 def kernel_rows(

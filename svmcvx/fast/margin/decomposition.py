@@ -33,20 +33,20 @@ from svmcvx.certificate import relative_gap
 from svmcvx.data import check_choice
 from svmcvx.errors import exhibit, warn_deprecated
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.row_cache import CachedRows, GramRows, Rows
+from svmcvx.fast.core.row_cache import CachedRows, GramRows, ProductSeconds, Rows
 from svmcvx.fast.margin.feasible import BoundsOf, exactly_feasible
 from svmcvx.fast.margin.smo_passes import ascend
 from svmcvx.formulations.margin.hard_margin import HardMargin
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.solution import Status
+from svmcvx.system import clock
 
 __all__ = ["Decomposition", "DecompositionSettings", "Shortcut"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Time of an entry of exact scores, in units of an entry of a row that is computed when it is used: double precision, bounds on errors, and a safety
-# margin.
-EXACT = 3.0
+# Time reserved for exact scores and the next round, in units of the estimate.
+RESERVED = 1.1
 # Violations above which bounds would be too wide to stop: in units of the tolerance for p = 1; in units of its square root for p > 1, where the gap
 # falls with the square of the violation.
 FAR, FAR_SMOOTH = 100.0, 3.0
@@ -191,6 +191,9 @@ class Decomposition:
         self.y = self.statement.y
         self.rounds = self.pair_steps = 0
         self.work = 0.0
+        # Of the products that are left, if there is a time limit; the seconds of the latest round, and how many support vectors it added.
+        self._products: ProductSeconds | None = None
+        self._round_seconds, self._joined = 0.0, self.size
         self._fresh = np.zeros(0, dtype=np.intp)
         self._lowest, self._lowest_alpha = math.inf, self.alpha
         # The exactly feasible multipliers to which the scores belong, and the nearby multipliers with which the loop continues.
@@ -348,7 +351,8 @@ class Decomposition:
 
     def _out_of_time(self, monitor: Monitor) -> bool:
         """Whether there is only time left for the certificate."""
-        monitor.reserve(self._seconds_of_certificate())
+        if math.isfinite(monitor.deadline.end):
+            monitor.reserve(self._seconds_left())
         return monitor.out_of_time()
 
     def _closes(self, found: tuple[float, float] | None, monitor: Monitor) -> bool:
@@ -357,10 +361,16 @@ class Decomposition:
             return False
         return relative_gap(max(monitor.valid[0], found[0]), min(monitor.valid[1], found[1])) <= monitor.tol
 
-    def _seconds_of_certificate(self) -> float:
-        """Return how long exact scores will take after another round; 0 if rows are stored."""
-        support = float(np.count_nonzero(self.alpha) + self.size)
-        return EXACT * self.rows.seconds * support * self.y.size
+    def _seconds_left(self) -> float:
+        """Return how long another round and the exact scores of the points after it will take."""
+        n = float(self.y.size)
+        if self._products is None:
+            self._products = ProductSeconds(self.statement.space)
+            self._products.after(0.0)
+        # Where rows are stored, two points are certified.
+        points = 1.0 if self.rows.tiled else 2.0
+        support = min(float(np.count_nonzero(self.alpha) + self._joined), n)
+        return RESERVED * (self._round_seconds + self._products.of(points * support * n))
 
     def _allowance(self) -> float:
         """Return the multiplications of pair steps until the shortcut may be due."""
@@ -423,6 +433,7 @@ class Decomposition:
 
     def _round(self, g: Floats, up: Floats, low: Floats, tol: float) -> None:
         """Ascend in one working set."""
+        started = clock.now()
         chosen = self._working_set(up, low)
         Q = self.rows.square(chosen)
         if isinstance(self.rows, CachedRows) and chosen.size == self.y.size and self.rows.dtype == Q.dtype:
@@ -434,11 +445,15 @@ class Decomposition:
         steps = int(min(steps, 1.0 + max(self._allowance(), 0.0) / chosen.size))
         taken = self._ascend(Q, g[chosen], alpha, y, c, upper_bound, tol, steps)
         self.rows.add(self.f, chosen, y * (alpha - self.alpha[chosen]))
+        self._joined = max(int(np.count_nonzero(alpha)) - int(np.count_nonzero(self.alpha[chosen])), 0)
         self.alpha[chosen] = alpha
         self.updated = True
         self.rounds += 1
         self.pair_steps += taken
         self.work += float(taken) * chosen.size
+        self._round_seconds = clock.now() - started
+        if self._products is not None:
+            self._products.after(float(chosen.size) * self.y.size)
 
     def _ascend(
         self, Q: Floats, g: Floats, alpha: Floats, y: Floats, c: Floats, upper_bound: Floats, tol: float, steps: int
