@@ -30,7 +30,7 @@ from svmcvx.fast.several_classes.points import ScoreBounds
 from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvature, Projection
 from svmcvx.fast.several_classes.systems.observation_steps import observation_step
 from svmcvx.fast.several_classes.systems.penalties import AbsoluteWeights, SmoothPenalty, SquaredWeights, WeightPenalty
-from svmcvx.fast.several_classes.systems.score_systems import JointCurvature, ScoreSystem
+from svmcvx.fast.several_classes.systems.score_systems import JointCurvature, Preconditioner, ScoreSystem
 from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.solution import Status
 
@@ -75,6 +75,8 @@ LONGEST_IDLE = 300
 # systems are better conditioned.
 DIRECT_WORK = 3e10
 SMOOTH_DIRECT_WORK = 1e9
+# Relative accuracy of conjugate gradients for softmax with a sum of squares, whose steps are cheap in comparison with a hinge's.
+SMOOTH_FORCING = 0.3
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,7 @@ class AugmentedNewton:
         self.error_at_duals = math.inf
         # Steps since the centre was moved.
         self.inner_steps = 0
+        self.preconditioner = Preconditioner()
         # How the linear systems were solved.
         self.kinds: set[str] = set()
         # Steps so far, those up to the last progress, and those that promised nothing since; what the last one promised.
@@ -350,7 +353,10 @@ class AugmentedNewton:
             gradient,
             curvature,
             penalty.curvature(self.U, gradient, damping),
-            forcing=settings.forcing,
+            forcing=SMOOTH_FORCING
+            if self.envelope is None and isinstance(penalty, SmoothPenalty)
+            else settings.forcing,
             limit=settings.cg_limit,
             stop=self.monitor.out_of_time,
+            kept=self.preconditioner if self.envelope is None else None,
         )
