@@ -84,7 +84,7 @@ def _to_margin(H: Floats, y: Floats | None, alpha: Floats) -> LeastNorm | None:
 def _polish(H: Floats, y: Floats | None, alpha: Floats) -> Floats | None:
     """Solve u = 1 on the support exactly, changing the support where signs or margins ask for it."""
     free = alpha > POLISHED * float(alpha.max())
-    signed = MarginOperator(lambda alpha: np.asarray(H @ (H.T @ alpha)), lambda rows: H[rows], y)
+    signed = MarginOperator(lambda alpha: np.asarray(H @ (H.T @ alpha)), lambda rows: H[rows] @ H[rows].T, y)
     return solve_support_equations(
         signed,
         np.where(free, alpha, 0.0),

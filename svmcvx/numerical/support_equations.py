@@ -48,14 +48,14 @@ class MarginOperator(NamedTuple):
     ----------
     margins : callable
         Returns :math:`g_i'\sum_j \alpha_j g_j` of all rows for multipliers of shape (n,).
-    dense : callable
-        Returns some of the rows as an array, in any orthogonal coordinates.
+    gram : callable
+        Returns the inner products of some of the rows.
     border : ndarray of shape (n,) or None
         Labels, for a free bias; None for no bias.
     """
 
     margins: Callable[[Floats], Floats]
-    dense: Callable[[NDArray[np.intp]], Floats]
+    gram: Callable[[NDArray[np.intp]], Floats]
     border: Floats | None
 
     def at(self, alpha: Floats, bias: float) -> Floats:
@@ -105,8 +105,7 @@ def solve_support_equations(
         if not 1 + others <= rows.size <= LARGEST_SYSTEM:
             return None
         residual, k = 1.0 - signed.at(alpha, bias)[rows], rows.size
-        part = signed.dense(rows)
-        system = part @ part.T
+        system = signed.gram(rows)
         if slack:
             xi, slope = slack(alpha[rows], rows)
             residual -= xi

@@ -23,7 +23,7 @@ from svmcvx.fast.core.row_cache import (
     TiledRows,
     kernel_rows,
 )
-from svmcvx.fast.margin.decomposition import DecompositionSettings
+from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings
 from svmcvx.fast.margin.low_rank_newton import LowRankSettings
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin.smo_passes import near_best_bias, pair_step, slack_of
@@ -339,6 +339,17 @@ def test_time_is_left_for_the_certificate(monkeypatch):
     better = sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-6, settings=stored(math.inf, math.inf))
     assert better.status is sx.Status.OPTIMAL
     overlap(found.certificate, better.certificate, gap=1.0)
+
+
+def test_support_equations_need_no_factor_of_the_whole_matrix(monkeypatch):
+    X, y = make_data(3, n=1200, d=4)
+    monkeypatch.setattr("svmcvx.feature_space.kernel.gram_factor", None)
+    tried = []
+    crossover = Decomposition._crossover
+    monkeypatch.setattr(Decomposition, "_crossover", lambda self, found: tried.append(1) or crossover(self, found))
+    found = sx.fast.psvm(X, y, C=1e4, p=1.0, kernel="rbf", tol=1e-6)
+    assert tried
+    assert found.certificate.is_certified(1e-6)
 
 
 def test_memory_does_not_grow_with_the_square_of_n():

@@ -15,7 +15,7 @@ def data(seed, n=40, d=4):
 
 def rows_of(X, y, bias):
     G = y[:, None] * X
-    return MarginOperator(lambda alpha: G @ (G.T @ alpha), lambda rows: G[rows], y if bias else None)
+    return MarginOperator(lambda alpha: G @ (G.T @ alpha), lambda rows: G[rows] @ G[rows].T, y if bias else None)
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -74,10 +74,10 @@ FLOOR_ROUNDINGS = 16.0
 STALLED_COMPARISONS = 40
 # Comparisons in which the gap has to fall by a tenth; otherwise the solver changes the method, or ends.
 HOPELESS_COMPARISONS = 300
-# Numbers of comparisons at which small problems try to end by solving the support equations.
+# Numbers of comparisons at which problems try to end by solving the support equations.
 CROSSOVERS = frozenset((10, 30, 100, 300, 1000))
-# Number of observations up to which problems are small in this sense.
-CROSSOVER_SIZE = 1000
+# Number of observations up to which they always try; above, if one system costs at most so many times the multiplications of the pair steps so far.
+CROSSOVER_SIZE, CROSSOVER_WORK = 1000, 20.0
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ class Decomposition:
                     self.exact_scores()
                     found = self.bounds(self.alpha, self.f)
                     trust, exhausted, idle = max(0.5 * trust, LEAST_TRUST), hopeless, 0
-                elif found is not None and compared in CROSSOVERS and self.y.size <= CROSSOVER_SIZE:
+                elif found is not None and compared in CROSSOVERS and self._crossover_pays():
                     found = self._crossover(found)
                 if found is not None and self.shortcut is not None and self.shortcut.due(self.work, self.alpha):
                     found = self._better(found, self.shortcut.solve(self.alpha, monitor))
@@ -388,6 +388,11 @@ class Decomposition:
             return lower, upper
         pad = float(np.finfo(self.rows.dtype).eps) * (abs(lower) + abs(upper))
         return lower - pad, upper + pad
+
+    def _crossover_pays(self) -> bool:
+        """Whether the support equations cost little beside the pair steps so far."""
+        free = np.count_nonzero((self.alpha > 0) & (self.alpha < self.upper_bound))
+        return self.y.size <= CROSSOVER_SIZE or float(free) ** 3 <= CROSSOVER_WORK * self.work
 
     def _crossover(self, found: tuple[float, float]) -> tuple[float, float]:
         """Replace the point by the solution of the support equations if its gap is smaller."""

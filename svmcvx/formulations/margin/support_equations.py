@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.feature_space import FeatureSpace
@@ -27,15 +26,15 @@ def solve_support_equations(
     slack: equations.Slack | None,
 ) -> Floats | None:
     """Return multipliers that solve :func:`svmcvx.numerical.support_equations.solve_support_equations` in a space, or None, also where time is up."""
-    y, L = space.data.y, space.factor
+    y = space.data.y
 
     def margins(alpha: Floats) -> Floats:
         return np.asarray(y * space.scores_of(alpha * y))
 
-    def dense(rows: NDArray[np.intp]) -> Floats:
-        return np.asarray((L[rows].toarray() if sp.issparse(L) else L[rows]) * y[rows, None])
+    def gram(rows: NDArray[np.intp]) -> Floats:
+        return np.asarray(y[rows, None] * space.block(rows, rows) * y[rows])
 
-    signed = equations.MarginOperator(margins, dense, y if space.intercept == "free" else None)
+    signed = equations.MarginOperator(margins, gram, y if space.intercept == "free" else None)
     return equations.solve_support_equations(
         signed, alpha, free=free, upper_bound=upper_bound, bias=bias, slack=slack, stop=current().passed
     )
