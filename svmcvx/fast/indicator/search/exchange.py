@@ -25,6 +25,8 @@ Bools: TypeAlias = NDArray[np.bool_]
 PATIENCE, LEAST, BEGINNING, NODES = 2, 12, 5e7, 100
 # The work beside a tree whose work is as large, else the root of the product: smaller trees end before that pays.
 BESIDE = 2e7
+# The work of looking for a first point within a budget, in units of that before the tree.
+FIRST_POINT = 10
 # The cost of a product with all rows, for each entry of the rows and in the unit of the tree's work.
 COST = 2.0
 # Lengths of random moves, as shares of the norm of the point, and the margins above which rows are kept there.
@@ -32,7 +34,7 @@ MOVES, MARGINS, RAMP_MARGINS = np.array([0.1, 0.3, 1.0]), np.array([0.01, 0.3, 0
 # Largest number of dropped rows that are tried, and of products with all rows for one set.
 CANDIDATES, MOST = 8, 20_000
 # Price of a dropped row while there is no feasible point, in units of the longest row.
-DEAR = 1e6
+DEAR = 1e8
 # Largest number of hinge problems for one set.
 MOST_MACHINES = 100
 # The constant feature that stands for a free intercept, in units of the longest row.
@@ -62,8 +64,7 @@ class Exchange(ABC):
 
     def begin(self, sets: Iterable[Bools]) -> None:
         """Improve sets of kept rows, and then the incumbent until that brings nothing any more or a limit is reached."""
-        n, r = self.search.rows.shape
-        most = max(BEGINNING, float(NODES * n * r * (r + 20)))
+        most = self._beginning
         with stop_flag(self.search.monitor.deadline) as stop:
             for kept in sets:
                 self._improve(kept, most, stop)
@@ -76,6 +77,12 @@ class Exchange(ABC):
                 moves += 1
                 if self.search.best_value < before:
                     before, last = self.search.best_value, moves
+
+    @property
+    def _beginning(self) -> float:
+        """The largest work before the tree."""
+        n, r = self.search.rows.shape
+        return max(BEGINNING, float(NODES * n * r * (r + 20)))
 
     def keep_up(self, work: float, stop: NDArray[np.int64]) -> None:
         """Look for points in proportion to the work of the tree, until the flag is set."""
@@ -118,14 +125,30 @@ class CountingExchange(Exchange):
         n, r = self.rows.shape
         active = [(np.empty(r + 1, dtype=np.int64), np.empty((r + 1, r + 1)), np.empty(r + 1)) for _ in range(3)]
         near = np.empty(CANDIDATES, dtype=np.int64)
-        self._scratch = (near, *active, np.empty(r + 1), np.empty(r), np.empty(n), np.empty(r + 1))
+        self._w = np.empty(r)
+        self._scratch = (near, *active, np.empty(r + 1), self._w, np.empty(n), np.empty(r + 1))
         self._length = np.sqrt(np.einsum("ij,ij->j", self.rows, self.rows))
+        # The separable set that drops least, and its price, as long as there is no incumbent.
+        self._nearest, self._nearest_price = np.zeros(n, dtype=np.bool_), math.inf
+
+    def find_feasible(self) -> None:
+        """Drop less and less from sets near the one that drops least, until the budget covers what is dropped or the work is done."""
+        search = self.search
+        most = self.work + FIRST_POINT * self._beginning
+        with stop_flag(search.monitor.deadline) as stop:
+            while search.best is None and self._nearest.any() and self.work < most and not stop[0]:
+                # Without work for moves it leaves the point of least norm of the set.
+                self._descend(DEAR, math.inf, self._nearest, self.work, stop)
+                u = self._moved_margins(self.rows, self._w, self._length)
+                self._improve(u >= self._rng.choice(MARGINS), most, stop)
 
     def _improve(self, kept: Bools, most: float, stop: NDArray[np.int64]) -> None:
         """Improve a set of kept rows by single moves and exchanges; without an incumbent it first drops as little as possible."""
         search = self.search
         if search.best is None:
-            self._descend(DEAR, math.inf, kept, most, stop)
+            price = self._descend(DEAR, math.inf, kept, most, stop)
+            if price < self._nearest_price:
+                self._nearest, self._nearest_price = kept.copy(), price
         value = self._descend(search.lam, search.k, kept, most, stop)
         if value < search.cutoff:
             search.try_set(kept)
