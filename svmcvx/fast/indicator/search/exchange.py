@@ -136,7 +136,10 @@ class CountingExchange(Exchange):
         search = self.search
         most = self.work + FIRST_POINT * self._beginning
         with stop_flag(search.monitor.deadline) as stop:
-            while search.best is None and self._nearest.any() and self.work < most and not stop[0]:
+            # Few rows have few sets.
+            for _ in range(self.rows.shape[0] ** 2):
+                if search.best is not None or not self._nearest.any() or self.work >= most or stop[0]:
+                    break
                 # Without work for moves it leaves the point of least norm of the set.
                 self._descend(DEAR, math.inf, self._nearest, self.work, stop)
                 u = self._moved_margins(self.rows, self._w, self._length)
