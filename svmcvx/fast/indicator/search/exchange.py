@@ -25,7 +25,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 PATIENCE, LEAST, BEGINNING, NODES = 2, 12, 5e7, 100
 # The work beside a tree whose work is as large, else the root of the product: smaller trees end before that pays.
 BESIDE = 2e7
-# The work of looking for a first point within a budget, in units of that before the tree.
+# The work of looking for a first point within a budget, in units of that before the tree: nothing else is worth doing without one.
 FIRST_POINT = 10
 # The cost of a product with all rows, for each entry of the rows and in the unit of the tree's work.
 COST = 2.0
@@ -33,7 +33,7 @@ COST = 2.0
 MOVES, MARGINS, RAMP_MARGINS = np.array([0.1, 0.3, 1.0]), np.array([0.01, 0.3, 0.7]), np.array([-1.0, -0.5, 0.0])
 # Largest number of dropped rows that are tried, and of products with all rows for one set.
 CANDIDATES, MOST = 8, 20_000
-# Price of a dropped row while there is no feasible point, in units of the longest row.
+# Price of a dropped row while there is no feasible point, in units of the longest row: so large that norms outweigh no weight.
 DEAR = 1e8
 # Largest number of hinge problems for one set.
 MOST_MACHINES = 100
