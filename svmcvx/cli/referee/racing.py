@@ -76,7 +76,7 @@ def race(
         tasks = _of_data(on, as_, target, data_dir)
     else:
         found = chosen_instances(words, part, False, None) if instances is None else _of_file(instances, words)
-        tasks = _drawn(found, sample, seed)
+        tasks = _sample_of(found, sample, seed)
     from svmcvx.racing import entries
     from svmcvx.racing import race as let_race
 
@@ -144,7 +144,7 @@ def _of_file(path: Path, words: list[str] | None) -> list[Any]:
     return [find(number) for number in numbers]
 
 
-def _drawn(found: list[Any], sample: int | None, seed: int) -> list[Any]:
+def _sample_of(found: list[Any], sample: int | None, seed: int) -> list[Any]:
     import numpy as np
 
     if sample is None or sample >= len(found):

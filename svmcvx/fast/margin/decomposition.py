@@ -352,7 +352,7 @@ class Decomposition:
     def _out_of_time(self, monitor: Monitor) -> bool:
         """Whether there is only time left for the certificate."""
         if math.isfinite(monitor.deadline.end):
-            monitor.reserve(self._seconds_left())
+            monitor.reserve(self._seconds_to_the_end())
         return monitor.out_of_time()
 
     def _closes(self, found: tuple[float, float] | None, monitor: Monitor) -> bool:
@@ -361,7 +361,7 @@ class Decomposition:
             return False
         return relative_gap(max(monitor.valid[0], found[0]), min(monitor.valid[1], found[1])) <= monitor.tol
 
-    def _seconds_left(self) -> float:
+    def _seconds_to_the_end(self) -> float:
         """Return how long another round and the exact scores of the points after it will take."""
         n = float(self.y.size)
         if self._products is None:
