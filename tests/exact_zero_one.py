@@ -1,6 +1,6 @@
 """The 0-1, l0 and ramp problems over all vertices in rational arithmetic, and hostile instances to hold the search against.
 
-    python -m tests.exact_zero_one [--problem zero-one|l0|ramp] [--count 20000] [--first 0] [--method auto]
+    python -m tests.exact_zero_one [--problem zero-one|l0|ramp] [--count 20000] [--first 0] [--rows 12] [--method auto]
 
 An optimum of a counted loss is the point of least norm on the hyperplanes u = 1 of some linearly independent rows. With the ramp loss some
 other rows have slacks between 0 and 2 besides, whose losses pull at the point of least norm. There are few enough for few rows to try them
@@ -24,8 +24,10 @@ from svmcvx.fast.indicator.ramp import ramp
 from svmcvx.fast.indicator.zero_one import zero_one
 
 PROBLEMS = ("zero-one", "l0", "ramp")
-# Rows of an instance with a free intercept, at most.
+# Rows of an instance with a free intercept, at most, unless told otherwise.
 FREE_ROWS = {"l0": 9, "ramp": 6}
+# Designs of integers, whose products have no rounding error.
+EXACT_PRODUCTS = ("integers", "duplicates", "signs")
 DESIGNS = ("integers", "offset", "columns", "duplicates", "gaussian", "far", "tiny", "signs")
 
 
@@ -52,62 +54,128 @@ def inner(x, z):
 def exact_optimum(G, weight, *, lam=None, k=None):
     """The smallest objective of a vertex, w = 0 included; None if none is feasible."""
     rows = [[Fraction(value) for value in row] for row in G.tolist()]
+    return least_vertex([[inner(x, z) for z in rows] for x in rows], weight, lam=lam, k=k)
+
+
+def least_vertex(gram, weight, *, lam=None, k=None):
+    """The smallest objective of a vertex of the 0-1 problem whose signed rows have this Gram matrix."""
     s = [Fraction(value) for value in weight.tolist()]
-    gram = [[inner(x, z) for z in rows] for x in rows]
     best = None
-    for size in range(G.shape[1] + 1):
-        for tight in itertools.combinations(range(len(rows)), size):
+    for size in range(len(gram) + 1):
+        independent = False
+        for tight in itertools.combinations(range(len(gram)), size):
             alpha = solved([[gram[i][j] for j in tight] for i in tight], [Fraction(1)] * size)
             if alpha is None:
                 continue
+            independent = True
             norm = sum(alpha, Fraction(0))
             if best is not None and norm >= best:
                 continue
             margins = [
-                sum((a * gram[j][i] for a, j in zip(alpha, tight, strict=True)), Fraction(0)) for i in range(len(rows))
+                sum((a * gram[j][i] for a, j in zip(alpha, tight, strict=True)), Fraction(0)) for i in range(len(gram))
             ]
-            lost = sum((s[i] for i in range(len(rows)) if margins[i] < 1), Fraction(0))
+            lost = sum((s[i] for i in range(len(gram)) if margins[i] < 1), Fraction(0))
             if k is not None and lost > Fraction(k):
                 continue
             value = norm + (Fraction(lam) * lost if lam is not None else 0)
             if best is None or value < best:
                 best = value
+        if not independent:
+            break
     return best
+
+
+def integers(values):
+    """Fractions as an array of integers, and their common denominator."""
+    denominator = math.lcm(*(value.denominator for line in values for value in line))
+    return np.array([[int(value * denominator) for value in line] for line in values], dtype=object), denominator
+
+
+def integer_solved(A):
+    """Solve a square system of integers whose right sides follow its columns; return a denominator and the numerators, or None if it is singular.
+
+    This is Bareiss' elimination, whose divisions leave no remainder.
+    """
+    size, divisor = len(A), 1
+    for k in range(size):
+        pivot = next((i for i in range(k, size) if A[i, k]), None)
+        if pivot is None:
+            return None
+        A[[k, pivot]] = A[[pivot, k]]
+        for i in range(size):
+            if i != k:
+                A[i] = (A[k, k] * A[i] - A[i, k] * A[k]) // divisor
+        divisor = A[k, k]
+    return divisor, A[:, size:]
 
 
 def exact_free_optimum(K, y, weight, C, problem):
     """The smallest objective with a free intercept, of the l0-norm hinge or the ramp loss, for the Gram matrix of the observations.
 
-    With the slopes of some rows, T of them on their hyperplanes, the best point solves the optimality conditions of a quadratic program;
-    its objective is that of the true loss, so that each of the points is one of the problem.
+    With the slopes of some rows, T of them on their hyperplanes, the best point solves the optimality conditions of a quadratic program,
+    whose right side is linear in the slopes. Of the ramp loss only the points count at which the rows with a slope, and no others, have
+    slacks between 0 and 2; the optimum is one of them. The objective of a point is that of the true loss.
     """
-    signs = [Fraction(int(sign)) for sign in y]
-    n, C = len(signs), Fraction(C)
-    gram = [[Fraction(K[i][j]) * signs[i] * signs[j] for j in range(n)] for i in range(n)]
-    price = [C * Fraction(value) for value in weight.tolist()]
+    n = len(y)
+    signs = np.array([int(sign) for sign in y], dtype=object)
+    gram, unit = integers([[Fraction(value) for value in line] for line in K])
+    gram = gram * signs * signs[:, None]
+    price = [Fraction(C) * Fraction(value) for value in weight.tolist()]
+    numerators, share = integers([price])
+    # The pull of a row with a slope on all rows, in units of 1 / (unit · share).
+    pulls = numerators[0][:, None] * gram
     best = None
-    for states in itertools.product((0, 1, 2) if problem == "ramp" else (0, 1), repeat=n):
-        tight = [i for i in range(n) if states[i] == 1]
-        sloped = [i for i in range(n) if states[i] == 2]
-        if not tight:
-            # Moving the intercept until a row is on its hyperplane costs nothing.
-            continue
-        system = [[*(gram[i][j] for j in tight), signs[i]] for i in tight]
-        system.append([*(signs[j] for j in tight), Fraction(0)])
-        right = [1 - sum((price[j] * gram[i][j] for j in sloped), Fraction(0)) for i in tight]
-        right.append(-sum((price[j] * signs[j] for j in sloped), Fraction(0)))
-        found = solved(system, right)
-        if found is None:
-            continue
-        support = [*zip(tight, found[:-1], strict=True), *((j, price[j]) for j in sloped)]
-        pull = [sum((a * gram[i][j] for j, a in support), Fraction(0)) for i in range(n)]
-        value = sum((a * pull[j] for j, a in support), Fraction(0)) / 2
-        for i in range(n):
-            slack = 1 - pull[i] - signs[i] * found[-1]
-            value += price[i] * (min(2, max(0, slack)) if problem == "ramp" else slack > 0)
-        if best is None or value < best:
-            best = value
+    for size in range(1, n + 1):
+        independent = False
+        for tight in map(list, itertools.combinations(range(n), size)):
+            # A multiplier for each row of T, the intercept, and a right side without slopes and for the slope of each row.
+            system = np.zeros((size + 1, size + 2 + n), dtype=object)
+            system[:size, :size], system[:size, size], system[size, :size] = (
+                gram[np.ix_(tight, tight)],
+                signs[tight],
+                signs[tight],
+            )
+            system[:size, size + 1] = unit * share
+            system[:size, size + 2 :], system[size, size + 2 :] = -pulls[:, tight].T, -numerators[0] * signs
+            found = integer_solved(system)
+            if found is None:
+                continue
+            independent, (denominator, parts) = True, found
+            if denominator < 0:
+                denominator, parts = -denominator, -parts
+            one = denominator * unit * share
+            margins = parts[:size].T @ gram[tight] + parts[size][:, None] * signs
+            margins[1:] += denominator * pulls
+            multipliers = parts[:size].sum(axis=0)
+            free = [i for i in range(n) if i not in tight]
+            slopes = consistent(margins, free, one) if problem == "ramp" else [()]
+            for sloped in slopes:
+                used = [0, *(j + 1 for j in sloped)]
+                u = [Fraction(margin, one) for margin in margins[used].sum(axis=0)]
+                value = Fraction(multipliers[used].sum(), 2 * denominator * share)
+                value += sum((price[j] * u[j] for j in sloped), Fraction(0)) / 2
+                for i in free:
+                    slack = 1 - u[i]
+                    value += price[i] * (min(2, max(0, slack)) if problem == "ramp" else slack > 0)
+                if best is None or value < best:
+                    best = value
+        if not independent:
+            break
     return best
+
+
+def consistent(margins, free, one):
+    """The sets of rows with a slope, of the rows not in T, at whose points these rows and no others have slacks between 0 and 2."""
+    left = np.arange(2 ** len(free))
+    for place, i in enumerate(free):
+        values = margins[:1, i]
+        for j in free:
+            values = np.concatenate([values, values + margins[j + 1, i]])
+        size = abs(values[left])
+        left = left[np.where(left >> place & 1, size <= one, size >= one).astype(bool)]
+        if not left.size:
+            break
+    return [[i for place, i in enumerate(free) if number >> place & 1] for number in left]
 
 
 def gram_of(X, kernel):
@@ -122,23 +190,30 @@ def gram_of(X, kernel):
     return [[(gamma * value + coef0) ** kernel.degree for value in line] for line in products]
 
 
-def free_instance(seed, problem):
+def kernel_of(rng, design):
+    """None, a kernel whose values are fractions, or "precomputed" where the products of observations have no rounding error."""
+    return (None, sx.Polynomial(2, 0.5, 1.0), "precomputed")[int(rng.integers(3 if design in EXACT_PRODUCTS else 2))]
+
+
+def free_instance(seed, problem, rows=None):
     """Rows (or a Gram matrix), labels, weights, the price C and the kernel of an instance with a free intercept."""
-    X, y, weight, _, _ = hostile_instance(seed)
-    rows = FREE_ROWS[problem]
-    X, y = X[:rows], y[:rows]
+    X, y, weight, _, _ = hostile_instance(seed, rows)
+    most = FREE_ROWS[problem] if rows is None else rows
+    X, y = X[:most], y[:most]
     rng = np.random.default_rng(seed)
     C = float(10 ** rng.uniform(*((-9, 14) if seed % 2 else (-2, 2))))
-    kernel = None
-    if DESIGNS[seed % len(DESIGNS)] in ("integers", "duplicates", "signs"):
-        kernel = (None, sx.Polynomial(2, 0.5, 1.0), "precomputed")[int(rng.integers(3))]
-    return X @ X.T if kernel == "precomputed" else X, y, np.ones(len(y)) if weight is None else weight[:rows], C, kernel
+    design = DESIGNS[seed % len(DESIGNS)]
+    kernel = kernel_of(rng, design) if rows is not None or design in EXACT_PRODUCTS else None
+    return X @ X.T if kernel == "precomputed" else X, y, np.ones(len(y)) if weight is None else weight[:most], C, kernel
 
 
-def hostile_instance(seed):
-    """Rows, labels, weights, hyper-parameters and the intercept of an instance of few rows."""
+def hostile_instance(seed, rows=None):
+    """Rows, labels, weights, hyper-parameters and the intercept of an instance of few rows: at most 11, or as many as `rows` says."""
     rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(2, 12 if seed % 4 == 3 else 8)), int(rng.integers(1, 3))
+    if rows is None:
+        n, d = int(rng.integers(2, 12 if seed % 4 == 3 else 8)), int(rng.integers(1, 3))
+    else:
+        n, d = int(rng.integers(2, rows + 1)), int(rng.integers(1, 4))
     design = DESIGNS[seed % len(DESIGNS)]
     X = rng.integers(-3, 4, (n, d)).astype(float)
     if design == "offset":
@@ -162,32 +237,44 @@ def hostile_instance(seed):
     return X, y, weight, {"k": drawn[0]} if seed % 5 == 0 else {"lam": drawn[1]}, bool(rng.random() < 0.7)
 
 
+def counted_instance(seed, rows=None):
+    """An instance of the 0-1 problem: rows (or a Gram matrix), labels, weights, hyper-parameters, the intercept and the kernel."""
+    X, y, weight, hyper, intercept = hostile_instance(seed, rows)
+    kernel = None if rows is None else kernel_of(np.random.default_rng(seed), DESIGNS[seed % len(DESIGNS)])
+    return X @ X.T if kernel == "precomputed" else X, y, weight, hyper, intercept, kernel
+
+
 @lru_cache(maxsize=100)
-def optimum_of(seed, problem="zero-one"):
+def optimum_of(seed, problem="zero-one", rows=None):
     """The optimum of an instance in fractions; None where no point keeps enough."""
     if problem != "zero-one":
-        X, y, weight, C, kernel = free_instance(seed, problem)
+        X, y, weight, C, kernel = free_instance(seed, problem, rows)
         return exact_free_optimum(gram_of(X, kernel), y, weight, C, problem)
-    X, y, weight, hyper, intercept = hostile_instance(seed)
-    rows = (np.column_stack([X, np.ones(len(X))]) if intercept else X) * y[:, None]
-    return exact_optimum(rows, np.ones(len(y)) if weight is None else weight, **hyper)
+    X, y, weight, hyper, intercept, kernel = counted_instance(seed, rows)
+    signs = [int(sign) for sign in y]
+    gram = [
+        [(value + intercept) * a * b for value, b in zip(line, signs, strict=True)]
+        for line, a in zip(gram_of(X, kernel), signs, strict=True)
+    ]
+    return least_vertex(gram, np.ones(len(y)) if weight is None else weight, **hyper)
 
 
-def searched(seed, problem, method, **limits):
+def searched(seed, problem, method, rows=None, **limits):
     """The package's answer."""
     if problem == "zero-one":
-        X, y, weight, hyper, intercept = hostile_instance(seed)
-        return zero_one(X, y, sample_weight=weight, intercept=intercept, method=method, **hyper, **limits)
-    X, y, weight, C, kernel = free_instance(seed, problem)
+        X, y, weight, hyper, intercept, kernel = counted_instance(seed, rows)
+        arguments = {"sample_weight": weight, "intercept": intercept, "kernel": kernel, "method": method}
+        return zero_one(X, y, **arguments, **hyper, **limits)
+    X, y, weight, C, kernel = free_instance(seed, problem, rows)
     arguments = {"C": C, "kernel": kernel, "sample_weight": weight, **limits}
     return ramp(X, y, **arguments) if problem == "ramp" else l0(X, y, method="search", **arguments)
 
 
-def judge(seed, method="auto", tol=1e-6, time_limit=30.0, problem="zero-one"):
+def judge(seed, method="auto", tol=1e-6, time_limit=30.0, problem="zero-one", rows=None):
     """Solve an instance and hold it against the exact optimum; return what is wrong, or how it ended."""
-    best = optimum_of(seed, problem)
+    best = optimum_of(seed, problem, rows)
     try:
-        solution = searched(seed, problem, method, tol=tol, time_limit=time_limit)
+        solution = searched(seed, problem, method, rows, tol=tol, time_limit=time_limit)
     except SolverFailed as error:
         if "not separable" in str(error):
             return "WRONG: false infeasible" if best is not None else "infeasible"
@@ -211,11 +298,14 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--problem", choices=PROBLEMS, default="zero-one")
+    parser.add_argument(
+        "--rows", type=int, help="draw up to so many rows, up to three columns, and kernels for every design"
+    )
     parser.add_argument("--method", default="auto", help="of the 0-1 problem")
     arguments = parser.parse_args()
     ends, wide, started = collections.Counter(), collections.Counter(), time.perf_counter()
     for seed in range(arguments.first, arguments.first + arguments.count):
-        end = judge(seed, arguments.method, problem=arguments.problem)
+        end = judge(seed, arguments.method, problem=arguments.problem, rows=arguments.rows)
         if end.startswith("WRONG"):
             print(f"seed {seed} ({DESIGNS[seed % len(DESIGNS)]}): {end}", flush=True)
             end = "WRONG"
