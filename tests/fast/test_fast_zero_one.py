@@ -263,6 +263,12 @@ def test_inseparable_without_dropping_enough():
             zero_one(X, y, k=0, method=method)
 
 
+def test_what_a_rounded_factor_cannot_separate_is_not_called_inseparable():
+    # A parabola separates the rows; the factor of their Gram matrix has lost it.
+    with pytest.raises(SolverFailed, match="rounding hides whether there is one"):
+        zero_one([[3e4], [3e4 + 1], [3e4 + 2]], [1, -1, 1], k=0, kernel=sx.Polynomial(2, 0.5, 1.0))
+
+
 def test_everything_may_be_dropped():
     found = zero_one([[0.0], [1.0]], [0, 1], k=2)
     assert found.certificate.upper == 0

@@ -253,6 +253,11 @@ class IndicatorStatement(BinaryStatement):
         """What the factor, and with it a search, leaves out of the data or the kernel."""
         return FactorError.of(self.space)
 
+    @property
+    def rows_are_exact(self) -> bool:
+        """Whether what is impossible with the rows of the factor is impossible with the features themselves: nothing is missing or rounded."""
+        return not (self.factor_error.missing.any() or self.factor_error.shift.any())
+
     @abstractmethod
     def bound_of_search(self, value: float) -> float:
         """Return the lower bound that follows from one on the problem that has the factor for its data."""

@@ -133,8 +133,13 @@ class ZeroOne(CountingStatement):
         return self.relaxed.evaluate_dual(dual) if dual else super().evaluate_dual(dual)
 
     def explain(self, status: str) -> str:
-        """Infeasible: the data cannot be separated by dropping so little. Stopped: it is not known whether they can."""
-        if status == "infeasible" and self.k is not None and not self.unproved.any():
+        """Infeasible: the data cannot be separated by dropping so little. Stopped, or hidden by rounding: it is not known whether they can."""
+        if status in ("infeasible", "numerical") and self.k is not None and not self.unproved.any():
+            if status == "numerical" or not self.rows_are_exact:
+                return (
+                    f"no point that drops observations of total weight at most {self.k:g} was found, and rounding hides whether there is one; "
+                    "raise k, or use lam"
+                )
             return (
                 f"the classes are not separable in this feature space when observations of total weight at most {self.k:g} "
                 "are dropped; raise k, or use lam"

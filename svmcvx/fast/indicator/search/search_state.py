@@ -240,11 +240,8 @@ class SearchState(ABC):
         if math.isinf(left) and status is not Status.OPTIMAL:
             # Everything has been searched: the remaining gap is final.
             if self.best is None:
-                return (
-                    Status.INFEASIBLE
-                    if math.isinf(self.cutoff) and math.isinf(self.unresolved_bound)
-                    else Status.NUMERICAL
-                )
+                proved = math.isinf(self.cutoff) and math.isinf(self.unresolved_bound) and self.statement.rows_are_exact
+                return Status.INFEASIBLE if proved else Status.NUMERICAL
             attained = self.unresolved_bound >= self.best_value * (1.0 - UNRESOLVED_SHARE)
             return Status.OPTIMAL if attained else Status.NUMERICAL
         return status
