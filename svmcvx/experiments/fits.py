@@ -18,7 +18,7 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.certificate import Certificate
 from svmcvx.core.bounded import sum_above, sum_below
-from svmcvx.errors import DataError, SvmcvxError
+from svmcvx.errors import DataError, DataTypeError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.certification import CERTIFIABLE, certify
 from svmcvx.estimators.pairs import CompositeSolution
@@ -85,7 +85,13 @@ def check_metrics(metrics: str | Sequence[str]) -> tuple[str, ...]:
     ------
     DataError
         If there is none, or one is not known.
+    DataTypeError
+        If it is neither a name nor a sequence of names.
     """
+    if not isinstance(metrics, Iterable):
+        raise DataTypeError(
+            f"metrics must be a name of a score of scikit-learn, such as 'accuracy', or a sequence of names, got {metrics!r}"
+        )
     names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     if not names:
         raise DataError("metrics is empty; pass for example ('accuracy', 'balanced_accuracy')")

@@ -17,6 +17,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import svmcvx as sx
+from svmcvx.errors import DataTypeError
 from svmcvx.experiments import parse_models
 from svmcvx.experiments.comparison import COLUMNS, Comparison
 from svmcvx.experiments.fits import columns_of, conventions, of_guarantee
@@ -189,6 +190,8 @@ def test_metrics_are_columns_and_models_that_predict_one_class_are_told():
     assert "one class" not in table.loc[1, "note"]
     with pytest.raises(sx.DataError, match="metrics must hold names of scores"):
         sx.compare(models, X, Y, metrics="acuracy")
+    with pytest.raises(DataTypeError, match="metrics must be a name of a score"):
+        sx.compare(models, X, Y, metrics=5)
 
 
 def test_the_conventions_of_each_row_are_told():

@@ -140,6 +140,15 @@ def test_probabilities_of_a_bayesian_comparison(study):
     assert len(whole) >= 3
     np.testing.assert_allclose(whole.sum(axis=1), 1)
     assert found.equals(study.bayes(rope=0.02))
+    # Where there are no probabilities there is a reason, and nowhere else.
+    assert ((found["reason"] == "") == found["p_equal"].notna()).all()
+    twice = sx.study(
+        {"one": sx.PSVMClassifier(), "other": sx.PSVMClassifier()}, {"s": next(iter(SETS.values()))}, repeats=2
+    )
+    assert twice.bayes()["reason"].tolist() == [
+        "equal differences have no variance",
+        "fewer than two data sets on which both have a score",
+    ]
     with pytest.raises(sx.DataError, match="rope"):
         study.bayes(rope=-1.0)
 

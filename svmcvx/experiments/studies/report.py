@@ -283,14 +283,20 @@ ROPE = 0.01
 
 def _bayes(study: StudyTables, metric: str) -> Table:
     rows = [
-        [_text(r.dataset), _text(r.first), _text(r.second), *(_number(p) for p in (r.p_first, r.p_equal, r.p_second))]
+        [
+            _text(r.dataset),
+            _text(r.first),
+            _text(r.second),
+            *(_number(p) for p in (r.p_first, r.p_equal, r.p_second)),
+            _text(r.reason),
+        ]
         for r in _records(study.bayes(ROPE, metric))
     ]
     note = (
         f"Probability that the first model is better by more than {ROPE:g}, that the two are practically equal, and that the second is "
         "better: correlated t-test on each data set, signed-rank test over all of them."
     )
-    heads = ["data set", "first", "second", "first better", "practically equal", "second better"]
+    heads = ["data set", "first", "second", "first better", "practically equal", "second better", "reason"]
     return Table(f"{metric}, Bayesian comparison", note, heads, rows)
 
 

@@ -383,7 +383,8 @@ class StudyTables:
         -------
         DataFrame
             ``dataset``, ``first``, ``second``, and the probabilities ``p_first``, ``p_equal``, ``p_second``: the correlated t-test on each
-            data set, and the signed-rank test over all of them in the rows ``"(all)"``.
+            data set, and the signed-rank test over all of them in the rows ``"(all)"``. A probability that does not exist is NaN, and
+            ``reason`` says why.
 
         Raises
         ------
@@ -395,12 +396,15 @@ class StudyTables:
         rows: list[dict[str, Any]] = []
         for dataset, first, second, difference, ratio in self._differences(name):
             found = statistics.correlated_t(difference, ratio, rope)
-            rows.append(_posterior_row(dataset, first, second, found))
+            reason = statistics.effect(difference, ratio).reason
+            rows.append(_posterior_row(dataset, first, second, found, reason))
         mean = self.mean(name)
         for first, second in combinations(self.models, 2):
             difference = (mean[first] - mean[second]).dropna().to_numpy()
-            rows.append(_posterior_row("(all)", first, second, statistics.bayesian_signed_rank(difference, rope)))
-        return pd.DataFrame(rows, columns=["dataset", "first", "second", "p_first", "p_equal", "p_second"])
+            found = statistics.bayesian_signed_rank(difference, rope)
+            reason = "" if difference.size > 1 else "fewer than two data sets on which both have a score"
+            rows.append(_posterior_row("(all)", first, second, found, reason))
+        return pd.DataFrame(rows, columns=["dataset", "first", "second", "p_first", "p_equal", "p_second", "reason"])
 
     def friedman(self, metric: str | None = None, alpha: float = 0.05) -> Friedman | None:
         """Return Friedman's test over the data sets; None for fewer than three models or two data sets."""
@@ -434,6 +438,6 @@ def _mean_sd(mean: float, sd: float, digits: int) -> str:
     return f"{mean:.{digits}f}" if np.isnan(sd) else f"{mean:.{digits}f} ± {sd:.{digits}f}"
 
 
-def _posterior_row(dataset: str, first: str, second: str, found: statistics.Posterior) -> dict[str, Any]:
+def _posterior_row(dataset: str, first: str, second: str, found: statistics.Posterior, reason: str) -> dict[str, Any]:
     probabilities = {"p_first": found.first, "p_equal": found.equal, "p_second": found.second}
-    return {"dataset": dataset, "first": first, "second": second, **probabilities}
+    return {"dataset": dataset, "first": first, "second": second, **probabilities, "reason": reason}
