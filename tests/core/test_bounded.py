@@ -397,3 +397,8 @@ def test_entries_are_taken():
 def test_the_second_checker_imports_no_bounded_arithmetic():
     for path in (FOLDER.parent / "proofs").rglob("*.py"):
         assert not re.search(r"svmcvx\.(core|rounding)", path.read_text()), path
+
+
+def test_a_large_power_of_an_inexact_number_is_enclosed():
+    found = Bounded(np.array([1.0]), np.array([0.0195])) ** 100.0
+    assert Fraction(float(found.upper[0])) >= (1 + Fraction(0.0195)) ** 100

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import svmcvx as sx
-from svmcvx.experiments.ranges.pieces import Piece
+from svmcvx.experiments.ranges.pieces import Piece, _gap
 from svmcvx.experiments.ranges.rules import RULES, _sagittae
 
 X, Y = sx.synthetic.outlier_data(24, 2, sigma=0.7, outliers="spread", seed=3)
@@ -202,3 +202,7 @@ def test_second_derivatives_in_gamma_lie_between_their_ends(seed):
         off = 1e-12 * np.abs(found).max()
         assert (low - off <= found).all()
         assert (found <= high + off).all()
+
+
+def test_a_gap_without_one_of_its_ends_is_infinite():
+    assert _gap(None, Fraction(1)) == _gap(Fraction(1), None) == math.inf

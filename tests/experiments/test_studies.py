@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 import scipy.sparse as sp
 from scipy import stats
@@ -30,6 +31,7 @@ import svmcvx as sx
 from svmcvx.datasets import Dataset
 from svmcvx.experiments import Split
 from svmcvx.experiments.store import Store
+from svmcvx.experiments.studies.environment import computer
 from svmcvx.experiments.studies.files import read_study
 from svmcvx.experiments.tables import escaped, latex_frame
 from svmcvx.system import clock
@@ -916,3 +918,8 @@ def test_a_line_tells_of_each_finished_data_set_where_no_bar_is_drawn(capfd, tmp
     assert lines[-1].endswith("; 18 of 18 in all")
     sx.study(MODELS, SETS, repeats=2, store=store)
     assert capfd.readouterr().err == ""
+
+
+def test_a_report_names_the_memory_in_gibibytes():
+    memory = float(computer()["memory"].removesuffix(" GiB"))
+    assert memory == pytest.approx(psutil.virtual_memory().total / 2**30, abs=0.51)

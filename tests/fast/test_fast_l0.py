@@ -499,3 +499,9 @@ def test_the_proof_of_a_search_claims_both_ends(tmp_path):
     assert found.holds
     assert found.why == ""
     assert found.lower >= solution.certificate.lower
+
+
+def test_a_step_above_the_golden_ratio_is_refused():
+    X, y = make_data(2, 20)
+    with pytest.raises(sx.DataError, match="iota"):
+        sx.fast.l0(X, y, C=1.0, iota=1.7)

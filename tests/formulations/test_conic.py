@@ -16,6 +16,7 @@ from svmcvx.data import binary_data
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.conic_loss import dual as conic_dual
+from svmcvx.formulations.conic_loss import fixed_gamma
 from svmcvx.formulations.conic_loss import primal as conic_primal
 from svmcvx.formulations.conic_loss.relaxation import relaxation
 from svmcvx.formulations.conic_loss.sdp import semidefinite_rows
@@ -458,3 +459,20 @@ def test_outliers_hurt_the_hinge_more_than_the_conic_loss():
     ours = sx.ConicSVMClassifier(kappa=0.05, solver="clarabel").fit(X, y).score(clean, labels)
     hinges = [sx.PSVMClassifier(C=C, solver="clarabel").fit(X, y).score(clean, labels) for C in (0.1, 1.0, 10.0)]
     assert max(hinges) < ours - 0.2
+
+
+def test_the_program_for_fixed_gamma_has_the_value_of_its_statement():
+    X, y = make_data(2, 40)
+    X *= 10.0
+    problem = sx.conic_fixed_gamma(X, y, gamma=1e-5, lam=0.3)
+    solution = sx.solve(problem, solver="clarabel")
+    assert (y * solution.model.decision_function(X)).max() > 1.5
+    assert problem.value == pytest.approx(solution.certificate.upper, rel=1e-6)
+
+
+def test_with_many_columns_a_gamma_that_is_too_large_is_refused_without_a_factor(monkeypatch):
+    monkeypatch.setattr(fixed_gamma, "MANY_COLUMNS", 2)
+    X, y = make_data(4, 20)
+    with pytest.raises(DataError, match="gamma"):
+        sx.conic_fixed_gamma(X, y, gamma=10.0, lam=1.0)
+    assert sx.solve(sx.conic_fixed_gamma(X, y, gamma=1e-3, lam=1.0), solver="clarabel").certificate.gap < 1e-6

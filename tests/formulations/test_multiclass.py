@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
-from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, SmoothedHingeSum
+from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, Margin, SmoothedHingeSum
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
 
@@ -306,3 +306,7 @@ def test_two_classes_have_one_score_as_in_scikit_learn():
     assert face.coef_.shape == (1, 3)
     np.testing.assert_allclose(X @ face.coef_[0] + face.intercept_[0], score)
     np.testing.assert_array_equal(face.predict(X), (score > 0).astype(int))
+
+
+def test_the_hard_margin_costs_nothing_where_it_is_kept():
+    assert Margin().value(np.array([[1.0, 2.0], [0.5, 3.0]])).tolist() == [0.0, np.inf]

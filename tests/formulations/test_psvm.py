@@ -315,3 +315,25 @@ def test_an_added_constraint_given_by_a_function_of_the_model():
     found = sx.solve(problem.with_constraints([w >= 0.1], holds=lambda model: bool((model.coef >= 0.1 - 1e-6).all())))
     assert (found.model.coef >= 0.1 - 1e-6).all()
     assert found.certificate.residuals["added_violation"] == 0.0
+
+
+def test_a_program_without_values_of_all_variables_has_no_model():
+    X, y = make_data(2, 20)
+    problem = sx.psvm_primal(X, y, C=1.0, p=1)
+    problem.var_dict["w"].value = np.ones(X.shape[1])
+    assert problem.model_at_variables() is None
+
+
+def test_another_objective_is_not_the_statement_s():
+    X, y = make_data(2, 20)
+    problem = sx.psvm_primal(X, y, C=1.0, p=1)
+    problem._objective = cp.Minimize(cp.sum_squares(problem.var_dict["w"]))
+    with pytest.raises(sx.BuildError, match="changed after it was built"):
+        sx.solve(problem)
+
+
+def test_an_answer_names_the_terms_of_its_objective():
+    X, y = make_data(2, 20)
+    solution = sx.fast.psvm(X, y, C=1.0, p=2.0)
+    assert set(solution.terms) == {"regulariser", "losses"}
+    assert sum(solution.terms.values()) == pytest.approx(solution.certificate.upper, rel=1e-9)

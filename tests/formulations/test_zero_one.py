@@ -577,3 +577,8 @@ def test_under_added_constraints_explicit_m_belongs_to_the_statement():
     assert far.certificate.residuals["unproved_M"] == 9
     assert problem.formulation.objective(far.model) == pytest.approx(far.certificate.upper)
     assert forced.formulation.whole.objective(far.model) == math.inf
+
+
+def test_prices_that_overflow_with_their_weights_are_refused():
+    with pytest.raises(DataError, match="overflow"):
+        sx.fast.zero_one(np.array([[1.0], [-1.0]]), [1, -1], lam=1e250, sample_weight=np.full(2, 1e100))

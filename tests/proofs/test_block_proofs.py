@@ -144,3 +144,12 @@ def test_an_interval_in_blocks_holds_whatever_the_model_is():
             found = sx.verify(shaken, blocks, blocks.y)
             assert found.lower is None or found.lower <= exact.upper
             assert exact.lower <= found.upper
+
+
+def test_rows_beyond_those_of_the_proof_are_refused_as_such():
+    blocks = blocks_of(X, Y)
+    proof = sx.fast.psvm(blocks, None, C=0.05, p=2.0, intercept="penalised").proof(blocks, None)
+    more = blocks_of(np.vstack([X, X[:5]]), np.append(Y, Y[:5]), cuts=(0, 400, 605))
+    checked = sx.verify(proof, more, None)
+    assert not checked.holds
+    assert "605 rows or more" in checked.why

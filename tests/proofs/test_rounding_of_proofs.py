@@ -13,9 +13,12 @@ flint = pytest.importorskip("flint")
 
 import svmcvx as sx  # noqa: E402
 from svmcvx.proofs import definiteness, fingerprint  # noqa: E402
+from svmcvx.proofs.arithmetic import balls as arithmetic_balls  # noqa: E402
 from svmcvx.proofs.arithmetic.intervals import Interval, products  # noqa: E402
-from svmcvx.proofs.large import kernel_block  # noqa: E402
+from svmcvx.proofs.families import indicator, scores  # noqa: E402
+from svmcvx.proofs.large import _balanced, kernel_block  # noqa: E402
 from svmcvx.proofs.problem import ProofRejected  # noqa: E402
+from svmcvx.proofs.search_tree import DROPPED, FREE, KEPT, _Tree  # noqa: E402
 from tests import balls  # noqa: E402
 from tests.balls import ball, total  # noqa: E402
 from tests.proofs.test_search_proofs import INTEGERS, example  # noqa: E402
@@ -285,3 +288,72 @@ def test_a_bound_with_a_kernel_allows_for_its_rounding():
     off = mass - square - ball(float(lower))
     assert asked <= off
     assert off <= 4 * asked
+
+
+def test_the_least_of_some_balls_holds_the_least_of_their_numbers():
+    found = arithmetic_balls.least([flint.arb(2, 1), flint.arb(1.55, 0.04)])
+    assert found.lower() <= 1
+    assert found.upper() <= 1.6
+
+
+def test_a_radius_computed_in_doubles_is_enlarged():
+    found = Interval.around(np.zeros(1), np.ones(1))
+    assert found.high[0] >= 1.0 + 2.0**-48
+    assert found.low[0] <= -1.0 - 2.0**-48
+
+
+def test_a_kernel_is_symmetric_only_if_all_its_entries_are():
+    K = np.eye(3)
+    K[0, 1] = K[1, 0] = 0.5
+    problem = SimpleNamespace(X=K, used=np.arange(3))
+    assert definiteness.is_symmetric(problem)
+    K[0, 1] = math.nextafter(0.5, 1.0)
+    assert not definiteness.is_symmetric(problem)
+
+
+def test_a_model_with_margins_just_below_one_costs_more():
+    statement = SimpleNamespace(M=None)
+    space = SimpleNamespace(
+        problem=SimpleNamespace(proof=SimpleNamespace(statement=statement)),
+        margins=[flint.arb(1) - flint.arb(2) ** -40],
+        model=SimpleNamespace(norm=flint.arb(1)),
+    )
+    price = indicator._best(space, lambda norm, kept: norm if all(kept) else flint.arb(9))
+    assert price >= 1 + flint.arb(2) ** -40
+
+
+def test_sizes_above_a_bound_are_brought_to_it():
+    assert scores.fitting_factor(flint.arb(1), [flint.arb(2), flint.arb(0.5)]) <= 0.5
+    assert scores.fitting_factor(flint.arb(1), [flint.arb(0.5)]) == 1
+
+
+def test_a_power_of_nothing_but_rounding_is_enclosed():
+    kernel = {"name": "polynomial", "degree": 2, "gamma": 0.1, "coef0": -0.3}
+    value, radius = kernel_block(kernel, np.array([[1.0]]), np.array([[3.0]]))
+    exact = (fraction(0.1) * 3 + fraction(-0.3)) ** 2
+    assert abs(fraction(value[0, 0]) - exact) <= fraction(radius[0, 0])
+
+
+def test_multipliers_out_of_balance_by_one_are_refused():
+    with pytest.raises(ProofRejected, match="y'α = 0"):
+        _balanced(Interval.exactly(np.array([2.0, 1.0])), np.array([1.0, -1.0]))
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_a_ball_decides_no_row_whose_margin_may_be_on_the_other_side(free):
+    rng = np.random.default_rng(0)
+    n = 40
+    for _ in range(40):
+        length, along, spread = rng.uniform(1, 9, n), rng.normal(size=n), rng.uniform(0, 1, n)
+        radius, b = rng.uniform(10, 99), rng.normal() * 99
+        rows = SimpleNamespace(length=length, free=free, signs=np.where(rng.random(n) < 0.5, -1.0, 1.0))
+        for i in range(3):
+            centre = 1 - fraction(along[i]) - (fraction(rows.signs[i]) * fraction(b) if free else 0)
+            reach = fraction(length[i]) * fraction(radius) + fraction(spread[i])
+            for end, wrong, way in ((centre + reach, KEPT, -math.inf), (centre - reach, DROPPED, math.inf)):
+                rows.cut = float(end)
+                while (fraction(rows.cut) >= end) if wrong == KEPT else (fraction(rows.cut) < end):
+                    rows.cut = math.nextafter(rows.cut, way)
+                node = SimpleNamespace(state=np.full(n, FREE), M=np.full(n, np.inf), low=b, high=b)
+                _Tree._tighten(rows, node, radius, SimpleNamespace(along=along, spread=spread))
+                assert node.state[i] != wrong
