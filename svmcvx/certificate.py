@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -502,9 +503,10 @@ class CheckedParts:
     regulariser: NDArray[np.float64]
     losses: NDArray[np.float64]
 
-    def gap(self, part: int) -> float:
-        """Return the relative gap of a problem."""
-        return relative_gap(float(self.lower[part]), float(self.upper[part]))
+    @cached_property
+    def gaps(self) -> list[float]:
+        """The relative gap of each problem."""
+        return [relative_gap(low, high) for low, high in zip(self.lower.tolist(), self.upper.tolist(), strict=True)]
 
     def certificate(self, part: int) -> Certificate:
         """Return the certificate of a problem."""

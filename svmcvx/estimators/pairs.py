@@ -22,7 +22,8 @@ from svmcvx.kernels import Precomputed
 from svmcvx.kernels.gram_cache import CachedKernel
 from svmcvx.model import BinaryModel, KernelModel, OneVsModel
 from svmcvx.row_blocks.labels import ClassPartition
-from svmcvx.solution import Solution, Status, Timings
+from svmcvx.solution import Attempt, Solution, Status, Timings
+from svmcvx.solution.deferred import Deferred, DeferredField
 from svmcvx.system.deadline import time_limited
 
 __all__ = ["SCHEMES", "CompositeSolution", "Part", "check_n_jobs", "parts", "solve_parts", "solve_parts_in_blocks"]
@@ -169,19 +170,27 @@ class CompositeSolution(Solution):
         cls, solved: SolvedParts, others: Mapping[int, Solution], scheme: str, labels: CodedLabels
     ) -> CompositeSolution:
         """Combine problems that were solved together, and the others that were not, by their places."""
-        count = len(solved.steps)
         members = solved.members({place: cast(BinaryModel, solution.model) for place, solution in others.items()})
-        every = [others[k].certificate.gap if k in others else solved.checked.gap(k) for k in range(count)]
-        worst = max(range(count), key=every.__getitem__)
+        every = solved.checked.gaps.copy()
+        for place, solution in others.items():
+            every[place] = solution.certificate.gap
+        worst = max(range(len(every)), key=every.__getitem__)
+
+        def attempts() -> tuple[Attempt, ...]:
+            return tuple(
+                attempt
+                for k in range(len(every))
+                for attempt in (others[k].attempts if k in others else (solved.attempt(k),))
+            )
+
         unfinished = [solution.status for solution in others.values() if solution.status is not Status.OPTIMAL]
-        attempts = [others[k].attempts if k in others else (solved.attempt(k),) for k in range(count)]
         timings = [solved.timings, *(solution.timings for solution in others.values())]
-        return cls(
+        return _DeferredComposite(
             model=OneVsModel(scheme=scheme, members=members, classes=labels.classes),
             certificate=others[worst].certificate if worst in others else solved.checked.certificate(worst),
             status=unfinished[0] if unfinished else Status.OPTIMAL,
-            solver=attempts[worst][-1].solver,
-            attempts=tuple(attempt for each in attempts for attempt in each),
+            solver=others[worst].solver if worst in others else solved.attempt(worst).solver,
+            attempts=cast(Any, Deferred(attempts)),
             timings=Timings(*(sum(getattr(each, clock.name) for each in timings) for clock in fields(Timings))),
             dual={},
             trace=np.zeros((0, 3)),
@@ -189,6 +198,15 @@ class CompositeSolution(Solution):
             hyperparameters={**solved.hyperparameters, "multiclass": scheme},
             parts=_Parts(keys(labels, scheme), solved, members, others),
         )
+
+
+class _DeferredComposite(CompositeSolution):
+    """A composite whose `attempts` may be given as a :class:`~svmcvx.solution.deferred.Deferred`. It is pickled with their values."""
+
+    attempts = DeferredField()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CompositeSolution, tuple(getattr(self, field.name) for field in fields(self))
 
 
 def check_n_jobs(n_jobs: Any) -> None:
@@ -273,7 +291,7 @@ def solve_parts(
         solved = None if warm_start is not None else solved_together(request, route, data, scheme)
         left = [k for k in range(len(every)) if solved is None or not solved.certified[k]]
         problems = list(parts(labels, scheme, left))
-        jobs = min(int(effective_n_jobs(n_jobs)), max(len(problems), 1))
+        jobs = min(int(effective_n_jobs(n_jobs)), len(problems)) if problems else 1
         for done, part in enumerate(problems[:TIMED] if jobs > 1 else problems):
             # The share of the remaining time for one of the binary problems that are not yet solved.
             limited = request.limited_to(deadline.remaining * jobs / (len(problems) - done))

@@ -108,7 +108,6 @@ class Solution:
             object.__setattr__(self, name, arrays)
         object.__setattr__(self, "trace", frozen(np.reshape(np.asarray(self.trace, dtype=np.float64), (-1, 3))))
         object.__setattr__(self, "hyperparameters", dict(self.hyperparameters))
-        object.__setattr__(self, "attempts", tuple(self.attempts))
 
     @property
     def warm_start_used(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from svmcvx.solution.answer import Solution
 
-__all__ = ["Deferred", "DeferredSolution"]
+__all__ = ["Deferred", "DeferredField", "DeferredSolution"]
 
 
 class Deferred:
@@ -26,7 +26,7 @@ class Deferred:
         self.compute = compute
 
 
-class _DeferredField:
+class DeferredField:
     """A field that may be given as a :class:`Deferred`; it is computed once."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -47,9 +47,9 @@ class _DeferredField:
 class DeferredSolution(Solution):
     """A solution whose `evidence`, `data` and `optimal_intercepts` may be given as a :class:`Deferred`. It is pickled with their values."""
 
-    evidence = _DeferredField()
-    data = _DeferredField()
-    optimal_intercepts = _DeferredField()
+    evidence = DeferredField()
+    data = DeferredField()
+    optimal_intercepts = DeferredField()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Solution, tuple(getattr(self, field.name) for field in fields(self))

@@ -105,6 +105,27 @@ def test_neither_the_order_of_the_parts_nor_the_slices_change_a_bit(kernel, sche
             assert np.array_equal(getattr(first.checked, name), getattr(again.checked, name))
 
 
+@pytest.mark.parametrize("scheme", ["ovo", "ovr"])
+def test_one_product_of_all_rows_and_one_for_each_class_agree_within_their_errors(scheme, monkeypatch):
+    whole = solved(scheme, None)
+    monkeypatch.setattr("svmcvx.formulations.margin.pairs.FEW", 0)
+    apart = solved(scheme, None)
+    assert np.array_equal(whole.point.alpha, apart.point.alpha)
+    width = whole.checked.rounding + apart.checked.rounding
+    for end in ("upper", "lower"):
+        assert (np.abs(getattr(whole.checked, end) - getattr(apart.checked, end)) <= width).all()
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["equal", "weighted"])
+def test_attempts_are_made_when_they_are_asked_for_and_pickled(weight):
+    solution = sx.PSVMClassifier(tol=1e-3).fit(X, np.asarray(LABELS), sample_weight=weight).solution_
+    stored = pickle.loads(pickle.dumps(solution))  # noqa: S301
+    steps = [part.attempts[0].iterations for part in solution.parts.values()]
+    assert [attempt.iterations for attempt in solution.attempts] == steps
+    assert [attempt.iterations for attempt in stored.attempts] == steps
+    assert solution.attempts is solution.attempts
+
+
 def test_names_of_classes_change_nothing():
     first = solved()
     again = solved(labels=CodedLabels(CODES, np.array([2, 5, 7, 11])))
@@ -160,7 +181,7 @@ def test_intervals_hold_for_hostile_data(hostile, kernel, C, weighted, seed):
         assert found.checked.lower[part] <= tight.certificate.upper
         assert found.checked.upper[part] >= tight.certificate.lower
         if found.certified[part]:
-            assert found.checked.gap(part) <= 1e-4
+            assert found.checked.gaps[part] <= 1e-4
             assert found.checked.certificate(part).is_certified(1e-4)
 
 

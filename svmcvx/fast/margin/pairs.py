@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import CheckedParts, check_parts, relative_gap
+from svmcvx.certificate import CheckedParts, check_parts
 from svmcvx.core.bounded import quietly
 from svmcvx.data import CodedLabels, binary_data
 from svmcvx.fast.margin.pairs_passes import DONE, drive
@@ -205,7 +205,7 @@ class SolvedParts:
             SOLVER,
             Status.OPTIMAL,
             seconds=share * self.timings.solve,
-            gap=self.checked.gap(part),
+            gap=self.checked.gaps[part],
             options={"selection": "second-order", "pair_steps": steps},
             iterations=steps,
         )
@@ -299,10 +299,7 @@ def solve_parts(
     checked = check_parts(statement, point)
     # w = 0 costs at least this; where it is as good, the checker has to compare.
     trivial = 2.0 * C * statement.smallest_class() * (1.0 - 1e-9)
-    gaps = np.array(
-        [relative_gap(low, high) for low, high in zip(checked.lower.tolist(), checked.upper.tolist(), strict=True)]
-    )
-    certified = (gaps <= tol) & (checked.lower >= 0.0) & (checked.upper < trivial)
+    certified = (np.array(checked.gaps) <= tol) & (checked.lower >= 0.0) & (checked.upper < trivial)
     timings = Timings(built, deadline.compile_seconds, solved, clock.now() - started)
     return SolvedParts(
         X=sorted_X,
@@ -367,11 +364,15 @@ def _point(statement: PSVMParts, alpha: Floats) -> PartsPoint:
         f = statement.linear_scores(coef).value
     else:
         f = statement.kernel_scores(alpha).value
-    bias = np.empty(layout.parts)
-    for part in range(layout.parts):
-        own = layout.of_part(part)
-        s = None if isinstance(weight, float) else weight[own]
-        bias[part] = best_bias(f[own], y[own], p=statement.p, weight=s)
+    if isinstance(weight, float):
+        # As hinge_intercepts: between so many of a problem's breaks as it has positive observations, and the next one.
+        breaks = y - f
+        breaks = breaks[np.lexsort((breaks, layout.spread(np.arange(layout.parts))))]
+        behind = layout.offsets[:-1] + np.add.reduceat(y > 0.0, layout.offsets[:-1], dtype=np.int64)
+        bias = (breaks[behind - 1] + breaks[behind]) / 2
+    else:
+        own = [layout.of_part(part) for part in range(layout.parts)]
+        bias = np.array([best_bias(f[each], y[each], p=statement.p, weight=weight[each]) for each in own])
     if coef is not None:
         bias -= coef @ statement.centre
     return PartsPoint(alpha, bias, coef)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from svmcvx.core.bounded import Bounded, exact, positive_part, segment_totals, signed
 from svmcvx.core.exactly import product_below, segment_imbalances
-from svmcvx.core.rows import Ball, Rows, added_rows, inner_error, row_norms_above, squared_norms
+from svmcvx.core.rows import Ball, Rows, added_rows, inner_error, squared_norms
 from svmcvx.errors import NotCertified
 from svmcvx.formulations.margin.psvm import dual_objective, objective
 from svmcvx.kernels import Kernel
@@ -26,6 +26,9 @@ from svmcvx.kernels.class_rows import ClassRows, Layout
 __all__ = ["PSVMParts", "PartsPoint"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# Multiplications up to which the products of all rows with all normals are one product, though a normal needs its own rows alone.
+FEW = 500_000
 
 
 class PartsPoint(NamedTuple):
@@ -90,18 +93,27 @@ class PSVMParts:
         return product_below(self.C, self.weight)
 
     @cached_property
-    def _norms(self) -> Floats:
-        return row_norms_above(self.rows.X)
+    def _rows(self) -> Rows:
+        return Rows(self.rows.X, shifted=bool(self.centre.any()))
+
+    @cached_property
+    def _few(self) -> bool:
+        """Whether one product of all rows with all normals costs less than several smaller ones."""
+        return self.rows.X.size * self.layout.parts <= FEW
+
+    @cached_property
+    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The row and the problem of each number of their arrays."""
+        return self.layout.all_rows, self.layout.spread(np.arange(self.layout.parts))
 
     @cached_property
     def _groups(self) -> list[tuple[Rows, NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]]:
         """Of each group: its rows, on which side of which problems it stands, and where its numbers are in their arrays, shape (problems, rows)."""
-        layout, found = self.layout, []
-        shifted, starts = bool(self.centre.any()), layout.starts.tolist()
-        for group, (first, last) in enumerate(pairwise(starts)):
+        layout, found, whole = self.layout, [], self._rows
+        for group, (first, last) in enumerate(pairwise(layout.starts.tolist())):
             side, part = np.nonzero((layout.groups == group).T)
             begins = layout.offsets[part] + side * (layout.sizes[part] - (last - first))
-            rows = Rows(self.rows.X[first:last], self._norms[first:last], shifted=shifted)
+            rows = Rows(whole.X[first:last], whole.norms[first:last], shifted=whole.shifted)
             found.append((rows, side, part, begins[:, None] + np.arange(last - first)))
         return found
 
@@ -125,6 +137,11 @@ class PSVMParts:
 
     def _normals(self, v: Floats) -> tuple[Floats, Floats]:
         count, d = self.layout.parts, self.rows.X.shape[1]
+        if self._few:
+            table = np.zeros((self.rows.X.shape[0], count))
+            table[self._places] = v
+            whole, off = self._rows.combined_columns(table)
+            return np.ascontiguousarray(whole.T), off
         sides = np.zeros((2, count, d)), np.zeros((2, count))
         for rows, side, part, places in self._groups:
             found, off = rows.combined_columns(v[places].T)
@@ -137,6 +154,9 @@ class PSVMParts:
         return found
 
     def _linear_scores(self, W: Floats) -> Bounded:
+        if self._few:
+            every = self._rows @ Ball(np.ascontiguousarray(W.T))
+            return Bounded(every.value[self._places], np.broadcast_to(every.error, every.shape)[self._places])
         value, error = np.empty(self.y.size), np.empty(self.y.size)
         for rows, _, part, places in self._groups:
             found = rows @ Ball(np.ascontiguousarray(W[part].T))
@@ -164,9 +184,15 @@ class PSVMParts:
         return found
 
     def _squared_norm(self, alpha: Floats) -> Bounded:
-        found = segment_totals(exact(alpha * self.y) * self.kernel_scores(alpha), self.starts)
-        nonnegative: Bounded = positive_part(found)
-        return nonnegative
+        """Return v'Kv with v = αy. The last is kept."""
+
+        def compute() -> Bounded:
+            found = segment_totals(exact(alpha * self.y) * self.kernel_scores(alpha), self.starts)
+            nonnegative: Bounded = positive_part(found)
+            return nonnegative
+
+        kept: Bounded = self._last_or_new("squared norm", alpha, compute)
+        return kept
 
     def evaluate(self, point: PartsPoint) -> tuple[Bounded, Bounded]:
         """½‖w‖² and C Σ s (1 − u)₊^p at the models."""
