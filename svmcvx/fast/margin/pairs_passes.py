@@ -43,7 +43,7 @@ FEW, FEW_TOL, ROUNDED, FEW_STEPS = 64, 1e-5, 1e-11, 50
 BISECTIONS, EXACT_BISECTIONS = 10, 50
 # Multipliers inside their bounds up to which the active-set method is tried, steps for each of them that come before, and what the next try multiplies
 # these by. Rows that may enter: a share of the members, and some more.
-MOST_MEMBERS, STEPS_A_MEMBER, PATIENCE = 400, 2.0, 2.0
+MOST_MEMBERS, STEPS_A_MEMBER, PATIENCE = 800, 2.0, 2.0
 ENTERING, SOME = 1.0, 30
 # Numbers among which the largest is searched for a second time.
 BLOCK = 64
