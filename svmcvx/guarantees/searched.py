@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from svmcvx.data import Features, check_features
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.fast.core.thread_pool import shares
-from svmcvx.fast.indicator.search.other_label import smallest_score
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.indicator.l0 import L0
 from svmcvx.formulations.indicator.ramp import Ramp
@@ -105,6 +104,9 @@ class SearchedGuarantee(Guarantee):
 
     def _smallest(self, row: Features, sign: float) -> float:
         """Return a positive number below which no optimal machine has the signed score of a row, or 0."""
+        # Estimators import this module, and most fits search for nothing.
+        from svmcvx.fast.indicator.search.other_label import smallest_score
+
         with monitored(tol=NO_GAP, max_iter=MOST_ROUNDS, verbose=False, callback=None) as monitor:
             if monitor.out_of_time():
                 return 0.0

@@ -476,3 +476,12 @@ def test_with_many_columns_a_gamma_that_is_too_large_is_refused_without_a_factor
     with pytest.raises(DataError, match="gamma"):
         sx.conic_fixed_gamma(X, y, gamma=10.0, lam=1.0)
     assert sx.solve(sx.conic_fixed_gamma(X, y, gamma=1e-3, lam=1.0), solver="clarabel").certificate.gap < 1e-6
+
+
+@pytest.mark.parametrize("factor", [0.2, 5.0])
+def test_the_budget_gets_its_best_multiplier_whichever_is_passed(factor):
+    X, y = make_data(0, n=30)
+    solution = sx.solve(sx.conic_sdp(X, y, kappa=0.2), solver="clarabel")
+    statement = sx.conic_sdp(X, y, kappa=0.2).formulation
+    repaired = statement.repair({**solution.dual, "lam": factor * np.asarray(solution.dual["lam"])})
+    assert statement.evaluate_dual(repaired).lower_end >= solution.certificate.lower * (1.0 - 1e-9)

@@ -17,10 +17,12 @@ from svmcvx.proofs.arithmetic import balls as arithmetic_balls  # noqa: E402
 from svmcvx.proofs.arithmetic.intervals import Interval, products  # noqa: E402
 from svmcvx.proofs.families import indicator, scores  # noqa: E402
 from svmcvx.proofs.large import _balanced, kernel_block  # noqa: E402
-from svmcvx.proofs.problem import ProofRejected  # noqa: E402
+from svmcvx.proofs.predictions import Machine  # noqa: E402
+from svmcvx.proofs.problem import Problem, ProofRejected  # noqa: E402
 from svmcvx.proofs.search_tree import DROPPED, FREE, KEPT, _Tree  # noqa: E402
 from tests import balls  # noqa: E402
 from tests.balls import ball, total  # noqa: E402
+from tests.conftest import make_data  # noqa: E402
 from tests.proofs.test_search_proofs import INTEGERS, example  # noqa: E402
 
 precise = balls.precision(300)
@@ -357,3 +359,18 @@ def test_a_ball_decides_no_row_whose_margin_may_be_on_the_other_side(free):
                 node = SimpleNamespace(state=np.full(n, FREE), M=np.full(n, np.inf), low=b, high=b)
                 _Tree._tighten(rows, node, radius, SimpleNamespace(along=along, spread=spread))
                 assert node.state[i] != wrong
+
+
+def test_multipliers_with_flows_that_are_a_little_too_long_prove_no_more():
+    rng = np.random.default_rng(0)
+    X, y = np.vstack([0.3 * rng.normal(size=(6, 2)) + c for c in ([0, 3], [3, 0], [-3, -3])]), np.repeat([0, 1, 2], 6)
+    proof = sx.solve(sx.m3svm_hard_margin(X, y, p=1), solver="clarabel").proof(X, y)
+    longer = replace(proof, dual={name: values * (1 + 2.0**-42) for name, values in proof.dual.items()})
+    assert sx.verify(longer, X, y).lower <= sx.verify(proof, X, y).lower * (1 + 2.0**-44)
+
+
+def test_scores_of_the_distribution_machine_are_proved_with_its_own_caps():
+    X, y = make_data(0, n=20)
+    proof = sx.fast.odml(X, y, C=0.7, lam1=1.0, lam2=1.0).proof()
+    machine = Machine(Problem(proof, X, (y > 0).astype(np.intp)))
+    assert machine.up + machine.down == pytest.approx(np.full(20, 0.7 / 20))
