@@ -374,3 +374,12 @@ def test_scores_of_the_distribution_machine_are_proved_with_its_own_caps():
     proof = sx.fast.odml(X, y, C=0.7, lam1=1.0, lam2=1.0).proof()
     machine = Machine(Problem(proof, X, (y > 0).astype(np.intp)))
     assert machine.up + machine.down == pytest.approx(np.full(20, 0.7 / 20))
+
+
+def test_the_ball_of_optimal_machines_holds_theirs_whatever_the_intercept_of_the_model():
+    X, y = make_data(0, n=20)
+    proof = sx.fast.psvm(X, y, C=1e-4, p=2.0, intercept="penalised").proof()
+    moved = replace(proof, model={**proof.model, "intercept": proof.model["intercept"] + 0.5})
+    machine = Machine(Problem(moved, X, (y > 0).astype(np.intp)))
+    # The centre is half as far from the optimum as the model.
+    assert machine.squared_radius >= 0.25**2 * (1.0 - 1e-3)
