@@ -267,7 +267,7 @@ def solve_parts(
     n_jobs : int or None
         As in joblib.
     warm_start : CompositeSolution, optional
-        Of an earlier fit.
+        Of an earlier fit, for problems that are not solved together.
 
     Returns
     -------
@@ -288,7 +288,8 @@ def solve_parts(
 
     found: list[Solution] = []
     with time_limited(request.time_limit) as deadline:
-        solved = None if warm_start is not None else solved_together(request, route, data, scheme)
+        # Together they take less than warm starts one by one, so that these are for what is left.
+        solved = solved_together(request, route, data, scheme)
         left = [k for k in range(len(every)) if solved is None or not solved.certified[k]]
         problems = list(parts(labels, scheme, left))
         jobs = min(int(effective_n_jobs(n_jobs)), len(problems)) if problems else 1

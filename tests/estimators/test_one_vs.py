@@ -188,10 +188,16 @@ def test_solutions_are_picklable_and_start_later_fits():
     classifier = sx.PSVMClassifier(kernel="rbf", solver="fast").fit(X, Y)
     restored = pickle.loads(pickle.dumps(classifier))  # noqa: S301
     assert np.array_equal(restored.decision_function(X), classifier.decision_function(X))
+    # What is solved together is solved as without a start.
     again = sx.PSVMClassifier(kernel="rbf", solver="fast", C=1.1)
     again._fit(again._training_data(X, Y), restored.solution_)
+    cold = sx.PSVMClassifier(kernel="rbf", solver="fast", C=1.1).fit(X, Y)
+    assert np.array_equal(again.decision_function(X), cold.decision_function(X))
+    first = sx.PSVMClassifier(kernel="rbf", solver="fast", p=1.5).fit(X, Y)
+    again = sx.PSVMClassifier(kernel="rbf", solver="fast", p=1.5, C=1.1)
+    again._fit(again._training_data(X, Y), first.solution_)
     assert again.solution_.warm_start_used
-    cold = sx.PSVMClassifier(kernel="rbf", C=1.1).fit(X, Y)
+    cold = sx.PSVMClassifier(kernel="rbf", p=1.5, C=1.1).fit(X, Y)
     for key, certificate in again.certificates_.items():
         assert abs(certificate.upper - cold.certificates_[key].upper) <= 3e-6 * certificate.upper
     data = again._training_data(X, Y)
