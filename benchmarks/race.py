@@ -1,7 +1,7 @@
 """Tables and pictures of a race over the thirty instances of ``race_instances.txt``, and whether benchopt's run of the same agrees.
 
     svmcvx race --instances benchmarks/race_instances.txt --clock processor --time 1 --repeats 3 --store race.sqlite --json race.json --html race.html
-    benchopt run benchmarks/benchopt_svm -n 12 --timeout 20
+    benchopt run benchmarks/benchopt_svm -n 12 --timeout 20 --no-html --no-plot
     python benchmarks/race.py race.json [--pictures FOLDER] [--benchopt FILE.parquet ...]
 
 Prints Markdown: how often each solver was first to a gap, and for each task the first three to 1e-3, 1e-6 and 1e-9 with ours beside them.
@@ -83,7 +83,7 @@ def agreement(race, files):
     """Compare with the results of benchopt; return whether the gaps agree."""
     frame = pd.concat([pd.read_parquet(file) for file in files])
     laps = {(lap.task, lap.solver, lap.budget): lap for lap in race.laps if lap.repeat == 0}
-    gaps, ratios, worse = [], [], []
+    gaps, ratios, walls, worse = [], [], [], []
     for _, row in frame.iterrows():
         name, instance = row["p_solver_entry"], find(row["p_dataset_instance"])
         budgets = READY[name].budgets
@@ -93,11 +93,15 @@ def agreement(race, files):
             continue
         difference = abs(lap.gap - row["objective_value"]) / max(lap.gap, row["objective_value"], NOISE)
         gaps.append(difference)
-        ratios.append(row["time"] / lap.seconds)
+        ratios.append(row["objective_processor_seconds"] / lap.seconds)
+        walls.append(row["time"] / lap.seconds)
         if difference > 0.01 and max(lap.gap, row["objective_value"]) > NOISE:
             worse.append((str(instance), name, budget, lap.gap, row["objective_value"]))
     print(f"\n{len(gaps)} models of both: gaps equal to a hundredth in {sum(one <= 0.01 for one in gaps)}")
-    print(f"benchopt's seconds by the wall clock ÷ ours: quartiles {np.quantile(ratios, [0.25, 0.5, 0.75]).round(2)}")
+    for clock, found in (("of the processor", ratios), ("by the wall clock", walls)):
+        print(
+            f"benchopt's seconds {clock} ÷ ours of the processor: quartiles {np.quantile(found, [0.25, 0.5, 0.75]).round(2)}"
+        )
     for line in worse:
         print(*line)
     return not worse

@@ -522,6 +522,7 @@ class CheckedParts:
 
 
 @single_blas_thread()
+@quietly
 def check_parts(statement: PartsStatement[M], point: M) -> CheckedParts:
     """Evaluate the intervals of many convex problems at one model and one dual point each, which nobody repairs.
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from svmcvx.data import check_features, check_labels
+from svmcvx.data import check_choice, check_features, check_labels
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.given_models import problem_named, unsolved
 from svmcvx.library.data_sets import DataSet, data_digest, make_data_set
 from svmcvx.library.index import Bounds, Index
-from svmcvx.library.instances import Instance, Problem, instance_id, problem_of
+from svmcvx.library.instances import SEARCHES, Instance, Problem, instance_id, problem_of
 from svmcvx.library.listing import PARTS, listed
 from svmcvx.proofs import Statement
 
 __all__ = ["find", "get", "instances", "lookup", "stated_problem"]
 
 
-def instances(part: str = "core", *, hard: bool = False, index: str | os.PathLike[str] | None = None) -> list[Instance]:
+def instances(
+    part: str = "core", *, kind: str = "all", hard: bool = False, index: str | os.PathLike[str] | None = None
+) -> list[Instance]:
     """Return the instances of the library.
 
     Parameters
@@ -26,6 +28,8 @@ def instances(part: str = "core", *, hard: bool = False, index: str | os.PathLik
     part : "core", "extended", "open" or "all"
         The core is on data that come with scikit-learn or are generated; the extended part on data sets of the papers; the open part are
         those of both whose interval is wider than 1e-3, or has no lower end that was proved.
+    kind : "all", "convex" or "search"
+        Convex problems; 0-1, ramp and l0, whose optimum is the end of a search.
     hard : bool
         Those alone that are hard: the instances whose proved interval is wider than 1e-9.
     index : path-like, optional
@@ -34,7 +38,7 @@ def instances(part: str = "core", *, hard: bool = False, index: str | os.PathLik
     Raises
     ------
     DataError
-        If there is no such part, or the index cannot be read.
+        If there is no such part or kind, or the index cannot be read.
 
     Examples
     --------
@@ -45,6 +49,8 @@ def instances(part: str = "core", *, hard: bool = False, index: str | os.PathLik
     if part not in (*PARTS, "open", "all"):
         raise DataError(f"part must be 'core', 'extended', 'open' or 'all', got {part!r}")
     found = [one for name in (PARTS if part in ("open", "all") else (part,)) for one in listed(name)]
+    if check_choice(kind, "kind", ("all", "convex", "search")) != "all":
+        found = [one for one in found if (one.problem.formulation in SEARCHES) == (kind == "search")]
     if part != "open" and not hard:
         return found
     known = Index(index)

@@ -392,6 +392,15 @@ def test_lookup_of_bundled_data_and_bad_input():
 # The command line
 
 
+def test_kinds_part_the_library():
+    convex, searches = ({one.id for one in library.instances(kind=kind)} for kind in ("convex", "search"))
+    assert {library.find(number).problem.formulation for number in searches} == {"zero_one", "ramp", "l0"}
+    assert not convex & searches
+    assert convex | searches == {one.id for one in library.instances()}
+    with pytest.raises(DataError, match="kind"):
+        library.instances(kind="concave")
+
+
 def test_commands(built, tmp_path, capsys):
     index = str(built / "index.csv")
     assert cli.run(["library", "list", HINGE.id, "--index", index, "--json", "-"]) == 0
@@ -400,6 +409,7 @@ def test_commands(built, tmp_path, capsys):
     assert cli.run(["library", "check", HINGE.id, "--proofs", str(built), "--csv", str(tmp_path / "c.csv")]) == 0
     with (tmp_path / "c.csv").open() as stream:
         assert [one["verdict"] for one in csv.DictReader(stream)] == ["confirmed"]
+    assert cli.run(["library", "check", HINGE.id, "--kind", "search", "--proofs", str(built)]) == 2
     assert cli.run(["library", "get", HINGE.id[:10], "--out", str(tmp_path / "got"), "--proofs", str(built)]) == 0
     data = sx.datasets.load(tmp_path / "got" / f"data-{HINGE.id}.npz")
     assert sx.verify(tmp_path / "got" / f"{HINGE.id}.npz", data.X, data.y)

@@ -3,7 +3,10 @@
 from benchopt import BaseSolver
 from benchopt.stopping_criterion import SufficientProgressCriterion
 
+from svmcvx.racing.contest import CLOCKS
 from svmcvx.racing.entries import READY
+
+processor_time = CLOCKS["processor"][0]
 
 
 class Solver(BaseSolver):
@@ -30,7 +33,9 @@ class Solver(BaseSolver):
 
     def run(self, n_iter):
         chosen = READY[self.entry]
+        started = processor_time()
         self.model = chosen.solve(self.given, chosen.budgets[min(n_iter, len(chosen.budgets) - 1)])
+        self.seconds = processor_time() - started
 
     def get_result(self):
-        return {"model": self.model}
+        return {"model": self.model, "seconds": self.seconds}

@@ -37,6 +37,10 @@ Part = Annotated[
     Literal["core", "extended", "open", "all"],
     typer.Option(help="Bundled and generated data; data sets of the papers; those that nobody has closed; all."),
 ]
+Kind = Annotated[
+    Literal["all", "convex", "search"],
+    typer.Option(help="Convex problems; 0-1, ramp and l0, whose optimum is the end of a search; all."),
+]
 Hard = Annotated[bool, typer.Option("--hard", help="Those alone whose interval is wider than 1e-9.")]
 IndexFile = Annotated[
     Path | None, typer.Option("--index", help="Another index than that of the package.", metavar="FILE")
@@ -44,18 +48,20 @@ IndexFile = Annotated[
 ProofsFolder = Annotated[Path | None, typer.Option(help="Folder of proofs.", metavar="FOLDER")]
 
 
-def chosen_instances(words: list[str] | None, part: str, hard: bool, index: Path | None) -> list[Instance]:
+def chosen_instances(
+    words: list[str] | None, part: str, *, kind: str = "all", hard: bool = False, index: Path | None = None
+) -> list[Instance]:
     """Return the instances that contain all words."""
     from svmcvx.library import instances
 
     found = [
         one
-        for one in instances(part, hard=hard, index=index)
+        for one in instances(part, kind=kind, hard=hard, index=index)
         if all(word in one.id or word in str(one) for word in words or [])
     ]
     if not found:
         raise DataError(
-            f"no instance of the part {part!r} contains {' '.join(words or [])!r}; see 'svmcvx library list'"
+            f"no instance of the part {part!r} and the kind {kind!r} contains {' '.join(words or [])!r}; see 'svmcvx library list'"
         )
     return found
 
@@ -83,6 +89,7 @@ def _row(instance: Instance, known: Index) -> dict[str, Any]:
 def list_instances(
     words: Words = None,
     part: Part = "core",
+    kind: Kind = "all",
     hard: Hard = False,
     index: IndexFile = None,
     json: options.Json = None,
@@ -96,7 +103,7 @@ def list_instances(
     from svmcvx.library import Index
 
     known = Index(index)
-    rows = [_row(one, known) for one in chosen_instances(words, part, hard, index)]
+    rows = [_row(one, known) for one in chosen_instances(words, part, kind=kind, hard=hard, index=index)]
     columns = [
         Column("id", [row["id"] for row in rows]),
         Column("problem", [row["problem"] for row in rows], text=True),
@@ -150,6 +157,7 @@ def get(
 def check(
     words: Words = None,
     part: Part = "core",
+    kind: Kind = "all",
     hard: Hard = False,
     sample: Annotated[int | None, typer.Option(min=1, help="Check this many, drawn at random.", metavar="N")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
@@ -171,7 +179,7 @@ def check(
     from svmcvx.library import check as check_library
 
     known = Index(index)
-    chosen = [one for one in chosen_instances(words, part, hard, index) if one.id in known]
+    chosen = [one for one in chosen_instances(words, part, kind=kind, hard=hard, index=index) if one.id in known]
     if sample is not None and sample < len(chosen):
         drawn = np.random.default_rng(seed).choice(len(chosen), sample, replace=False)
         chosen = [chosen[place] for place in np.sort(drawn)]
@@ -235,6 +243,7 @@ def build(
         Path, typer.Option(help="Folder of the proofs; the same command goes on with it.", metavar="FOLDER")
     ] = Path("proofs"),
     part: Part = "core",
+    kind: Kind = "all",
     hard: Hard = False,
     index: Annotated[Path | None, typer.Option(help="The index; beside the proofs by default.", metavar="FILE")] = None,
     who: Annotated[str, typer.Option(help="Who is named in the index.", metavar="NAME")] = "svmcvx",
@@ -248,7 +257,7 @@ def build(
     from svmcvx.library import build as build_library
 
     file = proofs / "index.csv" if index is None else index
-    chosen = chosen_instances(words, part, hard, None)
+    chosen = chosen_instances(words, part, kind=kind, hard=hard)
     with consoles.progress(quiet=quiet) as bar:
         task = bar.add_task("build", total=len(chosen))
         found = build_library(

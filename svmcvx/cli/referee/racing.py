@@ -75,7 +75,7 @@ def race(
     if on is not None:
         tasks = _of_data(on, as_, target, data_dir)
     else:
-        found = chosen_instances(words, part, False, None) if instances is None else _of_file(instances, words)
+        found = chosen_instances(words, part) if instances is None else _of_file(instances, words)
         tasks = _sample_of(found, sample, seed)
     from svmcvx.racing import entries
     from svmcvx.racing import race as let_race
