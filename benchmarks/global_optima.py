@@ -5,9 +5,10 @@
     python benchmarks/global_optima.py --cells [--data-dir DIR]
 
 The first prints the seconds of a clock and the nodes until an optimum is proved, or the gap at the limit. With --beside each of the three losses is
-searched at several λ and C on real data with standardised columns (--data-dir or SVMCVX_DATA) and on generated data, and SCIP gets the package's
-big-M programs with the same limit (HiGHS takes no integer program with a quadratic objective): processor seconds of the whole call, building included, and the certified gap that is left. The upper ends of two intervals
-are of the same objective. With --cells the cell enumeration of [HeLittle] (`pip install --no-deps e01loss`) counts misclassifications, and the search
+searched at several λ and C on real data with standardised columns (--data-dir or SVMCVX_DATA) and on generated data. SCIP gets the package's big-M
+programs with the same limit; HiGHS takes no integer program with a quadratic objective. Printed are the processor seconds of the whole call, building
+included, or the certified gap that is left, and upper ends of the same objective. With --cells the cell enumeration of [HeLittle]
+(`pip install --no-deps e01loss`) counts misclassifications, and the search
 counts margins below 1 with a λ at which its norm costs nothing to speak of.
 """
 

@@ -25,6 +25,7 @@ from tests import fuzz
 @example(98183)
 @example(98775)
 @example(109379)
+@example(280446)
 def test_a_hostile_call_is_answered_or_refused_in_a_sentence(number):
     outcome = fuzz.made(number)
     assert outcome.ended in fuzz.GOOD, f"{outcome.call}: {outcome.ended}, {outcome.detail}"

@@ -8,9 +8,11 @@ import psutil
 
 from svmcvx.errors import BuildError
 
-__all__ = ["SMALL_ENTRIES", "available", "require"]
+__all__ = ["MEGABYTE", "SMALL_ENTRIES", "available", "columns_in", "require"]
 
-GIB = 2.0**30
+MEGABYTE, GIB = 2.0**20, 2.0**30
+# More entries than any memory holds; a count of them is an integer of 64 bits.
+COUNTLESS = 2.0**62
 # Bytes that are taken to be available without asking the system, which takes longer than a small fit.
 SMALL = 2.0**24
 # Largest number of entries (16 MiB) of data that are always copied: arrays at the start of a call, and rows in blocks, which are then solved in
@@ -21,6 +23,11 @@ SMALL_ENTRIES = 2**21
 def available() -> int:
     """Return the bytes that can be allocated now without swapping."""
     return int(psutil.virtual_memory().available)
+
+
+def columns_in(megabytes: float, n: int, itemsize: int = 8) -> int:
+    """Return how many columns of n numbers there is room for."""
+    return int(min(megabytes * MEGABYTE / (itemsize * n), COUNTLESS))
 
 
 def require(needed: float, what: str, remedy: str) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from svmcvx.feature_space import FeatureSpace
 
-__all__ = ["ROUNDING", "PartialFactor", "columns_in", "on_pivots", "partial_factor"]
+__all__ = ["ROUNDING", "PartialFactor", "on_pivots", "partial_factor"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -106,11 +106,6 @@ def partial_factor(space: FeatureSpace, negligible: float = ROUNDING) -> Partial
     """Return an empty factor of the Gram matrix of a space, a penalised intercept included; the matrix need not be stored."""
     rows = space.row_block(np.float64)
     return PartialFactor(lambda i: np.asarray(rows(np.array([i]))[0], dtype=np.float64), space.diagonal(), negligible)
-
-
-def columns_in(megabytes: float, n: int) -> float:
-    """Return how many columns of n observations there is room for."""
-    return megabytes * 2.0**20 / (8.0 * n)
 
 
 def on_pivots(F: Floats, pivots: Sequence[int] | NDArray[np.intp], w: Floats) -> Floats:

@@ -25,7 +25,6 @@ __all__ = ["CachedRows", "GramRows", "ProductSeconds", "RowCacheSettings", "Rows
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
 
-MEGABYTE = 2.0**20
 # Uses of a row before it is stored.
 UNKEPT_USES = 4
 # Shares of the rows and of the columns, and the most of each, in a product that is computed to be timed.
@@ -315,7 +314,7 @@ def kernel_rows(
     n = space.data.n
     dtype = np.dtype(np.float32 if float32 and n > settings.double_precision else np.float64)
     row = float(n * dtype.itemsize)
-    capacity = min(n, int(cache_size * MEGABYTE / row))
+    capacity = min(n, memory.columns_in(cache_size, n, dtype.itemsize))
     tiled = None
     if capacity < settings.all_kept * n and isinstance(space, KernelSpace):
         tiled = TiledRows(space.columns(dtype=dtype), 1.0 if space.intercept == "penalised" else 0.0)
@@ -325,7 +324,7 @@ def kernel_rows(
     if capacity < 2:
         raise DataError(
             f"cache_size={cache_size:g} MB has no room for two rows of the {n} × {n} kernel matrix; "
-            f"pass at least {2 * row / MEGABYTE:.3g}, or use the linear formulation (kernel=None)"
+            f"pass at least {2 * row / memory.MEGABYTE:.3g}, or use the linear formulation (kernel=None)"
         )
     memory.require(capacity * row, f"a cache of {capacity} kernel rows", "pass a smaller cache_size")
     if workers is None:

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.pivoted_cholesky import columns_in
 from svmcvx.fast.linear.kernel_newton import KernelNewton
 from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.problem import LinearProblem
 from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.system.memory import columns_in
 
 __all__ = ["LowRankNewton", "LowRankSettings"]
 
@@ -80,8 +80,8 @@ class LowRankNewton:
         n = self.statement.y.size
         room = columns_in(self.cache_size, n)
         # A factor with room for little more than the probe is not worth it.
-        room = room if room >= 2 * self.settings.probe else 0.0
-        self.largest = int(min(LARGEST_RANK, n if n <= 1000 else n // 2, room))
+        room = room if room >= 2 * self.settings.probe else 0
+        self.largest = min(LARGEST_RANK, n if n <= 1000 else n // 2, room)
         self.threshold = self.settings.probe**2 * float(n)
         self.rank = 0
         self.newton: KernelNewton | None = None

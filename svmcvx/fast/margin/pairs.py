@@ -32,6 +32,7 @@ from svmcvx.solution.deferred import Deferred, DeferredSolution
 from svmcvx.system import clock
 from svmcvx.system.deadline import current
 from svmcvx.system.interrupt import deferred_interrupt
+from svmcvx.system.memory import columns_in
 from svmcvx.system.threads import single_blas_thread
 
 __all__ = ["SolvedParts", "solve_parts"]
@@ -41,8 +42,6 @@ Floats: TypeAlias = NDArray[np.float64]
 SOLVER = "fast.psvm/pairs"
 # Observations up to which several problems are solved together, and one; a linear one of more has fewer unknowns than multipliers.
 MOST_ROWS, MOST_ALONE, MOST_ALONE_LINEAR = 20_000, 4_000, 600
-# Bytes of an entry, and of a megabyte.
-ENTRY, MEGABYTE = 8, 2**20
 # Numbers that are updated between two looks at the clock.
 BUDGET = 1e8
 # Costs C s_i between which the arithmetic of the loop neither over- nor underflows noticeably.
@@ -260,7 +259,7 @@ def solve_parts(
         Numbers that are updated between two looks at the clock, which change no answer.
     """
     deadline = current()
-    room = int(cache_size * MEGABYTE / ENTRY)
+    room = columns_in(cache_size, 1)
     alone = MOST_ALONE_LINEAR if kernel is None else MOST_ALONE
     most = alone if labels.classes.size == 2 else MOST_ROWS
     known = isinstance(X, np.ndarray) and isinstance(C, (int, float)) and isinstance(p, (int, float))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.pivoted_cholesky import columns_in, partial_factor
+from svmcvx.fast.core.pivoted_cholesky import partial_factor
 from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import minimise
 from svmcvx.fast.linear.problem import LinearProblem, linear_model
@@ -22,6 +22,7 @@ from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.solution import Status
+from svmcvx.system.memory import columns_in
 
 __all__ = ["FACTORED", "solve_unbiased"]
 
@@ -84,5 +85,5 @@ def _factor(space: FeatureSpace, cache_size: float, monitor: Monitor) -> Feature
     if not space.blockwise:
         return space.factor
     growing = partial_factor(space)
-    growing.grow(max(1, int(columns_in(cache_size, space.data.n))), monitor.out_of_time)
+    growing.grow(max(1, columns_in(cache_size, space.data.n)), monitor.out_of_time)
     return growing.factor
