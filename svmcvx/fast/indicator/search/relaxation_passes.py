@@ -185,13 +185,19 @@ def minimise_relaxation(
         for c in range(r):
             base[c] = w[c]
             system[r, c] = 2.0 * (w[c] - centre[c]) if c < columns else -delta
+            for e in range(c + 1):
+                system[c, e] = 2.0 if c == e and c < columns else 0.0
+        # Few rows are near their kink.
+        for i in range(n):
             if stop[0]:
                 break
-            for e in range(c + 1):
-                along = 0.0
-                for i in range(n):
-                    along += bend[i] * HT[c, i] * HT[e, i]
-                system[c, e] = along + (2.0 if c == e and c < columns else 0.0)
+            if bend[i] != 0.0:
+                for c in range(r):
+                    step[c] = HT[c, i]
+                for c in range(r):
+                    along = bend[i] * step[c]
+                    for e in range(c + 1):
+                        system[c, e] += along * step[e]
         if free:
             # Where no rounded kink is near, the sum is linear in the bias: a step there is no longer than its interval.
             system[r - 1, r - 1] += abs(system[r, r - 1]) / (high - low) if high > low else math.inf
