@@ -4,19 +4,23 @@ import contextlib
 import itertools
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.optimize import nnls
 
 import svmcvx as sx
+from svmcvx import losses
 from svmcvx.certificate import SolverBound, check
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, NotCertified, SolverFailed
+from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.indicator.ramp import ramp
 from svmcvx.fast.indicator.search import branch_and_bound
 from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
-from svmcvx.fast.indicator.search.sweep import SweepSettings
+from svmcvx.fast.indicator.search.search_state import ZeroOneSearch
+from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
 from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.indicator.zero_one import ZeroOne, zero_one_objective
@@ -402,6 +406,33 @@ def test_more_observations_start_from_the_low_rank_relaxation():
         assert found.certificate.lower >= root.lower - 1e-4 * root.upper
         assert found.certificate.lower <= found.certificate.upper
         assert found.certificate.upper >= root.lower
+
+
+def search_from_zero(X, y, *, sample_weight=None, **hyper):
+    """A search that knows no point but w = 0."""
+    space = feature_space(binary_data(X, y, sample_weight), None, intercept="none")
+    statement = ZeroOne(space=space, form="enumeration", kind="enumeration", **{"lam": None, "k": None} | hyper)
+    start = statement.geometry.incumbent(np.zeros(2), 0.0, losses.zero_one)
+    monitor = Monitor(tol=1e-6, max_iter=10)
+    return ZeroOneSearch(replace(statement, pool=(start,)), monitor)
+
+
+def test_a_sweep_alone_attains_a_vertex_on_the_longest_row():
+    search = search_from_zero([[1.0, 0.0], [0.0, -0.9]], [1, -1], lam=10.0)
+    assert sweep(search, lambda call: call(0, 1), SweepSettings())[0] is Status.OPTIMAL
+    assert search.best_value / search.unit == pytest.approx(1 + 1 / 0.81)
+
+
+def test_weights_within_the_budget_are_within_it_however_they_are_summed():
+    # Each of the small weights is rounded up where it is added to 1.
+    weight = np.r_[1.0, np.full(40, 1.01 * 2.0**-53), 9.0]
+    assert math.fsum(weight[:-1]) < 1 + 21 * 2.0**-52
+    X = np.random.default_rng(0).standard_normal((42, 2))
+    search = search_from_zero(X, np.where(np.arange(42) % 2, 1, -1), sample_weight=weight, k=1 + 21 * 2.0**-52)
+    total = 0.0
+    for each in search.weight[search.copies[:-1]]:
+        total += float(each)
+    assert total <= search.k
 
 
 @pytest.mark.parametrize("crossing", [0.0, 0.01, 0.1, 1.0, 10.0])

@@ -9,6 +9,7 @@ from sklearn.datasets import load_iris
 from sklearn.preprocessing import scale
 
 import svmcvx as sx
+from svmcvx.core.bounded import exact
 from svmcvx.formulations.multiclass.pairwise import dual_lengths, lengths
 
 LOSSES = ("hinge", "smoothed", "logistic", "softmax")
@@ -94,6 +95,18 @@ def test_smooth_losses_are_polished_to_rounding(loss):
     statement = problem.formulation
     assert min(statement.certify(candidates.models[0], dual).gap for dual in candidates.duals) < 1e-11
     assert statement.objective(candidates.models[0]) < statement.objective(candidates.models[1])
+
+
+def test_flows_at_their_bound_stay_as_they_are():
+    X, y = clouds(0, n=9)
+    S = np.random.default_rng(0).standard_normal((3, 6))
+    lengths_above = dual_lengths(exact(S), 2).upper
+    statement = sx.m3svm(X, y, lam=float(lengths_above.max()), p=1).formulation
+    repaired = statement.repair({**statement.zero_dual(), "flow": S})
+    assert statement.dual_violation(repaired) == 0
+    # But for the one with the bound, all are shorter than it.
+    longest = lengths_above.argmax()
+    np.testing.assert_array_equal(repaired["flow"][:, longest], S[:, longest])
 
 
 def test_multipliers_are_the_dual_point():

@@ -15,6 +15,7 @@ from sklearn.svm import LinearSVC
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
+from svmcvx.formulations.multiclass import baselines
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, Margin, SmoothedHingeSum
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
@@ -134,6 +135,15 @@ def test_the_top_hinge_projects_onto_its_domain_as_a_linear_program_says():
         assert TopHinge(k).value(f).sum() == pytest.approx(best, rel=1e-6)
 
 
+def test_balancing_leaves_no_multiplier_out():
+    """Multipliers at their bounds, where classes have different sizes: a share of each stays."""
+    y = np.repeat([0, 1, 2], [7, 3, 2])
+    scores = ScoreSpace(multiclass_data(np.ones((12, 1)), y), "free")
+    alpha = scores.balanced(np.ones((12, 2)), HingeSum())
+    assert scores.imbalance(alpha) == 0
+    assert alpha.min() > 0.2
+
+
 def test_balancing_changes_little_where_little_is_missing():
     X, y = clouds(1, n=60)
     scores = ScoreSpace(multiclass_data(X, y), "free")
@@ -221,6 +231,23 @@ def test_sparse_multinomial_lr_is_that_of_scikit_learn_and_sparse():
     assert theirs == pytest.approx(solution.certificate.upper, rel=1e-6)
     np.testing.assert_array_equal(solution.model.coef == 0, np.abs(reference.coef_.T) < 1e-6)
     assert (solution.model.coef == 0).any()
+
+
+def test_weights_that_are_negligible_are_zeros_where_the_signs_are_not_solved_for(monkeypatch):
+    monkeypatch.setattr(baselines, "SPARSE_WORK", 0.0)
+    W = np.array([[1.0, -0.5], [1e-3, 1e-8], [-1e-8, 0.0]])
+    statement = sx.sparse_multinomial_lr(np.eye(3), [0, 1, 1], lam=0.1).formulation
+    sparse, given = statement.models(W, np.zeros(2))
+    np.testing.assert_array_equal(sparse.coef, [[1.0, -0.5], [1e-3, 0.0], [0.0, 0.0]])
+    np.testing.assert_array_equal(given.coef, W)
+
+
+def test_biases_are_polished_where_weights_vanish():
+    """With so large a weight of the squares the probabilities are the shares of the classes."""
+    y = np.repeat([0, 1, 2], [7, 3, 2])
+    statement = sx.multinomial_lr(np.linspace(-1.0, 1.0, 12)[:, None], y, lam=1e13).formulation
+    _, b = statement.polished(np.zeros((1, 3)), np.zeros(3))
+    np.testing.assert_allclose(b - b[0], np.log([1.0, 3 / 7, 2 / 7]), rtol=1e-9)
 
 
 @pytest.mark.parametrize("build", [sx.weston_watkins, sx.crammer_singer])
