@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.fast.indicator.search.record_passes import find_flips, put_in_order
+
 __all__ = ["BoundedNodes", "Leaf", "TreeRecord", "empty_node", "infeasible_leaf", "least_norm_leaf"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 
-# Bits of multipliers that are compared at once.
-CHUNK = 2**24
 # Largest number of doubles whose sum is one multiplier, and the largest absolute value of their exponents.
 TERMS, EXPONENT = 64, 900
 
@@ -190,43 +190,20 @@ def _preorder(
             above[up] = True
             up = int(nodes.parents[up])
     needed[last[above]] = True
-    order: list[int] = []
-    bounds: list[int] = []
-    kept: list[int] = []
-    before: list[int] = []
-    first = (last - nodes.rounds + 1).tolist()
-    stack = [(0, -1)]
-    while stack:
-        node, previous = stack.pop()
-        made = len(kept)
-        for number in range(first[node], int(last[node]) + 1):
-            if needed[number]:
-                kept.append(number)
-                before.append(previous)
-                previous = number
-        if node in own:
-            kept.append(own[node])
-            before.append(-1)
-        order.append(node)
-        bounds.append(len(kept) - made)
-        if not leaf[node]:
-            stack += [(int(children[1, node]), previous), (int(children[0, node]), previous)]
-    return np.array(order), np.array(bounds), np.array(kept), np.array(before)
+    own_of = np.full(count, -1)
+    own_of[list(own)] = list(own.values())
+    order, bounds = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    kept, before = (np.empty(np.count_nonzero(needed) + len(own), dtype=np.int64) for _ in range(2))
+    put_in_order(children, last - nodes.rounds + 1, last, needed, own_of, order, bounds, kept, before)
+    return order, bounds, kept, before
 
 
 def _flips(
     marks: NDArray[np.uint8], kept: Integers, before: Integers, data_order: Integers
 ) -> tuple[Integers, Integers]:
     """Return how many marks of each bound differ from those of the bound before, and their rows in increasing order."""
-    counts, rows = np.zeros(kept.size, dtype=np.int64), [np.zeros(0, dtype=np.int64)]
-    step = max(1, CHUNK // data_order.size)
-    for start in range(0, kept.size, step):
-        now, then = kept[start : start + step], before[start : start + step]
-        # Bounds of leaves have no marks.
-        recorded = now < len(marks)
-        bits = np.where(recorded[:, None], marks[np.where(recorded, now, 0)], 0)
-        bits ^= np.where((then >= 0)[:, None], marks[np.maximum(then, 0)], 0)
-        flips = np.unpackbits(bits, axis=1)[:, data_order].view(np.bool_)
-        counts[start : start + step] = np.count_nonzero(flips, axis=1)
-        rows.append(np.flatnonzero(flips) % data_order.size)
-    return counts, np.concatenate(rows)
+    counts, none = np.zeros(kept.size, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    find_flips(marks, kept, before, data_order, counts, none)
+    rows = np.empty(int(counts.sum()), dtype=np.int64)
+    find_flips(marks, kept, before, data_order, counts, rows)
+    return counts, rows
