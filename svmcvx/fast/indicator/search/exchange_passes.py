@@ -315,6 +315,7 @@ def _machine(
     while made < most:
         for i in range(kept.size):
             state[i] = KEPT if kept[i] else DROPPED
+            cap[i] = height[i] / cut * (1.0 - 4 * UNIT) if kept[i] else 0.0
         at = value if value < math.inf else price * weight.sum()
         minimise_relaxation(
             HT,
@@ -389,10 +390,9 @@ def ramp_descend(
     """
     n, r = kept.size, w.size
     limits, others = scratch[:3], scratch[3:6]
-    cap, height, big_m = limits
+    _, height, big_m = limits
     for i in range(n):
         height[i] = price * weight[i]
-        cap[i] = height[i] / cut * (1.0 - 4 * UNIT)
         big_m[i] = cut
     a = scratch[3]
     value, made = _machine(
