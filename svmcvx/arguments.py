@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -152,15 +152,13 @@ _ENTRY = re.compile(r"^    (?=[\w*])", flags=re.MULTILINE)
 _AFTER_RAISES = re.compile(r"\n    (?:See Also|Notes|References|Examples)\n    -{5,}\n|\s*\Z")
 
 
-def documented(described: T, *, last: Collection[str] = (), raises: Mapping[str, str] | None = None) -> T:
+def documented(described: T, *, raises: Mapping[str, str] | None = None) -> T:
     """Write the arguments that a docstring leaves out into its section "Parameters", and return the function or class.
 
     Parameters
     ----------
     described : function or class
         With a docstring as numpydoc reads it, indented by four spaces.
-    last : collection of str
-        Arguments that come after all others, in this order, and not in that of the signature.
     raises : mapping, optional
         Errors and when they occur, for the section "Raises" where the docstring has none.
     """
@@ -170,7 +168,7 @@ def documented(described: T, *, last: Collection[str] = (), raises: Mapping[str,
     head, body = text.split("\n    Parameters\n    ----------\n", 1)
     entries, *rest = re.split(r"(?=\n    [A-Z]\w+\n    -{3,}\n)", body, maxsplit=1)
     parameters = inspect.signature(described).parameters  # type: ignore[arg-type]
-    places = {name: place for place, name in enumerate([*(name for name in parameters if name not in last), *last])}
+    places = {name: place for place, name in enumerate(parameters)}
     found: list[tuple[int, str]] = []
     known: set[str] = set()
     for entry in _ENTRY.split(entries.strip("\n"))[1:]:

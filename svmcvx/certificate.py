@@ -104,11 +104,6 @@ class Evaluation(Bounded):
         error = up(max(high - value, 0.0)) if high != value else 0.0
         return cls(value, error, {"regulariser": regulariser, "losses": losses})
 
-    @classmethod
-    def at_least(cls, value: float, low: float) -> Evaluation:
-        """Return a value whose exact counterpart is at least `low`; there is no upper bound."""
-        return cls(value, up(max(value - low, 0.0)) if low != value else 0.0)
-
     def with_terms(self, regulariser: float, losses: float) -> Evaluation:
         """Return the same number with its two terms."""
         return Evaluation(self.value, self.error, {"regulariser": regulariser, "losses": losses})

@@ -176,7 +176,7 @@ class CodedLabels:
         return np.asarray(self.classes[self.codes], dtype=dtype)
 
 
-def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tuple[NDArray[np.intp], NDArray[Any]]:
+def check_labels(y: Any, n: int, *, binary: bool = False) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Return class indices and the sorted classes.
 
     Parameters
@@ -185,8 +185,6 @@ def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tu
         Labels of any sortable type (numbers, strings, Booleans).
     n : int
         Number of observations in `X`.
-    name : str
-        Name of the argument in messages.
     binary : bool
         Require exactly two classes; otherwise at least two.
 
@@ -203,19 +201,17 @@ def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tu
         If lengths differ, labels are missing, continuous or not sortable, or the number of classes is wrong.
     """
     if y is None:
-        raise DataError(
-            f"a classifier requires {name} to be passed, but the target {name} is None; pass one label an observation"
-        )
-    codes, classes = (y.codes, y.classes) if isinstance(y, CodedLabels) else coded_labels(y, n, name)
+        raise DataError("a classifier requires y to be passed, but the target y is None; pass one label an observation")
+    codes, classes = (y.codes, y.classes) if isinstance(y, CodedLabels) else coded_labels(y, n, "y")
     if codes.size != n:
-        raise DataError(_lengths(codes.size, n, name))
+        raise DataError(_lengths(codes.size, n, "y"))
     if classes.size < 2:
         raise DataError(
-            f"{name} holds one class only ({classes[:1].tolist()[0]!r}); the number of classes has to be greater than one"
+            f"y holds one class only ({classes[:1].tolist()[0]!r}); the number of classes has to be greater than one"
         )
     if binary and classes.size > 2:
         raise DataError(
-            f"{name} holds {classes.size} classes. Only binary classification is supported. "
+            f"y holds {classes.size} classes. Only binary classification is supported. "
             "Select two classes, or use a multi-class formulation"
         )
     return codes, classes
@@ -391,7 +387,7 @@ class BinaryData:
         return correctly_rounded(found) if self.whole_weight is None else Bounded(found, roundings(4) * found)
 
 
-def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None, *, accept_sparse: bool = True) -> BinaryData:
+def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None) -> BinaryData:
     """Validate the data of a binary formulation.
 
     Observations of weight zero take no part in any objective and are dropped here, so that no formulation
@@ -404,15 +400,13 @@ def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None, *, accept
         Two distinct labels of any type; the larger in sorting order is the positive class.
     sample_weight : array-like of shape (n,), optional
         Non-negative weights of the losses; 1 each by default.
-    accept_sparse : bool
-        Whether a sparse `X` is kept as CSR.
 
     Raises
     ------
     DataError
         See :func:`check_features`, :func:`check_labels`, :func:`check_weights`.
     """
-    features = _checked_with(X, y, accept_sparse)
+    features = _checked_with(X, y)
     codes, classes = check_labels(y, features.shape[0], binary=True)
     weight = check_weights(sample_weight, features.shape[0])
     name = fingerprint(features, codes, coded=True)
@@ -473,9 +467,9 @@ class MulticlassData:
         return int(self.classes.size)
 
 
-def multiclass_data(X: Any, y: Any, sample_weight: Any = None, *, accept_sparse: bool = True) -> MulticlassData:
+def multiclass_data(X: Any, y: Any, sample_weight: Any = None) -> MulticlassData:
     """Validate the data of a multi-class formulation; as :func:`binary_data`, for two or more classes."""
-    features = _checked_with(X, y, accept_sparse)
+    features = _checked_with(X, y)
     codes, classes = check_labels(y, features.shape[0])
     weight = check_weights(sample_weight, features.shape[0])
     name = fingerprint(features, codes, coded=True)
@@ -495,10 +489,9 @@ def multiclass_data(X: Any, y: Any, sample_weight: Any = None, *, accept_sparse:
     )
 
 
-def _checked_with(X: Any, y: Any, accept_sparse: bool) -> Features:
+def _checked_with(X: Any, y: Any) -> Features:
     """Return validated features; those that were validated with their labels as they are."""
-    known = isinstance(y, CodedLabels) and y.features is X and (accept_sparse or not sp.issparse(X))
-    return X if known else check_features(X, accept_sparse=accept_sparse)
+    return X if isinstance(y, CodedLabels) and y.features is X else check_features(X)
 
 
 def _rows(X: Features, index: NDArray[np.intp]) -> Features:

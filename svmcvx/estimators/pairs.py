@@ -23,7 +23,7 @@ from svmcvx.kernels.gram_cache import CachedKernel
 from svmcvx.model import BinaryModel, KernelModel, OneVsModel
 from svmcvx.row_blocks.labels import ClassPartition
 from svmcvx.solution import Attempt, Solution, Status, Timings
-from svmcvx.solution.deferred import Deferred, DeferredField
+from svmcvx.solution.deferred import Deferred, DeferredField, DeferredSolution
 from svmcvx.system.deadline import time_limited
 
 __all__ = ["SCHEMES", "CompositeSolution", "Part", "check_n_jobs", "parts", "solve_parts", "solve_parts_in_blocks"]
@@ -200,13 +200,11 @@ class CompositeSolution(Solution):
         )
 
 
-class _DeferredComposite(CompositeSolution):
-    """A composite whose `attempts` may be given as a :class:`~svmcvx.solution.deferred.Deferred`. It is pickled with their values."""
+class _DeferredComposite(DeferredSolution, CompositeSolution):
+    """A composite whose `attempts` may be given as a :class:`~svmcvx.solution.deferred.Deferred` too."""
 
+    stored_as = CompositeSolution
     attempts = DeferredField()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CompositeSolution, tuple(getattr(self, field.name) for field in fields(self))
 
 
 def check_n_jobs(n_jobs: Any) -> None:

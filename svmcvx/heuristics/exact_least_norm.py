@@ -25,6 +25,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Number of violated rows that are examined again before all rows are.
 POOL = 10
+# Rows added or taken out, at most.
+ROUNDS = 1000
 
 
 class ExactPoint(NamedTuple):
@@ -48,9 +50,7 @@ class ExactPoint(NamedTuple):
     b: Fraction = Fraction(0)
 
 
-def exact_least_norm(
-    G: Floats, y: Floats | None = None, *, rounds: int = 1000, stop: Callable[[], bool] = never
-) -> ExactPoint | None:
+def exact_least_norm(G: Floats, y: Floats | None = None, *, stop: Callable[[], bool] = never) -> ExactPoint | None:
     r"""Return the point of least norm with :math:`g_i'w + y_ib \ge 1`, or a proof that there is none; None if it was stopped.
 
     Parameters
@@ -58,8 +58,6 @@ def exact_least_norm(
     G : ndarray of shape (m, r)
     y : ndarray of shape (m,), optional
         Labels ±1 for a free intercept; None for b = 0.
-    rounds : int
-        Rows added or taken out, at most.
     stop : callable
         Called in each round.
     """
@@ -77,19 +75,17 @@ def exact_least_norm(
             return None
         H.append([_in_units(value, one) for value in row.tolist()])
     if y is None:
-        return _least_norm(H, one, one, rounds, stop)
-    return _with_intercept(H, y, one, rounds, stop)
+        return _least_norm(H, one, one, stop)
+    return _with_intercept(H, y, one, stop)
 
 
-def _with_intercept(
-    H: list[list[int]], y: Floats, one: int, rounds: int, stop: Callable[[], bool]
-) -> ExactPoint | None:
+def _with_intercept(H: list[list[int]], y: Floats, one: int, stop: Callable[[], bool]) -> ExactPoint | None:
     """Add the most violated sum of one row of each class until there is an intercept for all rows."""
     positive, negative = np.flatnonzero(y > 0).tolist(), np.flatnonzero(y < 0).tolist()
     pairs = [(positive[0], negative[0])]
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         sums = [[a + b for a, b in zip(H[i], H[j], strict=True)] for i, j in pairs]
-        found = _least_norm(sums, 2 * one, one, rounds, stop)
+        found = _least_norm(sums, 2 * one, one, stop)
         if found is None:
             return None
         alpha: dict[int, Fraction] = {}
@@ -110,7 +106,7 @@ def _with_intercept(
     return None
 
 
-def _least_norm(H: list[list[int]], right: int, one: int, rounds: int, stop: Callable[[], bool]) -> ExactPoint | None:
+def _least_norm(H: list[list[int]], right: int, one: int, stop: Callable[[], bool]) -> ExactPoint | None:
     """Return the point of least norm with Hw ≥ right; its multipliers are those of the rows H / one."""
     m, r = len(H), len(H[0])
     squares = [_inner(row, row) or 1 for row in H]
@@ -127,7 +123,7 @@ def _least_norm(H: list[list[int]], right: int, one: int, rounds: int, stop: Cal
         chosen = max(among, key=violation, default=-1)
         return chosen if chosen >= 0 and violation(chosen) > 0 else -1
 
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         if stop():
             return None
         worst = most_violated(pool)

@@ -100,11 +100,10 @@ def width_of(ax: Axes) -> float:
     return whole * (ax.get_position().width if place is None else len(place.colspan) / place.get_gridspec().ncols)
 
 
-def legend_below(ax: Axes, handles: Sequence[Any] | None = None, *, label: bool = True) -> None:
+def legend_below(ax: Axes, handles: Sequence[Any] | None = None) -> None:
     """Put the legend below the axes, where it hides nothing, in as many columns as fit their width.
 
     In a figure without a layout engine, which would cut it off, it is drawn inside them.
-    `label` says whether the horizontal axis has one.
     """
     from matplotlib import rcParams
     from matplotlib.font_manager import FontProperties
@@ -121,7 +120,7 @@ def legend_below(ax: Axes, handles: Sequence[Any] | None = None, *, label: bool 
         ax.legend(handles=handles, loc="best", fontsize="small", framealpha=0.8)
         return
     fitting = int(width_of(ax) / ((longest * CHARACTER + HANDLE) * size / 10.0))
-    drop = (BELOW_AXES if label else BELOW_AXES / 2) * float(rcParams["font.size"]) / 72.0
+    drop = BELOW_AXES * float(rcParams["font.size"]) / 72.0
     ax.legend(
         handles=handles,
         loc="upper center",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar
 
 from svmcvx.solution.answer import Solution
 
@@ -45,11 +45,12 @@ class DeferredField:
 
 
 class DeferredSolution(Solution):
-    """A solution whose `evidence`, `data` and `optimal_intercepts` may be given as a :class:`Deferred`. It is pickled with their values."""
+    """A solution whose `evidence`, `data` and `optimal_intercepts` may be given as a :class:`Deferred`. It is pickled with their values, as `stored_as`."""
 
+    stored_as: ClassVar[type[Solution]] = Solution
     evidence = DeferredField()
     data = DeferredField()
     optimal_intercepts = DeferredField()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Solution, tuple(getattr(self, field.name) for field in fields(self))
+        return self.stored_as, tuple(getattr(self, field.name) for field in fields(self))

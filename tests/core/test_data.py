@@ -182,9 +182,6 @@ def test_labels_that_were_validated_are_for_their_own_features_only():
         binary_data([[0.0], [np.nan]], labels)
     with pytest.raises(DataError, match="y has 2 labels but X has 3 rows"):
         binary_data([[0.0], [1.0], [2.0]], labels)
-    sparse = check_features(sp.csr_array(X))
-    with pytest.raises(DataError, match="is sparse"):
-        binary_data(sparse, CodedLabels(labels.codes, labels.classes, sparse), accept_sparse=False)
     with pytest.raises(DataError, match="one class only"):
         check_labels(CodedLabels(np.zeros(2, dtype=np.intp), np.array([3])), 2)
     with pytest.raises(DataError, match="holds 3 classes"):

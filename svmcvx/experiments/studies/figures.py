@@ -78,12 +78,12 @@ def critical_difference_diagram(study: StudyTables, metric: str | None = None, a
     return ax
 
 
-def scores_by_set(study: StudyTables, metric: str | None = None) -> Figure:
-    """Draw the scores of all splits, one part a data set, a line with its points a model; a mark at the mean."""
+def scores_by_set(study: StudyTables) -> Figure:
+    """Draw the scores of all splits by the first metric, one part a data set, a line with its points a model; a mark at the mean."""
     axes = drawing_axes(None)
     figure: Any = axes.figure
     axes.remove()
-    name = metric or study.metrics[0]
+    name = study.metrics[0]
     sets = list(study.datasets["dataset"])
     columns = min(MOST, len(sets))
     rows = -(-len(sets) // columns)

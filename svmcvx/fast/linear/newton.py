@@ -98,7 +98,7 @@ def minimise(
     m = problem
     settings = LinearNewtonSettings() if settings is None else settings
     if sigma is None:
-        sigma = _first_sigma(m, settings, warm=alpha is not None)
+        sigma = _first_sigma(m, warm=alpha is not None)
     if margins is None:
         assert isinstance(problem, LinearProblem)  # noqa: S101 - rows in blocks come with their margins
         margins = Margins(problem, alpha)
@@ -251,7 +251,7 @@ class _Descent:
         return NewtonStep(self.promised, derivative, take)
 
 
-def _first_sigma(m: LinearTerms, settings: LinearNewtonSettings, *, warm: bool) -> float:
+def _first_sigma(m: LinearTerms, *, warm: bool) -> float:
     if m.smooth:
         return 1.0
     if warm:

@@ -77,7 +77,7 @@ def newton_step(
         except (sl.LinAlgError, ValueError):
             # Not positive definite to rounding: conjugate gradients go on without a factor.
             pass
-    return _iterated_step(problem, margins, gradient, bias_gradient, accuracy, settings, stop)
+    return _iterated_step(problem, margins, gradient, bias_gradient, accuracy, stop)
 
 
 def _without_mean(problem: LinearTerms, mean: Floats, step: Floats, mean_step: Floats) -> Floats:
@@ -150,7 +150,6 @@ def _iterated_step(
     gradient: Floats,
     bias_gradient: float,
     accuracy: float,
-    settings: LinearNewtonSettings,
     stop: Callable[[], bool],
 ) -> tuple[Floats, float]:
     """Conjugate gradients on (w, b), preconditioned by the diagonal."""

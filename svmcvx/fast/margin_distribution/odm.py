@@ -225,7 +225,7 @@ def _solve_whole(
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
     """Solve on the data, or on the factor of a kernel matrix, by the given method, or by the one that ``"auto"`` chooses."""
     problem = linear_problem(statement)
-    chosen = _choose(problem, settings) if method == "auto" else method
+    chosen = _choose(problem) if method == "auto" else method
     if w is None and theta is not None:
         w = problem.primal_of(theta)
     if chosen == "newton":
@@ -240,7 +240,7 @@ def _solve_whole(
     return points_of(statement, point), status, {"method": chosen, "iterations": point.steps}
 
 
-def _choose(problem: LinearProblem, settings: ODMSettings) -> str:
+def _choose(problem: LinearProblem) -> str:
     """Return the method that ``method="auto"`` chooses."""
     condition = 2.0 * max(problem.loss.C1, problem.loss.C2) * float(problem.norms.max()) ** 2
     return "dcd" if problem.kernel_expansion and condition <= LARGEST_CONDITION else "newton"

@@ -100,7 +100,8 @@ class CountingProblem(DroppingProblem):
     def recover(self) -> RecoveredPoints:
         """The hard-margin solution of the kept observations, the solver's point, the incumbent; γ of the relaxation."""
         w, b, kept = self.solver_point()
-        return RecoveredPoints(self.formulation.recovered_models(kept, w, b), list(self.relaxed_duals))
+        models = [*self.formulation.recovered_models(kept, w, b), *self.formulation.incumbent_models()]
+        return RecoveredPoints(models, list(self.relaxed_duals))
 
     def model_at_variables(self) -> BinaryModel | None:
         """Return the model of the values of ``w`` and ``b``; None where they have none.

@@ -20,7 +20,6 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Evaluation
 from svmcvx.core.bounded import exact, total
 from svmcvx.formulations.indicator.l0 import L0, weighted_objective
 from svmcvx.formulations.indicator.pool import counting_pool
@@ -62,12 +61,10 @@ class Ramp(IndicatorStatement):
         """½‖w‖² + C·loss."""
         return weighted_objective(norm, loss, C=self.C)
 
-    def _value_above(self, measured: ModelMargins, tie: float) -> Evaluation:
+    def _value_above(self, measured: ModelMargins, tie: float) -> tuple[float, float]:
         u, norm = measured
         high = ramp_objective(norm, exact(u.lower), C=self.C, weight=self.loss_weight)
-        regulariser = 0.5 * float(norm.value)
-        losses = float(ramp_objective(0.0, u.value, C=self.C, weight=self.weight))
-        return Evaluation.at_most(high.upper_end, regulariser=regulariser, losses=losses)
+        return high.upper_end, float(total(self.weight * ramp(u.value)))
 
     def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts:
         """Those of the hinge machine of the observations that are not dropped; without an end where these are of one class."""

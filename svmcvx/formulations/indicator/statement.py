@@ -149,8 +149,8 @@ class IndicatorStatement(BinaryStatement):
         return best if best is not None and math.isfinite(self.objective_value(best.norm, best.loss)) else None
 
     @abstractmethod
-    def _value_above(self, measured: ModelMargins, tie: float) -> Evaluation:
-        """The objective of a point as computed and an upper end; margins that are short by `tie` at most may be scaled to 1."""
+    def _value_above(self, measured: ModelMargins, tie: float) -> tuple[float, float]:
+        """A number that is at least the objective, and the loss; margins that are short by `tie` at most may be scaled to 1."""
 
     @cached_property
     def valid_M(self) -> Floats | None:
@@ -165,7 +165,7 @@ class IndicatorStatement(BinaryStatement):
             lengths = self._factor_lengths * norm_above(point.w) + abs(point.b)
             error = inner_error(self.geometry.G.shape[1] + 2, lengths)
         measured = ModelMargins(Bounded(point.u, error), total(square(exact(point.w))))
-        return self._value_above(measured, 2 * ON_MARGIN).upper_end
+        return self._value_above(measured, 2 * ON_MARGIN)[0]
 
     @cached_property
     def _factor_lengths(self) -> Floats:
@@ -246,7 +246,13 @@ class IndicatorStatement(BinaryStatement):
             return Evaluation(math.nan, 0.0)
         if self._below_explicit_M(found.u.value, np.broadcast_to(found.u.error, found.u.shape)):
             return Evaluation(math.inf, 0.0)
-        return self._value_above(found, 0.0)
+        high, loss = self._value_above(found, 0.0)
+        if high == math.inf:
+            return Evaluation(high, 0.0)
+        norm = float(found.norm.value)
+        return Evaluation.at_most(
+            high, regulariser=self.objective_value(norm, 0.0), losses=self.objective_value(0.0, loss)
+        )
 
     @cached_property
     def factor_error(self) -> FactorError:
@@ -296,7 +302,7 @@ class IndicatorStatement(BinaryStatement):
         return super().explain(status)
 
     def recovered_models(self, kept: Bools, w: Any, b: float) -> list[BinaryModel]:
-        """Return the hard-margin solution of a kept set, (w, b) scaled until the kept margins are 1, and the incumbent's solution."""
+        """Return the hard-margin solution of a kept set, (w, b) scaled until the kept margins are 1, and the best under explicit M."""
         models: list[BinaryModel] = []
         found = self.geometry.refit(kept)
         if found is not None:
@@ -304,7 +310,7 @@ class IndicatorStatement(BinaryStatement):
         if w is not None and np.isfinite(w).all():
             # The margins of the model itself: with fewer rows than features its coefficients have an error of their own.
             models.append(self._kept_by(self.model_at(w, b), kept))
-        return [*models, *self.restricted_models(kept, None), *self.incumbent_models()]
+        return [*models, *self.restricted_models(kept, None)]
 
     def incumbent_models(self) -> list[BinaryModel]:
         """Return the model of the incumbent, if there is one."""
@@ -388,7 +394,7 @@ class CountingStatement(IndicatorStatement):
         """As the module on the error of the factor derives it."""
         return self.factor_error.counting(value, self.half)
 
-    def _value_above(self, measured: ModelMargins, tie: float) -> Evaluation:
+    def _value_above(self, measured: ModelMargins, tie: float) -> tuple[float, float]:
         (u, norm), low = measured, measured.u.lower
         # Short of 1 by rounding: each such lower end is a number that the model may be divided by.
         open_ = (low < 1.0) & (low > 1.0 - LARGEST_SHORTFALL) & (u.upper >= (1.0 - tie) * (1.0 - roundings(4)))
@@ -407,11 +413,7 @@ class CountingStatement(IndicatorStatement):
                 value = self._above(norm / square(exact(divisor)), ~within)
                 if value < best:
                     best, chosen = value, within
-        if best == math.inf:
-            return Evaluation(best, 0.0)
-        missed = math.fsum(self.weight[~chosen].tolist())
-        regulariser, losses = self.objective_value(float(norm.value), 0.0), self.objective_value(0.0, missed)
-        return Evaluation.at_most(best, regulariser=regulariser, losses=losses)
+        return best, math.fsum(self.weight[~chosen].tolist())
 
 
 def scores_are_constant(model: BinaryModel) -> bool:

@@ -60,9 +60,9 @@ Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
 
-def zero_one_objective(squared_norm: float, u: Floats, *, lam: float, weight: Floats | float = 1.0) -> float:
-    r"""Return :math:`\|w\|^2 + \lambda\sum_i s_i 1[u_i < 1]`."""
-    return float(counted_objective(squared_norm, total(weight * zero_one(u)), lam=lam))
+def zero_one_objective(squared_norm: float, u: Floats, *, lam: float) -> float:
+    r"""Return :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`."""
+    return float(counted_objective(squared_norm, total(zero_one(u)), lam=lam))
 
 
 def counted_objective(squared_norm: Any, missed: Any, *, lam: Any) -> Any:
