@@ -152,11 +152,11 @@ class Continuation:
             if not goal > LOWEST_GOAL * self.size():
                 return Status.INACCURATE
 
-    def prepare(self, goal: float) -> None:
-        """Run stages without bounds down to the moderate goal of a warm start, as for a sample of the observations."""
+    def prepare(self, goal: float, share: float = WARM_GOAL) -> None:
+        """Run stages without bounds down to a share of the objective: by default to that of a warm start, as for a sample of the observations."""
         while not self._stopped():
             self.stage(goal)
-            end = WARM_GOAL * self.size()
+            end = share * self.size()
             if goal <= end:
                 return
             goal = max(GOAL_FALL * goal, end)
@@ -164,8 +164,8 @@ class Continuation:
     def _stopped(self) -> bool:
         return self.monitor.out_of_time() or self.problem.steps >= self.monitor.max_iter
 
-    def stage(self, goal: float) -> None:
-        """Solve the problem with the ridge that belongs to an absolute gap of `goal`."""
+    def stage(self, goal: float) -> Solve | None:
+        """Solve the problem with the ridge that belongs to an absolute gap of `goal`; return the solver of the last Newton system, if λ is given."""
         problem, self.ends = self.problem, []
         problem.ridge = RIDGE_SHARE * goal / problem.rank
         low, high = 0.0, math.inf
@@ -175,24 +175,24 @@ class Continuation:
             problem.trim()
             descent = problem.descend(NEWTON_SHARE * goal, self.monitor.max_iter, self.monitor.out_of_time)
             if self._stopped():
-                return
+                return None
             beyond = EIGENVALUE_SHARE * goal / max(self.size(), 0.5 * problem.alpha_sum())
             if self.hard_margin:
                 top = float(problem.leading()[0][-1])
                 if top <= 1.0 and self._lowest() > KEPT_MARGIN:
-                    return
+                    return None
                 if problem.lam > LARGEST_LAM:
-                    return
+                    return None
                 # At the hard margin α does not depend on λ, so that γ = α²/(4λ) decreases with λ.
                 problem.lam *= 2.0 * max(top, 1.0)
                 continue
             if problem.grow(beyond):
                 continue
             if self.fixed_lam:
-                return
+                return descent.solve
             here = MinimumAtLam(problem.U, problem.indicator_sum())
             if problem.lam * abs(here.indicator_sum - self.allowance) <= ROW_SHARE * goal:
-                return
+                return None
             over = here.indicator_sum > self.allowance
             rival = sides.pop(not over, None)
             behind = math.inf if rival is None else problem.value(rival.U) - problem.value(here.U)
@@ -209,9 +209,10 @@ class Continuation:
                     # Both are minima for this λ, at which Σ s z is discontinuous.
                     self.ends = [here.U, rival.U]
                     problem.U = _between(here.U, rival.U, share)
-                    return
+                    return None
             previous, error = error, abs(here.indicator_sum / self.allowance - 1.0)
             self._change_lam(here, rival if error > SLOW * previous else None, low, high, descent.solve)
+        return None
 
     def _lowest(self) -> float:
         """The lowest margin of a row that is not zero, at most 1."""
@@ -237,14 +238,20 @@ class Continuation:
             new = (problem.penalty(rival.U) - problem.penalty(here.U)) / (missed - rival.indicator_sum)
         if not low < new < high:
             new = math.sqrt(low * high) if low > 0 and high < math.inf else problem.lam * math.exp(limit)
-        step = math.log(new / problem.lam)
+        self._move_lam(new, change)
+
+    def follow(self, lam: float, solve: Solve | None) -> None:
+        """Move to another given λ, with a prediction of the point by the solver of the last Newton system."""
+        self._move_lam(lam, self.problem.sensitivity(solve)[0])
+
+    def _move_lam(self, new: float, change: Floats) -> None:
+        """Set λ, and move along the derivative by log λ where that is better than to stay."""
+        problem = self.problem
+        step, problem.lam = math.log(new / problem.lam), new
         if abs(step) <= PREDICTED_CHANGE and np.isfinite(change).all():
             predicted = problem.U + step * change
-            before = problem.U
-            problem.lam = new
-            if problem.value(predicted) < problem.value(before):
+            if problem.value(predicted) < problem.value(problem.U):
                 problem.U = predicted
-        problem.lam = new
 
     def move_to_best(self) -> None:
         """Move to the point of the lowest upper bound, with a dual point even if no stage has computed one."""
