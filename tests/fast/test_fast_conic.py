@@ -15,6 +15,7 @@ from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.conic import ConicSettings, conic
 from svmcvx.fast.conic_loss.loss_passes import loss_derivatives, total_loss
 from svmcvx.fast.conic_loss.low_rank_newton import LowRankRelaxation, Tilt
+from svmcvx.fast.conic_loss.uncertified import conic_points
 from svmcvx.fast.core.pivoted_cholesky import PartialFactor, on_pivots
 from svmcvx.formulations.conic_loss.primal import (
     low_rank_gradient,
@@ -23,6 +24,8 @@ from svmcvx.formulations.conic_loss.primal import (
     weighted_gram,
 )
 from svmcvx.formulations.conic_loss.relaxation import relaxation
+from svmcvx.formulations.conic_loss.statement import conic_space
+from svmcvx.system.deadline import OutOfTime, time_limited
 from tests import designs
 from tests.designs import DESIGNS
 from tests.intervals import overlap
@@ -103,6 +106,24 @@ def test_the_values_are_monotone_along_paths():
         assert warm.certificate.gap <= 1e-6
         values.append(warm.certificate.upper)
     assert np.all(np.diff(values) > 0)
+
+
+@pytest.mark.parametrize("problem", [{"lam": [0.3, 1.0, 1.2]}, {"kappa": [0.3, 0.1, 0.08, 0.02]}])
+def test_points_without_certificates_are_those_with_one(problem):
+    X, y = sx.synthetic.outlier_data(60, 3, sigma=0.5, outliers="clustered", seed=2)
+    _, space = conic_space(X, y, None, True, None, "error")
+    (name, values), points = next(iter(problem.items())), conic_points(space, **problem)
+    for value, point in zip(values, points, strict=True):
+        solution = conic(X, y, **{name: value}, tol=1e-9)
+        np.testing.assert_allclose(point.w, [*solution.model.coef, solution.model.intercept], rtol=1e-4, atol=1e-5)
+        assert point.share == pytest.approx(relaxation(solution).z.mean(), abs=1e-5)
+        assert point.lam == pytest.approx(value if name == "lam" else float(solution.dual["lam"]), rel=1e-4)
+
+
+def test_points_without_certificates_end_with_the_time():
+    _, space = conic_space(*sx.synthetic.outlier_data(60, 3, sigma=0.5, seed=2), None, True, None, "error")
+    with time_limited(0.0), pytest.raises(OutOfTime):
+        conic_points(space, lam=[1.0, 2.0])
 
 
 def test_kappa_zero_is_the_hard_margin():

@@ -25,13 +25,20 @@ def small(monkeypatch):
 def test_the_hinge_is_that_of_liblinear(monkeypatch):
     monkeypatch.setattr(conic, "VALUES", 3)
     X, y = outlier_data(60, 3, sigma=0.5, seed=3)
-    for solution, lam in zip(*conic._hinge_path(conic._Part(X, y)), strict=True):
+    part, other = conic._Part(X, y), conic._Part(*outlier_data(200, 3, sigma=0.5, seed=3, sample=1))
+    tuning = conic._hinge_tuning(part, other)
+    for place, lam in enumerate(tuning.settings):
+        solution = tuning.solve(place)
         theirs = LinearSVC(loss="hinge", C=lam / 2, tol=1e-9, max_iter=100_000).fit(X, y)
         models = [(solution.model.coef, solution.model.intercept), (theirs.coef_[0], theirs.intercept_[0])]
-        ours, other = (w @ w + b * b + lam * np.maximum(0.0, 1.0 - y * (X @ w + b)).sum() for w, b in models)
-        assert ours == pytest.approx(other, rel=1e-5)
+        ours, value = (w @ w + b * b + lam * np.maximum(0.0, 1.0 - y * (X @ w + b)).sum() for w, b in models)
+        assert ours == pytest.approx(value, rel=1e-5)
         assert solution.certificate.upper == pytest.approx(ours / 2)
         assert solution.certificate.is_certified(1e-6)
+        assert tuning.wrong[place] == pytest.approx(1.0 - theirs.score(*other))
+    # Many rows are solved one by one.
+    monkeypatch.setattr(conic, "BATCHED_ROWS", 10)
+    np.testing.assert_array_equal(conic._hinge_tuning(part, other).wrong, tuning.wrong)
 
 
 @pytest.mark.slow
@@ -42,18 +49,20 @@ def test_a_trial_by_hand(small, monkeypatch):
     parts = [outlier_data(100, 3, sigma=0.5, outliers="clustered", seed=seed, sample=k) for k in (0, 1)]
     X, y = outlier_data(400, 3, sigma=0.5, seed=seed, sample=2)
     # Classes that are not separable have no point at κ = 0; the other κ are met by λ.
-    path, kappas = conic._conic_path(conic._Part(*parts[0]))
-    assert len(path) == 2
+    _, errors, solve = tuning = conic._conic_tuning(*(conic._Part(*part) for part in parts))
+    kappas, path = tuning.settings, [solve(place) for place in range(2)]
+    assert len(kappas) == 2
     assert np.abs(kappas - np.linspace(0.0, 0.5, 3)[1:]).max() == row["kappa_off"] < 1e-4
     for solution, kappa in zip(path, kappas, strict=True):
         alone = sx.fast.conic(*parts[0], kappa=min(kappa, 0.5))
         np.testing.assert_allclose(solution.model.coef, alone.model.coef, atol=1e-3)
-    errors = [np.mean(solution.model.predict(parts[1][0]) != parts[1][1]) for solution in path]
+    assert errors.tolist() == [np.mean(solution.model.predict(parts[1][0]) != parts[1][1]) for solution in path]
     best = int(np.argmin(errors))
     assert row["conic_chosen"] == kappas[best]
     assert row["conic_error"] == pytest.approx(np.mean(path[best].model.predict(X) != y))
     assert row["bayes_error"] == np.mean(outlier_rule(3, seed=seed).predict(X) != y)
-    assert (row["conic_solves"], row["hinge_solves"], row["solves"], row["certified"]) == (2, 3, 5, 5)
+    assert row["tuning"] == 5
+    assert row["solves"] == row["certified"] == row["confirmed"] == row["conic_solves"] + row["hinge_solves"] >= 2
     assert row["clarabel_overlaps"]
     assert abs(row["clarabel_difference"]) < 1e-5
     again = conic.synthetic(n=100, p=3, sigma=0.5, outliers="clustered", tested=400, values=3, repeat=1)
@@ -98,7 +107,8 @@ def test_a_table_of_trials_goes_on_where_it_stopped(small, tmp_path, monkeypatch
     assert (hinge["published"], hinge["published_sd"]) == (3.9, 10.9)
     assert hinge["as_written"] == round(errors.mean(), 2)
     assert hinge["as_written_noise"] == round(2 * np.sqrt(10.9**2 / 320 + errors.var() / 2) + 0.05, 2)
-    assert hinge["as_written_certified"] == "6/6"
+    solves = found.study.frame.query("outliers == 'clustered'")["hinge_solves"].sum()
+    assert hinge["as_written_certified"] == f"{solves}/{solves}"
     bayes = 100 * found.study.frame.query("outliers == 'clustered'")["bayes_error"]
     assert frame.loc[(0.2, "clustered", "bayes"), "as_written"] == round(bayes.mean(), 2)
     half = frame.loc[(0.2, conic.HALF, "hinge")]
@@ -110,7 +120,7 @@ def test_a_table_of_trials_goes_on_where_it_stopped(small, tmp_path, monkeypatch
 
 def test_a_trial_that_fails_is_a_row_and_is_done_again(small, tmp_path, monkeypatch):
     paths = conic.PATHS
-    monkeypatch.setattr(conic, "PATHS", {"hinge": lambda part: 1 / 0})
+    monkeypatch.setattr(conic, "PATHS", {"hinge": lambda train, validation: 1 / 0})
     options = {"quick": True, "repeats": 1, "store": tmp_path / "s.sqlite"}
     found = reproduce("conic-table4", **options)
     assert found.complete
