@@ -96,7 +96,7 @@ def new_state(K: Floats, y: Floats, extent: float, largest_support: int = LARGES
 def _workspace(s: State) -> tuple[Floats, ...]:
     """Return the scratch arrays of the passes."""
     cap = s.S.size
-    return (*(np.empty(cap) for _ in range(5)), np.empty(s.y.size))
+    return (*(np.empty(cap) for _ in range(3)), np.empty(s.y.size))
 
 
 def value(s: State) -> float:

@@ -1,6 +1,8 @@
 r"""Compiled steps of the dual active-set method for hard-margin machines; see :mod:`svmcvx.fast.core.active_set`.
 
-A step costs :math:`O(|S|^2 + n|S|)`. The Cholesky factor is that of :mod:`svmcvx.fast.core.active_set_factor_passes`.
+A step costs :math:`O(|S|^2 + n|S|)`. With :math:`y'\alpha = 0` a constant added to the kernel changes nothing: the factor is that of
+:math:`K_{SS} + \rho` (:mod:`svmcvx.fast.core.factor_passes`), and its Schur complement solves the bordered system of (v, b). `s` is a
+:class:`~svmcvx.fast.core.active_set.State`.
 
 **Source.** [GoldfarbIdnani], A numerically stable dual method for solving strictly convex quadratic programs, 1983.
 """
@@ -12,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcvx.fast.core.active_set_factor_passes import direction, polish, remove
+from svmcvx.fast.core.factor_passes import backward_both, forward_both, remove
 from svmcvx.system.compilation import compiled
 
 __all__ = [
@@ -37,6 +39,88 @@ DEPENDENT = 1e-13
 TOUCHING = 1e-13
 # A margin counts as violated if it is short by more than the sum of this and such a share of its terms.
 VIOLATED, ROUNDING = 1e-12, 2.0**-48
+# Steps of iterative refinement.
+REFINEMENTS = 2
+
+
+@compiled(inner=True)
+def _direction(s, q, column, a, e):
+    """Compute `column` = L⁻¹k_q, `a` = K̃⁻¹k_q and `e` = K̃⁻¹1 with K̃ = K_SS + ρ; return the pivot of q, 1 − 1'a and 1'e."""
+    K, S, L, m, rho = s.K, s.S, s.L, s.tight[0], s.number[1]
+    for k in range(m):
+        column[k] = K[q, S[k]] + rho
+        e[k] = 1.0
+    forward_both(L, m, column, e)
+    pivot = K[q, q] + rho
+    for k in range(m):
+        pivot -= column[k] * column[k]
+        a[k] = column[k]
+    backward_both(L, m, a, e)
+    rest, ones = 1.0, 0.0
+    for k in range(m):
+        rest -= a[k]
+        ones += e[k]
+    return pivot, rest, ones
+
+
+@compiled(inner=True)
+def _leave(s, position):
+    """Take the member at a position out of S."""
+    S, m = s.S, s.tight[0]
+    s.inside[S[position]] = False
+    for i in range(position, m - 1):
+        S[i] = S[i + 1]
+    remove(s.L, m, position)
+    s.tight[0] = m - 1
+
+
+@compiled(inner=True)
+def _evaluate(s):
+    """Compute the margins from the multipliers."""
+    K, S, v, u, y = s.K, s.S, s.v, s.u, s.y
+    n = y.size
+    for i in range(n):
+        u[i] = s.number[0]
+    for k in range(s.tight[0]):
+        member = S[k]
+        coefficient = v[member]
+        for i in range(n):
+            u[i] += coefficient * K[member, i]
+    for i in range(n):
+        u[i] *= y[i]
+
+
+@compiled(inner=True)
+def _polish(s, buffers):
+    """Solve u = 1 on S by iterative refinement; return the position of the smallest multiplier, −1 if all are positive."""
+    _, x, e, _ = buffers
+    S, L, v, y, m = s.S, s.L, s.v, s.y, s.tight[0]
+    for _ in range(REFINEMENTS):
+        _evaluate(s)
+        balance, total, ones = 0.0, 0.0, 0.0
+        for k in range(m):
+            balance += v[S[k]]
+        # The constant ρ of the factor acts on the imbalance Σv only, which this step removes.
+        for k in range(m):
+            member = S[k]
+            x[k] = y[member] * (1.0 - s.u[member]) - s.number[1] * balance
+            e[k] = 1.0
+        forward_both(L, m, x, e)
+        backward_both(L, m, x, e)
+        for k in range(m):
+            total += x[k]
+            ones += e[k]
+        db = (total + balance) / ones
+        for k in range(m):
+            v[S[k]] += x[k] - db * e[k]
+        s.number[0] += db
+    _evaluate(s)
+    worst, position = 0.0, -1
+    for k in range(m):
+        alpha = y[S[k]] * v[S[k]]
+        if alpha <= worst:
+            worst, position = alpha, k
+    return position
 
 
 @compiled()
@@ -55,7 +139,7 @@ def step_multiplier(s, q, way, buffers):
     int
         ``SOLVED``, ``INSEPARABLE`` or ``FULL``; the last two after raising only.
     """
-    column, a, e, cosines, sines, step = buffers
+    column, a, e, step = buffers
     K, S, L, tight, y, v, u = s.K, s.S, s.L, s.tight, s.y, s.v, s.u
     up, sign = way > 0.0, way * y[q]
     # Not a constant, as below: numba would compile what it is passed to for that as well.
@@ -67,7 +151,7 @@ def step_multiplier(s, q, way, buffers):
     while True:
         if leaving >= 0:
             member = S[leaving]
-            remove(s, leaving, cosines, sines)
+            _leave(s, leaving)
             if member != q:
                 v[member] = 0.0
         m, left = tight[0], y[q] * v[q]
@@ -78,7 +162,7 @@ def step_multiplier(s, q, way, buffers):
         if not up and (m == 0 or left <= 0.0):
             v[q] = 0.0
             return SOLVED
-        pivot, rest, ones = direction(s, q, column, a, e)
+        pivot, rest, ones = _direction(s, q, column, a, e)
         # The change of α_q at which the first multiplier of S falls to 0.
         t, leaving = math.inf, np.int64(-1)
         for k in range(m):
@@ -160,10 +244,10 @@ def solve_active(s, buffers, kept, limit, most, polished):
             if polished:
                 return SOLVED, -1, steps
             while not polished:
-                position = polish(s, buffers)
+                position = _polish(s, buffers)
                 if position >= 0:
                     member = S[position]
-                    remove(s, position, buffers[3], buffers[4])
+                    _leave(s, position)
                     v[member] = 0.0
                     if tight[0] < 2:
                         return EMPTY, -1, steps

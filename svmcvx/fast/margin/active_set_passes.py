@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.linear.margin_passes import ANY_ORDER
+from svmcvx.fast.core.factor_passes import backward, backward_both, forward, forward_both, remove
 from svmcvx.system.compilation import compiled
 
 __all__ = ["RIDGE", "add_scaled", "append", "maximised", "violators"]
@@ -27,34 +27,13 @@ RIDGE = 1e-11
 REFINEMENTS = 5
 
 
-@compiled(inner=True, fastmath=ANY_ORDER)
-def forward(L: Floats, x: Floats, m: int) -> None:
-    """Solve Lx = x in place for the first m rows of a lower triangular factor."""
-    for i in range(m):
-        row, total = L[i], x[i]
-        for j in range(i):
-            total -= row[j] * x[j]
-        x[i] = total / row[i]
-
-
-@compiled(inner=True, fastmath=ANY_ORDER)
-def backward(L: Floats, x: Floats, m: int) -> None:
-    """Solve L'x = x in place."""
-    for i in range(m - 1, -1, -1):
-        row = L[i]
-        value = x[i] / row[i]
-        x[i] = value
-        for j in range(i):
-            x[j] -= row[j] * value
-
-
 @compiled(inner=True)
 def append(L: Floats, entries: Floats, members: Any, m: int, i: int, constant: float, ridge: float) -> None:
     """Add a row of K to the factor of the members' part of K plus a constant."""
     row = L[m]
     for k in range(m):
         row[k] = entries[members[k]] + constant
-    forward(L, row, m)
+    forward(L, m, row)
     rest = entries[i] + constant + ridge
     for k in range(m):
         rest -= row[k] * row[k]
@@ -63,24 +42,13 @@ def append(L: Floats, entries: Floats, members: Any, m: int, i: int, constant: f
 
 
 @compiled(inner=True)
-def remove(L: Floats, members: Any, slots: Any, m: int, place: int) -> None:
-    """Take a row out of the factor; rotations make it triangular again."""
+def _leave(L: Floats, members: Any, slots: Any, m: int, place: int) -> None:
+    """Take the member at a place out; its slot is free then."""
     free = slots[place]
     for i in range(place, m - 1):
         members[i], slots[i] = members[i + 1], slots[i + 1]
-        # By entries: an assignment of slices compiles numpy's messages of errors, too.
-        for k in range(i + 2):
-            L[i, k] = L[i + 1, k]
     slots[m - 1] = free
-    for k in range(place, m - 1):
-        a, b = L[k, k], L[k, k + 1]
-        radius = math.hypot(a, b)
-        cosine, sine = a / radius, b / radius
-        for i in range(k, m - 1):
-            row = L[i]
-            x, y = row[k], row[k + 1]
-            row[k] = cosine * x + sine * y
-            row[k + 1] = cosine * y - sine * x
+    remove(L, m, place)
 
 
 @compiled(inner=True)
@@ -120,11 +88,9 @@ def maximised(
     while m:
         for k in range(m):
             direction[k], ones[k] = g[members[k]], 1.0
-        forward(L, direction, m)
-        backward(L, direction, m)
         if balanced:
-            forward(L, ones, m)
-            backward(L, ones, m)
+            forward_both(L, m, direction, ones)
+            backward_both(L, m, direction, ones)
             total, unit = 0.0, 0.0
             for k in range(m):
                 total += direction[k]
@@ -132,6 +98,9 @@ def maximised(
             b = total / unit
             for k in range(m):
                 direction[k] -= b * ones[k]
+        else:
+            forward(L, m, direction)
+            backward(L, m, direction)
         t, blocking = 1.0, -1
         for k in range(m):
             i = members[k]
@@ -147,7 +116,7 @@ def maximised(
         if blocking >= 0:
             i = members[blocking]
             alpha[i] = c[i] if y[i] * direction[blocking] > 0.0 else 0.0
-            remove(L, members, slots, m, blocking)
+            _leave(L, members, slots, m, blocking)
             m -= 1
             refined = 0
             continue

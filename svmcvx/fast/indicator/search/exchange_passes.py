@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 
+from svmcvx.fast.core.factor_passes import backward, forward, remove
 from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT, UNIT, minimise_relaxation
 from svmcvx.system.compilation import compiled
 
@@ -42,15 +43,12 @@ def _append(H, i, members, count, L, alpha):
         value = 0.0
         for c in range(r):
             value += H[i, c] * H[other, c]
-        for b in range(a):
-            value -= row[b] * L[a, b]
-        row[a] = value / L[a, a]
+        row[a] = value
+    forward(L, count, row)
+    for a in range(count):
         rest -= row[a] * row[a]
     if rest <= DEPENDENT * whole or count == r:
-        for a in range(count - 1, -1, -1):
-            for b in range(a + 1, count):
-                row[a] -= L[b, a] * row[b]
-            row[a] /= L[a, a]
+        backward(L, count, row)
         return False
     row[count] = rest**0.5
     members[count], alpha[count] = i, 0.0
@@ -58,15 +56,12 @@ def _append(H, i, members, count, L, alpha):
 
 
 @compiled(inner=True)
-def _remove(H, at, members, count, L, alpha):
+def _leave(at, members, count, L, alpha):
     """Make the active row at a place inactive; return how many are left."""
-    left = at
-    for a in range(at + 1, count):
-        i, value = members[a], alpha[a]
-        if _append(H, i, members, left, L, alpha):
-            alpha[left] = value
-            left += 1
-    return left
+    remove(L, count, at)
+    for a in range(at, count - 1):
+        members[a], alpha[a] = members[a + 1], alpha[a + 1]
+    return count - 1
 
 
 @compiled(inner=True)
@@ -81,14 +76,9 @@ def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
         # The multipliers of the active rows, all of whose margins are 1; on the way there those that become 0 leave.
         while True:
             for a in range(count):
-                value = 1.0
-                for b in range(a):
-                    value -= L[a, b] * z[b]
-                z[a] = value / L[a, a]
-            for a in range(count - 1, -1, -1):
-                for b in range(a + 1, count):
-                    z[a] -= L[b, a] * z[b]
-                z[a] /= L[a, a]
+                z[a] = 1.0
+            forward(L, count, z)
+            backward(L, count, z)
             first, length = -1, 1.0
             for a in range(count):
                 if z[a] <= 0.0:
@@ -99,7 +89,7 @@ def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
                 alpha[a] += length * (z[a] - alpha[a])
             if first < 0:
                 break
-            count = _remove(H, first, members, count, L, alpha)
+            count = _leave(first, members, count, L, alpha)
         norm = 0.0
         w[:] = 0.0
         for a in range(count):
@@ -130,7 +120,7 @@ def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
                 return math.inf, count, step + 1
             for a in range(count):
                 alpha[a] -= length * L[count, a]
-            count = _remove(H, first, members, count, L, alpha)
+            count = _leave(first, members, count, L, alpha)
         count += 1
     return math.inf, count, STEPS * (r + 1)
 
@@ -166,7 +156,7 @@ def _move(H, weight, lam, budget, kept, dropped, on, start, count, state, scratc
     dropped += -weight[on] if kept[on] else weight[on]
     for a in range(count):
         if members[a] == on:
-            count = _remove(H, a, members, count, L, alpha)
+            count = _leave(a, members, count, L, alpha)
             break
     norm, made = math.inf, 0
     if dropped <= budget:
