@@ -26,7 +26,7 @@ from svmcvx.fast.margin.pairs import solve_parts
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin_distribution.odm import ODMSettings, odm
 from svmcvx.fast.margin_distribution.odml import odml
-from svmcvx.fast.several_classes.classical import multiclass
+from svmcvx.fast.several_classes.classical import MulticlassSettings, multiclass
 from svmcvx.fast.several_classes.m3svm import m3svm
 from svmcvx.feature_space.kernel import FEW
 from svmcvx.kernels import RBF
@@ -70,6 +70,7 @@ def _calls() -> dict[str, list[Call]]:
         ("l0", partial(l0, X, y, C=1.0)),
     ]
     products = ODMSettings(newton=LinearNewtonSettings(largest_system=1))
+    augmented = MulticlassSettings(interior_work=0.0)
     linear: list[Call] = [
         *(
             (f"psvm p={p:g}, linear, {name}", partial(psvm, rows, y, C=1.0, p=p, method="newton"))
@@ -89,7 +90,7 @@ def _calls() -> dict[str, list[Call]]:
         ("odml", partial(odml, X, y, lam1=0.1, lam2=0.1, C=1.0)),
         ("m3svm", partial(m3svm, X, np.arange(40) % 3, lam=0.1, p=4.0)),
         *(
-            (f"multiclass, {loss}", partial(multiclass, X, np.arange(40) % 3, lam=0.1, loss=loss))
+            (f"multiclass, {loss}", partial(multiclass, X, np.arange(40) % 3, lam=0.1, loss=loss, settings=augmented))
             for loss in ("weston_watkins", "topk")
         ),
         ("conic", partial(conic, X, y, lam=1.0)),

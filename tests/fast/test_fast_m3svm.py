@@ -159,12 +159,16 @@ def test_the_newton_step_solves_the_newton_system(p, loss):
     eps=st.sampled_from((1e-6, 1e-2, 10.0)),
     seed=st.integers(0, 10**6),
 )
-def test_the_augmented_method_is_certified_and_agrees_with_newtons(name, p, lam, eps, seed):
+def test_the_augmented_method_and_interior_point_steps_are_certified_and_agree_with_newtons(name, p, lam, eps, seed):
     X, y = design(name, seed)
-    augmented, newton = (m3svm(X, y, lam=lam, p=p, eps=eps, method=method) for method in ("augmented", "newton"))
-    assert augmented.status == "optimal"
-    assert augmented.certificate.gap <= 1e-6
-    overlap(augmented, newton, (name, p, lam, eps, seed))
+    augmented, newton, chosen = (
+        m3svm(X, y, lam=lam, p=p, eps=eps, method=method) for method in ("augmented", "newton", "auto")
+    )
+    assert chosen.solver.startswith("fast.m3svm/interior")
+    for found in (augmented, chosen):
+        assert found.status == "optimal"
+        assert found.certificate.gap <= 1e-6
+        overlap(found, newton, (name, p, lam, eps, seed))
 
 
 @pytest.mark.parametrize("p", [2.0, 3.0, 6.0])
@@ -195,7 +199,7 @@ def test_steps_by_classes_products_and_observations_are_the_same(p, sparse):
 
 def test_auto_takes_the_augmented_method_where_the_newton_matrix_is_large():
     X, y = design("plain", 4, n=60)
-    few = M3SVMSettings(largest_direct=5)
+    few = M3SVMSettings(largest_direct=5, interior_work=0.0)
     for p, loss, expected in ((4.0, "hinge", "augmented"), (1.5, "hinge", "newton"), (4.0, "logistic", "newton")):
         solution = m3svm(X, y, lam=0.1, p=p, loss=loss, settings=few)
         assert solution.attempts[0].solver == f"fast.m3svm/{expected}"
@@ -299,7 +303,8 @@ def test_the_augmented_lagrangian_is_tried_where_factoring_is_the_work_and_left_
     noise, labels = rng.standard_normal((500, 60)), rng.integers(0, 10, 500)
     mixed = m3svm(noise, labels, lam=0.1, p=4.0)
     assert mixed.solver == "fast.m3svm/augmented+newton"
-    # Forming the Newton matrix is most of the work of few columns and many rows.
-    assert m3svm(noise[:, :5], labels, lam=0.1, p=4.0).solver == "fast.m3svm/newton"
+    # Forming the Newton matrix is most of the work of few columns and many rows; with few unknowns interior-point steps are the quickest.
+    assert m3svm(noise[:, :15], labels, lam=0.1, p=4.0).solver == "fast.m3svm/newton"
+    assert m3svm(noise[:, :5], labels, lam=0.1, p=4.0).solver == "fast.m3svm/interior"
     for found in (apart, mixed):
         assert found.certificate.is_certified(1e-6)

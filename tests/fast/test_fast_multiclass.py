@@ -36,13 +36,16 @@ HINGES = ("weston_watkins", "crammer_singer", "msvm", "topk")
     lam=st.sampled_from((1e-5, 1e-2, 1.0, 1e3)),
     intercept=st.booleans(),
     sparse=st.booleans(),
+    settings=st.sampled_from((None, MulticlassSettings(interior_work=0.0))),
     seed=st.integers(0, 10**6),
 )
-def test_every_setting_is_certified_and_agrees_with_the_conic_route(name, loss, k, lam, intercept, sparse, seed):
+def test_every_setting_is_certified_and_agrees_with_the_conic_route(
+    name, loss, k, lam, intercept, sparse, settings, seed
+):
     X, y = design(name, seed)
     k = min(k, np.unique(y).size)
     data = sp.csr_array(X) if sparse else X
-    fast = multiclass(data, y, lam=lam, loss=loss, k=k, intercept=intercept)
+    fast = multiclass(data, y, lam=lam, loss=loss, k=k, intercept=intercept, settings=settings)
     assert fast.status == "optimal"
     assert fast.certificate.gap <= 1e-6
     try:
@@ -106,16 +109,19 @@ def test_relatives_of_one_another():
     assert near.certificate.upper == pytest.approx(multiclass(X, y, lam=0.2).certificate.upper, rel=1e-5)
 
 
-PRODUCTS = ClassicalNewtonSettings(largest_direct=0)
+def by_products(block):
+    """Settings with which no matrix is factorised."""
+    return MulticlassSettings(
+        ClassicalNewtonSettings(largest_direct=0), ScoreSystemSettings(largest_block=block), interior_work=0.0
+    )
 
 
 @pytest.mark.parametrize("block", [0, 1500])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_conjugate_gradients_end_at_the_same_optimum(loss, block):
     X, y = design("wide", 7)
-    direct = multiclass(X, y, lam=0.1, loss=loss)
-    products = MulticlassSettings(PRODUCTS, ScoreSystemSettings(largest_block=block))
-    solution = multiclass(X, y, lam=0.1, loss=loss, settings=products)
+    direct = multiclass(X, y, lam=0.1, loss=loss, settings=MulticlassSettings(interior_work=0.0))
+    solution = multiclass(X, y, lam=0.1, loss=loss, settings=by_products(block))
     assert solution.attempts[0].options["linear_systems"] == "conjugate gradients"
     assert solution.certificate.gap <= 1e-6
     overlap(solution, direct)
@@ -194,8 +200,7 @@ def test_wide_sparse_data_are_not_made_dense(loss, monkeypatch):
     X[np.abs(X) < 1.5] = 0.0
     dense = multiclass(X, y, lam=0.1, loss=loss)
     monkeypatch.setattr(sp.csr_array, "toarray", lambda *_, **__: pytest.fail("made dense"))
-    products = MulticlassSettings(PRODUCTS, ScoreSystemSettings(largest_block=0))
-    overlap(dense, multiclass(sp.csr_array(X), y, lam=0.1, loss=loss, settings=products))
+    overlap(dense, multiclass(sp.csr_array(X), y, lam=0.1, loss=loss, settings=by_products(0)))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -245,10 +250,46 @@ def test_the_estimator_takes_this_route():
     for loss in LOSSES:
         fitted = sx.MulticlassSVMClassifier(loss=loss, k=3, lam=0.2).fit(X, y)
         assert fitted.solver_route_ == "fast"
-        assert fitted.solution_.solver == "fast.multiclass/newton"
+        # k = 3 has a bound of its own, which the interior-point steps do not know.
+        interior = loss in HINGES and loss != "topk"
+        assert fitted.solution_.solver == f"fast.multiclass/{'interior' if interior else 'newton'}"
         general = sx.MulticlassSVMClassifier(loss=loss, k=3, lam=0.2, solver="clarabel").fit(X, y)
         assert general.solver_route_ == "general"
         overlap(fitted.solution_, general.solution_)
+
+
+@pytest.mark.parametrize("loss", HINGES)
+def test_interior_point_steps_are_bounded_wherever_they_end_and_left_where_they_are_much_work(loss):
+    X, y = design("plain", 22)
+    weight = 10.0 ** np.random.default_rng(22).uniform(-1, 1, y.size)
+    whole = multiclass(X, y, lam=0.1, loss=loss, sample_weight=weight, tol=1e-9)
+    assert whole.solver == "fast.multiclass/interior"
+    assert whole.certificate.is_certified(1e-9)
+    newton = MulticlassSettings(interior_work=0.0)
+    other = multiclass(X, y, lam=0.1, loss=loss, sample_weight=weight, tol=1e-9, settings=newton)
+    assert other.solver == "fast.multiclass/newton"
+    overlap(whole, other)
+    gaps = []
+    for steps in (1, 5, 10):
+        part = multiclass(X, y, lam=0.1, loss=loss, sample_weight=weight, max_iter=steps, tol=1e-9)
+        assert part.status == "iteration_limit"
+        overlap(whole, part, gap=np.inf)
+        gaps.append(part.certificate.gap)
+    assert gaps[2] < gaps[1] < gaps[0]
+    seen = []
+    stopped = multiclass(X, y, lam=0.1, loss=loss, callback=lambda progress: seen.append(progress) or len(seen) == 3)
+    assert stopped.status == "interrupted"
+    assert len(seen) == 3
+    large = multiclass(*design("plain", 22, n=300, d=60), lam=0.1, loss=loss)
+    assert large.solver == "fast.multiclass/newton"
+
+
+def test_newtons_method_goes_on_where_the_interior_point_steps_gain_nothing_more():
+    # A gap below the rounding of either method.
+    X, y = design("plain", 23)
+    found = multiclass(X, y, lam=0.1, loss="crammer_singer", tol=1e-17)
+    assert found.solver == "fast.multiclass/interior+newton"
+    assert found.certificate.gap <= 1e-12
 
 
 def test_errors_say_what_was_wrong():

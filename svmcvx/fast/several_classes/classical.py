@@ -9,12 +9,13 @@ import numpy as np
 
 from svmcvx.fast.core.monitor import Callback, Found, checked_settings, limited, monitored, solved_from
 from svmcvx.fast.several_classes.classical_newton import AugmentedNewton, ClassicalNewtonSettings
+from svmcvx.fast.several_classes.interior import WORK, interior_steps
 from svmcvx.fast.several_classes.points import ScoreBounds, Start, start_from
 from svmcvx.fast.several_classes.systems.classical_systems import ClassicalSystem
 from svmcvx.fast.several_classes.systems.score_systems import ScoreSystemSettings
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.multiclass.baselines import bound_classical
-from svmcvx.solution import Solution
+from svmcvx.solution import Solution, Status
 
 __all__ = ["MulticlassSettings", "multiclass"]
 
@@ -29,10 +30,13 @@ class MulticlassSettings:
         Of Newton's method.
     systems : ScoreSystemSettings
         Of its linear systems.
+    interior_work : float
+        Multiplications of an interior-point step up to which these steps are taken first.
     """
 
     newton: ClassicalNewtonSettings = field(default_factory=ClassicalNewtonSettings)
     systems: ScoreSystemSettings = field(default_factory=ScoreSystemSettings)
+    interior_work: float = WORK
 
 
 @limited
@@ -66,7 +70,7 @@ def multiclass(
     lam, loss, k, intercept
         As for :func:`svmcvx.multiclass`.
     max_iter : int
-        Newton steps, 1000 by default.
+        Steps, 1000 by default.
     warm_start : Solution, optional
         An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters and loss.
 
@@ -84,8 +88,9 @@ def multiclass(
 
     Notes
     -----
-    Source: [NieHaoWang], related work; see :mod:`svmcvx.formulations.multiclass.baselines`. Method: [LiSunToh], see
-    :mod:`svmcvx.fast.several_classes.classical_newton`.
+    Source: [NieHaoWang], related work; see :mod:`svmcvx.formulations.multiclass.baselines`. Methods: for hinges on few observations of few
+    columns [Mehrotra], see :mod:`svmcvx.fast.several_classes.interior`; else [LiSunToh], see :mod:`svmcvx.fast.several_classes.classical_newton`, which
+    also goes on where interior-point steps gain nothing more. A warm start is for the latter.
 
     Examples
     --------
@@ -104,9 +109,21 @@ def multiclass(
         def solve(start: Start | None) -> Found:
             bounds = ScoreBounds(system, statement)
             U, alpha = (np.zeros(system.shape), None) if start is None else (system.normalised(start.U), start.alpha)
-            method = AugmentedNewton(system, system.penalty, bounds, monitor, U, alpha, settings=settings.newton)
-            status, steps = method.run()
-            options = {"iterations": steps, "linear_systems": ", ".join(sorted(method.kinds)) or "none"}
+            chosen, steps, status = "newton", 0, Status.INACCURATE
+            options: dict[str, Any] = {}
+            if start is None:
+                tried = interior_steps(system, system.penalty, bounds, monitor, settings.interior_work)
+                if tried is not None:
+                    chosen, (status, steps, U, alpha) = "interior", tried
+            if status is Status.INACCURATE:
+                method = AugmentedNewton(system, system.penalty, bounds, monitor, U, alpha, settings=settings.newton)
+                status, more = method.run()
+                steps += more
+                options = {"linear_systems": ", ".join(sorted(method.kinds)) or "none"}
+                chosen = "newton" if chosen == "newton" else f"{chosen}+newton"
+            options |= {"method": chosen, "iterations": steps}
             return RecoveredPoints(statement.models(*system.weights(bounds.U)), [bounds.dual]), status, options
 
-        return solved_from(statement, monitor, solve, start, solver=lambda options: "fast.multiclass/newton")
+        return solved_from(
+            statement, monitor, solve, start, solver=lambda options: f"fast.multiclass/{options['method']}"
+        )

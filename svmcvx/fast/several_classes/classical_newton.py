@@ -29,7 +29,7 @@ from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.several_classes.points import ScoreBounds
 from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvature, Projection
 from svmcvx.fast.several_classes.systems.observation_steps import observation_step
-from svmcvx.fast.several_classes.systems.penalties import AbsoluteWeights, SmoothPenalty, SquaredWeights, WeightPenalty
+from svmcvx.fast.several_classes.systems.penalties import AbsoluteWeights, SmoothPenalty, WeightPenalty
 from svmcvx.fast.several_classes.systems.score_systems import JointCurvature, Preconditioner, ScoreSystem
 from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.solution import Status
@@ -44,7 +44,6 @@ NEGLIGIBLE = 1e-15
 REFRESH = 20
 # Smoothing ν of the absolute values, at least.
 LEAST_NU = 1e-12
-TINY = float(np.finfo(np.float64).tiny)
 # Steps in which the multipliers settle.
 SETTLED = 5
 # Factor by which σ grows; that after a subproblem that took one step; and its largest value in these units.
@@ -284,9 +283,8 @@ class AugmentedNewton:
         if self.envelope is not None:
             candidates.append(self.envelope.centre[:, : self.system.shape[1] - 1])
         for alpha in candidates:
-            if alpha is not None and self.envelope is not None and isinstance(self.penalty, SquaredWeights):
-                squares = float((self.system.scores.gradient(alpha).W.value ** 2).sum())
-                alpha = alpha * min(1.0, self.penalty.rho * float(alpha.sum()) / max(squares, TINY))
+            if alpha is not None and self.envelope is not None and isinstance(self.penalty, SmoothPenalty):
+                alpha = self.penalty.shortened(alpha, self.system.scores)
             self._offer_dual(alpha)
 
     @quietly

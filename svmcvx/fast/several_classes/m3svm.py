@@ -13,6 +13,7 @@ from svmcvx.data import check_choice
 from svmcvx.errors import DataError, exhibit, warn_deprecated
 from svmcvx.fast.core.monitor import Callback, Found, checked_settings, limited, monitored, solved_from
 from svmcvx.fast.several_classes.classical_newton import AugmentedNewton, ClassicalNewtonSettings
+from svmcvx.fast.several_classes.interior import WORK, interior_steps
 from svmcvx.fast.several_classes.m3svm_newton import LARGEST_DIRECT, Continuation, M3SVMBounds
 from svmcvx.fast.several_classes.points import Start, start_from
 from svmcvx.fast.several_classes.systems.m3svm_systems import M3SVMSystem
@@ -46,6 +47,8 @@ class M3SVMSettings:
         Of the augmented Lagrangian method.
     systems : ScoreSystemSettings
         Of its linear systems.
+    interior_work : float
+        Multiplications of an interior-point step up to which ``method="auto"`` takes these steps first.
     """
 
     largest_direct: int = LARGEST_DIRECT
@@ -55,6 +58,7 @@ class M3SVMSettings:
         )
     )
     systems: ScoreSystemSettings = field(default_factory=ScoreSystemSettings)
+    interior_work: float = WORK
 
 
 @limited
@@ -99,7 +103,8 @@ def m3svm(
         :mod:`svmcvx.fast.several_classes.classical_newton` for the hinge with p ≥ 2, whose steps need a system with a row for each
         multiplier strictly between its bounds; if it stagnates, Newton's method continues. ``"auto"`` tries it
         first where factoring the Newton matrix is most of much work, and stays with it if its own systems are small after a few steps, or if
-        the Newton matrix would have too many rows.
+        the Newton matrix would have too many rows. For the hinge with p ≥ 2 and few unknowns, without a warm start, ``"auto"`` begins with the
+        interior-point steps of :mod:`svmcvx.fast.several_classes.interior`.
     learning_rate : float, optional
         Deprecated, as ``method="adam"``: :func:`svmcvx.papers.exhibits.m3svm_by_adam`.
 
@@ -120,7 +125,7 @@ def m3svm(
     Norms are Euclidean; for sums of absolute values (``norm=1``) pass :func:`svmcvx.m3svm` to :func:`svmcvx.solve`.
 
     Source: [NieHaoWang], problem (14). Method: [ChanGolubMulet] and [AndersenChristiansenConnOverton], whose primal-dual
-    linearisation of a smoothed norm is used for the hinge (an absolute value) and for p < 2.
+    linearisation of a smoothed norm is used for the hinge (an absolute value) and for p < 2; [Mehrotra].
 
     Examples
     --------
@@ -169,12 +174,17 @@ def m3svm(
             bounds = M3SVMBounds(system)
             U, alpha = (np.zeros(system.shape), None) if start is None else start
             chosen, status, steps, options = "newton", Status.INACCURATE, 0, {}
-            if cheap > 0:
-                chosen = "augmented"
+            if start is None and method == "auto" and smooth:
+                tried = interior_steps(system, PairPowers(system), bounds, monitor, settings.interior_work)
+                if tried is not None:
+                    chosen, (status, steps, U, alpha) = "interior", tried
+            if status is Status.INACCURATE and cheap > 0:
+                chosen = "augmented" if chosen == "newton" else f"{chosen}+augmented"
                 augmented = AugmentedNewton(
                     system, PairPowers(system), bounds, monitor, U, alpha, settings=settings.augmented, cheap=cheap
                 )
-                status, steps = augmented.run()
+                status, more = augmented.run()
+                steps += more
                 options = {"linear_systems": ", ".join(sorted(augmented.kinds)) or "none"}
                 U, alpha = bounds.U, augmented.alpha
             if status is Status.INACCURATE:
@@ -182,7 +192,7 @@ def m3svm(
                 status, more = continuation.run()
                 steps += more
                 options = {"linear_systems": "direct" if continuation.direct else "conjugate gradients"}
-                chosen = "augmented+newton" if chosen == "augmented" else chosen
+                chosen = "newton" if chosen == "newton" else f"{chosen}+newton"
             points = RecoveredPoints([statement.model(*system.weights(bounds.U))], [bounds.dual])
             return points, status, {"method": chosen, "iterations": steps, **options}
 

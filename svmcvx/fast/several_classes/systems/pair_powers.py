@@ -148,6 +148,11 @@ class PairPowers(SmoothPenalty):
         """The stiffness that moves a score by one."""
         return weight / max(squares, TINY)
 
+    def powers(self, c: int) -> tuple[float, float, float]:
+        """Those of the statement."""
+        statement = self.system.statement
+        return float(statement.lam), float(statement.p), float(statement.eps)
+
     def inverse(self, U: Floats) -> PairInverse | None:
         """That of the weights."""
         W = U[:-1]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features
 from svmcvx.fast.several_classes.systems.score_systems import PairPenalty, Penalty
+from svmcvx.formulations.multiclass.score_space import ScoreSpace
 
 __all__ = [
     "AbsoluteWeights",
@@ -135,6 +136,14 @@ class SmoothPenalty(WeightPenalty):
         """Return the inverse of the second derivatives; None if they vanish."""
 
     @abstractmethod
+    def powers(self, c: int) -> tuple[float, float, float]:
+        r"""Return λ, p and ε with which it is :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|^2 + \|b\|^2)` for c classes, on rows of sum 0."""
+
+    def shortened(self, alpha: Floats, scores: ScoreSpace) -> Floats:
+        """Return the multipliers, of a hinge, times the share of at most 1 whose bound is best; as they are where that is not known."""
+        return alpha
+
+    @abstractmethod
     def curvature(self, U: Floats, gradient: Floats, damping: float) -> PairPenalty:
         """Return the second derivatives, with a damping of the biases."""
 
@@ -181,9 +190,18 @@ class SquaredWeights(SmoothPenalty):
         """Beyond the weights of the losses, which bound the multipliers, σ has no meaning."""
         return min(self.rho / max(squares, TINY), weight)
 
+    def powers(self, c: int) -> tuple[float, float, float]:
+        """Squares of differences alone."""
+        return self.rho / (2.0 * c), 2.0, 0.0
+
     def inverse(self, U: Floats) -> SquaresInverse:
         """1/ρ."""
         return SquaresInverse(self.rho)
+
+    def shortened(self, alpha: Floats, scores: ScoreSpace) -> Floats:
+        """The bound is a parabola in the share."""
+        squares = float((scores.gradient(alpha).W.value ** 2).sum())
+        return alpha * min(1.0, self.rho * float(alpha.sum()) / max(squares, TINY))
 
     def value(self, U: Floats) -> float:
         """ρ/2 ‖W‖²."""

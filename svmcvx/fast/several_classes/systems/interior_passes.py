@@ -1,0 +1,341 @@
+r"""Compiled steps of an interior-point method for hinges of several classes, on few observations.
+
+The multipliers of the difference f of an observation of weight s are the a with :math:`0 \le a_k \le ts`, :math:`\sum_k a_k \le Ts`; t or T may
+be infinite. With multipliers z of these bounds, slacks r of them and :math:`\gamma = 1 - f` the conditions of optimality are
+
+.. math:: \nabla\Omega(U) = Z'B(a), \qquad \gamma = -z^0 + z^t + z^T 1, \qquad r\,z = 0,
+
+which Newton's method solves with :math:`rz = \mu` for decreasing μ: a step without μ tells how far it can fall, and gives the second-order
+term of the step that is taken [Mehrotra]. With a and z eliminated, where the sum of squares of :math:`z/r` is diagonal plus a matrix of ones, a step
+needs the Laplacian of the classes of :mod:`svmcvx.fast.several_classes.systems.score_systems`, of (c − 1) r rows.
+
+The penalty is :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|^2 + \|b\|^2)`, p ≥ 2. On weights that sum to zero
+:math:`\|W\|^2 = \tfrac1c\sum_{k<l}\|w_k - w_l\|^2`.
+
+Source: [Mehrotra].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from svmcvx.system.compilation import compiled
+
+__all__ = ["interior_step"]
+
+# Share of the way to the nearest bound.
+SHARE = 0.995
+# Relative ridge of the Newton matrix.
+RIDGE = 1e-14
+# Smallest share of the largest second derivative of a pair that counts in the estimate of the gap.
+SMALLEST = 1e-3
+
+
+@compiled(inner=True, error_model="numpy")
+def _loss(gamma, largest, total):
+    """Return the largest inner product of the slacks and multipliers of weight 1."""
+    m = gamma.size
+    value, left, before = 0.0, total, np.inf
+    if total == np.inf:
+        for j in range(m):
+            value += largest * max(gamma[j], 0.0)
+        return value
+    while left > 0.0:
+        # The next largest slack, and how many have it.
+        top, equal = 0.0, 0
+        for j in range(m):
+            if top < gamma[j] < before:
+                top, equal = gamma[j], 1
+            elif gamma[j] == top:
+                equal += 1
+        if top == 0.0:
+            return value
+        taken = min(left, largest * equal)
+        value, left, before = value + taken * top, left - taken, top
+    return value
+
+
+@compiled(inner=True, error_model="numpy")
+def _coefficients(alpha, own, row):
+    """Write the coefficients of the scores of one observation in the inner product of differences and `alpha`."""
+    row[own] = 0.0
+    for j in range(alpha.size):
+        row[j + (j >= own)] = -alpha[j]
+        row[own] += alpha[j]
+
+
+@compiled(inner=True, error_model="numpy")
+def _penalise(U, d, q, lam, p, eps, gradient, H):
+    """Write the gradient of the penalty and add its second derivatives; return its value and the second derivatives of a short pair."""
+    r, c = U.shape
+    value, least, most = 0.0, np.inf, 0.0
+    gradient[:] = 0.0
+    for k in range(c):
+        b = 0.0
+        for i in range(r):
+            b += q[i] * U[i, k]
+        for i in range(r):
+            gradient[i, k] += 2.0 * eps * q[i] * b
+        for i in range(d):
+            gradient[i, k] += 2.0 * eps * U[i, k]
+            value += eps * U[i, k] ** 2
+        value += eps * b * b
+    for k in range(c):
+        for other in range(k + 1, c):
+            size = 0.0
+            for i in range(d):
+                size += (U[i, k] - U[i, other]) ** 2
+            stiff = lam * p * size ** (0.5 * p - 1.0)
+            value += lam * size ** (0.5 * p)
+            least, most = min(least, stiff), max(most, stiff)
+            radial = stiff * (p - 2.0) / size if size > 0.0 and p > 2.0 else 0.0
+            for i in range(d):
+                change = stiff * (U[i, k] - U[i, other])
+                gradient[i, k] += change
+                gradient[i, other] -= change
+            for i in range(r):
+                for j in range(i + 1):
+                    entry = 2.0 * eps / c * q[i] * q[j]
+                    if i < d:
+                        entry += radial * (U[i, k] - U[i, other]) * (U[j, k] - U[j, other])
+                        if i == j:
+                            entry += stiff + 2.0 * eps / c
+                    H[k, i, k, j] += entry
+                    if other < c - 1:
+                        H[other, i, other, j] += entry
+                        H[other, i, k, j] -= entry
+                        if i != j:
+                            H[other, j, k, i] -= entry
+    return value, c * max(least, SMALLEST * most) + 2.0 * eps
+
+
+@compiled(inner=True, error_model="numpy")
+def _inverse(D, rest, share, x, out):
+    """Write the product of x and the inverse of diag(D) + ω 11', with `rest` 1/ω + Σ 1/D and `share` 1/ω of it; without cancellation."""
+    for j in range(D.size):
+        out[j] = share * x[j]
+        for k in range(D.size):
+            out[j] += (x[j] - x[k]) / D[k] / rest
+        out[j] /= D[j]
+
+
+@compiled(inner=True, error_model="numpy")
+def _factorise(H):
+    """Overwrite the lower triangle of a matrix by its Cholesky factor; return whether it has one."""
+    n = H.shape[0]
+    for i in range(n):
+        H[i, i] *= 1.0 + RIDGE
+        for j in range(i + 1):
+            entry = H[i, j]
+            for k in range(j):
+                entry -= H[i, k] * H[j, k]
+            if i > j:
+                H[i, j] = entry / H[j, j]
+            elif entry > 0.0:
+                H[i, i] = np.sqrt(entry)
+            else:
+                return False
+    return True
+
+
+@compiled(inner=True, error_model="numpy")
+def _solve(L, x):
+    """Overwrite x by the solution of LL'x = x."""
+    n = x.size
+    for i in range(n):
+        for j in range(i):
+            x[i] -= L[i, j] * x[j]
+        x[i] /= L[i, i]
+    for i in range(n - 1, -1, -1):
+        x[i] /= L[i, i]
+        for j in range(i):
+            x[j] -= L[i, j] * x[i]
+
+
+@compiled(inner=True, error_model="numpy")
+def _add_losses(Z, codes, D, rest, share, H):
+    """Add the second derivatives of the losses."""
+    n, r = Z.shape
+    m = D.shape[1]
+    M = np.empty((m + 1, m + 1))
+    for i in range(n):
+        # A Laplacian: the diagonal is minus the sum of the rest of a row.
+        own = codes[i]
+        M[own, own] = 0.0
+        for j in range(m):
+            at = j + (j >= own)
+            M[at, own] = M[own, at] = -share[i] / D[i, j]
+            M[own, own] -= M[at, own]
+            M[at, at] = -M[at, own]
+            for k in range(j):
+                to = k + (k >= own)
+                M[at, to] = M[to, at] = -1.0 / D[i, j] / D[i, k] / rest[i]
+                M[at, at] -= M[at, to]
+                M[to, to] -= M[at, to]
+        for k in range(m):
+            for t in range(k + 1):
+                for a in range(r):
+                    factor = M[k, t] * Z[i, a]
+                    for b in range(a + 1 if k == t else r):
+                        H[k, a, t, b] += factor * Z[i, b]
+
+
+@compiled(inner=True, error_model="numpy")
+def _direction(Z, codes, D, rest, share, L, gradient, T, dU, df, dA):
+    """Write the changes of U, of the differences and of the multipliers that belong to the right-hand side T."""
+    n, r = Z.shape
+    m = T.shape[1]
+    x, row, score = np.empty(m * r), np.empty(m + 1), np.empty(m + 1)
+    for k in range(m):
+        for a in range(r):
+            x[k * r + a] = -gradient[a, k]
+    for i in range(n):
+        _inverse(D[i], rest[i], share[i], T[i], dA[i])
+        _coefficients(dA[i], codes[i], row)
+        for k in range(m):
+            for a in range(r):
+                x[k * r + a] += row[k] * Z[i, a]
+    _solve(L, x)
+    for a in range(r):
+        mean = 0.0
+        for k in range(m):
+            mean += x[k * r + a] / (m + 1)
+        for k in range(m):
+            dU[a, k] = x[k * r + a] - mean
+        dU[a, m] = -mean
+    for i in range(n):
+        for k in range(m + 1):
+            score[k] = 0.0
+            for a in range(r):
+                score[k] += Z[i, a] * dU[a, k]
+        own = codes[i]
+        for j in range(m):
+            df[i, j] = score[own] - score[j + (j >= own)]
+            row[j] = T[i, j] - df[i, j]
+        _inverse(D[i], rest[i], share[i], row[:m], dA[i])
+
+
+@compiled(inner=True, error_model="numpy")
+def _changes(slack, z, product, dslack, dz):
+    """Write the changes of the multipliers of the bounds that lead to the products; return the longest step, at most 1."""
+    length = 1.0
+    for i in range(z.shape[0]):
+        for j in range(z.shape[1]):
+            dz[i, j] = (product[i, j] - z[i, j] * dslack[i, j]) / slack[i, j] - z[i, j]
+            if dslack[i, j] < 0.0:
+                length = min(length, -SHARE * slack[i, j] / dslack[i, j])
+            if dz[i, j] < 0.0:
+                length = min(length, -SHARE * z[i, j] / dz[i, j])
+    return length
+
+
+@compiled(nogil=True, error_model="numpy")
+def interior_step(Z, d, q, codes, s, largest, total, lam, p, eps, U, slack, z, target):
+    """Take a step from a point inside the bounds; return its objective, the estimated gap, and whether there was a step.
+
+    There is none where the gap is at most the share `target` of the objective, or the matrix cannot be factorised.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n, r)
+        The data, with a column for the biases.
+    d : int
+        Columns that are features.
+    q : ndarray of shape (r,)
+        Coefficients of the biases.
+    codes, s : ndarray of shape (n,)
+        Classes, weights.
+    largest, total : float
+        t and T.
+    lam, p, eps : float
+        Of the penalty.
+    U, slack, z : ndarray
+        The point: weights and biases, the distances of the multipliers of the differences from their bounds 0, ts and Ts (where these are finite),
+        and the multipliers of the bounds; changed.
+    target : float
+    """
+    n, r = Z.shape
+    m = U.shape[1] - 1
+    gradient, H = np.empty(U.shape), np.zeros((m, r, m, r))
+    value, curvature = _penalise(U, d, q, lam, p, eps, gradient, H)
+    gamma, T, D, rest, share = np.empty((n, m)), np.empty((n, m)), np.empty((n, m)), np.empty(n), np.empty(n)
+    dslack, dz, product = np.empty(z.shape), np.empty(z.shape), np.zeros(z.shape)
+    row, score = np.empty(m + 1), np.empty(m + 1)
+    gap, mu = 0.0, 0.0
+    for i in range(n):
+        own = codes[i]
+        for k in range(m + 1):
+            score[k] = 0.0
+            for a in range(r):
+                score[k] += Z[i, a] * U[a, k]
+        _coefficients(slack[i, :m], own, row)
+        for a in range(r):
+            for k in range(m + 1):
+                gradient[a, k] -= Z[i, a] * row[k]
+        for j in range(z.shape[1]):
+            mu += slack[i, j] * z[i, j] / z.size
+        free = slack[i, -1] / z[i, -1] if total < np.inf else np.inf
+        rest[i] = free
+        along = 0.0
+        for j in range(m):
+            gamma[i, j] = T[i, j] = 1.0 - (score[own] - score[j + (j >= own)])
+            along += slack[i, j] * gamma[i, j]
+            D[i, j] = z[i, j] / slack[i, j]
+            if largest < np.inf:
+                D[i, j] += z[i, m + j] / slack[i, m + j]
+            rest[i] += 1.0 / D[i, j]
+        share[i] = free / rest[i] if total < np.inf else 1.0
+        loss = s[i] * _loss(gamma[i], largest, total)
+        value += loss
+        gap += max(loss - along, 0.0)
+    _add_losses(Z, codes, D, rest, share, H)
+    # What the gradient costs: for biases by their second derivatives, as nothing is known of their size.
+    for a in range(d):
+        for k in range(m + 1):
+            gap += 0.5 * gradient[a, k] ** 2 / curvature
+    for a in range(d, r):
+        for k in range(m):
+            gap += 0.5 * gradient[a, k] ** 2 / H[k, a, k, a]
+    if not target * value < gap < np.inf:
+        return value, gap, False
+    L = H.reshape(m * r, m * r)
+    if not _factorise(L):
+        return value, gap, False
+    dU, df, dA = np.empty(U.shape), np.empty((n, m)), np.empty((n, m))
+    length = 0.0
+    for corrected in range(2):
+        _direction(Z, codes, D, rest, share, L, gradient, T, dU, df, dA)
+        for i in range(n):
+            change = 0.0
+            for j in range(m):
+                dslack[i, j] = dA[i, j]
+                change += dA[i, j]
+                if largest < np.inf:
+                    dslack[i, m + j] = -dA[i, j]
+            if total < np.inf:
+                dslack[i, -1] = -change
+        length = _changes(slack, z, product, dslack, dz)
+        if corrected:
+            break
+        left = 0.0
+        for i in range(n):
+            for j in range(z.shape[1]):
+                left += (slack[i, j] + length * dslack[i, j]) * (z[i, j] + length * dz[i, j]) / z.size
+        centre = mu * (left / mu) ** 3
+        for i in range(n):
+            for j in range(z.shape[1]):
+                product[i, j] = centre - dslack[i, j] * dz[i, j]
+            for j in range(m):
+                T[i, j] = gamma[i, j] + product[i, j] / slack[i, j]
+                if largest < np.inf:
+                    T[i, j] -= product[i, m + j] / slack[i, m + j]
+                if total < np.inf:
+                    T[i, j] -= product[i, -1] / slack[i, -1]
+    for a in range(r):
+        for k in range(m + 1):
+            U[a, k] += length * dU[a, k]
+    for i in range(n):
+        for j in range(z.shape[1]):
+            slack[i, j] += length * dslack[i, j]
+            z[i, j] += length * dz[i, j]
+    return value, gap, True
