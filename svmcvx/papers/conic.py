@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
@@ -231,7 +232,7 @@ def _tuned(train: _Part, validation: _Part, test: _Part, *, check: bool) -> Row:
     """Return errors, chosen hyper-parameters, certificates of the chosen problems, and seconds of both methods."""
     row: Row = {"solves": 0, "certified": 0, "tuning": 0, "confirmed": 0}
     for method, tune in PATHS.items():
-        tuning, seconds, cpu = _timed(lambda tune=tune: tune(train, validation))
+        tuning, seconds, cpu = _timed(partial(tune, train, validation))
         best = np.flatnonzero(tuning.wrong == tuning.wrong.min())
         # The smallest and the largest of equal ones.
         ends = sorted({int(best[0]), int(best[-1])})
