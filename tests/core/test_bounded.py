@@ -1,5 +1,6 @@
 """Bounded arithmetic: every operation against exact arithmetic, and tests of these tests by mutants of the module."""
 
+import itertools
 import math
 import os
 import re
@@ -79,12 +80,12 @@ MUTANTS = {
     "sum without rounding": ("bounded", "    error *= U\n    for part", "    error *= 0.0\n    for part", ["add"]),
     "sum without one error": ("bounded", "for part in (x.error, q):", "for part in (x.error,):", ["add"]),
     "product without second order": ("bounded", "r * (abs(b) if _is_exact(q) else abs(b) + q)", "r * abs(b)", ["multiply"]),
-    "product without underflow": ("bounded", "return error + LOST * (small & ~vanishes()) if small.any() else error", "return error", ["multiply"]),
+    "product without underflow": ("bounded", "return error + LOST * (small & ~vanishes()) if np.count_nonzero(small) else error", "return error", ["multiply"]),
     "product of numbers without underflow": ("bounded", "return error + LOST if small and not vanishes() else error", "return error", ["multiply numbers"]),
     "zero though the other factor is uncertain": ("bounded", "(a == 0.0) & (r == 0.0)", "(a == 0.0)", ["multiply"]),
     "no factor of the errors": ("bounded", "GROW = 1.0 + 32.0 * U", "GROW = 1.0", ["multiply"]),
     "0.5 as an exact factor": ("bounded", "== 0.5 and abs(factor) >= 1.0", "== 0.5", ["scale"]),
-    "overflow of an exact factor": ("bounded", "if other == 1.0 or np.isfinite(found).all():", "if True:", ["overflow"]),
+    "overflow of an exact factor": ("bounded", "if other == 1.0 or (math.isfinite(found) if isinstance(found, float) else np.isfinite(found).all()):", "if True:", ["overflow"]),
     "quotient by the middle of the divisor": ("bounded", "room = abs(b) - q", "room = abs(b)", ["divide"]),
     "quotient by what may be 0": ("bounded", "np.where(room > 0.0, room, np.nan)[()]", "abs(room)", ["divide"]),
     "amplified underflow of a quotient": ("bounded", "_with_underflow(size, size, lambda: a == 0.0) * (q / room)", "size * (q / room)", ["divide by an uncertain number"]),
@@ -335,6 +336,13 @@ def test_an_exponent_below_1_is_refused():
 
 
 # Ends
+
+
+def test_ends_of_a_number_are_those_of_an_array():
+    values = (0.0, 1.0, -1.0, 1e308, 5e-324, math.inf, -math.inf, math.nan)
+    for value, error in itertools.product(values, (0.0, 5e-324, 1e-16, 1e308, math.inf, math.nan)):
+        number, array = Bounded(value, error), Bounded(np.array([value]), np.array([error]))
+        assert [number.lower, number.upper] == [array.lower[0], array.upper[0]], number
 
 
 def test_ends_are_outside():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from svmcvx.certificate import EPS
-from svmcvx.core.bounded import exact, parts_of, quietly, sqrt, square, total, where
+from svmcvx.core.bounded import Bounded, exact, parts_of, quietly, sqrt, square, total, where
 from svmcvx.losses import slack
 
 __all__ = [
@@ -54,6 +54,8 @@ def relaxed_indicator(u: Any, v: Any) -> Any:
     """
     m = slack(u)
     missed, spread = parts_of(m)[0] > 0.0, parts_of(v)[0] > 0.0
+    if not spread.any():
+        return where(missed, exact(1.0) if isinstance(u, Bounded) else 1.0, 0.0)
     inside = 1.0 / (1.0 + square(sqrt(v) / m))
     return where(missed & spread, inside, np.where(missed, 1.0, 0.0))
 
