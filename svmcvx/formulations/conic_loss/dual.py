@@ -210,15 +210,23 @@ class ConicDual(BinaryStatement):
         return ConicMultipliers(gamma[rows], alpha[rows], self.y[rows], scale)
 
     @quietly
+    def _rough_sums(self, gamma: Floats, alphas: list[Floats], lam: float) -> list[float]:
+        """Σ (α − γ − h*) approximately; the rounding of h* may cost more than the whole objective, that of the sums does not."""
+        stacked = np.array(alphas)
+        charged = conjugate(exact(stacked), exact(gamma), exact(lam) * self.loss_weight).upper
+        found: list[float] = np.sum(stacked - gamma - charged, axis=1).tolist()
+        return found
+
+    @quietly
     def _estimate(
-        self, gamma: Floats, alpha: Floats, lam: float, base: _Spectrum, scale: float, gradient: float
+        self, gamma: Floats, alpha: Floats, rough: float, lam: float, base: _Spectrum, scale: float, gradient: float
     ) -> float:
-        """D approximately, less what a gradient of this norm would cost."""
+        """D approximately, from Σ (α − γ − h*), less what a gradient of this norm would cost."""
         lowest = 1.0 - scale * base.top
         if not lowest > 0 or (alpha[gamma == 0] != 0).any():
             return -math.inf
         least = self.geometry.guess(base.curvature, self._multipliers(gamma, alpha, base.curvature, scale * base.scale))
-        value = self.minus_conjugate_of(gamma, alpha, lam).lower_end + least + self.dual_constant(lam).lower_end
+        value = rough + least + self.dual_constant(lam).lower_end
         value -= gradient**2 / (4.0 * lowest)
         return value if math.isfinite(value) else -math.inf
 
@@ -309,12 +317,12 @@ class ConicDual(BinaryStatement):
         def update_best(scale: float, alphas: list[Floats]) -> None:
             nonlocal best, best_value, best_scale, gradient
             point = scaled(scale)
-            for alpha in alphas:
+            for alpha, rough in zip(alphas, self._rough_sums(point.gamma, alphas, lam), strict=True):
                 if gradient is None:
                     # The error of the gradient hardly depends on the distance from the boundary.
                     norm = self._bound(point.gamma, alpha, lam, point)[1]
                     gradient = norm if math.isfinite(norm) else None
-                value = self._estimate(point.gamma, alpha, lam, base, scale, gradient or 0.0)
+                value = self._estimate(point.gamma, alpha, rough, lam, base, scale, gradient or 0.0)
                 if value > best_value:
                     best, best_value, best_scale = {"gamma": point.gamma, "alpha": alpha}, value, scale
 
