@@ -48,8 +48,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Weights are equal that differ by this share: more than a few roundings, and far less than a tolerance.
 EQUAL = 2.0**-40
-# Observations of the first linear program; each further one has twice as many.
-WINDOW = 400
+# Observations of the first linear program for each class; each further one has twice as many. With ten classes fewer take a second program.
+WINDOW = 20
 # Multipliers this near to a bound, relative to t, are at it; also the accuracy asked of the linear program.
 AT_BOUND = 1e-9
 LP_ACCURACY = 1e-10
@@ -152,7 +152,7 @@ def intercept_ranges(
         here = slacks(b)
         return float(scaled @ (domain.best(here) * np.where(here > 0, here, 0.0)).sum(axis=1))
 
-    size = WINDOW
+    size = WINDOW * b.size
     step: Floats | None = np.zeros(b.size)
     while step is not None:
         b = b + step

@@ -270,8 +270,8 @@ class ClassicalStatement(MulticlassStatement):
         return b
 
     @cached_property
-    def _ranges(self) -> list[tuple[Floats, OptimalIntercepts]]:
-        """Weights in terms of the features, and the intercepts of centred data that are optimal with them."""
+    def _ranges(self) -> list[tuple[Floats, OptimalIntercepts | None]]:
+        """Weights in terms of the features, and the intercepts of centred data that are optimal with them, None where these are not found."""
         return []
 
     def _middle(self, W: Floats, b: Floats) -> Floats:
@@ -285,10 +285,8 @@ class ClassicalStatement(MulticlassStatement):
         found = intercept_ranges(
             1.0 - self.differences(W, np.zeros(data.c)), data.codes, self.scores.others, self.weight, domain, b
         )
-        if found is None:
-            return b
-        self._ranges.append((W, OptimalIntercepts(*found)))
-        return (found[0] + found[1]) / 2
+        self._ranges.append((W, None if found is None else OptimalIntercepts(*found)))
+        return b if found is None else (found[0] + found[1]) / 2
 
     def optimal_intercepts(self, model: MulticlassModel) -> OptimalIntercepts | None:
         """The range of each intercept for hinges; a single one for softmax, which is strictly convex in the differences."""
@@ -299,10 +297,8 @@ class ClassicalStatement(MulticlassStatement):
         shift = self.scores.centre @ model.coef
         if not any(np.array_equal(W, model.coef) for W, _ in self._ranges):
             self._middle(model.coef, model.intercept + shift)
-        for W, (lower, upper) in self._ranges:
-            if np.array_equal(W, model.coef):
-                return OptimalIntercepts(lower - shift, upper - shift)
-        return None
+        found = next((found for W, found in self._ranges if np.array_equal(W, model.coef)), None)
+        return None if found is None else OptimalIntercepts(found.lower - shift, found.upper - shift)
 
     def recover_from(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> RecoveredPoints:
         """The models of (W, b), polished and as solved, and the multipliers."""

@@ -166,9 +166,9 @@ def imbalance(alpha: Floats, codes: NDArray[np.intp], c: int) -> Bounded:
     return found * 2.0**exponent
 
 
-def is_balanced(alpha: Floats, codes: NDArray[np.intp], c: int) -> bool:
-    """Whether B'1 is exactly 0."""
-    found = imbalance(alpha, codes, c)
+def is_balanced(alpha: Floats, codes: NDArray[np.intp], c: int, found: Bounded | None = None) -> bool:
+    """Whether B'1 is exactly 0; `found` is its :func:`imbalance` where that is known."""
+    found = imbalance(alpha, codes, c) if found is None else found
     if (np.abs(found.value) > found.error).any():
         return False
     return not np.any(found.error) or all(nearest_sum(column) == 0.0 for column in _columns(alpha, codes, c))

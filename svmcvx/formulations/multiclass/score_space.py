@@ -17,6 +17,7 @@ where :math:`B_{iy_i} = \sum_k \alpha_{ik}` and :math:`B_{ik} = -\alpha_{ik}`, s
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
@@ -44,6 +45,7 @@ __all__ = ["Gradient", "ScoreSpace"]
 
 Floats: TypeAlias = NDArray[np.float64]
 R = TypeVar("R", Floats, Bounded)
+Result = TypeVar("Result")
 
 # Moves of the multipliers, at most, that restore the balance of the intercepts.
 BALANCING_PASSES = 30
@@ -225,23 +227,29 @@ class ScoreSpace:
 
     def imbalance(self, alpha: Floats) -> float:
         """Return the largest entry of g_b = B'1 in absolute value: 0 if and only if it is."""
-        if is_balanced(alpha, self.data.codes, self.data.c):
-            return 0.0
-        return max(float(np.abs(imbalance(alpha, self.data.codes, self.data.c).value).max()), SMALLEST)
+        found, zero = self._remembered("balance", self._bounded_balance, alpha)
+        return 0.0 if zero else max(float(np.abs(found.value).max()), SMALLEST)
+
+    def _bounded_balance(self, alpha: Floats) -> tuple[Bounded, bool]:
+        """g_b, and whether it is exactly 0."""
+        found = imbalance(alpha, self.data.codes, self.data.c)
+        return found, is_balanced(alpha, self.data.codes, self.data.c, found)
+
+    def _remembered(self, name: str, evaluate: Callable[[Floats], Result], alpha: Floats) -> Result:
+        """Return a value of the multipliers; the last one is remembered: it is asked for when a point is repaired, tested and evaluated."""
+        known = self._latest.get(name)
+        if known is None or not np.array_equal(known[0], alpha):
+            known = self._latest[name] = (alpha.copy(), evaluate(alpha))
+        found: Result = known[1]
+        return found
 
     def gradient(self, alpha: Floats) -> Gradient:
-        """Return G and g_b, of non-negative multipliers, for the data as they were passed.
-
-        The point asked for last is remembered: it is asked for when it is repaired, tested and evaluated.
-        """
-        if not np.array_equal(self._latest.get("alpha", ()), alpha):
-            self._latest.update(alpha=alpha.copy(), gradient=self._gradient(alpha))
-        gradient: Gradient = self._latest["gradient"]
-        return gradient
+        """Return G and g_b, of non-negative multipliers, for the data as they were passed."""
+        return self._remembered("gradient", self._gradient, alpha)
 
     def _gradient(self, alpha: Floats) -> Gradient:
         rows, shift = self._shifted
-        b = imbalance(alpha, self.data.codes, self.data.c)
+        b, _ = self._remembered("balance", self._bounded_balance, alpha)
         W = rows.combined(self._bounded_coefficients(alpha))
         if shift.any() and (b.value.any() or np.any(b.error)):
             W = W + Ball.around(exact(shift[:, None]) * b[None, :])
@@ -289,7 +297,7 @@ class ScoreSpace:
         """
         s, codes, c = self.data.weight, self.data.codes, self.data.c
         alpha = loss.project(alpha, s)
-        if is_balanced(alpha, codes, c):
+        if self._remembered("balance", self._bounded_balance, alpha)[1]:
             return alpha
         alpha = self.moved_to_balance(alpha, loss, np.zeros(c))
         missing = self.balance(alpha)
