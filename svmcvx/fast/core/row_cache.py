@@ -333,7 +333,7 @@ def kernel_rows(
     return rows, min(working_set, capacity)
 
 
-@compiled()
+@compiled(allocates=True)
 def submatrix(rows: NDArray[Any], slots: Indices, columns: Indices) -> Floats:
     """Return the kernel of a working set, from stored rows; exactly symmetric, although these are rounded."""
     q = slots.size

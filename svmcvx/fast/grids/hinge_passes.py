@@ -25,7 +25,7 @@ __all__ = ["settle", "slopes"]
 Floats: TypeAlias = NDArray[np.float64]
 
 
-@compiled()
+@compiled(allocates=True)
 def settle(
     K: Floats,
     y: Floats,

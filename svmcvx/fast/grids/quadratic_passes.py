@@ -141,7 +141,7 @@ def solve_upper(H: Floats, x: Floats) -> bool:
     return True
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, allocates=True)
 def follow(
     Z: Floats,
     s: Floats,

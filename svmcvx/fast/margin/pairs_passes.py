@@ -45,8 +45,10 @@ BISECTIONS, EXACT_BISECTIONS = 10, 50
 # these by. Rows that may enter: a share of the members, and some more.
 MOST_MEMBERS, STEPS_A_MEMBER, PATIENCE = 800, 2.0, 2.0
 ENTERING, SOME = 1.0, 30
-# Numbers among which the largest is searched for a second time.
+# Numbers among which the largest is searched for a second time; the ends of integers; what makes a search for the largest one for the smallest.
 BLOCK = 64
+HIGHEST, LOWEST = 0x7FFFFFFFFFFFFFFF, -0x8000000000000000
+LARGEST, LEAST = 0, -1
 # Least squared distance of two observations in feature space, as a share of the largest squared norm and absolutely; a smaller one is rounding error.
 FLAT, SMALLEST = 1e-14, 1e-250
 # Grid of balanced multipliers: bits of the largest one, and of the sum.
@@ -54,35 +56,31 @@ LARGEST_BITS, SUM_BITS = 50, 62
 NOTHING = 2.0**-500
 
 
-@compiled(inner=True, fastmath={"nnan", "nsz"})
-def place_of_largest(values: Floats) -> int:
-    """Return where the largest number is first; -1 where there is none."""
-    best, block = -math.inf, 0
+@compiled(inner=True)
+def first_place(values: Floats, extreme: int) -> int:
+    """Return where the largest or the smallest number is first; -1 where there is none.
+
+    Numbers are compared by their bits, as integers that have the same order: of floats the compiler takes no maximum of several at a time.
+    """
+    bits = values.view(np.int64)
+    best, block = LOWEST, 0
     start = 0
-    while start < values.size:
-        part = values[start : start + BLOCK]
-        most = -math.inf
+    while start < bits.size:
+        part = bits[start : start + BLOCK]
+        most = LOWEST
         for k in range(part.size):
-            most = part[k] if part[k] > most else most
+            key = part[k] ^ ((part[k] >> 63) & HIGHEST) ^ extreme
+            most = key if key > most else most
         if most > best:
             best, block = most, start
         start += BLOCK
-    for k in range(block, min(block + BLOCK, values.size)):
-        if values[k] == best:
+    for k in range(block, min(block + BLOCK, bits.size)):
+        if bits[k] ^ ((bits[k] >> 63) & HIGHEST) ^ extreme == best:
             return k
     return -1
 
 
-@compiled(inner=True, fastmath={"nnan", "nsz"})
-def smallest(values: Floats) -> float:
-    """Return the smallest number."""
-    best = math.inf
-    for k in range(values.size):
-        best = values[k] if values[k] < best else best
-    return best
-
-
-@compiled(inner=True)
+@compiled(inner=True, error_model="numpy")
 def promises(top: float, norm: float, flat: float, diagonal: Floats, row: Floats, low: Floats, out: Floats) -> None:
     """Write twice the increase that a step with each second observation promises; negative where there is none."""
     for k in range(out.size):
@@ -220,7 +218,7 @@ def write_row(
     return True
 
 
-@compiled(inner=True)
+@compiled(inner=True, allocates=True)
 def solve_by_active_set(
     y: Floats,
     c: Floats,
@@ -357,8 +355,8 @@ def drive(
             flat = max(flat, FLAT * norms[k])
         renew(own, bounds, labels, gradient, up, down, high, low)
         while status[part] == ACTIVE:
-            i = place_of_largest(high)
-            top, bottom = high[i], smallest(low)
+            i = first_place(high, LARGEST)
+            top, bottom = high[i], low[first_place(low, LEAST)]
             violation = top - bottom
             steps = told[STEPS]
             if violation <= 0.5 * told[COMPARED] or steps >= min(told[NEXT], most[part]) or not violation > 0.0:
@@ -428,8 +426,8 @@ def drive(
                     renew(own, bounds, labels, gradient, up, down, high, low)
                     if status[part] == FULL:
                         break
-                    i = place_of_largest(high)
-                    top, bottom = high[i], smallest(low)
+                    i = first_place(high, LARGEST)
+                    top, bottom = high[i], low[first_place(low, LEAST)]
                     gap, dual = gap_of(gradient, labels, bounds, own, bottom, top, EXACT_BISECTIONS)
                     if gap <= ENOUGH * tol * (dual + gap):
                         status[part] = DONE
@@ -452,7 +450,7 @@ def drive(
             promises(top, norms[i], flat, norms[:m], row, low[:m], promise[:m])
             if other >= 0:
                 promises(top, norms[i], flat, norms[m:], row_other, low[m:], promise[m:])
-            j = place_of_largest(promise)
+            j = first_place(promise, LARGEST)
             if not promise[j] > 0.0:
                 status[part] = STUCK
                 break

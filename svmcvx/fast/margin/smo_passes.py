@@ -215,7 +215,7 @@ def move(
         g[k] -= t * (row[k] - other[k])
 
 
-@compiled()
+@compiled(allocates=True)
 def ascend(
     Q: Floats, g: Floats, alpha: Floats, y: Floats, c: Floats, upper_bound: Floats, r: float, tol: float, steps: int
 ) -> int:

@@ -15,7 +15,7 @@ __all__ = ["ascend_at_random"]
 Floats: TypeAlias = NDArray[np.float64]
 
 
-@compiled()
+@compiled(allocates=True)
 def ascend_at_random(
     Q: Floats,
     g: Floats,

@@ -9,7 +9,7 @@ from svmcvx.system.compilation import compiled
 __all__ = ["find_flips", "put_in_order"]
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, allocates=True)
 def put_in_order(children, first, last, needed, own, order, bounds, kept, before):
     """Write the nodes, each before its children and the child that keeps its row first, and the bounds of each that are needed.
 

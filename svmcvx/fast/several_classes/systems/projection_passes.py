@@ -160,7 +160,7 @@ def project_top(raw, order, s, k, a, state, mode):
                 state[i, j] = FREE
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, allocates=True)
 def face_rows(state, mode, codes, k, boxed, owner, rows):
     """Write an orthonormal basis of each face, as coefficients of the scores of all classes; return how many vectors there are.
 
