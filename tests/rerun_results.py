@@ -33,7 +33,7 @@ PARTS = {
     "m3svm-table1-folds": {"sets": ["Glass"], "every": 2},
     "m3svm-figure3": {"sets": ["Glass"], "every": 3, "repeats": 10},
     "m3svm-figure4": {"sets": ["Glass"], "repeats": 10},
-    "conic-table3": {"repeats": 10, "quick": True},
+    "conic-table3": {"repeats": 20, "quick": True},
     "l0-table51": {},
     "l0-table52": {},
     "l0-table53": {},
