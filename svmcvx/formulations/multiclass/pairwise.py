@@ -8,6 +8,7 @@ P has one column a pair k < l in lexicographic order; the columns of WP are :mat
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -78,7 +79,7 @@ class PairwiseStatement(MulticlassStatement):
     p: float
     norm: int
 
-    @property
+    @cached_property
     def P(self) -> Floats:
         """The matrix whose columns take the difference of two classes."""
         return pair_differences(self.scores.data.c)

@@ -131,6 +131,11 @@ class ScoreSpace:
         return np.asarray(columns + (columns >= self.data.codes[:, None]))
 
     @cached_property
+    def _places(self) -> NDArray[np.intp]:
+        """The entries of the other classes in a matrix of shape (n, c), row after row."""
+        return np.asarray(self.others + self.data.c * np.arange(self.data.n)[:, None])
+
+    @cached_property
     def _shifted(self) -> tuple[Rows, Floats]:
         """The rows that products are evaluated from, and what was subtracted from them."""
         rows = Rows(self.X, shifted=bool(self.centre.any()))
@@ -210,15 +215,15 @@ class ScoreSpace:
 
     def coefficients(self, alpha: Floats) -> Floats:
         """Return B, the coefficients of the scores in Σ αf."""
-        return np.asarray(self._bounded_coefficients(alpha).value)
+        found = self.expand(-alpha)
+        found[np.arange(self.data.n), self.data.codes] = row_sums(alpha)
+        return found
 
     def _bounded_coefficients(self, alpha: Floats) -> Bounded:
         """B, of which the sums for the own classes are rounded."""
-        own = row_sums(exact(alpha))
-        found = Bounded(np.zeros((self.data.n, self.data.c)), np.zeros((self.data.n, self.data.c)))
-        np.put_along_axis(found.value, self.others, -alpha, axis=1)
-        rows = np.arange(self.data.n)
-        found.value[rows, self.data.codes], found.error[rows, self.data.codes] = own.value, own.error
+        found, own = Bounded(self.expand(-alpha), np.zeros((self.data.n, self.data.c))), row_sums(exact(alpha))
+        at = np.arange(self.data.n), self.data.codes
+        found.value[at], found.error[at] = own.value, own.error
         return found
 
     def balance(self, alpha: Floats) -> Floats:
@@ -319,7 +324,7 @@ class ScoreSpace:
     def expand(self, alpha: Floats) -> Floats:
         """Return multipliers of shape (n, c − 1) as a matrix of shape (n, c) with a zero for the own class."""
         full = np.zeros((self.data.n, self.data.c))
-        np.put_along_axis(full, self.others, alpha, axis=1)
+        full.ravel()[self._places] = alpha
         return full
 
     def compress(self, alpha: Any, name: str) -> Floats:
@@ -333,7 +338,7 @@ class ScoreSpace:
                 f"alpha of {name} must have one multiplier an observation and class: expected shape "
                 f"({data.rows}, {data.c}), got {given.shape}"
             )
-        return np.take_along_axis(given, self.others, axis=1)
+        return np.asarray(given.ravel()[self._places])
 
     def model(self, W: Floats, b: Floats, support: NDArray[np.bool_]) -> MulticlassModel:
         """Return the model of weights in terms of the features and of biases that belong to :attr:`X`."""
