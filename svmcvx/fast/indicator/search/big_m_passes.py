@@ -28,6 +28,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from svmcvx.fast.indicator.search.relaxation_passes import (
     ANY_ORDER,
     DROPPED,
@@ -44,10 +46,11 @@ __all__ = ["relax", "rounded_up"]
 
 # The kinks are rounded less where the bound comes as near to the incumbent as this share.
 CLOSE = 5e-3
-# M have this many units between one half and one, so that a second program with other rounding finds the same.
-DIGITS = 4096.0
-# Multipliers are recorded with as many units.
-RECORDED = 65536.0
+# M have this many units between one half and one, so that a second program with other rounding finds the same: bits of a double beyond.
+DIGITS = 4096
+BEYOND = (1 << 53) // DIGITS - 1
+# Multipliers are recorded with 65 536 units: bits beyond.
+UNRECORDED = (1 << 53) // 65536 - 1
 # Tightening goes on while one of the M falls below this share of itself.
 TIGHTER = 0.9
 
@@ -67,11 +70,11 @@ def _limits(state, weight, price, M, cut, height, cap, big_m):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def rounded_up(value):
-    """Round up to a number of few digits."""
-    if not value > 0.0 or math.isinf(value):
+    """Round up to a number of few digits; what is not positive or infinite stays."""
+    if not value > 0.0:
         return value
-    mantissa, exponent = math.frexp(value)
-    return math.ldexp(math.ceil(mantissa * DIGITS) / DIGITS, exponent)
+    # The next double is the next whole number, read as such.
+    return np.int64((np.float64(value).view(np.int64) + BEYOND) & ~BEYOND).view(np.float64)
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
@@ -109,10 +112,8 @@ def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest,
 def _few_digits(state, cap, slope, rounded):
     """Round slopes that are not at their limits to few digits, towards 0."""
     for i in range(slope.size):
-        rounded[i] = slope[i]
-        if slope[i] != 0.0 and math.isfinite(slope[i]) and (state[i] != FREE or slope[i] < cap[i]):
-            mantissa, exponent = math.frexp(abs(slope[i]))
-            rounded[i] = math.copysign(math.ldexp(math.floor(mantissa * RECORDED) / RECORDED, exponent), slope[i])
+        short = np.int64(np.float64(slope[i]).view(np.int64) & ~UNRECORDED).view(np.float64)
+        rounded[i] = slope[i] if state[i] == FREE and slope[i] >= cap[i] else short
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)

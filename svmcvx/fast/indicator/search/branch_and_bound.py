@@ -106,6 +106,33 @@ class Dive:
     last: Floats
 
 
+class DiveSpace(NamedTuple):
+    """Arrays of the dives of a thread: the stack, the nodes that were bounded, their bounds, and scratch space, as for :func:`dive`."""
+
+    stack: tuple[NDArray[Any], ...]
+    nodes: tuple[NDArray[Any], ...]
+    bounds: tuple[NDArray[Any], ...]
+    scratch: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, r: int, n: int, most: int, entries: int, facts: int) -> DiveSpace:
+        """Return the arrays of dives of up to `most` nodes, with so many bounds of each and facts of each bound."""
+        room, counts = most // 2 + 1, [np.empty(most, dtype=np.int64) for _ in range(3)]
+        return cls(
+            (
+                np.empty((room, n), dtype=np.int8), np.empty((room, n)), np.empty((room, r)), np.empty((room, 2)),
+                np.empty(room), np.empty(room), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64),
+            ),
+            (*counts, np.empty((most, r))),
+            (
+                np.empty((most, entries, facts)), np.empty((most, entries, -(-n // 8)), dtype=np.uint8),
+                np.empty(most * entries * n, dtype=np.int32), np.empty(most * entries * n),
+                np.empty((most, entries), dtype=np.int64),
+            ),
+            (tuple(np.empty((8, n))), tuple(np.empty((5, r))), np.empty((r + 1, r))),
+        )  # fmt: skip
+
+
 class BranchAndBound:
     """A search that can be left and taken up again.
 
@@ -143,6 +170,7 @@ class BranchAndBound:
         self.nodes = 0
         self.record: TreeRecord | None = TreeRecord()
         self._begun = False
+        self._spaces: dict[tuple[int, int], DiveSpace] = {}
 
     @property
     def proof(self) -> dict[str, NDArray[Any]]:
@@ -229,7 +257,7 @@ class BranchAndBound:
 
         def work(first: int, stride: int) -> None:
             for task in tasks:
-                found[task] = self._dive(chosen[task], upper, 2 * self.expansions)
+                found[task] = self._dive(chosen[task], upper, 2 * self.expansions, first)
 
         share(work)
         best = None
@@ -271,31 +299,30 @@ class BranchAndBound:
         leaf = Leaf(bounded.rows.astype(np.int64), bounded.numbers)
         return max(node.bound, refined.nodes[0].bound if refined.nodes else math.inf), leaf
 
-    def _dive(self, node: TreeNode, upper: float, most: int, *, refine: bool = False) -> Dive:
+    def _space(self, worker: int, most: int) -> DiveSpace:
+        """Return the arrays of a thread's dives: their pages are slow when they are new."""
+        if (worker, most) not in self._spaces:
+            entries = max(self.settings.rounds, 1) + 2 * self.search.free  # two cuts of the interval of the bias, too
+            self._spaces[worker, most] = DiveSpace.of(*self.HT.shape, most, entries, 5 if self.search.free else 3)
+        return self._spaces[worker, most]
+
+    def _dive(self, node: TreeNode, upper: float, most: int, worker: int = 0, *, refine: bool = False) -> Dive:
         """Search below a node until two more would be more than `most`, or bound a leaf as well as rounding allows."""
-        search, (r, n) = self.search, self.HT.shape
+        search, r = self.search, self.HT.shape[0]
         penalty, rounds, widths, enough = self._rho(upper), self.settings.rounds, WIDTHS, ENOUGH
         if refine:
             upper, rounds, widths, enough = math.inf, 0, LEAF_WIDTHS, 0.0
-        room = most // 2 + 1
-        states, big_ms = np.empty((room, n), dtype=np.int8), np.empty((room, n))
-        starts, boxes = np.empty((room, r)), np.empty((room, 2))
-        prices, bounds = np.empty(room), np.empty(room)
-        undecided, names, slots = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), np.arange(room)
+        space = self._space(worker, most)
+        states, big_ms, starts, boxes, prices, bounds, undecided, names = space.stack
+        facts, marks, number_rows, numbers, behind = space.bounds
+        parents, decisions, used, points = space.nodes
+        slots = np.arange(len(states))
         states[0], big_ms[0], starts[0], boxes[0] = node.state, node.big_m, node.w, node.box
         prices[0], bounds[0], undecided[0], names[0] = node.price, node.bound, node.undecided, -1
-        parents, decisions, used = (np.empty(most, dtype=np.int64) for _ in range(3))
-        # Two cuts of the interval of the bias, too.
-        points, entries = np.empty((most, r)), max(rounds, 1) + 2 * search.free
-        facts = np.empty((most, entries, 5 if search.free else 3))
-        marks = np.empty((most, entries, -(-n // 8)), dtype=np.uint8)
-        number_rows, numbers = np.empty(most * entries * n, dtype=np.int32), np.empty(most * entries * n)
-        behind = np.empty((most, entries), dtype=np.int64)
-        rows, columns = tuple(np.empty((8, n))), tuple(np.empty((5, r)))
         left, made = dive(
             self.HT, self.length, search.weight, search.k, search.cut, penalty, search.free, widths, enough, rounds,
             search.wider, search.loose, upper, states, big_ms, starts, boxes, prices, bounds, undecided, names, slots, parents, decisions, points, used,
-            facts, marks, number_rows, numbers, behind, rows, columns, np.empty((r + 1, r)), self.stop,
+            *space.bounds, *space.scratch, self.stop,
         )  # fmt: skip
         nodes = [
             TreeNode(
@@ -312,15 +339,25 @@ class BranchAndBound:
         ]
         points, point, cut = points[:made], np.zeros(r), max(search.cut, SHORT)
         value = best_multiple(
-            self.HT, search.weight, search.lam, search.k, cut, search.free, RAISED, points, upper, point, rows[0]
+            self.HT,
+            search.weight,
+            search.lam,
+            search.k,
+            cut,
+            search.free,
+            RAISED,
+            points,
+            upper,
+            point,
+            space.scratch[0][0],
         )
-        kept = np.arange(entries) < used[:made, None]
+        kept = np.arange(facts.shape[1]) < used[:made, None]
         ends = behind[:made][kept]
         end = ends[-1] if made else 0
         bounded = BoundedNodes(
-            parents[:made],
-            decisions[:made],
-            used[:made],
+            parents[:made].copy(),
+            decisions[:made].copy(),
+            used[:made].copy(),
             facts[:made][kept],
             marks[:made][kept],
             np.diff(ends, prepend=0),

@@ -1,4 +1,4 @@
-"""The nodes of a tree and their marks in the order of a proof, compiled."""
+"""The nodes of a tree, their marks and multipliers in the order of a proof, compiled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from svmcvx.system.compilation import compiled
 
-__all__ = ["find_flips", "put_in_order"]
+__all__ = ["count_flips", "find_flips", "put_in_order", "sort_multipliers"]
 
 
 @compiled(nogil=True, allocates=True)
@@ -51,8 +51,8 @@ def put_in_order(children, first, last, needed, own, order, bounds, kept, before
 
 
 @compiled(nogil=True)
-def find_flips(marks, kept, before, data_order, counts, rows):
-    """Count the marks of each bound that differ from those of the bound before, and write their rows where there is room.
+def count_flips(marks, kept, before, counts):
+    """Count the marks of each bound that differ from those of the bound before.
 
     Parameters
     ----------
@@ -60,23 +60,65 @@ def find_flips(marks, kept, before, data_order, counts, rows):
         Bits of the rows; bounds that are not among these have no marks.
     kept, before : ndarray of int
         Numbers of the bounds and of those before them; −1 for none.
-    data_order : ndarray of int
-        The row of each bit in the order of the proof.
     counts : ndarray of int
         Output.
-    rows : ndarray of int
-        Output: places in the order of the proof, increasing for each bound; of size 0 if only the counts are wanted.
     """
-    n, found = data_order.size, 0
     for entry in range(kept.size):
-        now, then, begun = kept[entry], before[entry], found
-        for place in range(n):
+        now, then, found = kept[entry], before[entry], 0
+        for byte in range(marks.shape[1]):
+            flips = (marks[now, byte] if now < len(marks) else 0) ^ (marks[then, byte] if then >= 0 else 0)
+            while flips:
+                flips &= flips - 1
+                found += 1
+        counts[entry] = found
+
+
+@compiled(nogil=True)
+def find_flips(marks, kept, before, data_order, rows):
+    """Write the rows of the marks of each bound that differ from those of the bound before.
+
+    `marks`, `kept` and `before` are those of :func:`count_flips`, `data_order` has the row of each place in the order of the proof. Output are places in this order, increasing
+    for each bound.
+    """
+    found = 0
+    for entry in range(kept.size):
+        now, then = kept[entry], before[entry]
+        for place in range(data_order.size):
             i = data_order[place]
             byte, bit = i >> 3, 0x80 >> (i & 7)
             is_marked = now < len(marks) and marks[now, byte] & bit != 0
             was_marked = then >= 0 and marks[then, byte] & bit != 0
             if is_marked != was_marked:
-                if rows.size > 0:
-                    rows[found] = place
+                rows[found] = place
                 found += 1
-        counts[entry] = found - begun
+
+
+@compiled(nogil=True)
+def sort_multipliers(counts, kept, rows, numbers, rank, places, values):
+    """Write the multipliers of bounds, those of each by the places of their rows in the order of the proof.
+
+    Parameters
+    ----------
+    counts : ndarray of int
+        Multipliers of each bound.
+    kept : ndarray of int
+        Numbers of the bounds to write.
+    rows, numbers : ndarray
+        Rows and values of the multipliers of all bounds.
+    rank : ndarray of int
+        The place of each row.
+    places, values : ndarray
+        Output. Of equal places the order stays.
+    """
+    begin, end = np.zeros(counts.size + 1, dtype=np.int64), 0
+    for bound in range(counts.size):
+        begin[bound + 1] = begin[bound] + counts[bound]
+    for bound in kept:
+        first = end
+        for entry in range(begin[bound], begin[bound + 1]):
+            place, at = rank[rows[entry]], end
+            while at > first and places[at - 1] > place:
+                places[at], values[at] = places[at - 1], values[at - 1]
+                at -= 1
+            places[at], values[at] = place, numbers[entry]
+            end += 1

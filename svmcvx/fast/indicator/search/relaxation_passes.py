@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from svmcvx.numerical.line_search import EVALUATIONS, INSIDE, SHARE
 from svmcvx.system.compilation import compiled
 
 __all__ = ["ANY_ORDER", "DROPPED", "FREE", "KEPT", "UNIT", "dual_value", "minimise_relaxation", "shortfalls"]
@@ -88,6 +89,37 @@ def _value(HT, state, cap, big_m, share, cut, rho, columns, w, a, slope, bend):
     for c in range(columns):
         value += w[c] * w[c]
     return value
+
+
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER, error_model="numpy")
+def _derivative(state, cap, big_m, share, cut, rho, a, along, size):
+    """Return the derivative of the rounded terms where the shortfalls are `a` and `size` times their change `along`."""
+    total = 0.0
+    for i in range(a.size):
+        at, width = a[i] + size * along[i], share * big_m[i]
+        beyond = at - cut
+        out = max(beyond, 0.0) if state[i] == KEPT else min(beyond, 0.0) if state[i] == DROPPED else 0.0
+        total += along[i] * (cap[i] * min(max(at / width, 0.0), 1.0) + 2.0 * rho * out)
+    return total
+
+
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
+def _step_length(state, cap, big_m, share, cut, rho, a, along, norm_slope, curvature, start, stop):
+    """Return a step length, at most 1, near which the derivative along a line vanishes, as :func:`~svmcvx.numerical.line_search.line_search` does.
+
+    The derivative of the squared norm begins with `norm_slope` and grows by `curvature`; that of all begins with `start`.
+    """
+    low, low_slope, high, high_slope, size = 0.0, start, 1.0, 0.0, 1.0
+    for _ in range(EVALUATIONS):
+        here = norm_slope + curvature * size + _derivative(state, cap, big_m, share, cut, rho, a, along, size)
+        if abs(here) <= -SHARE * start or (here < 0.0 and size >= 1.0) or stop[0]:
+            return size
+        if here < 0.0:
+            low, low_slope, high_slope = size, here, 0.5 * high_slope
+        else:
+            high, high_slope, low_slope = size, here, 0.5 * low_slope
+        size = low + (high - low) * min(1.0 - INSIDE, max(INSIDE, low_slope / (low_slope - high_slope)))
+    return low
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
@@ -192,8 +224,19 @@ def minimise_relaxation(
         if free:
             # Where no rounded kink is near, the sum is linear in the bias: a step there is no longer than its interval.
             system[r - 1, r - 1] += abs(system[r, r - 1]) / (high - low) if high > low else math.inf
-        size, before = 1.0, value
+        before = value
         decrease = _solve(system, step, stop)
         if stop[0] or not decrease > 0.0:
             break
+        # What the shortfalls change by along the step.
+        for i in range(n):
+            bend[i] = 0.0
+        norm_slope = curvature = 0.0
+        for c in range(r):
+            if c < columns:
+                norm_slope -= 2.0 * base[c] * step[c]
+                curvature += 2.0 * step[c] * step[c]
+            for i in range(n):
+                bend[i] += HT[c, i] * step[c]
+        size = _step_length(state, cap, big_m, share, cut, rho, a, bend, norm_slope, curvature, -decrease, stop)
     return below, error, longest, delta

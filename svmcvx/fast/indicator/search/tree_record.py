@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.indicator.search.record_passes import find_flips, put_in_order
+from svmcvx.fast.indicator.search.record_passes import count_flips, find_flips, put_in_order, sort_multipliers
 
 __all__ = ["BoundedNodes", "Leaf", "TreeRecord", "empty_node", "infeasible_leaf", "least_norm_leaf"]
 
@@ -121,7 +121,7 @@ class TreeRecord:
         own = {leaf: len(upper) + k for k, leaf in enumerate(self.leaves)}
         upper = np.concatenate([upper, upper[last[list(own)]]])
         counts = np.concatenate([nodes.counts, [leaf.rows.size for leaf in self.leaves.values()]]).astype(np.int64)
-        rows = np.concatenate([nodes.rows, *(leaf.rows for leaf in self.leaves.values())])
+        rows = np.concatenate([nodes.rows, *(leaf.rows for leaf in self.leaves.values())]).astype(np.int64)
         numbers = np.concatenate([nodes.numbers, *(leaf.numbers for leaf in self.leaves.values())])
         price = np.concatenate([nodes.facts[:, 0], np.zeros(len(own))])
 
@@ -133,11 +133,9 @@ class TreeRecord:
         branch = np.full(nodes.parents.size, -1, dtype=np.int64)
         branch[nodes.parents[1:]] = rank[np.abs(nodes.decisions[1:]) - 1]
         flip_count, flip_row = _flips(nodes.marks, kept, before, data_order)
-        number = np.repeat(np.arange(kept.size), counts[kept])
-        place = np.arange(number.size) + np.repeat(
-            (np.cumsum(counts) - counts)[kept] - np.cumsum(counts[kept]) + counts[kept], counts[kept]
-        )
-        place = place[np.lexsort((rank[rows[place]], number))]
+        size = int(counts[kept].sum())
+        places, values = np.empty(size, dtype=np.int64), np.empty(size)
+        sort_multipliers(counts, kept, rows, numbers, rank, places, values)
         found = {
             "branch": branch[order],
             "bounds": bounds,
@@ -145,8 +143,8 @@ class TreeRecord:
             "flip_count": flip_count,
             "flip_row": flip_row,
             "beta_count": counts[kept],
-            "beta_row": rank[rows[place]],
-            "beta": numbers[place] / unit,
+            "beta_row": places,
+            "beta": values / unit,
         }
         if not math.isinf(search.k):
             found["price"] = price[kept] / unit
@@ -202,8 +200,8 @@ def _flips(
     marks: NDArray[np.uint8], kept: Integers, before: Integers, data_order: Integers
 ) -> tuple[Integers, Integers]:
     """Return how many marks of each bound differ from those of the bound before, and their rows in increasing order."""
-    counts, none = np.zeros(kept.size, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    find_flips(marks, kept, before, data_order, counts, none)
+    counts = np.empty(kept.size, dtype=np.int64)
+    count_flips(marks, kept, before, counts)
     rows = np.empty(int(counts.sum()), dtype=np.int64)
-    find_flips(marks, kept, before, data_order, counts, rows)
+    find_flips(marks, kept, before, data_order, rows)
     return counts, rows
