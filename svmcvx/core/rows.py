@@ -18,6 +18,7 @@ __all__ = [
     "added_rows",
     "inner_error",
     "norm_above",
+    "row_bytes",
     "row_norms_above",
     "squared_norms",
     "sums_above",
@@ -56,6 +57,12 @@ def squared_norms(W: Floats, distances: Floats) -> Bounded:
 def inner_error(terms: int, magnitude: Any) -> Any:
     r"""Return a bound on the error of inner products of `terms` terms, whose :math:`|x|'|y|` was computed as `magnitude`."""
     return roundings(terms) * growth(terms) * magnitude + UNDERFLOW
+
+
+def row_bytes(rows: Any, i: int) -> bytes:
+    """Return the entries of a row, dense or sparse, as bytes that are the same for equal entries: zeros have one sign."""
+    row = rows[[i]].toarray() if sp.issparse(rows) else rows[i]
+    return bytes((row + 0.0).tobytes())
 
 
 def sums_above(sums: Any, terms: int) -> Any:

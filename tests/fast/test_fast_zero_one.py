@@ -273,6 +273,23 @@ def test_what_a_rounded_factor_cannot_separate_is_not_called_inseparable():
         zero_one([[3e4], [3e4 + 1], [3e4 + 2]], [1, -1, 1], k=0, kernel=sx.Polynomial(2, 0.5, 1.0))
 
 
+@pytest.mark.parametrize("kernel", ["rbf", sx.Polynomial(2, 0.5, 1.0), "precomputed"])
+def test_equal_observations_with_other_labels_are_inseparable_whatever_the_kernel(kernel):
+    X, y, weight = np.array([[0.0], [-0.0], [1.0], [1.0], [2.0]]), [1, -1, 1, -1, 1], [0.25, 1.0, 2.0, 0.5, 1.0]
+    X = np.exp(-((X - X.T) ** 2)) if kernel == "precomputed" else X
+    with pytest.raises(SolverFailed, match="not separable in this feature space"):
+        zero_one(X, y, k=0.75 - 2**-53, kernel=kernel, sample_weight=weight)
+    assert zero_one(X, y, k=0.75, kernel=kernel, sample_weight=weight).certificate.gap <= 1e-6
+
+
+def test_a_point_whose_margins_are_hidden_by_rounding_is_none():
+    X = np.random.default_rng(0).integers(-3, 4, (8, 2)) + 3e3
+    y = np.where(X.sum(axis=1) > 6e3, 1, -1)
+    y[:2] = 1, -1
+    with pytest.raises(SolverFailed, match="rounding hides whether there is one"):
+        zero_one(X, y, k=0, kernel=sx.Polynomial(2, 0.5, 1.0))
+
+
 def test_everything_may_be_dropped():
     found = zero_one([[0.0], [1.0]], [0, 1], k=2)
     assert found.certificate.upper == 0

@@ -361,7 +361,7 @@ def conclude(
     Raises
     ------
     SolverFailed
-        If there is no model to certify; the message has the formulation's explanation of the status.
+        If there is no model to certify, or none with a finite objective; the message has the formulation's explanation of the status.
     """
     built, certify_started = monitor.build_seconds, clock.now()
     solved = monitor.seconds - built
@@ -378,6 +378,9 @@ def conclude(
     except NotCertified as error:
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate
+    if certificate.upper == math.inf:
+        # Rounding hides whether any of the points is feasible.
+        raise SolverFailed(f"{solver}: {statement.explain(str(Status.NUMERICAL))}", [attempt])
     if status is Status.OPTIMAL and certificate.kind != "local" and not certificate.gap <= monitor.tol:
         # The solver's gap did not include the rounding of the certificate.
         status = Status.INACCURATE

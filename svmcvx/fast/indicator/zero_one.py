@@ -316,6 +316,8 @@ class _ZeroOneRun:
     def _first_point(self, share: Share) -> Status | None:
         """Find a feasible point, or prove that there is none; None once there is one that may not be the best."""
         search = self.search
+        if search.statement.is_inseparable:
+            return Status.INFEASIBLE
         self.exchange.find_feasible()
         if search.best is not None:
             return None

@@ -40,15 +40,19 @@ gamma          weights of the perspective form          (n,)
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.core.bounded import Bounded, exact, total
+from svmcvx.core.rows import row_bytes
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.statement import CountingStatement
 from svmcvx.heuristics.big_m_bound import WIDENING, big_m_bound
@@ -120,6 +124,18 @@ class ZeroOne(CountingStatement):
         kappa = None if self.k is None else float((exact(self.k) / total(exact(self.weight))).upper)
         return ConicLoss(space=self.space, lam=self.lam, kappa=kappa)
 
+    @cached_property
+    def is_inseparable(self) -> bool:
+        """Whether no model drops weight k only, since observations with equal features and other labels, whose scores are equal for any kernel, weigh more."""
+        if self.k is None:
+            return False
+        X = self.space.data.X
+        rows = X.tocsr() if sp.issparse(X) else X
+        weights: dict[bytes, list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
+        for i, (sign, weight) in enumerate(zip(self.y.tolist(), self.weight.tolist(), strict=True)):
+            weights[row_bytes(rows, i)][sign > 0] += Fraction(weight)
+        return sum((min(sides) for sides in weights.values()), Fraction(0)) > Fraction(self.k)
+
     def repair(self, dual: Dual) -> Dual:
         """As for the conic relaxation."""
         return self.relaxed.repair(dual) if dual else dual
@@ -135,7 +151,7 @@ class ZeroOne(CountingStatement):
     def explain(self, status: str) -> str:
         """Infeasible: the data cannot be separated by dropping so little. Stopped, or hidden by rounding: it is not known whether they can."""
         if status in ("infeasible", "numerical") and self.k is not None and not self.unproved.any():
-            if status == "numerical" or not self.rows_are_exact:
+            if not self.is_inseparable and (status == "numerical" or not self.rows_are_exact):
                 return (
                     f"no point that drops observations of total weight at most {self.k:g} was found, and rounding hides whether there is one; "
                     "raise k, or use lam"

@@ -302,8 +302,9 @@ class BranchAndBound:
     def _space(self, worker: int, most: int) -> DiveSpace:
         """Return the arrays of a thread's dives: their pages are slow when they are new."""
         if (worker, most) not in self._spaces:
-            entries = max(self.settings.rounds, 1) + 2 * self.search.free  # two cuts of the interval of the bias, too
-            self._spaces[worker, most] = DiveSpace.of(*self.HT.shape, most, entries, 5 if self.search.free else 3)
+            (r, n), free = self.HT.shape, self.search.free
+            entries = max(self.settings.rounds, 1) + 2 * free  # two cuts of the interval of the bias, too
+            self._spaces[worker, most] = DiveSpace.of(r, n, most, entries, 5 if free else 3)
         return self._spaces[worker, most]
 
     def _dive(self, node: TreeNode, upper: float, most: int, worker: int = 0, *, refine: bool = False) -> Dive:

@@ -93,7 +93,7 @@ def find_flips(marks, kept, before, data_order, rows):
                 found += 1
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, allocates=True)
 def sort_multipliers(counts, kept, rows, numbers, rank, places, values):
     """Write the multipliers of bounds, those of each by the places of their rows in the order of the proof.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import SolverBound
 from svmcvx.core.bounded import down, sum_below, up
 from svmcvx.core.exactly import balanced
-from svmcvx.core.rows import norm_above, row_norms_above
+from svmcvx.core.rows import norm_above, row_bytes, row_norms_above
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.indicator.search.tree_record import Leaf, infeasible_leaf, least_norm_leaf
 from svmcvx.formulations.indicator.l0 import L0
@@ -157,7 +157,7 @@ class SearchState(ABC):
             # A row and its negative of the other class are the same signed row.
             rows, signs = sp.diags_array(signs) @ rows, np.ones_like(signs)
         names: dict[bytes, int] = {}
-        keys = (_bytes(rows, i) + (b"+" if sign > 0 else b"-") for i, sign in enumerate(signs))
+        keys = (row_bytes(rows, i) + (b"+" if sign > 0 else b"-") for i, sign in enumerate(signs))
         return np.array([names.setdefault(key, len(names)) for key in keys])
 
     def bias_interval(self, upper: float) -> tuple[float, float]:
@@ -260,12 +260,6 @@ def factor_in_time(statement: IndicatorStatement, monitor: Monitor) -> None:
         monitor.reserve(AFTER_FACTOR * (monitor.seconds - began))
         if monitor.out_of_time():
             raise OutOfTime
-
-
-def _bytes(rows: Any, i: int) -> bytes:
-    """The entries of a row; zeros have one sign."""
-    row = rows[[i]].toarray() if sp.issparse(rows) else rows[i]
-    return bytes((row + 0.0).tobytes())
 
 
 def _distinct(rows: Floats, observations: NDArray[np.intp] | None) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
