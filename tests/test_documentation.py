@@ -39,6 +39,24 @@ def name(path):
     return path.relative_to(ROOT).as_posix()
 
 
+COMMAND = re.compile(r"(tests/[a-z0-9_/]+\.py)`? -k (?:\"([^\"]+)\"|(\w+))")
+
+
+def test_commands_on_pages_select_tests():
+    found = [
+        (name(page), file, word)
+        for page in PAGES
+        for file, several, one in COMMAND.findall(page.read_text())
+        for word in re.split(" or ", several or one)
+    ]
+    assert len(found) > 20
+    pages = [name(page) for page in SHOWN]
+    for page, file, word in found:
+        functions = re.findall(r"def (test_\w+)", (ROOT / file).read_text())
+        names = functions + (pages if file == "tests/test_documentation.py" else [])
+        assert any(word in one for one in names), f"{page}: {file} -k {word} selects nothing"
+
+
 # Examples
 
 # A Python block with the text that it prints below it; blocks of a page share their names.
