@@ -152,7 +152,7 @@ def _solve(L, x):
             x[j] -= L[i, j] * x[i]
 
 
-@compiled(inner=True, error_model="numpy")
+@compiled(inner=True, error_model="numpy", allocates=True)
 def _add_losses(Z, codes, D, rest, share, H):
     """Add the second derivatives of the losses."""
     n, r = Z.shape
@@ -180,7 +180,7 @@ def _add_losses(Z, codes, D, rest, share, H):
                         H[k, a, t, b] += factor * Z[i, b]
 
 
-@compiled(inner=True, error_model="numpy")
+@compiled(inner=True, error_model="numpy", allocates=True)
 def _direction(Z, codes, D, rest, share, L, gradient, T, dU, df, dA):
     """Write the changes of U, of the differences and of the multipliers that belong to the right-hand side T."""
     n, r = Z.shape
@@ -229,7 +229,7 @@ def _changes(slack, z, product, dslack, dz):
     return length
 
 
-@compiled(nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy", allocates=True)
 def interior_step(Z, d, q, codes, s, largest, total, lam, p, eps, U, slack, z, target):
     """Take a step from a point inside the bounds; return its objective, the estimated gap, and whether there was a step.
 
