@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from svmcvx.data import Features
-from svmcvx.digests import digest
+from svmcvx.digests import sums_of
 
 __all__ = ["Piece", "PieceDigests"]
 
@@ -39,4 +39,4 @@ class PieceDigests(NamedTuple):
     @classmethod
     def of(cls, piece: Piece) -> PieceDigests:
         """Return the digests of a block as it was loaded."""
-        return cls(*(0 if part is None else digest(part) for part in piece))
+        return cls(*(0 if part is None else sums_of(part) for part in piece))

@@ -42,6 +42,15 @@ def test_moved_rows_and_columns_are_noticed(number):
 
 
 @pytest.mark.parametrize("number", [digest, sums_of])
+def test_rows_of_indicators_that_are_exchanged_are_noticed(number):
+    rows = np.zeros((300, 64))
+    rows[0, 0] = rows[64, 1] = 1.0
+    exchanged = rows.copy()
+    exchanged[[0, 64]] = rows[[64, 0]]
+    assert number(exchanged) != number(rows)
+
+
+@pytest.mark.parametrize("number", [digest, sums_of])
 def test_sparse_matrices_and_other_types(number):
     rows = sp.csr_array(np.where(np.abs(X) > 1.0, X, 0.0))
     before = number(rows)
