@@ -7,7 +7,6 @@ hyper-parameter on the first, chooses on the second and scores on the third. The
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
@@ -29,7 +28,7 @@ from svmcvx.guarantees import guarantee
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.papers.published import published
 from svmcvx.papers.result import Reproduction, Run, exact_cells, mean_noise, significant
-from svmcvx.papers.trials import Trials, accepted, binary_sets, trials
+from svmcvx.papers.trials import Trials, accepted, binary_sets, timed, trials
 from svmcvx.solution import Solution
 from svmcvx.solve import solve
 from svmcvx.synthetic import label_noise_data, outlier_data, outlier_rule
@@ -217,22 +216,11 @@ def _whole(path: list[Solution], count: int) -> list[Solution]:
 PATHS: Mapping[str, Callable[[_Part, _Part], _Tuning]] = {"hinge": _hinge_tuning, "conic": _conic_tuning}
 
 
-def _timed(tune: Callable[[], _Tuning]) -> tuple[_Tuning, float, float]:
-    """Return what a tuning finds, and its seconds and processor seconds; where something was compiled, those of a second time."""
-    for _ in range(2):
-        compiled, started, cpu = clock.compile_seconds(), clock.now(), time.process_time()
-        found = tune()
-        seconds, cpu = clock.now() - started, time.process_time() - cpu
-        if clock.compile_seconds() == compiled:
-            break
-    return found, seconds, cpu
-
-
 def _tuned(train: _Part, validation: _Part, test: _Part, *, check: bool) -> Row:
     """Return errors, chosen hyper-parameters, certificates of the chosen problems, and seconds of both methods."""
     row: Row = {"solves": 0, "certified": 0, "tuning": 0, "confirmed": 0}
     for method, tune in PATHS.items():
-        tuning, seconds, cpu = _timed(partial(tune, train, validation))
+        tuning, seconds, cpu = timed(partial(tune, train, validation))
         best = np.flatnonzero(tuning.wrong == tuning.wrong.min())
         # The smallest and the largest of equal ones.
         ends = sorted({int(best[0]), int(best[-1])})

@@ -7,11 +7,12 @@ task of a study.
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -29,10 +30,12 @@ from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, epoch_end, time_limited, until
 
-__all__ = ["Trials", "accepted", "binary_sets", "trials"]
+__all__ = ["Trials", "accepted", "binary_sets", "timed", "trials"]
 
 # Computes the row of a cell and the number of the repetition, on the data of the cell.
 Compute: TypeAlias = Callable[..., Row]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,17 @@ def accepted(solution: Solution) -> Solution:
     if solution.status is Status.TIME_LIMIT:
         raise OutOfTime
     return solution
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float, float]:
+    """Return what some work gives, its seconds, and its seconds of the processor; where something was compiled, those of a second time."""
+    for _ in range(2):
+        compiled, started, cpu = clock.compile_seconds(), clock.now(), time.process_time()
+        found = work()
+        seconds, cpu = clock.now() - started, time.process_time() - cpu
+        if clock.compile_seconds() == compiled:
+            break
+    return found, seconds, cpu
 
 
 def binary_sets(
