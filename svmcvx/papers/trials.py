@@ -233,7 +233,7 @@ def trials(
     name: str,
     compute: Compute,
     cells: Sequence[Mapping[str, Any]],
-    repeats: int,
+    repeats: int | Sequence[int],
     options: Mapping[str, Any],
     data: Mapping[str, tuple[Any, ...]] | None = None,
     left_out: Mapping[str, str] | None = None,
@@ -248,7 +248,8 @@ def trials(
         See :class:`Trial`.
     cells : sequence of mapping
         What the function takes besides; with `data`, the entry ``"dataset"`` names those it is called with.
-    repeats : int
+    repeats : int or sequence of int
+        Of all cells, or of each.
     options : mapping
         As for :func:`svmcvx.study`: ``store``, ``backend``, ``n_jobs``, ``progress``, ``time_limit``.
     data : mapping, optional
@@ -257,6 +258,7 @@ def trials(
         Why data sets could not be used.
     """
     sets = {} if data is None else data
+    counts = [repeats] * len(cells) if isinstance(repeats, int) else repeats
     limit = check_time_limit(options["time_limit"])
     with time_limited(limit) as deadline:
         work = [
@@ -270,8 +272,9 @@ def trials(
                 None if is_dask(options["backend"]) else options["store"],
                 epoch_end(deadline),
             )
-            for repeat in range(repeats)
-            for cell in cells
+            for repeat in range(max(counts))
+            for cell, count in zip(cells, counts, strict=True)
+            if repeat < count
         ]
         running = Running(
             work,
