@@ -25,6 +25,11 @@ over l of :math:`(d_{kl} - d_{ml}) + (d_{lm} - d_{lk})`, where neither bracket i
 above. It changes with the order of the classes as the classes do, and neither with the unit of the weights nor with the order of the
 observations.
 
+With multipliers :math:`\alpha_i \in s_iA` that are balanced and nearly optimal the linear program often is not needed. At an optimal b the losses are at
+most g above :math:`\sum\alpha\gamma`, where g is what they are above it at the given b. Where :math:`\alpha_{ij}` and :math:`\alpha_{il}` can
+exchange δ both ways, observation i alone is :math:`\delta|\gamma_{ij} - \gamma_{il}|` above it, the own class with slack 0 among them. So all optimal b have
+:math:`b_j - b_l` in an interval of length 2g/δ; where these are short and join all classes, b is as good as unique.
+
 Where the best multipliers at a given b are balanced, with sums compared as above, they are optimal. Otherwise the linear program has the observations alone that are near a change of their multipliers, with a bound on the step of b; where
 the bound is met, it is stated again around the new b.
 """
@@ -42,7 +47,7 @@ from scipy.optimize import linprog
 from svmcvx.core.bounded import roundings
 from svmcvx.system.deadline import current
 
-__all__ = ["SumOfBounded", "equal_share", "hinge_intercepts", "intercept_ranges", "tight_ranges"]
+__all__ = ["SumOfBounded", "are_unique", "equal_share", "hinge_intercepts", "intercept_ranges", "tight_ranges"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -52,6 +57,8 @@ EQUAL = 2.0**-40
 WINDOW = 20
 # Multipliers this near to a bound, relative to t, are at it; also the accuracy asked of the linear program.
 AT_BOUND = 1e-9
+# Intervals of intercepts up to this length, in units of the margin, count as one intercept where no linear program is solved.
+SHORT = 1e-5
 LP_ACCURACY = 1e-10
 
 
@@ -121,6 +128,49 @@ class SumOfBounded(NamedTuple):
             last, following = ordered[:, count - 1], ordered[:, count]
             found = np.where(last > 0, np.minimum(found, last - following), found)
         return np.asarray(found)
+
+
+def are_unique(
+    gamma: Floats,
+    alpha: Floats,
+    codes: NDArray[np.intp],
+    others: NDArray[np.intp],
+    weight: Floats,
+    domain: SumOfBounded,
+    b: Floats,
+) -> bool:
+    """Return whether no optimal intercepts of sum 0 are more than :data:`SHORT` apart, as far as multipliers tell.
+
+    Parameters
+    ----------
+    gamma, codes, others, weight, domain, b
+        As for :func:`intercept_ranges`.
+    alpha : ndarray of shape (n, c − 1)
+        Balanced multipliers in the domain times the weights.
+    """
+    n, c = gamma.shape[0], gamma.shape[1] + 1
+    s = weight[:, None]
+    here = gamma - (b[codes][:, None] - b[others])
+    above = float((s * domain.best(here) * np.maximum(here, 0.0)).sum() - (alpha * here).sum())
+    room = np.zeros((n, c))
+    np.put_along_axis(room, others, np.minimum(alpha, domain.largest * s - alpha), axis=1)
+    room[np.arange(n), codes] = domain.total * weight - alpha.sum(axis=1) if domain.coupled else math.inf
+    apart = np.full((c, c), math.inf)
+    for k in range(c):
+        for j in range(k):
+            rows = slice(None) if domain.coupled else (codes == k) | (codes == j)
+            exchanged = float(np.minimum(room[rows, k], room[rows, j]).max())
+            if exchanged > 0.0:
+                apart[k, j] = apart[j, k] = 2.0 * max(above, 0.0) / exchanged
+        apart[k, k] = 0.0
+    return bool(_along_paths(apart).max() <= SHORT)
+
+
+def _along_paths(d: Floats) -> Floats:
+    """Return the lengths of the shortest paths."""
+    for k in range(d.shape[0]):
+        d = np.minimum(d, d[:, k, None] + d[k])
+    return d
 
 
 def intercept_ranges(
@@ -273,8 +323,7 @@ def tight_ranges(
                 if not domain.coupled:
                     exchange &= (codes == j) | (codes == k)
                 d[k, j] = (slack[:, j] - slack[:, k])[exchange].min(initial=math.inf)
-    for k in range(c):
-        d = np.minimum(d, d[:, k, None] + d[k])
+    d = _along_paths(d)
     lower, upper = -d.mean(axis=0), d.mean(axis=1)
     # Where rounding takes the ends of a single intercept past each other, their middle is it.
     crossed = lower > upper

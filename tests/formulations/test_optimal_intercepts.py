@@ -14,7 +14,7 @@ from svmcvx.formulations import optimal_intercepts as module
 from svmcvx.formulations.margin.psvm import best_bias
 from svmcvx.formulations.multiclass.losses import HingeSum
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, TopHinge
-from svmcvx.formulations.optimal_intercepts import SumOfBounded, hinge_intercepts, intercept_ranges
+from svmcvx.formulations.optimal_intercepts import SHORT, SumOfBounded, are_unique, hinge_intercepts, intercept_ranges
 from svmcvx.papers.exhibits import with_bias
 
 IRIS = load_iris(return_X_y=True)
@@ -293,6 +293,29 @@ def test_two_classes_have_the_middle_of_the_binary_machine(loss):
     found = sx.fast.multiclass(X, y, lam=factor / C, loss=loss, sample_weight=weight, tol=1e-11)
     assert found.model.intercept == pytest.approx(np.array([-0.5, 0.5]) * binary.model.intercept, abs=1e-7)
     assert found.optimal_intercepts.upper[1] == pytest.approx(0.5 * binary.optimal_intercepts.upper, abs=1e-7)
+
+
+@pytest.mark.parametrize("loss", ["weston_watkins", "msvm", "crammer_singer", "topk"])
+@pytest.mark.parametrize("tol", [1e-3, 1e-9])
+def test_intercepts_that_multipliers_call_unique_are_so_in_the_linear_program(loss, tol):
+    X, y = IRIS
+    called = []
+    for lam in (1e-2, 1.0, 1e2, 1e5):
+        found = sx.fast.multiclass(X, y, loss=loss, lam=lam, tol=tol)
+        statement = sx.multiclass(X, y, loss=loss, lam=lam).formulation
+        scores = statement.scores
+        gamma = 1.0 - scores.differences(scores.X @ found.model.coef)
+        b = found.model.intercept + scores.centre @ found.model.coef
+        problem = scores.data.codes, scores.others, statement.weight, statement.loss.linear_pieces, b - b.mean()
+        called.append(are_unique(gamma, statement.multipliers(found.dual), *problem))
+        if called[-1]:
+            lower, upper = intercept_ranges(gamma, *problem)
+            assert (upper - lower).max() <= SHORT
+            assert np.abs((lower + upper) / 2 - problem[-1]).max() <= SHORT
+    # Where none is left between its bounds, multipliers say nothing; with a wide gap they say little.
+    assert called[0] == (tol == 1e-9)
+    # The interval of the largest hinge is short here too.
+    assert called[-1] == (loss == "crammer_singer" and tol == 1e-9)
 
 
 @pytest.mark.parametrize("loss", ["weston_watkins", "msvm", "crammer_singer", "topk"])

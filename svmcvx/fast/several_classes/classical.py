@@ -122,7 +122,11 @@ def multiclass(
                 options = {"linear_systems": ", ".join(sorted(method.kinds)) or "none"}
                 chosen = "newton" if chosen == "newton" else f"{chosen}+newton"
             options |= {"method": chosen, "iterations": steps}
-            return RecoveredPoints(statement.models(*system.weights(bounds.U)), [bounds.dual]), status, options
+            return (
+                RecoveredPoints(statement.models(*system.weights(bounds.U), bounds.dual), [bounds.dual]),
+                status,
+                options,
+            )
 
         return solved_from(
             statement, monitor, solve, start, solver=lambda options: f"fast.multiclass/{options['method']}"

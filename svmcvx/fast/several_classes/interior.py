@@ -30,7 +30,7 @@ Floats: TypeAlias = NDArray[np.float64]
 # Multiplications of a step, which are not vectorised, up to which it takes less time than those of the other methods.
 WORK = 3e6
 # Share of the tolerance at which a dual point is computed; where its bound is not yet as good, a hundredth of it.
-CLOSE, CLOSER = 0.3, 0.01
+CLOSE, CLOSER = 0.1, 0.01
 # Steps without a gap of at most the share LESS of the smallest one after which another method goes on.
 PATIENCE, LESS = 25, 0.5
 # All multipliers start at this share of the largest that all can have.

@@ -33,10 +33,9 @@ class ScoreBounds:
 
     def __init__(self, system: ScoreSystem, statement: MulticlassStatement) -> None:
         self.system, self.statement = system, statement
-        n, c = statement.scores.data.n, statement.scores.data.c
-        # All losses are at least 0.
-        self.dual: Dual = statement.repair({"alpha": np.zeros((n, c))})
-        self.lower = statement.evaluate_dual(self.dual).lower_end
+        # The multipliers 0, whose bound is 0: all losses and penalties are at least 0.
+        self.dual: Dual = statement.zero_dual()
+        self.lower = 0.0
         self.U = np.zeros(system.shape)
         self.upper = math.inf
 
@@ -64,8 +63,9 @@ class ScoreBounds:
     def report(self, monitor: Monitor, steps: int) -> Status | None:
         """Report the bounds; the upper bound is proved before it ends the method."""
         near = relative_gap(self.lower, self.upper) <= monitor.tol
-        status = monitor.report(steps, self.lower, self.proved_upper if near else self.upper)
-        if status is Status.OPTIMAL and relative_gap(self.lower, self.proved_upper) > monitor.tol:
+        upper = self.proved_upper if near else self.upper
+        status = monitor.report(steps, self.lower, upper)
+        if status is Status.OPTIMAL and relative_gap(self.lower, upper) > monitor.tol:
             return Status.INACCURATE
         return status
 

@@ -71,7 +71,7 @@ from svmcvx.formulations.multiclass.regularisers import AbsoluteSum, PairwiseNor
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
-from svmcvx.formulations.optimal_intercepts import equal_share, intercept_ranges
+from svmcvx.formulations.optimal_intercepts import are_unique, equal_share, intercept_ranges
 from svmcvx.model import MulticlassModel
 from svmcvx.solution import OptimalIntercepts
 from svmcvx.system.deadline import current
@@ -185,8 +185,7 @@ class ClassicalStatement(MulticlassStatement):
 
     def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
         """W = 0 with the best of a few biases, and zero multipliers: P is not negative."""
-        data = self.scores.data
-        return [self.constant_model()], [{"alpha": np.zeros((data.n, data.c))}]
+        return [self.constant_model()], [self.zero_dual()]
 
     def polished(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
         """Return the minimum of P near (W, b) by Newton's method, None where P is not smooth or too large for it."""
@@ -209,8 +208,8 @@ class ClassicalStatement(MulticlassStatement):
         point = newton_steps(self.scores, self.loss, self.scores.dense_with_constant, start, penalty)
         return None if point is None else (point[:d], point[d] if free else b)
 
-    def models(self, W: Floats, b: Floats) -> list[MulticlassModel]:
-        """Return models of weights and biases; for the sum of absolute values sparser ones first."""
+    def models(self, W: Floats, b: Floats, dual: Dual | None = None) -> list[MulticlassModel]:
+        """Return models of weights and biases; for the sum of absolute values sparser ones first. A dual point may save a linear program."""
         b = b - b.mean()
         if self.regulariser.curvature(self.scores.data.c) is None:
             sparse = np.where(np.abs(W) > NEGLIGIBLE * np.abs(W).max(initial=0.0), W, 0.0)
@@ -219,7 +218,7 @@ class ClassicalStatement(MulticlassStatement):
         else:
             # A common shift of the columns changes no difference; with columns that sum to zero the norms are smallest.
             points = [(W - W.mean(axis=1, keepdims=True), b)]
-        return [self.model(each, self._middle(each, intercepts)) for each, intercepts in points]
+        return [self.model(each, self._middle(each, intercepts, dual)) for each, intercepts in points]
 
     def _sparse(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
         """Return the optimum near a point where weights whose entry of G is clearly below λ are zero and the others have their signs.
@@ -274,7 +273,7 @@ class ClassicalStatement(MulticlassStatement):
         """Weights in terms of the features, and the intercepts of centred data that are optimal with them, None where these are not found."""
         return []
 
-    def _middle(self, W: Floats, b: Floats) -> Floats:
+    def _middle(self, W: Floats, b: Floats, dual: Dual | None) -> Floats:
         """Return the middle of the intercepts that are optimal with W, where they need not be unique; `b` is near one of them."""
         domain = self.loss.linear_pieces
         if self.scores.intercept != "free":
@@ -282,9 +281,11 @@ class ClassicalStatement(MulticlassStatement):
         if domain is None:
             return self._tied(W, b) if self.loss.smooth else b
         data = self.scores.data
-        found = intercept_ranges(
-            1.0 - self.differences(W, np.zeros(data.c)), data.codes, self.scores.others, self.weight, domain, b
-        )
+        gamma = 1.0 - self.differences(W, np.zeros(data.c))
+        problem = data.codes, self.scores.others, self.weight, domain, b
+        found: tuple[Floats, Floats] | None = b, b
+        if dual is None or not are_unique(gamma, self.multipliers(dual), *problem):
+            found = intercept_ranges(gamma, *problem)
         self._ranges.append((W, None if found is None else OptimalIntercepts(*found)))
         return b if found is None else (found[0] + found[1]) / 2
 
@@ -296,7 +297,7 @@ class ClassicalStatement(MulticlassStatement):
             return OptimalIntercepts(model.intercept, model.intercept)
         shift = self.scores.centre @ model.coef
         if not any(np.array_equal(W, model.coef) for W, _ in self._ranges):
-            self._middle(model.coef, model.intercept + shift)
+            self._middle(model.coef, model.intercept + shift, None)
         found = next((found for W, found in self._ranges if np.array_equal(W, model.coef)), None)
         return None if found is None else OptimalIntercepts(found.lower - shift, found.upper - shift)
 

@@ -97,9 +97,8 @@ class PairwiseStatement(MulticlassStatement):
         return S
 
     def zero_dual(self) -> Dual:
-        """Return the dual point of zeros."""
-        data = self.scores.data
-        return {"alpha": np.zeros((data.n, data.c)), "flow": np.zeros((data.X.shape[1], self.P.shape[1]))}
+        """Return multipliers and flows of zeros."""
+        return {**super().zero_dual(), "flow": np.zeros((self.scores.data.X.shape[1], self.P.shape[1]))}
 
     def required_flow(self, dual: Dual) -> Floats:
         """Return S of a dual point that has to have one."""

@@ -78,6 +78,10 @@ class MulticlassStatement(Formulation):
             )
         return self.scores.compress(dual["alpha"], self.name)
 
+    def zero_dual(self) -> Dual:
+        """Return the dual point of zeros."""
+        return {"alpha": np.zeros((self.scores.data.n, self.scores.data.c))}
+
     def projected(self, alpha: Floats) -> Floats:
         """Return multipliers exactly inside the domain of the loss."""
         return self.loss.project(np.nan_to_num(alpha, nan=0.0), self.weight)
