@@ -64,9 +64,9 @@ FINAL_SHARE = 0.1
 BOUNDARY_SHARE = 0.1
 # Second derivative of the biases that is added, relative to their gradient.
 DAMPING = 1e-2
-# Dual points are computed when the estimated gap has fallen by the factor ``dual_progress``, or is at most ``dual_close`` times
-# the tolerance.
-DUAL_PROGRESS = 0.1
+# Dual points are computed when the estimated gap has fallen by this factor, or is at most DUAL_CLOSE times the tolerance: on few
+# observations one takes longer than a step.
+DUAL_PROGRESS = 1e-3
 DUAL_CLOSE = 3.0
 # Steps of any kind without a smaller gap or objective after which it ends.
 LONGEST_IDLE = 300

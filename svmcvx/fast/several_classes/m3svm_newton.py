@@ -55,8 +55,8 @@ BOUNDARY_SHARE = 0.1
 # After a step shorter than this the Newton matrix has all observations.
 SHORT_STEP = 0.1
 # Dual points are computed when the estimated error has fallen by this factor, or is at most DUAL_CLOSE
-# times the tolerance.
-DUAL_PROGRESS = 0.1
+# times the tolerance: on few observations one takes longer than a step.
+DUAL_PROGRESS = 1e-3
 DUAL_CLOSE = 10.0
 # Steps without progress after which the method ends.
 PATIENCE = 25
@@ -271,7 +271,7 @@ class Continuation:
     @property
     def _forcing(self) -> float:
         """Relative accuracy of conjugate gradients."""
-        far = self.error_at_duals > FAR * self._size(self.bounds.upper)
+        far = self.estimated_error > FAR * self._size(self.bounds.upper)
         return FORCING_FAR if far else FORCING_NEAR
 
     def _finish_step(self, predicted: float, full: Floats, part: float) -> None:
