@@ -429,9 +429,11 @@ class CertifiedClassifier(_Fitted):
             settings["kernel"] = (
                 resolved if cache is None or isinstance(resolved, Precomputed) else cache.kernel(resolved)
             )
-        return self._make_request(self._stated_as() or type(self).__name__, settings, self.solver)
+        return self._make_request(self._stated_as() or type(self).__name__, settings, self.solver, cache)
 
-    def _make_request(self, formulation: str, settings: dict[str, Any], solver: str) -> Request:
+    def _make_request(
+        self, formulation: str, settings: dict[str, Any], solver: str, cache: GramCache | None = None
+    ) -> Request:
         """Return the request for a formulation with the settings of its builder."""
         return Request(
             formulation=formulation,
@@ -443,6 +445,7 @@ class CertifiedClassifier(_Fitted):
             verbose=self.verbose,
             max_iter=self.max_iter,
             cache_size=self.cache_size,
+            cache=cache,
         )
 
     def _weights_of_classes(self, classes: NDArray[Any], counts: NDArray[np.intp]) -> Floats | None:

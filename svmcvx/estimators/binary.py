@@ -31,6 +31,7 @@ from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel
+from svmcvx.model.several import class_scores, pair_votes
 from svmcvx.row_blocks import in_blocks
 from svmcvx.row_blocks.labels import ClassPartition
 from svmcvx.row_blocks.mapped import mapped_rows
@@ -267,16 +268,18 @@ class BinaryClassifier(CertifiedClassifier):
         model = self.model_
         if in_blocks(X):
             return cast(NDArray[Any], mapped_rows(model, "predict", X, self.classes_.dtype))
-        if self._in_pairs() and not self.break_ties:
-            scores = cast(OneVsModel, model).votes(self._checked(X))
-        elif self._in_pairs():
-            # For both shapes of the decision function.
-            scores = model.decision_function(self._checked(X))
+        checked = self._checked(X)
+        if isinstance(model, OneVsModel):
+            codes = self._decided(model.member_scores(checked), model.scheme)
         else:
-            scores = self.decision_function(X)
-        codes = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)
+            codes = (model.decision_function(checked) > 0).astype(np.intp)
         labels: NDArray[Any] = self.classes_[codes]
         return labels
+
+    def _decided(self, scores: Floats, scheme: str) -> NDArray[np.intp]:
+        """Return the positions of the classes that several binary models decide for, from their scores, shape (m, models)."""
+        votes = scheme == "ovo" and not self.break_ties
+        return np.asarray(np.argmax(pair_votes(scores) if votes else class_scores(scores, scheme), axis=1))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -331,6 +331,7 @@ def solved_together(request: Request, route: Route, data: TrainingData, scheme: 
         kernel=kernel.kernel if isinstance(kernel, CachedKernel) else kernel,
         tol=request.tol,
         cache_size=DEFAULT_CACHE if request.cache_size is None else request.cache_size,
+        cache=request.cache,
         **settings,
     )
     return found

@@ -15,6 +15,7 @@ from svmcvx.catalogue import find
 from svmcvx.data import CodedLabels, Features
 from svmcvx.errors import BuildError, SolverFailed
 from svmcvx.estimators.routes import FAST, Route, choose
+from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.solution import Solution
 from svmcvx.system.deadline import time_limited
 
@@ -102,6 +103,8 @@ class Request:
         Iterations of a solver. There is no second opinion on what they achieve.
     cache_size : float or None
         Megabytes of kernel rows, for specialised solvers that keep them; None for their default.
+    cache : GramCache or None
+        What several requests on the same data share.
     """
 
     formulation: str
@@ -113,6 +116,7 @@ class Request:
     verbose: bool = False
     max_iter: int | None = None
     cache_size: float | None = None
+    cache: GramCache | None = None
 
     def __post_init__(self) -> None:
         limits = ("tol", "time_limit", "max_iter", "cache_size")

@@ -29,7 +29,8 @@ from svmcvx.experiments.fits import foreign_certificates
 from svmcvx.experiments.intervals import exact_scores
 from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.model import KernelModel
+from svmcvx.model import KernelModel, OneVsModel
+from svmcvx.model.packed import KernelMembers
 from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import until
@@ -373,14 +374,23 @@ class PathState:
         """Return the predictions of the final estimator; the kernel is evaluated once a path if it fits into memory."""
         if isinstance(last, BinaryClassifier) and type(last).predict is BinaryClassifier.predict:
             model = last.model_
-            if isinstance(model, KernelModel) and model.vectors is not None and self.training is not None:
+            several = model.together if isinstance(model, OneVsModel) else None
+            members = model if isinstance(model, KernelModel) else several
+            if (
+                isinstance(members, (KernelModel, KernelMembers))
+                and members.vectors is not None
+                and self.training is not None
+            ):
                 if self.tested is None:
                     self.tested = check_features(X_test)
-                cross = self.cache.cross(model.kernel, self.tested, self.training.X)
-                if cross is not None:
+                cross = self.cache.cross(members.kernel, self.tested, self.training.X)
+                if cross is not None and isinstance(members, KernelModel):
                     v = np.zeros(cross.shape[1])
-                    v[model.support] = model.dual_coef
-                    return np.asarray(last.classes_[(cross @ v + model.intercept > 0).astype(np.intp)])
+                    v[members.support] = members.dual_coef
+                    return np.asarray(last.classes_[(cross @ v + members.intercept > 0).astype(np.intp)])
+                if cross is not None and isinstance(members, KernelMembers):
+                    scores = cross[:, members.support] @ members.table + members.intercepts
+                    return np.asarray(last.classes_[last._decided(scores, last.multiclass)])
         return np.asarray(last.predict(X_test))
 
 

@@ -148,6 +148,11 @@ class ClassRows:
             self._scratch,
         )
 
+    @property
+    def bytes(self) -> float:
+        """Memory of all rows."""
+        return float(self._store.nbytes)
+
     def diagonal(self) -> Floats:
         """Return k(x, x)."""
         if self.kernel is None:

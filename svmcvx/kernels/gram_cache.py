@@ -1,7 +1,8 @@
 """A cache of Gram matrices for several problems on the same data.
 
 A path over C, a comparison of formulations, or any other run of solves on one training set evaluates the same kernel
-again and again. A :class:`GramCache` is passed to those that share it by the kernel: ``cache.kernel(RBF(0.1))``.
+again and again. A :class:`GramCache` is passed to those that share it by the kernel: ``cache.kernel(RBF(0.1))``; problems of several classes share
+rows of the matrix by :meth:`GramCache.class_rows`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import Features
+from svmcvx.kernels.class_rows import ClassRows
 from svmcvx.kernels.columns import KernelProduct
 from svmcvx.kernels.entry_error import EntryError
 from svmcvx.kernels.functions import Kernel
@@ -99,7 +101,7 @@ class GramCache:
     """Cached Gram matrices of some kernels on some data.
 
     It owns what it keeps: rows are copied, so that data which change afterwards are other data. A matrix that does not
-    fit is not stored; solvers then work as without a cache. A cache belongs to one thread.
+    fit is not stored; solvers then work as without a cache. A cache belongs to one thread; pickled, it is an empty one.
 
     Parameters
     ----------
@@ -122,10 +124,15 @@ class GramCache:
         self._budget = min(share * memory.available(), ENOUGH)
         self._grams: list[CachedGram] = []
         self._crosses: list[_KeptCross] = []
+        self._class_rows: list[ClassRows] = []
+
+    def __reduce__(self) -> Any:
+        return GramCache, ()
 
     def _room(self) -> float:
         """Bytes that are left."""
-        return self._budget - sum(gram.bytes for gram in self._grams) - sum(cross.bytes for cross in self._crosses)
+        kept: list[CachedGram | _KeptCross | ClassRows] = [*self._grams, *self._crosses, *self._class_rows]
+        return self._budget - sum(each.bytes for each in kept)
 
     def kernel(self, kernel: Kernel) -> CachedKernel:
         """Return a kernel with the same values whose Gram matrices on training data are cached here."""
@@ -183,6 +190,22 @@ class GramCache:
             return None
         self._crosses.append(_KeptCross(kernel, A.copy(), B.copy(), np.asarray(kernel(A, B), dtype=np.float64)))
         return self._crosses[-1].matrix
+
+    def class_rows(self, kernel: Kernel | None, X: Floats, starts: NDArray[np.int64], room: int) -> ClassRows:
+        """Return rows of a kernel matrix by group, which keep what has been computed of them if there is room for all.
+
+        Parameters
+        ----------
+        kernel, X, starts, room
+            See :class:`~svmcvx.kernels.class_rows.ClassRows`. The data are not copied, and must not change.
+        """
+        for entry in self._class_rows:
+            if entry.kernel == kernel and np.array_equal(entry.starts, starts) and _same(entry.X, X):
+                return entry
+        found = ClassRows(kernel, X, starts, room)
+        if X.shape[0] ** 2 <= room and found.bytes <= self._room():
+            self._class_rows.append(found)
+        return found
 
 
 @dataclass(frozen=True)

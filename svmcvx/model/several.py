@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,7 +19,7 @@ from svmcvx.model.base import Model, frozen
 from svmcvx.model.binary import BinaryModel, KernelModel, LinearModel
 from svmcvx.model.packed import KernelMembers, LinearMembers, Members, packed
 
-__all__ = ["MulticlassModel", "OneVsModel"]
+__all__ = ["MulticlassModel", "OneVsModel", "class_scores", "pair_votes"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -26,6 +27,32 @@ Floats: TypeAlias = NDArray[np.float64]
 SHOWN = 20
 
 _MEMBERS: dict[str, type[BinaryModel]] = {cls.__name__: cls for cls in (LinearModel, KernelModel)}
+
+
+def _by_class(later: NDArray[Any], earlier: NDArray[Any]) -> Floats:
+    """Return the sums over pairs k < l of what each gives to l (a column of `later`) and to k (one of `earlier`)."""
+    pairs = later.shape[1]
+    c = (1 + math.isqrt(1 + 8 * pairs)) // 2
+    sums = np.zeros((c, later.shape[0]))
+    later, earlier = np.ascontiguousarray(later.T), np.ascontiguousarray(earlier.T)
+    for row, (k, other) in enumerate(combinations(range(c), 2)):
+        sums[other] += later[row]
+        sums[k] += earlier[row]
+    return sums.T
+
+
+def pair_votes(scores: Floats) -> Floats:
+    """Return the number of votes for each class, shape (m, c), from the scores of models for all pairs, shape (m, c(c−1)/2)."""
+    later = scores > 0
+    return _by_class(later, ~later)
+
+
+def class_scores(scores: Floats, scheme: str) -> Floats:
+    """Return what :meth:`OneVsModel.decision_function` does, from the scores of the members."""
+    if scheme == "ovr":
+        return scores
+    sums = _by_class(scores, -scores)
+    return pair_votes(scores) + sums / (3.0 * (np.abs(sums) + 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +160,7 @@ class OneVsModel(Model):
         object.__setattr__(self, "support", frozen(union))
 
     @cached_property
-    def _together(self) -> Members | None:
+    def together(self) -> Members | None:
         """The members in arrays, where they can be."""
         return packed(self.members)
 
@@ -167,8 +194,8 @@ class OneVsModel(Model):
         Members with the same kernel evaluate it once, between the rows and the support vectors of all of them.
         """
         X = check_features(X)
-        if self._together is not None:
-            return self._together.scores(X)
+        if self.together is not None:
+            return self.together.scores(X)
         return np.stack([member.decision_function(X) for member in self.members], axis=1)
 
     def decision_function(self, X: Any) -> Floats:
@@ -185,11 +212,7 @@ class OneVsModel(Model):
         -------
         ndarray of shape (m, c)
         """
-        scores = self.member_scores(X)
-        if self.scheme == "ovr":
-            return scores
-        sums = self._by_class(scores, -scores)
-        return self._by_class(scores > 0, scores <= 0) + sums / (3.0 * (np.abs(sums) + 1.0))
+        return class_scores(self.member_scores(X), self.scheme)
 
     def votes(self, X: Any) -> Floats:
         """Return the number of votes of each row for each class, shape (m, c); of a model for each pair of classes.
@@ -200,16 +223,7 @@ class OneVsModel(Model):
         """
         if self.scheme != "ovo":
             raise DataError("votes are those of pairs of classes; this model has one score a class")
-        scores = self.member_scores(X)
-        return self._by_class(scores > 0, scores <= 0)
-
-    def _by_class(self, later: NDArray[Any], earlier: NDArray[Any]) -> Floats:
-        """Return the sums over pairs k < l of what each gives to l (a column of `later`) and to k (one of `earlier`)."""
-        sums = np.zeros((later.shape[0], len(self.classes)))
-        for column, (k, other) in enumerate(combinations(range(len(self.classes)), 2)):
-            sums[:, other] += later[:, column]
-            sums[:, k] += earlier[:, column]
-        return sums
+        return pair_votes(self.member_scores(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of the largest score; of equal scores the first."""

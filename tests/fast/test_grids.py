@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 import svmcvx as sx
+from svmcvx.data import CodedLabels
 from svmcvx.fast.grids.hinge import MeanVariance, solve_hinges, solve_mean_variances
 from svmcvx.fast.grids.order import serpentine
+from svmcvx.fast.grids.pairs import PairsBatch
 from svmcvx.fast.grids.quadratic import Band, SquaredHinge, solve_bands
 from svmcvx.fast.grids.rows import Rows
 from svmcvx.kernels.gram_cache import GramCache
@@ -81,6 +84,50 @@ def holds(answers, place, solution, T):
     assert lower - 1e-9 * abs(lower) - 1e-12 <= value <= upper + 1e-8 * abs(upper) + 1e-12
     scale = 1.0 + np.abs(answers.scores[place]).max()
     np.testing.assert_allclose(answers.scores[place], model.decision_function(T), atol=2e-3 * scale)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("scheme", ["ovo", "ovr"])
+@pytest.mark.parametrize("kernel", ["none", "rbf"])
+def test_all_pairs_together(kernel, scheme, weighted):
+    X, _, T = problem(7, n=60)
+    y = np.digitize(X[:, 0] + 0.3 * np.random.default_rng(7).standard_normal(60), [-0.5, 0.6])
+    weight = np.linspace(0.5, 2.0, 60) if weighted else None
+    labels = CodedLabels(y, np.arange(3))
+    cache = GramCache()
+    batch = PairsBatch.of(X, labels, weight, T, scheme=scheme, kernel=KERNELS[kernel], cache=cache)
+    scores, solved, supports = batch.solve(COSTS, 1e-7)
+    assert solved.all()
+    for place, C in enumerate(COSTS):
+        fitted = sx.PSVMClassifier(C=C, kernel=KERNELS[kernel], multiclass=scheme, tol=1e-9).fit(X, y, weight)
+        expected = fitted.model_.member_scores(T)
+        np.testing.assert_allclose(scores[place], expected, atol=2e-3 * (1.0 + np.abs(expected).max()))
+        assert abs(supports[place] - fitted.model_.support.size) <= 5
+    # One setting by itself is solved from zero.
+    alone, _, _ = batch.solve(COSTS[2:3], 1e-7)
+    np.testing.assert_allclose(alone[0], scores[2], atol=2e-3 * (1.0 + np.abs(scores[2]).max()))
+
+
+def test_a_setting_without_an_answer_for_all_pairs_is_told():
+    X, _, T = problem(8)
+    batch = PairsBatch.of(
+        X, CodedLabels(np.arange(40) % 3, np.arange(3)), None, T, scheme="ovo", kernel=None, cache=GramCache()
+    )
+    _, solved, _ = batch.solve([1e-60, 1.0, 1e60], 1e-6)
+    assert solved.tolist() == [False, True, False]
+    assert not batch.solve([1.0], 1e-20)[1].any()
+    with time_limited(1e-9):
+        assert batch.solve([1.0], 1e-6) is None
+    sparse = PairsBatch.of(
+        csr_array(X),
+        CodedLabels(np.arange(40) % 3, np.arange(3)),
+        None,
+        T,
+        scheme="ovo",
+        kernel=None,
+        cache=GramCache(),
+    )
+    assert sparse is None
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

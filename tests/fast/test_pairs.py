@@ -19,6 +19,7 @@ from svmcvx.fast.margin.pairs import SOLVER, solve_parts
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.kernels import Laplacian, Linear
+from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.solution import Status
 from svmcvx.system.deadline import time_limited
 
@@ -88,11 +89,15 @@ def solved(scheme="ovo", kernel=KERNELS[1], tol=1e-6, C=3.0, weight=None, data=X
 
 @pytest.mark.parametrize("kernel", KERNELS[:2], ids=str)
 @pytest.mark.parametrize("scheme", ["ovo", "ovr"])
-def test_neither_the_order_of_the_parts_nor_the_slices_change_a_bit(kernel, scheme):
+def test_neither_the_order_of_the_parts_nor_the_slices_nor_shared_rows_change_a_bit(kernel, scheme):
     first = solved(scheme, kernel)
     count = first.steps.size
     rng = np.random.default_rng(1)
+    cache = GramCache()
+    solved(scheme, kernel, C=0.1, cache=cache)
     for more in (
+        {"cache": cache},
+        {"cache": pickle.loads(pickle.dumps(cache))},  # noqa: S301
         {"order": np.arange(count)[::-1]},
         {"order": rng.permutation(count), "budget": 1.0},
         {"budget": 500.0},

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,9 +22,10 @@ from svmcvx.experiments.batches.machines import NUMBERS, Machine, Numbers, machi
 from svmcvx.experiments.search_paths import Path, PathOnFold, PathState, Row, final_prefix, with_settings
 from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.fast.grids.order import serpentine
+from svmcvx.fast.grids.pairs import PairsBatch
 from svmcvx.fast.grids.rows import Rows
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.model import LinearModel, OneVsModel
+from svmcvx.model.several import class_scores
 from svmcvx.system import clock
 from svmcvx.system.deadline import current, time_limited, until
 
@@ -31,6 +33,8 @@ __all__ = ["UNCERTIFIED", "BatchOnFold", "batches_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Settings: TypeAlias = Mapping[str, Any]
+# Scores of shape (k, m, problems), which settings are solved, and their support vectors, if these are counted.
+Found: TypeAlias = tuple[Floats, NDArray[np.bool_], Sequence[int | None]]
 
 # The status of a fit that was solved in a batch.
 UNCERTIFIED = "uncertified"
@@ -160,28 +164,22 @@ class _BatchState(PathState):
         assert self.machine is not None  # noqa: S101 - there are numbers
         began = clock.now()
         numbers = [self.numbers[k] for k in places]
-        limit = self._last().time_limit
-        answers = []
+        limit, tol = self._last().time_limit, self._last().tol
         with time_limited(None if limit is None else limit * len(places)):
-            for rows in self._rows():
-                answers.append(solve(self.machine, numbers, rows))
-                if answers[-1] is None:
-                    break
-        if answers[-1] is None:
+            together = self._together
+            found = self._one_by_one(numbers) if together is None else together.solve([C for (C,) in numbers], tol)
+        if found is None:
             if current().passed():
                 return None
             # The estimator's own limit has passed: single fits observe it one by one.
             return {k: self._certified(k, "the time limit of the fits passed in the batch") for k in places}
-        found = [answer for answer in answers if answer is not None]
-        gaps = np.max([answer.gaps for answer in found], axis=0)
-        scores = np.stack([answer.scores for answer in found], axis=2)
-        supports = self._supports([answer.supports for answer in found])
-        codes, shown = self._decided(scores)
+        scores, solved, supports = found
+        codes = self._decided(scores)
         hits = self._hits(codes) if self.work.scorer is None else None
         seconds = (clock.now() - began) / len(places)
         rows_found: dict[int, Row] = {}
         for i, k in enumerate(places):
-            if not gaps[i] <= self._last().tol:
+            if not solved[i]:
                 rows_found[k] = self._certified(k, "the batch did not reach tol")
                 continue
             row = self.empty_row() | {"solver": "fast.grids", "status": UNCERTIFIED, "batched": True}
@@ -189,10 +187,35 @@ class _BatchState(PathState):
             if hits is not None:
                 row["score"] = float(hits[i])
             else:
-                fitted = _Scored(self.data.labels.classes, shown[i], codes[i])
+                fitted = _Scored(self.data.labels.classes, self._shown(scores[i]), codes[i])
                 row["score"] = self._scored(fitted, self._transform()[1])
             rows_found[k] = row
         return rows_found
+
+    @cached_property
+    def _together(self) -> PairsBatch | None:
+        """The binary problems of several classes, where one loop solves them all."""
+        X, labels, weight = self.data
+        machine, tested = self.machine, self.tested
+        if machine is None or tested is None or labels.classes.size == 2:
+            return None
+        if (machine.loss, machine.intercept) != ("hinge", "free"):
+            return None
+        scheme = self._last().multiclass
+        return PairsBatch.of(X, labels, weight, tested, scheme=scheme, kernel=machine.kernel, cache=self.cache)
+
+    def _one_by_one(self, numbers: list[Numbers]) -> Found | None:
+        """Solve one binary problem after the other; None if the time ran out."""
+        assert self.machine is not None  # noqa: S101 - there are numbers
+        found = []
+        for rows in self._rows():
+            answer = solve(self.machine, numbers, rows)
+            if answer is None:
+                return None
+            found.append(answer)
+        gaps = np.max([answer.gaps for answer in found], axis=0)
+        scores = np.stack([answer.scores for answer in found], axis=2)
+        return scores, gaps <= self._last().tol, self._supports([answer.supports for answer in found])
 
     def _certified(self, place: int, why: str) -> Row:
         """Return the row of a single fit with a certificate."""
@@ -232,28 +255,21 @@ class _BatchState(PathState):
         """Return the numbers of support vectors; of several machines their union is not counted."""
         return [int(count) for count in each[0]] if len(each) == 1 else [None] * each[0].size
 
-    def _decided(self, scores: Floats) -> tuple[NDArray[np.intp], Floats]:
-        """Return the positions of the predicted classes, shape (k, m), and the scores that a scorer is shown."""
+    def _decided(self, scores: Floats) -> NDArray[np.intp]:
+        """Return the positions of the predicted classes, shape (k, m)."""
         k, m, members = scores.shape
         if members == 1:
-            return (scores[:, :, 0] > 0).astype(np.intp), scores[:, :, 0]
-        last, classes = self._last(), self.data.labels.classes
-        # The decision of several machines is written once, in their model: here of machines that each take one column.
-        unit = np.eye(members)
-        model = OneVsModel(
-            scheme=last.multiclass,
-            members=tuple(
-                LinearModel(coef=unit[j], intercept=0.0, classes=np.arange(2), support=np.zeros(0, dtype=np.intp))
-                for j in range(members)
-            ),
-            classes=classes,
-        )
-        flat = scores.reshape(k * m, members)
-        in_pairs = last.multiclass == "ovo"
-        decided = model.votes(flat) if in_pairs and not last.break_ties else model.decision_function(flat)
-        codes = np.argmax(decided, axis=1).reshape(k, m)
-        shown = flat if in_pairs and last.decision_function_shape == "ovo" else model.decision_function(flat)
-        return codes, shown.reshape(k, m, -1)
+            return (scores[:, :, 0] > 0).astype(np.intp)
+        last = self._last()
+        return last._decided(scores.reshape(k * m, members), last.multiclass).reshape(k, m)
+
+    def _shown(self, scores: Floats) -> Floats:
+        """Return what a scorer is shown of the scores of one setting."""
+        last = self._last()
+        if scores.shape[1] == 1:
+            return scores[:, 0]
+        in_pairs = last.multiclass == "ovo" and last.decision_function_shape == "ovo"
+        return scores if in_pairs else class_scores(scores, last.multiclass)
 
     def _hits(self, codes: NDArray[np.intp]) -> Floats:
         """Return the share of right predictions of each setting."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import combinations
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from svmcvx.certificate import CheckedParts, check_parts
 from svmcvx.core.bounded import quietly
 from svmcvx.data import CodedLabels, binary_data
-from svmcvx.fast.margin.pairs_passes import DONE, drive
+from svmcvx.fast.margin.pairs_passes import COMPARED, DONE, STEPS, drive
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin.pairs import PartsPoint, PSVMParts
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
+from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import BinaryModel
 from svmcvx.model.packed import KernelMembers, LinearMembers
 from svmcvx.solution import Attempt, OptimalIntercepts, Solution, Status, Timings
@@ -35,7 +36,7 @@ from svmcvx.system.interrupt import deferred_interrupt
 from svmcvx.system.memory import columns_in
 from svmcvx.system.threads import single_blas_thread
 
-__all__ = ["SolvedParts", "solve_parts"]
+__all__ = ["LEAST_TOL", "Arranged", "SolvedParts", "arranged", "ascended", "best_intercepts", "solve_parts"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -210,6 +211,64 @@ class SolvedParts:
         )
 
 
+class Arranged(NamedTuple):
+    """Problems whose observations are sorted by class.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, d)
+        Sorted.
+    place : ndarray of int, shape (n,)
+        The rows in the data that were passed in.
+    statement : PSVMParts
+    """
+
+    X: Floats
+    place: NDArray[np.intp]
+    statement: PSVMParts
+
+
+def arranged(
+    X: Any,
+    labels: CodedLabels,
+    weight: Floats | None,
+    *,
+    scheme: str,
+    C: float,
+    kernel: Kernel | None,
+    cache_size: float,
+    cache: GramCache | None,
+) -> Arranged | None:
+    """Return the problems at p = 1, None if these data or settings are not for the loop; arguments as in :func:`solve_parts`."""
+    room = columns_in(cache_size, 1)
+    alone = MOST_ALONE_LINEAR if kernel is None else MOST_ALONE
+    most = alone if labels.classes.size == 2 else MOST_ROWS
+    if not isinstance(X, np.ndarray) or X.shape[0] > most:
+        return None
+    costs = np.array([C]) if weight is None else C * weight
+    if not (costs.min() >= LEAST_COST and costs.max() <= LARGEST_COST and ClassRows.takes(kernel, X, room)):
+        return None
+    place = np.argsort(labels.codes, kind="stable")
+    sorted_X = X[place]
+    layout, positive = _layout(labels, scheme)
+    every = layout.all_rows
+    centre = sorted_X.mean(axis=0) if kernel is None else np.zeros(X.shape[1])
+    rows = (ClassRows if cache is None else cache.class_rows)(
+        kernel, sorted_X - centre if kernel is None else sorted_X, layout.starts, room
+    )
+    sorted_weight = None if weight is None else weight[place]
+    statement = PSVMParts(
+        rows=rows,
+        layout=layout,
+        y=np.where(labels.codes[place][every] == layout.spread(positive), 1.0, -1.0),
+        weight=1.0 if sorted_weight is None or (sorted_weight == 1.0).all() else sorted_weight[every],
+        C=C,
+        p=1.0,
+        centre=centre,
+    )
+    return Arranged(sorted_X, place, statement)
+
+
 def _layout(labels: CodedLabels, scheme: str) -> tuple[Layout, NDArray[np.intp]]:
     """Return the problems, and the class that is the positive one of each: the later one of a pair, or the one against the rest."""
     count = labels.classes.size
@@ -233,6 +292,7 @@ def solve_parts(
     kernel: Kernel | None,
     tol: float,
     cache_size: float,
+    cache: GramCache | None = None,
     order: NDArray[np.intp] | None = None,
     budget: float = BUDGET,
 ) -> SolvedParts | None:
@@ -253,43 +313,26 @@ def solve_parts(
         Relative gap of each problem.
     cache_size : float
         Megabytes of rows of the kernel matrix.
+    cache : GramCache, optional
+        Of rows that other fits to these data have computed.
     order : ndarray of int, optional
         In which the problems are solved, which changes no answer.
     budget : float
         Numbers that are updated between two looks at the clock, which change no answer.
     """
     deadline = current()
-    room = columns_in(cache_size, 1)
-    alone = MOST_ALONE_LINEAR if kernel is None else MOST_ALONE
-    most = alone if labels.classes.size == 2 else MOST_ROWS
-    known = isinstance(X, np.ndarray) and isinstance(C, (int, float)) and isinstance(p, (int, float))
-    if not known or p != 1 or tol < LEAST_TOL or X.shape[0] > most:
+    known = isinstance(C, (int, float)) and isinstance(p, (int, float))
+    if not known or p != 1 or tol < LEAST_TOL:
         return None
-    C, p = float(C), float(p)
-    costs = np.array([C]) if weight is None else C * weight
-    if not (costs.min() >= LEAST_COST and costs.max() <= LARGEST_COST and ClassRows.takes(kernel, X, room)):
+    C = float(C)
+    found = arranged(X, labels, weight, scheme=scheme, C=C, kernel=kernel, cache_size=cache_size, cache=cache)
+    if found is None:
         return None
-    codes = labels.codes
-    place = np.argsort(codes, kind="stable")
-    sorted_X = X[place]
-    layout, positive = _layout(labels, scheme)
-    every = layout.all_rows
-    centre = sorted_X.mean(axis=0) if kernel is None else np.zeros(X.shape[1])
-    rows = ClassRows(kernel, sorted_X - centre if kernel is None else sorted_X, layout.starts, room)
-    sorted_weight = None if weight is None else weight[place]
-    statement = PSVMParts(
-        rows=rows,
-        layout=layout,
-        y=np.where(codes[place][every] == layout.spread(positive), 1.0, -1.0),
-        weight=1.0 if sorted_weight is None or (sorted_weight == 1.0).all() else sorted_weight[every],
-        C=C,
-        p=p,
-        centre=centre,
-    )
-    alpha, state = np.zeros(statement.y.size), np.zeros((layout.parts, 5))
-    state[:, 1] = np.inf
+    statement = found.statement
+    layout = statement.layout
+    alpha, g = np.zeros(statement.y.size), statement.y.copy()
     built = deadline.seconds
-    steps = _ascended(statement, alpha, state, tol, np.arange(layout.parts) if order is None else order, budget)
+    steps, _ = ascended(statement, statement.cost_below, alpha, g, tol, order, budget)
     solved = deadline.seconds - built
     started = clock.now()
     if kernel is not None and statement.scores(alpha) is None:
@@ -301,16 +344,16 @@ def solve_parts(
     certified = (np.array(checked.gaps) <= tol) & (checked.lower >= 0.0) & (checked.upper < trivial)
     timings = Timings(built, deadline.compile_seconds, solved, clock.now() - started)
     return SolvedParts(
-        X=sorted_X,
-        order=place,
-        labels=CodedLabels(codes, labels.classes),
-        weight=sorted_weight,
+        X=found.X,
+        order=found.place,
+        labels=CodedLabels(labels.codes, labels.classes),
+        weight=None if weight is None else weight[found.place],
         scheme=scheme,
         layout=layout,
         y=statement.y,
         kernel=kernel,
         C=C,
-        p=p,
+        p=1.0,
         point=point,
         checked=checked,
         steps=steps,
@@ -319,15 +362,32 @@ def solve_parts(
     )
 
 
-def _ascended(
-    statement: PSVMParts, alpha: Floats, state: Floats, tol: float, order: NDArray[Any], budget: float
-) -> NDArray[np.int64]:
-    """Solve the problems in an order, until the time limit or Ctrl-C; return the steps of each."""
+def ascended(
+    statement: PSVMParts,
+    costs: Floats,
+    alpha: Floats,
+    g: Floats,
+    tol: float,
+    order: NDArray[Any] | None = None,
+    budget: float = BUDGET,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Solve the problems until the time limit or Ctrl-C; return the steps of each, and which are solved.
+
+    Parameters
+    ----------
+    statement : PSVMParts
+    costs : ndarray
+        Upper bounds of the multipliers, of all problems.
+    alpha, g : ndarray
+        Feasible multipliers and y − Kv, of all problems; updated. Those of problems that are not solved are zero and y.
+    tol, order, budget
+        See :func:`solve_parts`.
+    """
     deadline, layout, rows = current(), statement.layout, statement.rows
-    g = statement.y.copy()
-    status = np.zeros(layout.parts, dtype=np.int64)
+    status, state = np.zeros(layout.parts, dtype=np.int64), np.zeros((layout.parts, 5))
+    state[:, COMPARED] = np.inf
     work = np.empty((6, int(layout.sizes.max())))
-    order = np.ascontiguousarray(order, dtype=np.int64)
+    order = np.arange(layout.parts) if order is None else np.ascontiguousarray(order, dtype=np.int64)
     most = (MOST_STEPS * layout.sizes).astype(np.float64)
     if statement.kernel is None:
         d = rows.X.shape[1]
@@ -336,7 +396,7 @@ def _ascended(
         layout.groups,
         layout.offsets,
         statement.y,
-        statement.cost_below,
+        costs,
         rows.diagonal(),
         most,
         alpha,
@@ -350,28 +410,34 @@ def _ascended(
             first = drive(first, order, *problem, work, tol, budget, *rows.passed)
     # The multipliers of a problem that was not solved may be out of balance; it is left to another method.
     unfinished = np.repeat(status != DONE, layout.sizes)
-    alpha[unfinished] = 0.0
-    return state[:, 0].astype(np.int64)
+    alpha[unfinished], g[unfinished] = 0.0, statement.y[unfinished]
+    return state[:, STEPS].astype(np.int64), status == DONE
 
 
 def _point(statement: PSVMParts, alpha: Floats) -> PartsPoint:
     """Return the multipliers with their models, whose intercepts are the best for their scores."""
-    layout, y, weight = statement.layout, statement.y, statement.weight
     coef: Floats | None = None
     if statement.kernel is None:
         coef, _ = statement.normals(alpha)
         f = statement.linear_scores(coef).value
     else:
         f = statement.kernel_scores(alpha).value
-    if isinstance(weight, float):
-        # As hinge_intercepts: between so many of a problem's breaks as it has positive observations, and the next one.
-        breaks = y - f
-        breaks = breaks[np.lexsort((breaks, layout.spread(np.arange(layout.parts))))]
-        behind = layout.offsets[:-1] + np.add.reduceat(y > 0.0, layout.offsets[:-1], dtype=np.int64)
-        bias = (breaks[behind - 1] + breaks[behind]) / 2
-    else:
-        own = [layout.of_part(part) for part in range(layout.parts)]
-        bias = np.array([best_bias(f[each], y[each], p=statement.p, weight=weight[each]) for each in own])
+    bias = best_intercepts(statement, statement.y - f)
     if coef is not None:
         bias -= coef @ statement.centre
     return PartsPoint(alpha, bias, coef)
+
+
+def best_intercepts(statement: PSVMParts, g: Floats) -> Floats:
+    """Return the best intercept of each problem for its scores, from y minus these."""
+    layout, y, weight = statement.layout, statement.y, statement.weight
+    if not isinstance(weight, float):
+        own = [layout.of_part(part) for part in range(layout.parts)]
+        return np.array([best_bias(y[each] - g[each], y[each], p=statement.p, weight=weight[each]) for each in own])
+    # As hinge_intercepts: between so many of a problem's breaks as it has positive observations, and the next one.
+    breaks = np.full((layout.parts, int(layout.sizes.max())), np.inf)
+    breaks[np.arange(breaks.shape[1]) < layout.sizes[:, None]] = g
+    breaks.sort(axis=1)
+    each = np.arange(layout.parts)
+    behind = np.add.reduceat(y > 0.0, layout.offsets[:-1], dtype=np.int64)
+    return np.asarray((breaks[each, behind - 1] + breaks[each, behind]) / 2)

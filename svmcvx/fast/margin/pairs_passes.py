@@ -22,7 +22,7 @@ from svmcvx.fast.margin.active_set_passes import RIDGE, append, maximised, viola
 from svmcvx.kernels.class_rows_passes import piece_of
 from svmcvx.system.compilation import compiled
 
-__all__ = ["ACTIVE", "DONE", "FULL", "STUCK", "drive"]
+__all__ = ["ACTIVE", "COMPARED", "DONE", "FULL", "STEPS", "STUCK", "drive"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
