@@ -361,7 +361,7 @@ def conclude(
     Raises
     ------
     SolverFailed
-        If there is no model to certify, or none with a finite objective; the message has the formulation's explanation of the status.
+        If there is no model to certify, or an enumeration has none with a finite objective; the message has the formulation's explanation of the status.
     """
     built, certify_started = monitor.build_seconds, clock.now()
     solved = monitor.seconds - built
@@ -378,8 +378,8 @@ def conclude(
     except NotCertified as error:
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate
-    if certificate.upper == math.inf:
-        # Rounding hides whether any of the points is feasible.
+    if certificate.upper == math.inf and certificate.kind == "enumeration":
+        # Rounding hides whether any of the points is feasible; a convex problem has a lower end of its own.
         raise SolverFailed(f"{solver}: {statement.explain(str(Status.NUMERICAL))}", [attempt])
     if status is Status.OPTIMAL and certificate.kind != "local" and not certificate.gap <= monitor.tol:
         # The solver's gap did not include the rounding of the certificate.
