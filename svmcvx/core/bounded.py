@@ -366,7 +366,9 @@ def exact(x: Any) -> Bounded:
     """Return a plain number or array as one without an error; bounded numbers are unchanged."""
     if isinstance(x, Bounded):
         return x
-    return Bounded(x if isinstance(x, float) else np.asarray(x, dtype=np.float64) if np.ndim(x) else float(x))
+    if isinstance(x, float) or (isinstance(x, np.ndarray) and x.ndim and x.dtype == np.float64):
+        return Bounded(x)
+    return Bounded(np.asarray(x, dtype=np.float64) if np.ndim(x) else float(x))
 
 
 def correctly_rounded(x: float) -> Bounded:

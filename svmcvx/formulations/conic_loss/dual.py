@@ -209,24 +209,22 @@ class ConicDual(BinaryStatement):
         rows = curvature.rows
         return ConicMultipliers(gamma[rows], alpha[rows], self.y[rows], scale)
 
-    @quietly
-    def _rough_sums(self, gamma: Floats, alphas: list[Floats], lam: float) -> list[float]:
-        """Σ (α − γ − h*) approximately; the rounding of h* may cost more than the whole objective, that of the sums does not."""
-        stacked = np.array(alphas)
-        charged = conjugate(exact(stacked), exact(gamma), exact(lam) * self.loss_weight).upper
-        found: list[float] = np.sum(stacked - gamma - charged, axis=1).tolist()
+    def _charges(self, gamma: Floats, alphas: list[Floats], lam: float) -> list[float]:
+        """Return Σ h* of several α from above, up to the rounding of the sums; that of h* may cost more than the whole objective."""
+        charged = conjugate(exact(np.array(alphas)), exact(gamma), exact(lam) * self.loss_weight).upper
+        found: list[float] = np.sum(charged, axis=1).tolist()
         return found
 
     @quietly
     def _estimate(
-        self, gamma: Floats, alpha: Floats, rough: float, lam: float, base: _Spectrum, scale: float, gradient: float
+        self, gamma: Floats, alpha: Floats, charge: float, lam: float, base: _Spectrum, scale: float, gradient: float
     ) -> float:
-        """D approximately, from Σ (α − γ − h*), less what a gradient of this norm would cost."""
+        """D approximately, from Σ h*, less what a gradient of this norm would cost."""
         lowest = 1.0 - scale * base.top
         if not lowest > 0 or (alpha[gamma == 0] != 0).any():
             return -math.inf
         least = self.geometry.guess(base.curvature, self._multipliers(gamma, alpha, base.curvature, scale * base.scale))
-        value = rough + least + self.dual_constant(lam).lower_end
+        value = float(np.sum(alpha - gamma)) - charge + least + self.dual_constant(lam).lower_end
         value -= gradient**2 / (4.0 * lowest)
         return value if math.isfinite(value) else -math.inf
 
@@ -282,6 +280,7 @@ class ConicDual(BinaryStatement):
         """Upper bound on a feasible γ; none by default."""
         return math.inf
 
+    @quietly
     def repair(self, dual: Dual) -> Dual:
         """Clip γ to its bounds, scale it so that λ_max(Σ γ_i x_i x_i') < 1 is proved, and choose the α with the best bound.
 
@@ -314,25 +313,29 @@ class ConicDual(BinaryStatement):
         def scaled(scale: float) -> _Spectrum:
             return _Spectrum(gamma * scale if scale != 1.0 else gamma, base.curvature, base.scale * scale)
 
-        def update_best(scale: float, alphas: list[Floats]) -> None:
+        def update_best(scale: float, alphas: list[Floats], charges: list[float]) -> None:
             nonlocal best, best_value, best_scale, gradient
             point = scaled(scale)
-            for alpha, rough in zip(alphas, self._rough_sums(point.gamma, alphas, lam), strict=True):
+            for alpha, charge in zip(alphas, charges, strict=True):
                 if gradient is None:
                     # The error of the gradient hardly depends on the distance from the boundary.
                     norm = self._bound(point.gamma, alpha, lam, point)[1]
                     gradient = norm if math.isfinite(norm) else None
-                value = self._estimate(point.gamma, alpha, rough, lam, base, scale, gradient or 0.0)
+                value = self._estimate(point.gamma, alpha, charge, lam, base, scale, gradient or 0.0)
                 if value > best_value:
                     best, best_value, best_scale = {"gamma": point.gamma, "alpha": alpha}, value, scale
 
         if given is not None:
+            candidates = self._alpha_candidates(np.nan_to_num(given), gamma, lam)
+            charges = self._charges(gamma, candidates, lam)
+            # α²/γ is the same for all scales, and with it h*.
             for scale in scales:
-                update_best(scale, self._alpha_candidates(np.nan_to_num(given) * math.sqrt(scale), gamma * scale, lam))
+                update_best(scale, [math.sqrt(scale) * alpha for alpha in candidates], charges)
         if best_scale is None or self.improve_alpha:
             for scale in scales if best_scale is None else [best_scale]:
                 found = self._alphas_by_newton(gamma * scale, lam)
-                update_best(scale, [*found, self._alpha_candidates(found[-1], gamma * scale, lam)[1]])
+                found.append(self.capped(found[-1], gamma * scale, lam))
+                update_best(scale, found, self._charges(gamma * scale, found, lam))
         if best_scale is not None:
             self._keep(scaled(best_scale))
             # What was estimated is not yet proved.
