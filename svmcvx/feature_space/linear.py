@@ -19,6 +19,7 @@ from svmcvx.data import BinaryData, Features
 from svmcvx.feature_space.base import FeatureSpace, Point, RowBlock
 from svmcvx.kernels import Kernel, row_norms
 from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.model.binary import is_constant
 from svmcvx.system import memory
 from svmcvx.system.cancellation import triangle as triangle_of
 
@@ -83,6 +84,11 @@ class LinearSpace(FeatureSpace):
     def rows(self) -> Rows:
         """The rows of :attr:`X` with their norms; centred rows have a rounding error in each coordinate."""
         return Rows(self.X, self.given_norms, shifted=bool(self.centre.any()))
+
+    @cached_property
+    def _feature_rows(self) -> Rows:
+        """The rows as they were passed, without a constant column, if they are not centred."""
+        return Rows(self.data.X) if self.intercept == "penalised" else self.rows
 
     @property
     def factor_is_data(self) -> bool:
@@ -183,12 +189,14 @@ class LinearSpace(FeatureSpace):
 
         Scores of dense data are evaluated from shifted rows, with the intercept moved exactly, so that a large offset of the data costs no digits.
         """
-        if not isinstance(model, LinearModel) or not self.centre.any() or model.coef.size != self.centre.size:
-            return super().scores(model)
+        if not isinstance(model, LinearModel) or is_constant(model) or model.coef.size != self.data.X.shape[1]:
+            return model.scores(self.data.X)
+        if not self.centre.any():
+            return self._feature_rows @ Ball(model.coef) + model.intercept
         bias = dot_exactly(self.centre, model.coef, model.intercept)
-        if not math.isfinite(bias):
-            return super().scores(model)
-        return self.rows @ Ball(model.coef) + correctly_rounded(bias)
+        return (
+            self.rows @ Ball(model.coef) + correctly_rounded(bias) if math.isfinite(bias) else model.scores(self.data.X)
+        )
 
     def model(self, v: Floats, bias: float = 0.0) -> LinearModel:
         """Return ``w = X'v`` with the intercept moved to the data as they were passed."""

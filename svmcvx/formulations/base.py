@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Certificate, Dual, Kind, SinglePointStatement, check
-from svmcvx.core.bounded import Bounded
+from svmcvx.core.bounded import Bounded, signed
 from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.display import ShortRepr, settings
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import Kernel, Precomputed
-from svmcvx.model import Model
+from svmcvx.model import BinaryModel, Model
 from svmcvx.proofs import Statement
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts, Status
 
@@ -261,6 +261,14 @@ class BinaryStatement(Formulation):
     def loss_weight(self) -> Floats | float:
         """Weights of the losses; the number 1 where all are 1, which rounds nothing."""
         return 1.0 if (self.weight == 1.0).all() else self.weight
+
+    def margins_of(self, model: BinaryModel) -> Bounded:
+        """Return the signed margins of a model."""
+        return signed(self.y, self.space.scores(model))
+
+    def penalty(self, model: BinaryModel) -> Bounded:
+        """Return what the formulation penalises of a model."""
+        return self.space.squared_norm(model)
 
     @property
     def facts(self) -> Mapping[str, float]:

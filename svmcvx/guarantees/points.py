@@ -23,7 +23,6 @@ from svmcvx.core.bounded import Bounded, exact, positive_part, quietly, rounding
 from svmcvx.core.rows import UNDERFLOW, Ball, Rows, inner_error, row_norms_above, sums_above
 from svmcvx.data import Features
 from svmcvx.feature_space import KernelSpace, LinearSpace, with_constant
-from svmcvx.formulations.margin.alpha_dual import is_constant
 from svmcvx.kernels import Kernel, Linear, Polynomial
 from svmcvx.kernels.entry_error import power_above
 from svmcvx.model import KernelModel, LinearModel
@@ -360,10 +359,10 @@ class KernelPoints(Points):
 
     def _mean(self, X: Features) -> Bounded:
         """Scores of the mean of the two models."""
-        one = _constant_or_scores(self.model, X)
+        one = self.model.scores(X)
         if self._same:
             return one
-        return _halved(one + _constant_or_scores(self._expanded, X))
+        return _halved(one + self._expanded.scores(X))
 
     @cached_property
     def _same(self) -> bool:
@@ -457,11 +456,6 @@ class KernelPoints(Points):
     def squared_lengths(self) -> Floats:
         """k(x, x)."""
         return self.space.diagonal()
-
-
-def _constant_or_scores(model: KernelModel, X: Features) -> Bounded:
-    """Scores of a model; those of w = 0 without a kernel."""
-    return exact(np.full(X.shape[0], model.intercept)) if is_constant(model) else model.scores(X)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from svmcvx.kernels import CallableKernel, Kernel, Precomputed, kernel_from_dict
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns
 from svmcvx.model.base import Model, frozen
 
-__all__ = ["BinaryModel", "KernelModel", "LinearModel"]
+__all__ = ["BinaryModel", "KernelModel", "LinearModel", "constant_scores", "is_constant"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -118,8 +118,8 @@ class LinearModel(BinaryModel):
         """Return the scores with bounds on their rounding errors, which are 0 where w = 0."""
         if X.shape[1] != self.coef.size:
             X = check_features(X, n_features=self.coef.size)
-        if not self.coef.any():
-            return exact(np.full(X.shape[0], self.intercept))
+        if is_constant(self):
+            return constant_scores(self, X.shape[0])
         return Rows(X) @ Ball(self.coef) + self.intercept
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -181,6 +181,8 @@ class KernelModel(BinaryModel):
 
     def squared_norm(self, data: BinaryData) -> Bounded:
         r"""Return :math:`\|w\|^2 = v'Kv`."""
+        if is_constant(self):
+            return exact(0.0)
         rows = data.X[np.searchsorted(data.index, self.support)] if self.vectors is None else self.vectors
         return positive_part(total(exact(self.dual_coef) * self._combine(rows)))
 
@@ -201,8 +203,8 @@ class KernelModel(BinaryModel):
         return np.asarray(self._combine(X, errors=False).value + self.intercept)
 
     def scores(self, X: Features) -> Bounded:
-        """Return the scores with bounds on their rounding errors."""
-        return self._combine(X) + self.intercept
+        """Return the scores with bounds on their rounding errors, which are 0 where w = 0."""
+        return constant_scores(self, X.shape[0]) if is_constant(self) else self._combine(X) + self.intercept
 
     def _combine(self, X: Features, *, errors: bool = True) -> Bounded:
         """Return K v, if asked for with bounds on its errors, with K between `X` and the support vectors, block by block."""
@@ -259,3 +261,15 @@ class KernelModel(BinaryModel):
             support=arrays["support"],
             n_features=scalars["n_features"],
         )
+
+
+def is_constant(model: BinaryModel) -> bool:
+    """Whether all coefficients are exactly 0, so that every score is the intercept."""
+    if isinstance(model, LinearModel):
+        return not model.coef.any()
+    return isinstance(model, KernelModel) and not model.dual_coef.any()
+
+
+def constant_scores(model: BinaryModel, n: int) -> Bounded:
+    """Return the scores of a constant model: nothing is rounded, no kernel evaluated, and no pass over data made."""
+    return exact(np.full(n, model.intercept))

@@ -232,7 +232,7 @@ class Width(Rule):
         moved = replace(model, kernel=statement.space.resolved)
         found = objective(
             statement.penalty(moved),
-            statement.margins(moved) - reduced,
+            statement.margins_of(moved) - reduced,
             weight=statement.loss_weight,
             C=exact(statement.C),
             p=exact(statement.p),

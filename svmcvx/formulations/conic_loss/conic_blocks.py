@@ -32,7 +32,7 @@ from svmcvx.formulations.conic_loss.geometry import (
     row_terms,
 )
 from svmcvx.formulations.conic_loss.primal import stationary_multipliers, total_loss, worst_indicator
-from svmcvx.formulations.conic_loss.recovery import RelaxedLinearModel, SecondMoment, moment_of, penalty
+from svmcvx.formulations.conic_loss.recovery import RelaxedLinearModel, SecondMoment, moment_of
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 
@@ -107,7 +107,7 @@ class ConicInBlocks(InBlocks):
         """P at a model and its covariance, every term at its worst end."""
         nothing, moment = self.space.empty(), moment_of(model)
         V = np.zeros((self.space.d, 0)) if moment is None else moment.V
-        regulariser = penalty(nothing, model) + total(square(exact(V)))
+        regulariser = nothing.squared_norm(model) + total(square(exact(V)))
         if not model.coef.any() and model.intercept == 0.0 and not V.any():
             if self.lam is None:
                 return Evaluation(math.inf, 0.0)

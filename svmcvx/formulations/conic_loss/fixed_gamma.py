@@ -25,14 +25,13 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import exact, signed, total
+from svmcvx.core.bounded import exact, total
 from svmcvx.data import check_number
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.formulations.base import RecoveredPoints, full_entry, usable
 from svmcvx.formulations.building import builder
 from svmcvx.formulations.conic_loss.dual import ConicDual
 from svmcvx.formulations.conic_loss.primal import weighted_gram
-from svmcvx.formulations.conic_loss.recovery import penalty
 from svmcvx.formulations.conic_loss.sdp import scaled_factor, square_over
 from svmcvx.formulations.conic_loss.statement import conic_space
 from svmcvx.formulations.problem import FormulationProblem
@@ -93,9 +92,9 @@ class ConicFixedGamma(ConicDual):
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """The objective q at a model, every loss at the worst end of its margin."""
-        low = signed(self.y, self.space.scores(model)).lower
+        low = self.margins_of(model).lower
         return Evaluation.of(
-            regulariser=penalty(self.space, model),
+            regulariser=self.penalty(model),
             losses=total(conic_loss(exact(low), exact(self.gamma), exact(self.lam))),
         )
 

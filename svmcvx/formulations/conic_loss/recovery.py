@@ -42,7 +42,6 @@ __all__ = [
     "covariance_multiple",
     "enlarged_covariances",
     "moment_of",
-    "penalty",
     "recover",
     "relaxed_model",
     "rounded_point",
@@ -204,14 +203,6 @@ def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, fl
         return np.asarray(sl.solve_triangular(L, V, lower=True, trans="T", check_finite=False)), ridge
     B, *_ = sl.lstsq(L.T, V, check_finite=False)
     return np.asarray(B), ridge
-
-
-def penalty(space: FeatureSpace, model: BinaryModel) -> Bounded:
-    """Return the penalty of a model, exactly 0 if all coefficients are 0."""
-    coefficients = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", None)
-    if model.intercept == 0 and coefficients is not None and not np.any(coefficients):
-        return exact(0.0)
-    return space.squared_norm(model)
 
 
 def coordinates_of(F: Any, w: Floats) -> tuple[Bounded, Bounded]:

@@ -91,7 +91,6 @@ from svmcvx.formulations.conic_loss.recovery import (
     SecondMoment,
     coordinates_of,
     moment_of,
-    penalty,
     recover,
     relaxed_model,
     within,
@@ -161,7 +160,7 @@ class ConicLoss(ConicDual):
 
     def _evaluate(self, model: BinaryModel, moment: SecondMoment | None) -> Evaluation:
         """P at a model and a covariance, every term at its worst end; ``inf`` where Σ s z may exceed κ Σ s."""
-        u, norm = signed(self.y, self.space.scores(model)), penalty(self.space, model)
+        u, norm = self.margins_of(model), self.penalty(model)
         low, value = u.lower, u.value
         if moment is not None and self.space.blockwise:
             # The problem of the approximation, whose rows are those of the factor, too.

@@ -34,11 +34,12 @@ from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.big_m import check_total_price
-from svmcvx.formulations.indicator.statement import CountingStatement, scores_are_constant
+from svmcvx.formulations.indicator.statement import CountingStatement
 from svmcvx.heuristics.big_m_bound import WIDENING, big_m_bound
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
+from svmcvx.model.binary import is_constant
 from svmcvx.solution import OptimalIntercepts
 
 __all__ = ["L0", "l0_objective", "l0_statement"]
@@ -96,7 +97,7 @@ class L0(CountingStatement):
         b = model.intercept
         if self.kind == "local":
             return None
-        if not scores_are_constant(model):
+        if not is_constant(model):
             return OptimalIntercepts(b, b)
         return OptimalIntercepts(1.0, math.inf) if b > 0 else OptimalIntercepts(-math.inf, -1.0)
 

@@ -56,7 +56,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation, Kind
-from svmcvx.core.bounded import Bounded, exact, roundings, signed, square, total
+from svmcvx.core.bounded import Bounded, exact, roundings, square, total
 from svmcvx.core.rows import inner_error, norm_above, row_norms_above
 from svmcvx.formulations.base import BinaryStatement, full_entry
 from svmcvx.formulations.indicator.factor_error import FactorError
@@ -229,11 +229,7 @@ class IndicatorStatement(BinaryStatement):
 
     def measured(self, model: BinaryModel) -> ModelMargins:
         """Return the margins of a model on the data as they were passed, and its norm, with what rounding leaves open."""
-        if scores_are_constant(model):
-            # A constant score has no rounding.
-            b = exact(model.intercept)
-            return ModelMargins(signed(self.y, b), square(b) if self.space.intercept == "penalised" else exact(0.0))
-        return ModelMargins(signed(self.y, self.space.scores(model)), self.space.squared_norm(model))
+        return ModelMargins(self.margins_of(model), self.penalty(model))
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """The objective at a model, each loss at the worst end of what rounding leaves open.
@@ -414,12 +410,6 @@ class CountingStatement(IndicatorStatement):
                 if value < best:
                     best, chosen = value, within
         return best, math.fsum(self.weight[~chosen].tolist())
-
-
-def scores_are_constant(model: BinaryModel) -> bool:
-    """Whether all coefficients are exactly 0, so that every score is the intercept."""
-    coefficients = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", np.ones(1))
-    return not coefficients.any()
 
 
 def divided(model: BinaryModel, divisor: float) -> BinaryModel:

@@ -31,7 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, exact, signed, square, total
+from svmcvx.core.bounded import Bounded, exact, square, total
 from svmcvx.core.rows import inner_error
 from svmcvx.formulations.base import CLEARLY_ZERO, BinaryStatement, RecoveredPoints
 from svmcvx.losses import hinge_power
@@ -67,7 +67,7 @@ class AbsoluteNormSVM(BinaryStatement):
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """The objective."""
         assert isinstance(model, LinearModel)  # noqa: S101 - the formulation has no kernel
-        u = signed(self.y, self.space.scores(model))
+        u = self.margins_of(model)
         losses = exact(self.C) * total(self.loss_weight * hinge_power(u, exact(2.0)))
         return Evaluation.of(regulariser=total(exact(np.abs(np.append(model.coef, model.intercept)))), losses=losses)
 

@@ -10,24 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.core.bounded import Bounded, exact, signed, square
 from svmcvx.core.exactly import balanced, imbalance
 from svmcvx.formulations.base import BinaryStatement
-from svmcvx.model import BinaryModel, KernelModel, LinearModel
+from svmcvx.model import BinaryModel, LinearModel
 
-__all__ = ["AlphaDualStatement", "is_constant"]
+__all__ = ["AlphaDualStatement"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 # Multipliers above this are cut, so that their sums and squares stay numbers.
 LARGEST = 2.0**400
-
-
-def is_constant(model: BinaryModel) -> bool:
-    """Whether all coefficients are exactly 0, so that every score is the intercept."""
-    if isinstance(model, LinearModel):
-        return not model.coef.any()
-    return isinstance(model, KernelModel) and not model.dual_coef.any()
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,19 +44,6 @@ class AlphaDualStatement(BinaryStatement):
     def largest_multiplier(self) -> Floats | float:
         """Return what multipliers are cut at: their upper bounds, and a number whose sums and squares still are numbers."""
         return np.minimum(self.upper_bound(), LARGEST)
-
-    def margins(self, model: BinaryModel) -> Bounded:
-        """Return the signed margins of a model."""
-        if is_constant(model):
-            # Nothing is rounded, and no kernel is evaluated.
-            return exact(self.y * model.intercept)
-        return signed(self.y, self.space.scores(model))
-
-    def penalty(self, model: BinaryModel) -> Bounded:
-        """Return what the formulation penalises of a model."""
-        if is_constant(model):
-            return square(exact(model.intercept)) if self.space.intercept == "penalised" else exact(0.0)
-        return self.space.squared_norm(model)
 
     def constant(self, bias: float) -> BinaryModel:
         """Return the model w = 0 with a bias."""

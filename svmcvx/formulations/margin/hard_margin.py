@@ -54,7 +54,7 @@ class HardMargin(AlphaDualStatement):
 
     def lowest_margin(self, model: BinaryModel) -> tuple[float, bool]:
         """Return a number that every margin is at least, and whether one is below 1 by more than rounding."""
-        u = self.margins(model)
+        u = self.margins_of(model)
         return u.least, bool((u.value < 1.0 - 2.0 * u.error).any())
 
     def value_at(self, model: BinaryModel, lowest: float, violated: bool) -> Evaluation:
@@ -121,7 +121,7 @@ class HardMargin(AlphaDualStatement):
         """
         best = None
         for _ in range(ATTEMPTS):
-            u = self.margins(model)
+            u = self.margins_of(model)
             if best is not None and u.least >= 1.0:
                 break
             # A little more than the bound, so that the scores of the next model, which are rounded anew, are within it.

@@ -139,7 +139,7 @@ def _violated(
         if not space.data.n:
             continue
         y = space.data.y
-        margins = make(space=space).margins(model)
+        margins = make(space=space).margins_of(model)
         # A little more than the bound, since the scores of the next model are rounded anew.
         u, low = margins.value, margins.value - 1.1 * margins.error
         positive = min(positive, float(low[y > 0].min(initial=math.inf)))

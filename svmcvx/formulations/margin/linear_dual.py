@@ -52,7 +52,7 @@ class MarginLinearDual(LinearDual):
 
     def slacks(self, model: BinaryModel, xi: Floats) -> Floats:
         """Return numbers that are at least ξ and every loss :math:`(1-u_i)_+`."""
-        found: Floats = np.maximum(np.asarray(xi, dtype=np.float64), slack(self.statement.margins(model)).upper)
+        found: Floats = np.maximum(np.asarray(xi, dtype=np.float64), slack(self.statement.margins_of(model)).upper)
         return found
 
     def evaluate(self, model: BinaryModel, variables: Mapping[str, Any]) -> Bounded:

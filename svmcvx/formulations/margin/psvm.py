@@ -207,7 +207,7 @@ class PSVM(AlphaDualStatement):
     def losses(self, model: BinaryModel) -> Bounded:
         """C Σ s (1 − u)₊^p."""
         found: Bounded = by_rows(
-            lambda u, s: objective(0.0, u, weight=s, **self._parameters), self.margins(model), self.loss_weight
+            lambda u, s: objective(0.0, u, weight=s, **self._parameters), self.margins_of(model), self.loss_weight
         )
         return found
 
@@ -262,7 +262,7 @@ class PSVM(AlphaDualStatement):
         b = model.intercept
         if self.p > 1:
             return OptimalIntercepts(b, b)
-        u = self.margins(model)
+        u = self.margins_of(model)
         lower, upper = hinge_intercepts(self.y * u.value, self.y, self.weight)
         # Breaks at the present intercept are known up to the rounding of the scores.
         lower, upper = (0.0 if abs(move) <= 2.0 * float(np.max(u.error)) else move for move in (lower, upper))
@@ -278,14 +278,13 @@ class PSVM(AlphaDualStatement):
         repaired = self.alpha(self.repair({"alpha": alpha}))
         f = self.space.point(repaired * self.y).scores.value
         b = self.exact_intercept(f)
-        points = [self._polish(repaired, b, f), repaired]
-        candidates = RecoveredPoints([], [])
-        for point in points:
-            if point is not None:
-                v = point * self.y
-                candidates.models.append(self.space.model(v, self.exact_intercept(self.space.point(v).scores.value)))
-                candidates.duals.append({"alpha": point})
-        return candidates
+        found = RecoveredPoints([self.space.model(repaired * self.y, b)], [{"alpha": repaired}])
+        polished = self._polish(repaired, b, f)
+        if polished is not None:
+            v = polished * self.y
+            found.models.insert(0, self.space.model(v, self.exact_intercept(self.space.point(v).scores.value)))
+            found.duals.insert(0, {"alpha": polished})
+        return found
 
     def _polish(self, alpha: Floats, b: float, f: Floats) -> Floats | None:
         """Solve the equations on the support vectors; which observations these are follows from complementarity."""

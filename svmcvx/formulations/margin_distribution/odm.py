@@ -59,7 +59,6 @@ from svmcvx.core.bounded import (
     by_rows,
     exact,
     positive_part,
-    signed,
     square,
     total,
     weighted_total,
@@ -70,7 +69,7 @@ from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import BinaryStatement, RecoveredPoints
 from svmcvx.formulations.linear_dual import LinearDual
 from svmcvx.kernels import KernelLike
-from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.model import BinaryModel
 from svmcvx.system.deadline import current
 
 __all__ = [
@@ -121,12 +120,6 @@ def _share(share: Any, like: Any) -> Any:
     return 1.0 / like.size if share is None else share
 
 
-def _is_nothing(model: BinaryModel) -> bool:
-    """Whether all coefficients and the intercept are exactly 0."""
-    v = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", None)
-    return v is not None and not v.any() and model.intercept == 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class ODMStatement(BinaryStatement):
     """What the statements of the ODM family share: no free intercept, and averaged losses.
@@ -149,14 +142,6 @@ class ODMStatement(BinaryStatement):
         if data.whole_weight is None and (self.weight == self.weight[0]).all():
             return exact(1.0) / float(data.n)
         return exact(self.weight) / data.bounded_weight
-
-    def margins_of(self, model: BinaryModel) -> Bounded:
-        """Return the margins of a model; those of w = 0 are known, and take no pass over the data."""
-        return exact(np.zeros(self.y.size)) if _is_nothing(model) else signed(self.y, self.space.scores(model))
-
-    def penalty(self, model: BinaryModel) -> Bounded:
-        """Return the squared norm of a model."""
-        return exact(0.0) if _is_nothing(model) else self.space.squared_norm(model)
 
     @property
     def hyperparameters(self) -> dict[str, Any]:

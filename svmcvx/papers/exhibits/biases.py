@@ -70,7 +70,7 @@ class _AsGiven(PSVM):
 
 def _by_rule(rule: str, statement: PSVM, model: Any, alpha: Floats) -> Any:
     """Return the model with the intercept of a rule."""
-    f = statement.y * statement.margins(model).value - model.intercept
+    f = statement.y * statement.margins_of(model).value - model.intercept
     return replace(model, intercept=bias_by_rule(rule, statement.y, alpha, f))
 
 
