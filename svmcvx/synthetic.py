@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.data import check_whole
 from svmcvx.errors import DataError
 
 __all__ = ["LinearRule", "label_noise_data", "label_noise_rule", "outlier_data", "outlier_rule"]
@@ -50,12 +51,6 @@ class LinearRule(NamedTuple):
         return np.where(self.decision_function(X) > 0, 1, -1)
 
 
-def _whole(value: Any, name: str, low: int) -> int:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < low:
-        raise DataError(f"{name} must be a whole number of at least {low}, got {value!r}")
-    return int(value)
-
-
 def _real(value: Any, name: str, low: float, high: float, interval: str) -> float:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise DataError(f"{name} must be a number, got {value!r}")
@@ -66,7 +61,7 @@ def _real(value: Any, name: str, low: float, high: float, interval: str) -> floa
 
 def _random(seed: int, *path: int) -> np.random.Generator:
     """One independent stream for the rule (path 0), and one for each sample (path 1, k)."""
-    return np.random.default_rng([_whole(seed, "seed", 0), *path])
+    return np.random.default_rng([check_whole(seed, "seed", 0), *path])
 
 
 def outlier_rule(p: int, *, seed: int) -> LinearRule:
@@ -74,7 +69,7 @@ def outlier_rule(p: int, *, seed: int) -> LinearRule:
 
     Its normal is the direction d itself, with entries uniform on [−1, 1].
     """
-    return LinearRule(_random(seed, 0).uniform(-1.0, 1.0, _whole(p, "p", 1)), 0.0)
+    return LinearRule(_random(seed, 0).uniform(-1.0, 1.0, check_whole(p, "p", 1)), 0.0)
 
 
 def outlier_data(
@@ -118,14 +113,14 @@ def outlier_data(
     -----
     Source: [CepedaGomezHan], § 5.1.1. The Bayes rule is :func:`outlier_rule`.
     """
-    n, p = _whole(n, "n", 1), _whole(p, "p", 1)
+    n, p = check_whole(n, "n", 1), check_whole(p, "p", 1)
     sigma = _real(sigma, "sigma", np.finfo(float).tiny, np.finfo(float).max, "(0, inf)")
     if not isinstance(outliers, str) or outliers not in OUTLIERS:
         raise DataError(f"outliers must be one of {', '.join(map(repr, OUTLIERS))}, got {outliers!r}")
     share = _real(share, "share", 0.0, 1.0, "[0, 1]")
     d = outlier_rule(p, seed=seed).coef
     centroid = CENTROID * d / np.linalg.norm(d)
-    rng = _random(seed, 1, _whole(sample, "sample", 0))
+    rng = _random(seed, 1, check_whole(sample, "sample", 0))
     y = np.where(rng.random(n) < 0.5, 1, -1)
     outlier = rng.random(n) < (0.0 if outliers == "none" else share)
     place, spread = y.astype(np.float64), np.full(n, sigma)
@@ -144,7 +139,7 @@ def label_noise_rule(p: int, *, seed: int) -> LinearRule:
 
     Coefficients and intercept are uniform on [−1, 1].
     """
-    drawn = _random(seed, 0).uniform(-1.0, 1.0, _whole(p, "p", 1) + 1)
+    drawn = _random(seed, 0).uniform(-1.0, 1.0, check_whole(p, "p", 1) + 1)
     return LinearRule(drawn[1:], float(drawn[0]))
 
 
@@ -177,10 +172,10 @@ def label_noise_data(n: int, p: int, *, tau: float, seed: int, sample: int = 0) 
     -----
     Source: [CepedaGomezHan], Appendix B. For tau < 0.5 the Bayes rule is :func:`label_noise_rule`.
     """
-    n, p = _whole(n, "n", 1), _whole(p, "p", 1)
+    n, p = check_whole(n, "n", 1), check_whole(p, "p", 1)
     tau = _real(tau, "tau", 0.0, 0.5, "[0, 0.5]")
     rule = label_noise_rule(p, seed=seed)
-    rng = _random(seed, 1, _whole(sample, "sample", 0))
+    rng = _random(seed, 1, check_whole(sample, "sample", 0))
     X = rng.uniform(-1.0, 1.0, (n, p))
     y = rule.predict(X)
     return X, np.where(rng.random(n) < tau, -y, y)

@@ -5,8 +5,6 @@ interval excludes the optimum for the rows that the first pass has read, and tho
 can be repeated by ``--seed``. The tests run a small sample.
 """
 
-import argparse
-import collections
 import itertools
 import re
 import shutil
@@ -22,6 +20,7 @@ import scipy.sparse as sp
 
 import svmcvx as sx
 from svmcvx.feature_space import blocks
+from tests import campaign
 
 SOLVERS = {
     "psvm p=1": partial(sx.fast.psvm, C=0.3, p=1.0),
@@ -236,25 +235,17 @@ def check(seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seed", type=int, help="repeat one case")
-    options = parser.parse_args()
+    options = campaign.options_of(__doc__, 200)
     if options.seed is not None:
         print(*check(options.seed), sep="; ")
         return 0
-    counts, bad = collections.Counter(), []
-    for seed in range(options.first, options.first + options.count):
-        try:
-            label, outcome, why = check(seed)
-        except Exception as error:
-            label, outcome, why = "?", "RAW ERROR", f"{type(error).__name__}: {error}"
-        counts[outcome] += 1
-        if why:
-            bad.append(seed)
-            print(f"seed {seed}: {label}: {outcome}: {why[:300]}", flush=True)
-    print(f"{options.count} cases: {dict(counts)}; {len(bad)} to look at: {bad[:50]}")
+
+    def judge(seed):
+        label, end, why = check(seed)
+        return label, "FALSE" if why else end, {}, f"{end}: {why}"
+
+    ends, _, bad = campaign.judged(judge, options)
+    print(f"{options.count} cases: {ends}; {len(bad)} to look at: {bad[:50]}")
     return 1 if bad else 0
 
 

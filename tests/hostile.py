@@ -4,8 +4,6 @@
 be repeated by ``--seed``. The tests run a small sample.
 """
 
-import argparse
-import collections
 import sys
 import time
 import warnings
@@ -14,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import svmcvx as sx
+from tests import campaign
 
 DESIGNS = (
     "gaussian",
@@ -215,33 +214,20 @@ def check(seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seed", type=int, help="repeat one instance")
-    parser.add_argument("--failures", help="file to append the seeds that fail to")
-    options = parser.parse_args()
+    options = campaign.options_of(__doc__, 1000)
     if options.seed is not None:
         print(*instance(options.seed), sep="\n")
         print(*check(options.seed), sep="; ")
         return 0
-    counts, missed, started = collections.Counter(), [], time.perf_counter()
-    for seed in range(options.first, options.first + options.count):
-        try:
-            label, design, outcome, why = check(seed)
-        except Exception as error:
-            label, design, outcome, why = "?", "?", "RAW ERROR", f"{type(error).__name__}: {error}"
-        counts[outcome] += 1
-        if outcome in ("MISS", "RAW ERROR"):
-            missed.append(seed)
-            print(f"seed {seed}: {label} on {design}: {outcome}: {why[:300]}", flush=True)
-            if options.failures:
-                with open(options.failures, "a") as stream:
-                    stream.write(f"{seed}\n")
+
+    def judge(seed):
+        label, design, end, why = check(seed)
+        return f"{label} on {design}", end, {}, why
+
+    started = time.perf_counter()
+    ends, _, missed = campaign.judged(judge, options)
     seconds = time.perf_counter() - started
-    print(
-        f"{options.count} instances in {seconds:.0f} s: {dict(counts)}; {len(missed)} that do not hold: {missed[:50]}"
-    )
+    print(f"{options.count} instances in {seconds:.0f} s: {ends}; {len(missed)} that do not hold: {missed[:50]}")
     return 1 if missed else 0
 
 

@@ -7,8 +7,6 @@ next to nothing within 1e-20 of it, the optimum lies within ‖∇P‖/μ; the g
 statement of the problem. Losses that are not smooth are held against each other in ``tests/guarantees/test_joint.py``.
 """
 
-import argparse
-import collections
 import sys
 import warnings
 from dataclasses import replace
@@ -19,6 +17,7 @@ from flint import arb, arb_mat, ctx
 
 import svmcvx as sx
 from svmcvx.guarantees import guarantee
+from tests import campaign
 
 BITS = 600
 NEWTON_STEPS = 60
@@ -220,27 +219,10 @@ def check(seed, shrink=None):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seed", type=int, help="repeat one instance")
-    parser.add_argument("--shrink", type=float, help="the control: the radius times this")
-    options = parser.parse_args()
-    if options.seed is not None:
-        print(*instance(options.seed), sep="\n")
-        print(*check(options.seed, options.shrink), sep="; ")
-        return 0
-    counts, missed, intervals, wrong = collections.Counter(), [], 0, 0
-    for seed in range(options.first, options.first + options.count):
-        label, word, number, misses, why = check(seed, options.shrink)
-        counts[word] += 1
-        intervals, wrong = intervals + number, wrong + misses
-        if word == "MISS":
-            missed.append(seed)
-            if options.shrink is None:
-                print(f"seed {seed}: {label}: {word}: {why[:300]}", flush=True)
-    print(f"{options.count} instances: {dict(counts)}; {intervals} intervals, {wrong} misses; seeds {missed[:50]}")
-    return 1 if missed else 0
+    options = campaign.options_of(
+        __doc__, 1000, ("--shrink", {"type": float, "help": "the control: the radius times this"})
+    )
+    return campaign.predictions(lambda seed: check(seed, options.shrink), instance, options)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ The control is the same test with half the radius, or a twentieth: it has to fai
 proofs, and takes those that the second checker finds.
 """
 
-import argparse
-import collections
 import itertools
 import sys
 import warnings
@@ -29,6 +27,7 @@ from flint import arb, arb_mat, ctx
 import svmcvx as sx
 from svmcvx.guarantees import guarantee
 from svmcvx.proofs import predictions
+from tests import campaign
 
 # Bits of the solves, and of the evaluations, in which sums of solved numbers are exact.
 SOLVE, EVALUATE = 700, 6000
@@ -660,31 +659,13 @@ def check(seed, shrink=None, proofs=False):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seed", type=int, help="repeat one instance")
-    parser.add_argument("--proofs", action="store_true", help="the intervals that the second checker finds")
-    parser.add_argument("--shrink", type=float, help="the control: the radius times this")
-    options = parser.parse_args()
-    if options.seed is not None:
-        print(*instance(options.seed), sep="\n")
-        print(*check(options.seed, options.shrink, options.proofs), sep="; ")
-        return 0
-    counts, missed, intervals, wrong = collections.Counter(), [], 0, 0
-    for seed in range(options.first, options.first + options.count):
-        try:
-            label, word, number, misses, why = check(seed, options.shrink, options.proofs)
-        except Exception as error:
-            label, word, number, misses, why = "?", "RAW ERROR", 0, 0, f"{type(error).__name__}: {error}"
-        counts[word] += 1
-        intervals, wrong = intervals + number, wrong + misses
-        if word in ("MISS", "RAW ERROR"):
-            missed.append(seed)
-            if options.shrink is None:
-                print(f"seed {seed}: {label}: {word}: {why[:300]}", flush=True)
-    print(f"{options.count} instances: {dict(counts)}; {intervals} intervals, {wrong} misses; seeds {missed[:50]}")
-    return 1 if missed else 0
+    options = campaign.options_of(
+        __doc__,
+        1000,
+        ("--proofs", {"action": "store_true", "help": "the intervals that the second checker finds"}),
+        ("--shrink", {"type": float, "help": "the control: the radius times this"}),
+    )
+    return campaign.predictions(lambda seed: check(seed, options.shrink, options.proofs), instance, options)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ fewer or more.
 The control is the same test with narrower intervals, and bands of a smaller radius: it has to fail.
 """
 
-import argparse
 import collections
 import sys
 import warnings
@@ -20,6 +19,7 @@ from flint import arb, ctx
 
 import svmcvx as sx
 from svmcvx.guarantees import ranges
+from tests import campaign
 from tests.predictions import DESIGNS, EVALUATE, Machine, data, gram, optimum, scores_of
 
 # Random values of each instance.
@@ -163,12 +163,9 @@ def errors(of, found, n, positive):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1000, help="random values; each instance has four")
-    parser.add_argument("--first", type=int, default=0, help="the first instance")
-    parser.add_argument("--seed", type=int, help="repeat one instance")
-    parser.add_argument("--shrink", type=float, help="the control: intervals and the radius times this")
-    options = parser.parse_args()
+    options = campaign.options_of(
+        __doc__, 1000, ("--shrink", {"type": float, "help": "the control: intervals and the radius times this"})
+    )
     if options.shrink is not None:
         own = ranges.OverRange.squared_radius.func
         ranges.OverRange.squared_radius = property(lambda self: own(self) * options.shrink**2)

@@ -8,7 +8,6 @@ that the score of a test row has the other sign or is 0, and the objective is ev
 no worse than the optimum, and *missed* if all such machines are worse by more than a thousandth and the search did not say so.
 """
 
-import argparse
 import collections
 import sys
 from fractions import Fraction
@@ -17,6 +16,7 @@ from itertools import combinations, product
 import numpy as np
 
 import svmcvx as sx
+from tests import campaign
 
 ONE, ZERO = Fraction(1), Fraction(0)
 KINDS = ("zero_one", "zero_one k", "zero_one kernel", "l0", "l0 kernel", "ramp")
@@ -154,12 +154,9 @@ def check(seed, shrink=None):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seed", type=int, help="repeat one instance")
-    parser.add_argument("--shrink", type=float, help="the control: the objective of the model times this")
-    options = parser.parse_args()
+    options = campaign.options_of(
+        __doc__, 300, ("--shrink", {"type": float, "help": "the control: the objective of the model times this"})
+    )
     first, count = (options.first, options.count) if options.seed is None else (options.seed, 1)
     words, totals = collections.defaultdict(collections.Counter), collections.Counter()
     for seed in range(first, first + count):

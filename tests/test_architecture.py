@@ -16,8 +16,8 @@ ROOT = Path(svmcvx.__file__).parent
 FLOORS = (
     ("errors", "core", "digests", "display", "numerical"),
     ("catalogue", "containers", "proofs"),
-    ("system", "data", "losses", "synthetic"),
-    ("kernels", "row_blocks", "arguments"),
+    ("system", "data", "losses"),
+    ("kernels", "row_blocks", "arguments", "synthetic"),
     ("certificate",),
     ("model",),
     ("solution", "feature_space"),

@@ -4,7 +4,6 @@
 of a cold solve. Any of them can be repeated by ``--seed``. The tests run a small sample.
 """
 
-import argparse
 import sys
 import time
 import warnings
@@ -12,7 +11,7 @@ import warnings
 import numpy as np
 
 import svmcvx as sx
-from tests import hostile
+from tests import campaign, hostile
 
 TOL = 1e-6
 # What varies, for each solver.
@@ -88,11 +87,7 @@ def worse(seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=160)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seed", type=int, help="repeat one path")
-    options = parser.parse_args()
+    options = campaign.options_of(__doc__, 160)
     seeds = range(options.first, options.first + options.count) if options.seed is None else [options.seed]
     steps, bad, started = 0, [], time.process_time()
     for seed in seeds:

@@ -95,7 +95,7 @@ def test_psvm(seed):
     numbers = {"C": Ball(statement.C), "p": Ball(statement.p), "weight": balls(statement.weight)}
     for model in [*some_models(rng, statement.space), *statement.trivial()[0]]:
         u, norm = truth.margins(model)
-        encloses(statement.margins(model), u)
+        encloses(statement.margins_of(model), u)
         encloses(statement.penalty(model), norm)
         encloses(statement.losses(model), psvm.objective(0.0, u, **numbers))
         encloses(statement.evaluate(model), psvm.objective(norm, u, **numbers))
@@ -133,7 +133,7 @@ def test_hard_margins(seed):
     truth = ExactMargins(statement.space)
     for model in some_models(rng, statement.space):
         u, norm = truth.margins(model)
-        low = statement.margins(model).least
+        low = statement.margins_of(model).least
         found = statement.value_at(model, low, violated=False)
         assert min(margin.x.mid() for margin in u) >= low
         if low > 0:

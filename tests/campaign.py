@@ -1,0 +1,65 @@
+"""What the long checks by hand share: seeded instances one after the other, counted by how they end."""
+
+import argparse
+import collections
+
+BAD = ("MISS", "FALSE", "RAW ERROR")
+
+
+def options_of(text, count, *more):
+    """Parse the command line: how many instances, from which on, or the repetition of one, and what a check has in addition.
+
+    Parameters
+    ----------
+    text : str
+        Of the module.
+    count : int
+        Instances by default.
+    more : tuples of str and dict
+        Names and settings of further arguments.
+    """
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=count)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="repeat one instance")
+    for name, settings in more:
+        parser.add_argument(name, **settings)
+    return parser.parse_args()
+
+
+def judged(check, options, *, quiet=False):
+    """Judge the instances, and print those that end badly; return how many ended how, sums of numbers, and the seeds of the bad ones.
+
+    `check` takes a seed and returns what was solved, how it ended, the numbers to sum up by name, and why.
+    """
+    ends, sums, seeds = collections.Counter(), collections.Counter(), []
+    for seed in range(options.first, options.first + options.count):
+        try:
+            label, end, numbers, why = check(seed)
+        except Exception as error:
+            label, end, numbers, why = "?", "RAW ERROR", {}, f"{type(error).__name__}: {error}"
+        ends[end] += 1
+        sums.update(numbers)
+        if end in BAD:
+            seeds.append(seed)
+            if not quiet:
+                print(f"seed {seed}: {label}: {end}: {why[:300]}", flush=True)
+    return dict(ends), sums, seeds
+
+
+def predictions(check, instance, options):
+    """Run a check of certified predictions, which returns how many intervals it held against the optimum and how many missed it."""
+    if options.seed is not None:
+        print(*instance(options.seed), sep="\n")
+        print(*check(options.seed), sep="; ")
+        return 0
+
+    def counted(seed):
+        label, end, intervals, misses, why = check(seed)
+        return label, end, {"intervals": intervals, "misses": misses}, why
+
+    ends, sums, seeds = judged(counted, options, quiet=options.shrink is not None)
+    print(
+        f"{options.count} instances: {ends}; {sums['intervals']} intervals, {sums['misses']} misses; seeds {seeds[:50]}"
+    )
+    return 1 if seeds else 0
