@@ -74,10 +74,10 @@ ROUNDS = 300
 # Largest change of log λ in one step, and the largest for which the change of the point is predicted.
 LARGEST_CHANGE = 2.0
 PREDICTED_CHANGE = 0.3
-# Columns up to which every stage computes a lower bound.
-CHEAP_SPECTRUM = 100
-# With more columns, only stages whose goal is within this factor of the last goal compute it.
+# Stages whose goal is within this factor of the last goal compute a lower bound.
 EARLY_FACTOR = 30.0
+# Columns up to which earlier ones do so too where the margins may already be those of the optimum, or λ is not given.
+CHEAP_SPECTRUM = 100
 
 
 def is_hard_margin(statement: ConicLoss) -> bool:
@@ -338,8 +338,8 @@ class Continuation:
     def bounds(self, *, early: bool = False) -> tuple[float, float]:
         """Return (lower, upper) of the point, and keep the dual and the primal point if they are the best so far.
 
-        The lower bound takes a full eigendecomposition of a matrix of the order of the columns (of the observations, with a kernel). If there are many
-        columns, `early` stages do without it.
+        The lower bound takes a full eigendecomposition of a matrix of the order of the columns (of the observations, with a kernel), and more time than a
+        stage where there are few. `early` stages do without it unless their tight rows may be those of the optimum, or λ has to be found.
         """
         dual: Dual = {}
         upper, lower = self._upper(), -math.inf
@@ -350,7 +350,7 @@ class Continuation:
             if attained < upper:
                 upper, point = attained, (tight, 0.0)
         sources: list[Callable[[], tuple[Floats, Floats] | None]] = []
-        if not early or self.problem.rank <= CHEAP_SPECTRUM:
+        if not early or (self.problem.rank <= CHEAP_SPECTRUM and (tight is not None or not self.fixed_lam)):
             sources = [self.problem.multipliers, self._refined, *(partial(self._at, U) for U in self.ends)]
             sources += [] if tight is None else [partial(self._refined_at, tight)]
         for source in sources:
