@@ -20,11 +20,13 @@ from svmcvx.errors import DataError
 from svmcvx.library.instances import DIGITS
 from svmcvx.system.files import atomic_write
 
-__all__ = ["CLASSES", "INDEX", "Bounds", "Claim", "Index", "rounded_down", "rounded_up"]
+__all__ = ["CLASSES", "INDEX", "PROOF_DIGITS", "Bounds", "Claim", "Index", "rounded_down", "rounded_up"]
 
 INDEX: Final = Path(__file__).with_name("index.csv")
 # Digits of an end, which is rounded outwards: the proof of another machine has another last digit.
 ROUNDED: Final = 13
+# Digits of the digest of a proof that are kept.
+PROOF_DIGITS: Final = 32
 # Relative gaps of the tolerance classes.
 CLASSES: Final = (1e-9, 1e-6, 1e-3)
 HEXADECIMAL: Final = frozenset("0123456789abcdef")
@@ -50,7 +52,7 @@ class Claim:
     who, version, date : str
         Who found it, with what, and when it was added.
     proof : str
-        The digest of the proof.
+        The first :data:`PROOF_DIGITS` hexadecimal digits of the SHA-256 of the proof.
     """
 
     id: str

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError, NotCertified
 from svmcvx.estimators.given_models import as_model, require_kernel
 from svmcvx.library.data_sets import DataSet, make_data_set, recorded
-from svmcvx.library.index import Claim, rounded_down, rounded_up
+from svmcvx.library.index import PROOF_DIGITS, Claim, rounded_down, rounded_up
 from svmcvx.library.instances import Instance, instance_id, problem_of
 from svmcvx.model import KernelModel
 from svmcvx.proofs import Proof, ProofFile, Statement, Verified, fingerprint, verify, write_proof
@@ -185,7 +185,7 @@ def claim_of(checked: Checked, data: DataSet, *, who: str, version: str, date: s
         who=who,
         version=version,
         date=date,
-        proof=checked.digest,
+        proof=checked.digest[:PROOF_DIGITS],
     )
 
 
