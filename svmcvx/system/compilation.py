@@ -242,7 +242,7 @@ def compiled(*, inner: bool = False, allocates: bool = False, **options: Any) ->
         For a function that is called by compiled functions: it has no entry point for Python, and is optimised and stored only as a part of
         them. Python can call it, as tests do, but runs its source.
     allocates : bool
-        For a function that makes arrays of its own. Others count no references to arrays: for every row or slice that is taken these are two
+        For a function that makes arrays. Others count no references to arrays: for every row or slice that is taken these are two
         atomic additions, which took two fifths of the pair steps on 360 observations.
     **options
         Of ``numba.njit``, such as ``nogil`` and ``fastmath``.

@@ -187,7 +187,7 @@ class _BatchState(PathState):
             if hits is not None:
                 row["score"] = float(hits[i])
             else:
-                fitted = _Scored(self.data.labels.classes, self._shown(scores[i]), codes[i])
+                fitted = _Scored(self.data.labels.classes, self._scorer_input(scores[i]), codes[i])
                 row["score"] = self._scored(fitted, self._transform()[1])
             rows_found[k] = row
         return rows_found
@@ -263,8 +263,8 @@ class _BatchState(PathState):
         last = self._last()
         return last._decided(scores.reshape(k * m, members), last.multiclass).reshape(k, m)
 
-    def _shown(self, scores: Floats) -> Floats:
-        """Return what a scorer is shown of the scores of one setting."""
+    def _scorer_input(self, scores: Floats) -> Floats:
+        """Return the scores of one setting as a scorer takes them."""
         last = self._last()
         if scores.shape[1] == 1:
             return scores[:, 0]

@@ -379,7 +379,7 @@ def conclude(
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate
     if certificate.upper == math.inf and certificate.kind == "enumeration":
-        # Rounding hides whether any of the points is feasible; a convex problem has a lower end of its own.
+        # Rounding hides whether any of the points is feasible; a convex problem still has a lower end.
         raise SolverFailed(f"{solver}: {statement.explain(str(Status.NUMERICAL))}", [attempt])
     if status is Status.OPTIMAL and certificate.kind != "local" and not certificate.gap <= monitor.tol:
         # The solver's gap did not include the rounding of the certificate.

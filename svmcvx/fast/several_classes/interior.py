@@ -60,7 +60,7 @@ class InteriorPoint:
     ) -> None:
         self.system, self.penalty, self.bounds, self.monitor = system, penalty, bounds, monitor
         data, c = system.scores.data, system.shape[1]
-        # Where one multiplier alone reaches the bound of the sum, it needs none of its own.
+        # Where one multiplier alone reaches the bound of the sum, it needs no other bound.
         largest = domain.largest if domain.largest < domain.total else math.inf
         self.U = np.zeros(system.shape)
         columns = data.weight[:, None]
