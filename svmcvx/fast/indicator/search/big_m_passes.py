@@ -42,7 +42,7 @@ from svmcvx.fast.indicator.search.relaxation_passes import (
 )
 from svmcvx.system.compilation import compiled
 
-__all__ = ["relax", "rounded_up"]
+__all__ = ["relax", "rounded_up", "strengthen"]
 
 # The kinks are rounded less where the bound comes as near to the incumbent as this share.
 CLOSE = 5e-3
@@ -53,6 +53,8 @@ BEYOND = (1 << 53) // DIGITS - 1
 UNRECORDED = (1 << 53) // 65536 - 1
 # Tightening goes on while one of the M falls below this share of itself.
 TIGHTER = 0.9
+# The term of a row whose shortfall is maximised is linear from this share of its M on.
+KINK = 1e-9
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
@@ -362,3 +364,86 @@ def relax(
         if not again:
             break
     return bound, _undecided(state, weight, M, cut, a), price, used
+
+
+@compiled(nogil=True)
+def strengthen(
+    HT, length, weight, price, rho, share, enough, wider, loose, upper, state, M, w,
+    facts, marks, number_rows, numbers, behind, tilted, lengths, states, rows, columns, system, stop,
+):  # fmt: skip
+    r"""Lower the M of a node without a bias or a budget, each by a ball of its own; return the best bound of these and their number.
+
+    Every point that counts has :math:`ta_i \le U - D(\beta - te_i)` for all multipliers β and t > 0. At the best t this is the largest
+    :math:`a_i` in the ball of β. For each row, β and t are found in turn; the ball is noted, and lowers the M of all rows, if it lowers that of
+    its own by a tenth.
+
+    Parameters
+    ----------
+    share : float
+        Width of the rounded kinks.
+    facts, marks, number_rows, numbers, behind : ndarray
+        Output as of :func:`relax`, from place 0 on, with room for a ball of each row.
+    tilted, lengths, states : ndarray
+        As `HT`, `length` and `state`, with one row more.
+    rows, columns : tuple of ndarray
+        Scratch space: eight of shape (n + 1,), five of shape (r,).
+
+    The others are those of :func:`relax`.
+    """
+    r, n = HT.shape
+    a, cap, big_m, height, slope, bend, short, away = rows
+    centre, first, point, base, step = columns
+    bound, radius, used, end, nowhere = -math.inf, 0.0, 0, 0, (0.0, 0.0)
+    # One row more stands for −t a_i: it is dropped at no price, and its slope is −t.
+    states[n], height[n] = DROPPED, 0.0
+    # Before all rows the ball of the relaxation itself, from which each of them begins.
+    for i in range(-1, n):
+        if stop[0] or bound >= upper:
+            break
+        if i >= 0 and (state[i] != FREE or length[i] == 0.0):
+            continue
+        for j in range(n):
+            states[j] = state[j]
+        _limits(state, weight, price, M, 0.0, height, cap, big_m)
+        tilt, value, reach, big_m[n], lengths[n] = 2.0 * radius, 0.0, math.inf, 1.0, 0.0
+        if i >= 0:
+            lengths[n], big_m[n] = length[i], KINK * M[i]
+        below = error = longest = 0.0
+        for _ in range(2):
+            cap[n] = -tilt / length[i] if i >= 0 else 0.0
+            for c in range(r):
+                tilted[c, n] = HT[c, max(i, 0)]
+                point[c] = first[c] + 0.5 * cap[n] * tilted[c, n] if i >= 0 else w[c]
+            minimise_relaxation(
+                tilted, lengths, states, cap, height, big_m, share, 0.0, rho, False, 0.0, 0.0, enough, upper, point, a, slope,
+                centre, bend, base, step, system, stop,
+            )  # fmt: skip
+            _few_digits(states, cap, slope, short)
+            # The ball is that of the multipliers without t.
+            below, error, longest, _delta = dual_value(
+                HT, length, state, cap, height, 0.0, short, False, 0.0, 0.0, centre
+            )
+            value = below - 4 * UNIT * abs(below)
+            tilt = 2.0 * math.sqrt(max(upper - value, 0.0))
+            if i < 0 or value >= upper:
+                break
+        if i < 0:
+            radius = 0.5 * tilt
+            for c in range(r):
+                first[c] = centre[c]
+            continue
+        reach = 1.0 + 0.5 * tilt * length[i]
+        for c in range(r):
+            reach -= HT[c, i] * centre[c]
+        if reach < TIGHTER * M[i] or value >= upper:
+            bound = max(bound, value)
+            _note(facts, used, False, price, value, 0.0, 0.0)
+            facts[used, 2], short[n] = 1.0, 0.0
+            end = _record(states, cap, short, marks[used], number_rows, numbers, end)
+            behind[used] = end
+            used += 1
+            if value < upper:
+                _tighten(
+                    HT, length, state, M, 0.0, False, nowhere, upper, value, error, longest, centre, away, wider, loose
+                )
+    return bound, used

@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from svmcvx.core.bounded import up
 from svmcvx.core.rows import row_norms_above
 from svmcvx.fast.core.thread_pool import Share
-from svmcvx.fast.indicator.search.big_m_passes import DIGITS
+from svmcvx.fast.indicator.search.big_m_passes import DIGITS, strengthen
 from svmcvx.fast.indicator.search.dive_passes import best_multiple, dive
 from svmcvx.fast.indicator.search.exchange import Exchange
 from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
@@ -50,6 +50,8 @@ SHORT = 1e-9
 PENALTY = 100.0
 # Largest work (see :attr:`BranchAndBound.work`) of a thread before it returns its open nodes; at least one node.
 DIVE_WORK = 2.5e6
+# Ratio of the lengths of columns above which the M of the first node are lowered one by one, and the work of that, in nodes for each row.
+UNEVEN, STRENGTHENING = 30.0, 2.0
 # Largest number of nodes passed to threads in one round.
 MOST_TASKS = 64
 
@@ -219,14 +221,54 @@ class BranchAndBound:
         def work(first: int, stride: int) -> None:
             if first == 0:
                 found.append(self._dive(root, upper, 2))
+                if found[0].nodes and self._is_strengthened(upper):
+                    found.append(self._strengthened(found[0], upper))
 
         share(work)
+        dived = found[-1]
         if self.record is not None:
-            self.record.add(found[0].bounded, upper)
+            self.record.add(dived.bounded, upper)
         self.nodes += 1
-        search.try_point(found[0].last)
-        self.queue += [node._replace(number=0) for node in found[0].nodes]
+        search.try_point(dived.last)
+        self.queue += [node._replace(number=0) for node in dived.nodes]
         return search.report(self.open_bound)
+
+    def _is_strengthened(self, upper: float) -> bool:
+        """Whether the M of the first node are lowered one by one: with columns of very different lengths and no budget, if it takes no more than a round."""
+        sizes = np.linalg.norm(self.HT, axis=1)
+        uneven = sizes.max() > UNEVEN * sizes[sizes > 0].min(initial=math.inf)
+        work = STRENGTHENING * self.HT.shape[1] * self.node_work
+        priced = not self.search.free and math.isinf(self.search.k)
+        return bool(uneven) and priced and math.isfinite(upper) and work <= self.settings.round_work
+
+    def _strengthened(self, dived: Dive, upper: float) -> Dive:
+        """Lower the M of the first node one by one, and bound it again."""
+        search, (r, n), node, before = self.search, self.HT.shape, dived.nodes[0], dived.bounded
+        state, big_m = node.state.copy(), node.big_m.astype(np.float64)
+        facts, marks = np.empty((n, 3)), np.empty((n, before.marks.shape[1]), dtype=np.uint8)
+        number_rows, numbers = np.empty(n * n, dtype=np.int32), np.empty(n * n)
+        behind = np.empty(n, dtype=np.int64)
+        tilted, lengths, states = np.zeros((r, n + 1)), np.zeros(n + 1), np.zeros(n + 1, dtype=np.int8)
+        tilted[:, :n], lengths[:n] = self.HT, self.length
+        scratch = tuple(np.empty((8, n + 1))), tuple(np.empty((5, r))), np.empty((r + 1, r))
+        bound, used = strengthen(
+            self.HT, self.length, search.weight, node.price, self._rho(upper), WIDTHS[0], ENOUGH, search.wider, search.loose,
+            upper, state, big_m, node.w, facts, marks, number_rows, numbers, behind, tilted, lengths, states, *scratch, self.stop,
+        )  # fmt: skip
+        tight = node._replace(state=state, big_m=big_m.astype(np.float32), bound=max(node.bound, bound), undecided=-1)
+        dived = self._dive(tight, upper, 2)
+        after, end = dived.bounded, behind[used - 1] if used else 0
+        bounded = BoundedNodes(
+            before.parents,
+            before.decisions,
+            before.rounds + used + after.rounds,
+            np.concatenate([before.facts, facts[:used], after.facts]),
+            np.concatenate([before.marks, marks[:used], after.marks]),
+            np.concatenate([before.counts, np.diff(behind[:used], prepend=0), after.counts]),
+            np.concatenate([before.rows, number_rows[:end], after.rows]),
+            np.concatenate([before.numbers, numbers[:end], after.numbers]),
+        )
+        return replace(dived, bounded=bounded)
 
     def _rho(self, upper: float) -> float:
         return PENALTY * max(upper, 1.0)
