@@ -101,21 +101,21 @@ def maximised(
         else:
             forward(L, m, direction)
             backward(L, m, direction)
-        t, blocking = 1.0, -1
+        t, blocking, at_top = 1.0, -1, False
         for k in range(m):
             i = members[k]
             move = y[i] * direction[k]
             free = c[i] - alpha[i] if move > 0.0 else alpha[i]
             if abs(move) * t > free:
-                t, blocking = free / abs(move), k
+                t, blocking, at_top = free / abs(move), k, move > 0.0
         for k in range(m):
             i = members[k]
-            alpha[i] = min(max(alpha[i] + t * (y[i] * direction[k]), 0.0), c[i])
-            if t * direction[k] != 0.0:
-                add_scaled(g, -(t * direction[k]), rows[slots[k]])
+            direction[k] *= t
+            alpha[i] = min(max(alpha[i] + y[i] * direction[k], 0.0), c[i])
+        subtract_rows(g, direction, rows, slots, m)
         if blocking >= 0:
             i = members[blocking]
-            alpha[i] = c[i] if y[i] * direction[blocking] > 0.0 else 0.0
+            alpha[i] = c[i] if at_top else 0.0
             _leave(L, members, slots, m, blocking)
             m -= 1
             refined = 0
@@ -127,6 +127,21 @@ def maximised(
             break
         refined += 1
     return m, b
+
+
+@compiled(inner=True)
+def subtract_rows(g: Floats, factors: Floats, rows: Floats, slots: Any, m: int) -> None:
+    """Subtract the first m multiples of rows of K, four at a time, which reads and writes g a quarter as often."""
+    k = 0
+    while k + 4 <= m:
+        a, b, c, d = rows[slots[k]], rows[slots[k + 1]], rows[slots[k + 2]], rows[slots[k + 3]]
+        ta, tb, tc, td = factors[k], factors[k + 1], factors[k + 2], factors[k + 3]
+        for i in range(g.size):
+            g[i] -= (ta * a[i] + tb * b[i]) + (tc * c[i] + td * d[i])
+        k += 4
+    while k < m:
+        add_scaled(g, -factors[k], rows[slots[k]])
+        k += 1
 
 
 @compiled(inner=True)

@@ -45,6 +45,8 @@ BISECTIONS, EXACT_BISECTIONS = 10, 50
 # these by. Rows that may enter: a share of the members, and some more.
 MOST_MEMBERS, STEPS_A_MEMBER, PATIENCE = 800, 2.0, 2.0
 ENTERING, SOME = 1.0, 30
+# Error of the scores of members at their maximiser, as a share of the tolerance.
+MEMBERS_TOL = 0.05
 # Numbers among which the largest is searched for a second time; the ends of integers; what makes a search for the largest one for the smallest.
 BLOCK = 64
 HIGHEST, LOWEST = 0x7FFFFFFFFFFFFFFF, -0x8000000000000000
@@ -264,7 +266,9 @@ def solve_by_active_set(
             m += 1
             spent += q + m * m
     for _ in range(most):
-        m, b = maximised(own, L, members, slots, m, y, c, alpha, g, True, 0.5 * violation, direction, ones)
+        # An error of the members' scores makes the relative gap larger by at most twice itself, as Σα is at most twice the optimum.
+        error = max(0.5 * violation, MEMBERS_TOL * tol)
+        m, b = maximised(own, L, members, slots, m, y, c, alpha, g, True, error, direction, ones)
         spent += float(3 * m * m + m * q)
         top, up, bottom, down = violators(y, c, alpha, g)
         if m == 0 or max(top - b, b - bottom) <= violation:
