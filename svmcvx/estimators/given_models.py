@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -165,10 +165,21 @@ def certify_problem(problem: FormulationProblem) -> Certificate:
     except BuildError:  # a problem in multipliers, from which the model is computed
         own = None
     models = points.models if own is None else [own]
+    statement = SinglePointStatement(problem.formulation)
     try:
-        return check(SinglePointStatement(problem.formulation), models, points.duals).certificate
+        checked = check(statement, models, points.duals)
     except NotCertified as error:
         raise DataError(f"the point cannot be certified: {error}") from None
+
+    def gap(model: Model) -> float:
+        try:
+            return check(statement, [model], points.duals).certificate.gap
+        except NotCertified:
+            return np.inf
+
+    if checked.certificate.gap > LOOSE and isinstance(checked.model, (LinearModel, KernelModel, MulticlassModel)):
+        _tell_what_fits(checked.certificate.gap, gap, checked.model, [])
+    return checked.certificate
 
 
 def problem_named(problem: str | CertifiedClassifier, hyperparameters: Mapping[str, Any]) -> CertifiedClassifier:
@@ -387,28 +398,31 @@ def _checked_alternatives(
     certificate = problem.certificate(model)
     if certificate.gap <= LOOSE:
         return certificate
-    negative = problem.gap(_times(model, -1.0))
-    factor, scaled = _best_factor(problem, model)
-    hints = [
-        (negative, "with the opposite sign"),
-        (scaled, f"multiplied by {factor:.3g}"),
-        *_averaged(estimator, model, X, y, sample_weight, np.shape(X)[0]),
-    ]
+    averaged = _averaged(estimator, model, X, y, sample_weight, np.shape(X)[0])
+    _tell_what_fits(certificate.gap, problem.gap, model, averaged)
+    return certificate
+
+
+def _tell_what_fits(
+    own: float, gap_of: Callable[[Model], float], model: Model, others: list[tuple[float, str]]
+) -> None:
+    """Warn if the negative of a model, a multiple, or one of the other readings has a much smaller gap, or zero coefficients a smaller one."""
+    factor, scaled = _best_factor(gap_of, model)
+    hints = [(gap_of(_times(model, -1.0)), "with the opposite sign"), (scaled, f"multiplied by {factor:.3g}"), *others]
     gap, words = min(hints, key=lambda hint: hint[0])
-    if gap <= MUCH_LESS * certificate.gap:
+    if gap <= MUCH_LESS * own:
         warnings.warn(
-            f"the gap of this model is {certificate.gap:.2g}; {words} it is {gap:.2g}: is that what the model was trained for?",
+            f"the gap of this model is {own:.2g}; {words} it is {gap:.2g}: is that what the model was trained for?",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
-    elif problem.gap(_times(model, 0.0)) < certificate.gap:
+    elif gap_of(_times(model, 0.0)) < own:
         warnings.warn(
-            f"the gap of this model is {certificate.gap:.2g}: its objective is larger than that of coefficients of zero; "
+            f"the gap of this model is {own:.2g}: its objective is larger than that of coefficients of zero; "
             "are these the data, the scaling and the labels that it was trained with?",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
-    return certificate
 
 
 def _times(model: Any, factor: float) -> Model:
@@ -418,10 +432,10 @@ def _times(model: Any, factor: float) -> Model:
     return changed
 
 
-def _best_factor(problem: _Problem, model: Model) -> tuple[float, float]:
+def _best_factor(gap_of: Callable[[Model], float], model: Model) -> tuple[float, float]:
     """Return the positive multiple of a model with the smallest gap, and this gap."""
     bounds = (-np.log(LARGEST_FACTOR), np.log(LARGEST_FACTOR))
-    found = minimize_scalar(lambda t: problem.gap(_times(model, float(np.exp(t)))), bounds=bounds, method="bounded")
+    found = minimize_scalar(lambda t: gap_of(_times(model, float(np.exp(t)))), bounds=bounds, method="bounded")
     return float(np.exp(found.x)), float(found.fun)
 
 

@@ -118,6 +118,56 @@ def test_a_wrong_sign_and_a_wrong_scale_are_noticed(model, changes, words):
     assert found.gap > 0.1
 
 
+SWAPPED = np.where(TWO == 1, -1, 1)
+SVM = {"problem": "psvm", "C": 2.0}
+RBF_SVC = SVC(C=2.0, gamma=0.5, tol=1e-6).fit(X, TWO)
+LINEAR_SVC = SVC(kernel="linear", C=2.0, tol=1e-6).fit(X, TWO)
+
+
+def every_row(sign):
+    """Dual coefficients of a fitted SVC for all rows, times a number."""
+    v = np.zeros(TWO.size)
+    v[RBF_SVC.support_] = sign * RBF_SVC.dual_coef_[0]
+    return {"dual_coef": v, "intercept": sign * RBF_SVC.intercept_}
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "y", "problem", "words"),
+    [
+        (FILES / "libsvm_rbf.model", X, SWAPPED, SVM, "with the opposite sign"),
+        (FILES / "libsvm_linear.model", X, SWAPPED, SVM, "with the opposite sign"),
+        (FILES / "liblinear_hinge.model", X, SWAPPED, SVM, "with the opposite sign"),
+        (FILES / "liblinear_hinge.model", 3 * X, TWO, SVM, r"multiplied by 0\.45"),
+        (
+            FILES / "liblinear_crammer_singer.model",
+            3 * X,
+            THREE,
+            {"problem": "crammer-singer", "lam": 0.25, "intercept": False},
+            r"multiplied by 0\.333",
+        ),
+        (LINEAR_SVC, X, SWAPPED, SVM, "with the opposite sign"),
+        (every_row(-1), X, TWO, SVM | {"kernel": sx.RBF(0.5)}, "with the opposite sign"),
+        (every_row(3), X, TWO, SVM | {"kernel": sx.RBF(0.5)}, r"multiplied by 0\.333"),
+        ({"coef": -W, "intercept": -B}, X, TWO, PROBLEM, "with the opposite sign"),
+        (SimpleNamespace(weight=3 * W[None], bias=np.array([3 * B])), X, TWO, PROBLEM, r"multiplied by 0\.333"),
+        (SimpleNamespace(weight=-W[None], bias=np.array([-B])), X, TWO, PROBLEM, "with the opposite sign"),
+    ],
+)
+def test_they_are_noticed_in_models_of_every_source(model, rows, y, problem, words):
+    with pytest.warns(UserWarning, match=words):
+        sx.certify(model, rows, y, **problem)
+
+
+@pytest.mark.parametrize(("factor", "words"), [(-1, "with the opposite sign"), (3, r"multiplied by 0\.333")])
+def test_they_are_noticed_in_variables_of_a_problem(factor, words):
+    problem = sx.psvm_primal(X, TWO, C=2.0, p=1)
+    problem.solve(solver="CLARABEL")
+    for name in ("w", "b"):
+        problem.var_dict[name].value = factor * np.asarray(problem.var_dict[name].value)
+    with pytest.warns(UserWarning, match=words):
+        sx.certify(problem)
+
+
 def test_a_model_that_is_worse_than_zero_coefficients_is_noticed():
     rows = X * np.logspace(2, -2, X.shape[1])
     with pytest.warns(UserWarning, match="larger than that of coefficients of zero"):
