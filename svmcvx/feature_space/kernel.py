@@ -21,7 +21,6 @@ from svmcvx.kernels.entry_error import EntryError, power_above
 from svmcvx.kernels.gram_cache import CachedGram, GramCache
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric, symmetrised
 from svmcvx.model import BinaryModel, KernelModel
-from svmcvx.model.binary import is_constant
 from svmcvx.system import memory
 from svmcvx.system.cancellation import checkpoint, interruptible, run_with_deadline
 from svmcvx.system.deadline import OutOfTime
@@ -340,7 +339,7 @@ class KernelSpace(FeatureSpace):
 
     def _expansion_of(self, model: BinaryModel) -> Floats | None:
         """Return v of a model that expands over these observations; None for any other."""
-        if not isinstance(model, KernelModel) or self.intercept == "penalised" or is_constant(model):
+        if not isinstance(model, KernelModel) or self.intercept == "penalised" or not model.dual_coef.any():
             return None
         if model.kernel != self.resolved or model.vectors is None or self._differs_from_kernel:
             return None

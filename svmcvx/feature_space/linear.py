@@ -19,7 +19,6 @@ from svmcvx.data import BinaryData, Features
 from svmcvx.feature_space.base import FeatureSpace, Point, RowBlock
 from svmcvx.kernels import Kernel, row_norms
 from svmcvx.model import BinaryModel, LinearModel
-from svmcvx.model.binary import is_constant
 from svmcvx.system import memory
 from svmcvx.system.cancellation import triangle as triangle_of
 
@@ -189,7 +188,7 @@ class LinearSpace(FeatureSpace):
 
         Scores of dense data are evaluated from shifted rows, with the intercept moved exactly, so that a large offset of the data costs no digits.
         """
-        if not isinstance(model, LinearModel) or is_constant(model) or model.coef.size != self.data.X.shape[1]:
+        if not isinstance(model, LinearModel) or not model.coef.any() or model.coef.size != self.data.X.shape[1]:
             return model.scores(self.data.X)
         if not self.centre.any():
             return self._feature_rows @ Ball(model.coef) + model.intercept

@@ -34,7 +34,7 @@ from svmcvx.data import check_choice
 from svmcvx.errors import exhibit, warn_deprecated
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.row_cache import CachedRows, GramRows, ProductSeconds, Rows
-from svmcvx.fast.margin.feasible import BoundsOf, exactly_feasible
+from svmcvx.fast.margin.feasible import BoundsOf
 from svmcvx.fast.margin.smo_passes import ascend
 from svmcvx.formulations.margin.hard_margin import HardMargin
 from svmcvx.formulations.margin.psvm import PSVM
@@ -230,10 +230,10 @@ class Decomposition:
         """
         last = self._exact
         if last is None or self.updated or self._exact_of is not self.alpha:
-            last = exactly_feasible(self.statement, self.alpha)
+            last = self.statement.feasible(self.alpha)
         if np.array_equal(self.alpha, self._lowest_alpha):
             return [last]
-        lowest = exactly_feasible(self.statement, self._lowest_alpha)
+        lowest = self.statement.feasible(self._lowest_alpha)
         if np.array_equal(last, lowest):
             return [last]
         if self.rows.tiled and not self._both:
@@ -250,7 +250,7 @@ class Decomposition:
         if not self.alpha.any():
             self.f = np.zeros(self.y.size)
             return
-        feasible = exactly_feasible(self.statement, self.alpha)
+        feasible = self.statement.feasible(self.alpha)
         off, size = abs(float(self.alpha @ self.y)), float(np.abs(self.alpha).sum())
         inside = (self.alpha >= 0).all() and (self.alpha <= self.upper_bound).all()
         if not (inside and off <= 2.0 * ROUNDINGS * math.ulp(size)):
@@ -403,7 +403,7 @@ class Decomposition:
     def _better(self, found: tuple[float, float], others: list[Floats]) -> tuple[float, float]:
         """Replace the point by the best of other multipliers if its gap is smaller; return the bounds of the chosen point."""
         for other in others:
-            alpha = exactly_feasible(self.statement, other)
+            alpha = self.statement.feasible(other)
             f = self.statement.space.point(alpha * self.y).scores.value
             bounds = self.bounds(alpha, f)
             if bounds is None:

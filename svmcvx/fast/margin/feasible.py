@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from svmcvx.fast.core.monitor import earlier_solution
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 
-__all__ = ["BoundsOf", "earlier_multipliers", "exactly_feasible"]
+__all__ = ["BoundsOf", "earlier_multipliers"]
 
 Floats: TypeAlias = NDArray[np.float64]
 # Lower and upper bound of the optimum from multipliers and their scores; None if the dual is unbounded.
@@ -33,8 +33,3 @@ def earlier_multipliers(warm_start: Any, statement: AlphaDualStatement, *, requi
     if earlier is not None and not required and np.shape(earlier.dual.get("alpha", 0.0)) != (rows,):
         return None
     return None if earlier is None else np.array(statement.alpha(earlier.dual))
-
-
-def exactly_feasible(statement: AlphaDualStatement, alpha: Floats) -> Floats:
-    """Return the multipliers repaired."""
-    return statement.alpha(statement.repair({"alpha": alpha}))

@@ -27,7 +27,7 @@ from svmcvx.fast.core.monitor import (
 from svmcvx.fast.core.row_cache import GramRows, RowCacheSettings, Rows, kernel_rows
 from svmcvx.fast.margin import psvm_linear
 from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, Shortcut, with_selection
-from svmcvx.fast.margin.feasible import earlier_multipliers, exactly_feasible
+from svmcvx.fast.margin.feasible import earlier_multipliers
 from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
 from svmcvx.fast.margin.psvm_unbiased import FACTORED, solve_unbiased
 from svmcvx.fast.margin.smo_passes import near_best_bias
@@ -360,7 +360,7 @@ def _ratio(statement: PSVM, earlier: Solution) -> float:
 
 def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> tuple[Floats, Floats]:
     """Return the multiple of earlier multipliers with the best dual objective, and nearly its scores; `ratio` is one of those tried."""
-    alpha = exactly_feasible(statement, alpha)
+    alpha = statement.feasible(alpha)
     p, weight = statement.p, statement.weight
     point = statement.space.point(alpha * statement.y)
     norm = float(point.squared_norm.value)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.margin.feasible import BoundsOf, exactly_feasible
+from svmcvx.fast.margin.feasible import BoundsOf
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.numerical.bordered import bordered_solution
 
@@ -147,7 +147,7 @@ class SupportNewton:
             solved, clipped_too = np.stack([change, (moved[rows] - alpha[rows]) * y[rows]]) @ of_free
             u = y * (f + solved + b)
             f = f + clipped_too
-            point = exactly_feasible(statement, moved)
+            point = statement.feasible(moved)
             gap = self._gap(point, f)
             if gap < smallest:
                 idle = 0 if gap < 0.5 * smallest else idle + 1

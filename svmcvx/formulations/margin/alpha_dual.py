@@ -53,9 +53,13 @@ class AlphaDualStatement(BinaryStatement):
         none = np.zeros(0, dtype=np.intp)
         return LinearModel(coef=np.zeros(data.X.shape[1]), intercept=bias, classes=data.classes, support=none)
 
+    def feasible(self, alpha: Floats) -> Floats:
+        """Clip multipliers to their domain and balance the classes, exactly."""
+        return balanced(alpha, self.y, self.largest_multiplier())
+
     def repair(self, dual: Dual) -> Dual:
-        """Clip α to its domain and balance the classes, exactly."""
-        return {"alpha": balanced(self.alpha(dual), self.y, self.largest_multiplier())}
+        """Make α feasible."""
+        return {"alpha": self.feasible(self.alpha(dual))}
 
     def dual_violation(self, dual: Dual) -> float:
         """Largest of −α, the excess of α over its upper bound, and |y'α|; 0 only if none of them is above 0."""

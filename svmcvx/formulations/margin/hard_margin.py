@@ -92,12 +92,12 @@ class HardMargin(AlphaDualStatement):
         A point whose objective is optimal to a relative ε has an error of the order √ε in its margins. The first
         candidate therefore solves the equations u = 1 on the support vectors to rounding.
         """
-        start = self.alpha(self.repair({"alpha": alpha}))
+        start = self.feasible(alpha)
         return self._candidates([point for point in (self._polish(start), start) if point is not None])
 
     def separator(self, alpha: Floats) -> RecoveredPoints:
         """Return the points of :meth:`recover` without the first, which needs a factor of the Gram matrix."""
-        return self._candidates([self.alpha(self.repair({"alpha": alpha}))])
+        return self._candidates([self.feasible(alpha)])
 
     def _candidates(self, points: list[Floats]) -> RecoveredPoints:
         models: list[BinaryModel] = []
@@ -106,7 +106,7 @@ class HardMargin(AlphaDualStatement):
             norm = float(self.space.point(point * self.y).squared_norm.value)
             # (Σα)²/(2 v'Kv) is the dual value at the best multiple of α.
             best = point * (float(point.sum()) / norm) if norm > 0 else point
-            duals.append(self.repair({"alpha": best}))
+            duals.append({"alpha": self.feasible(best)})
             # Scale the model, not the multipliers: where large multipliers cancel, this has the smaller rounding error.
             model = self._separating(self.space.model(best * self.y))
             if model is not None:
@@ -142,7 +142,7 @@ class HardMargin(AlphaDualStatement):
         polished = solve_support_equations(
             self.space, np.where(free, alpha, 0.0), free=free, upper_bound=upper_bound, bias=b, slack=None
         )
-        return None if polished is None else self.alpha(self.repair({"alpha": polished}))
+        return None if polished is None else self.feasible(polished)
 
 
 def separated(model: BinaryModel, positive: float, negative: float, centre: Floats | None) -> BinaryModel | None:

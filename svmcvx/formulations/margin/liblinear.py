@@ -27,7 +27,6 @@ from svmcvx.arguments import INTERCEPTS, intercept_kind
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError
-from svmcvx.formulations.margin.alpha_dual import LARGEST
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.model import BinaryModel
 
@@ -79,10 +78,9 @@ class PenalisedPSVM(PSVM):
     def optimal_intercepts(self, model: BinaryModel) -> None:
         """None: no intercept is free."""
 
-    def repair(self, dual: Dual) -> Dual:
-        """Clip α to its domain."""
-        alpha = np.nan_to_num(self.alpha(dual), nan=0.0)
-        return {"alpha": np.clip(alpha, 0.0, np.minimum(self.upper_bound(), LARGEST))}
+    def feasible(self, alpha: Floats) -> Floats:
+        """Clip multipliers to their domain."""
+        return np.clip(np.nan_to_num(alpha, nan=0.0), 0.0, self.largest_multiplier())
 
     def dual_violation(self, dual: Dual) -> float:
         """Largest of −α and the excess of α over its upper bound."""

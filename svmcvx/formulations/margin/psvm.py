@@ -275,7 +275,7 @@ class PSVM(AlphaDualStatement):
         the optimality conditions as equations on the support vectors; see
         :mod:`svmcvx.formulations.margin.support_equations`.
         """
-        repaired = self.alpha(self.repair({"alpha": alpha}))
+        repaired = self.feasible(alpha)
         f = self.space.point(repaired * self.y).scores.value
         b = self.exact_intercept(f)
         found = RecoveredPoints([self.space.model(repaired * self.y, b)], [{"alpha": repaired}])
@@ -310,4 +310,4 @@ class PSVM(AlphaDualStatement):
         polished = solve_support_equations(
             self.space, guess, free=free, upper_bound=np.broadcast_to(self.upper_bound(), u.shape), bias=b, slack=rule
         )
-        return None if polished is None else self.alpha(self.repair({"alpha": polished}))
+        return None if polished is None else self.feasible(polished)
