@@ -44,6 +44,19 @@ def instance(request):
     return H, weight, start
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_long_column_for_the_intercept_hides_no_point(seed):
+    rng = np.random.default_rng(seed)
+    X, w = rng.standard_normal((60, 5)), rng.standard_normal(5)
+    y = np.where(X @ w > 0, 1.0, -1.0)
+    G = y[:, None] * (X + 0.3 * y[:, None] * w / np.linalg.norm(w))
+    G /= np.linalg.norm(G, axis=1).max()
+    found = least_norm(G, y)
+    # A dropped row costs more than any norm here: the set stays as it is.
+    value, _ = improved(np.hstack([G, 1e3 * y[:, None]]), np.ones(60, dtype=bool), lam=1e6)
+    assert value == pytest.approx(float(found.w @ found.w), rel=1e-4)
+
+
 def test_a_set_is_improved_to_one_that_no_single_move_improves(instance):
     H, weight, kept = instance
     before = value_of(H, kept, weight, 2.0)

@@ -104,7 +104,11 @@ def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
             for c in range(r):
                 value += H[i, c] * w[c]
             u[i] = value
-            if kept[i] and (worst < 0 or value < u[worst]):
+        # Those of the active rows are 1 but for rounding, which is more than is allowed where the intercept's column is long.
+        for a in range(count):
+            u[members[a]] = 1.0
+        for i in range(n):
+            if kept[i] and (worst < 0 or u[i] < u[worst]):
                 worst = i
         if worst < 0 or u[worst] >= SATISFIED:
             return norm, count, step + 1
