@@ -107,6 +107,11 @@ def test_no_interval_excludes_the_optimum_in_fractions(seed):
     assert judge(seed, problem="ramp", time_limit=None) in ("certified", "wide")
 
 
+def test_a_large_price_leaves_a_bound_with_a_kernel():
+    # C is 9e6, and the factor misses 1e-14 of the kernel.
+    assert judge(23, problem="ramp", time_limit=None) == "certified"
+
+
 def test_limits_warm_starts_and_settings():
     X, y = outlier_data(100, 5, sigma=1.0, seed=4)
     stopped = ramp(X, y, C=0.3, max_iter=2)

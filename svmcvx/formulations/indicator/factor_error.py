@@ -11,11 +11,13 @@ With the price h of a squared norm (1 or ½) and V the optimum with L,
 * counting losses: :math:`(w_1, b)/(1 - \sqrt e\,t)` keeps what w keeps, so that the optimum is at least
   :math:`\min_t\,(1-\sqrt e\,t)^2 V + h t^2 = V/(1 + eV/h)`;
 * ramp loss: it grows by :math:`C\sum_i s_i\sqrt{e_i}\,t` at most, so that the optimum is at least
-  :math:`V - \tfrac12(C\sum_i s_i\sqrt{e_i})^2`.
+  :math:`V - \tfrac12(C\sum_i s_i\sqrt{e_i})^2`. With the same multiple as above, 1 − u grows by the factor
+  :math:`1/(1 - \sqrt e\,t)` at most, and so do its positive part and the loss: :math:`V/(1 + 2eV)` is a bound, too. It is the
+  better one where C is large.
 
 **Shifted rows.** Rows from which the mean was subtracted have an error of :math:`q_i = u\|x_i\|`, which lowers margins by
 :math:`q_i\|w\|`. As the optimum V' is at least :math:`h\|w\|^2`, it is at least :math:`V/(1 + q\sqrt{V/h})^2`; with the ramp loss
-:math:`V' + C\sum_i s_iq_i\,\sqrt{2V'} \ge V`.
+:math:`V' + C\sum_i s_iq_i\,\sqrt{2V'} \ge V`, too.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ class FactorError:
         return cls(_missing((dense + dense.T) / 2, np.asarray(space.factor), entries, space.diagonal_above()), shift)
 
     def counting(self, value: float, half: float) -> float:
-        """Return the lower bound with counted losses and the price `half` of a squared norm."""
+        """Return the lower bound with counted or ramp losses and the price `half` of a squared norm."""
         if not 0.0 < value < math.inf:
             return value
         missing, shift = float(self.missing.max(initial=0.0)), float(self.shift.max(initial=0.0))
@@ -99,15 +101,15 @@ class FactorError:
         """Return the lower bound with ramp losses of these prices, or of one price for all."""
         if not 0.0 < value < math.inf:
             return value
-        bound = exact(value)
+        bound, scaled = exact(value), self.counting(value, 0.5)
         if self.missing.any():
             bound = exact((bound - 0.5 * square(total(price * sqrt(exact(self.missing))))).lower_end)
         if not bound.value > 0.0:
-            return 0.0
+            return scaled
         if self.shift.any():
             A = sqrt(exact(2.0)) * total(price * self.shift)
             bound = square(2.0 * bound / (A + sqrt(square(A) + 4.0 * bound)))
-        return max(bound.lower_end, 0.0)
+        return max(bound.lower_end, scaled)
 
 
 def _row_errors(space: FeatureSpace) -> Floats:
