@@ -22,11 +22,11 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 # Before the tree: moves without an improvement after which it begins, in units of those up to the last one, and at least; and the largest work,
 # at least and in nodes of the tree.
-PATIENCE, LEAST, BEGINNING, NODES = 2, 40, 5e7, 100
+PATIENCE, LEAST, BEGINNING, NODES = 2, 40, 1e8, 100
 # The work beside a tree whose work is as large, else the root of the product: smaller trees end before that pays.
 BESIDE = 2e7
 # The work of looking for a first point within a budget, in units of that before the tree: nothing else is worth doing without one.
-FIRST_POINT = 10
+FIRST_POINT = 5
 # The cost of a product with all rows, for each entry of the rows and in the unit of the tree's work.
 COST = 2.0
 # Lengths of random moves, as shares of the norm of the point, and the margins above which rows are kept there.

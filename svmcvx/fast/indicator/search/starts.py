@@ -31,7 +31,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
 # Weights of the slacks in the SVMs that propose sets, and of their squared norm if one is cut; the share of the time left that they may take.
-COSTS, PRICES = (0.1, 10.0), (0.3, 1.0, 3.0)
+COSTS, PRICES = (0.1, 10.0), (0.03, 0.1, 0.3, 1.0)
 QUICK_SHARE = 0.3
 # Largest share for which the cardinality form of the relaxation is stated.
 LARGEST_SHARE = 0.5
