@@ -61,8 +61,9 @@ def test_keys_certificates_and_their_summary():
 @pytest.mark.parametrize("kernel", [None, "rbf"])
 def test_scikit_learns_wrappers_agree(scheme, wrapper, kernel):
     data, labels = clouds(c=4, seed=3)
-    ours = sx.PSVMClassifier(p=2.0, kernel=kernel, gamma=0.3, multiclass=scheme).fit(data, labels)
-    theirs = wrapper(sx.PSVMClassifier(p=2.0, kernel=kernel, gamma=0.3)).fit(data, labels)
+    settings = {"p": 2.0, "kernel": kernel, "gamma": 0.3, "tol": 1e-8}
+    ours = sx.PSVMClassifier(**settings, multiclass=scheme).fit(data, labels)
+    theirs = wrapper(sx.PSVMClassifier(**settings)).fit(data, labels)
     assert np.allclose(ours.decision_function(data), theirs.decision_function(data), atol=1e-4)
     assert np.array_equal(ours.predict(data), theirs.predict(data))
 

@@ -16,7 +16,7 @@ from svmcvx.fast.several_classes.classical_newton import ClassicalNewtonSettings
 from svmcvx.fast.several_classes.systems.classical_systems import ClassicalSystem
 from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvature
 from svmcvx.fast.several_classes.systems.observation_steps import observation_step
-from svmcvx.fast.several_classes.systems.score_systems import ScoreSystemSettings
+from svmcvx.fast.several_classes.systems.score_systems import JointCurvature, ScoreSystemSettings
 from svmcvx.formulations.multiclass.baselines import MACHINES, bound_classical
 from svmcvx.formulations.multiclass.losses import HingeSum
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
@@ -112,6 +112,35 @@ def by_products(block):
     return MulticlassSettings(
         ClassicalNewtonSettings(largest_direct=0), ScoreSystemSettings(largest_block=block), interior_work=0.0
     )
+
+
+@pytest.mark.parametrize("enough", [0.5, 0.0])
+def test_conjugate_gradients_of_softmax_begin_without_observations_of_nearly_certain_class(enough, monkeypatch):
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    # Five sixths of the observations are far from all boundaries.
+    X = rng.standard_normal((120, 4)) + 12.0 * np.eye(4)[y] * (np.arange(120) >= 20)[:, None]
+    taken = []
+    product = JointCurvature.product
+
+    def counted(curvature, Z, rows=slice(None)):
+        taken.append(Z.shape[0])
+        return product(curvature, Z, rows)
+
+    monkeypatch.setattr(JointCurvature, "product", counted)
+    # On so few rows most are on some boundary. With the residual 0 that is allowed, every step is continued with all observations.
+    monkeypatch.setattr("svmcvx.fast.several_classes.systems.score_systems.FEW", 1.0)
+    monkeypatch.setattr("svmcvx.fast.several_classes.systems.score_systems.LARGEST_RESIDUAL", enough)
+    some = multiclass(X, y, lam=0.01, loss="softmax", tol=1e-8, settings=by_products(1500))
+    assert min(taken) < 100
+    assert max(taken) == 120
+    assert some.certificate.gap <= 1e-8
+    monkeypatch.setattr("svmcvx.fast.several_classes.systems.score_systems.FEW", 0.0)
+    taken.clear()
+    whole = multiclass(X, y, lam=0.01, loss="softmax", tol=1e-8, settings=by_products(1500))
+    assert set(taken) == {120}
+    overlap(some, whole)
+    np.testing.assert_allclose(some.model.coef, whole.model.coef, atol=1e-3)
 
 
 @pytest.mark.parametrize("block", [0, 1500])

@@ -37,7 +37,7 @@ WEIGHT = np.linspace(0.3, 2.0, CODES.size)
 KERNELS = [None, sx.RBF(0.4), Linear(), Laplacian(0.3)]
 
 
-def own_statement(X, labels, key, kernel, weight, C):
+def own_statement(X, labels, key, kernel, weight, C, p):
     """The statement of one part, from its rows alone, and these."""
     if isinstance(key, tuple):
         rows = np.flatnonzero(np.isin(labels, key))
@@ -45,21 +45,22 @@ def own_statement(X, labels, key, kernel, weight, C):
     else:
         rows, named = np.arange(labels.size), labels == key
     data = binary_data(X[rows], named, None if weight is None else weight[rows])
-    return PSVM(space=feature_space(data, kernel, intercept="free", keep_gram=False), C=C, p=1.0), rows
+    return PSVM(space=feature_space(data, kernel, intercept="free", keep_gram=False), C=C, p=p), rows
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("scheme", ["ovo", "ovr"])
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["equal", "weighted"])
-@pytest.mark.parametrize("tol", [1e-3, 1e-8])
-def test_each_interval_is_that_of_the_checker_on_the_rows_of_its_part(kernel, scheme, weight, tol):
+@pytest.mark.parametrize(("p", "tol"), [(1.0, 1e-3), (1.0, 1e-8), (2.0, 1e-6)])
+def test_each_interval_is_that_of_the_checker_on_the_rows_of_its_part(kernel, scheme, weight, p, tol):
     labels = np.asarray(LABELS)
-    fitted = sx.PSVMClassifier(C=2.0, kernel=kernel, multiclass=scheme, tol=tol).fit(X, labels, sample_weight=weight)
+    machine = sx.PSVMClassifier(C=2.0, p=p, kernel=kernel, multiclass=scheme, tol=tol)
+    fitted = machine.fit(X, labels, sample_weight=weight)
     assert isinstance(fitted.solution_.parts, _Parts)
     solver = {part.solver for part in fitted.solutions_.values()}
     assert solver == {SOLVER}
     for key, part in fitted.solutions_.items():
-        statement, rows = own_statement(X, labels, key, kernel, weight, 2.0)
+        statement, rows = own_statement(X, labels, key, kernel, weight, 2.0, p)
         local = replace(part.model, support=np.searchsorted(rows, part.model.support))
         own = check(statement, [local], [part.dual]).certificate
         assert own.residuals["dual_violation"] == 0.0
@@ -67,7 +68,7 @@ def test_each_interval_is_that_of_the_checker_on_the_rows_of_its_part(kernel, sc
         assert abs(own.upper - part.certificate.upper) <= width
         assert abs(own.lower - part.certificate.lower) <= width
         assert part.certificate.residuals["rounding"] <= 1e-10 * part.certificate.upper
-        tight = sx.fast.psvm(X[rows], statement.y, C=2.0, kernel=kernel, tol=1e-10, sample_weight=statement.weight)
+        tight = sx.fast.psvm(X[rows], statement.y, C=2.0, p=p, kernel=kernel, tol=1e-10, sample_weight=statement.weight)
         assert part.certificate.lower <= tight.certificate.upper
         assert part.certificate.upper >= tight.certificate.lower
         assert part.certificate.is_certified(tol)
@@ -81,10 +82,8 @@ def statement_intercept(statement, model):
     return model.intercept + statement.exact_intercept(f)
 
 
-def solved(scheme="ovo", kernel=KERNELS[1], tol=1e-6, C=3.0, weight=None, data=X, labels=LABELS, **more):
-    return solve_parts(
-        data, labels, weight, scheme=scheme, C=C, p=1.0, kernel=kernel, tol=tol, cache_size=100.0, **more
-    )
+def solved(scheme="ovo", kernel=KERNELS[1], tol=1e-6, C=3.0, p=1.0, weight=None, data=X, labels=LABELS, **more):
+    return solve_parts(data, labels, weight, scheme=scheme, C=C, p=p, kernel=kernel, tol=tol, cache_size=100.0, **more)
 
 
 @pytest.mark.parametrize("kernel", KERNELS[:2], ids=str)
@@ -149,10 +148,11 @@ HOSTILE = ["offset", "large", "small", "outlier", "twins", "lonely", "constant"]
     st.sampled_from(HOSTILE),
     st.sampled_from([None, sx.RBF(0.5), sx.RBF(1e-12), sx.RBF(1e12)]),
     st.sampled_from([1e-8, 1e-2, 1.0, 1e4, 1e8]),
+    st.sampled_from([1.0, 2.0]),
     st.booleans(),
     st.integers(0, 1000),
 )
-def test_intervals_hold_for_hostile_data(hostile, kernel, C, weighted, seed):
+def test_intervals_hold_for_hostile_data(hostile, kernel, C, p, weighted, seed):
     data, codes = clouds(c=3, per_class=6, d=2, seed=seed)
     rng = np.random.default_rng(seed)
     weight = 10.0 ** rng.uniform(-8, 2, codes.size) if weighted else None
@@ -170,7 +170,7 @@ def test_intervals_hold_for_hostile_data(hostile, kernel, C, weighted, seed):
     else:
         data[:] = 1.0
     labels = CodedLabels(codes, np.arange(3))
-    found = solved(kernel=kernel, C=C, weight=weight, data=np.ascontiguousarray(data), labels=labels, tol=1e-4)
+    found = solved(kernel=kernel, C=C, p=p, weight=weight, data=np.ascontiguousarray(data), labels=labels, tol=1e-4)
     if found is None:
         return
     assert (found.checked.violation == 0.0).all()
@@ -179,9 +179,9 @@ def test_intervals_hold_for_hostile_data(hostile, kernel, C, weighted, seed):
         y = found.y[found.layout.of_part(part)]
         assert imbalance(own, y) == 0.0
         assert (own >= 0.0).all()
-        statement, _ = own_statement(data, codes, key, kernel, weight, C)
+        statement, _ = own_statement(data, codes, key, kernel, weight, C, p)
         tight = sx.fast.psvm(
-            statement.space.data.X, statement.y, C=C, kernel=kernel, tol=1e-9, sample_weight=statement.weight
+            statement.space.data.X, statement.y, C=C, p=p, kernel=kernel, tol=1e-9, sample_weight=statement.weight
         )
         assert found.checked.lower[part] <= tight.certificate.upper
         assert found.checked.upper[part] >= tight.certificate.lower

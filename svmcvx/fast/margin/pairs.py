@@ -235,15 +235,16 @@ def arranged(
     *,
     scheme: str,
     C: float,
+    p: float = 1.0,
     kernel: Kernel | None,
     cache_size: float,
     cache: GramCache | None,
 ) -> Arranged | None:
-    """Return the problems at p = 1, None if these data or settings are not for the loop; arguments as in :func:`solve_parts`."""
+    """Return the problems, None if these data or settings are not for the loop; arguments as in :func:`solve_parts`."""
     room = columns_in(cache_size, 1)
     alone = MOST_ALONE_LINEAR if kernel is None else MOST_ALONE
     most = alone if labels.classes.size == 2 else MOST_ROWS
-    if not isinstance(X, np.ndarray) or X.shape[0] > most:
+    if not isinstance(X, np.ndarray) or X.shape[0] > most or (p != 1 and labels.classes.size == 2):
         return None
     costs = np.array([C]) if weight is None else C * weight
     if not (costs.min() >= LEAST_COST and costs.max() <= LARGEST_COST and ClassRows.takes(kernel, X, room)):
@@ -263,7 +264,7 @@ def arranged(
         y=np.where(labels.codes[place][every] == layout.spread(positive), 1.0, -1.0),
         weight=1.0 if sorted_weight is None or (sorted_weight == 1.0).all() else sorted_weight[every],
         C=C,
-        p=1.0,
+        p=p,
         centre=centre,
     )
     return Arranged(sorted_X, place, statement)
@@ -322,10 +323,10 @@ def solve_parts(
     """
     deadline = current()
     known = isinstance(C, (int, float)) and isinstance(p, (int, float))
-    if not known or p != 1 or tol < LEAST_TOL:
+    if not known or p not in (1, 2) or tol < LEAST_TOL:
         return None
-    C = float(C)
-    found = arranged(X, labels, weight, scheme=scheme, C=C, kernel=kernel, cache_size=cache_size, cache=cache)
+    C, p = float(C), float(p)
+    found = arranged(X, labels, weight, scheme=scheme, C=C, p=p, kernel=kernel, cache_size=cache_size, cache=cache)
     if found is None:
         return None
     statement = found.statement
@@ -340,7 +341,7 @@ def solve_parts(
     point = _point(statement, alpha)
     checked = check_parts(statement, point)
     # w = 0 costs at least this; where it is as good, the checker has to compare.
-    trivial = 2.0 * C * statement.smallest_class() * (1.0 - 1e-9)
+    trivial = statement.objective_without_normal() * (1.0 - 1e-9)
     certified = (np.array(checked.gaps) <= tol) & (checked.lower >= 0.0) & (checked.upper < trivial)
     timings = Timings(built, deadline.compile_seconds, solved, clock.now() - started)
     return SolvedParts(
@@ -353,7 +354,7 @@ def solve_parts(
         y=statement.y,
         kernel=kernel,
         C=C,
-        p=1.0,
+        p=p,
         point=point,
         checked=checked,
         steps=steps,
@@ -377,7 +378,7 @@ def ascended(
     ----------
     statement : PSVMParts
     costs : ndarray
-        Upper bounds of the multipliers, of all problems.
+        C s of all problems.
     alpha, g : ndarray
         Feasible multipliers and y − Kv, of all problems; updated. Those of problems that are not solved are zero and y.
     tol, order, budget
@@ -388,6 +389,7 @@ def ascended(
     state[:, COMPARED] = np.inf
     work = np.empty((6, int(layout.sizes.max())))
     order = np.arange(layout.parts) if order is None else np.ascontiguousarray(order, dtype=np.int64)
+    squared = statement.p == 2
     most = (MOST_STEPS * layout.sizes).astype(np.float64)
     if statement.kernel is None:
         d = rows.X.shape[1]
@@ -396,7 +398,9 @@ def ascended(
         layout.groups,
         layout.offsets,
         statement.y,
-        costs,
+        np.full(costs.size, np.inf) if squared else costs,
+        0.5 / costs if squared else np.zeros(costs.size),
+        squared,
         rows.diagonal(),
         most,
         alpha,
@@ -431,9 +435,10 @@ def _point(statement: PSVMParts, alpha: Floats) -> PartsPoint:
 def best_intercepts(statement: PSVMParts, g: Floats) -> Floats:
     """Return the best intercept of each problem for its scores, from y minus these."""
     layout, y, weight = statement.layout, statement.y, statement.weight
-    if not isinstance(weight, float):
+    if statement.p != 1 or not isinstance(weight, float):
         own = [layout.of_part(part) for part in range(layout.parts)]
-        return np.array([best_bias(y[each] - g[each], y[each], p=statement.p, weight=weight[each]) for each in own])
+        weights = np.broadcast_to(weight, y.shape)
+        return np.array([best_bias(y[each] - g[each], y[each], p=statement.p, weight=weights[each]) for each in own])
     # As hinge_intercepts: between so many of a problem's breaks as it has positive observations, and the next one.
     breaks = np.full((layout.parts, int(layout.sizes.max())), np.inf)
     breaks[np.arange(breaks.shape[1]) < layout.sizes[:, None]] = g

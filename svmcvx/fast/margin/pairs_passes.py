@@ -5,6 +5,10 @@ largest predicted increase. With the best known bias b the gap of a point is the
 
 .. math:: P - D = \sum_i c_i\,(y_i(g_i - b))_+ - v_i(g_i - b), \qquad c_i = C s_i.
 
+For p = 2 the dual is that of a machine without upper bounds whose kernel matrix has the additional diagonal :math:`d_i = 1/(2Cs_i)`: then
+:math:`g_i = y_i - f_i - d_iv_i`, and with the slack :math:`\xi_i = d_i\alpha_i` and :math:`z_i = \xi_i + y_i(g_i - b)` a term of the gap is
+:math:`((z_i)_+^2 + \xi_i^2 - 2\xi_iz_i)/(2d_i)`.
+
 Where it is small enough, the multipliers are put on a grid that balances the classes exactly, their scores are computed anew from
 the rows, and the gap is compared again. Nothing depends on other problems, on the order in which they are solved, or on where a call
 is interrupted: each has its numbers in `state`.
@@ -140,6 +144,32 @@ def gap_of(
     return gap, 0.5 * dual
 
 
+@compiled(inner=True, error_model="numpy")
+def squared_gap_of(
+    g: Floats, y: Floats, d: Floats, alpha: Floats, low: float, high: float, bisections: int
+) -> tuple[float, float]:
+    """Return P - D at p = 2 with a nearly best bias between two, and D."""
+    for _ in range(bisections):
+        b = 0.5 * (low + high)
+        slope = 0.0
+        for k in range(g.size):
+            # Half of the derivative: of the square, or of what is linear in b.
+            z = d[k] * alpha[k] + y[k] * (g[k] - b)
+            slope += (b - g[k]) / d[k] if z > 0.0 else y[k] * alpha[k]
+        if slope > 0.0:
+            high = b
+        else:
+            low = b
+    b = 0.5 * (low + high)
+    gap, dual = 0.0, 0.0
+    for k in range(g.size):
+        xi = d[k] * alpha[k]
+        z = xi + y[k] * (g[k] - b)
+        gap += (0.5 / d[k]) * ((z - xi) * (z - xi) if z > 0.0 else xi * (xi - 2.0 * z))
+        dual += alpha[k] + alpha[k] * y[k] * g[k]
+    return gap, 0.5 * dual
+
+
 @compiled(inner=True)
 def balance(alpha: Floats, y: Floats) -> None:
     """Change multipliers by a little so that both classes have the same sum, exactly, as :func:`svmcvx.core.exactly.balanced` does."""
@@ -190,6 +220,7 @@ def balance(alpha: Floats, y: Floats) -> None:
 @compiled(inner=True)
 def write_row(
     k: int,
+    more: float,
     one: int,
     other: int,
     out: Floats,
@@ -202,7 +233,7 @@ def write_row(
     used: Places,
     scratch: Floats,
 ) -> bool:
-    """Write the row of a problem's k-th observation; False if there is no room for it."""
+    """Write the row of a problem's k-th observation, with an addition to its diagonal; False if there is no room for it."""
     m = starts[one + 1] - starts[one]
     row = starts[one] + k if k < m else starts[other] + k - m
     place = piece_of(row, one, rows, across, starts, gamma, places, store, used, scratch)
@@ -217,6 +248,7 @@ def write_row(
             return False
         for j in range(out.size - m):
             out[m + j] = store[place + j]
+    out[k] += more
     return True
 
 
@@ -227,6 +259,8 @@ def solve_by_active_set(
     alpha: Floats,
     g: Floats,
     norms: Floats,
+    diagonal: Floats,
+    squared: bool,
     free: int,
     violation: float,
     tol: float,
@@ -260,7 +294,9 @@ def solve_by_active_set(
     m, spent = 0, 0.0
     for k in range(q):
         if 0.0 < alpha[k] < c[k]:
-            if not write_row(k, one, other, own[slots[m]], rows, across, starts, gamma, places, store, used, scratch):
+            if not write_row(
+                k, diagonal[k], one, other, own[slots[m]], rows, across, starts, gamma, places, store, used, scratch
+            ):
                 return -spent - 1.0
             append(L, own[slots[m]], members, m, k, largest, ridge)
             m += 1
@@ -274,7 +310,10 @@ def solve_by_active_set(
         if m == 0 or max(top - b, b - bottom) <= violation:
             return spent if m else -spent - 1.0
         if tol > 0.0:
-            gap, dual = gap_of(g, y, c, alpha, b, b, 0)
+            if squared:
+                gap, dual = squared_gap_of(g, y, diagonal, alpha, b, b, 0)
+            else:
+                gap, dual = gap_of(g, y, c, alpha, b, b, 0)
             if gap <= tol * (dual + gap):
                 return spent
         enters = up if top - b >= b - bottom else down
@@ -282,7 +321,19 @@ def solve_by_active_set(
             if members[k] == enters:
                 return -spent - 1.0
         if m == room or not write_row(
-            enters, one, other, own[slots[m]], rows, across, starts, gamma, places, store, used, scratch
+            enters,
+            diagonal[enters],
+            one,
+            other,
+            own[slots[m]],
+            rows,
+            across,
+            starts,
+            gamma,
+            places,
+            store,
+            used,
+            scratch,
         ):
             return -spent - 1.0
         append(L, own[slots[m]], members, m, enters, largest, ridge)
@@ -298,6 +349,8 @@ def drive(
     offsets: Places,
     y: Floats,
     c: Floats,
+    added: Floats,
+    squared: bool,
     diagonal: Floats,
     most: Floats,
     alpha: Floats,
@@ -327,6 +380,10 @@ def drive(
         See :class:`svmcvx.kernels.class_rows.Layout`.
     y, c : ndarray
         Labels and upper bounds of the multipliers, of all problems one after another.
+    added : ndarray
+        To the diagonal of the kernel matrix: 0 for p = 1, 1/(2Cs) for p = 2.
+    squared : bool
+        Whether p is 2.
     diagonal : ndarray of shape (n,)
         Of the kernel matrix, of the sorted observations.
     most : ndarray of shape (problems,)
@@ -350,12 +407,13 @@ def drive(
         one, other = groups[part, 0], groups[part, 1]
         q, m = end - start, starts[one + 1] - starts[one]
         own, bounds, labels, gradient = alpha[start:end], c[start:end], y[start:end], g[start:end]
+        extra = added[start:end]
         up, down, high, low = work[0, :q], work[1, :q], work[2, :q], work[3, :q]
         promise, norms = work[4, :q], work[5, :q]
         told = state[part]
         flat = SMALLEST
         for k in range(q):
-            norms[k] = diagonal[starts[one] + k] if k < m else diagonal[starts[other] + k - m]
+            norms[k] = extra[k] + (diagonal[starts[one] + k] if k < m else diagonal[starts[other] + k - m])
             flat = max(flat, FLAT * norms[k])
         renew(own, bounds, labels, gradient, up, down, high, low)
         while status[part] == ACTIVE:
@@ -366,7 +424,10 @@ def drive(
             if violation <= 0.5 * told[COMPARED] or steps >= min(told[NEXT], most[part]) or not violation > 0.0:
                 told[COMPARED], told[NEXT] = violation, steps + q
                 # All biases at which no step is possible lie between the two; another one is as valid.
-                gap, dual = gap_of(gradient, labels, bounds, own, bottom, top, BISECTIONS)
+                if squared:
+                    gap, dual = squared_gap_of(gradient, labels, extra, own, bottom, top, BISECTIONS)
+                else:
+                    gap, dual = gap_of(gradient, labels, bounds, own, bottom, top, BISECTIONS)
                 ends = gap <= TRUST * tol * (dual + gap)
                 exactly = q <= FEW and tol <= FEW_TOL
                 if ends and exactly:
@@ -382,6 +443,8 @@ def drive(
                         own,
                         gradient,
                         norms,
+                        extra,
+                        squared,
                         free,
                         ROUNDED,
                         0.0 if exactly else TRUST * tol,
@@ -404,7 +467,7 @@ def drive(
                 if ends or not violation > 0.0 or steps >= most[part]:
                     balance(own, labels)
                     for k in range(q):
-                        gradient[k] = labels[k]
+                        gradient[k] = labels[k] - extra[k] * labels[k] * own[k]
                     for k in range(q):
                         if own[k] == 0.0:
                             continue
@@ -432,7 +495,10 @@ def drive(
                         break
                     i = first_place(high, LARGEST)
                     top, bottom = high[i], low[first_place(low, LEAST)]
-                    gap, dual = gap_of(gradient, labels, bounds, own, bottom, top, EXACT_BISECTIONS)
+                    if squared:
+                        gap, dual = squared_gap_of(gradient, labels, extra, own, bottom, top, EXACT_BISECTIONS)
+                    else:
+                        gap, dual = gap_of(gradient, labels, bounds, own, bottom, top, EXACT_BISECTIONS)
                     if gap <= ENOUGH * tol * (dual + gap):
                         status[part] = DONE
                         break
@@ -481,6 +547,8 @@ def drive(
                 raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)
                 up[k] = 0.0 if raised else -math.inf
                 down[k] = 0.0 if lowered else math.inf
+            gradient[i] -= t * extra[i]
+            gradient[j] += t * extra[j]
             updated(t, row, store[second_one : second_one + m], gradient[:m], up[:m], down[:m], high[:m], low[:m])
             if other >= 0:
                 change = store[second_other : second_other + q - m]

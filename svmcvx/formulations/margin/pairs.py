@@ -241,7 +241,10 @@ class PSVMParts:
         )
         return found
 
-    def smallest_class(self) -> Floats:
-        """Return the smaller sum of the weights of both classes of each problem."""
+    def objective_without_normal(self) -> Floats:
+        """Return the smallest objective at w = 0 of each problem, for p = 1 or 2, up to rounding."""
         weight: Any = self.weight
-        return np.minimum(*(np.add.reduceat(weight * (self.y * sign > 0.0), self.starts) for sign in (1.0, -1.0)))
+        one, other = (np.add.reduceat(weight * (self.y * sign > 0.0), self.starts) for sign in (1.0, -1.0))
+        least: Floats = np.minimum(one, other)
+        # At p = 2 the best intercept is the weighted mean of the labels.
+        return 2.0 * self.C * least * (1.0 if self.p == 1 else 2.0 * np.maximum(one, other) / (one + other))
