@@ -371,7 +371,7 @@ def strengthen(
     HT, length, weight, price, rho, share, enough, wider, loose, upper, state, M, w,
     facts, marks, number_rows, numbers, behind, tilted, lengths, states, rows, columns, system, stop,
 ):  # fmt: skip
-    r"""Lower the M of a node without a bias or a budget, each by a ball of its own; return the best bound of these and their number.
+    r"""Lower the M of a node without a bias or a budget, each by another ball; return the best bound of these and their number.
 
     Every point that counts has :math:`ta_i \le U - D(\beta - te_i)` for all multipliers β and t > 0. At the best t this is the largest
     :math:`a_i` in the ball of β. For each row, β and t are found in turn; the ball is noted, and lowers the M of all rows, if it lowers that of
