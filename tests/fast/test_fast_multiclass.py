@@ -13,8 +13,9 @@ from sklearn.svm import LinearSVC
 import svmcvx as sx
 from svmcvx.fast.several_classes.classical import MulticlassSettings, multiclass
 from svmcvx.fast.several_classes.classical_newton import ClassicalNewtonSettings
+from svmcvx.fast.several_classes.systems import projection_passes as passes
 from svmcvx.fast.several_classes.systems.classical_systems import ClassicalSystem
-from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvature
+from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvature, Projection
 from svmcvx.fast.several_classes.systems.observation_steps import observation_step
 from svmcvx.fast.several_classes.systems.score_systems import JointCurvature, ScoreSystemSettings
 from svmcvx.formulations.multiclass.baselines import MACHINES, bound_classical
@@ -219,6 +220,19 @@ def test_projections_are_nearest_points_and_their_faces_derivatives(c, k, seed):
     image = FaceCurvature(scores, envelope.sigma, envelope.faces(response)).apply(df)
     # A kink between the two points is rare: at most one row may have one.
     assert np.sort(np.abs(change - image).max(axis=1))[-2] <= 1e-5 * envelope.sigma + 1e-6
+
+
+def test_k_equal_multipliers_leave_no_room_for_others():
+    # A fourth one is positive by rounding alone, where numbers are of 1e10.
+    data = sx.data.multiclass_data(np.zeros((4, 1)), np.arange(4))
+    envelope = Envelope(ScoreSpace(data, "free"), TopHinge(2))
+    state = np.full((4, 4), passes.BOUND, dtype=np.int8)
+    state[:, :2], state[:, 2] = passes.LARGEST, passes.FREE
+    faces = envelope.faces(Projection(np.zeros((4, 4)), state, np.full(4, passes.CONE, dtype=np.int8)))
+    assert faces.owner.tolist() == [0, 1, 2, 3]
+    # The first two others change together; the score of the own class counts in both differences.
+    together = np.array([[-2, 1, 1, 0], [1, -2, 1, 0], [1, 1, -2, 0], [1, 1, 0, -2]])
+    np.testing.assert_allclose(faces.rows, -together / 2**0.5, rtol=1e-12)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

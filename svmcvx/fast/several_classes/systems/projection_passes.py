@@ -181,6 +181,9 @@ def face_rows(state, mode, codes, k, boxed, owner, rows):
                 cut += 1
         summed = (not boxed) and mode[i] == SUM
         tied = (not boxed) and (not summed) and cut > 0
+        if tied and cut >= k:
+            # The others are zero but for rounding: k equal ones are the whole sum.
+            number = 0
         vectors = number - 1 if summed else (1 if tied and number == 0 else number)
         spread, level = 0.0, 0.0
         if tied and number > 0:
