@@ -6,6 +6,9 @@ while, depth first; the open nodes that remain go back into one queue. The bound
 
 **Cardinality.** The budget of dropped weight has a multiplier, which each node adjusts so that its relaxation spends the budget.
 
+**Uneven columns.** Long columns make a ball around the minimiser a poor bound on single rows. The M of the first node are lowered one by one then, each by
+the best ball for its row (:func:`~svmcvx.fast.indicator.search.big_m_passes.strengthen`).
+
 **Record.** The decisions and the multipliers of each bound suffice to prove the bounds again:
 :class:`~svmcvx.fast.indicator.search.tree_record.TreeRecord`.
 """
