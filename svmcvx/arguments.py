@@ -109,7 +109,8 @@ ARGUMENTS: Final[Mapping[str, Argument]] = {
     ),
     "n_jobs": Argument(
         "int, optional",
-        "Processes for these machines, as in joblib; 1 by default. The result does not depend on it.",
+        """Processes for machines that are solved one by one, as in joblib; 1 by default. All machines of the pSVM with p = 1 or 2 and a free
+        intercept are solved by one loop in one thread, which shares the rows of their kernel matrix. The result does not depend on it.""",
     ),
     "solver": Argument(
         "str",

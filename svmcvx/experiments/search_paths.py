@@ -374,7 +374,7 @@ class PathState:
         """Return the predictions of the final estimator; the kernel is evaluated once a path if it fits into memory."""
         if isinstance(last, BinaryClassifier) and type(last).predict is BinaryClassifier.predict:
             model = last.model_
-            several = model.together if isinstance(model, OneVsModel) else None
+            several = model._together if isinstance(model, OneVsModel) else None
             members = model if isinstance(model, KernelModel) else several
             if (
                 isinstance(members, (KernelModel, KernelMembers))

@@ -160,7 +160,7 @@ class OneVsModel(Model):
         object.__setattr__(self, "support", frozen(union))
 
     @cached_property
-    def together(self) -> Members | None:
+    def _together(self) -> Members | None:
         """The members in arrays, where they can be."""
         return packed(self.members)
 
@@ -194,8 +194,8 @@ class OneVsModel(Model):
         Members with the same kernel evaluate it once, between the rows and the support vectors of all of them.
         """
         X = check_features(X)
-        if self.together is not None:
-            return self.together.scores(X)
+        if self._together is not None:
+            return self._together.scores(X)
         return np.stack([member.decision_function(X) for member in self.members], axis=1)
 
     def decision_function(self, X: Any) -> Floats:
