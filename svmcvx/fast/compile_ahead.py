@@ -62,7 +62,11 @@ def _calls() -> dict[str, list[Call]]:
     forms = (("dense", X), ("sparse", sparse))
     batch = Rows(X, y.astype(np.float64), np.ones(y.size), X, None, "free", GramCache())
     # The soft margins and relaxations that zero_one starts from are of the linear list, which is compiled meanwhile.
-    branch: list[Call] = [("ramp", partial(ramp, X, y, C=1.0)), ("zero_one", partial(zero_one, X, y, lam=1.0))]
+    branch: list[Call] = [
+        ("ramp", partial(ramp, X, y, C=1.0)),
+        ("zero_one", partial(zero_one, X, y, lam=1.0)),
+        ("zero_one, uneven columns", partial(zero_one, X * [1.0, 1.0, 100.0], y, lam=1.0, method="branch")),
+    ]
     first = ActiveSetSettings(first=2)
     active: list[Call] = [
         ("hard_margin, linear", partial(hard_margin, apart, y)),
