@@ -28,7 +28,7 @@ PARTS = {
     "odm-table2": {"sets": ["hepatitis"]},
     "odm-table3": {"sets": ["hepatitis"], "every": 4, "repeats": 10},
     "odm-table4": {"sets": ["cod-rna"], "every": 11, "repeats": 1},
-    "m3svm-table1": {"sets": ["Glass"], "every": 2, "repeats": 10},
+    "m3svm-table1": {"sets": ["Glass"], "repeats": 10},
     "m3svm-table1-large": {"sets": ["ORL"], "every": 10, "repeats": 1},
     "m3svm-table1-folds": {"sets": ["Glass"], "every": 2},
     "m3svm-figure3": {"sets": ["Glass"], "every": 3, "repeats": 10},
