@@ -31,7 +31,7 @@ PARTS = {
     "m3svm-table1": {"sets": ["Glass"], "repeats": 10},
     "m3svm-table1-large": {"sets": ["ORL"], "every": 10, "repeats": 1},
     "m3svm-table1-folds": {"sets": ["Glass"], "every": 2},
-    "m3svm-figure3": {"sets": ["Glass"], "every": 3, "repeats": 10},
+    "m3svm-figure3": {"sets": ["Glass"], "repeats": 10},
     "m3svm-figure4": {"sets": ["Glass"], "repeats": 10},
     "conic-table3": {"repeats": 20, "quick": True},
     "l0-table51": {},
