@@ -75,7 +75,10 @@ def batches_alone(estimator, grid, X, y, folds):
         data = estimator._training_data(X[train], y[train])
         machine, numbers, rows = None, [], None
         for one in settings:
-            request = estimator.set_params(**one)._request(data, None)
+            # As the batches of select do; set_params would take half of the time.
+            for name, value in one.items():
+                setattr(estimator, name, value)
+            request = estimator._request(data, None)
             machine = machine or machine_of(request, data)
             numbers.append(numbers_of(machine, request))
         rows = Rows(
