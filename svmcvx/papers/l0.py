@@ -265,6 +265,7 @@ def _entry(rows: pd.DataFrame, line: Mapping[str, Any], machine: str, left_out: 
         "as_written_within_noise": bool(abs(ours - entry["published"]) <= noise),
         "as_written_train": round(100.0 * means["train"], 2),
         "as_written_nsv": round(means["nsv"], 1),
+        "as_written_nsv_sd": round(float(rows[f"{machine} nsv"].std(ddof=1)), 1),
         "as_written_objective": round(means["objective"], 4),
         "repetitions": len(rows),
     }
