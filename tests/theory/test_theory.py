@@ -198,6 +198,17 @@ def test_terms_of_the_generalisation_bound_as_printed():
     assert bound.total == pytest.approx(bound.empirical + bound.complexity + bound.uniform + bound.confidence)
 
 
+def test_the_complexity_of_functions_with_a_bias_grows_with_it_beyond_the_printed_bound():
+    # Theorem 2 of [Sun] bounds it by r/√m without a bias; the proof of Theorem 3 takes that for functions with any bias.
+    printed = theory.radius(X) / math.sqrt(40)
+    small, large = (
+        theory.rademacher_estimate(X, norm=1.0, bias=bias, draws=4000, seed=1).value for bias in (0.0, 100.0)
+    )
+    assert small <= printed
+    # The mean of |Σσ|/m is near √(2/(πm)) = 0.126.
+    assert large > 12 > 10 * printed
+
+
 def test_a_bias_is_the_coefficient_of_a_constant_feature():
     solution = sx.solve(sx.psvm_primal(X, Y, C=1.0, p=2))
     model = solution.model
