@@ -1,7 +1,7 @@
 r"""The certificate: an interval around the true optimum, created only by the checker.
 
 The checker :func:`check` asks a formulation (its *statement*, bound to data) for four things, all computed in
-plain numpy from the raw data: the objective at a model, a repaired dual point, how far that point still is
+plain numpy, or for many problems at once in compiled passes, from the raw data: the objective at a model, a repaired dual point, how far that point still is
 from dual feasibility, and the dual objective at it. Weak duality does the rest:
 
 .. math:: \text{dual objective} \;\le\; \text{optimum} \;\le\; \text{objective},
@@ -37,6 +37,7 @@ __all__ = [
     "CheckedParts",
     "Dual",
     "Evaluation",
+    "PartsEvaluation",
     "PartsStatement",
     "SinglePointStatement",
     "SolverBound",
@@ -166,17 +167,30 @@ class Statement(Protocol[M_contra]):
         """Dual objective at a dual feasible point."""
 
 
+class PartsEvaluation(NamedTuple):
+    """What a :class:`PartsStatement` says of a point, one number a problem.
+
+    Attributes
+    ----------
+    regulariser, losses : Bounded
+        At the models; their sums are the objectives.
+    dual : Bounded
+        Dual objectives at the dual points, where these are feasible.
+    violation : ndarray
+        Largest violation of a constraint by each dual point beyond rounding; 0 for a feasible one.
+    """
+
+    regulariser: Bounded
+    losses: Bounded
+    dual: Bounded
+    violation: NDArray[np.float64]
+
+
 class PartsStatement(Protocol[M_contra]):
     """What the checker needs to know of many convex problems that are evaluated together; a point has a model and a dual point of each."""
 
-    def evaluate(self, point: M_contra) -> tuple[Bounded, Bounded]:
-        """Regulariser and losses at the models, whose sums are the objectives."""
-
-    def dual_violation(self, point: M_contra) -> NDArray[np.float64]:
-        """Largest violation of a constraint by each dual point beyond rounding; 0 for a feasible one."""
-
-    def evaluate_dual(self, point: M_contra) -> Bounded:
-        """Dual objectives at the dual points, where these are feasible."""
+    def evaluate(self, point: M_contra) -> PartsEvaluation:
+        """Terms of the objectives, dual objectives, and violations of the dual points."""
 
 
 class SinglePointStatement(Generic[M]):
@@ -537,10 +551,8 @@ def check_parts(statement: PartsStatement[M], point: M) -> CheckedParts:
     NotCertified
         If bounds contradict each other by more than rounding, which would be a defect.
     """
-    regulariser, losses = statement.evaluate(point)
+    regulariser, losses, bound, violation = statement.evaluate(point)
     upper = regulariser + losses
-    violation = statement.dual_violation(point)
-    bound = statement.evaluate_dual(point)
     feasible = violation == 0.0
     high, low = np.asarray(upper.upper), np.where(feasible, bound.lower, -np.inf)
     if (wrong := np.flatnonzero(low > high)).size:

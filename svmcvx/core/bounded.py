@@ -66,7 +66,6 @@ __all__ = [
     "quietly",
     "root_above",
     "roundings",
-    "segment_totals",
     "signed",
     "sqrt",
     "square",
@@ -710,29 +709,6 @@ def weighted_total(weight: Any, x: Any) -> Any:
     """Return the sum of products; a scalar weight multiplies the sum once."""
     same = weight.shape == () if isinstance(weight, Bounded) else np.ndim(weight) == 0
     return weight * total(x) if same else total(weight * x)
-
-
-@quietly
-def segment_totals(x: Any, starts: NDArray[np.intp]) -> Any:
-    """Return the sums of consecutive segments of an array, none of them empty.
-
-    Sums of k numbers in any order are off by at most k u times that of their sizes [JeannerodRump]; what overflows is unknown.
-
-    Parameters
-    ----------
-    x : ndarray or Bounded of shape (n,)
-    starts : ndarray of int
-        Where each segment begins; the last ends with the array.
-    """
-    value, errors = parts_of(x)
-    found = np.add.reduceat(value, starts)
-    if not isinstance(x, Bounded):
-        return found
-    terms: Any = np.diff(np.append(starts, value.size))
-    error = np.add.reduceat(abs(value), starts) * roundings(terms)
-    if not x.is_exact:
-        error += np.add.reduceat(np.broadcast_to(errors, value.shape), starts)
-    return Bounded(found, np.where(np.isfinite(found), error * growth(terms), np.inf))
 
 
 def by_rows(term: Callable[..., Any], *arrays: Any) -> Any:

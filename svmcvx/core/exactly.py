@@ -25,7 +25,6 @@ __all__ = [
     "imbalance",
     "nearest_sum",
     "product_below",
-    "segment_imbalances",
     "take_units",
     "unit_sums",
 ]
@@ -120,24 +119,6 @@ def imbalance(alpha: Floats, y: Floats) -> float:
         with np.errstate(over="ignore"):
             return float(np.ldexp(float(whole), exponent))
     return nearest_sum(y * alpha)
-
-
-def segment_imbalances(alpha: Floats, y: Floats, starts: NDArray[np.int64]) -> Floats:
-    r"""Return :func:`imbalance` of consecutive segments, none of them empty; they begin at `starts`."""
-    sizes = np.diff(np.append(starts, alpha.size))
-    largest = np.maximum.reduceat(np.abs(alpha), starts)
-    bits = np.minimum(LARGEST_BITS, SUM_BITS - np.frexp(sizes.astype(np.float64))[1])
-    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        exponents = np.maximum(np.frexp(largest)[1] - bits, -1000)
-        units = np.ldexp(y * alpha, np.repeat(-exponents, sizes))
-        fits = np.abs(units) < 2.0**SUM_BITS
-        whole = np.where(fits, units, 0.0).astype(np.int64)
-        on_grid = (whole == units) & ((whole != 0) == (alpha != 0.0))
-        found = np.ldexp(np.add.reduceat(whole, starts).astype(np.float64), exponents)
-    for k in np.flatnonzero(~np.logical_and.reduceat(on_grid, starts) | ~np.isfinite(largest)):
-        part = slice(starts[k], starts[k] + sizes[k])
-        found[k] = imbalance(alpha[part], y[part])
-    return np.asarray(found)
 
 
 def balanced(alpha: Floats, y: Floats, upper_bound: Floats | float) -> Floats:

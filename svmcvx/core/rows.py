@@ -15,12 +15,11 @@ __all__ = [
     "UNDERFLOW",
     "Ball",
     "Rows",
-    "added_rows",
     "inner_error",
     "norm_above",
     "row_bytes",
     "row_norms_above",
-    "squared_norms",
+    "summed_rows",
     "sums_above",
 ]
 
@@ -32,26 +31,6 @@ UNDERFLOW = 2.0**-1000
 BLOCK_ENTRIES = 2**18
 # Rows that are summed by one product, so that the error grows with their number and with that of the parts.
 PART = 512
-
-
-def added_rows(first: Floats, second: Floats, distances: Floats) -> tuple[Floats, Floats]:
-    r"""Return the sum of two matrices and the distance of each of its rows to the exact one.
-
-    Parameters
-    ----------
-    first, second : ndarray of shape (k, d)
-    distances : ndarray of shape (2, k)
-        Euclidean distances of their rows to the exact ones.
-    """
-    value = first + second
-    return value, (distances[0] + distances[1] + roundings(1) * row_norms_above(value)) * GROW
-
-
-def squared_norms(W: Floats, distances: Floats) -> Bounded:
-    r"""Return :math:`\|w\|^2` of the rows w of a matrix, each known up to a Euclidean distance."""
-    value = np.asarray(np.einsum("ij,ij->i", W, W))
-    moved = (2.0 * row_norms_above(W) + distances) * distances
-    return Bounded(value, (inner_error(W.shape[1], value) * growth(W.shape[1]) + moved) * GROW)
 
 
 def inner_error(terms: int, magnitude: Any) -> Any:
@@ -231,20 +210,24 @@ class Rows:
         """Return ``X'v``, and the distance of each column to the exact one."""
         coefficients = exact(v)
         chosen: Floats = coefficients.value
-        n, d = (int(size) for size in self.X.shape)
         if not chosen.any() and not np.any(coefficients.error):
-            return np.zeros((d, *chosen.shape[1:])), np.zeros(chosen.shape[1:])
-        if sp.issparse(self.X) or n <= 2 * PART:
-            value, terms = np.asarray(self.X.T @ chosen), n
-        else:
-            whole = n - n % PART
-            parts = self.X[:whole].reshape(-1, PART, d).transpose(0, 2, 1)
-            sums = (parts @ chosen[:whole].reshape(len(parts), PART, -1)).sum(axis=0)
-            value, terms = sums.reshape(d, *chosen.shape[1:]) + self.X[whole:].T @ chosen[whole:], PART + n // PART + 2
+            return np.zeros((self.X.shape[1], *chosen.shape[1:])), np.zeros(chosen.shape[1:])
+        value, terms = summed_rows(self.X, chosen)
         error = inner_error(terms + self.shifted, _weighed(np.abs(chosen), self.norms))
         if not coefficients.is_exact:
             error += _weighed(np.broadcast_to(coefficients.error, chosen.shape), self.norms)
         return value, error * GROW
+
+
+def summed_rows(X: Any, v: Floats) -> tuple[Floats, int]:
+    """Return ``X'v``, and the number of terms that count for its error: rows of dense data are summed in parts."""
+    n, d = (int(size) for size in X.shape)
+    if sp.issparse(X) or n <= 2 * PART:
+        return np.asarray(X.T @ v), n
+    whole = n - n % PART
+    parts = X[:whole].reshape(-1, PART, d).transpose(0, 2, 1)
+    sums = (parts @ v[:whole].reshape(len(parts), PART, -1)).sum(axis=0)
+    return sums.reshape(d, *v.shape[1:]) + X[whole:].T @ v[whole:], PART + n // PART + 2
 
 
 def _weighed(sizes: Floats, norms: Floats) -> Any:

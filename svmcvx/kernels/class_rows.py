@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, U, segment_totals
-from svmcvx.core.rows import UNDERFLOW, inner_error, row_norms_above, sums_above
+from svmcvx.core.bounded import Bounded, U
+from svmcvx.core.rows import UNDERFLOW, inner_error, row_norms_above
 from svmcvx.kernels.class_rows_passes import add_scores
 from svmcvx.kernels.columns import KernelColumns, is_definite
 from svmcvx.kernels.distances import row_norms_squared
@@ -170,34 +170,25 @@ class ClassRows:
         v : ndarray
             Coefficients of all parts.
         """
-        error = self._error
-        shares = np.zeros(0) if error is None else error.columns
+        error = self._entry_error
         scores, magnitude = np.zeros(v.size), np.zeros(v.size)
-        weighted = np.zeros(v.size if shares.size else 0)
-        if not add_scores(layout.groups, layout.offsets, v, shares, scores, magnitude, weighted, *self.passed):
+        weighted = np.zeros(v.size if error.columns.size else 0)
+        factors = (error.rows, error.columns, error.left, error.right, error.absolute)
+        if not add_scores(layout.groups, layout.offsets, v, *factors, scores, magnitude, weighted, *self.passed):
             return None
-        return Bounded(scores, self._errors(layout, v, magnitude, weighted))
+        return Bounded(scores, magnitude)
 
-    def _errors(self, layout: Layout, v: Floats, magnitude: Floats, weighted: Floats) -> Floats:
-        size = np.abs(v)
-        terms: Any = layout.spread(np.add.reduceat((v != 0.0).astype(np.float64), layout.offsets[:-1]))
-        magnitude = sums_above(magnitude, terms)
-        whole = layout.spread(segment_totals(Bounded(size), layout.offsets[:-1]).upper)
-        rows = layout.all_rows
-        if isinstance(self.kernel, RBF) and self._error is None:
-            entries = FLAT * magnitude + (distance_kernel_floor(int(self.X.shape[1])) + U) * whole
-        elif isinstance(self.kernel, Linear) and self._error is None:
-            norms = row_norms_above(self.X)
-            right = inner_error(int(self.X.shape[1]), norms)[rows] * size
-            others = layout.spread(segment_totals(Bounded(right), layout.offsets[:-1]).upper)
-            entries = norms[rows] * others + UNDERFLOW * whole
-        else:
-            error = cast(EntryError, self._error)
-            right = error.right[rows] * size
-            others = layout.spread(segment_totals(Bounded(right), layout.offsets[:-1]).upper)
-            entries = error.rows[rows] * magnitude + sums_above(weighted, terms) + error.left[rows] * others
-            entries = entries + error.absolute * whole
-        return np.asarray(inner_error(terms + 2, magnitude) + entries * (1.0 + (terms + 16) * 2.0 * U) + UNDERFLOW)
+    @cached_property
+    def _entry_error(self) -> EntryError:
+        """Bounds on the errors of the entries, without arrays for terms that they do not have."""
+        none = np.zeros(0)
+        if self._error is not None:
+            return self._error
+        d = int(self.X.shape[1])
+        if isinstance(self.kernel, RBF):
+            return EntryError(np.full(len(self.X), FLAT), none, none, none, distance_kernel_floor(d) + U)
+        norms = row_norms_above(self.X)
+        return EntryError(none, none, norms, inner_error(d, norms), UNDERFLOW)
 
 
 def _whole(kernel: Kernel | None, X: Floats) -> tuple[Floats | None, EntryError | None]:

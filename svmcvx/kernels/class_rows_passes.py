@@ -11,9 +11,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.core.bounded import GROW, U
+from svmcvx.core.rows import UNDERFLOW
 from svmcvx.system.compilation import compiled
 
-__all__ = ["add_scores", "exponentials", "piece_of"]
+__all__ = ["add_scores", "enlarged", "exponentials", "piece_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
@@ -172,12 +174,22 @@ def add_piece(entries: Floats, v: float, share: float, scores: Floats, magnitude
         weighted[j] += part * entry
 
 
+@compiled(inner=True)
+def enlarged(k: float) -> float:
+    """Return :func:`svmcvx.core.bounded.growth`."""
+    return GROW + 4.0 * k * U
+
+
 @compiled(nogil=True)
 def add_scores(
     groups: Places,
     offsets: Places,
     v: Floats,
+    relative: Floats,
     shares: Floats,
+    left: Floats,
+    right: Floats,
+    absolute: float,
     scores: Floats,
     magnitude: Floats,
     weighted: Floats,
@@ -190,7 +202,7 @@ def add_scores(
     used: Places,
     scratch: Floats,
 ) -> bool:
-    """Add K v, |K||v| and |K|(shares |v|) of several parts to zeros; return whether there was room for all rows.
+    r"""Add K v of several parts to zeros, with bounds on the errors of the sums and of the entries; return whether there was room for all rows.
 
     Parameters
     ----------
@@ -198,21 +210,32 @@ def add_scores(
         The groups whose observations follow each other in each part; -1 for no second one.
     offsets : ndarray of int, shape (parts + 1,)
         Of the parts in the arrays below.
-    v, scores, magnitude : ndarray
+    v, scores : ndarray
         For each part one number an observation.
-    shares : ndarray of shape (n,), or (0,) for none
+    relative, shares, left, right : ndarray of shape (n,), or (0,) for none
+        Rows, columns, left and right factors of :class:`svmcvx.kernels.entry_error.EntryError`.
+    absolute : float
+        Of the same.
+    magnitude : ndarray
+        As the scores: zeros, which become the bounds.
     weighted : ndarray
         As the scores, or empty without shares.
+    rows, across, starts, gamma, places, store, used, scratch
+        See :func:`piece_of`.
     """
     for part in range(groups.shape[0]):
         first, last = offsets[part], offsets[part + 1]
         one, other = groups[part, 0], groups[part, 1]
         middle = first + starts[one + 1] - starts[one]
+        terms, whole, others = 0.0, 0.0, 0.0
         for k in range(first, last):
             if v[k] == 0.0:
                 continue
             i = starts[one] + k - first if k < middle else starts[other] + k - middle
             share = shares[i] if shares.size else 0.0
+            terms += 1.0
+            whole += abs(v[k])
+            others += right[i] * abs(v[k]) if right.size else 0.0
             at = piece_of(i, one, rows, across, starts, gamma, places, store, used, scratch)
             if at < 0:
                 return False
@@ -229,4 +252,20 @@ def add_scores(
                 add_piece(
                     store[at : at + last - middle], v[k], share, scores[middle:last], magnitude[middle:last], extra
                 )
+        # Sums of numbers that are not negative, from above.
+        wider = enlarged(terms + 2.0)
+        whole = (whole * wider + UNDERFLOW) * absolute
+        others = others * wider + UNDERFLOW
+        more = 1.0 + (terms + 16.0) * 2.0 * U
+        for k in range(first, last):
+            i = starts[one] + k - first if k < middle else starts[other] + k - middle
+            size = magnitude[k] * wider + UNDERFLOW
+            entries = whole
+            if relative.size:
+                entries += relative[i] * size
+            if left.size:
+                entries += left[i] * others
+            if weighted.size:
+                entries += weighted[k] * wider + UNDERFLOW
+            magnitude[k] = (terms + 2.0) * U * wider * size + entries * more + 2.0 * UNDERFLOW
     return True

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import svmcvx as sx
-from svmcvx.certificate import check, check_parts
+from svmcvx.certificate import PartsEvaluation, check, check_parts
+from svmcvx.core.bounded import Bounded
 from svmcvx.core.exactly import imbalance
 from svmcvx.data import CodedLabels, binary_data
 from svmcvx.errors import NotCertified
@@ -193,13 +194,12 @@ def test_intervals_hold_for_hostile_data(hostile, kernel, C, p, weighted, seed):
 def test_bounds_that_contradict_each_other_are_refused():
     class Wrong:
         def evaluate(self, point):
-            return sx.core.bounded.Bounded(np.ones(2), 0.0), sx.core.bounded.Bounded(np.zeros(2), 0.0)
-
-        def dual_violation(self, point):
-            return np.array([1.0, point])
-
-        def evaluate_dual(self, point):
-            return sx.core.bounded.Bounded(np.full(2, 2.0), np.zeros(2))
+            return PartsEvaluation(
+                Bounded(np.ones(2), 0.0),
+                Bounded(np.zeros(2), 0.0),
+                Bounded(np.full(2, 2.0), np.zeros(2)),
+                np.array([1.0, point]),
+            )
 
     # A point that is not feasible bounds nothing.
     assert check_parts(Wrong(), 1.0).lower.tolist() == [-np.inf, -np.inf]

@@ -3,13 +3,9 @@
 import numba
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.core.bounded import ULPS, Bounded, segment_totals
-from svmcvx.core.exactly import imbalance, segment_imbalances
-from svmcvx.core.rows import Rows, squared_norms
+from svmcvx.core.bounded import ULPS
 from svmcvx.kernels import Laplacian, Linear, Polynomial
 from svmcvx.kernels.class_rows import MANY_COLUMNS, ClassRows, Layout
 from svmcvx.kernels.class_rows_passes import exponentials
@@ -91,47 +87,3 @@ def test_what_is_left_to_other_methods():
     assert not ClassRows.takes(sx.Sigmoid(1.0), X, 16)
     assert not ClassRows.takes(Polynomial(3, gamma=1.0, coef0=-1.0), X, 16)
     assert not ClassRows.takes(None, 1e120 * X, 16)
-
-
-SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=5)
-
-
-@given(SIZES, st.integers(0, 2**32 - 1), st.sampled_from([0, -300, 300]))
-def test_sums_of_segments(sizes, seed, exponent):
-    rng = np.random.default_rng(seed)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    x = rng.standard_normal(sum(sizes)) * 10.0 ** (exponent + rng.uniform(-9, 5, sum(sizes)))
-    found = segment_totals(Bounded(x, 1e-3 * np.abs(x)), starts)
-    for k, part in enumerate(np.split(x, starts[1:])):
-        exact = part.astype(np.longdouble).sum()
-        assert abs(found.value[k] - exact) + 1e-3 * np.abs(part).sum() * (1 - 1e-12) <= found.error[k] * (1 + 1e-12)
-        assert found.error[k] <= 1.001e-3 * np.abs(part).sum()
-    assert np.isinf(segment_totals(Bounded(np.full(sum(sizes), np.inf)), starts).error).all()
-
-
-@given(SIZES, st.integers(0, 2**32 - 1), st.sampled_from(["balanced", "any", "far", "tiny", "nan"]))
-def test_imbalances_of_segments_are_those_of_each(sizes, seed, kind):
-    rng = np.random.default_rng(seed)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    alpha, y = rng.random(sum(sizes)), rng.choice([-1.0, 1.0], sum(sizes))
-    if kind == "balanced":
-        alpha = np.round(alpha * 4) / 4
-    elif kind in ("far", "tiny"):
-        alpha *= 2.0 ** rng.integers(-1060 if kind == "tiny" else -200, 0, alpha.size)
-    elif kind == "nan":
-        alpha[0] = np.nan
-    found = segment_imbalances(alpha, y, starts)
-    for k, part in enumerate(np.split(np.arange(alpha.size), starts[1:])):
-        assert np.array_equal(found[k], imbalance(alpha[part], y[part]), equal_nan=True)
-
-
-def test_norms_of_the_rows_of_a_matrix():
-    W = np.random.default_rng(0).standard_normal((4, 7))
-    found = squared_norms(W, np.array([0.0, 1e-3, 0.0, 1.0]))
-    exact = (W.astype(np.longdouble) ** 2).sum(axis=1)
-    assert (np.abs(found.value - exact) <= found.error).all()
-    moved = W + np.array([0.0, 1e-3, 0.0, 1.0])[:, None] * W / np.linalg.norm(W, axis=1)[:, None]
-    assert ((moved**2).sum(axis=1) <= found.upper * (1 + 1e-15)).all()
-    value, off = Rows(W).combined_columns(np.eye(4)[:, :2])
-    assert np.array_equal(value, W[:2].T)
-    assert (off <= 1e-12).all()

@@ -77,6 +77,8 @@ class SolvedParts:
     C, p : float
     point : PartsPoint
         Multipliers and models.
+    coef : ndarray of shape (problems, d) or None
+        Normals of linear models.
     checked : CheckedParts
     steps : ndarray of int, shape (problems,)
     certified : ndarray of bool, shape (problems,)
@@ -96,6 +98,7 @@ class SolvedParts:
     C: float
     p: float
     point: PartsPoint
+    coef: Floats | None
     checked: CheckedParts
     steps: NDArray[np.int64]
     certified: NDArray[np.bool_]
@@ -121,11 +124,11 @@ class SolvedParts:
             else [np.arange(2)] * classes.size
         )
         place = self.order[self.layout.all_rows]
-        if point.coef is not None:
+        if self.coef is not None:
             chosen = np.flatnonzero(point.alpha)
             ends = np.searchsorted(chosen, self.layout.offsets[1:-1])
             supports = [np.sort(rows) for rows in np.split(place[chosen], ends)]
-            coef, bias = point.coef.copy(), point.bias.copy()
+            coef, bias = self.coef.copy(), point.bias.copy()
             for part, model in others.items():
                 coef[part], bias[part], supports[part] = model.coef, model.intercept, model.support  # type: ignore[attr-defined]
             return LinearMembers(coef, bias, sides, supports)
@@ -356,6 +359,7 @@ def solve_parts(
         C=C,
         p=p,
         point=point,
+        coef=statement.normals(alpha)[0] if kernel is None else None,
         checked=checked,
         steps=steps,
         certified=certified,
@@ -420,16 +424,11 @@ def ascended(
 
 def _point(statement: PSVMParts, alpha: Floats) -> PartsPoint:
     """Return the multipliers with their models, whose intercepts are the best for their scores."""
-    coef: Floats | None = None
-    if statement.kernel is None:
-        coef, _ = statement.normals(alpha)
-        f = statement.linear_scores(coef).value
-    else:
-        f = statement.kernel_scores(alpha).value
-    bias = best_intercepts(statement, statement.y - f)
-    if coef is not None:
-        bias -= coef @ statement.centre
-    return PartsPoint(alpha, bias, coef)
+    if statement.kernel is not None:
+        return PartsPoint(alpha, best_intercepts(statement, statement.y - statement.kernel_scores(alpha).value))
+    coef, _ = statement.normals(alpha)
+    bias = best_intercepts(statement, statement.y - statement.linear_scores(coef))
+    return PartsPoint(alpha, bias - coef @ statement.centre)
 
 
 def best_intercepts(statement: PSVMParts, g: Floats) -> Floats:

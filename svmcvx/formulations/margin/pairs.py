@@ -1,25 +1,26 @@
 """The pSVM of many pairs of classes, or of each class against the rest: their objectives and dual objectives as arrays, one number a problem.
 
-The formulas are those of :mod:`svmcvx.formulations.margin.psvm`. What is shared is evaluated once: rows of the kernel
-matrix, and the products of a class with the normals of all problems that it takes part in.
+The formulas are those of :mod:`svmcvx.formulations.margin.psvm`, compiled (:mod:`svmcvx.formulations.margin.pairs_passes`). What is shared is evaluated once: rows of
+the kernel matrix, and the products of a class with the normals of all problems that it takes part in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, exact, positive_part, segment_totals, signed
-from svmcvx.core.exactly import product_below, segment_imbalances
-from svmcvx.core.rows import Ball, Rows, added_rows, inner_error, squared_norms
+from svmcvx.certificate import PartsEvaluation
+from svmcvx.core.bounded import Bounded, parts_of
+from svmcvx.core.exactly import imbalance, product_below
+from svmcvx.core.rows import row_norms_above, summed_rows
 from svmcvx.errors import NotCertified
-from svmcvx.formulations.margin.psvm import dual_objective, objective
+from svmcvx.formulations.margin.pairs_passes import DUAL, ERROR, LOSSES, REGULARISER, VIOLATION, evaluated
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
 
@@ -32,7 +33,7 @@ FEW = 500_000
 
 
 class PartsPoint(NamedTuple):
-    """Multipliers of all problems, and a model of each.
+    """Multipliers of all problems, and a model of each: a linear one with :meth:`PSVMParts.normals`, or an expansion with the coefficients α y.
 
     Attributes
     ----------
@@ -40,13 +41,10 @@ class PartsPoint(NamedTuple):
         For each problem one multiplier an observation, in the order of the layout.
     bias : ndarray of shape (problems,)
         The intercepts of the models.
-    coef : ndarray of shape (problems, d) or None
-        Normals of linear models; models with a kernel are expansions with the coefficients α y.
     """
 
     alpha: Floats
     bias: Floats
-    coef: Floats | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +91,6 @@ class PSVMParts:
         return product_below(self.C, self.weight)
 
     @cached_property
-    def _rows(self) -> Rows:
-        return Rows(self.rows.X, shifted=bool(self.centre.any()))
-
-    @cached_property
     def _few(self) -> bool:
         """Whether one product of all rows with all normals costs less than several smaller ones."""
         return self.rows.X.size * self.layout.parts <= FEW
@@ -107,14 +101,13 @@ class PSVMParts:
         return self.layout.all_rows, self.layout.spread(np.arange(self.layout.parts))
 
     @cached_property
-    def _groups(self) -> list[tuple[Rows, NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]]:
+    def _groups(self) -> list[tuple[Floats, NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]]:
         """Of each group: its rows, on which side of which problems it stands, and where its numbers are in their arrays, shape (problems, rows)."""
-        layout, found, whole = self.layout, [], self._rows
+        layout, found = self.layout, []
         for group, (first, last) in enumerate(pairwise(layout.starts.tolist())):
             side, part = np.nonzero((layout.groups == group).T)
             begins = layout.offsets[part] + side * (layout.sizes[part] - (last - first))
-            rows = Rows(whole.X[first:last], whole.norms[first:last], shifted=whole.shifted)
-            found.append((rows, side, part, begins[:, None] + np.arange(last - first)))
+            found.append((self.rows.X[first:last], side, part, begins[:, None] + np.arange(last - first)))
         return found
 
     @cached_property
@@ -127,41 +120,39 @@ class PSVMParts:
             self._last[name] = argument.copy(), compute()
         return self._last[name][1]
 
-    def normals(self, alpha: Floats) -> tuple[Floats, Floats]:
-        """Return X'v with v = αy of each problem, shape (problems, d), and its distance to the exact one. The last is kept.
+    def normals(self, alpha: Floats) -> tuple[Floats, int]:
+        """Return X'v with v = αy of each problem, shape (problems, d), and the number of terms that count for its errors. The last is kept.
 
         It is that of centred rows, which is the same for a v of sum 0.
         """
-        found: tuple[Floats, Floats] = self._last_or_new("normals", alpha, lambda: self._normals(alpha * self.y))
+        found: tuple[Floats, int] = self._last_or_new("normals", alpha, lambda: self._normals(alpha * self.y))
         return found
 
-    def _normals(self, v: Floats) -> tuple[Floats, Floats]:
+    def _normals(self, v: Floats) -> tuple[Floats, int]:
         count, d = self.layout.parts, self.rows.X.shape[1]
         if self._few:
             table = np.zeros((self.rows.X.shape[0], count))
             table[self._places] = v
-            whole, off = self._rows.combined_columns(table)
-            return np.ascontiguousarray(whole.T), off
-        sides = np.zeros((2, count, d)), np.zeros((2, count))
+            whole, terms = summed_rows(self.rows.X, table)
+            return np.ascontiguousarray(whole.T), terms
+        sides, most = np.zeros((2, count, d)), 0
         for rows, side, part, places in self._groups:
-            found, off = rows.combined_columns(v[places].T)
-            sides[0][side, part], sides[1][side, part] = found.T, off
-        return added_rows(sides[0][0], sides[0][1], sides[1])
+            found, terms = summed_rows(rows, v[places].T)
+            sides[side, part], most = found.T, max(most, terms)
+        return sides[0] + sides[1], most + 1
 
-    def linear_scores(self, W: Floats) -> Bounded:
+    def linear_scores(self, W: Floats) -> Floats:
         """Return the inner products of the centred rows with the normal of their problem. The last are kept."""
-        found: Bounded = self._last_or_new("linear scores", W, lambda: self._linear_scores(W))
+        found: Floats = self._last_or_new("linear scores", W, lambda: self._linear_scores(W))
         return found
 
-    def _linear_scores(self, W: Floats) -> Bounded:
+    def _linear_scores(self, W: Floats) -> Floats:
         if self._few:
-            every = self._rows @ Ball(np.ascontiguousarray(W.T))
-            return Bounded(every.value[self._places], np.broadcast_to(every.error, every.shape)[self._places])
-        value, error = np.empty(self.y.size), np.empty(self.y.size)
+            return np.asarray((self.rows.X @ np.ascontiguousarray(W.T))[self._places])
+        value = np.empty(self.y.size)
         for rows, _, part, places in self._groups:
-            found = rows @ Ball(np.ascontiguousarray(W[part].T))
-            value[places], error[places] = found.value.T, np.broadcast_to(found.error, found.shape).T
-        return Bounded(value, error)
+            value[places] = (rows @ np.ascontiguousarray(W[part].T)).T
+        return value
 
     def scores(self, alpha: Floats) -> Bounded | None:
         """Return Kv with v = αy; None if there was no room for the rows. The last is kept."""
@@ -183,63 +174,48 @@ class PSVMParts:
             raise NotCertified("there was no room for the rows of the kernel; raise cache_size")
         return found
 
-    def _squared_norm(self, alpha: Floats) -> Bounded:
-        """Return v'Kv with v = αy. The last is kept."""
-
-        def compute() -> Bounded:
-            found = segment_totals(exact(alpha * self.y) * self.kernel_scores(alpha), self.starts)
-            nonnegative: Bounded = positive_part(found)
-            return nonnegative
-
-        kept: Bounded = self._last_or_new("squared norm", alpha, compute)
-        return kept
-
-    def evaluate(self, point: PartsPoint) -> tuple[Bounded, Bounded]:
-        """½‖w‖² and C Σ s (1 − u)₊^p at the models."""
-        if point.coef is None:
-            squares, f, bias = self._squared_norm(point.alpha), self.kernel_scores(point.alpha), exact(point.bias)
+    def evaluate(self, point: PartsPoint) -> PartsEvaluation:
+        """Return ½‖w‖² and C Σ s (1 − u)₊^p at the models, D at the multipliers, and the largest of −α, the excess of α over its upper bound, and |y'α|."""
+        alpha, layout = np.ascontiguousarray(point.alpha), self.layout
+        norms, terms = np.zeros(0), 0
+        if self.kernel is not None:
+            W, (f, error) = np.zeros((0, 0)), parts_of(self.kernel_scores(alpha))
         else:
-            W, d = point.coef, point.coef.shape[1]
-            squares, f = squared_norms(W, np.zeros(W.shape[0])), self.linear_scores(W)
-            moved = Bounded(W @ self.centre, inner_error(d + 1, np.abs(W) @ np.abs(self.centre)))
-            bias = moved + point.bias
-        u = signed(
+            W, terms = self.normals(alpha)
+            f, error, norms = self.linear_scores(W), np.empty(alpha.size), row_norms_above(self.rows.X)
+        found = np.empty((VIOLATION + 1, layout.parts))
+        evaluated(
+            layout.groups,
+            layout.starts,
+            layout.offsets,
             self.y,
-            f
-            + Bounded(
-                *(self.layout.spread(np.broadcast_to(part, point.bias.shape)) for part in (bias.value, bias.error))
-            ),
+            self.weight if isinstance(self.weight, np.ndarray) else np.zeros(0),
+            self.cost_below,
+            self.C,
+            self.p == 2,
+            alpha,
+            point.bias,
+            f,
+            error,
+            W,
+            self.centre,
+            norms,
+            float(terms),
+            bool(self.centre.any()),
+            np.empty((3, int(layout.sizes.max()))),
+            found,
         )
-        losses = objective(
-            0.0,
-            u,
-            C=exact(self.C),
-            p=exact(self.p),
-            weight=self.weight,
-            add=partial(segment_totals, starts=self.starts),
-        )
-        return 0.5 * squares, losses
+        violation = found[VIOLATION]
+        for part in np.flatnonzero(np.isnan(violation)).tolist():
+            own = layout.of_part(part)
+            violation[part] = self._violation(alpha[own], self.y[own], self.cost_below[own])
+        regulariser, losses, dual = (Bounded(found[row], found[row + ERROR]) for row in (REGULARISER, LOSSES, DUAL))
+        return PartsEvaluation(regulariser, losses, dual, violation)
 
-    def dual_violation(self, point: PartsPoint) -> Floats:
-        """Largest of −α, the excess of α over its upper bound, and |y'α|."""
-        alpha, starts = point.alpha, self.starts
-        outside = np.maximum(-alpha, alpha - self.cost_below if self.p == 1 else -np.inf)
-        outside = np.where(np.isfinite(alpha), np.maximum(outside, 0.0), np.inf)
-        return np.maximum(np.maximum.reduceat(outside, starts), np.abs(segment_imbalances(alpha, self.y, starts)))
-
-    def evaluate_dual(self, point: PartsPoint) -> Bounded:
-        """D at feasible multipliers."""
-        linear = point.coef is not None
-        squares = squared_norms(*self.normals(point.alpha)) if linear else self._squared_norm(point.alpha)
-        found: Bounded = dual_objective(
-            exact(point.alpha),
-            squares,
-            C=exact(self.C),
-            p=exact(self.p),
-            weight=self.weight,
-            add=partial(segment_totals, starts=self.starts),
-        )
-        return found
+    def _violation(self, alpha: Floats, y: Floats, cost: Floats) -> float:
+        """Return that of multipliers that are on no grid."""
+        outside = np.maximum(-alpha, alpha - cost if self.p == 1 else -np.inf)
+        return max(float(outside.max()), abs(imbalance(alpha, y)))
 
     def objective_without_normal(self) -> Floats:
         """Return the smallest objective at w = 0 of each problem, for p = 1 or 2, up to rounding."""

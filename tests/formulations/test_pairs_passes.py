@@ -1,0 +1,119 @@
+"""Compiled intervals of many pSVM, held against fractions."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from svmcvx.core.exactly import imbalance
+from svmcvx.core.rows import row_norms_above, summed_rows
+from svmcvx.formulations.margin.pairs import PartsPoint, PSVMParts
+from svmcvx.formulations.margin.pairs_passes import DUAL, ERROR, LOSSES, REGULARISER, VIOLATION, evaluated
+from svmcvx.kernels.class_rows import ClassRows, Layout
+
+SIZES = [4, 3, 5]
+LAYOUT = Layout(np.concatenate([[0], np.cumsum(SIZES)]), [[0, 1], [0, 2], [1, 2]])
+ROWS = LAYOUT.all_rows
+Y = np.where(np.concatenate([np.arange(7) < 4, np.arange(9) < 4, np.arange(8) < 3]), -1.0, 1.0)
+
+
+def fractions(values):
+    return [Fraction(float(value)) for value in np.ravel(values)]
+
+
+def numbers(rng, *shape, spread):
+    """Numbers of sizes that differ by so many powers of ten."""
+    return rng.standard_normal(shape) * 10.0 ** rng.uniform(-spread, spread, shape)
+
+
+def terms(f, b, y, alpha, weight, C, p, square):
+    """Regulariser, losses and dual objective of one problem."""
+    slack = [max(1 - label * (score + b), Fraction(0)) for label, score in zip(y, f, strict=True)]
+    losses = C * sum(s * xi**p for s, xi in zip(weight, slack, strict=True))
+    conjugate = sum(a * a / (4 * C * s) for a, s in zip(alpha, weight, strict=True)) if p == 2 else 0
+    return square / 2, losses, sum(alpha) - conjugate - square / 2
+
+
+def check(found, part, exact):
+    for row, number in zip((REGULARISER, LOSSES, DUAL), exact, strict=True):
+        off = found[row + ERROR, part]
+        assert np.isinf(off) or abs(Fraction(float(found[row, part])) - number) <= Fraction(float(off))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.0, 2.0, 40.0]),
+    st.sampled_from([1, 2]),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([1e-9, 1.0, 3e7]),
+)
+def test_terms_contain_the_exact_ones(seed, spread, p, weighted, linear, C):
+    rng = np.random.default_rng(seed)
+    total = Y.size
+    alpha = np.abs(numbers(rng, total, spread=spread)) * (rng.random(total) < 0.7)
+    bias = numbers(rng, 3, spread=spread)
+    weight = np.abs(numbers(rng, total, spread=3.0)) if weighted else np.zeros(0)
+    v = alpha * Y
+    centre, W, norms, count, shifted = np.zeros(2), np.zeros((0, 0)), np.zeros(0), 0, False
+    f, error = numbers(rng, total, spread=spread), np.abs(numbers(rng, total, spread=1.0)) * 1e-9
+    if linear:
+        X = numbers(rng, 12, 2, spread=spread)
+        centre, shifted = (X.mean(axis=0), True) if rng.random() < 0.5 else (centre, False)
+        table = np.zeros((12, 3))
+        table[ROWS, LAYOUT.spread(np.arange(3))] = v
+        whole, count = summed_rows(X - centre, table)
+        W, norms = np.ascontiguousarray(whole.T), row_norms_above(X - centre)
+        f = ((X - centre) @ whole)[ROWS, LAYOUT.spread(np.arange(3))]
+    found = np.empty((VIOLATION + 1, 3))
+    passed = (weight, np.full(total, C), C, p == 2, alpha, bias, f, error, W, centre, norms, float(count), shifted)
+    evaluated(LAYOUT.groups, LAYOUT.starts, LAYOUT.offsets, Y, *passed, np.empty((3, 9)), found)
+    if spread < 40.0:
+        assert np.isfinite(found[:VIOLATION]).all()
+    for part in range(3):
+        own = LAYOUT.of_part(part)
+        a, labels, b = fractions(alpha[own]), fractions(Y[own]), Fraction(float(bias[part]))
+        s = fractions(weight[own]) if weighted else [Fraction(1)] * len(a)
+        if linear:
+            rows = [[x - c for x, c in zip(fractions(X[k]), fractions(centre), strict=True)] for k in ROWS[own]]
+            w = fractions(W[part])
+            moved = b + sum(x * c for x, c in zip(w, fractions(centre), strict=True))
+            scores = [sum(x * z for x, z in zip(row, w, strict=True)) for row in rows]
+            exact = terms(scores, moved, labels, a, s, Fraction(C), p, sum(x * x for x in w))
+            normal = [sum(z * y * row[j] for z, y, row in zip(a, labels, rows, strict=True)) for j in range(len(w))]
+            lower = terms(scores, moved, labels, a, s, Fraction(C), p, sum(x * x for x in normal))[2]
+            check(found, part, (*exact[:2], lower))
+        else:
+            ends = fractions(error[own] * rng.choice([-1.0, 0.0, 1.0], a.__len__()))
+            scores = [x + e for x, e in zip(fractions(f[own]), ends, strict=True)]
+            square = sum(z * y * x for z, y, x in zip(a, labels, scores, strict=True))
+            # A square is not negative.
+            if square >= 0:
+                check(found, part, terms(scores, b, labels, a, s, Fraction(C), p, square))
+
+
+@pytest.mark.parametrize("kind", ["balanced", "any", "far", "tiny", "nan", "above", "negative"])
+@pytest.mark.parametrize("p", [1.0, 2.0])
+def test_violations_are_exact(kind, p):
+    rng = np.random.default_rng(3)
+    alpha = rng.random(Y.size)
+    if kind in ("balanced", "above"):
+        alpha = np.round(alpha * 4) / 4
+    elif kind in ("far", "tiny"):
+        alpha *= 2.0 ** rng.integers(-1060 if kind == "tiny" else -200, 0, alpha.size)
+    elif kind != "any":
+        alpha[0] = np.nan if kind == "nan" else -1e-300
+    upper = 0.5 if kind == "above" else 1.0
+    X = rng.standard_normal((12, 2))
+    statement = PSVMParts(ClassRows(None, X, LAYOUT.starts, 144), LAYOUT, Y, 1.0, upper, p, np.zeros(2))
+    found = statement.evaluate(PartsPoint(alpha, np.zeros(3))).violation
+    for part in range(3):
+        own = alpha[LAYOUT.of_part(part)]
+        if not np.isfinite(own).all():
+            assert found[part] == np.inf
+            continue
+        outside = max(float(-own.min()), float((own - upper).max()) if p == 1 else 0.0, 0.0)
+        assert found[part] == max(outside, abs(imbalance(own, Y[LAYOUT.of_part(part)])))
