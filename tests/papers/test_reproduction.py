@@ -18,7 +18,7 @@ from svmcvx.papers.figures import _FIGURES, check_figures, figure_names
 from svmcvx.papers.psvm import COSTS, EXPONENTS, AsReleased, mcnemar_cells, predictions_on_the_split
 from svmcvx.papers.result import accuracy_noise
 from tests.conftest import make_data
-from tests.rerun_results import RESULTS, record_faults, sizes
+from tests.rerun_results import RESULTS, TRIALS, record_faults, sizes, trial_means_faults
 
 
 def test_the_status_page_has_the_sizes_of_the_stored_tables():
@@ -174,6 +174,13 @@ def test_a_record_says_what_its_table_was_computed_with(folder, tmp_path):
 def test_every_stored_record_is_that_of_its_table():
     for path in sorted(RESULTS.glob("*.json")):
         assert record_faults(path) == []
+
+
+def test_the_stored_means_are_those_of_the_stored_trials():
+    paths = sorted(TRIALS.glob("*.csv"))
+    assert len(paths) == 3
+    for path in paths:
+        assert trial_means_faults(RESULTS / path.name) == []
 
 
 def test_noise_is_two_standard_errors():
