@@ -34,7 +34,7 @@ PARTS = {
     "odm-figure2": {"sets": ["cod-rna"]},
     "m3svm-table1": {"sets": ["Glass"], "repeats": 10},
     "m3svm-table1-large": {"sets": ["ORL"], "every": 10, "repeats": 1},
-    "m3svm-table1-folds": {"sets": ["Glass"], "every": 2},
+    "m3svm-table1-folds": {"sets": ["Glass"]},
     "m3svm-figure3": {"sets": ["Glass"], "repeats": 10},
     "m3svm-figure4": {"sets": ["Glass"], "repeats": 10},
     "conic-table1": {"n": 100, "p": 3, "repeat": 0},
@@ -71,7 +71,10 @@ TIMED = ("odm-figure2",)
 def differences(table: str, data_dir: str | None) -> tuple[int, list[str]]:
     """Return how many numbers were compared, and those that differ."""
     stored = pd.read_csv(RESULTS / f"{table.replace('-', '_')}.csv")
-    found = reproduce(table.removesuffix("-large"), data_dir=data_dir, **PARTS[table]).frame
+    computed = reproduce(table.removesuffix("-large"), data_dir=data_dir, **PARTS[table])
+    if not computed.complete:  # which reproduce makes of Ctrl-C
+        raise KeyboardInterrupt
+    found = computed.frame
     keys = [key for key in KEYS if key in stored and key in found]
     columns = [column for column in COMPARED if column in stored and column in found]
     if table in TIMED:
