@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 from svmcvx.papers import reproduce, reproducible
-from svmcvx.papers.conic import METHODS, TESTED, VALUES, flipped, synthetic
+from svmcvx.papers.conic import HALF, METHODS, TESTED, VALUES, flipped, synthetic
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 TRIALS = RESULTS / "trials"
@@ -44,6 +44,8 @@ PARTS = {
     "l0-table52": {},
     "l0-table53": {},
 }
+# Tables whose means are checked, and the table that has their trials.
+TRIALS_OF = {f"conic-table{k}": f"conic-table{k if k > 2 else 1}" for k in (1, 2, 3, 4)}
 # What computes a trial again, and the entries of its cell.
 COMPUTED = {"conic-table1": (synthetic, ("sigma", "outliers")), "conic-table4": (flipped, ("tau",))}
 # What is kept of a trial: its cell, what the tables and pages are made of, and the decimals of each.
@@ -126,15 +128,24 @@ def write_trials(path: Path) -> Path:
     return written
 
 
-def trial_means_faults(path: Path) -> list[str]:
+def trial_means_faults(table: str) -> list[str]:
     """Return the means of a table that are not those of its trials."""
-    trials = pd.read_csv(TRIALS / path.name)
-    keys = [name for name in ("dataset", "sigma", "outliers", "tau") if name in trials]
+    trials = pd.read_csv(TRIALS / f"{TRIALS_OF[table].replace('-', '_')}.csv")
+    stored = pd.read_csv(RESULTS / f"{table.replace('-', '_')}.csv")
+    # Seconds of Table 2 in place of per cent; its means are over the kinds of outliers of the paper.
+    seconds = table == "conic-table2"
+    what, unit, error = ("cpu", 1.0, 1.1e-3) if seconds else ("error", 100.0, 5.1e-3)
+    if seconds:
+        trials = trials[trials["outliers"] != HALF]
+    keys = [name for name in CELL if name in trials and name in stored]
     faults = []
-    for _, line in pd.read_csv(path).iterrows():
+    for _, line in stored.iterrows():
         own = trials[(trials[keys] == line[keys]).all(axis=1)]
-        if len(own) and abs(100.0 * own[f"{line['method']}_error"].mean() - line["as_written"]) > 0.0051:
-            faults.append(f"{path.name}: {dict(line[[*keys, 'method', 'as_written']])} is not the mean of its trials")
+        if line.get("dataset") == "Average":  # the splits of all sets
+            own = trials[trials["tau"] == line["tau"]]
+        mean = unit * own[f"{line['method']}_{what}"].mean()
+        if not abs(mean - line["as_written"]) <= error:
+            faults.append(f"{table}: {dict(line[[*keys, 'method', 'as_written']])}, its trials have {mean}")
     return faults
 
 
@@ -201,7 +212,7 @@ def main() -> int:
         print(sizes())
         return 0
     wrong = [fault for path in sorted(RESULTS.glob("*.json")) for fault in record_faults(path)]
-    wrong += [fault for path in sorted(TRIALS.glob("*.csv")) for fault in trial_means_faults(RESULTS / path.name)]
+    wrong += [fault for table in TRIALS_OF for fault in trial_means_faults(table)]
     for table in options.tables or PARTS:
         count, found = trials_differences(table) if table in COMPUTED else differences(table, options.data_dir)
         print(f"{table}: {count} numbers, {len(found)} differ", flush=True)
