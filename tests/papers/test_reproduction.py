@@ -18,7 +18,7 @@ from svmcvx.papers.figures import _FIGURES, check_figures, figure_names
 from svmcvx.papers.psvm import COSTS, EXPONENTS, AsReleased, mcnemar_cells, predictions_on_the_split
 from svmcvx.papers.result import accuracy_noise
 from tests.conftest import make_data
-from tests.rerun_results import RESULTS, TRIALS_OF, record_faults, sizes, trial_means_faults
+from tests.rerun_results import PARTS, RESULTS, TRIALS_OF, record_faults, sizes, trial_means_faults
 
 
 def test_the_status_page_has_the_sizes_of_the_stored_tables():
@@ -169,6 +169,10 @@ def test_a_record_says_what_its_table_was_computed_with(folder, tmp_path):
     assert record["versions"]["svmcvx"] == sx.__version__
     assert [one["dataset"] for one in record["data"]] == ["Glass"]
     assert (record["certified"], record["solves"]) == found.study.solves()
+
+
+def test_rows_of_every_stored_table_are_computed_again():
+    assert {path.stem.replace("_", "-") for path in RESULTS.glob("*.csv")} == set(PARTS) | set(TRIALS_OF)
 
 
 def test_every_stored_record_is_that_of_its_table():
