@@ -29,10 +29,12 @@ from sklearn.svm import SVC
 
 import svmcvx as sx
 from svmcvx.datasets import Dataset
-from svmcvx.experiments import Split
+from svmcvx.experiments import Split, Study, mcnemar
 from svmcvx.experiments.store import Store
 from svmcvx.experiments.studies.environment import computer
 from svmcvx.experiments.studies.files import read_study
+from svmcvx.experiments.studies.latex import latex_diagram
+from svmcvx.experiments.studies.statistics import Friedman
 from svmcvx.experiments.tables import escaped, latex_frame
 from svmcvx.system import clock
 from tests.conftest import make_data
@@ -153,6 +155,47 @@ def test_probabilities_of_a_bayesian_comparison(study):
     ]
     with pytest.raises(sx.DataError, match="rope"):
         study.bayes(rope=-1.0)
+
+
+def test_a_single_split_has_mcnemars_test():
+    models = {"hinge": MODELS["hinge"], "ridge": MODELS["ridge"], "nearest": KNeighborsClassifier(1)}
+    sets = {name: SETS[name] for name in ("one", "two")}
+    found = sx.study(models, sets, repeats=1, metrics=["accuracy", "balanced_accuracy"])
+    paired = found.paired()
+    assert set(paired["reason"]) == {"a single split"}
+    for row in paired.to_dict("records"):
+        X, y = SETS[row["dataset"]]
+        ((train, test),) = Split(0.3).parts(y, 0)
+        prepared = StandardScaler().fit(X[train])
+        labels = [
+            clone(models[row[k]]).fit(prepared.transform(X[train]), y[train]).predict(prepared.transform(X[test]))
+            for k in ("first", "second")
+        ]
+        np.testing.assert_equal(row["mcnemar"], mcnemar(y[test], *labels))
+    assert paired["mcnemar"].notna().any()
+    assert found.paired("balanced_accuracy")["mcnemar"].isna().all(), "its rows do not count alike"
+    assert Study.concat([found]).paired()["mcnemar"].equals(paired["mcnemar"])
+    assert "McNemar's exact test" in found.methods()
+
+
+def test_there_is_no_mcnemar_over_several_splits_and_few_have_no_signed_ranks(study):
+    paired = study.paired()
+    assert paired["mcnemar"].isna().all()
+    assert (paired["reason"] != "").all(), "three splits"
+    overall = study.overall()
+    assert set(overall["reason"]) == {"fewer than six differences have no signed-rank test"}
+    assert overall["win"].tolist() == [(r.wins + 0.5 * r.ties) / 3 for r in overall.itertuples()]
+
+
+def test_the_best_and_what_is_not_told_from_it(study):
+    best, paired = study.leaders(), study.paired().set_index(["dataset", "first", "second"])["corrected_t"]
+    for dataset in SETS:
+        mean = study.mean().loc[dataset]
+        for model in MODELS:
+            leader = mean.idxmax()
+            pair = [(dataset, model, leader), (dataset, leader, model)]
+            p = next((paired[key] for key in pair if key in paired.index), np.nan)
+            assert best.loc[dataset, model] == (round(mean[model], 3) == round(mean.max(), 3) or p >= 0.05)
 
 
 def test_a_paragraph_of_methods(study):
@@ -299,6 +342,9 @@ def test_models_that_predict_one_class_are_counted():
     found = sx.study({"p": sx.PSVMClassifier(C=1e-4)}, {"rare": (rng.normal(size=(80, 3)), y)}, repeats=3)
     assert found.single_class() == {"p": 3}
     assert "p predicts one class only in 3 of 3 tasks." in found.notes()
+    assert found.table().loc["rare", "p"].endswith(" †")
+    assert r"^{\dagger}$" in found.to_latex()
+    assert "predicts one class only on some split" in found.to_latex()
 
 
 @pytest.mark.parametrize(
@@ -641,6 +687,31 @@ def test_csv_and_latex(study, tmp_path):
         assert f"{value:.3f} \\pm" in cell
         assert ("mathbf" in cell) == (round(value, 3) == round(mean.max(), 3))
     assert escaped("a_b & 50% {x}\\") == r"a\_b \& 50\% \{x\}\textbackslash{}"
+
+
+def test_the_diagram_for_latex_and_as_a_picture(study, tmp_path):
+    study.diagram(tmp_path / "ranks.tex")
+    text = (tmp_path / "ranks.tex").read_text()
+    assert text.startswith("\\begin{tikzpicture}\n")
+    for model, rank in study.ranks().mean().items():
+        assert f"{{{model} ({rank:.2f})}};" in text
+    study.diagram(tmp_path / "ranks.pdf")
+    assert (tmp_path / "ranks.pdf").read_bytes().startswith(b"%PDF")
+    two = sx.study({"hinge": MODELS["hinge"], "ridge": MODELS["ridge"]}, {"one": SETS["one"]}, repeats=1)
+    with pytest.raises(sx.DataError, match="three models and two data sets"):
+        two.diagram(tmp_path / "none.tex")
+
+
+def test_bars_of_a_diagram_join_the_longest_runs_within_the_critical_difference():
+    ranks = np.array([1.0, 2.5, 1.8, 4.7])
+    lines = latex_diagram(["a", "b", "c_1", "d"], Friedman(9, 4, ranks, 0, 1, 0, 1, 1.0, 0.05)).splitlines()
+    bars = [line for line in lines if "line width" in line]
+    # 1 and 1.8, 1.8 and 2.5; an axis of 10 cm from 1 to 4, and 0.02 ranks beyond each end.
+    assert bars == [
+        r"\draw[line width=2pt] (-0.067, -0.18) -- (2.733, -0.18);",
+        r"\draw[line width=2pt] (2.600, -0.36) -- (5.067, -0.36);",
+    ]
+    assert any(r"{c\_1 (1.80)}" in line for line in lines)
 
 
 class Page(HTMLParser):

@@ -19,6 +19,7 @@ from svmcvx.experiments.studies.statistics import (
     friedman,
     holm,
     mcnemar,
+    median_interval,
     paired_t,
     ranks_by_block,
     wilcoxon,
@@ -96,6 +97,14 @@ def test_wilcoxon_on_the_example_of_demsar():
     difference = np.round(np.array(tuned) - plain, 3)
     assert stats.wilcoxon(difference, zero_method="zsplit").statistic == 12.0
     assert wilcoxon(difference) < 0.05
+
+
+def test_the_interval_of_a_median_by_hand():
+    # Six differences: all on one side of the median with probability 2/2⁶; nine: at most one on a side with probability 2·(1 + 9)/2⁹ < 0.05.
+    assert median_interval([6, 1, 5, 2, 4, 3]) == (1, 6)
+    assert median_interval(range(1, 10)) == (2, 8)
+    assert median_interval([0.0] * 6 + [1.0]) == (0.0, 1.0)
+    assert all(map(math.isnan, median_interval([1, 2, 3, 4, 5])))
 
 
 def test_mcnemar_by_hand():

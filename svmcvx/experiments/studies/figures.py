@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from svmcvx.errors import DataError, missing_extra
+from svmcvx.errors import missing_extra
 from svmcvx.experiments.studies.tables import StudyTables
 from svmcvx.plot.style import class_colours, drawing_axes
 
@@ -58,9 +58,7 @@ def critical_difference_diagram(study: StudyTables, metric: str | None = None, a
     DataError
         If there are fewer than three models or two data sets with all scores.
     """
-    test = study.friedman(metric)
-    if test is None:
-        raise DataError("a critical-difference diagram needs three models and two data sets with all their scores")
+    study.ranked(metric)
     ranks = study.ranks(metric)
     posthocs = _posthocs()
     if ax is None:

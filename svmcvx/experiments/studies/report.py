@@ -15,7 +15,7 @@ import pandas as pd
 from svmcvx.errors import missing_extra
 from svmcvx.experiments.intervals import with_intervals
 from svmcvx.experiments.studies.environment import computer, versions
-from svmcvx.experiments.studies.tables import StudyTables
+from svmcvx.experiments.studies.tables import ONE_CLASS_MARK, StudyTables
 from svmcvx.system.files import atomic_write
 
 __all__ = ["check_report", "report"]
@@ -194,17 +194,22 @@ def _sections(study: StudyTables) -> list[dict[str, Any]]:
 
 def _scores(study: StudyTables, metric: str) -> Table:
     mean, sd, ranks = study.mean(metric), study.sd(metric), study.ranks(metric)
+    best, one_class = study.leaders(metric), study.one_class()
     rows = []
     for dataset in mean.index:
-        best = mean.loc[dataset].max()
         cells = [_text(dataset)]
         for name in study.models:
             value, spread = float(mean.loc[dataset, name]), float(sd.loc[dataset, name])
             text = "—" if math.isnan(value) else f"{value:.3f}" + ("" if math.isnan(spread) else f" ± {spread:.3f}")
-            cells.append(Cell(text, None if math.isnan(value) else value, "best" if value == best else ""))
+            text += f" {ONE_CLASS_MARK}" if one_class.loc[dataset, name] else ""
+            kind = "best" if best.loc[dataset, name] else ""
+            cells.append(Cell(text, None if math.isnan(value) else value, kind))
         rows.append(cells)
     foot = [Cell("mean rank"), *(_number(float(rank), ".2f") for rank in ranks.mean(axis=0))]
-    note = "Mean ± standard deviation over the splits; the best of a row is marked."
+    note = (
+        "Mean ± standard deviation over the splits; marked are the best of a row and those that the corrected t-test does not tell from it at "
+        f"0.05. {ONE_CLASS_MARK}: predicts one class only on some split."
+    )
     if mean.isna().to_numpy().any():
         note += " A dash: one of the tasks failed or is missing."
     note += f" Ranks (1 is the best) over the {len(ranks)} data sets on which every model has a score."
@@ -247,15 +252,18 @@ def _over_sets(study: StudyTables) -> dict[str, Any]:
                 _text(r.first),
                 _text(r.second),
                 *(_number(n, "d") for n in (r.wins, r.ties, r.losses)),
-                _number(r.median, "+.4f"),
+                _number(r.win, ".2f"),
+                *(_number(value, "+.4f") for value in (r.median, r.low, r.high)),
                 _p(r.wilcoxon),
                 _p(r.holm, adjusted=True),
+                _text(r.reason),
             ]
             for r in _records(overall)
         ]
         note = (
             "Signed-rank test on the mean scores of the data sets (from six data sets on; ranks of zeros are split); Holm: adjusted for "
-            "the number of pairs. Median: of the differences, first less second."
+            "the number of pairs. Median: of the differences, first less second, with its interval at 95 % by order statistics; share: of the "
+            "data sets on which the first is better, ties counted half."
         )
         test = study.friedman(metric)
         if test is not None:
@@ -271,7 +279,20 @@ def _over_sets(study: StudyTables) -> dict[str, Any]:
             figure: Any = critical_difference_diagram(study, metric).figure
             caption = f"{metric}: mean ranks; models joined by a bar are not told apart by Nemenyi's test at 0.05."
             figures.append((svg(figure, f"critical difference diagram of {metric}"), caption))
-        heads = ["first", "second", "wins", "ties", "losses", "median", "Wilcoxon p", "Holm"]
+        heads = [
+            "first",
+            "second",
+            "wins",
+            "ties",
+            "losses",
+            "share",
+            "median",
+            "low",
+            "high",
+            "Wilcoxon p",
+            "Holm",
+            "reason",
+        ]
         tables.append(Table(metric, note, heads, rows))
         tables.append(_bayes(study, metric))
     return {"tables": tables, "figures": figures, "figures_first": True}
@@ -314,6 +335,7 @@ def _paired(study: StudyTables, metric: str) -> Table:
             _p(r.corrected_t),
             _p(r.corrected_holm, adjusted=True),
             _p(r.wilcoxon),
+            _p(r.mcnemar),
             _text(r.reason),
         ]
         for r in _records(study.paired(metric))
@@ -322,10 +344,10 @@ def _paired(study: StudyTables, metric: str) -> Table:
         "Over the splits of each data set. The corrected test allows for training parts that overlap; the plain t-test and the "
         "signed-rank test do not, and find too much. The interval of the mean difference is that of the corrected test at 95 %; "
         "wins counts ties half; detectable: the smallest difference that the corrected test finds with a probability of 0.8. Holm: "
-        "corrected p-values adjusted for the number of rows; the others are not adjusted. A dash: there is no such number, for the reason in the last column, or below six splits."
+        "corrected p-values adjusted for the number of rows; the others are not adjusted. McNemar: on the rows of a single split. A dash: there is no such number, for the reason in the last column, or below six splits."
     )
     heads = ["data set", "first", "second", "splits", "difference", "low", "high", "median", "wins", "detectable", "t"]
-    return Table(metric, note, [*heads, "corrected t", "Holm", "Wilcoxon", "reason"], rows)
+    return Table(metric, note, [*heads, "corrected t", "Holm", "Wilcoxon", "McNemar", "reason"], rows)
 
 
 def _grid(study: StudyTables, title: str, note: str, values: pd.DataFrame, form: str) -> Table:

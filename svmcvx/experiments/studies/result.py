@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from svmcvx.display import check_mark, html_block, html_fields
 from svmcvx.errors import renamed
-from svmcvx.experiments.studies.latex import latex_table
+from svmcvx.experiments.studies.latex import latex_diagram, latex_table
 from svmcvx.experiments.studies.report import report
 from svmcvx.experiments.studies.tables import StudyTables
 from svmcvx.experiments.tables import table_html
@@ -67,6 +68,7 @@ class Study(StudyTables):
         found.complete = all(one.complete for one in studies)
         found.reused = sum(one.reused for one in studies)
         found.frame = pd.concat([one.frame for one in studies], ignore_index=True)
+        found._right = pd.concat([one._right for one in studies], ignore_index=True)
         return found
 
     joined = renamed(concat, "Study.joined", "Study.concat")
@@ -91,13 +93,32 @@ class Study(StudyTables):
     def to_latex(self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3) -> str:
         """Return the table of a metric for a document with the package booktabs; write it to `path` if that is given.
 
-        Bold are the best of a row, and those without a significant difference from it in the corrected t-test at 0.05.
+        Bold are the best of a row, and those without a significant difference from it in the corrected t-test at 0.05; a dagger marks models that
+        predict one class only on some split.
         """
         text = latex_table(self, self._metric(metric), digits)
         if path is not None:
             with atomic_write(path) as stream:
                 stream.write(text.encode())
         return text
+
+    def diagram(self, path: str | os.PathLike[str], metric: str | None = None) -> None:
+        """Write the diagram of mean ranks [Demsar]: for LaTeX with the package tikz (``.tex``), or as a picture (``.pdf``, ``.svg``, ``.png``; extra ``study``).
+
+        Raises
+        ------
+        DataError
+            If there are fewer than three models or two data sets with all scores.
+        """
+        path = Path(path)
+        if path.suffix != ".tex":
+            from svmcvx.experiments.studies.figures import critical_difference_diagram
+
+            figure: Any = critical_difference_diagram(self, metric).figure
+            figure.savefig(path, bbox_inches="tight")
+            return
+        with atomic_write(path) as stream:
+            stream.write(latex_diagram(self.models, self.ranked(metric)).encode())
 
     def report(
         self,

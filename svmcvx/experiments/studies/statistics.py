@@ -23,6 +23,7 @@ __all__ = [
     "friedman",
     "holm",
     "mcnemar",
+    "median_interval",
     "paired_t",
     "ranks_by_block",
     "right_alone",
@@ -174,6 +175,15 @@ def effect(difference: Any, ratio: float) -> Effect:
     quantile = float(stats.t.ppf(1.0 - LEVEL / 2, m - 1))
     half, detectable = quantile * scale, (quantile + float(stats.t.ppf(POWER, m - 1))) * scale
     return Effect(mean, median, mean - half, mean + half, win, detectable, "")
+
+
+def median_interval(difference: Any) -> tuple[float, float]:
+    """Return two order statistics that enclose the median with a probability of at least 0.95, by the sign test; NaN below six differences."""
+    difference = np.asarray(difference, dtype=np.float64)
+    if difference.size < LEAST_RANKED:
+        return math.nan, math.nan
+    found = stats.quantile_test(difference, p=0.5).confidence_interval(1.0 - LEVEL)
+    return float(found.low), float(found.high)
 
 
 class Posterior(NamedTuple):

@@ -38,8 +38,15 @@ PAIRED = [
     "t",
     "corrected_t",
     "wilcoxon",
+    "mcnemar",
     "reason",
 ]
+# Columns of `Study.overall`, without the adjusted p-value.
+OVERALL = ["first", "second", "wins", "losses", "ties", "win", "median", "low", "high", "wilcoxon", "reason"]
+# Reasons why there is no signed-rank test.
+FEW, EQUAL = "fewer than six differences have no signed-rank test", "all differences are zero"
+# Mark of the scores of a model that predicts one class only on some split.
+ONE_CLASS_MARK = "†"
 
 
 def certificates_requested(rows: pd.DataFrame) -> pd.Series[int]:
@@ -73,6 +80,7 @@ class StudyTables:
         self.complete, self.reused = complete, reused
         self.versions = versions()
         self.frame = self._framed(rows)
+        self._right = pd.Series([row.get("right") for row in rows], dtype=object)
 
     def _framed(self, rows: Sequence[Row]) -> pd.DataFrame:
         place = FIELDS.index("scores")
@@ -82,7 +90,7 @@ class StudyTables:
         ends = [f"{name}_{end}" for name in known for end in ("lower", "upper")]
         # Columns of results that were not requested would be empty.
         asked = {"undecided": bool(self._guarantee), "tied": self._guarantee == "tuning"}
-        fields = [name for name in FIELDS[last:] if asked.get(name, True)]
+        fields = [name for name in FIELDS[last:-1] if asked.get(name, True)]
         columns = (*FIELDS[:place], *self.metrics, *ends, *fields)
         flat = [{**row, **(row["scores"] or {}), **(row.get("intervals") or {})} for row in rows]
         frame = CertifiedTable([{name: row.get(name) for name in columns} for row in flat], columns=list(columns))
@@ -141,10 +149,14 @@ class StudyTables:
         return counts.ge(most.reindex(counts.index).fillna(1), axis=0)
 
     def table(self, metric: str | None = None, digits: int = 3) -> pd.DataFrame:
-        """Return mean ± standard deviation as text, with a last row of mean ranks."""
-        mean, sd = self.mean(metric), self.sd(metric)
+        """Return mean ± standard deviation as text, with a last row of mean ranks; † marks models that predict one class only on some split."""
+        mean, sd, marked = self.mean(metric), self.sd(metric), self.one_class()
         cells = {
-            name: [_mean_sd(m, s, digits) for m, s in zip(mean[name], sd[name], strict=True)] for name in self.models
+            name: [
+                _mean_sd(m, s, digits) + (f" {ONE_CLASS_MARK}" if mark else "")
+                for m, s, mark in zip(mean[name], sd[name], marked[name], strict=True)
+            ]
+            for name in self.models
         }
         table = pd.DataFrame(cells, index=mean.index)
         table.loc["mean rank"] = ["—" if np.isnan(rank) else f"{rank:.2f}" for rank in self.ranks(metric).mean(axis=0)]
@@ -251,6 +263,28 @@ class StudyTables:
         """Return mean seconds of a task, with its tuning, by data set and model."""
         return self._ordered(self._by_set(self.frame["seconds"]).mean())
 
+    def one_class(self) -> pd.DataFrame:
+        """Return whether a model predicts one class only on some split, by data set and model."""
+        notes = self.frame["note"].fillna("").str.contains(ONE_CLASS, regex=False)
+        return self._ordered(self._by_set(notes).any()).eq(True)  # missing tasks predict nothing
+
+    def leaders(self, metric: str | None = None, digits: int = 3) -> pd.DataFrame:
+        """Return which scores are the best of their data set, as printed, or not told from it by the corrected t-test at 0.05.
+
+        Scores of which there is no p-value are compared as printed.
+        """
+        name = self._metric(metric)
+        mean = self.mean(name)
+        best = mean.round(digits).eq(mean.round(digits).max(axis=1), axis=0)
+        paired = self.paired(name)
+        rows = paired[paired["corrected_t"] >= statistics.LEVEL]
+        pairs = zip(rows["dataset"], rows["first"], rows["second"], strict=True)
+        tied = {(dataset, frozenset(pair)) for dataset, *pair in pairs}
+        for dataset in mean.index[mean.notna().any(axis=1)]:
+            leader = mean.loc[dataset].idxmax()
+            best.loc[dataset] |= np.array([(dataset, frozenset((model, leader))) in tied for model in mean.columns])
+        return best
+
     def single_class(self) -> dict[str, int]:
         """Return the numbers of tasks whose model predicts one class only for its test part, by model."""
         notes = self.frame["note"].fillna("").str.contains(ONE_CLASS, regex=False)
@@ -298,12 +332,14 @@ class StudyTables:
             interval ``low``, ``high``, ``median``, ``win`` (share of splits on which the first is better, ties counted half),
             ``detectable`` (smallest mean difference that the test finds with a probability of 0.8), and the two-sided
             p-values ``t``, ``corrected_t`` (for overlapping training parts [Nadeau]) and ``wilcoxon``, not adjusted for their number;
-            ``corrected_holm``: those of the corrected test adjusted for the number of rows. A p-value that does not exist is NaN, and
-            ``reason`` says why.
+            ``corrected_holm``: those of the corrected test adjusted for the number of rows; ``mcnemar``: of a data set with a single split
+            the exact test on its rows, if the metric is the accuracy. A p-value that does not exist is NaN, and ``reason`` says why.
         """
-        rows = []
-        for dataset, first, second, difference, ratio in self._differences(self._metric(metric)):
+        rows, name = [], self._metric(metric)
+        for dataset, first, second, difference, ratio in self._differences(name):
             size = statistics.effect(difference, ratio)
+            single = name == "accuracy" and difference.size == 1
+            reason = size.reason or (FEW if difference.size < statistics.LEAST_RANKED else "")
             rows.append(
                 {
                     "dataset": dataset,
@@ -319,12 +355,22 @@ class StudyTables:
                     "t": statistics.paired_t(difference),
                     "corrected_t": statistics.corrected_t(difference, ratio),
                     "wilcoxon": statistics.wilcoxon(difference),
-                    "reason": size.reason,
+                    "mcnemar": self._mcnemar(dataset, first, second) if single else np.nan,
+                    "reason": reason,
                 }
             )
         table = pd.DataFrame(rows, columns=PAIRED)
         table.insert(PAIRED.index("corrected_t") + 1, "corrected_holm", statistics.holm(table["corrected_t"]))
         return table
+
+    def _mcnemar(self, dataset: str, first: str, second: str) -> float:
+        """Return the p-value of McNemar's test on the rows of the one split of a data set; NaN if they are not known."""
+        part = self.frame[self.frame["dataset"] == dataset]
+        known = [self._right[part.index[part["model"] == name]].dropna() for name in (first, second)]
+        if any(right.size != 1 for right in known):
+            return np.nan
+        hits = [np.unpackbits(np.frombuffer(bytes.fromhex(right.iloc[0]), dtype=np.uint8)) for right in known]
+        return statistics.mcnemar(np.ones(hits[0].size), *hits)
 
     def overall(self, metric: str | None = None, control: str | None = None) -> pd.DataFrame:
         """Compare every pair of models over the data sets, by the signed-rank test on mean scores.
@@ -339,8 +385,9 @@ class StudyTables:
         Returns
         -------
         DataFrame
-            ``first``, ``second``, ``wins`` and ``losses`` of the first, ``ties``, ``median`` difference, ``wilcoxon``, and ``holm``: the
-            p-value adjusted for the number of pairs. NaN for fewer than six data sets.
+            ``first``, ``second``, ``wins`` and ``losses`` of the first, ``ties``, ``win`` (the share of data sets on which the first is better,
+            ties counted half), ``median`` difference with an interval ``low``, ``high`` of at least 95 % by its order statistics, ``wilcoxon``,
+            and ``holm``: the p-value adjusted for the number of pairs. NaN for fewer than six data sets, as ``reason`` says.
 
         Raises
         ------
@@ -353,7 +400,10 @@ class StudyTables:
         pairs = combinations(self.models, 2) if control is None else ((m, control) for m in self.models if m != control)
         rows = []
         for first, second in pairs:
-            difference = (mean[first] - mean[second]).dropna().to_numpy()
+            # Equal scores may have means that differ by rounding.
+            difference = (mean[first] - mean[second]).dropna().to_numpy().round(12)
+            size = statistics.effect(difference, 0.0)
+            low, high = statistics.median_interval(difference)
             rows.append(
                 {
                     "first": first,
@@ -361,12 +411,16 @@ class StudyTables:
                     "wins": int((difference > 0).sum()),
                     "losses": int((difference < 0).sum()),
                     "ties": int((difference == 0).sum()),
-                    "median": float(np.median(difference)) if difference.size else np.nan,
+                    "win": size.win,
+                    "median": size.median,
+                    "low": low,
+                    "high": high,
                     "wilcoxon": statistics.wilcoxon(difference),
+                    "reason": FEW if difference.size < statistics.LEAST_RANKED else "" if difference.any() else EQUAL,
                 }
             )
-        table = pd.DataFrame(rows, columns=["first", "second", "wins", "losses", "ties", "median", "wilcoxon"])
-        table["holm"] = statistics.holm(table["wilcoxon"])
+        table = pd.DataFrame(rows, columns=OVERALL)
+        table.insert(OVERALL.index("wilcoxon") + 1, "holm", statistics.holm(table["wilcoxon"]))
         return table
 
     def bayes(self, rope: float = 0.01, metric: str | None = None) -> pd.DataFrame:
@@ -411,6 +465,19 @@ class StudyTables:
         check_number(alpha, "alpha", low=0, high=1, open_low=True, open_high=True)
         return statistics.friedman(self.mean(metric), alpha)
 
+    def ranked(self, metric: str | None = None) -> Friedman:
+        """Return Friedman's test for the diagram of mean ranks.
+
+        Raises
+        ------
+        DataError
+            If there are fewer than three models or two data sets with all scores.
+        """
+        test = self.friedman(metric)
+        if test is None:
+            raise DataError("a critical-difference diagram needs three models and two data sets with all their scores")
+        return test
+
     def _batched(self) -> str:
         """Return the part of a sentence on the fits of the tuning without certificates, if there are any."""
         count = int(self.frame["tuning_batched"].sum())
@@ -422,11 +489,16 @@ class StudyTables:
         """Return a paragraph on data, protocol and tests for a publication, with citations in brackets."""
         certified, solves = self.solves()
         protocol = "; ".join(f"{name}: {value}" for name, value in self.protocol.items())
+        single = (self.frame.groupby(["dataset", "model"]).size() == 1).all()
+        test = (
+            "McNemar's exact test on the rows of the one test part"
+            if single
+            else "the corrected resampled t-test, which allows for overlapping training parts [Nadeau]"
+        )
         return (
             f"{len(self.models)} models were compared on {len(self.datasets)} data sets ({protocol}). Of {solves} training problems "
-            f"{certified} were solved to a certified duality gap{self._batched()}. On each data set, differences were tested by the corrected resampled "
-            "t-test, which allows for overlapping training parts [Nadeau], and over the data sets by Wilcoxon's signed-rank test with "
-            "Holm's adjustment, the ranks of zero differences split, and by Friedman's test with Nemenyi's critical difference [Demsar]. "
+            f"{certified} were solved to a certified duality gap{self._batched()}. On each data set, differences were tested by {test}, and "
+            "over the data sets by Wilcoxon's signed-rank test with Holm's adjustment, the ranks of zero differences split, and by Friedman's test with Nemenyi's critical difference [Demsar]. "
             "Probabilities of practical equivalence are those of the Bayesian correlated t-test and signed-rank test [Benavoli]. "
             f"Computed with svmcvx {self.versions['svmcvx']}."
         )

@@ -35,7 +35,8 @@ __all__ = ["FIELDS", "FOREIGN", "Task"]
 # The status of a model of another package, of which the final fit alone may have a certificate.
 FOREIGN = "fitted"
 
-# The fields of every row, in the order of a table; the scores are after n_test, then the ends of their intervals.
+# The fields of every row, in the order of a table; the scores are after n_test, then the ends of their intervals. The last one, which no table
+# shows, says which test rows are predicted right, as the hexadecimal digits of a bit a row.
 FIELDS = (
     "dataset",
     "model",
@@ -62,6 +63,7 @@ FIELDS = (
     "seconds",
     "proof",
     "note",
+    "right",
 )
 
 
@@ -198,7 +200,9 @@ class Task:
         if row["status"] == Status.INTERRUPTED:
             raise KeyboardInterrupt
         row["scores"] = {name: float(get_scorer(name)(fitted, X_test, y_test)) for name in self.protocol.metrics}
-        notes = [row.get("note"), one_class_note(np.asarray(fitted.predict(X_test)), y_test)]
+        predicted = np.asarray(fitted.predict(X_test))
+        row["right"] = np.packbits(predicted == y_test).tobytes().hex()
+        notes = [row.get("note"), one_class_note(predicted, y_test)]
         if self.protocol.guarantee:
             row |= self._exact(fitted, X, y, X_test, y_test)
             notes.append(row["note"])
