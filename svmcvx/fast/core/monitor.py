@@ -167,7 +167,7 @@ class Monitor:
         self.gap = math.inf
 
     def reserve(self, seconds: float) -> None:
-        """Reserve this many more seconds of a time limit for the certificate."""
+        """Reserve this many seconds of a time limit for the certificate, in place of what was reserved before."""
         self.deadline = replace(self.deadline, end=self._end - seconds)
 
     def within(self, tol: float, max_iter: int) -> Monitor:
@@ -216,7 +216,8 @@ def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | 
     deadline = current()
     # Like the preparation the certificate makes passes over the data, or the kernel matrix, and about twice as many.
     reserved = min(2.0 * deadline.seconds, MOST_RESERVED * deadline.remaining) if math.isfinite(deadline.end) else 0.0
-    monitor = Monitor(float(tol), int(max_iter), bool(verbose), callback, deadline.earlier(reserved))
+    monitor = Monitor(float(tol), int(max_iter), bool(verbose), callback, deadline)
+    monitor.reserve(reserved)
     with deferred_interrupt(monitor.deadline.interrupt_requested):
         yield monitor
 

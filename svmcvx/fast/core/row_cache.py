@@ -265,9 +265,14 @@ class ProductSeconds:
         rows, columns = self._columns.shape
         started = clock.now()
         self._columns.product(np.ones(columns))
-        self._seconds = 0.5 * self._seconds + clock.now() - started
-        self._entries = 0.5 * self._entries + float(rows * columns)
-        self._due = TIMED_AGAIN * rows * columns
+        self.took(clock.now() - started, float(rows * columns))
+
+    def took(self, seconds: float, entries: float) -> None:
+        """Take note of a product's seconds and entries."""
+        if self._columns is not None and entries:
+            self._seconds = 0.5 * self._seconds + seconds
+            self._entries = 0.5 * self._entries + entries
+            self._due = TIMED_AGAIN * entries
 
     def of(self, entries: float) -> float:
         """Return the seconds of a product with this many entries."""

@@ -202,7 +202,7 @@ class Decomposition:
         if self.scores is not None:
             self.f, self.updated = self.scores, True
             return
-        # Gaps of that point and of the last one, and whether both are needed.
+        # Gaps of that point and of the last one, and whether both are certified.
         self._gaps, self._both = (math.inf, math.inf), True
         self.exact_scores()
 
@@ -225,8 +225,8 @@ class Decomposition:
     def points(self) -> list[Floats]:
         """Return the last multipliers, and those of the lowest objective, which need not fall monotonically.
 
-        If the certificate of a point is the larger part of the work, only the better of the two is returned, unless both are needed for the wanted
-        gap.
+        If the certificate of a point is the larger part of the work, or there is no time for two, only the better of them is returned, unless both are
+        needed for the wanted gap.
         """
         last = self._exact
         if last is None or self.updated or self._exact_of is not self.alpha:
@@ -236,7 +236,7 @@ class Decomposition:
         lowest = self.statement.feasible(self._lowest_alpha)
         if np.array_equal(last, lowest):
             return [last]
-        if self.rows.tiled and not self._both:
+        if not self._both:
             return [last if self._gaps[1] <= self._gaps[0] else lowest]
         return [lowest, last]
 
@@ -256,7 +256,10 @@ class Decomposition:
         if not (inside and off <= 2.0 * ROUNDINGS * math.ulp(size)):
             self.alpha = feasible
         self._exact, self._exact_of = feasible, self.alpha
+        started = clock.now()
         self.f = np.array(self.statement.space.point(feasible * self.y).scores.value)
+        if self._products is not None:
+            self._products.took(clock.now() - started, float(np.count_nonzero(feasible)) * self.y.size)
 
     def derivative(self) -> Floats:
         """Return g, the derivative of the dual along the v_i."""
@@ -315,7 +318,8 @@ class Decomposition:
                 self._gaps = self._gaps[0], gap
                 status = monitor.report(self.rounds, *self._padded(*found), estimated=self.updated)
                 if status is not None:
-                    self._both = status is Status.OPTIMAL and gap > monitor.tol
+                    needed = status is Status.OPTIMAL and gap > monitor.tol
+                    self._both = needed or not (self.rows.tiled or self._out_of_time(monitor))
                     return status
                 if exhausted:
                     return self._handed_over(found, monitor)
@@ -352,7 +356,8 @@ class Decomposition:
     def _out_of_time(self, monitor: Monitor) -> bool:
         """Whether there is only time left for the certificate."""
         if math.isfinite(monitor.deadline.end):
-            monitor.reserve(self._seconds_to_the_end())
+            # The certificate goes through the data as well, as their preparation has done.
+            monitor.reserve(monitor.build_seconds + self._seconds_to_the_end())
         return monitor.out_of_time()
 
     def _closes(self, found: tuple[float, float] | None, monitor: Monitor) -> bool:
@@ -367,10 +372,8 @@ class Decomposition:
         if self._products is None:
             self._products = ProductSeconds(self.statement.space)
             self._products.after(0.0)
-        # Where rows are stored, two points are certified.
-        points = 1.0 if self.rows.tiled else 2.0
         support = min(float(np.count_nonzero(self.alpha) + self._joined), n)
-        return RESERVED * (self._round_seconds + self._products.of(points * support * n))
+        return RESERVED * (self._round_seconds + self._products.of(support * n))
 
     def _allowance(self) -> float:
         """Return the multiplications of pair steps until the shortcut may be due."""
