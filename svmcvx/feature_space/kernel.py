@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -33,6 +34,8 @@ Floats: TypeAlias = NDArray[np.float64]
 GRAM_BYTES = 8 * 4
 # Observations up to which a stored kernel matrix costs less time than a second evaluation.
 FEW = 1000
+# Error of scores of a multiple of a known point that its roundings may cause, in units of what it is otherwise.
+NEARLY = 1.0
 # Entries of one kernel block if no Gram matrix is stored: small enough for a processor's cache.
 BLOCK_ENTRIES = TILE_ENTRIES
 
@@ -267,7 +270,10 @@ class KernelSpace(FeatureSpace):
 
     def _bounded_point(self, v: Floats, scores: Floats, magnitude: Floats, entries: Floats, terms: int) -> Point:
         """Bound the errors: `magnitude` is |K||v|, `entries` what the errors of K make of v, `terms` those of a sum."""
-        f = Bounded(scores, inner_error(terms + 2, magnitude) + entries)
+        return self._of_scores(v, Bounded(scores, inner_error(terms + 2, magnitude) + entries))
+
+    def _of_scores(self, v: Floats, f: Bounded) -> Point:
+        """Return the point of coefficients and their scores."""
         support = np.flatnonzero(v)
         return Point(v, f, positive_part(total(exact(v[support]) * f[support])))
 
@@ -290,6 +296,8 @@ class KernelSpace(FeatureSpace):
 
     def _blockwise(self, v: Floats) -> Point:
         """Evaluate a point from the columns of its support, block by block."""
+        if self.cached_gram is None and (near := self._near_multiple(v)) is not None:
+            return near
         support = np.flatnonzero(v)
         if self.cached_gram is not None:
             found = self.cached_gram.product(v, lambda: self._cached_product(support, v[support]))
@@ -306,6 +314,26 @@ class KernelSpace(FeatureSpace):
         # The sum of v for an intercept is one of n terms, the others are of the support.
         terms = support.size if self.intercept != "penalised" else self.data.n + support.size
         return self._bounded_point(v, scores, sums_above(magnitude, terms), found.entries, terms)
+
+    def _near_multiple(self, v: Floats) -> Point | None:
+        r"""Return a point that is a known one's multiple but for roundings, from the scores of that; None if there is none.
+
+        With :math:`v = tv_0 + e` its scores are off those of :math:`tv_0` by at most :math:`\sqrt{K_{ii}}\sum_j\sqrt{K_{jj}}|e_j|`.
+        """
+        if not is_definite(self.resolved):
+            return None
+        largest = int(np.argmax(np.abs(v)))
+        for known in self._points:
+            with np.errstate(all="ignore"):
+                t = float(v[largest] / known.v[largest])
+                if not (math.isfinite(t) and t != 0.0):
+                    continue
+                scaled = known.scores * t
+                rest = abs(exact(v) - exact(known.v) * t)
+                off = (self.lengths * total(rest * self.lengths).upper).upper
+            if float(off.max()) <= NEARLY * float(np.max(scaled.error)):
+                return self._of_scores(v, scaled.widened(off))
+        return None
 
     def _cached_product(self, support: NDArray[np.intp], chosen: Floats) -> KernelProduct:
         """Return the product with the cached matrix, block by block.

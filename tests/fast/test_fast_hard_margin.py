@@ -1,5 +1,8 @@
 """The linear hard margin by working sets, and the active-set method behind it."""
 
+from fractions import Fraction
+from operator import mul
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,10 +11,14 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.certificate import EPS
+from svmcvx.data import binary_data
 from svmcvx.fast.core.active_set import drop, new_state, ray, solve, value
 from svmcvx.fast.core.active_set_passes import INSEPARABLE, MORE, OVER, SOLVED
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
+from svmcvx.feature_space import feature_space
+from svmcvx.feature_space.kernel import FEW
 from svmcvx.heuristics.least_norm import least_norm
+from svmcvx.kernels.columns import KernelColumns
 from tests.intervals import overlap
 
 
@@ -224,3 +231,35 @@ def test_arguments():
 def test_a_kernel_is_left_to_psmo():
     X, y = separable(100, 3)
     assert sx.fast.hard_margin(X, y, kernel=sx.RBF(1.0)).solver == "fast.hard_margin/smo"
+
+
+def test_multiples_of_a_point_take_no_second_product(monkeypatch):
+    X, y = separable(FEW + 1, 3)
+    products, product = [], KernelColumns.product
+    monkeypatch.setattr(KernelColumns, "product", lambda self, v: products.append(v.size) or product(self, v))
+    found = sx.fast.hard_margin(X, y, kernel="rbf", callback=lambda progress: progress.upper < np.inf)
+    # The multipliers, their best multiple, the machine and its multiple with margins of 1.
+    assert found.status == "interrupted"
+    assert 0 < found.certificate.lower < found.certificate.upper < np.inf
+    assert len(products) == 1
+
+
+@settings(max_examples=5, deadline=None)
+@given(factor=st.floats(1e-3, 1e3), seed=st.integers(0, 1000))
+def test_scores_of_a_multiple_hold_and_those_of_another_point_are_evaluated(factor, seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.integers(-9, 10, (FEW + 1, 2)).astype(float), np.arange(FEW + 1) % 2
+    space = feature_space(binary_data(X, y, None), "linear", intercept="free", keep_gram=False)
+    v = rng.standard_normal(FEW + 1) * (rng.random(FEW + 1) < 0.3)
+    space.point(v)
+    rounded = factor * v * (1.0 + rng.integers(-1, 2, v.size) * EPS)
+    for other, near in ((factor * v, True), (rounded, True), (factor * v + 0.01 * (v != 0), False)):
+        assert (space._near_multiple(other) is not None) == near
+        found = space.point(other)
+        # The kernel is an inner product of whole numbers.
+        w = [sum(map(mul, map(Fraction, other), map(int, column))) for column in X.T]
+        for i in range(0, FEW, 10):
+            off = sum(map(mul, map(int, X[i]), w)) - Fraction(found.scores.value[i])
+            assert abs(off) <= Fraction(found.scores.error[i])
+        off = sum(map(mul, w, w)) - Fraction(float(found.squared_norm.value))
+        assert abs(off) <= Fraction(float(found.squared_norm.error))
