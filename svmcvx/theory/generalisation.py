@@ -10,7 +10,7 @@ at once, r being the radius of a ball about the origin that holds all data,
 
 R is the expected margin loss :math:`\Phi_{p,1}(u)`, and so at least the probability of an error.
 
-**Erratum.** The proof in [Sun] keeps b fixed while it bounds the complexity, so that the printed bound holds for
+**Erratum.** The proof in [Sun] keeps b fixed while it bounds the complexity, so that the printed bound is proved for
 machines without bias only: with a free b the complexity is infinite (see :mod:`svmcvx.theory.complexity`). Here b
 counts by default as the coefficient of a constant feature r: r becomes :math:`\sqrt2\,r` and :math:`\|w\|^2` becomes
 :math:`\|w\|^2 + b^2/r^2`.

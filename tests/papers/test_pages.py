@@ -11,7 +11,7 @@ from scipy import stats
 from svmcvx.experiments.studies.statistics import holm, wilcoxon
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "reproduction.md").read_text()
+PAGE, DETAILS = ((DOCS / name).read_text().replace("−", "-") for name in ("reproduction.md", "reproduction_details.md"))
 # Names of the ODM paper for observations that another name has, too.
 AGAIN = ["vote", "heart-statlog", "australian", "german"]
 
@@ -23,7 +23,7 @@ def table(name):
 def line(*words):
     """Return the one line of the page's tables with all the words."""
     (found,) = [one for one in PAGE.splitlines() if one.startswith("|") and all(word in one for word in words)]
-    return found.replace("−", "-")
+    return found
 
 
 def holds(row, *figures):
@@ -324,3 +324,73 @@ def test_means_over_the_odm_sets():
         own = found[found["method"].isin(["svm", "odml", "odm"])]
         assert len(own) == 60
         holds(row, str(own["as_written_within_noise"].sum()))
+
+
+# The page with the details
+
+
+def per_cent(errors, digits=1):
+    errors = 100 * errors.to_numpy()
+    return f"{errors.mean():.{digits}f} ± {half(errors.std(ddof=1), errors.size):.{digits}f}"
+
+
+def test_trials_of_conic_table_1_in_the_details():
+    trials = table("trials/conic_table1")
+    clustered = trials.query("outliers == 'clustered' and sigma == 0.2")
+    for size, words in (("n >= 500", "of {} trials with n ≥ 500"), ("n <= 200", "of {} with n ≤ 200")):
+        part = clustered.query(size)
+        assert f"{(part['hinge_error'] > 0.3).sum()} {words.format(len(part))}" in DETAILS
+    part = trials.query("outliers == 'clustered, half as many' and sigma == 0.2")
+    broken = part[part["hinge_error"] > 0.3]
+    assert set(broken["n"]) == {100, 200}
+    assert f"breakdowns in {len(broken)} of {len(part)} trials" in DETAILS
+    less = trials["hinge_error"] - trials["conic_error"]
+    for kind in ("none", "spread", "clustered"):
+        each = [per_cent(less[(trials["outliers"] == kind) & (trials["sigma"] == s)], 2) for s in (0.2, 0.5, 1.0)]
+        assert f"{each[0]}, {each[1]} and {each[2]}" in DETAILS
+
+
+def test_trials_of_conic_tables_3_and_4_in_the_details():
+    real = table("trials/conic_table3")
+    for _, part in real.groupby("tau"):
+        less = 100 * (part["hinge_error"] - part["conic_error"])
+        by_set = less.groupby(part["dataset"])
+        mean, error = by_set.mean().mean(), np.sqrt((by_set.var() / 20).sum()) / 5
+        assert f"{abs(mean):.1f} ± {stats.t.ppf(0.975, 95) * error:.1f}" in DETAILS
+        if mean < 0:
+            assert f"(p = {power(2 * stats.t.sf(-mean / error, 95))})" in DETAILS
+    separable = table("trials/conic_table4")
+    by_tau = [part for _, part in separable.groupby("tau")]
+    for method in ("hinge_error", "conic_error"):
+        few = [per_cent(part.query("p == 3")[method]) for part in by_tau]
+        assert f"{few[0]}, {few[1]} and {few[2]}" in DETAILS
+    for part in by_tau:
+        less = part["hinge_error"] - part["conic_error"]
+        p = stats.ttest_1samp(less, 0).pvalue
+        assert per_cent(abs(less.mean()) + less - less.mean(), 2) in DETAILS
+        assert f"p = {power(p) if p < 1e-3 else format(p, '.2g')}" in DETAILS
+
+
+def signs(difference, digits=4):
+    p = wilcoxon(difference.round(6))
+    text = power(p) if p < 1e-3 else f"{p:.1g}" if p < 0.01 else f"{p:.2g}"
+    above, below = (difference > 5e-7).sum(), (difference < -5e-7).sum()
+    return f"{difference.mean():+.{digits}f}, {above} and {below}, p = {text}"
+
+
+@pytest.mark.parametrize(("number", "kernel"), [(2, "linear"), (3, "Gaussian")])
+def test_differences_and_counts_of_the_odm_tables_in_the_details(number, kernel):
+    by_method = {method: part.set_index("dataset") for method, part in odm(number).groupby("method")}
+    printed = {method: by_method[method]["published"] for method in ("svm", "odm", "odml")}
+    for method in ("odm", "odml"):
+        part = by_method[method]
+        rows = [one for one in DETAILS.splitlines() if one.startswith(f"| {method.upper()}, {kernel} |")]
+        differences, outcomes = rows
+        columns = ["as_written_less_svm", "as_written_less_usual"] + ["as_summed_less_svm"] * (number == 2)
+        expected = [signs(printed[method] - printed["svm"]), *(signs(part[column]) for column in columns)]
+        assert [cell.strip() for cell in differences.strip("|").split("|")][1 : len(expected) + 1] == expected
+        names = ["as_written_against_svm", "as_written_corrected"]
+        names += ["as_written_against_usual", "as_written_usual_corrected"]
+        names += ["as_summed_against_svm", "as_summed_corrected"] * (number == 2)
+        expected = [counts(part["published_against_svm"]), *(counts(part[name]) for name in names)]
+        assert [cell.strip() for cell in outcomes.strip("|").split("|")][1 : len(expected) + 1] == expected
