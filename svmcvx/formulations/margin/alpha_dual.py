@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.core.exactly import balanced, imbalance
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import BinaryStatement
 from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.numerical import support_equations as equations
+from svmcvx.system.deadline import current
 
-__all__ = ["AlphaDualStatement"]
+__all__ = ["AlphaDualStatement", "solve_support_equations"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -73,3 +76,27 @@ class AlphaDualStatement(BinaryStatement):
         if not np.isfinite(alpha).all():
             return math.inf
         return max(0.0, float(-alpha.min()), float((alpha - self.largest_multiplier()).max()))
+
+
+def solve_support_equations(
+    space: FeatureSpace,
+    alpha: Floats,
+    *,
+    free: NDArray[np.bool_],
+    upper_bound: Floats,
+    bias: float,
+    slack: equations.Slack | None,
+) -> Floats | None:
+    """Return multipliers that solve :func:`svmcvx.numerical.support_equations.solve_support_equations` in a space, or None, also where time is up."""
+    y = space.data.y
+
+    def margins(alpha: Floats) -> Floats:
+        return np.asarray(y * space.scores_of(alpha * y))
+
+    def gram(rows: NDArray[np.intp]) -> Floats:
+        return np.asarray(y[rows, None] * space.block(rows, rows) * y[rows])
+
+    signed = equations.MarginOperator(margins, gram, y if space.intercept == "free" else None)
+    return equations.solve_support_equations(
+        signed, alpha, free=free, upper_bound=upper_bound, bias=bias, slack=slack, stop=current().passed
+    )

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.core.bounded import Bounded, exact, roundings, square, total
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
-from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
-from svmcvx.formulations.margin.support_equations import solve_support_equations
+from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement, solve_support_equations
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 from svmcvx.solution import OptimalIntercepts
 

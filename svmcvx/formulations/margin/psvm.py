@@ -50,9 +50,8 @@ from svmcvx.certificate import Dual, Evaluation
 from svmcvx.core.bounded import Bounded, by_rows, exact, total
 from svmcvx.core.exactly import product_below
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
-from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
+from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement, solve_support_equations
 from svmcvx.formulations.margin.linear_dual import MarginLinearDual
-from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
 from svmcvx.losses import hinge_power, hinge_power_conjugate
 from svmcvx.model import BinaryModel
