@@ -29,7 +29,7 @@ PARTS = {
     "psvm-table3": {"sets": ["Glass"]},
     "psvm-figure2": {},
     "odm-table2": {"sets": ["hepatitis"]},
-    "odm-table3": {"sets": ["hepatitis"], "every": 4, "repeats": 10},
+    "odm-table3": {"sets": ["hepatitis"]},
     "odm-table4": {"sets": ["cod-rna"], "every": 11, "repeats": 1},
     "odm-figure2": {"sets": ["cod-rna"]},
     "m3svm-table1": {"sets": ["Glass"], "repeats": 10},
