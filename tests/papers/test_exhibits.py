@@ -1,4 +1,4 @@
-"""Methods of the papers that never win: their intervals are right, and their old names work for one release."""
+"""Methods of the papers that the solvers replace: their intervals are right, and their old names work for one release."""
 
 import warnings
 

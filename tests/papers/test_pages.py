@@ -123,6 +123,13 @@ def test_psvm_on_usps():
     assert 100 * others.max() < ours["as_written"].min()
 
 
+def test_the_expectation_of_the_printed_bound_of_theorem_2():
+    # It lies between 0 and 1, and is 0 in 20 of 20 samples.
+    assert f"at most {1 - 0.05 ** (1 / 20):.2f}, 95 %" in line("[ZhangZhou], Theorem 2")
+    assert 0.5**20 < 1e-6
+    holds(line("[ZhangZhou], Theorem 2"), "p < 1e-6")
+
+
 def test_conic_table_1():
     found = table("conic_table1")
     clustered = found.query("outliers == 'clustered' and method != 'bayes'")
