@@ -118,7 +118,7 @@ class BinaryClassifier(CertifiedClassifier):
                 route = request.route(len(data.labels), weighted=data.sample_weight is not None)
                 solved = None if warm_start is not None else solved_together(request, route, data, "ovo")
                 if solved is not None and solved.certified[0]:
-                    return solved.solution(0, solved.members({})[0]), route
+                    return solved.solution(0, lambda: solved.members({})[0]), route
                 return request.run(route, data, warm_start), route
         return solve_parts(request, data, scheme=self.multiclass, n_jobs=self.n_jobs, warm_start=warm_start)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
@@ -23,7 +24,7 @@ from svmcvx.kernels.gram_cache import CachedKernel
 from svmcvx.model import BinaryModel, KernelModel, OneVsModel
 from svmcvx.row_blocks.labels import ClassPartition
 from svmcvx.solution import Attempt, Solution, Status, Timings
-from svmcvx.solution.deferred import Deferred, DeferredField, DeferredSolution
+from svmcvx.solution.deferred import Deferred, DeferredSolution
 from svmcvx.system.deadline import time_limited
 
 __all__ = ["SCHEMES", "CompositeSolution", "Part", "check_n_jobs", "parts", "solve_parts", "solve_parts_in_blocks"]
@@ -102,14 +103,16 @@ class _Parts(Mapping[Any, Solution]):
     It is pickled as a dictionary.
     """
 
-    def __init__(self, every: list[Any], solved: SolvedParts, members: Any, others: Mapping[int, Solution]) -> None:
+    def __init__(
+        self, every: list[Any], solved: SolvedParts, members: Callable[[], Any], others: Mapping[int, Solution]
+    ) -> None:
         self._places = {key: place for place, key in enumerate(every)}
         self._solved, self._members, self._made = solved, members, dict(others)
 
     def __getitem__(self, key: Any) -> Solution:
         place = self._places[key]
         if place not in self._made:
-            self._made[place] = self._solved.solution(place, self._members[place])
+            self._made[place] = self._solved.solution(place, lambda: self._members()[place])
         return self._made[place]
 
     def __iter__(self) -> Iterator[Any]:
@@ -170,7 +173,14 @@ class CompositeSolution(Solution):
         cls, solved: SolvedParts, others: Mapping[int, Solution], scheme: str, labels: CodedLabels
     ) -> CompositeSolution:
         """Combine problems that were solved together, and the others that were not, by their places."""
-        members = solved.members({place: cast(BinaryModel, solution.model) for place, solution in others.items()})
+
+        @cache
+        def members() -> Any:
+            return solved.members({place: cast(BinaryModel, solution.model) for place, solution in others.items()})
+
+        def model() -> OneVsModel:
+            return OneVsModel(scheme=scheme, members=members(), classes=labels.classes)
+
         every = solved.checked.gaps.copy()
         for place, solution in others.items():
             every[place] = solution.certificate.gap
@@ -184,27 +194,28 @@ class CompositeSolution(Solution):
             )
 
         unfinished = [solution.status for solution in others.values() if solution.status is not Status.OPTIMAL]
-        timings = [solved.timings, *(solution.timings for solution in others.values())]
+        times = [solved.timings, *(solution.timings for solution in others.values())]
         return _DeferredComposite(
-            model=OneVsModel(scheme=scheme, members=members, classes=labels.classes),
+            model=cast(Any, Deferred(model)),
             certificate=others[worst].certificate if worst in others else solved.checked.certificate(worst),
             status=unfinished[0] if unfinished else Status.OPTIMAL,
-            solver=others[worst].solver if worst in others else solved.attempt(worst).solver,
+            solver=others[worst].solver if worst in others else solved.solver,
             attempts=cast(Any, Deferred(attempts)),
-            timings=Timings(*(sum(getattr(each, clock.name) for each in timings) for clock in fields(Timings))),
+            timings=Timings(*(sum(getattr(each, clock.name) for each in times) for clock in fields(Timings)))
+            if others
+            else solved.timings,
             dual={},
-            trace=np.zeros((0, 3)),
+            trace=cast(Any, Deferred(lambda: np.zeros((0, 3)))),
             formulation=solved.formulation,
-            hyperparameters={**solved.hyperparameters, "multiclass": scheme},
+            hyperparameters=cast(Any, Deferred(lambda: {**solved.hyperparameters, "multiclass": scheme})),
             parts=_Parts(keys(labels, scheme), solved, members, others),
         )
 
 
 class _DeferredComposite(DeferredSolution, CompositeSolution):
-    """A composite whose `attempts` may be given as a :class:`~svmcvx.solution.deferred.Deferred` too."""
+    """A composite whose fields may be given as a :class:`~svmcvx.solution.deferred.Deferred`."""
 
     stored_as = CompositeSolution
-    attempts = DeferredField()
 
 
 def check_n_jobs(n_jobs: Any) -> None:
@@ -274,10 +285,8 @@ def solve_parts(
         One for all parts, by the size of the largest.
     """
     X, labels, sample_weight = data
-    every = keys(labels, scheme)
     route = request.route(_largest(labels, scheme), weighted=sample_weight is not None)
     pairwise = isinstance(request.settings.get("kernel"), Precomputed)
-    earlier = _earlier(warm_start, every)
     check_n_jobs(n_jobs)
 
     def restricted(part: Part) -> TrainingData:
@@ -288,6 +297,10 @@ def solve_parts(
     with time_limited(request.time_limit) as deadline:
         # Together they take less than warm starts one by one, so that these are for what is left.
         solved = solved_together(request, route, data, scheme)
+        if solved is not None and solved.certified.all() and warm_start is None:
+            return CompositeSolution.together(solved, {}, scheme, labels), route
+        every = keys(labels, scheme)
+        earlier = _earlier(warm_start, every)
         left = [k for k in range(len(every)) if solved is None or not solved.certified[k]]
         problems = list(parts(labels, scheme, left))
         jobs = min(int(effective_n_jobs(n_jobs)), len(problems)) if problems else 1

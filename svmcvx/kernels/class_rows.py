@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from svmcvx.core.bounded import Bounded, U
 from svmcvx.core.rows import UNDERFLOW, inner_error, row_norms_above
-from svmcvx.kernels.class_rows_passes import add_scores
+from svmcvx.kernels.class_rows_passes import add_scores, write_places
 from svmcvx.kernels.columns import KernelColumns, is_definite
 from svmcvx.kernels.distances import row_norms_squared
 from svmcvx.kernels.entry_error import FLAT, EntryError, distance_kernel_floor
@@ -42,15 +43,21 @@ class Layout:
     ----------
     offsets : ndarray of int, shape (parts + 1,)
         Where each part begins in arrays with one number for each of its observations, those of all parts one after another.
+    sizes : ndarray of int, shape (parts,)
+    largest : int
+        Size of the largest part.
     """
 
     def __init__(self, starts: Any, groups: Any) -> None:
         self.starts = np.ascontiguousarray(starts, dtype=np.int64)
         self.groups = np.ascontiguousarray(groups, dtype=np.int64)
-        sizes = np.diff(self.starts)
+        # A last one without observations is the second group of parts that have none.
+        sizes = np.append(self.starts[1:] - self.starts[:-1], 0)
         one, other = self.groups.T
-        self.sizes = sizes[one] + np.where(other >= 0, sizes[other], 0)
-        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)])
+        self.sizes = sizes[one] + sizes[other]
+        self.offsets = np.zeros(self.sizes.size + 1, dtype=np.int64)
+        self.sizes.cumsum(out=self.offsets[1:])
+        self.largest = int(self.sizes.max())
 
     @property
     def parts(self) -> int:
@@ -74,11 +81,9 @@ class Layout:
     @cached_property
     def all_rows(self) -> NDArray[np.int64]:
         """The sorted observation of each number of an array of all parts."""
-        one, other = self.groups.T
-        first = np.diff(self.starts)[one]
-        inside = np.arange(self.offsets[-1]) - self.spread(self.offsets[:-1])
-        second = self.spread(np.where(other >= 0, self.starts[other], 0) - first)
-        return np.asarray(inside + np.where(inside < self.spread(first), self.spread(self.starts[one]), second))
+        found = np.empty(int(self.offsets[-1]), dtype=np.int64)
+        write_places(self.groups, self.starts, self.offsets, found)
+        return found
 
 
 class ClassRows:
@@ -119,9 +124,9 @@ class ClassRows:
             self._store = np.empty(min(n * n, room))
             self._places = np.full((n, groups), -1, dtype=np.int64)
             self._rows, self._gamma = X, float(kernel.gamma) if isinstance(kernel, RBF) else 0.0
-            pieces = [X[starts[k] : starts[k + 1]].T.reshape(-1) for k in range(groups)]
-            self._across = np.concatenate(pieces)
-        self._scratch = np.empty(int(np.diff(starts).max()))
+            ends = starts.tolist()
+            self._across = np.concatenate([X[first:last].T.reshape(-1) for first, last in pairwise(ends)])
+        self._scratch = np.empty(int((starts[1:] - starts[:-1]).max()))
 
     @staticmethod
     def takes(kernel: Kernel | None, X: Any, room: int) -> bool:

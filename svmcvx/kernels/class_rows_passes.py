@@ -15,7 +15,7 @@ from svmcvx.core.bounded import GROW, U
 from svmcvx.core.rows import UNDERFLOW
 from svmcvx.system.compilation import compiled
 
-__all__ = ["add_scores", "enlarged", "exponentials", "piece_of"]
+__all__ = ["add_scores", "enlarged", "exponentials", "piece_of", "write_places"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
@@ -172,6 +172,19 @@ def add_piece(entries: Floats, v: float, share: float, scores: Floats, magnitude
         scores[j] += v * entries[j]
         magnitude[j] += size * entry
         weighted[j] += part * entry
+
+
+@compiled(nogil=True)
+def write_places(groups: Places, starts: Places, offsets: Places, out: Places) -> None:
+    """Write the sorted observation of each number of an array of all parts; see :class:`svmcvx.kernels.class_rows.Layout`."""
+    for part in range(groups.shape[0]):
+        at = offsets[part]
+        for side in range(2):
+            group = groups[part, side]
+            if group >= 0:
+                for row in range(starts[group], starts[group + 1]):
+                    out[at] = row
+                    at += 1
 
 
 @compiled(inner=True)

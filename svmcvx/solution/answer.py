@@ -103,11 +103,17 @@ class Solution:
     undecided: Undecided | None = None
 
     def __post_init__(self) -> None:
-        for name in ("dual", "details"):
-            arrays = {key: frozen(values) for key, values in getattr(self, name).items()}
-            object.__setattr__(self, name, arrays)
-        object.__setattr__(self, "trace", frozen(np.reshape(np.asarray(self.trace, dtype=np.float64), (-1, 3))))
-        object.__setattr__(self, "hyperparameters", dict(self.hyperparameters))
+        for name in ("dual", "details", "trace", "hyperparameters"):
+            object.__setattr__(self, name, self._kept(name, getattr(self, name)))
+
+    @staticmethod
+    def _kept(name: str, value: Any) -> Any:
+        """Return the value of a field as a solution keeps it: arrays that nobody writes to, and dictionaries of its own."""
+        if name in ("dual", "details"):
+            return {key: frozen(values) for key, values in value.items()}
+        if name == "trace":
+            return frozen(np.reshape(np.asarray(value, dtype=np.float64), (-1, 3)))
+        return dict(value) if name == "hyperparameters" else value
 
     @property
     def warm_start_used(self) -> bool:

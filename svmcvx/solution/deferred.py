@@ -1,4 +1,4 @@
-"""Solutions whose record of the data is made when it is asked for."""
+"""Solutions whose model and records are made when they are asked for."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DeferredField:
             return None
         value = instance.__dict__[self.name]
         if isinstance(value, Deferred):
-            value = instance.__dict__[self.name] = value.compute()
+            value = instance.__dict__[self.name] = instance._kept(self.name, value.compute())
         return value
 
     def __set__(self, instance: Any, value: Any) -> None:
@@ -45,12 +45,22 @@ class DeferredField:
 
 
 class DeferredSolution(Solution):
-    """A solution whose `evidence`, `data` and `optimal_intercepts` may be given as a :class:`Deferred`. It is pickled with their values, as `stored_as`."""
+    """A solution whose fields below may be given as a :class:`Deferred`. It is pickled with their values, as `stored_as`."""
 
     stored_as: ClassVar[type[Solution]] = Solution
+    model = DeferredField()
+    attempts = DeferredField()
+    dual = DeferredField()
+    trace = DeferredField()
+    hyperparameters = DeferredField()
+    terms = DeferredField()
     evidence = DeferredField()
     data = DeferredField()
     optimal_intercepts = DeferredField()
+
+    @classmethod
+    def _kept(cls, name: str, value: Any) -> Any:
+        return value if isinstance(value, Deferred) else super()._kept(name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self.stored_as, tuple(getattr(self, field.name) for field in fields(self))

@@ -8,10 +8,11 @@ arrays certifies all of them (:mod:`svmcvx.formulations.margin.pairs`). What doe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import combinations
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,10 +105,8 @@ class SolvedParts:
     certified: NDArray[np.bool_]
     timings: Timings
 
-    @property
-    def formulation(self) -> str:
-        """As in the solution of one problem."""
-        return PSVM.name
+    formulation: ClassVar[str] = PSVM.name
+    solver: ClassVar[str] = SOLVER
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
@@ -171,29 +170,36 @@ class SolvedParts:
         space = feature_space(data, self.kernel, intercept="free", keep_gram=False)
         return PSVM(space=space, C=self.C, p=self.p)
 
-    def solution(self, part: int, model: BinaryModel) -> Solution:
-        """Return the solution of one problem, with its model, whose support counts rows of all data."""
-        arranged, original = self._rows(part)
-        checked, steps = self.checked, int(self.steps[part])
-        share = steps / max(int(self.steps.sum()), 1)
-        timings = Timings(*(share * getattr(self.timings, each.name) for each in fields(Timings)))
+    def solution(self, part: int, model: Callable[[], BinaryModel]) -> Solution:
+        """Return the solution of one problem, with what returns its model, whose support counts rows of all data."""
+        checked = self.checked
+        timings = self.timings
+        if self.steps.size > 1:
+            share = int(self.steps[part]) / max(int(self.steps.sum()), 1)
+            timings = Timings(*(share * getattr(self.timings, each.name) for each in fields(Timings)))
         statement = cache(lambda: self._statement(part))
 
+        def dual() -> dict[str, Floats]:
+            return {"alpha": self.point.alpha[self.layout.of_part(part)][self._rows(part)[0]]}
+
         def intercepts() -> OptimalIntercepts | None:
-            local: Any = model
-            return statement().optimal_intercepts(replace(local, support=np.searchsorted(original, model.support)))
+            local: Any = model()
+            support = np.searchsorted(self._rows(part)[1], local.support)
+            return statement().optimal_intercepts(replace(local, support=support))
 
         return DeferredSolution(
-            model=model,
+            model=cast(Any, Deferred(model)),
             certificate=checked.certificate(part),
             status=Status.OPTIMAL,
             solver=SOLVER,
-            attempts=(self.attempt(part),),
+            attempts=cast(Any, Deferred(lambda: (self.attempt(part),))),
             timings=timings,
-            dual={"alpha": self.point.alpha[self.layout.of_part(part)][arranged]},
-            trace=np.array([[self.timings.total, checked.lower[part], checked.upper[part]]]),
+            dual=cast(Any, Deferred(dual)),
+            trace=cast(
+                Any, Deferred(lambda: np.array([[self.timings.total, checked.lower[part], checked.upper[part]]]))
+            ),
             formulation=self.formulation,
-            hyperparameters=self.hyperparameters,
+            hyperparameters=cast(Any, Deferred(lambda: self.hyperparameters)),
             evidence=cast(Any, Deferred(lambda: statement().evidence())),
             data=cast(Any, Deferred(lambda: statement().data_facts)),
             terms={"regulariser": float(checked.regulariser[part]), "losses": float(checked.losses[part])},
@@ -256,7 +262,7 @@ def arranged(
     sorted_X = X[place]
     layout, positive = _layout(labels, scheme)
     every = layout.all_rows
-    centre = sorted_X.mean(axis=0) if kernel is None else np.zeros(X.shape[1])
+    centre = np.add.reduce(sorted_X) / len(X) if kernel is None else np.zeros(X.shape[1])
     rows = (ClassRows if cache is None else cache.class_rows)(
         kernel, sorted_X - centre if kernel is None else sorted_X, layout.starts, room
     )
@@ -279,8 +285,16 @@ def _layout(labels: CodedLabels, scheme: str) -> tuple[Layout, NDArray[np.intp]]
     ends = np.cumsum(np.bincount(labels.codes, minlength=count))
     if scheme == "ovr":
         return Layout([0, ends[-1]], [[0, -1]] * count), np.arange(count)
-    pairs = np.array(list(combinations(range(count), 2)))
-    return Layout(np.concatenate([[0], ends]), pairs), pairs[:, 1]
+    pairs = _pairs(count)
+    return Layout(np.append(0, ends), pairs), pairs[:, 1]
+
+
+@cache
+def _pairs(count: int) -> NDArray[np.int64]:
+    """Return all pairs of classes."""
+    found = np.array(list(combinations(range(count), 2)), dtype=np.int64)
+    found.setflags(write=False)
+    return found
 
 
 @single_blas_thread()
@@ -391,7 +405,7 @@ def ascended(
     deadline, layout, rows = current(), statement.layout, statement.rows
     status, state = np.zeros(layout.parts, dtype=np.int64), np.zeros((layout.parts, 5))
     state[:, COMPARED] = np.inf
-    work = np.empty((6, int(layout.sizes.max())))
+    work = np.empty((6, layout.largest))
     order = np.arange(layout.parts) if order is None else np.ascontiguousarray(order, dtype=np.int64)
     squared = statement.p == 2
     most = (MOST_STEPS * layout.sizes).astype(np.float64)
@@ -417,9 +431,11 @@ def ascended(
         while first < order.size and not deadline.passed():
             first = drive(first, order, *problem, work, tol, budget, *rows.passed)
     # The multipliers of a problem that was not solved may be out of balance; it is left to another method.
-    unfinished = np.repeat(status != DONE, layout.sizes)
-    alpha[unfinished], g[unfinished] = 0.0, statement.y[unfinished]
-    return state[:, STEPS].astype(np.int64), status == DONE
+    done = status == DONE
+    if not done.all():
+        unfinished = layout.spread(~done)
+        alpha[unfinished], g[unfinished] = 0.0, statement.y[unfinished]
+    return state[:, STEPS].astype(np.int64), done
 
 
 def _point(statement: PSVMParts, alpha: Floats) -> PartsPoint:
@@ -439,9 +455,9 @@ def best_intercepts(statement: PSVMParts, g: Floats) -> Floats:
         weights = np.broadcast_to(weight, y.shape)
         return np.array([best_bias(y[each] - g[each], y[each], p=statement.p, weight=weights[each]) for each in own])
     # As hinge_intercepts: between so many of a problem's breaks as it has positive observations, and the next one.
-    breaks = np.full((layout.parts, int(layout.sizes.max())), np.inf)
-    breaks[np.arange(breaks.shape[1]) < layout.sizes[:, None]] = g
+    breaks = np.full((layout.parts, layout.largest), np.inf)
+    breaks[np.arange(layout.largest) < layout.sizes[:, None]] = g
     breaks.sort(axis=1)
     each = np.arange(layout.parts)
-    behind = np.add.reduceat(y > 0.0, layout.offsets[:-1], dtype=np.int64)
+    behind = statement.positives
     return np.asarray((breaks[each, behind - 1] + breaks[each, behind]) / 2)

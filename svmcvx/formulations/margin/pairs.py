@@ -84,6 +84,11 @@ class PSVMParts:
         return self.layout.offsets[:-1]
 
     @cached_property
+    def positives(self) -> NDArray[np.int64]:
+        """Observations of the positive class of each problem."""
+        return np.add.reduceat(self.y > 0.0, self.starts, dtype=np.int64)
+
+    @cached_property
     def cost_below(self) -> Floats:
         """The largest numbers that are at most C s_i."""
         if isinstance(self.weight, float):
@@ -202,7 +207,7 @@ class PSVMParts:
             norms,
             float(terms),
             bool(self.centre.any()),
-            np.empty((3, int(layout.sizes.max()))),
+            np.empty((3, layout.largest)),
             found,
         )
         violation = found[VIOLATION]
@@ -219,8 +224,10 @@ class PSVMParts:
 
     def objective_without_normal(self) -> Floats:
         """Return the smallest objective at w = 0 of each problem, for p = 1 or 2, up to rounding."""
-        weight: Any = self.weight
-        one, other = (np.add.reduceat(weight * (self.y * sign > 0.0), self.starts) for sign in (1.0, -1.0))
+        one: Any = self.positives
+        other: Any = self.layout.sizes - one
+        if isinstance(self.weight, np.ndarray):
+            one, other = (np.add.reduceat(self.weight * (self.y * sign > 0.0), self.starts) for sign in (1.0, -1.0))
         least: Floats = np.minimum(one, other)
         # At p = 2 the best intercept is the weighted mean of the labels.
         return 2.0 * self.C * least * (1.0 if self.p == 1 else 2.0 * np.maximum(one, other) / (one + other))
