@@ -29,7 +29,7 @@ from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.several_classes.points import ScoreBounds
 from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvature, Projection
 from svmcvx.fast.several_classes.systems.observation_steps import observation_step
-from svmcvx.fast.several_classes.systems.penalties import AbsoluteWeights, SmoothPenalty, WeightPenalty
+from svmcvx.fast.several_classes.systems.penalties import AbsoluteWeights, SmoothPenalty, Squares, WeightPenalty
 from svmcvx.fast.several_classes.systems.score_systems import JointCurvature, Preconditioner, ScoreSystem
 from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.solution import Status
@@ -70,10 +70,10 @@ DUAL_PROGRESS = 1e-3
 DUAL_CLOSE = 3.0
 # Steps of any kind without a smaller gap or objective after which it ends.
 LONGEST_IDLE = 300
-# Floating-point operations of a factorisation above which conjugate gradients are used, for hinges and for softmax, whose
-# systems are better conditioned.
+# Floating-point operations of a factorisation above which conjugate gradients are used, for hinges and for softmax, of whose conjugate
+# gradients a handful a step suffices with one block for all classes.
 DIRECT_WORK = 3e10
-SMOOTH_DIRECT_WORK = 1e9
+SMOOTH_DIRECT_WORK = 5e6
 # Relative accuracy of conjugate gradients for softmax with a sum of squares, whose steps are cheap in comparison with a hinge's.
 SMOOTH_FORCING = 0.3
 
@@ -347,14 +347,15 @@ class AugmentedNewton:
             return system.direct_step(gradient, curvature, squares, complete=True)
         self.kinds.add("conjugate gradients")
         self.work = 0.0
+        second = penalty.curvature(self.U, gradient, damping)
+        uniform = second if self.envelope is None and isinstance(second, Squares) else None
         return system.iterative_step(
             gradient,
             curvature,
-            penalty.curvature(self.U, gradient, damping),
-            forcing=SMOOTH_FORCING
-            if self.envelope is None and isinstance(penalty, SmoothPenalty)
-            else settings.forcing,
+            second,
+            forcing=settings.forcing if uniform is None else SMOOTH_FORCING,
             limit=settings.cg_limit,
             stop=self.monitor.out_of_time,
             kept=self.preconditioner if self.envelope is None else None,
+            shared=None if uniform is None else uniform.weights,
         )

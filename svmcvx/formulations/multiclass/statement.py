@@ -103,8 +103,9 @@ class MulticlassStatement(Formulation):
         data = self.scores.data
         return np.asarray(np.bincount(data.codes, weights=data.weight, minlength=data.c), dtype=np.float64)
 
-    def constant_model(self) -> MulticlassModel:
-        """Return the best of a few models with W = 0: equal biases, the logarithms of the weights of the classes, and biases that prefer the heaviest class or follow the order of the weights."""
+    @cached_property
+    def _constant(self) -> tuple[float, Floats]:
+        """Objective of W = 0 with the best of a few biases, rounded, and these: equal ones, the logarithms of the weights of the classes, and biases that prefer the heaviest class or follow the order of the weights."""
         data, sums = self.scores.data, self.class_weights
         choices = [np.zeros(data.c)]
         if self.scores.intercept != "none":
@@ -114,17 +115,28 @@ class MulticlassStatement(Formulation):
             choices += [logarithms - logarithms.mean(), np.eye(data.c)[sums.argmax()] - 1.0 / data.c]
             choices.append(order - order.mean())
         representatives = np.arange(data.c)
+        others = representatives[:-1] + (representatives[:-1] >= representatives[:, None])
 
         def value(b: Floats) -> float:
-            others = representatives[:-1] + (representatives[:-1] >= representatives[:, None])
             return float(sums @ self.loss.value(b[:, None] - b[others])) + self.bias_penalty(b)
 
+        values = [value(b) for b in choices]
+        least = int(np.argmin(values))
+        return values[least], choices[least]
+
+    def constant_model(self) -> MulticlassModel:
+        """Return the best of a few models with W = 0."""
+        data = self.scores.data
         return MulticlassModel(
             coef=np.zeros((data.X.shape[1], data.c)),
-            intercept=min(choices, key=value),
+            intercept=self._constant[1],
             classes=data.classes,
             support=data.index[:1],
         )
+
+    def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
+        """Whether :meth:`constant_model` and multipliers of zero, whose bound is 0, are no better."""
+        return lower >= 0.0 and upper < self._constant[0] * (1.0 - 1e-9)
 
     def bias_penalty(self, b: Floats) -> float:
         """Return what the formulation adds to its objective for biases."""

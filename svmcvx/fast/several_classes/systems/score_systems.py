@@ -179,6 +179,10 @@ class JointCurvature:
         """The variance of the indicator of k."""
         return np.asarray(self.weight * self.share[:, k] * (1.0 - self.share[:, k]))
 
+    def mean(self) -> Floats:
+        """Return the weight of each observation in the mean over the c − 1 directions in which scores differ."""
+        return np.asarray(self.weight * (1.0 - (self.share**2).sum(axis=1)) / self.a.shape[1])
+
     def heaviest(self, squares: Floats) -> Rows:
         """Return the observations, with these squared norms, that have nearly all of the trace."""
         trace = self.weight * (1.0 - (self.share**2).sum(axis=1)) * squares
@@ -332,10 +336,12 @@ class ScoreSystem:
         limit: int,
         stop: Callable[[], bool] = lambda: False,
         kept: Preconditioner | None = None,
+        shared: Floats | None = None,
     ) -> Floats:
         """Return the Newton step by conjugate gradients with a block, or a diagonal, for each class as preconditioner.
 
-        For softmax they begin without the observations whose class is nearly certain, and with the preconditioner that an earlier step has `kept`.
+        For softmax with a penalty whose matrix is diagonal and the same for all classes, `shared`, one block serves all classes, and at U = 0 is the
+        Newton matrix. For softmax they begin without the observations whose class is nearly certain, and with the preconditioner that an earlier step has `kept`.
         """
         right = -self.normalised(gradient)
         products = [self._loss_product(curvature)]
@@ -348,7 +354,7 @@ class ScoreSystem:
             step, kept.products = _step(images, right, kept.solve, forcing, min(limit, SERVES_UP_TO), stop)
             if kept.products < SERVES_UP_TO:
                 return step
-        solve = self._preconditioner(curvature, penalty)
+        solve = self._preconditioner(curvature, penalty, shared)
         step, taken = _step(images, right, solve, forcing, limit, stop)
         if kept is not None:
             kept.solve, kept.products = solve, taken
@@ -373,7 +379,9 @@ class ScoreSystem:
 
         return multiply
 
-    def _preconditioner(self, curvature: Curvature, penalty: Penalty) -> Callable[[Floats], Floats]:
+    def _preconditioner(
+        self, curvature: Curvature, penalty: Penalty, shared: Floats | None
+    ) -> Callable[[Floats], Floats]:
         r, c = self.shape
         if r > self.settings.largest_block or c * r**2 > LARGEST_BLOCKS:
             squared = self.Z.power(2) if sp.issparse(self.Z) else self.Z**2
@@ -381,6 +389,13 @@ class ScoreSystem:
             for k in range(c):
                 diagonal[:, k] = squared.T @ curvature.vertex(k) + penalty.diagonal(k)
             return lambda residual: self.normalised(residual / diagonal)
+        if shared is not None and isinstance(curvature, JointCurvature):
+            block = self._gram(*self._sampled(curvature.mean()))
+            block[np.diag_indices(r)] += shared
+            factor = _cholesky(np.asfortranarray(block), RIDGE)
+            if factor is None:
+                return self.normalised
+            return lambda residual: self.normalised(sl.cho_solve(factor, residual, check_finite=False))
         blocks = np.empty((c, r, r))
         for k in range(c):
             blocks[k] = self._gram(*self._sampled(curvature.vertex(k))) + penalty.block(k)
