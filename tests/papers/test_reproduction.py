@@ -13,6 +13,7 @@ import svmcvx as sx
 from svmcvx import datasets
 from svmcvx.datasets import paper_tables
 from svmcvx.datasets.files import write_npz
+from svmcvx.experiments import mcnemar
 from svmcvx.papers import published, published_names, reproduce, reproducible, write_figures, write_report
 from svmcvx.papers.figures import _FIGURES, check_figures, figure_names
 from svmcvx.papers.psvm import COSTS, EXPONENTS, AsReleased, mcnemar_cells, predictions_on_the_split
@@ -149,6 +150,10 @@ def test_multi_class_machines_at_the_printed_costs(folder):
     alone = sx.PSVMClassifier(p=1.5, C=1.0).fit(data.X[train], data.y[train])
     assert rows.loc[("Glass", 1.5), "as_written"] == round(100 * alone.score(data.X[test], data.y[test]), 2)
     assert rows.loc[("Glass", 1.5), "as_written_exact_lower"] == rows.loc[("Glass", 1.5), "as_written"]
+    usual = sx.PSVMClassifier(C=rows.loc[("Glass", 1.5), "as_written_svm_C"]).fit(data.X[train], data.y[train])
+    assert rows.loc[("Glass", 1.5), "as_written_svm"] == round(100 * usual.score(data.X[test], data.y[test]), 2)
+    p = mcnemar(data.y[test], alone.predict(data.X[test]), usual.predict(data.X[test]))
+    np.testing.assert_allclose(rows.loc[("Glass", 1.5), "as_written_mcnemar"], p, rtol=1e-2)
     assert rows.loc["Vehicle", "as_written"].isna().all()
     assert "not on this machine" in rows.loc[("Vehicle", 2.0), "as_written_note"]
     assert set(found.study.left_out) == {"Vehicle", "Dermatology"}
