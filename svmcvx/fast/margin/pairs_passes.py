@@ -122,20 +122,27 @@ def renew(
 
 
 @compiled(inner=True, fastmath={"nnan", "nsz", "reassoc"})
-def gap_of(
-    g: Floats, y: Floats, c: Floats, alpha: Floats, low: float, high: float, bisections: int
-) -> tuple[float, float]:
-    """Return P - D with a nearly best bias between two, and D."""
-    for _ in range(bisections):
-        b = 0.5 * (low + high)
-        slope = 0.0
-        for k in range(g.size):
-            slope += -c[k] * y[k] if y[k] * (g[k] - b) > 0.0 else 0.0
-        if slope > 0.0:
-            high = b
-        else:
-            low = b
-    b = 0.5 * (low + high)
+def hinge_slope(b: float, g: Floats, y: Floats, c: Floats) -> float:
+    """Return a derivative of the losses by the bias."""
+    slope = 0.0
+    for k in range(g.size):
+        slope += -c[k] * y[k] if y[k] * (g[k] - b) > 0.0 else 0.0
+    return slope
+
+
+@compiled(inner=True, error_model="numpy")
+def squared_slope(b: float, g: Floats, y: Floats, d: Floats, alpha: Floats) -> float:
+    """Return half of the derivative at p = 2: of the square, or of what is linear in b."""
+    slope = 0.0
+    for k in range(g.size):
+        z = d[k] * alpha[k] + y[k] * (g[k] - b)
+        slope += (b - g[k]) / d[k] if z > 0.0 else y[k] * alpha[k]
+    return slope
+
+
+@compiled(inner=True, fastmath={"nnan", "nsz", "reassoc"})
+def hinge_gap(b: float, g: Floats, y: Floats, c: Floats, alpha: Floats) -> tuple[float, float]:
+    """Return P - D at a bias, and D."""
     gap, dual = 0.0, 0.0
     for k in range(g.size):
         slack = y[k] * (g[k] - b)
@@ -145,22 +152,8 @@ def gap_of(
 
 
 @compiled(inner=True, error_model="numpy")
-def squared_gap_of(
-    g: Floats, y: Floats, d: Floats, alpha: Floats, low: float, high: float, bisections: int
-) -> tuple[float, float]:
-    """Return P - D at p = 2 with a nearly best bias between two, and D."""
-    for _ in range(bisections):
-        b = 0.5 * (low + high)
-        slope = 0.0
-        for k in range(g.size):
-            # Half of the derivative: of the square, or of what is linear in b.
-            z = d[k] * alpha[k] + y[k] * (g[k] - b)
-            slope += (b - g[k]) / d[k] if z > 0.0 else y[k] * alpha[k]
-        if slope > 0.0:
-            high = b
-        else:
-            low = b
-    b = 0.5 * (low + high)
+def squared_gap(b: float, g: Floats, y: Floats, d: Floats, alpha: Floats) -> tuple[float, float]:
+    """Return P - D at p = 2 and a bias, and D."""
     gap, dual = 0.0, 0.0
     for k in range(g.size):
         xi = d[k] * alpha[k]
@@ -168,6 +161,31 @@ def squared_gap_of(
         gap += (0.5 / d[k]) * ((z - xi) * (z - xi) if z > 0.0 else xi * (xi - 2.0 * z))
         dual += alpha[k] + alpha[k] * y[k] * g[k]
     return gap, 0.5 * dual
+
+
+@compiled(inner=True)
+def gap_of(
+    squared: bool,
+    g: Floats,
+    y: Floats,
+    c: Floats,
+    d: Floats,
+    alpha: Floats,
+    low: float,
+    high: float,
+    bisections: int,
+) -> tuple[float, float]:
+    """Return P - D with a nearly best bias between two, and D."""
+    for _ in range(bisections):
+        b = 0.5 * (low + high)
+        slope = squared_slope(b, g, y, d, alpha) if squared else hinge_slope(b, g, y, c)
+        if slope > 0.0:
+            high = b
+        else:
+            low = b
+    b = 0.5 * (low + high)
+    gap, dual = squared_gap(b, g, y, d, alpha) if squared else hinge_gap(b, g, y, c, alpha)
+    return gap, dual
 
 
 @compiled(inner=True)
@@ -310,10 +328,7 @@ def solve_by_active_set(
         if m == 0 or max(top - b, b - bottom) <= violation:
             return spent if m else -spent - 1.0
         if tol > 0.0:
-            if squared:
-                gap, dual = squared_gap_of(g, y, diagonal, alpha, b, b, 0)
-            else:
-                gap, dual = gap_of(g, y, c, alpha, b, b, 0)
+            gap, dual = gap_of(squared, g, y, c, diagonal, alpha, b, b, 0)
             if gap <= tol * (dual + gap):
                 return spent
         enters = up if top - b >= b - bottom else down
@@ -424,10 +439,7 @@ def drive(
             if violation <= 0.5 * told[COMPARED] or steps >= min(told[NEXT], most[part]) or not violation > 0.0:
                 told[COMPARED], told[NEXT] = violation, steps + q
                 # All biases at which no step is possible lie between the two; another one is as valid.
-                if squared:
-                    gap, dual = squared_gap_of(gradient, labels, extra, own, bottom, top, BISECTIONS)
-                else:
-                    gap, dual = gap_of(gradient, labels, bounds, own, bottom, top, BISECTIONS)
+                gap, dual = gap_of(squared, gradient, labels, bounds, extra, own, bottom, top, BISECTIONS)
                 ends = gap <= TRUST * tol * (dual + gap)
                 exactly = q <= FEW and tol <= FEW_TOL
                 if ends and exactly:
@@ -495,10 +507,7 @@ def drive(
                         break
                     i = first_place(high, LARGEST)
                     top, bottom = high[i], low[first_place(low, LEAST)]
-                    if squared:
-                        gap, dual = squared_gap_of(gradient, labels, extra, own, bottom, top, EXACT_BISECTIONS)
-                    else:
-                        gap, dual = gap_of(gradient, labels, bounds, own, bottom, top, EXACT_BISECTIONS)
+                    gap, dual = gap_of(squared, gradient, labels, bounds, extra, own, bottom, top, EXACT_BISECTIONS)
                     if gap <= ENOUGH * tol * (dual + gap):
                         status[part] = DONE
                         break
