@@ -44,8 +44,8 @@ NEGLIGIBLE = 1e-15
 REFRESH = 20
 # Smoothing ν of the absolute values, at least.
 LEAST_NU = 1e-12
-# Steps in which the multipliers settle.
-SETTLED = 5
+# Steps in which the multipliers settle: after five the systems of most problems are up to ten times as large as after ten.
+SETTLED = 10
 # Factor by which σ grows; that after a subproblem that took one step; and its largest value in these units.
 SIGMA_GROWTH = 2.0
 FAST_GROWTH = 10.0
