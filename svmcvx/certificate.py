@@ -553,8 +553,9 @@ def check_parts(statement: PartsStatement[M], point: M) -> CheckedParts:
     """
     regulariser, losses, bound, violation = statement.evaluate(point)
     upper = regulariser + losses
+    ends = Bounded(np.array([upper.value, -bound.value]), np.array([upper.error, bound.error])).upper
     feasible = violation == 0.0
-    high, low = np.asarray(upper.upper), np.where(feasible, bound.lower, -np.inf)
+    high, low = ends[0], np.where(feasible, -ends[1], -np.inf)
     if (wrong := np.flatnonzero(low > high)).size:
         raise NotCertified(
             f"the dual bound {low[wrong[0]]!r} exceeds the objective {high[wrong[0]]!r} by more than rounding; please report "

@@ -64,8 +64,9 @@ def single_blas_thread() -> Iterator[None]:
             # What threadpool_limits does, without its descriptions of the libraries.
             _limit.threads = [int(library.num_threads) for library in _blas()]
             _limit.available = max(_limit.threads, default=1)
-            for library in _blas():
-                library.set_num_threads(1)
+            for library, threads in zip(_blas(), _limit.threads, strict=True):
+                if threads != 1:
+                    library.set_num_threads(1)
         _limit.calls += 1
     try:
         yield
@@ -74,7 +75,8 @@ def single_blas_thread() -> Iterator[None]:
             _limit.calls -= 1
             if not _limit.calls:
                 for library, threads in zip(_blas(), _limit.threads, strict=True):
-                    library.set_num_threads(threads)
+                    if threads != 1:
+                        library.set_num_threads(threads)
 
 
 def available_threads() -> int:

@@ -255,8 +255,8 @@ def arranged(
     most = alone if labels.classes.size == 2 else MOST_ROWS
     if not isinstance(X, np.ndarray) or X.shape[0] > most or (p != 1 and labels.classes.size == 2):
         return None
-    costs = np.array([C]) if weight is None else C * weight
-    if not (costs.min() >= LEAST_COST and costs.max() <= LARGEST_COST and ClassRows.takes(kernel, X, room)):
+    least, largest = (C, C) if weight is None else (float((C * weight).min()), float((C * weight).max()))
+    if not (least >= LEAST_COST and largest <= LARGEST_COST and ClassRows.takes(kernel, X, room)):
         return None
     place = np.argsort(labels.codes, kind="stable")
     sorted_X = X[place]
