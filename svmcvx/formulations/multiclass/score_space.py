@@ -162,7 +162,8 @@ class ScoreSpace:
     def differences(self, S: R) -> R:
         """Return the differences f of scores of shape (n, c)."""
         rows = np.arange(self.data.n)
-        found: R = S[rows, self.data.codes][:, None] - S[rows[:, None], self.others]
+        others = S.take(self._places) if isinstance(S, np.ndarray) else S[rows[:, None], self.others]
+        found: R = S[rows, self.data.codes][:, None] - others
         return found
 
     def model_differences(self, model: MulticlassModel) -> Bounded:

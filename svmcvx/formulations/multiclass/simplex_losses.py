@@ -78,7 +78,9 @@ class Softmax(_SimplexLoss):
 
     def multipliers(self, f: Floats) -> Floats:
         """The probabilities of the other classes."""
-        return np.asarray(np.exp(-f - self.value(f)[:, None]))
+        top = np.maximum(row_maxima(-f), 0.0)
+        terms = np.exp(-f - top[:, None])
+        return np.asarray(terms / (row_sums(terms) + np.exp(-top))[:, None])
 
     def curvature(self, f: Floats) -> Floats | None:
         """diag(a) − aa'."""

@@ -23,6 +23,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.core.row_wise import row_sums
 from svmcvx.data import Features
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.numerical.conjugate_gradients import conjugate_gradients
@@ -191,12 +192,14 @@ class JointCurvature:
 
     def product(self, Z: Features, rows: Rows | slice = slice(None)) -> Callable[[Floats], Floats]:
         """Return D ↦ Z'H(ZD) for some observations, whose rows of the data are Z; in scores, where H is diag(p) − pp'."""
-        share, weight = self.share[rows], self.weight[rows][:, None]
+        share = self.share[rows]
+        weighted = self.weight[rows][:, None] * share
 
         def multiply(D: Floats) -> Floats:
-            moved = share * np.asarray(Z @ D)
-            moved -= share * moved.sum(axis=1, keepdims=True)
-            return np.asarray(Z.T @ (weight * moved))
+            moved = np.asarray(Z @ D)
+            moved -= row_sums(share * moved)[:, None]
+            moved *= weighted
+            return np.asarray(Z.T @ moved)
 
         return multiply
 
@@ -390,7 +393,8 @@ class ScoreSystem:
                 diagonal[:, k] = squared.T @ curvature.vertex(k) + penalty.diagonal(k)
             return lambda residual: self.normalised(residual / diagonal)
         if shared is not None and isinstance(curvature, JointCurvature):
-            block = self._gram(*self._sampled(curvature.mean()))
+            rows = curvature.heaviest(self.squares)
+            block = self._gram(rows, curvature.mean()[rows])
             block[np.diag_indices(r)] += shared
             factor = _cholesky(np.asfortranarray(block), RIDGE)
             if factor is None:
@@ -442,7 +446,7 @@ def _step(
 
 def centred(A: Floats) -> Floats:
     """Return the matrix with rows that sum to zero."""
-    return np.asarray(A - A.mean(axis=1, keepdims=True))
+    return np.asarray(A - (row_sums(A) / A.shape[1])[:, None])
 
 
 def _cholesky(matrix: Floats, ridge: float) -> tuple[Floats, bool] | None:
