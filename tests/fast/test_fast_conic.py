@@ -481,3 +481,15 @@ def test_a_hard_margin_on_the_verge_of_none_gives_an_interval_and_no_raw_error(s
     X[:, 1] += 1e-5 * y * rng.uniform(1, 2, 60)
     found = conic(X, y, kappa=0)
     assert found.certificate.lower <= found.certificate.upper
+
+
+def test_a_kernel_is_factored_inside_the_limit(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 3)), np.arange(40) % 2
+
+    def late(*arguments, **keywords):
+        raise OutOfTime
+
+    monkeypatch.setattr("svmcvx.feature_space.kernel.run_with_deadline", late)
+    found = sx.fast.conic(X, y, lam=1.0, kernel="rbf", time_limit=60.0)
+    assert (found.status, found.certificate.lower) == ("time_limit", 0.0)

@@ -373,3 +373,18 @@ def test_a_limit_is_used_up_to_the_certificate(monkeypatch, cache_size):
             # The gap is that of the whole run when it had come as far.
             left = found.trace[-2, 0]
             assert found.certificate.gap <= 1.5 * relative_gap(*rounds[rounds[:, 0] <= left][-1, 1:])
+
+
+@pytest.mark.parametrize(("name", "method"), [("odm", "blocks"), ("odml", "low-rank")])
+def test_no_product_is_begun_that_would_end_after_the_limit(monkeypatch, name, method):
+    counting = Counting(monkeypatch)
+    X, y = make_data(n=1100, d=20, overlap=2.0)
+    # A product with the whole matrix takes 3.63 seconds.
+    for limit, proved in ((2.0, False), (12.0, True)):
+        with clock.substituted(counting):
+            began = counting.at
+            found = getattr(fast, name)(X, y, kernel="rbf", method=method, tol=1e-12, time_limit=limit)
+            assert counting.at - began <= limit
+        assert found.status == "time_limit"
+        assert ((found.certificate.lower or 0.0) > 0) == proved
+        assert math.isfinite(found.certificate.upper)

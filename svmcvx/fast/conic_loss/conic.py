@@ -227,7 +227,8 @@ def conic(
             solve,
             warm_start,
             solver=lambda options: "fast.conic/newton",
-            used=not is_hard_margin(statement),
+            # After its end: before, the factor that this needs could not be interrupted.
+            used=lambda: space.factored and not is_hard_margin(statement),
         )
 
 

@@ -417,7 +417,7 @@ def solved_from(
     start: StartPoint | None,
     *,
     solver: Callable[[dict[str, Any]], str],
-    used: bool = True,
+    used: Callable[[], bool] = lambda: True,
 ) -> Solution:
     """Solve from a start and certify; if the certified gap exceeds the tolerance, once more without the start.
 
@@ -434,8 +434,8 @@ def solved_from(
         None for no start.
     solver : callable
         The name of the solver, from the options that `solve` returns.
-    used : bool
-        Whether the method uses a start that it is given.
+    used : callable
+        Whether the method has used the start that it was given; called after it.
     """
 
     def certified(points: RecoveredPoints, *, warm: bool) -> Solution:
@@ -447,7 +447,7 @@ def solved_from(
     if start is None:
         return certified(points, warm=False)
     try:
-        first = certified(points, warm=used)
+        first = certified(points, warm=used())
         if first.status not in FELL_SHORT or monitor.out_of_time():
             return first
         attempts = first.attempts

@@ -29,9 +29,11 @@ Indices: TypeAlias = NDArray[np.intp]
 UNKEPT_USES = 4
 # Shares of the rows and of the columns, and the most of each, in a product that is computed to be timed.
 TIMED_ROWS, MOST_TIMED_ROWS = 1 / 8, 20_480
-TIMED_COLUMNS, MOST_TIMED_COLUMNS = 1 / 16, 512
+TIMED_COLUMNS, MOST_TIMED_COLUMNS = 1 / 16, 2048
 # Entries of rows computed by the solver, in those of such a product, after which another is timed.
 TIMED_AGAIN = 100.0
+# What the timed products count at the next one: one product alone may take twice as long as the others on a busy machine.
+MEMORY = 0.9
 # Rows and columns of a tile of a symmetric matrix, of which one triangle is computed.
 SQUARE = 128
 # Least number of rows that are computed together: preparing a block has a fixed cost.
@@ -270,8 +272,8 @@ class ProductSeconds:
     def took(self, seconds: float, entries: float) -> None:
         """Take note of a product's seconds and entries."""
         if self._columns is not None and entries:
-            self._seconds = 0.5 * self._seconds + seconds
-            self._entries = 0.5 * self._entries + entries
+            self._seconds = MEMORY * self._seconds + seconds
+            self._entries = MEMORY * self._entries + entries
             self._due = TIMED_AGAIN * entries
 
     def of(self, entries: float) -> float:

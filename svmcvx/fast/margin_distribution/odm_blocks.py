@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.core.row_cache import ProductSeconds
 from svmcvx.fast.linear.kernel_newton import KernelNewton
 from svmcvx.fast.linear.loss_passes import band
 from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem, estimated_rounding
@@ -37,6 +38,7 @@ from svmcvx.numerical.conjugate_gradients import conjugate_gradients
 from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.solution import Status
 from svmcvx.system import memory
+from svmcvx.system.deadline import current
 
 __all__ = ["LARGEST_RANK", "Coefficients", "minimise_by_blocks"]
 
@@ -44,8 +46,10 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Products with K for which time is reserved: the next step, the model and the multipliers.
 PRODUCTS_LEFT = 3.0
-# Rows of K with which the time of a product is estimated before the first one.
-PROBED = 64
+# Products for which there must be time, or the machine on the partial factor is the answer.
+FEWEST_PRODUCTS = 8.0
+# Time reserved for a product, in units of its estimate.
+RESERVED = 1.1
 # The partial factor is complete if its error times the largest second derivatives of the losses is at most this: it is then small relative to the
 # identity in the second derivative of P.
 GAP_OF_LEFT_OUT = 0.05
@@ -83,6 +87,8 @@ class _Search:
     settings: LinearNewtonSettings
     factor: Floats = field(init=False)
     slowest: float = 0.0
+    # Whether there is only time for the machine on the partial factor and its product.
+    hurried: bool = False
     # The point v with its scores f, and the gradient in coefficients and in scores.
     v: Floats = field(init=False)
     f: Floats = field(init=False)
@@ -99,11 +105,13 @@ class _Search:
         memory.require(
             8.0 * 3.0 * n * rank, f"a partial factor of {n} × {rank} kernel columns", "use fewer observations"
         )
-        few = np.arange(min(n, PROBED))
-        began = self.monitor.seconds
-        statement.space.block(few, np.arange(n))
-        # The first products are computed even after the deadline.
-        self.monitor.reserve((PRODUCTS_LEFT + 2.0) * (self.monitor.seconds - began) * n / few.size)
+        if math.isfinite(self.monitor.deadline.end):
+            timed = ProductSeconds(statement.space)
+            timed.after(0.0)
+            self.slowest = RESERVED * timed.of(float(n) ** 2)
+            self.hurried = self.monitor.deadline.remaining < FEWEST_PRODUCTS * self.slowest
+            # The first two products are computed even after the deadline.
+            self.monitor.reserve((1.0 if self.hurried else PRODUCTS_LEFT + 2.0) * self.slowest)
         loss = band(statement.C1, statement.C2, statement.D)
         self.newton = KernelNewton(
             statement.space,
@@ -167,6 +175,11 @@ class _Search:
         self.g = self.v - s.y * theta
         self.q = self.product(self.g)
         lower, upper = self.update(self.v, self.f, theta, self.q)
+        # v is the expansion of other multipliers, whose product is known: those of a partial factor may be far better.
+        own = self.bound(s.y * self.v, self.f)
+        if own > best.lower:
+            best.theta, best.lower = s.y * self.v, own
+        lower = max(lower, own)
         status = self.monitor.report(steps, lower, upper)
         self.idle = 0 if self.monitor.gap < 0.99 * self.smallest else self.idle + 1
         self.smallest = min(self.smallest, self.monitor.gap)
@@ -262,6 +275,11 @@ def minimise_by_blocks(
     best = Coefficients(np.zeros(y.size), np.zeros(y.size))
     search = _Search(statement, monitor, best, largest_rank, settings)
     search.v = y * (search.newton.solve(monitor, keep=False).expansion if theta is None else theta)
+    if search.hurried and current().remaining >= search.slowest / RESERVED:
+        # A model and multipliers that share one product.
+        best.v, best.theta = search.v, y * search.v
+    if search.hurried:
+        return best, monitor.late
     # The factor itself stays, for the preconditioner.
     del search.newton
     search.f = search.product(search.v)

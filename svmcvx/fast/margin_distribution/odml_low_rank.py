@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import on_pivots
+from svmcvx.fast.core.row_cache import ProductSeconds
 from svmcvx.fast.linear.kernel_newton import KernelNewton
 from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem
@@ -26,6 +27,7 @@ from svmcvx.formulations.margin_distribution.odml import ODML
 from svmcvx.losses import variance_multipliers
 from svmcvx.solution import Status
 from svmcvx.system import memory
+from svmcvx.system.deadline import current
 
 __all__ = ["LARGEST_RANK", "LowRankPoints", "solve_by_ranks"]
 
@@ -33,6 +35,8 @@ Floats: TypeAlias = NDArray[np.float64]
 # Rank of the first partial factor, and of the last.
 FIRST_RANK = 300
 LARGEST_RANK = 2400
+# Time reserved, in products with K: those of this round's points and of an earlier round's, a tenth more.
+PRODUCTS_LEFT = 2.2
 
 
 @dataclass
@@ -91,6 +95,13 @@ def solve_by_ranks(
         q = s.lam2 * (F.T @ (y * c))
         return LinearProblem(F, y, s.C * c, hinge_power(1.0), linear_term=q, variance=s.lam1, share=c)
 
+    product = 0.0
+    if math.isfinite(monitor.deadline.end):
+        timed = ProductSeconds(space)
+        timed.after(0.0)
+        product = timed.of(float(n) ** 2)
+        # Without time for one, the factor may take all.
+        monitor.reserve(PRODUCTS_LEFT * product if product < current().remaining else 0.0)
     newton = KernelNewton(space, on_factor, settings)
     partial = newton.factor
     found, v, rank = LowRankPoints(), np.zeros(n), min(FIRST_RANK, largest)
@@ -101,6 +112,12 @@ def solve_by_ranks(
         F = partial.factor
         point = newton.solve(monitor, alpha=alpha, v=None if alpha is None else v)
         alpha = point.alpha
+        found.rank, found.exhausted = len(partial.pivots), complete
+        if current().remaining < product:
+            # Nothing is known of points that span all observations; those on the pivots take a small product.
+            if partial.pivots and not found.candidates.models:
+                found.candidates.models.append(space.model(on_pivots(F, partial.pivots, point.w)))
+            return found, monitor.late
         tau = variance_multipliers(y * (F @ point.w), s.lam1, c)
         dual: Dual = s.repair({"alpha": alpha, "tau": tau})
         v = s.expansion(dual["alpha"], dual["tau"])
@@ -111,7 +128,6 @@ def solve_by_ranks(
             value = s.evaluate(spanned)
             if value.upper_end < upper.upper_end:
                 model, upper = spanned, value
-        found.rank, found.exhausted = len(partial.pivots), complete
         # The checker evaluates every candidate; more than two would only cost time.
         if upper.upper_end < best[1] or lower.lower_end > best[0]:
             best = (max(best[0], lower.lower_end), min(best[1], upper.upper_end))
@@ -120,6 +136,9 @@ def solve_by_ranks(
             )
         steps += 1
         status = monitor.report(steps, lower.lower_end, upper.upper_end)
+        if status is Status.TIME_LIMIT and best == (lower.lower_end, upper.upper_end):
+            # What was found before has no part in the interval.
+            found.candidates = RecoveredPoints([model], [dual])
         if status is None and (complete or found.rank >= largest):
             status = Status.INACCURATE
         if status is not None:
