@@ -214,6 +214,9 @@ def conic(
     statement = ConicLoss(space=space, lam=lam, kappa=kappa, improve_alpha=False)
     warm_start = earlier_solution(warm_start, statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        if kappa is not None and not space.factored:
+            # No point of this form is known without the factor, which is computed whatever the limit.
+            _ = space.factor
 
         def solve(start: Solution | None) -> Found:
             rng = check_seed(seed)
