@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import CheckedParts, check_parts
 from svmcvx.core.bounded import quietly
 from svmcvx.data import CodedLabels, binary_data
-from svmcvx.fast.margin.pairs_passes import COMPARED, DONE, STEPS, drive
+from svmcvx.fast.margin.pairs_passes import COMPARED, DONE, STATE, STEPS, WAITING, drive, settle
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin.pairs import PartsPoint, PSVMParts
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
@@ -403,7 +403,7 @@ def ascended(
         See :func:`solve_parts`.
     """
     deadline, layout, rows = current(), statement.layout, statement.rows
-    status, state = np.zeros(layout.parts, dtype=np.int64), np.zeros((layout.parts, 5))
+    status, state = np.zeros(layout.parts, dtype=np.int64), np.zeros((layout.parts, STATE))
     state[:, COMPARED] = np.inf
     work = np.empty((6, layout.largest))
     order = np.arange(layout.parts) if order is None else np.ascontiguousarray(order, dtype=np.int64)
@@ -420,16 +420,14 @@ def ascended(
         0.5 / costs if squared else np.zeros(costs.size),
         squared,
         rows.diagonal(),
-        most,
-        alpha,
-        g,
-        status,
-        state,
     )
+    answers = (alpha, g, status, state)
     first = 0
     with deferred_interrupt(deadline.interrupt_requested):
         while first < order.size and not deadline.passed():
-            first = drive(first, order, *problem, work, tol, budget, *rows.passed)
+            first = drive(first, order, *problem, most, *answers, work, tol, budget, *rows.passed)
+            if first < order.size and status[order[first]] == WAITING:
+                settle(order[first], *problem, *answers, tol, *rows.passed)
     # The multipliers of a problem that was not solved may be out of balance; it is left to another method.
     done = status == DONE
     if not done.all():
