@@ -109,7 +109,7 @@ def _calls() -> dict[str, list[Call]]:
     many = rng.standard_normal((FEW + 1, 2))
     signs = np.where(many[:, 0] > 0, 1, -1)
     several = CodedLabels(np.arange(40) % 3, np.arange(3))
-    together: Any = {"C": 1.0, "p": 1.0, "kernel": RBF(1.0), "tol": 0.1, "cache_size": 1.0}
+    together: Any = {"C": 10.0, "p": 1.0, "kernel": RBF(0.3), "tol": 1e-3, "cache_size": 1.0}
     single = PSVMSettings(rows=RowCacheSettings(double_precision=0))
     kernel: list[Call] = [
         ("hard_margin, kernel", partial(hard_margin, apart, y, kernel="rbf")),
