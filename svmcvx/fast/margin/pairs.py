@@ -421,13 +421,13 @@ def ascended(
         squared,
         rows.diagonal(),
     )
-    answers = (alpha, g, status, state)
+    answers, passed = (alpha, g, status, state), rows.passed
     first = 0
     with deferred_interrupt(deadline.interrupt_requested):
         while first < order.size and not deadline.passed():
-            first = drive(first, order, *problem, most, *answers, work, tol, budget, *rows.passed)
+            first = drive(first, order, *problem, most, *answers, work, tol, budget, *passed)
             if first < order.size and status[order[first]] == WAITING:
-                settle(order[first], *problem, *answers, tol, *rows.passed)
+                settle(order[first], *problem, *answers, tol, *passed)
     # The multipliers of a problem that was not solved may be out of balance; it is left to another method.
     done = status == DONE
     if not done.all():
