@@ -22,6 +22,7 @@ from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError
 from svmcvx.fast.conic_loss.conic_blocks import BlockContinuation, BlockRelaxation
 from svmcvx.fast.conic_loss.continuation import (
+    CHEAP_SPECTRUM,
     LIFT,
     NEARLY_ONE,
     WARM_GOAL,
@@ -74,6 +75,9 @@ PROOF = 4.0
 RIDGE = 6.0
 # Time of computing the models of a point, in the same unit, if there is no time for the proof.
 RECOVERY = 1.5
+# Time of bounds, models and certificate without a kernel matrix, with λ and with a cardinality row, in units of the computation of
+# the multipliers of a point; measured.
+PASSES_LEFT, PASSES_LEFT_OF_ROW = 100.0, 200.0
 
 
 @dataclass(frozen=True)
@@ -261,9 +265,15 @@ def _solve(
     )
     start = None if warm_start is None else start_from(statement, warm_start)
     search = begin(statement, monitor, start, method, settings.dense_spectrum)
+    if limit.remaining < math.inf and proof == 0.0 and search.problem.rank <= CHEAP_SPECTRUM:
+        began = monitor.seconds
+        search.problem.multipliers()
+        passes = PASSES_LEFT if search.fixed_lam else PASSES_LEFT_OF_ROW
+        monitor.deadline = limit.earlier(min(passes * (monitor.seconds - began), MOST_RESERVED * limit.remaining))
     warm = start is not None and not search.hard_margin
     status = _run(search, rng, method, settings, warm=warm)
-    recovered = _recovered(statement, search, rounding, late=limit.remaining < RIDGE * factored)
+    hurried = status is not Status.OPTIMAL and search.out_of_time()
+    recovered = _recovered(statement, search, rounding, late=limit.remaining < RIDGE * factored, hurried=hurried)
     if limit.remaining < proof * float(np.mean(search.best_dual["gamma"] > 0)) ** 3:
         # No step of the proof can be interrupted: keep the bound that needs no dual point.
         recovered = recovered._replace(duals=[])
@@ -378,13 +388,16 @@ def _move_to_sample_solution(
     )
     part = Continuation(search.statement, sample, monitor=search.monitor)
     part.prepare(part.first_goal())
-    problem.U, problem.lam = sample.U, sample.lam
+    problem.U, problem.lam, search.rate = sample.U, sample.lam, part.rate
 
 
-def _recovered(statement: ConicLoss, search: Continuation, rounding: bool, *, late: bool) -> RecoveredPoints:
+def _recovered(
+    statement: ConicLoss, search: Continuation, rounding: bool, *, late: bool, hurried: bool
+) -> RecoveredPoints:
     """Return the best models of the present point, the dual point, and a rounding if requested.
 
-    If `late`, the point with its ridge is omitted, since its covariance is dense and square.
+    If `late`, the point with its ridge is omitted, since its covariance is dense and square. If `hurried`, with a cardinality row, it is the only one
+    where it is there, and is enlarged by the factor that the search knows.
     """
     problem, space = search.problem, statement.space
     w, V = problem.U[:, 0], problem.U[:, 1:]
@@ -404,10 +417,12 @@ def _recovered(statement: ConicLoss, search: Continuation, rounding: bool, *, la
         # The columns of the ridge need not be multiplied by the data.
         values.append(problem.value(problem.U) + problem.ridge * problem.rank)
     if not search.fixed_lam and not search.hard_margin:
+        if hurried:
+            points = [(w, points[-1][1] * math.sqrt(search.best_factor))]
         points = [
             (w, large)
             for _, spread in points
-            for large in enlarged_covariances(space, w, spread, search.allowance, late=late)
+            for large in enlarged_covariances(space, w, spread, search.allowance, late=late or hurried)
         ] or points
     models: list[BinaryModel] = []
     rounded = None

@@ -125,7 +125,11 @@ class BlockContinuation(Continuation):
         self.allowance, self.fixed_lam, self.hard_margin = statement.allowance, statement.kappa is None, False
         self.best_dual, self.best_point, self.ends = {}, None, []
 
-    def bounds(self, *, early: bool = False) -> tuple[float, float]:
+    def _before_each_step(self) -> Callable[[], bool]:
+        """Passes over the blocks end at the time limit by themselves."""
+        return self.monitor.out_of_time
+
+    def bounds(self, *, early: bool = False, hurried: bool = False) -> tuple[float, float]:
         """Return (lower, upper) of the point, and keep the dual and the primal point if they are the best so far."""
         dual = self.statement.repair(self._dual())
         lower, upper = self.statement.evaluate_dual(dual).lower_end, self._upper()

@@ -21,7 +21,7 @@ from svmcvx.certificate import Dual, relative_gap
 from svmcvx.fast.conic_loss.low_rank_newton import LowRankRelaxation, Solve
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.linear.problem import estimated_rounding
-from svmcvx.formulations.conic_loss.primal import objective, relaxed_indicator
+from svmcvx.formulations.conic_loss.primal import objective, relaxed_indicator, weighted_gram
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.heuristics.least_norm import least_norm
 from svmcvx.solution import Status
@@ -53,6 +53,8 @@ NEARLY_ONE, LIFT, COMPLETIONS = 0.99, 1e-13, 5
 LARGEST_LAM = 1e100
 # Steps of the bisection that makes a point satisfy the cardinality row, and its largest factor.
 BISECTIONS, LARGEST_FACTOR = 60, 1e200
+# Steps of the bisection after the time limit, and the relative excess of the factor.
+LATE_BISECTIONS, EXCESS = 30, 1e-8
 # The first ridge adds this to the squared slacks, on average.
 FIRST_RIDGE = 0.3
 # Share of the goal that the ridge may cost.
@@ -78,6 +80,8 @@ PREDICTED_CHANGE = 0.3
 EARLY_FACTOR = 30.0
 # Columns up to which earlier ones do so too where the margins may already be those of the optimum, or λ is not given.
 CHEAP_SPECTRUM = 100
+# Distances from 1 of the largest eigenvalue among which multipliers are scaled after a time limit.
+INSIDE = np.geomspace(1e-6, 1.0, 25)
 
 
 def is_hard_margin(statement: ConicLoss) -> bool:
@@ -114,8 +118,18 @@ class Continuation:
     best_point : tuple of ndarray and float, or None
         U and the ridge of the lowest upper bound.
     ends : list of ndarray
-        Two minima for one λ with Σ s z on either side of the allowance, if Σ s z is discontinuous there.
+        Two minima for one λ with Σ s z on either side of the allowance, if Σ s z is discontinuous there; the point where a stage began that
+        the time limit has ended.
+    rate : float
+        Seconds of the last Newton step for each observation and squared number of unknowns; 0 before the first.
+    cut : bool
+        Whether the limit left no time for another Newton step.
+    factor, best_factor : float
+        A multiple of the covariance at the present and at the best point that satisfies a cardinality row.
     """
+
+    rate, cut = 0.0, False
+    factor = best_factor = 1.0
 
     def __init__(self, statement: ConicLoss, problem: LowRankRelaxation, *, monitor: Monitor) -> None:
         self.statement, self.problem, self.monitor = statement, problem, monitor
@@ -144,8 +158,11 @@ class Continuation:
         while True:
             self.stage(goal)
             last = FINAL_SHARE * self.monitor.tol * self.size()
-            lower, upper = self.bounds(early=goal > EARLY_FACTOR * last)
+            hurried = self.out_of_time() and self.problem.rank <= CHEAP_SPECTRUM
+            lower, upper = self.bounds(early=goal > EARLY_FACTOR * last, hurried=hurried)
             status = self.monitor.report(self.problem.steps, lower, upper)
+            if status is None and self.cut:
+                status = self.monitor.late
             if status is not None:
                 return status
             goal = max(GOAL_FALL * goal, last) if goal > last else GOAL_FALL * goal
@@ -161,20 +178,42 @@ class Continuation:
                 return
             goal = max(GOAL_FALL * goal, end)
 
+    def out_of_time(self) -> bool:
+        """Whether the time limit has passed, or left no time for another Newton step."""
+        return self.cut or self.monitor.out_of_time()
+
     def _stopped(self) -> bool:
-        return self.monitor.out_of_time() or self.problem.steps >= self.monitor.max_iter
+        return self.out_of_time() or self.problem.steps >= self.monitor.max_iter
+
+    def _before_each_step(self) -> Callable[[], bool]:
+        """Return the function that a descent calls before each Newton step: whether the step would end after the time limit."""
+        monitor, began = self.monitor, math.nan
+
+        def too_late() -> bool:
+            nonlocal began
+            if monitor.deadline.end < math.inf:
+                work = self.problem.y.size * float(self.problem.U.size) ** 2
+                now = monitor.seconds
+                self.rate = self.rate if math.isnan(began) else (now - began) / work
+                began = now
+                self.cut = self.cut or monitor.deadline.remaining < self.rate * work
+            return self.out_of_time()
+
+        return too_late
 
     def stage(self, goal: float) -> Solve | None:
         """Solve the problem with the ridge that belongs to an absolute gap of `goal`; return the solver of the last Newton system, if λ is given."""
         problem, self.ends = self.problem, []
+        start = problem.U
         problem.ridge = RIDGE_SHARE * goal / problem.rank
         low, high = 0.0, math.inf
         sides: dict[bool, MinimumAtLam] = {}
         error = math.inf
         for _ in range(ROUNDS):
             problem.trim()
-            descent = problem.descend(NEWTON_SHARE * goal, self.monitor.max_iter, self.monitor.out_of_time)
+            descent = problem.descend(NEWTON_SHARE * goal, self.monitor.max_iter, self._before_each_step())
             if self._stopped():
+                self.ends = [start] if self.out_of_time() else []
                 return None
             beyond = EIGENVALUE_SHARE * goal / max(self.size(), 0.5 * problem.alpha_sum())
             if self.hard_margin:
@@ -270,6 +309,38 @@ class Continuation:
         finally:
             problem.U, problem.ridge = here
 
+    def _hurried(self) -> Dual:
+        """Return the dual point of the present point or of the start of a stage that the time limit has ended.
+
+        In the middle of a descent multipliers may prove nothing. They are scaled to the best bound, with a cardinality row together with λ.
+        """
+        found = []
+        for U in (self.problem.U, *self.ends):
+            with self._moved(U, self.problem.ridge):
+                gamma, alpha = self.problem.multipliers()
+            found.append((*self._best_scale(gamma, alpha), gamma, alpha))
+        _, scale, gamma, alpha = max(found, key=lambda candidate: candidate[0])
+        if self.fixed_lam:
+            # α²/γ stays as it is.
+            return {"gamma": scale * gamma, "alpha": math.sqrt(scale) * alpha}
+        return {name: scale * value for name, value in self._dual_point(gamma, alpha).items()}
+
+    def _best_scale(self, gamma: Floats, alpha: Floats) -> tuple[float, float]:
+        """Return the lower bound, approximately, of stationary multipliers at their best scale, and the scale."""
+        problem = self.problem
+        values, vectors = np.linalg.eigh(weighted_gram(problem.L, gamma))
+        pull, curve = (vectors.T @ np.asarray(problem.L.T @ (problem.y * part)) for part in (alpha, gamma))
+        charge = 0.0 if self.fixed_lam else problem.lam * self.allowance
+        best = -math.inf, 1.0
+        for inside in INSIDE:
+            scale = min(1.0, 1.0 / max(float(values[-1]) * (1.0 + inside), 1e-300))
+            share = math.sqrt(scale) if self.fixed_lam else scale
+            missed = share * pull - 2.0 * scale * curve
+            least = 0.25 * float(np.sum(missed**2 / (1.0 - scale * values)))
+            bound = share * float(alpha.sum()) - scale * (float(gamma.sum()) + charge) - least
+            best = max(best, (bound, scale))
+        return best
+
     def _at(self, U: Floats) -> tuple[Floats, Floats]:
         """Return γ and α of another point."""
         with self._moved(U, self.problem.ridge):
@@ -335,11 +406,12 @@ class Continuation:
         point: dict[str, Floats] = {"gamma": gamma, "alpha": alpha}
         return point if self.fixed_lam else {**point, "lam": np.array(self.problem.lam)}
 
-    def bounds(self, *, early: bool = False) -> tuple[float, float]:
+    def bounds(self, *, early: bool = False, hurried: bool = False) -> tuple[float, float]:
         """Return (lower, upper) of the point, and keep the dual and the primal point if they are the best so far.
 
         The lower bound takes a full eigendecomposition of a matrix of the order of the columns (of the observations, with a kernel), and more time than a
         stage where there are few. `early` stages do without it unless their tight rows may be those of the optimum, or λ has to be found.
+        `hurried` ones, after the time limit, use one pair of multipliers.
         """
         dual: Dual = {}
         upper, lower = self._upper(), -math.inf
@@ -350,7 +422,10 @@ class Continuation:
             if attained < upper:
                 upper, point = attained, (tight, 0.0)
         sources: list[Callable[[], tuple[Floats, Floats] | None]] = []
-        if not early or (self.problem.rank <= CHEAP_SPECTRUM and (tight is not None or not self.fixed_lam)):
+        if hurried:
+            dual = self.statement.repair(self._hurried())
+            lower = self.statement.evaluate_dual(dual).lower_end
+        elif not early or (self.problem.rank <= CHEAP_SPECTRUM and (tight is not None or not self.fixed_lam)):
             sources = [self.problem.multipliers, self._refined, *(partial(self._at, U) for U in self.ends)]
             sources += [] if tight is None else [partial(self._refined_at, tight)]
         for source in sources:
@@ -366,7 +441,7 @@ class Continuation:
         if dual and (not self.best_dual or lower > self.monitor.lower):
             self.best_dual = dual
         if upper <= self.monitor.upper:
-            self.best_point = point
+            self.best_point, self.best_factor = point, self.factor
         return lower, upper
 
     def _upper(self) -> float:
@@ -389,9 +464,11 @@ class Continuation:
             low, high = high, 4.0 * high * high
             if high > LARGEST_FACTOR:
                 return math.inf
-        for _ in range(BISECTIONS if high > 1.0 else 0):
+        steps = LATE_BISECTIONS if self.out_of_time() else BISECTIONS
+        for _ in range(steps if high > 1.0 else 0):
             middle = math.sqrt(low * high)
             low, high = (low, middle) if within_allowance(middle) else (middle, high)
+        self.factor = high * (1.0 + EXCESS)
         return norm + high * spread
 
 

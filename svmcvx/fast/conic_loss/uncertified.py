@@ -82,7 +82,7 @@ def conic_points(
                 search.prepare(search.first_goal(), end)
             # From a neighbour's point the last stage alone is quickest.
             solve = search.stage(end * search.size())
-            if monitor.out_of_time():
+            if search.out_of_time():
                 raise OutOfTime
             found.append(ConicPoint(problem.U[:, 0].copy(), problem.lam, problem.indicator_sum() / total))
     return found

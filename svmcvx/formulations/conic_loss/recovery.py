@@ -59,8 +59,8 @@ SAFE = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
 # What a variance is multiplied by while a covariance is enlarged, so that the variances of the enlarged one, which are rounded anew, are
 # larger.
 LOWERED = 1.0 - 2.0**-47
-# Range and steps of the bisection for the enlargement of a covariance.
-LARGEST_ENLARGEMENT, ENLARGEMENT_STEPS = 1e12, 80
+# Range and steps of the bisection for the enlargement of a covariance, and its steps after a time limit.
+LARGEST_ENLARGEMENT, ENLARGEMENT_STEPS, LATE_STEPS = 1e12, 80, 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,14 +315,25 @@ class _CardinalityRow:
         z = worst_indicator(self.u, v * LOWERED)
         return math.fsum([*(exact(self.weight) * z).upper.tolist(), -self.allowance * (1.0 - share)])
 
+    def _estimated_excess(self, c: float) -> float:
+        """Return the excess approximately for the covariance (1 + c)VV'."""
+        return float(self.weight @ relaxed_indicator(self.u, self.v * (1.0 + c))) - self.allowance
+
     def holds(self, V: Floats) -> bool:
         """Whether a covariance satisfies the row."""
         return within(self.weight, worst_indicator(self.u, self.variances(V)), self.allowance)
 
-    def multiple(self) -> Floats | None:
-        """Return the smallest multiple of V, by at least 1, that satisfies the row; None if there is none."""
-        if self.holds(self.V):
+    def multiple(self, *, late: bool = False) -> Floats | None:
+        """Return the smallest multiple of V, by at least 1, that satisfies the row; None if there is none.
+
+        If it is late, one that is larger by a small factor is found first, without bounds of the rounding errors.
+        """
+        if within(self.weight, worst_indicator(self.u, self.v), self.allowance):
             return self.V
+        if late:
+            c = _smallest_feasible(self._estimated_excess, steps=LATE_STEPS)
+            if c is not None and self.holds(larger := self.V * math.sqrt(1.0 + c)):
+                return larger
         for share in SAFE:
             c = _smallest_feasible(lambda c, share=share: self.excess(self.v * (1.0 + c), share))  # type: ignore[misc]
             if c is None:
@@ -360,13 +371,13 @@ def enlarged_covariances(
     The second takes an eigendecomposition with a kernel; where it is late it is only tried if there is no first.
     """
     row = _CardinalityRow(space, w, V, allowance)
-    found = row.multiple()
+    found = row.multiple(late=late)
     if found is not None and (late or current().passed()):
         return [found]
     return [spread for spread in (found, row.with_ridge()) if spread is not None]
 
 
-def _smallest_feasible(excess: Callable[[float], float]) -> float | None:
+def _smallest_feasible(excess: Callable[[float], float], steps: int = ENLARGEMENT_STEPS) -> float | None:
     """Return the smallest c ≥ 0 with ``excess(c) <= 0``, by bisection in log c; None if the range has none.
 
     `excess` decreases.
@@ -378,7 +389,10 @@ def _smallest_feasible(excess: Callable[[float], float]) -> float | None:
         return math.exp(low)
     if excess(math.exp(high)) > 0:
         return None
-    for _ in range(ENLARGEMENT_STEPS):
+    for _ in range(steps):
         middle = 0.5 * (low + high)
+        if middle in (low, high):
+            # No number is between them.
+            break
         low, high = (middle, high) if excess(math.exp(middle)) > 0 else (low, middle)
     return math.exp(high)
