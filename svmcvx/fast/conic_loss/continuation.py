@@ -82,6 +82,7 @@ EARLY_FACTOR = 30.0
 CHEAP_SPECTRUM = 100
 # Distances from 1 of the largest eigenvalue among which multipliers are scaled after a time limit.
 INSIDE = np.geomspace(1e-6, 1.0, 25)
+TINY = float(np.finfo(float).tiny)
 
 
 def is_hard_margin(statement: ConicLoss) -> bool:
@@ -310,36 +311,44 @@ class Continuation:
             problem.U, problem.ridge = here
 
     def _hurried(self) -> Dual:
-        """Return the dual point of the present point or of the start of a stage that the time limit has ended.
+        """Return a dual point after the time limit: of the present point or, in the middle of a descent, of the start of the stage.
 
-        In the middle of a descent multipliers may prove nothing. They are scaled to the best bound, with a cardinality row together with λ.
+        In the middle of a descent multipliers may prove nothing. For a given λ γ alone is returned, of the point where Σ γ x x' has the smaller
+        eigenvalues; its best α is found by the repair. With a cardinality row they are the multiples with the best bound.
         """
         found = []
-        for U in (self.problem.U, *self.ends):
+        for U in [self.problem.U, *(U for U in self.ends if U is not self.problem.U)]:
             with self._moved(U, self.problem.ridge):
                 gamma, alpha = self.problem.multipliers()
-            found.append((*self._best_scale(gamma, alpha), gamma, alpha))
-        _, scale, gamma, alpha = max(found, key=lambda candidate: candidate[0])
-        if self.fixed_lam:
-            # α²/γ stays as it is.
-            return {"gamma": scale * gamma, "alpha": math.sqrt(scale) * alpha}
-        return {name: scale * value for name, value in self._dual_point(gamma, alpha).items()}
+            values, vectors = np.linalg.eigh(weighted_gram(self.problem.L, gamma))
+            if self.fixed_lam:
+                top = float(values[-1])
+                found.append((-top, {"gamma": gamma * min(1.0, (1.0 - INSIDE[0]) / max(top, TINY))}))
+            else:
+                found.append(self._best_multiple(gamma, alpha, values, vectors))
+        return max(found, key=lambda candidate: candidate[0])[1]
 
-    def _best_scale(self, gamma: Floats, alpha: Floats) -> tuple[float, float]:
-        """Return the lower bound, approximately, of stationary multipliers at their best scale, and the scale."""
+    def _best_multiple(self, gamma: Floats, alpha: Floats, values: Floats, vectors: Floats) -> tuple[float, Dual]:
+        """Return the best lower bound, approximately, of multiples of stationary γ and α, and the dual point.
+
+        As α² = 4λγs, λ times the square of the second factor over the first one is enough for both.
+        """
         problem = self.problem
-        values, vectors = np.linalg.eigh(weighted_gram(problem.L, gamma))
         pull, curve = (vectors.T @ np.asarray(problem.L.T @ (problem.y * part)) for part in (alpha, gamma))
-        charge = 0.0 if self.fixed_lam else problem.lam * self.allowance
-        best = -math.inf, 1.0
+        charge = problem.lam * self.allowance
+        best = 0.0, 1.0, 1.0
         for inside in INSIDE:
-            scale = min(1.0, 1.0 / max(float(values[-1]) * (1.0 + inside), 1e-300))
-            share = math.sqrt(scale) if self.fixed_lam else scale
-            missed = share * pull - 2.0 * scale * curve
-            least = 0.25 * float(np.sum(missed**2 / (1.0 - scale * values)))
-            bound = share * float(alpha.sum()) - scale * (float(gamma.sum()) + charge) - least
-            best = max(best, (bound, scale))
-        return best
+            scale = min(1.0, 1.0 / max(float(values[-1]) * (1.0 + inside), TINY))
+            weights = 1.0 / (1.0 - scale * values)
+            # The bound is a concave quadratic function of the second factor.
+            slope = float(alpha.sum()) + scale * float(pull @ (weights * curve))
+            bend = 0.5 * float(pull @ (weights * pull)) + 2.0 * charge / scale
+            share = slope / max(bend, TINY)
+            least = scale * float(gamma.sum()) + scale**2 * float(curve @ (weights * curve))
+            best = max(best, (0.5 * share * slope - least, scale, share))
+        bound, scale, share = best
+        dual = self._dual_point(scale * gamma, share * alpha)
+        return bound, {**dual, "lam": dual["lam"] * (share**2 / scale)}
 
     def _at(self, U: Floats) -> tuple[Floats, Floats]:
         """Return γ and α of another point."""
