@@ -25,6 +25,7 @@ from svmcvx.formulations.conic_loss.primal import (
 )
 from svmcvx.formulations.conic_loss.relaxation import relaxation
 from svmcvx.formulations.conic_loss.statement import conic_space
+from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, time_limited
 from tests import designs
 from tests.designs import DESIGNS
@@ -493,3 +494,27 @@ def test_a_kernel_is_factored_inside_the_limit(monkeypatch):
     monkeypatch.setattr("svmcvx.feature_space.kernel.run_with_deadline", late)
     found = sx.fast.conic(X, y, lam=1.0, kernel="rbf", time_limit=60.0)
     assert (found.status, found.certificate.lower) == ("time_limit", 0.0)
+
+
+@pytest.mark.parametrize("problem", [{"lam": 1.0}, {"kappa": 0.15}])
+def test_no_newton_step_is_begun_that_would_end_after_the_limit(monkeypatch, problem):
+    """The clock moves by the observations times the squared number of unknowns of each step, and by nothing else."""
+    X, y = outliers(800, 3)
+    small, at = ConicSettings(sample_above=300, sample_size=150, sample_per_column=20), [0.0]
+    step = LowRankRelaxation._hessian
+
+    def counted(relaxation, bend):
+        at[0] += 1e-3 * relaxation.y.size * relaxation.U.size**2
+        return step(relaxation, bend)
+
+    monkeypatch.setattr(LowRankRelaxation, "_hessian", counted)
+    with clock.substituted(lambda: at[0]):
+        whole = conic(X, y, settings=small, **problem)
+        assert whole.status == "optimal"
+        for share in (0.4, 0.7):
+            limit, began = share * whole.trace[-1, 0], at[0]
+            found = conic(X, y, settings=small, time_limit=limit, **problem)
+            assert found.status == "time_limit"
+            assert at[0] - began <= limit
+            assert found.certificate.lower <= whole.certificate.upper <= found.certificate.upper * (1.0 + 1e-6)
+            assert found.certificate.lower > 0.5 * whole.certificate.lower

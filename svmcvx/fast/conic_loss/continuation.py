@@ -316,7 +316,7 @@ class Continuation:
         In the middle of a descent multipliers may prove nothing. For a given λ γ alone is returned, of the point where Σ γ x x' has the smaller
         eigenvalues; its best α is found by the repair. With a cardinality row they are the multiples with the best bound.
         """
-        found = []
+        found: list[tuple[float, Dual]] = []
         for U in [self.problem.U, *(U for U in self.ends if U is not self.problem.U)]:
             with self._moved(U, self.problem.ridge):
                 gamma, alpha = self.problem.multipliers()
