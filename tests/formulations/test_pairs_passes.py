@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from svmcvx.core.exactly import imbalance
 from svmcvx.core.rows import row_norms_above, summed_rows
 from svmcvx.formulations.margin.pairs import PartsPoint, PSVMParts
-from svmcvx.formulations.margin.pairs_passes import DUAL, ERROR, LOSSES, REGULARISER, VIOLATION, evaluated
+from svmcvx.formulations.margin.pairs_passes import DUAL, ERROR, LOSSES, REGULARISER, VIOLATION, write_terms
 from svmcvx.kernels.class_rows import ClassRows, Layout
 
 SIZES = [4, 3, 5]
@@ -70,7 +70,7 @@ def test_terms_contain_the_exact_ones(seed, spread, p, weighted, linear, C):
         f = ((X - centre) @ whole)[ROWS, LAYOUT.spread(np.arange(3))]
     found = np.empty((VIOLATION + 1, 3))
     passed = (weight, np.full(total, C), C, p == 2, alpha, bias, f, error, W, centre, norms, float(count), shifted)
-    evaluated(LAYOUT.groups, LAYOUT.starts, LAYOUT.offsets, Y, *passed, np.empty((3, 9)), found)
+    write_terms(LAYOUT.groups, LAYOUT.starts, LAYOUT.offsets, Y, *passed, np.empty((3, 9)), found)
     if spread < 40.0:
         assert np.isfinite(found[:VIOLATION]).all()
     for part in range(3):

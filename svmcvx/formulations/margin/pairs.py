@@ -20,7 +20,7 @@ from svmcvx.core.bounded import Bounded, parts_of
 from svmcvx.core.exactly import imbalance, product_below
 from svmcvx.core.rows import row_norms_above, summed_rows
 from svmcvx.errors import NotCertified
-from svmcvx.formulations.margin.pairs_passes import DUAL, ERROR, LOSSES, REGULARISER, VIOLATION, evaluated
+from svmcvx.formulations.margin.pairs_passes import DUAL, ERROR, LOSSES, REGULARISER, VIOLATION, write_terms
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
 
@@ -189,7 +189,7 @@ class PSVMParts:
             W, terms = self.normals(alpha)
             f, error, norms = self.linear_scores(W), np.empty(alpha.size), row_norms_above(self.rows.X)
         found = np.empty((VIOLATION + 1, layout.parts))
-        evaluated(
+        write_terms(
             layout.groups,
             layout.starts,
             layout.offsets,

@@ -19,7 +19,7 @@ from svmcvx.core.rows import UNDERFLOW
 from svmcvx.kernels.class_rows_passes import enlarged
 from svmcvx.system.compilation import compiled
 
-__all__ = ["DUAL", "ERROR", "LOSSES", "REGULARISER", "VIOLATION", "evaluated"]
+__all__ = ["DUAL", "ERROR", "LOSSES", "REGULARISER", "VIOLATION", "write_terms"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
@@ -31,7 +31,7 @@ FINEST = -1000
 
 
 @compiled(inner=True, fastmath={"reassoc"})
-def added(values: Floats) -> float:
+def sum_of(values: Floats) -> float:
     """Return the sum."""
     found = 0.0
     for k in range(values.size):
@@ -125,7 +125,7 @@ def error_of_sum(found: float, sizes: float, errors: float, terms: float) -> flo
 
 
 @compiled(nogil=True)
-def evaluated(
+def write_terms(
     groups: Places,
     starts: Places,
     offsets: Places,
@@ -208,7 +208,7 @@ def evaluated(
                 values[k] = norms[row] * abs(own[k])
                 at += own[k] != 0.0
             summed = min(float(at), terms) + 1.0 + shifted
-            reach = added(values) * enlarged(size) + UNDERFLOW
+            reach = sum_of(values) * enlarged(size) + UNDERFLOW
             distance = (summed * U * enlarged(summed) * reach + UNDERFLOW) * GROW
             moved = (2.0 * length + distance) * distance
             dual_square, dual_square_error = square, (square_error + moved) * GROW
@@ -225,8 +225,8 @@ def evaluated(
                 product = v * scores[k]
                 values[k], sizes[k] = product, abs(product)
                 errors[k] = (abs(product) * U + abs(v) * off[k]) * GROW + LOST
-            square = added(values)
-            square_error = error_of_sum(square, added(sizes), added(errors), size)
+            square = sum_of(values)
+            square_error = error_of_sum(square, sum_of(sizes), sum_of(errors), size)
             reach = (square + square_error) * GROW
             square = 0.0 if square < 0.0 else square
             square_error = 0.0 if reach <= 0.0 else (reach if reach < square_error else square_error)
@@ -234,15 +234,15 @@ def evaluated(
         out[REGULARISER, part] = 0.5 * square
         out[REGULARISER + ERROR, part] = 0.5 * square_error + LOST
         losses_of(scores, off, b, b_error, labels, factors, squared, values, errors)
-        loss = added(values)
-        loss_error = error_of_sum(loss, loss, added(errors), size)
+        loss = sum_of(values)
+        loss_error = error_of_sum(loss, loss, sum_of(errors), size)
         out[LOSSES, part] = C * loss
         out[LOSSES + ERROR, part] = (C * loss * U + C * loss_error) * GROW + LOST
         dual_terms(own, C, factors, squared, values, errors)
         for k in range(q):
             sizes[k] = abs(values[k])
-        total = added(values)
-        total_error = error_of_sum(total, added(sizes), added(errors), size)
+        total = sum_of(values)
+        total_error = error_of_sum(total, sum_of(sizes), sum_of(errors), size)
         dual = total - 0.5 * dual_square
         out[DUAL, part] = dual
         out[DUAL + ERROR, part] = (abs(dual) * U + total_error + 0.5 * dual_square_error + LOST) * GROW
