@@ -1,15 +1,19 @@
 """Do the fast solvers agree with the builders? Random small problems, degenerate ones among them.
 
-    python benchmarks/agreement.py [--parts conic,m3svm,zero_one] [--count 300] [--first 0] [--verbose]
+    python benchmarks/agreement.py [--parts conic,m3svm,zero_one] [--count 300] [--first 0]
+    [--verbose]
 
-``conic``     fast.conic against ``solve(conic_sdp(...))``: λ and κ, both intercepts, linear and RBF kernels, weights.
-``m3svm``     fast.m3svm against ``solve(m3svm(...))``: hinge, smoothed, logistic and softmax losses, p from 1 to 6.
-``zero_one``  fast.zero_one by both methods against SCIP with the builder, and against all subsets of n ≤ 10 observations.
+``conic``     fast.conic against ``solve(conic_sdp(...))``: λ and κ, both intercepts, linear and RBF
+kernels, weights. ``m3svm``     fast.m3svm against ``solve(m3svm(...))``: hinge, smoothed, logistic
+and softmax losses, p from 1 to 6. ``zero_one``  fast.zero_one by both methods against SCIP with the
+builder, and against all subsets of n ≤ 10 observations.
 
-Every problem is drawn from its number, and --first and --count choose the numbers, so that a run can be split and any problem
-repeated. A problem fails if the fast solver raises, warns of an invalid number or ends without a certified gap of 1e-6, or if
-the two intervals do not meet: agreement to the sum of the gaps. Problems for which the builder's solvers end with a wider gap count
-as agreeing if the intervals meet, and are counted beside. The exit status is 1 if any problem failed.
+Every problem is drawn from its number, and --first and --count choose the numbers, so that a run
+can be split and any problem repeated. A problem fails if the fast solver raises, warns of an
+invalid number or ends without a certified gap of 1e-6, or if the two intervals do not meet:
+agreement to the sum of the gaps. Problems for which the builder's solvers end with a wider gap
+count as agreeing if the intervals meet, and are counted beside. The exit status is 1 if any problem
+failed.
 """
 
 import argparse
@@ -72,7 +76,9 @@ def draw(number, most_rows, classes=2):
         X = np.hstack([np.eye(classes)[y] * 2 - 1, np.zeros((n, d))])
         y[-1] = (y[-1] + rng.integers(0, 2)) % classes
     elif name == "separable":
-        X = 10 * np.eye(max(classes, d))[y][:, : max(classes, d)] + 0.3 * rng.normal(size=(n, max(classes, d)))
+        X = 10 * np.eye(max(classes, d))[y][:, : max(classes, d)] + 0.3 * rng.normal(
+            size=(n, max(classes, d))
+        )
     elif name == "one-point class":
         y[:] = np.where(np.arange(n) == 0, 0, rng.integers(1, classes, size=n))
         y[:classes] = np.arange(classes)
@@ -113,7 +119,13 @@ def conic_case(number):
         arguments["kernel"] = sx.RBF(float(10 ** rng.uniform(-1.5, 0.5)))
     if len(np.unique(y)) < 2:
         y[0] = 1 - y[0]
-    return name, arguments, [lambda: conic(X, y, **arguments)], lambda: sx.solve(sx.conic_sdp(X, y, **arguments)), None
+    return (
+        name,
+        arguments,
+        [lambda: conic(X, y, **arguments)],
+        lambda: sx.solve(sx.conic_sdp(X, y, **arguments)),
+        None,
+    )
 
 
 def m3svm_case(number):
@@ -125,7 +137,13 @@ def m3svm_case(number):
         "eps": float(rng.choice([1e-6, 1e-3])),
         "sample_weight": weight,
     }
-    return name, arguments, [lambda: m3svm(X, y, **arguments)], lambda: sx.solve(sx.m3svm(X, y, **arguments)), None
+    return (
+        name,
+        arguments,
+        [lambda: m3svm(X, y, **arguments)],
+        lambda: sx.solve(sx.m3svm(X, y, **arguments)),
+        None,
+    )
 
 
 def zero_one_case(number):
@@ -137,12 +155,22 @@ def zero_one_case(number):
         arguments["k"] = float(rng.integers(0, len(y)))
     fast = [lambda m=m: zero_one(X, y, method=m, **arguments) for m in ("auto", "branch")]
     reference = over_all_subsets(X, y, **arguments)
-    return name, arguments, fast, lambda: sx.solve(sx.zero_one_mio(X, y, **arguments), time_limit=60), reference
+    return (
+        name,
+        arguments,
+        fast,
+        lambda: sx.solve(sx.zero_one_mio(X, y, **arguments), time_limit=60),
+        reference,
+    )
 
 
 def over_all_subsets(X, y, *, intercept, sample_weight, lam=None, k=None):
-    """The optimum of the 0-1 problem without the package; infinite if no subset of weight k leaves separable data."""
-    rows = (np.hstack([X, np.ones((len(X), 1))]) if intercept else X) * np.where(y == max(y), 1.0, -1.0)[:, None]
+    """The optimum of the 0-1 problem without the package; infinite if no subset of weight k leaves
+    separable data.
+    """
+    rows = (np.hstack([X, np.ones((len(X), 1))]) if intercept else X) * np.where(
+        y == max(y), 1.0, -1.0
+    )[:, None]
     s = np.ones(len(y)) if sample_weight is None else sample_weight
     rows, s = rows[s > 0], s[s > 0]
     best = math.inf
@@ -156,7 +184,9 @@ def over_all_subsets(X, y, *, intercept, sample_weight, lam=None, k=None):
 
 
 def least_norm(G):
-    """The smallest squared norm with Gw ≥ 1 by least-distance programming, or over all sets of tight rows where that fails."""
+    """The smallest squared norm with Gw ≥ 1 by least-distance programming, or over all sets of
+    tight rows where that fails.
+    """
     G = np.unique(G, axis=0)
     scale = np.abs(G).max(initial=0.0)
     if len(G) == 0 or scale == 0:
@@ -188,7 +218,9 @@ def attempt(run, expected=(sx.SolverFailed, sx.DataError)):
 def fault(fast, built, reference):
     """Why a solution is not in order, or None; and by how much two intervals miss each other."""
     if reference is not None and math.isinf(reference):
-        return (None if isinstance(fast, sx.SolverFailed) else "found a point of an infeasible problem"), 0.0
+        return (
+            None if isinstance(fast, sx.SolverFailed) else "found a point of an infeasible problem"
+        ), 0.0
     if isinstance(fast, Exception):
         same = reference is None and isinstance(built, Exception)
         return (None if same else f"{type(fast).__name__}: {fast}"), 0.0
@@ -204,15 +236,27 @@ def fault(fast, built, reference):
     if not isinstance(built, Exception):
         other = built.certificate
         lower = -math.inf if other.lower is None else other.lower
-        apart = max(found.lower - other.upper, lower - found.upper, 0.0) / max(1.0, abs(found.upper))
+        apart = max(found.lower - other.upper, lower - found.upper, 0.0) / max(
+            1.0, abs(found.upper)
+        )
         if apart > 0:
-            return f"[{found.lower!r}, {found.upper!r}] and [{lower!r}, {other.upper!r}] do not meet", apart
+            return (
+                f"[{found.lower!r}, {found.upper!r}] and [{lower!r}, {other.upper!r}] do not meet",
+                apart,
+            )
     return None, apart
 
 
 def part(title, case, numbers, verbose):
     """Run the problems of one solver and print what came of them; return the number of failures."""
-    started, counts, designs, failures, farthest, widest = time.perf_counter(), Counter(), Counter(), 0, 0.0, 0.0
+    started, counts, designs, failures, farthest, widest = (
+        time.perf_counter(),
+        Counter(),
+        Counter(),
+        0,
+        0.0,
+        0.0,
+    )
     for number in numbers:
         name, arguments, runs, build, reference = case(number)
         designs[name] += 1
@@ -231,7 +275,10 @@ def part(title, case, numbers, verbose):
                     why, apart = fault(fast, built, reference)
                 except Exception as error:
                     fast, apart = error, 0.0
-                    why = f"{type(error).__name__}: {error} ({traceback.extract_tb(error.__traceback__)[-1].name})"
+                    why = (
+                        f"{type(error).__name__}:"
+                        f" {error} ({traceback.extract_tb(error.__traceback__)[-1].name})"
+                    )
             counts["runs"] += 1
             farthest = max(farthest, apart)
             if not isinstance(fast, Exception):
@@ -241,10 +288,13 @@ def part(title, case, numbers, verbose):
             if why is not None or verbose:
                 print(f"  {title} {number} ({name}) {arguments}: {why or 'agrees'}", flush=True)
     seconds = time.perf_counter() - started
-    beside = "".join(f", {count} {what}" for what, count in sorted(counts.items()) if what != "runs")
+    beside = "".join(
+        f", {count} {what}" for what, count in sorted(counts.items()) if what != "runs"
+    )
     print(
-        f"{title:9s} {len(numbers)} problems of {len(designs)} designs, {counts['runs']} runs: {failures} failures, largest "
-        f"disagreement beyond the gaps {farthest:.1e}, largest gap {widest:.1e}{beside}; {seconds:.0f} s",
+        f"{title:9s} {len(numbers)} problems of {len(designs)} designs, {counts['runs']} runs:"
+        f" {failures} failures, largest disagreement beyond the gaps {farthest:.1e}, largest gap"
+        f" {widest:.1e}{beside}; {seconds:.0f} s",
         flush=True,
     )
     return failures
@@ -252,14 +302,18 @@ def part(title, case, numbers, verbose):
 
 def main() -> int:
     cases = {"conic": conic_case, "m3svm": m3svm_case, "zero_one": zero_one_case}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--parts", default=",".join(cases), help="comma separated")
     parser.add_argument("--count", type=int, default=300, help="problems of each part")
     parser.add_argument("--first", type=int, default=0, help="number of the first problem")
     parser.add_argument("--verbose", action="store_true", help="print a line for every run")
     arguments = parser.parse_args()
     numbers = range(arguments.first, arguments.first + arguments.count)
-    return sum(part(name, cases[name], numbers, arguments.verbose) for name in arguments.parts.split(","))
+    return sum(
+        part(name, cases[name], numbers, arguments.verbose) for name in arguments.parts.split(",")
+    )
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
-"""Rows in blocks on disk: certified answers in bounded memory, against one bare pass, and beside other libraries.
+"""Rows in blocks on disk: certified answers in bounded memory, against one bare pass, and beside
+other libraries.
 
-    python benchmarks/blocks.py [--rows 10000000] [--columns 100] [--workers 2] [--memory 1.5GiB] [--folder DIR] [--kill]
+    python benchmarks/blocks.py [--rows 10000000] [--columns 100] [--workers 2] [--memory 1.5GiB]
+    [--folder DIR] [--kill]
                                 [--parts disk,sparse,memory,peers] [--only TEXT] [--csv FILE]
 
-**disk**: pSVM (p = 2, p = 1), ODM and the conic relaxation (30 columns) on float32 rows in .npy files, on a cluster of processes with a memory limit each. The measure is
-the time of one bare pass: read every block and multiply it with a vector, by the same cluster. With --kill one worker is killed in
-the middle of each run, and the answer is held against that of the undisturbed one.
-**sparse**: LIBSVM text in blocks against the same data in memory plus one parse.
-**memory**: data in memory against the same data in blocks.
-**peers**: objective and seconds beside dask-ml's LogisticRegression-like solver for the squared hinge's nearest relative, and
-scikit-learn's SGDClassifier.partial_fit on the hinge.
+**disk**: pSVM (p = 2, p = 1), ODM and the conic relaxation (30 columns) on float32 rows in .npy
+files, on a cluster of processes with a memory limit each. The measure is the time of one bare pass:
+read every block and multiply it with a vector, by the same cluster. With --kill one worker is
+killed in the middle of each run, and the answer is held against that of the undisturbed one.
+**sparse**: LIBSVM text in blocks against the same data in memory plus one parse. **memory**: data
+in memory against the same data in blocks. **peers**: objective and seconds beside dask-ml's
+LogisticRegression-like solver for the squared hinge's nearest relative, and scikit-learn's
+SGDClassifier.partial_fit on the hinge.
 """
 
 import argparse
@@ -44,7 +47,10 @@ def generated(folder, rows, columns):
     names = []
     for part, first in enumerate(range(0, rows, FILE_ROWS)):
         m = min(FILE_ROWS, rows - first)
-        name = folder / f"X-{rows}-{columns}-{part:03d}.npy", folder / f"y-{rows}-{columns}-{part:03d}.npy"
+        name = (
+            folder / f"X-{rows}-{columns}-{part:03d}.npy",
+            folder / f"y-{rows}-{columns}-{part:03d}.npy",
+        )
         names.append(name)
         if all(path.exists() for path in name):
             continue
@@ -83,7 +89,9 @@ class Memory:
 
 
 def processor_seconds(pids):
-    """Seconds that this process and its workers have computed: what the clock shows where nothing else runs."""
+    """Seconds that this process and its workers have computed: what the clock shows where nothing
+    else runs.
+    """
     used = 0.0
     for pid in (os.getpid(), *pids()):
         try:
@@ -118,10 +126,22 @@ def from_disk(options):
     )
     n = options.rows
     calls = {
-        "psvm p=2": (1e-4, lambda **more: sx.fast.psvm(wide, wide.y, C=100.0 / n, p=2.0, tol=1e-4, **more)),
-        "odm": (1e-4, lambda **more: sx.fast.odm(wide, wide.y, C1=100.0, C2=50.0, D=0.2, tol=1e-4, **more)),
-        "psvm p=1": (1e-3, lambda **more: sx.fast.psvm(wide, wide.y, C=100.0 / n, p=1.0, tol=1e-3, **more)),
-        "conic": (1e-4, lambda **more: sx.fast.conic(narrow, narrow.y, lam=100.0 / n, tol=1e-4, **more)),
+        "psvm p=2": (
+            1e-4,
+            lambda **more: sx.fast.psvm(wide, wide.y, C=100.0 / n, p=2.0, tol=1e-4, **more),
+        ),
+        "odm": (
+            1e-4,
+            lambda **more: sx.fast.odm(wide, wide.y, C1=100.0, C2=50.0, D=0.2, tol=1e-4, **more),
+        ),
+        "psvm p=1": (
+            1e-3,
+            lambda **more: sx.fast.psvm(wide, wide.y, C=100.0 / n, p=1.0, tol=1e-3, **more),
+        ),
+        "conic": (
+            1e-4,
+            lambda **more: sx.fast.conic(narrow, narrow.y, lam=100.0 / n, tol=1e-4, **more),
+        ),
     }
     found = []
     with (
@@ -136,7 +156,11 @@ def from_disk(options):
     ):
 
         def pids():
-            return [nanny.process.pid for nanny in cluster.workers.values() if getattr(nanny, "process", None)]
+            return [
+                nanny.process.pid
+                for nanny in cluster.workers.values()
+                if getattr(nanny, "process", None)
+            ]
 
         bare = {}
         for name, (tol, call) in calls.items():
@@ -146,7 +170,11 @@ def from_disk(options):
             if columns not in bare:
                 bare[columns] = bare_pass(narrow if name == "conic" else wide, pids)
                 clock, computing = bare[columns]
-                print(f"one bare pass of {columns} columns: {clock:.2f} s, {computing:.2f} s of computing", flush=True)
+                print(
+                    f"one bare pass of {columns} columns: {clock:.2f} s, {computing:.2f} s of"
+                    " computing",
+                    flush=True,
+                )
             with Memory(pids) as memory:
                 started, used = time.perf_counter(), processor_seconds(pids)
                 solution = call()
@@ -250,7 +278,10 @@ def write_text(path, n, d, filled):
 def against_memory(options):
     """The same data in memory and in blocks."""
     X, y = generated(options.folder, min(options.rows, FILE_ROWS), 50)
-    arrays = np.concatenate([np.load(part) for part in X]), np.concatenate([np.load(part) for part in y])
+    arrays = (
+        np.concatenate([np.load(part) for part in X]),
+        np.concatenate([np.load(part) for part in y]),
+    )
     blocks, found = sx.RowBlocks.from_npy(X, y), []
     n = arrays[1].size
     for name, call in {
@@ -286,7 +317,12 @@ def beside_peers(options):
     started = time.perf_counter()
     ours = sx.fast.psvm(blocks, blocks.y, C=C, p=1.0, tol=1e-3)
     found.append(
-        {"work": "hinge", "who": "svmcvx", "seconds": time.perf_counter() - started, "gap": ours.certificate.gap}
+        {
+            "work": "hinge",
+            "who": "svmcvx",
+            "seconds": time.perf_counter() - started,
+            "gap": ours.certificate.gap,
+        }
     )
     for epochs in (1, 5):
         started = time.perf_counter()
@@ -330,26 +366,40 @@ def dask_ml(blocks, n):
         return [{"work": "logistic", "who": f"dask-ml is left out: {error}"}]
     pieces = [load() for load in blocks.loaders]
     X = da.from_array(np.vstack([piece.X for piece in pieces]), chunks=(n // 8, -1))
-    y = da.from_array((np.concatenate([piece.y for piece in pieces]) > 0).astype(int), chunks=n // 8)
+    y = da.from_array(
+        (np.concatenate([piece.y for piece in pieces]) > 0).astype(int), chunks=n // 8
+    )
     rows = []
     for solver in ("newton", "lbfgs"):
         started = time.perf_counter()
         LogisticRegression(solver=solver, C=100.0, max_iter=50).fit(X, y)
-        rows.append({"work": "logistic", "who": f"dask-ml, {solver}", "seconds": time.perf_counter() - started})
+        rows.append(
+            {
+                "work": "logistic",
+                "who": f"dask-ml, {solver}",
+                "seconds": time.perf_counter() - started,
+            }
+        )
     return rows
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--columns", type=int, default=100)
     parser.add_argument("--text-rows", type=int, default=1_000_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory", default="1.5GiB")
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "svmcvx-blocks")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()) / "svmcvx-blocks"
+    )
     parser.add_argument("--kill", action="store_true")
     parser.add_argument("--parts", default="disk,sparse,memory,peers")
-    parser.add_argument("--only", default="", help="Of the part disk, the works whose name holds this text.")
+    parser.add_argument(
+        "--only", default="", help="Of the part disk, the works whose name holds this text."
+    )
     parser.add_argument("--csv", type=Path)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -358,7 +408,12 @@ def main():
         sx.fast.psvm(warm, warm[:, 0] > 0, C=1.0, p=p)
     sx.fast.odm(warm, warm[:, 0] > 0, C1=1.0, C2=1.0, D=0.1)
     sx.fast.conic(warm, warm[:, 0] > 0, lam=1.0)
-    parts = {"disk": from_disk, "sparse": from_text, "memory": against_memory, "peers": beside_peers}
+    parts = {
+        "disk": from_disk,
+        "sparse": from_text,
+        "memory": against_memory,
+        "peers": beside_peers,
+    }
     rows = [row for part in options.parts.split(",") for row in parts[part](options)]
     print(pd.DataFrame(rows).to_string())
     if options.csv is not None:

@@ -1,4 +1,5 @@
-"""Certified gaps of the pSVM through the conic solvers, over data sets, exponents, weights and kernels.
+"""Certified gaps of the pSVM through the conic solvers, over data sets, exponents, weights and
+kernels.
 
     python benchmarks/certified_gaps.py --data-dir DIR [--csv FILE] [DATASET ...]
 
@@ -22,7 +23,9 @@ KERNELS = {"linear": None, "rbf": sx.RBF()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("datasets", nargs="*", default=DATASETS)
     parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
     parser.add_argument("--solver", default="clarabel")
@@ -42,15 +45,20 @@ def main() -> None:
                 try:
                     solution = sx.solve(problem, solver=arguments.solver)
                     gap, status = solution.certificate.gap, str(solution.status)
-                    reason = "; ".join(attempt.reason for attempt in solution.attempts if attempt.reason)
+                    reason = "; ".join(
+                        attempt.reason for attempt in solution.attempts if attempt.reason
+                    )
                 except sx.SvmcvxError as error:
                     gap, status, reason = float("inf"), "failed", str(error)
                 seconds = time.perf_counter() - started
                 rows.append((name, label, p, C, gap, status, seconds, reason))
                 print(
-                    f"{name:14s} {label:6s} p={p:<5g} C={C:<6g} gap={gap:.1e} {status:12s} {seconds:6.2f} s", flush=True
+                    f"{name:14s} {label:6s} p={p:<5g} C={C:<6g} gap={gap:.1e} {status:12s} {seconds:6.2f} s",
+                    flush=True,
                 )
-    table = pd.DataFrame(rows, columns=["data", "kernel", "p", "C", "gap", "status", "seconds", "reason"])
+    table = pd.DataFrame(
+        rows, columns=["data", "kernel", "p", "C", "gap", "status", "seconds", "reason"]
+    )
     print()
     print(table.groupby(["data", "kernel"])["gap"].agg(["median", "max", "count"]).to_string())
     missed = table[~(table["gap"] <= 1e-6)]

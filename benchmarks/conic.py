@@ -2,14 +2,18 @@
 
     python benchmarks/conic.py [--parts small,paths,large,kernel] [--repeat 3] [--plot FILE.png]
 
-``small``   n = 1 000 (clustered outliers, σ = 0.5, λ = 1) against Clarabel, and SCS with --scs, on the reduced builder:
-            ratios of the seconds of the solvers alone, and of all that leads to a certificate; target 1/30 for p = 30.
-``paths``   100 values of κ, and of λ, for p = 10 and p = 30; the paper prints 25 s and 167 s (Mosek) for those of κ.
-``large``   n = 100 000, p = 100 to a gap of 1e-4, with the peak memory beyond the process that holds the data; target 60 s, 4 × the data.
-``kernel``  an RBF kernel, n = 2 000, and the same with a Nyström factor.
+``small``   n = 1 000 (clustered outliers, σ = 0.5, λ = 1) against Clarabel, and SCS with --scs, on
+the reduced builder:
+            ratios of the seconds of the solvers alone, and of all that leads to a certificate;
+            target 1/30 for p = 30.
+``paths``   100 values of κ, and of λ, for p = 10 and p = 30; the paper prints 25 s and 167 s
+(Mosek) for those of κ. ``large``   n = 100 000, p = 100 to a gap of 1e-4, with the peak memory
+beyond the process that holds the data; target 60 s, 4 × the data. ``kernel``  an RBF kernel, n = 2
+000, and the same with a Nyström factor.
 
-All run to a certified relative gap of 1e-6 unless said otherwise. The default is ``small,paths``, which takes a minute, most of it Clarabel's.
---plot draws the gap against time of the problems in ``small`` and ``large``.
+All run to a certified relative gap of 1e-6 unless said otherwise. The default is ``small,paths``,
+which takes a minute, most of it Clarabel's. --plot draws the gap against time of the problems in
+``small`` and ``large``.
 """
 
 import argparse
@@ -57,7 +61,10 @@ def small(repeat, scs, traces):
         X, y = data(1000, p)
         seconds, fast = timed(repeat, lambda X=X, y=y: conic(X, y, lam=1.0))
         traces[f"n = 1000, p = {p}"] = fast.trace
-        row = f"n=1000 p={p:<3d} fast.conic {seconds:8.3f} s  objective {fast.certificate.upper:.8f}  gap {fast.certificate.gap:.1e}"
+        row = (
+            f"n=1000 p={p:<3d} fast.conic {seconds:8.3f} s  objective {fast.certificate.upper:.8f} "
+            f" gap {fast.certificate.gap:.1e}"
+        )
         for solver in ("CLARABEL", "SCS") if scs else ("CLARABEL",):
             theirs, value = direct(X, y, solver)
             row += f"   {solver} {theirs:8.2f} s (value {value:.8f}): 1/{theirs / seconds:.0f}"
@@ -67,7 +74,10 @@ def small(repeat, scs, traces):
 def paths():
     for p in (10, 30):
         X, y = data(1000, p)
-        for name, values in (("kappa", np.linspace(0.5, 0.005, 100)), ("lam", np.geomspace(1e-2, 1e1, 100))):
+        for name, values in (
+            ("kappa", np.linspace(0.5, 0.005, 100)),
+            ("lam", np.geomspace(1e-2, 1e1, 100)),
+        ):
             started, warm, gaps = time.perf_counter(), None, []
             for value in values:
                 warm = conic(X, y, warm_start=warm, **{name: value})
@@ -75,7 +85,8 @@ def paths():
             seconds = time.perf_counter() - started
             printed = f"  (the paper: {PAPER_SECONDS[p]:.0f} s)" if name == "kappa" else ""
             print(
-                f"n=1000 p={p:<3d} 100 values of {name:5s} {seconds:8.2f} s  largest gap {max(gaps):.1e}{printed}",
+                f"n=1000 p={p:<3d} 100 values of {name:5s} {seconds:8.2f} s  largest gap"
+                f" {max(gaps):.1e}{printed}",
                 flush=True,
             )
 
@@ -87,8 +98,9 @@ def large(traces):
     traces["n = 100 000, p = 100"] = fast.trace
     size = X.nbytes / 2**20
     print(
-        f"n=100000 p=100 {seconds:8.1f} s  {fast!r}\n  data {size:.0f} MiB, resident before {before:.0f} MiB, peak {peak():.0f} MiB: at most "
-        f"{(peak() - before + size) / size:.1f} × the data with them",
+        f"n=100000 p=100 {seconds:8.1f} s  {fast!r}\n  data {size:.0f} MiB, resident before"
+        f" {before:.0f} MiB, peak {peak():.0f} MiB: at most {(peak() - before + size) / size:.1f} ×"
+        " the data with them",
         flush=True,
     )
 
@@ -96,9 +108,17 @@ def large(traces):
 def kernel():
     X, y = data(2000, 10)
     for options in ({"nystrom": 200}, {}):
-        seconds, fast = timed(1, lambda options=options: conic(X, y, lam=1.0, kernel=sx.RBF("scale"), **options))
-        facts = {key: value for key, value in fast.certificate.residuals.items() if key.startswith("nystrom")}
-        print(f"n=2000 RBF {options or 'Gram matrix'} {seconds:8.1f} s  {fast!r} {facts}", flush=True)
+        seconds, fast = timed(
+            1, lambda options=options: conic(X, y, lam=1.0, kernel=sx.RBF("scale"), **options)
+        )
+        facts = {
+            key: value
+            for key, value in fast.certificate.residuals.items()
+            if key.startswith("nystrom")
+        }
+        print(
+            f"n=2000 RBF {options or 'Gram matrix'} {seconds:8.1f} s  {fast!r} {facts}", flush=True
+        )
 
 
 def draw(traces, path):
@@ -117,8 +137,12 @@ def draw(traces, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", default="small,paths", help="of small, paths, large, kernel; separated by commas")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--parts", default="small,paths", help="of small, paths, large, kernel; separated by commas"
+    )
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--scs", action="store_true", help="SCS beside Clarabel")
     parser.add_argument("--plot", metavar="FILE")

@@ -2,8 +2,9 @@
 
     python benchmarks/every_builder.py [--seeds 3] [--csv FILE]
 
-Convex formulations on about 100 observations of breast_cancer or wine (three classes), mixed-integer ones on 25
-observations and three features of breast_cancer; each seed draws other observations.
+Convex formulations on about 100 observations of breast_cancer or wine (three classes),
+mixed-integer ones on 25 observations and three features of breast_cancer; each seed draws other
+observations.
 """
 
 import argparse
@@ -27,7 +28,9 @@ def draw(name, n, d, seed):
 
 
 def separated(X, y):
-    """The observations that a linear hinge machine classifies with room, so that hard margins exist."""
+    """The observations that a linear hinge machine classifies with room, so that hard margins
+    exist.
+    """
     model = sx.solve(sx.psvm_dual(X, y, C=1.0, p=1)).model
     signs = np.where(y == model.classes[1], 1, -1)
     kept = signs * model.decision_function(X) > 0.1
@@ -57,18 +60,26 @@ def convex(X, y, wide, labels):
     yield "conic_sdp rbf n=40", lambda: sx.conic_sdp(X[:40], y[:40], lam=1.0, kernel=RBF)
     yield (
         "conic_fixed_gamma",
-        lambda: sx.conic_fixed_gamma(X, y, gamma=0.5 / np.linalg.norm(np.c_[X, np.ones(len(X))], 2) ** 2, lam=1.0),
+        lambda: sx.conic_fixed_gamma(
+            X, y, gamma=0.5 / np.linalg.norm(np.c_[X, np.ones(len(X))], 2) ** 2, lam=1.0
+        ),
     )
     yield "odm_primal", lambda: sx.odm_primal(X, y, C1=8.0, C2=4.0, D=0.2)
     yield "odm_dual signed rbf", lambda: sx.odm_dual(X, y, C1=8.0, C2=4.0, D=0.2, kernel=RBF)
     yield "odm_dual paper", lambda: sx.odm_dual(X, y, C1=8.0, C2=4.0, D=0.2, form="paper")
     yield "odml_primal", lambda: sx.odml_primal(X, y, lam1=0.25, lam2=0.25, C=10.0)
     yield "odml_dual rbf", lambda: sx.odml_dual(X, y, lam1=0.25, lam2=0.25, C=10.0, kernel=RBF)
-    yield "odml_hard_margin", lambda: sx.odml_hard_margin(hard, hard_y, lam1=0.1, lam2=0.1, intercept=True)
+    yield (
+        "odml_hard_margin",
+        lambda: sx.odml_hard_margin(hard, hard_y, lam1=0.1, lam2=0.1, intercept=True),
+    )
     for p in (1, 2, 4):
         yield f"m3svm p={p}", lambda p=p: sx.m3svm(wide, labels, lam=1e-2, p=p)
     for loss in ("smoothed", "logistic", "softmax"):
-        yield f"m3svm p=4 {loss}", lambda loss=loss: sx.m3svm(wide, labels, lam=1e-2, p=4, loss=loss)
+        yield (
+            f"m3svm p=4 {loss}",
+            lambda loss=loss: sx.m3svm(wide, labels, lam=1e-2, p=4, loss=loss),
+        )
     yield "m3svm p=2 l1", lambda: sx.m3svm(wide, labels, lam=1e-2, p=2, norm=1)
     yield "m3svm_hard_margin p=2", lambda: sx.m3svm_hard_margin(apart, apart_y, p=2)
     yield "m3svm_hard_margin p=inf", lambda: sx.m3svm_hard_margin(apart, apart_y, p=math.inf)
@@ -90,7 +101,9 @@ def mixed_integer(X, y):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--time-limit", type=float, default=120.0)
     parser.add_argument("--csv")
@@ -98,7 +111,10 @@ def main():
     rows = []
     for seed in range(arguments.seeds):
         X, y = draw("breast_cancer", 100, 8, seed)
-        builders = [*convex(X, y, *draw("wine", 100, 8, seed)), *mixed_integer(*draw("breast_cancer", 25, 3, seed))]
+        builders = [
+            *convex(X, y, *draw("wine", 100, 8, seed)),
+            *mixed_integer(*draw("breast_cancer", 25, 3, seed)),
+        ]
         for name, build in builders:
             started = time.perf_counter()
             try:
@@ -116,7 +132,8 @@ def main():
                 print(f"{name}: {error}")
             rows.append((name, seed, *row, time.perf_counter() - started))
             print(
-                f"{name:26s} seed {seed} {rows[-1][2]:13s} {rows[-1][3]:9s} gap {row[3]:.1e} {rows[-1][-1]:6.2f} s",
+                f"{name:26s} seed {seed} {rows[-1][2]:13s} {rows[-1][3]:9s} gap"
+                f" {row[3]:.1e} {rows[-1][-1]:6.2f} s",
                 flush=True,
             )
     columns = ["builder", "seed", "kind", "solver", "objective", "gap", "certified", "seconds"]
@@ -128,7 +145,10 @@ def main():
         largest_gap=("gap", "max"),
         seconds=("seconds", "median"),
     )
-    print("\n" + summary.to_string(formatters={"largest_gap": "{:.1e}".format, "seconds": "{:.2f}".format}))
+    print(
+        "\n"
+        + summary.to_string(formatters={"largest_gap": "{:.1e}".format, "seconds": "{:.2f}".format})
+    )
     print(f"\ncertified to 1e-6: {int(table['certified'].sum())} of {len(table)}")
     if arguments.csv:
         table.to_csv(arguments.csv, index=False)

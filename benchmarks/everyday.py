@@ -1,15 +1,20 @@
-"""What people fit every day: small sets and several classes, beside scikit-learn's SVC, in processor seconds of one run.
+"""What people fit every day: small sets and several classes, beside scikit-learn's SVC, in
+processor seconds of one run.
 
-    python benchmarks/everyday.py [--data-dir DIR] [--data iris digits] [--repeat 3] [--C 1 100] [--tol 1e-3 1e-6]
+    python benchmarks/everyday.py [--data-dir DIR] [--data iris digits] [--repeat 3] [--C 1 100]
+    [--tol 1e-3 1e-6]
                                   [--pairs 5] [--no-linear-peers] [--csv FILE]
 
-Whole fits of classifiers on standardised features, p = 1, one thread each, compiled before, the competitors taking turns: medians
-of --repeat runs, divided by those of SVC at its default tolerance. `ours 0.001` is PSVMClassifier to that certified gap, of
-every pair of classes; `SVC gap` is the largest certified gap of SVC's own answers, of --pairs pairs that are evenly spaced among
-all. Linear kernels have two more columns, which solve other problems: LinearSVC (squared hinge, one against the rest) and LogisticRegression, at
-their default tolerances. Intel's extension has a column if it is installed.
+Whole fits of classifiers on standardised features, p = 1, one thread each, compiled before, the
+competitors taking turns: medians of --repeat runs, divided by those of SVC at its default
+tolerance. `ours 0.001` is PSVMClassifier to that certified gap, of every pair of classes; `SVC gap`
+is the largest certified gap of SVC's own answers, of --pairs pairs that are evenly spaced among
+all. Linear kernels have two more columns, which solve other problems: LinearSVC (squared hinge, one
+against the rest) and LogisticRegression, at their default tolerances. Intel's extension has a
+column if it is installed.
 
-With --data-dir (or SVMCVX_DATA) the sets below that are bundled with no package are read from there; without it they are left out.
+With --data-dir (or SVMCVX_DATA) the sets below that are bundled with no package are read from
+there; without it they are left out.
 """
 
 import argparse
@@ -29,7 +34,12 @@ from threadpoolctl import threadpool_limits
 
 import svmcvx as sx
 
-BUNDLED = {"iris": load_iris, "wine": load_wine, "breast_cancer": load_breast_cancer, "digits": load_digits}
+BUNDLED = {
+    "iris": load_iris,
+    "wine": load_wine,
+    "breast_cancer": load_breast_cancer,
+    "digits": load_digits,
+}
 # Name, and observations that are taken, evenly spaced.
 READ = {
     "german": None,
@@ -63,7 +73,9 @@ def load(name, data_dir):
 
 
 def largest_gap(X, y, kernel, gamma, C, pairs):
-    """The largest certified gap of what SVC finds for some pairs of classes: it solves each as if it were alone."""
+    """The largest certified gap of what SVC finds for some pairs of classes: it solves each as if
+    it were alone.
+    """
     every = list(itertools.combinations(np.unique(y), 2))
     gaps = []
     for k in np.unique(np.linspace(0, len(every) - 1, min(pairs, len(every))).astype(int)):
@@ -78,7 +90,9 @@ def measured(name, X, y, kernel, C, arguments, intel):
     """One row of the table."""
     gamma = 1.0 / (X.shape[1] * X.var())
     ours = {
-        f"ours {tol:g}": sx.PSVMClassifier(kernel=None if kernel == "linear" else sx.RBF(gamma), C=C, tol=tol)
+        f"ours {tol:g}": sx.PSVMClassifier(
+            kernel=None if kernel == "linear" else sx.RBF(gamma), C=C, tol=tol
+        )
         for tol in arguments.tol
     }
     rivals = {"SVC": SVC(kernel=kernel, gamma=gamma, C=C)}
@@ -86,20 +100,35 @@ def measured(name, X, y, kernel, C, arguments, intel):
         rivals["Intel"] = intel(kernel=kernel, gamma=gamma, C=C)
     if kernel == "linear" and arguments.linear_peers:
         rivals |= {"LinearSVC": LinearSVC(C=C), "LogisticRegression": LogisticRegression(C=C)}
-    fits = {label: (lambda model=model: model.fit(X, y)) for label, model in (ours | rivals).items()}
+    fits = {
+        label: (lambda model=model: model.fit(X, y)) for label, model in (ours | rivals).items()
+    }
     for fit in fits.values():
         fit()
     seconds, fitted = medians(fits, arguments.repeat, clock=time.process_time)
-    row = {"data": name, "n": X.shape[0], "d": X.shape[1], "classes": np.unique(y).size, "kernel": kernel, "C": C}
+    row = {
+        "data": name,
+        "n": X.shape[0],
+        "d": X.shape[1],
+        "classes": np.unique(y).size,
+        "kernel": kernel,
+        "C": C,
+    }
     row["SVC ms"] = 1e3 * seconds["SVC"]
-    row |= {f"{label} ÷ SVC": taken / seconds["SVC"] for label, taken in seconds.items() if label != "SVC"}
+    row |= {
+        f"{label} ÷ SVC": taken / seconds["SVC"]
+        for label, taken in seconds.items()
+        if label != "SVC"
+    }
     row |= {f"gap {tol:g}": fitted[f"ours {tol:g}"].certificate_.gap for tol in arguments.tol}
     row["SVC gap"] = largest_gap(X, y, kernel, gamma, C, arguments.pairs)
     return row
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
     parser.add_argument("--data", nargs="+", choices=(*BUNDLED, *READ))
     parser.add_argument("--repeat", type=int, default=3)

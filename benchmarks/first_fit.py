@@ -1,7 +1,9 @@
 """Seconds until the first fit of a session is there, imports included, beside scikit-learn's SVC.
 
-``python benchmarks/first_fit.py`` on a quiet machine; ``--repeats 5 --cold 2`` say how many processes a median is of. Every fit is in a process of its own: with compiled
-code on disk, and with an empty cache (``NUMBA_CACHE_DIR`` in a new folder). The data are breast_cancer, scaled by hand, so that nothing but the estimator is imported.
+``python benchmarks/first_fit.py`` on a quiet machine; ``--repeats 5 --cold 2`` say how many
+processes a median is of. Every fit is in a process of its own: with compiled code on disk, and with
+an empty cache (``NUMBA_CACHE_DIR`` in a new folder). The data are breast_cancer, scaled by hand, so
+that nothing but the estimator is imported.
 """
 
 import argparse
@@ -40,7 +42,9 @@ FITS = {
 
 
 def seconds(name, folder=None):
-    """Return seconds until the first fit, of the imports among them, of a second fit, and of the processor, in a new process."""
+    """Return seconds until the first fit, of the imports among them, of a second fit, and of the
+    processor, in a new process.
+    """
     imports, fit = FITS[name]
     environment = {**os.environ, **({"NUMBA_CACHE_DIR": folder} if folder else {})}
     code = DATA.format(imports=imports, fit=fit)
@@ -54,14 +58,19 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--cold", type=int, default=2)
     arguments = parser.parse_args()
-    print(f"medians of {arguments.repeats} processes, of {arguments.cold} with an empty cache; seconds")
     print(
-        f"{'fit':26} {'first':>7} {'imports':>8} {'second':>8} {'processor':>10} | {'empty cache':>12} {'processor':>10}"
+        f"medians of {arguments.repeats} processes, of {arguments.cold} with an empty cache;"
+        " seconds"
+    )
+    print(
+        f"{'fit':26} {'first':>7} {'imports':>8} {'second':>8} {'processor':>10} |"
+        f" {'empty cache':>12} {'processor':>10}"
     )
     for name, (imports, _) in FITS.items():
         seconds(name)  # fills the cache of compiled code, and the computer's of files
         warm = [
-            statistics.median(column) for column in zip(*(seconds(name) for _ in range(arguments.repeats)), strict=True)
+            statistics.median(column)
+            for column in zip(*(seconds(name) for _ in range(arguments.repeats)), strict=True)
         ]
         line = f"{name:26} {warm[0]:7.2f} {warm[1]:8.2f} {warm[2]:8.3f} {warm[3]:10.2f} |"
         if imports == OURS:

@@ -1,15 +1,18 @@
-"""Searches for a global minimum: other losses, kernels and sizes than `zero_one.py`, and real data beside mixed-integer solvers and cell enumeration.
+"""Searches for a global minimum: other losses, kernels and sizes than `zero_one.py`, and real data
+beside mixed-integer solvers and cell enumeration.
 
     python benchmarks/global_optima.py [--seeds 3] [--limit 20]
-    python benchmarks/global_optima.py --beside [--data-dir DIR] [--limit 20] [--data haberman sonar ...]
-    python benchmarks/global_optima.py --cells [--data-dir DIR]
+    python benchmarks/global_optima.py --beside [--data-dir DIR] [--limit 20] [--data haberman sonar
+    ...] python benchmarks/global_optima.py --cells [--data-dir DIR]
 
-The first prints the seconds of a clock and the nodes until an optimum is proved, or the gap at the limit. With --beside each of the three losses is
-searched at several λ and C on real data with standardised columns (--data-dir or SVMCVX_DATA) and on generated data. SCIP gets the package's big-M
-programs with the same limit; HiGHS takes no integer program with a quadratic objective. Printed are the processor seconds of the whole call, building
-included, or the certified gap that is left, and upper ends of the same objective. With --cells the cell enumeration of [HeLittle]
-(`pip install --no-deps e01loss`) counts misclassifications, and the search
-counts margins below 1 with a λ at which its norm costs nothing to speak of.
+The first prints the seconds of a clock and the nodes until an optimum is proved, or the gap at the
+limit. With --beside each of the three losses is searched at several λ and C on real data with
+standardised columns (--data-dir or SVMCVX_DATA) and on generated data. SCIP gets the package's
+big-M programs with the same limit; HiGHS takes no integer program with a quadratic objective.
+Printed are the processor seconds of the whole call, building included, or the certified gap that is
+left, and upper ends of the same objective. With --cells the cell enumeration of [HeLittle] (`pip
+install --no-deps e01loss`) counts misclassifications, and the search counts margins below 1 with a
+λ at which its norm costs nothing to speak of.
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ def search(what: str, X, y, kernel, limit: float) -> sx.Solution:
         return sx.fast.zero_one(X, y, lam=1.0, kernel=kernel, time_limit=limit)
     if what == "ramp":
         return sx.fast.ramp(X, y, C=1.0, kernel=kernel, time_limit=limit)
-    return sx.fast.l0(X, y, C=float(what.split()[-1]), kernel=kernel, method="search", time_limit=limit)
+    return sx.fast.l0(
+        X, y, C=float(what.split()[-1]), kernel=kernel, method="search", time_limit=limit
+    )
 
 
 REAL = ("haberman", "immunotherapy", "liver-disorders", "heart-statlog", "sonar", "ionosphere")
@@ -77,7 +82,8 @@ CELLS = (
 )
 # λ at which the norm of a separating machine counts for nothing.
 DEAR = 1e10
-# Memory of the enumeration that is not begun, in bytes, and its arrays of one entry for each row and vertex.
+# Memory of the enumeration that is not begun, in bytes, and its arrays of one entry for each row
+# and vertex.
 TOO_LARGE, ARRAYS = 6e9, 5
 
 
@@ -111,7 +117,9 @@ def beside(given) -> None:
     small = sx.synthetic.outlier_data(24, 2, sigma=0.5, outliers="spread", seed=9)
     for problem, parameter, values in PROBLEMS:
         SEARCHES[problem](*small, **{parameter: values[0]})  # compile
-    print("| data | problem | search | upper end | SCIP | its upper end |\n|---|---|---|---|---|---|")
+    print(
+        "| data | problem | search | upper end | SCIP | its upper end |\n|---|---|---|---|---|---|"
+    )
     for name in given.data:
         found = data_set(name, given.data_dir)
         if found is None:
@@ -130,7 +138,8 @@ def beside(given) -> None:
                 cells += [theirs, f"{end:.5g}"]
                 size = f"{name} {X.shape[0]} × {X.shape[1]}"
                 print(
-                    f"| {size} | {problem}, {'λ' if parameter == 'lam' else 'C'} = {value:g} | {' | '.join(cells)} |",
+                    f"| {size} | {problem}, {'λ' if parameter == 'lam' else 'C'} = {value:g} |"
+                    f" {' | '.join(cells)} |",
                     flush=True,
                 )
 
@@ -139,10 +148,14 @@ def cells(given) -> None:
     from e01loss.exact_classify01loss import exact_classify01loss_cell
 
     print(
-        "| data | vertices | cell enumeration: errors | processor seconds | search: errors (lower end ÷ λ) | processor seconds |"
+        "| data | vertices | cell enumeration: errors | processor seconds | search: errors (lower"
+        " end ÷ λ) | processor seconds |"
     )
     print("|---|---|---|---|---|---|")
-    sx.fast.zero_one(*sx.synthetic.outlier_data(24, 2, sigma=0.5, outliers="spread", seed=9), lam=DEAR)  # compile
+    # compile
+    sx.fast.zero_one(
+        *sx.synthetic.outlier_data(24, 2, sigma=0.5, outliers="spread", seed=9), lam=DEAR
+    )
     for first, second in CELLS:
         if isinstance(first, str):
             found = data_set(first, given.data_dir)
@@ -167,12 +180,19 @@ def cells(given) -> None:
         took = time.process_time() - began
         wrong = int((np.sign(answer.model.decision_function(X)) != y).sum())
         lower = answer.certificate.lower / DEAR
-        print(f"| {n} × {d} | {vertices} | {' | '.join(counted)} | {wrong} ({lower:.7g}) | {took:.2f} |", flush=True)
+        print(
+            f"| {n} × {d} | {vertices} | {' | '.join(counted)} | {wrong} ({lower:.7g}) |"
+            f" {took:.2f} |",
+            flush=True,
+        )
 
 
 def sizes(given) -> None:
     small = sx.synthetic.outlier_data(24, 2, sigma=0.5, outliers="spread", seed=9)
-    print("| problem | n | features | σ | seconds, or gap at the limit | nodes |\n|---|---|---|---|---|---|")
+    print(
+        "| problem | n | features | σ | seconds, or gap at the limit | nodes"
+        " |\n|---|---|---|---|---|---|"
+    )
     for what, n, features, sigma, kernel in ROWS:
         search(what, *small, kernel, given.limit)  # compile
         seconds, nodes = [], []
@@ -185,14 +205,23 @@ def sizes(given) -> None:
             seconds.append(f"{took:.2f}" if gap <= 1e-6 else f"gap {gap:.2g}")
             nodes.append(f"{found.attempts[0].options.get('nodes', 0):,}".replace(",", " "))
         name = what if kernel is None else f"{what}, RBF"
-        print(f"| {name} | {n} | {features} | {sigma} | {', '.join(seconds)} | {', '.join(nodes)} |", flush=True)
+        print(
+            f"| {name} | {n} | {features} | {sigma} | {', '.join(seconds)} | {', '.join(nodes)} |",
+            flush=True,
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=20.0, help="seconds for each search")
-    parser.add_argument("--beside", action="store_true", help="several λ and C on real and generated data beside SCIP")
+    parser.add_argument(
+        "--beside",
+        action="store_true",
+        help="several λ and C on real and generated data beside SCIP",
+    )
     parser.add_argument("--cells", action="store_true", help="beside cell enumeration")
     parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
     parser.add_argument("--data", nargs="+", default=[*GENERATED, *REAL], help="of --beside")

@@ -1,10 +1,13 @@
-"""GridSearchCV over the package's estimator beside GridSearchCV over SVC: one and two processes, first and second call of a session.
+"""GridSearchCV over the package's estimator beside GridSearchCV over SVC: one and two processes,
+first and second call of a session.
 
     python benchmarks/grid_search.py [--repeats 3] [--cold 1] [--only 1 2]
 
-50 values of C, five folds, breast_cancer, columns scaled before, RBF and linear kernel, defaults else. Each search is made in a new session (a Python process of its own): with
-an empty cache of compiled code (``NUMBA_CACHE_DIR`` in a new folder), and with compiled code on disk; wall seconds of the first call, in which
-workers of joblib start, import and load, and of the second one. Imports of the session itself are not counted. Medians.
+50 values of C, five folds, breast_cancer, columns scaled before, RBF and linear kernel, defaults
+else. Each search is made in a new session (a Python process of its own): with an empty cache of
+compiled code (``NUMBA_CACHE_DIR`` in a new folder), and with compiled code on disk; wall seconds of
+the first call, in which workers of joblib start, import and load, and of the second one. Imports of
+the session itself are not counted. Medians.
 """
 
 import argparse
@@ -52,13 +55,18 @@ def medians(sessions):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=3, help="sessions with compiled code on disk")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="sessions with compiled code on disk"
+    )
     parser.add_argument("--cold", type=int, default=1, help="sessions with an empty cache")
     parser.add_argument("--only", type=int, nargs="+", default=[1, 2], help="numbers of processes")
     arguments = parser.parse_args()
     print(
-        f"{'kernel':8}{'n_jobs':>7}{'empty cache':>13}{'first':>8}{'second':>8} | {'SVC first':>10}{'second':>8} | ratio"
+        f"{'kernel':8}{'n_jobs':>7}{'empty cache':>13}{'first':>8}{'second':>8} |"
+        f" {'SVC first':>10}{'second':>8} | ratio"
     )
     for jobs in arguments.only:
         for kernel, (peer, ours) in MODELS.items():
@@ -71,7 +79,8 @@ def main():
                     cold.append(session(*ours, jobs, folder)[0])
             empty = f"{statistics.median(cold):13.1f}" if cold else f"{'':13}"
             print(
-                f"{kernel:8}{jobs:7d}{empty}{first:8.2f}{second:8.2f} | {peer_first:10.2f}{peer_second:8.2f} | {second / peer_second:5.2f}",
+                f"{kernel:8}{jobs:7d}{empty}{first:8.2f}{second:8.2f} |"
+                f" {peer_first:10.2f}{peer_second:8.2f} | {second / peer_second:5.2f}",
                 flush=True,
             )
 

@@ -1,12 +1,15 @@
 """Grids: tuning fits in batches beside certified fits and GridSearchCV over SVC.
 
-    python benchmarks/grids.py [--data-dir DIR] [--sets NAME ...] [--repeat 3] [--halves 1] [--only nested svc] [--csv FILE]
+    python benchmarks/grids.py [--data-dir DIR] [--sets NAME ...] [--repeat 3] [--halves 1] [--only
+    nested svc] [--csv FILE]
 
-**nested**: the grids of [ZhangZhou] and ranges of C on random halves, columns scaled to [0, 1], five folds. Microseconds a fit of the batches
-alone, of `select(certify="chosen")` with everything (folds, table, certificates of the chosen setting and its neighbours), and of
-`select(certify="all")` on one setting of 33 of large grids; how many validation scores of these two differ. **svc**: `select` and
-GridSearchCV over SVC with the same values of C, kernel and folds; 50 values on breast_cancer, 9 on the ten classes of digits.
-All of processor time of this process, on one thread, least of the repeats, compiled before.
+**nested**: the grids of [ZhangZhou] and ranges of C on random halves, columns scaled to [0, 1],
+five folds. Microseconds a fit of the batches alone, of `select(certify="chosen")` with everything
+(folds, table, certificates of the chosen setting and its neighbours), and of
+`select(certify="all")` on one setting of 33 of large grids; how many validation scores of these two
+differ. **svc**: `select` and GridSearchCV over SVC with the same values of C, kernel and folds; 50
+values on breast_cancer, 9 on the ten classes of digits. All of processor time of this process, on
+one thread, least of the repeats, compiled before.
 """
 
 import os
@@ -120,7 +123,9 @@ def nested_row(estimator, grid, X, y, folds, repeat):
         "chosen_us": 1e6 * seconds / fits,
         "certified_us": 1e6 * certified / (5 * len(part)),
         "not_batched": int(fits - table["batched"].sum()),
-        "scores_that_differ": int((table.loc[part, columns].to_numpy() != every[columns].to_numpy()).sum()),
+        "scores_that_differ": int(
+            (table.loc[part, columns].to_numpy() != every[columns].to_numpy()).sum()
+        ),
     }
 
 
@@ -144,7 +149,12 @@ def svc_row(kernel, certify, values, X, y, repeat):
     seconds, table = least(lambda: sx.select(ours, {"C": values}, X, y, certify=certify), repeat)
     theirs, peer = least(lambda: GridSearchCV(SVC(kernel=kernel), {"C": values}).fit(X, y), repeat)
     difference = np.abs(table["mean_test_score"] - peer.cv_results_["mean_test_score"]).max()
-    return {"ratio": seconds / theirs, "ours_s": seconds, "svc_s": theirs, "largest_difference": float(difference)}
+    return {
+        "ratio": seconds / theirs,
+        "ours_s": seconds,
+        "svc_s": theirs,
+        "largest_difference": float(difference),
+    }
 
 
 def beside_svc(options):
@@ -161,7 +171,9 @@ def beside_svc(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data-dir", default=os.environ.get("SVMCVX_DATA"))
     parser.add_argument("--sets", nargs="+")
     parser.add_argument("--repeat", type=int, default=3)
@@ -173,7 +185,10 @@ def main():
     frames = []
     for name in options.only:
         frames.append(pd.DataFrame(list(tables[name](options))).assign(table=name))
-        print(frames[-1].drop(columns="table").to_string(index=False, float_format="{:.3g}".format), flush=True)
+        print(
+            frames[-1].drop(columns="table").to_string(index=False, float_format="{:.3g}".format),
+            flush=True,
+        )
     if options.csv:
         pd.concat(frames).to_csv(options.csv, index=False)
 

@@ -2,7 +2,8 @@
 
     python benchmarks/growth.py [--out DIR] [--largest-kernel 16000] [--largest-linear 640000]
 
-Seconds to certified gap 1e-3 over a range of n, the exponent fitted to them, and two pictures: growth.png and gaps.png.
+Seconds to certified gap 1e-3 over a range of n, the exponent fitted to them, and two pictures:
+growth.png and gaps.png.
 """
 
 import argparse
@@ -58,7 +59,9 @@ def growth(sizes, solve):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     parser.add_argument("--largest-kernel", type=int, default=16000)
     parser.add_argument("--largest-linear", type=int, default=640000)
@@ -86,7 +89,9 @@ def main():
             flush=True,
         )
         ax.loglog(sizes, times, marker="o", markersize=3, label=f"{name}: n^{exponent:.2f}")
-    ax.set(xlabel="observations", ylabel="seconds to certified gap 1e-3", title="Growth of the cost")
+    ax.set(
+        xlabel="observations", ylabel="seconds to certified gap 1e-3", title="Growth of the cost"
+    )
     ax.legend(fontsize="small")
     figure.savefig(arguments.out / "growth.png", dpi=120)
 
@@ -97,7 +102,11 @@ def main():
             rows = sx.fast.psvm(X, y, C=1.0, p=p, kernel=kernel, tol=1e-7, time_limit=60).trace
             gaps = (rows[:, 2] - rows[:, 1]) / np.maximum(1, np.abs(rows[:, 2]))
             ax.semilogy(rows[:, 0], np.maximum(gaps, 1e-16), label=f"fast.psvm p = {p:g}")
-        ax.set(xlabel="seconds", ylabel="relative gap", title=f"{'RBF' if kernel else 'linear'}, n = {n}")
+        ax.set(
+            xlabel="seconds",
+            ylabel="relative gap",
+            title=f"{'RBF' if kernel else 'linear'}, n = {n}",
+        )
         ax.legend(fontsize="small")
     figure.savefig(arguments.out / "gaps.png", dpi=120)
 

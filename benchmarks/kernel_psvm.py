@@ -1,15 +1,18 @@
-"""Kernel pSVM: our pSMO beside LIBSVM (scikit-learn), Intel's extension, Clarabel and SCS through our builder, and the
-paper's own pSMO.
+"""Kernel pSVM: our pSMO beside LIBSVM (scikit-learn), Intel's extension, Clarabel and SCS through
+our builder, and the paper's own pSMO.
 
-    python benchmarks/kernel_psvm.py [--n 10000 30000] [--repeats 3] [--only libsvm,paper,conic,memory,prediction] [--quick]
-    python benchmarks/kernel_psvm.py --scale 100000 200000 1000000 [--gaps 1e-2 1e-3] [--exponents 1 1.5]
+    python benchmarks/kernel_psvm.py [--n 10000 30000] [--repeats 3] [--only
+    libsvm,paper,conic,memory,prediction] [--quick] python benchmarks/kernel_psvm.py --scale 100000
+    200000 1000000 [--gaps 1e-2 1e-3] [--exponents 1 1.5]
 
-Every ratio is ours ÷ peer, of medians measured alternately in one run after compilation. All are given the same
-problem: a noisy quadratic boundary in 20 features, RBF kernel with gamma="scale", C = 1. Everyone's primal objective is
-evaluated by our numpy objective and printed over our certified lower bound. Peers that are not installed are left out.
-The machines of LIBSVM and of Intel's extension get a certificate of ours for the point that they return: each is compared at
-the gap at which it stops. Memory is the peak of a fresh process, data and libraries included. --scale takes large n alone,
-each in a fresh process: seconds, processor seconds of all threads, certified gap, peak memory. --quick: n = 4000, once, conic solvers at n = 300.
+Every ratio is ours ÷ peer, of medians measured alternately in one run after compilation. All are
+given the same problem: a noisy quadratic boundary in 20 features, RBF kernel with gamma="scale", C
+= 1. Everyone's primal objective is evaluated by our numpy objective and printed over our certified
+lower bound. Peers that are not installed are left out. The machines of LIBSVM and of Intel's
+extension get a certificate of ours for the point that they return: each is compared at the gap at
+which it stops. Memory is the peak of a fresh process, data and libraries included. --scale takes
+large n alone, each in a fresh process: seconds, processor seconds of all threads, certified gap,
+peak memory. --quick: n = 4000, once, conic solvers at n = 300.
 """
 
 import argparse
@@ -71,11 +74,22 @@ def beside_libsvm(n, repeats, intel):
     seconds, results = medians(runs, repeats)
     for p in (1.0, 1.5, 2.0):
         target = ("1.0" if n <= 10_000 else "0.5") if p == 1 else "2.0"
-        note = f"{seconds[p]:.2f} s, certified gap {results[p].certificate.gap:.1e}; LIBSVM {seconds['LIBSVM']:.2f} s"
-        line(f"RBF p={p:g}, gap 1e-3, to LIBSVM at p=1", n, seconds[p] / seconds["LIBSVM"], target, note)
+        note = (
+            f"{seconds[p]:.2f} s, certified gap {results[p].certificate.gap:.1e}; LIBSVM"
+            f" {seconds['LIBSVM']:.2f} s"
+        )
+        line(
+            f"RBF p={p:g}, gap 1e-3, to LIBSVM at p=1",
+            n,
+            seconds[p] / seconds["LIBSVM"],
+            target,
+            note,
+        )
     for name in ("LIBSVM", "Intel"):
         if name in results:
-            print(f"    {name} stops at a certified gap of {certificate(results[name], X, y).gap:.1e}")
+            print(
+                f"    {name} stops at a certified gap of {certificate(results[name], X, y).gap:.1e}"
+            )
     if intel is not None:
         beside_intel(X, y, repeats, intel)
 
@@ -91,11 +105,19 @@ def beside_intel(X, y, repeats, intel):
         seconds, results = medians(runs, repeats, clock=time.process_time)
         note = f"processor seconds {seconds['ours']:.2f} to {seconds['Intel']:.2f}, "
         note += f"certified {results['ours'].certificate.gap:.1e} to {gap:.1e}"
-        line(f"RBF p=1, to Intel's extension with tol={tol:g}", len(y), seconds["ours"] / seconds["Intel"], "0.8", note)
+        line(
+            f"RBF p=1, to Intel's extension with tol={tol:g}",
+            len(y),
+            seconds["ours"] / seconds["Intel"],
+            "0.8",
+            note,
+        )
 
 
 def prediction(n, repeats):
-    """Scores of 20 000 new observations from a machine of n, beside LIBSVM with the same support vectors."""
+    """Scores of 20 000 new observations from a machine of n, beside LIBSVM with the same support
+    vectors.
+    """
     X, y = data(n)
     new = data(20_000, seed=1)[0]
     machine, model = SVC(C=C, gamma="scale").fit(X, y), ours(X, y, 1.0, 1e-3).model
@@ -105,10 +127,17 @@ def prediction(n, repeats):
         "LIBSVM": lambda: machine.decision_function(new),
     }
     seconds, _ = medians(runs, repeats)
-    entries = {"ours": model.dual_coef.size, "bounded": model.dual_coef.size, "LIBSVM": machine.support_.size}
+    entries = {
+        "ours": model.dual_coef.size,
+        "bounded": model.dual_coef.size,
+        "LIBSVM": machine.support_.size,
+    }
     for name in runs:
         rate = len(new) * entries[name] / seconds[name]
-        print(f"prediction, {len(new)} × {entries[name]}: {name:8s} {seconds[name]:.2f} s, {rate:.1e} entries a second")
+        print(
+            f"prediction, {len(new)} × {entries[name]}: {name:8s} {seconds[name]:.2f} s,"
+            f" {rate:.1e} entries a second"
+        )
 
 
 def scale(sizes, gaps, exponents):
@@ -147,17 +176,36 @@ def beside_the_paper(n, repeats):
             "paper": lambda p=p: paper_psmo(K, y, C=C, p=p, gap=1e-3, limit=120.0),
         }
         seconds, results = medians(runs, repeats)
-        steps = {name: results[name].attempts[0].options["pair_steps"] for name in ("ours", "drawn")}
+        steps = {
+            name: results[name].attempts[0].options["pair_steps"] for name in ("ours", "drawn")
+        }
         lower, upper, pairs = results["paper"]
-        note = f"{seconds['paper']:.2f} s to gap {(upper - lower) / upper:.1e}, {pairs} pairs against {steps['ours']}"
-        line(f"RBF p={p:g}, gap 1e-3, to the paper's pSMO", n, seconds["ours"] / seconds["paper"], "-", note)
+        note = (
+            f"{seconds['paper']:.2f} s to gap {(upper - lower) / upper:.1e}, {pairs} pairs against"
+            f" {steps['ours']}"
+        )
+        line(
+            f"RBF p={p:g}, gap 1e-3, to the paper's pSMO",
+            n,
+            seconds["ours"] / seconds["paper"],
+            "-",
+            note,
+        )
         note = f"{seconds['drawn']:.2f} s, {steps['drawn']} draws inside our working sets"
-        line(f"RBF p={p:g}, gap 1e-3, to pairs drawn at random", n, seconds["ours"] / seconds["drawn"], "-", note)
+        line(
+            f"RBF p={p:g}, gap 1e-3, to pairs drawn at random",
+            n,
+            seconds["ours"] / seconds["drawn"],
+            "-",
+            note,
+        )
         a = results["ours"].certificate
         assert max(a.lower, lower) <= min(a.upper, upper)
 
 
-def beside_conic(n, repeats, solvers=("clarabel", "scs"), exponents=(1.25, 1.5, 2.0, 3.0), limit=120.0):
+def beside_conic(
+    n, repeats, solvers=("clarabel", "scs"), exponents=(1.25, 1.5, 2.0, 3.0), limit=120.0
+):
     X, y = data(n)
     for p in exponents:
         seconds, results = medians({"ours": lambda p=p: ours(X, y, p, 1e-6)}, repeats)
@@ -168,18 +216,34 @@ def beside_conic(n, repeats, solvers=("clarabel", "scs"), exponents=(1.25, 1.5, 
                 problem = sx.psvm_dual(X, y, C=C, p=p, kernel="rbf")
                 b = sx.solve(problem, solver=solver, tol=1e-6, time_limit=limit).certificate
             except sx.SvmcvxError as error:
-                print(f"RBF p={p:g}: no answer from {solver} in {limit:g} s ({str(error)[:60]})", flush=True)
+                print(
+                    f"RBF p={p:g}: no answer from {solver} in {limit:g} s ({str(error)[:60]})",
+                    flush=True,
+                )
                 continue
             peer_seconds = time.perf_counter() - started
             assert max(a.lower, b.lower) <= min(a.upper, b.upper)
-            note = f"{seconds['ours']:.3f} s, gap {a.gap:.1e}; {solver} {peer_seconds:.1f} s (once), gap {b.gap:.1e}"
-            line(f"RBF p={p:g}, gap 1e-6, to {solver}", n, seconds["ours"] / peer_seconds, "0.02", note)
+            note = (
+                f"{seconds['ours']:.3f} s, gap {a.gap:.1e}; {solver} {peer_seconds:.1f} s (once),"
+                f" gap {b.gap:.1e}"
+            )
+            line(
+                f"RBF p={p:g}, gap 1e-6, to {solver}",
+                n,
+                seconds["ours"] / peer_seconds,
+                "0.02",
+                note,
+            )
 
 
 def memory(n, intel):
     peers = ["LIBSVM", *(["Intel"] if intel is not None else [])]
     for who in ("nothing", "p=1", "p=1.5", "p=2", *peers):
-        print(f"peak memory n={n}: {who:8s} {peak_memory(__file__, '--peak', who, '--n', n):7.0f} MiB", flush=True)
+        print(
+            f"peak memory n={n}:"
+            f" {who:8s} {peak_memory(__file__, '--peak', who, '--n', n):7.0f} MiB",
+            flush=True,
+        )
 
 
 def peak(who, n):
@@ -195,16 +259,24 @@ def peak(who, n):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--n", type=int, nargs="*", default=[10_000, 30_000])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default=",".join(PARTS), help="parts to run, separated by commas")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument(
-        "--scale", type=int, nargs="*", default=[], help="sizes to run alone, in place of the other parts"
+        "--scale",
+        type=int,
+        nargs="*",
+        default=[],
+        help="sizes to run alone, in place of the other parts",
     )
     parser.add_argument("--gaps", type=float, nargs="*", default=[1e-3], help="for --scale")
-    parser.add_argument("--exponents", type=float, nargs="*", default=[1.0, 1.5], help="for --scale")
+    parser.add_argument(
+        "--exponents", type=float, nargs="*", default=[1.0, 1.5], help="for --scale"
+    )
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peak == "scale":

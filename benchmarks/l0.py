@@ -1,15 +1,20 @@
-"""l0-norm hinge SVM on the settings of the paper's tables 5.1-5.3, and the linear hard margin without a Gram matrix.
+"""l0-norm hinge SVM on the settings of the paper's tables 5.1-5.3, and the linear hard margin
+without a Gram matrix.
 
-    python benchmarks/l0.py [--data-dir DIR] [--C 1 10] [--seeds 3] [--quick] [--only tables,large,hard-margin]
+    python benchmarks/l0.py [--data-dir DIR] [--C 1 10] [--seeds 3] [--quick] [--only
+    tables,large,hard-margin]
 
-Tables: 60 % of the rows train, standardised, labels flipped before the split, RBF kernel with gamma="scale" (the paper's C and
-width are not stated in a form that survived). A row prints the median seconds of fast.l0 as it comes ("default") and with one
-penalty, 100 iterations and no restarts ("lean"), each over the paper's seconds (the target is 0.2); the largest stationarity residual of all
-runs (target 1e-8); the largest ratio of our objective to that of the unpolished model of the paper's ADMM after up to 2 000
-iterations, the best of the default penalties (target at most 1); the accuracies and numbers of support vectors, and the paper's.
-Sets of table 5.3 other than Breast Cancer are read from --data-dir.
+Tables: 60 % of the rows train, standardised, labels flipped before the split, RBF kernel with
+gamma="scale" (the paper's C and width are not stated in a form that survived). A row prints the
+median seconds of fast.l0 as it comes ("default") and with one penalty, 100 iterations and no
+restarts ("lean"), each over the paper's seconds (the target is 0.2); the largest stationarity
+residual of all runs (target 1e-8); the largest ratio of our objective to that of the unpolished
+model of the paper's ADMM after up to 2 000 iterations, the best of the default penalties (target at
+most 1); the accuracies and numbers of support vectors, and the paper's. Sets of table 5.3 other
+than Breast Cancer are read from --data-dir.
 
-Large: 12 000 training rows. Hard margin: n = 100 000, d = 50, separable or not, beside pSMO on the first rows.
+Large: 12 000 training rows. Hard margin: n = 100 000, d = 50, separable or not, beside pSMO on the
+first rows.
 """
 
 import argparse
@@ -26,7 +31,8 @@ import svmcvx as sx
 from svmcvx.fast.indicator.l0 import l0
 from svmcvx.fast.margin.hard_margin import hard_margin
 
-# Rows, label noise (or name of the set): the paper's seconds, training and test accuracy, support vectors.
+# Rows, label noise (or name of the set): the paper's seconds, training and test accuracy, support
+# vectors.
 CIRCLES = {
     (500, 0.00): (0.292, 100.00, 100.00, 11),
     (1000, 0.00): (5.07, 100.00, 100.00, 10),
@@ -90,11 +96,19 @@ def row(name, C, printed, samples):
     stationarity, excess, train, test, support = 0.0, 0.0, [], [], []
     for X, y, X_test, y_test in samples:
         # The paper's ADMM alone.
-        admm = l0(X, y, C=C, kernel="rbf", max_iter=2000, n_restarts=0).attempts[0].options["admm_objective"]
+        admm = (
+            l0(X, y, C=C, kernel="rbf", max_iter=2000, n_restarts=0)
+            .attempts[0]
+            .options["admm_objective"]
+        )
         wall, used, solution = timed(lambda: l0(X, y, C=C, kernel="rbf"))  # noqa: B023 - called at once
         seconds["default"].append(wall)
         cpu.append(used)
-        lean, lean_used, other = timed(lambda: l0(X, y, C=C, kernel="rbf", sigma=C / 8, n_restarts=0, max_iter=100))  # noqa: B023
+        lean, lean_used, other = timed(
+            lambda X=X, y=y, C=C: l0(
+                X, y, C=C, kernel="rbf", sigma=C / 8, n_restarts=0, max_iter=100
+            )
+        )
         seconds["lean"].append(lean)
         lean_cpu.append(lean_used)
         for found in (solution, other):
@@ -106,11 +120,14 @@ def row(name, C, printed, samples):
     default, lean = (statistics.median(seconds[key]) for key in ("default", "lean"))
     met = stationarity <= 1e-8 and excess <= 1
     print(
-        f"{name:18s} n={len(samples[0][1]):<5d} C={C:<4g} default {default:7.4f} s (CPU {statistics.median(cpu):7.4f}) = "
-        f"{default / printed[0]:6.4f}{'' if default <= printed[0] / 5 else ' MISSED'}  lean {lean:7.4f} s (CPU {statistics.median(lean_cpu):7.4f}) = "
-        f"{lean / printed[0]:6.4f}{'' if lean <= printed[0] / 5 else ' MISSED'}  stationarity {stationarity:.1e}  "
-        f"objective {excess:.3f} × ADMM{'' if met else ' MISSED'}  train {np.mean(train):6.2f} ({printed[1]})  "
-        f"test {np.mean(test):6.2f} ({printed[2]})  NSV {np.mean(support):.0f} ({printed[3]})",
+        f"{name:18s} n={len(samples[0][1]):<5d} C={C:<4g} default {default:7.4f} s (CPU"
+        f" {statistics.median(cpu):7.4f}) ="
+        f" {default / printed[0]:6.4f}{'' if default <= printed[0] / 5 else ' MISSED'}  lean"
+        f" {lean:7.4f} s (CPU {statistics.median(lean_cpu):7.4f}) ="
+        f" {lean / printed[0]:6.4f}{'' if lean <= printed[0] / 5 else ' MISSED'}  stationarity"
+        f" {stationarity:.1e}  objective {excess:.3f} × ADMM{'' if met else ' MISSED'}  train"
+        f" {np.mean(train):6.2f} ({printed[1]})  test {np.mean(test):6.2f} ({printed[2]})  NSV"
+        f" {np.mean(support):.0f} ({printed[3]})",
         flush=True,
     )
 
@@ -126,7 +143,9 @@ def tables(prices, seeds, data_dir, quick):
                 samples = [halves(*synthetic(shape, m, r, seed), seed) for seed in range(seeds)]
                 row(f"{shape} {r:.0%} noise", C, printed, samples)
         for name, printed in REAL.items():
-            if (name != "breast_cancer" and not data_dir) or (quick and name not in ("breast_cancer", "heart-statlog")):
+            if (name != "breast_cancer" and not data_dir) or (
+                quick and name not in ("breast_cancer", "heart-statlog")
+            ):
                 continue
             X, y = real(name, data_dir)
             row(name, C, printed, [halves(X, y, seed) for seed in range(seeds)])
@@ -138,9 +157,10 @@ def large():
         wall, cpu, solution = timed(lambda: l0(X, y, C=1.0, kernel="rbf", time_limit=300))  # noqa: B023
         options = solution.attempts[0].options
         print(
-            f"moons {r:.0%} noise, n = {len(y)}, factor of rank {options['rank']}: {wall:.2f} s (CPU {cpu:.2f}), objective "
-            f"{solution.certificate.upper:.2f}, ADMM {min(options['admm_objective']):.2f}, stationarity "
-            f"{solution.certificate.residuals['stationarity']:.1e}",
+            f"moons {r:.0%} noise, n = {len(y)}, factor of rank {options['rank']}: {wall:.2f} s"
+            f" (CPU {cpu:.2f}), objective {solution.certificate.upper:.2f}, ADMM"
+            f" {min(options['admm_objective']):.2f}, stationarity"
+            f" {solution.certificate.residuals['stationarity']:.1e}",
             flush=True,
         )
 
@@ -156,20 +176,30 @@ def separable(n, d, gap, seed=0):
 def hard_margins(quick):
     hard_margin(*separable(2000, 5, 0.1))
     hard_margin(*separable(300, 5, 0.1), method="smo")
-    for n, d, gap in ((100_000, 50, 0.1), (100_000, 50, 0.0), (100_000, 10, 0.0), (20_000, 300, 0.1)):
+    for n, d, gap in (
+        (100_000, 50, 0.1),
+        (100_000, 50, 0.0),
+        (100_000, 10, 0.0),
+        (20_000, 300, 0.1),
+    ):
         X, y = separable(n, d, gap)
         for form, data in (("dense", X), ("csr", sp.csr_array(X))):
             wall, cpu, solution = timed(lambda: hard_margin(data, y))  # noqa: B023
             print(
-                f"hard margin n = {n}, d = {d}, gap {gap}, {form}: {wall:.3f} s (CPU {cpu:.3f}), {solution.status}, certified "
-                f"gap {solution.certificate.gap:.1e}, working set {solution.attempts[0].options['working_set']}",
+                f"hard margin n = {n}, d = {d}, gap {gap}, {form}: {wall:.3f} s (CPU {cpu:.3f}),"
+                f" {solution.status}, certified gap {solution.certificate.gap:.1e}, working set"
+                f" {solution.attempts[0].options['working_set']}",
                 flush=True,
             )
         X, y = X[:10_000], y[:10_000]
         if not quick:
             wall, cpu, solution = timed(lambda: hard_margin(X, y, method="smo", time_limit=120))  # noqa: B023
             ours, _, _ = timed(lambda: hard_margin(X, y))  # noqa: B023
-            print(f"  first 10 000 rows by pSMO: {wall:.3f} s, {solution.status}; ours {ours / wall:.4f} ×", flush=True)
+            print(
+                f"  first 10 000 rows by pSMO: {wall:.3f} s, {solution.status}; ours"
+                f" {ours / wall:.4f} ×",
+                flush=True,
+            )
     X, y = separable(100_000, 50, 0.0)
     y = np.where(np.random.default_rng(0).random(y.size) < 0.01, -y, y)
     started = time.perf_counter()
@@ -177,20 +207,32 @@ def hard_margins(quick):
         hard_margin(X, y)
     except sx.SolverFailed as error:
         distance = error.attempts[0].options["hull_distance"]
-        print(f"inseparable, n = 100 000: shown in {time.perf_counter() - started:.3f} s, hulls at {distance:.1e}")
+        print(
+            f"inseparable, n = 100 000: shown in {time.perf_counter() - started:.3f} s, hulls at"
+            f" {distance:.1e}"
+        )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
     parser.add_argument("--C", type=float, nargs="+", default=[1.0, 10.0])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="the smaller half of the tables, one seed, no pSMO")
+    parser.add_argument(
+        "--quick", action="store_true", help="the smaller half of the tables, one seed, no pSMO"
+    )
     parser.add_argument("--only", default=",".join(PARTS))
     arguments = parser.parse_args()
     parts = arguments.only.split(",")
     if "tables" in parts:
-        tables(arguments.C, 1 if arguments.quick else arguments.seeds, arguments.data_dir, arguments.quick)
+        tables(
+            arguments.C,
+            1 if arguments.quick else arguments.seeds,
+            arguments.data_dir,
+            arguments.quick,
+        )
     if "large" in parts and not arguments.quick:
         large()
     if "hard-margin" in parts:

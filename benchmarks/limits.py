@@ -1,13 +1,19 @@
-"""Is a time limit kept, and Ctrl-C obeyed: seconds asked for and taken, for every call that may take long.
+"""Is a time limit kept, and Ctrl-C obeyed: seconds asked for and taken, for every call that may
+take long.
 
-    python benchmarks/limits.py [--limit 1] [--interrupt] [--longer 3] [--processor] [--only PATTERN] [--data breast_cancer,digits,cloud] [--csv FILE]
+    python benchmarks/limits.py [--limit 1] [--interrupt] [--longer 3] [--processor] [--only
+    PATTERN] [--data breast_cancer,digits,cloud] [--csv FILE]
 
-Every specialised solver, every builder through the solve layer, every estimator, ``select`` and ``compare``,
-on breast_cancer (569 x 30), digits against the odd ones (1 797 x 64), a cloud of 3 000 points in 20 dimensions and ones
-of 20 000 in 50, 100 000 in 20 and 200 000 in 20. A call keeps its limit if it returns within 1.1 times the limit plus half a second. Each call has been made
-once before on 40 of the rows, and what is compiled or loaded later is not counted, as by the limits. With ``--interrupt`` no limit is set, and
-Ctrl-C is sent after that time instead. With ``--longer`` a call that its limit has ended is made again with so many times the limit: told are the share of the
-limit that was used, the gap at the end, and the gap of the longer run at that moment. With ``--processor`` all seconds are those of the processor, for a machine that others use; set the threads of BLAS to one.
+Every specialised solver, every builder through the solve layer, every estimator, ``select`` and
+``compare``, on breast_cancer (569 x 30), digits against the odd ones (1 797 x 64), a cloud of 3 000
+points in 20 dimensions and ones of 20 000 in 50, 100 000 in 20 and 200 000 in 20. A call keeps its
+limit if it returns within 1.1 times the limit plus half a second. Each call has been made once
+before on 40 of the rows, and what is compiled or loaded later is not counted, as by the limits.
+With ``--interrupt`` no limit is set, and Ctrl-C is sent after that time instead. With ``--longer``
+a call that its limit has ended is made again with so many times the limit: told are the share of
+the limit that was used, the gap at the end, and the gap of the longer run at that moment. With
+``--processor`` all seconds are those of the processor, for a machine that others use; set the
+threads of BLAS to one.
 """
 
 import argparse
@@ -41,7 +47,10 @@ HARD = {
     "ramp": [{"C": 1.0}],
     "zero_one": [{"lam": 1.0}, {"k": 3}],
     "m3svm": [{"lam": 1e-5, "p": 4.0}],
-    "multiclass": [{"loss": "weston_watkins", "lam": 1e-4}, {"loss": "sparse_softmax", "lam": 1e-2}],
+    "multiclass": [
+        {"loss": "weston_watkins", "lam": 1e-4},
+        {"loss": "sparse_softmax", "lam": 1e-2},
+    ],
 }
 
 
@@ -51,7 +60,12 @@ def data_sets():
     yield "breast_cancer", scale(X), y, y + 2 * (X[:, 0] > np.median(X[:, 0]))
     X, y = load_digits(return_X_y=True)
     yield "digits", scale(X), y % 2, y
-    for name, n, d in (("cloud", 3000, 20), ("large", 20_000, 50), ("larger", 100_000, 20), ("largest", 200_000, 20)):
+    for name, n, d in (
+        ("cloud", 3000, 20),
+        ("large", 20_000, 50),
+        ("larger", 100_000, 20),
+        ("largest", 200_000, 20),
+    ):
         rng = np.random.default_rng(0)
         X = rng.standard_normal((n, d))
         score = X[:, :3].sum(axis=1) + rng.standard_normal(n)
@@ -85,8 +99,19 @@ def calls():
 
                     yield f"{builder.name} {told(extra)}", call
 
-                def call(X, y, several, limit, build=build, extra=extra, many=many, mixed=entry.mixed_integer):
-                    problem = build(X, several if many else y, **extra, **({"time_limit": 0.1} if mixed else {}))
+                def call(
+                    X,
+                    y,
+                    several,
+                    limit,
+                    build=build,
+                    extra=extra,
+                    many=many,
+                    mixed=entry.mixed_integer,
+                ):
+                    problem = build(
+                        X, several if many else y, **extra, **({"time_limit": 0.1} if mixed else {})
+                    )
                     return lambda: sx.solve(problem, time_limit=limit)
 
                 yield f"solve({builder.name} {told(extra)})", call
@@ -100,13 +125,21 @@ def calls():
 
     def selected(X, y, several, limit):
         return sx.select(
-            sx.PSVMClassifier(kernel="rbf"), {"C": np.logspace(-2, 4, 30), "p": [1, 1.5, 2]}, X, y, time_limit=limit
+            sx.PSVMClassifier(kernel="rbf"),
+            {"C": np.logspace(-2, 4, 30), "p": [1, 1.5, 2]},
+            X,
+            y,
+            time_limit=limit,
         )
 
     yield "select PSVM, rbf, 90 settings", selected
 
     def compared(X, y, several, limit):
-        models = [sx.ZeroOneSVMClassifier(), sx.RampSVMClassifier(), sx.PSVMClassifier(kernel="rbf", C=1e3)]
+        models = [
+            sx.ZeroOneSVMClassifier(),
+            sx.RampSVMClassifier(),
+            sx.PSVMClassifier(kernel="rbf", C=1e3),
+        ]
         return sx.compare(models, X, y, time_limit=limit)
 
     yield "compare of three models", compared
@@ -166,7 +199,9 @@ def gap_then(solution, seconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--limit", type=float, default=1.0)
     parser.add_argument("--interrupt", action="store_true")
     parser.add_argument("--longer", type=float)
@@ -191,20 +226,44 @@ def measure(options):
             few = np.r_[np.flatnonzero(y == 0)[:20], np.flatnonzero(y == 1)[:20]]
             measured(call, (X[few], y[few], y[few]), 1.0, False)
             arguments = X, y, several
-            taken, ended, interval, found = measured(call, arguments, options.limit, options.interrupt)
+            taken, ended, interval, found = measured(
+                call, arguments, options.limit, options.interrupt
+            )
             kept = taken <= FACTOR * options.limit + GRACE
             gap = then = np.nan
             if options.longer and ended == "time_limit" and hasattr(found, "trace"):
                 gap = found.certificate.gap
-                then = gap_then(measured(call, arguments, options.longer * options.limit, False)[-1], options.limit)
-                interval = f"used {taken / options.limit:.3f}  gap {gap:.2e}, longer {then:.2e}, ratio {gap / then:.2f}"
+                then = gap_then(
+                    measured(call, arguments, options.longer * options.limit, False)[-1],
+                    options.limit,
+                )
+                interval = (
+                    f"used {taken / options.limit:.3f}  gap {gap:.2e}, longer {then:.2e}, ratio"
+                    f" {gap / then:.2f}"
+                )
             rows.append((data, name, options.limit, taken, kept, ended, interval, gap, then))
-            print(f"{data:14s} {name:55s} {taken:7.2f} s  {'' if kept else 'LATE':4s}  {ended}  {interval}", flush=True)
+            print(
+                f"{data:14s} {name:55s} {taken:7.2f} s  {'' if kept else 'LATE':4s}  {ended} "
+                f" {interval}",
+                flush=True,
+            )
     table = pd.DataFrame(
-        rows, columns=["data", "call", "asked", "taken", "kept", "ended", "interval", "gap", "gap_of_longer"]
+        rows,
+        columns=[
+            "data",
+            "call",
+            "asked",
+            "taken",
+            "kept",
+            "ended",
+            "interval",
+            "gap",
+            "gap_of_longer",
+        ],
     )
     print(
-        f"{int(table.kept.sum())} of {len(table)} within {FACTOR} x the limit + {GRACE} s; longest {table.taken.max():.2f} s"
+        f"{int(table.kept.sum())} of {len(table)} within {FACTOR} x the limit + {GRACE} s; longest"
+        f" {table.taken.max():.2f} s"
     )
     if options.csv:
         table.to_csv(options.csv, index=False)

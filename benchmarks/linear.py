@@ -1,15 +1,20 @@
-"""Linear machines against LIBLINEAR, ReHLine and skglm, side by side in one run: ratios of seconds, median of three.
+"""Linear machines against LIBLINEAR, ReHLine and skglm, side by side in one run: ratios of seconds,
+median of three.
 
-    python benchmarks/linear.py [--data-dir DIR] [--sets a9a w8a] [--repeat 3] [--cpu] [--quick] [--large]
+    python benchmarks/linear.py [--data-dir DIR] [--sets a9a w8a] [--repeat 3] [--cpu] [--quick]
+    [--large]
 
-With --data-dir the sets a9a, w8a, ijcnn1 and cod-rna are read from there, else data of their sizes are generated. Ours run to a
-*certified* relative gap: pSVM p = 2 and ODM to 1e-4, p = 1 to 1e-3; their seconds include validation and certificate.
+With --data-dir the sets a9a, w8a, ijcnn1 and cod-rna are read from there, else data of their sizes
+are generated. Ours run to a *certified* relative gap: pSVM p = 2 and ODM to 1e-4, p = 1 to 1e-3;
+their seconds include validation and certificate.
 
-The peers penalise the bias (LIBLINEAR appends a constant feature; ReHLine and skglm have no bias, and are given data with
-one appended), which is another problem. It is solved by ours too: for the hinge it is ODML without mean and variance. Each
-peer is reported at its default tolerance, and at the loosest of a list with which *its own* primal value is within the gap of
-a certified lower bound of that problem. All primal values are computed by one numpy objective on the same data. Peers that
-are not installed are left out. --cpu takes processor seconds (on a busy machine); --quick takes the set ijcnn1 once.
+The peers penalise the bias (LIBLINEAR appends a constant feature; ReHLine and skglm have no bias,
+and are given data with one appended), which is another problem. It is solved by ours too: for the
+hinge it is ODML without mean and variance. Each peer is reported at its default tolerance, and at
+the loosest of a list with which *its own* primal value is within the gap of a certified lower bound
+of that problem. All primal values are computed by one numpy objective on the same data. Peers that
+are not installed are left out. --cpu takes processor seconds (on a busy machine); --quick takes the
+set ijcnn1 once.
 """
 
 import argparse
@@ -35,7 +40,8 @@ SIZES = {
     "cod-rna": (59535, 8, None, 0.33),
 }
 TOLERANCES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
-# Seconds of one fit after which a peer is not given a smaller tolerance, and after which it is not run again.
+# Seconds of one fit after which a peer is not given a smaller tolerance, and after which it is not
+# run again.
 PATIENCE, SLOW = 20.0, 5.0
 
 
@@ -47,7 +53,11 @@ def generate(n, d, nonzeros, share, seed=0):
         # Popular columns and rare ones, as in text.
         columns = (d * rng.random((n, nonzeros)) ** 2).astype(np.int32)
         X = sp.csr_array(
-            (np.ones(n * nonzeros), columns.ravel(), np.arange(0, n * nonzeros + 1, nonzeros, dtype=np.int32)),
+            (
+                np.ones(n * nonzeros),
+                columns.ravel(),
+                np.arange(0, n * nonzeros + 1, nonzeros, dtype=np.int32),
+            ),
             shape=(n, d),
         )
         X.sum_duplicates()
@@ -72,27 +82,39 @@ def liblinear(X, y, C, loss, tol, dual):
     """Fit scikit-learn's LinearSVC; (w, b) as one vector."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = LinearSVC(C=C, loss=loss, tol=tol, dual=dual, max_iter=20_000, random_state=0).fit(X, y)
+        found = LinearSVC(C=C, loss=loss, tol=tol, dual=dual, max_iter=20_000, random_state=0).fit(
+            X, y
+        )
     return np.append(found.coef_.ravel(), found.intercept_)
 
 
 def rehline(solver, X, y, C, p, tol):
-    """Fit ReHLine, whose loss is a sum of ReLU (p = 1) or of halved squares of ReLU (p = 2) of s x'w + t."""
+    """Fit ReHLine, whose loss is a sum of ReLU (p = 1) or of halved squares of ReLU (p = 2) of s
+    x'w + t.
+    """
     if p == 1:
         loss = {"U": -C * y[None, :], "V": np.full((1, y.size), C)}
     else:
         scale = math.sqrt(2.0 * C)
-        loss = {"S": -scale * y[None, :], "T": np.full((1, y.size), scale), "Tau": np.full((1, y.size), math.inf)}
+        loss = {
+            "S": -scale * y[None, :],
+            "T": np.full((1, y.size), scale),
+            "Tau": np.full((1, y.size), math.inf),
+        }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return solver(C=1.0, tol=tol, max_iter=5000, **loss).fit(X).coef_.ravel()
 
 
 def skglm(solver, X, y, C, tol):
-    """Fit skglm's LinearSVC, all observations in its first working set: its default of ten takes minutes."""
+    """Fit skglm's LinearSVC, all observations in its first working set: its default of ten takes
+    minutes.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = solver(C=C, tol=tol, fit_intercept=False, p0=y.size, max_iter=50, max_epochs=200).fit(X, y)
+        found = solver(
+            C=C, tol=tol, fit_intercept=False, p0=y.size, max_iter=50, max_epochs=200
+        ).fit(X, y)
     return found.coef_.ravel()
 
 
@@ -107,15 +129,21 @@ def free_value(w, b, X, y, C, p):
 
 
 def penalised_bound(X1, y, C, p):
-    """Certified lower bound of the problem of the peers: with mirrored data, of half weight each, the best free bias is 0."""
+    """Certified lower bound of the problem of the peers: with mirrored data, of half weight each,
+    the best free bias is 0.
+    """
     mirrored = sp.csr_array(sp.vstack([X1, -X1])) if sp.issparse(X1) else np.vstack([X1, -X1])
     weight = np.full(2 * y.size, 0.5)
-    found = sx.fast.psvm(mirrored, np.concatenate([y, -y]), C=C, p=p, sample_weight=weight, tol=1e-6, time_limit=120)
+    found = sx.fast.psvm(
+        mirrored, np.concatenate([y, -y]), C=C, p=p, sample_weight=weight, tol=1e-6, time_limit=120
+    )
     return found.certificate.lower
 
 
 def loosest(fit, value, bound, gap, clock):
-    """The first tolerance with which a peer is within the gap of its own problem, None if it is with none; its seconds."""
+    """The first tolerance with which a peer is within the gap of its own problem, None if it is
+    with none; its seconds.
+    """
     for tol in TOLERANCES:
         started = clock()
         found = fit(tol)
@@ -128,23 +156,35 @@ def loosest(fit, value, bound, gap, clock):
 
 
 def competitors(X, y, C):
-    """What fits the penalised problem from a tolerance, by name: (p, function of the tolerance, default or None)."""
+    """What fits the penalised problem from a tolerance, by name: (p, function of the tolerance,
+    default or None).
+    """
     m = y.size
     X1, signs = constant_appended(X), y.astype(float)
     dense = X1.toarray() if sp.issparse(X1) else X1
     found = {
-        "LIBLINEAR primal squared hinge": (2.0, lambda tol: liblinear(X, y, C, "squared_hinge", tol, False), 1e-4),
+        "LIBLINEAR primal squared hinge": (
+            2.0,
+            lambda tol: liblinear(X, y, C, "squared_hinge", tol, False),
+            1e-4,
+        ),
         "LIBLINEAR dual hinge": (1.0, lambda tol: liblinear(X, y, C, "hinge", tol, True), 1e-4),
         "ours, bias penalised": (
             1.0,
-            lambda tol: _vector(sx.fast.odml(X, y, lam1=0.0, lam2=0.0, C=C * m, intercept=True, tol=min(tol, 0.1))),
+            lambda tol: _vector(
+                sx.fast.odml(X, y, lam1=0.0, lam2=0.0, C=C * m, intercept=True, tol=min(tol, 0.1))
+            ),
             None,
         ),
     }
     solver = peer("ReHLine")
     if solver is not None:
         found["ReHLine hinge"] = (1.0, lambda tol: rehline(solver, dense, signs, C, 1.0, tol), None)
-        found["ReHLine squared hinge"] = (2.0, lambda tol: rehline(solver, dense, signs, C, 2.0, tol), None)
+        found["ReHLine squared hinge"] = (
+            2.0,
+            lambda tol: rehline(solver, dense, signs, C, 2.0, tol),
+            None,
+        )
     other = peer("skglm")
     if other is not None:
         found["skglm hinge"] = (1.0, lambda tol: skglm(other, dense, signs, C, tol), None)
@@ -171,9 +211,14 @@ def compare(name, X, y, repeat, clock, C=1.0):
     X1, peers = competitors(X, y, C)
     bound = {p: penalised_bound(X1, y, C, p) for p in gaps}
     for who, (p, fit, default) in peers.items():
-        tol, once = loosest(fit, lambda v, p=p: penalised_value(v, X1, y, C, p), bound[p], gaps[p], clock)
+        tol, once = loosest(
+            fit, lambda v, p=p: penalised_value(v, X1, y, C, p), bound[p], gaps[p], clock
+        )
         if tol is None:
-            print(f"{name:8s} {who}: with no tolerance within {gaps[p]:g} of its optimum, or too slow ({once:.1f} s)")
+            print(
+                f"{name:8s} {who}: with no tolerance within {gaps[p]:g} of its optimum, or too slow"
+                f" ({once:.1f} s)"
+            )
         elif once > SLOW:
             print(f"{name:8s} {who}, tol={tol:g}: {once:.1f} s (once, compilation included)")
         else:
@@ -185,23 +230,38 @@ def compare(name, X, y, repeat, clock, C=1.0):
     seconds, results = medians(runs, repeat, clock)
     for key in runs:
         if key in ours:
-            print(f"{name:8s} {key:42s} {seconds[key]:8.3f} s  certified gap {results[key].certificate.gap:.1e}")
+            print(
+                f"{name:8s} {key:42s} {seconds[key]:8.3f} s  certified gap"
+                f" {results[key].certificate.gap:.1e}"
+            )
         else:
             p = peers[who_of(key)][0]
             off = penalised_value(results[key], X1, y, C, p) / bound[p] - 1.0
-            print(f"{name:8s} {key:42s} {seconds[key]:8.3f} s  {off:.1e} above the certified bound of its problem")
+            print(
+                f"{name:8s} {key:42s} {seconds[key]:8.3f} s  {off:.1e} above the certified bound of"
+                " its problem"
+            )
     for mine, p in (("psvm p=2", 2.0), ("odm", 2.0), ("psvm p=1", 1.0)):
         for key in runs:
             if key in ours or peers[who_of(key)][0] != p:
                 continue
-            print(f"{name:8s} {mine + ' to ' + key:56s} ratio {seconds[mine] / seconds[key]:7.3f}", flush=True)
+            print(
+                f"{name:8s} {mine + ' to ' + key:56s} ratio {seconds[mine] / seconds[key]:7.3f}",
+                flush=True,
+            )
     for mine, p in (("psvm p=2", 2.0), ("psvm p=1", 1.0)):
         model = results[mine].model
-        theirs = next(results[key] for key in runs if key not in ours and peers[who_of(key)][0] == p)
-        value, other = (
-            free_value(w, b, X, y, C, p) for w, b in ((model.coef, model.intercept), (theirs[:-1], theirs[-1]))
+        theirs = next(
+            results[key] for key in runs if key not in ours and peers[who_of(key)][0] == p
         )
-        print(f"{name:8s} objective with a free bias, p={p:g}: ours {value:.6g}, LIBLINEAR's model {other:.6g}")
+        value, other = (
+            free_value(w, b, X, y, C, p)
+            for w, b in ((model.coef, model.intercept), (theirs[:-1], theirs[-1]))
+        )
+        print(
+            f"{name:8s} objective with a free bias, p={p:g}: ours {value:.6g}, LIBLINEAR's model"
+            f" {other:.6g}"
+        )
 
 
 def large(n=1_000_000, d=100_000, nonzeros=50):
@@ -210,29 +270,43 @@ def large(n=1_000_000, d=100_000, nonzeros=50):
     X.data[:] = np.random.default_rng(1).normal(size=X.nnz) / np.sqrt(nonzeros)
     size = (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes) / 2**20
     before = own_peak()
-    print(f"data {n} × {d}, {X.nnz / n:.1f} non-zeros a row, {size:.0f} MiB; peak while generating {before:.0f} MiB")
+    print(
+        f"data {n} × {d}, {X.nnz / n:.1f} non-zeros a row, {size:.0f} MiB; peak while generating"
+        f" {before:.0f} MiB"
+    )
     for name, solve in (
         ("psvm p=2, gap 1e-3", lambda: sx.fast.psvm(X, y, C=1.0, p=2.0, tol=1e-3)),
         ("odm, gap 1e-3", lambda: sx.fast.odm(X, y, C1=1.0 * n, C2=0.5 * n, D=0.2, tol=1e-3)),
-        ("psvm p=1, gap 1e-3", lambda: sx.fast.psvm(X, y, C=1.0, p=1.0, tol=1e-3, time_limit=300.0)),
+        (
+            "psvm p=1, gap 1e-3",
+            lambda: sx.fast.psvm(X, y, C=1.0, p=1.0, tol=1e-3, time_limit=300.0),
+        ),
         ("liblinear primal", lambda: liblinear(X, y, 1.0, "squared_hinge", 1e-4, False)),
     ):
         started = time.perf_counter()
         result = solve()
         seconds = time.perf_counter() - started
         peak = own_peak()
-        gap = f"certified gap {result.certificate.gap:.1e}" if hasattr(result, "certificate") else ""
+        gap = (
+            f"certified gap {result.certificate.gap:.1e}" if hasattr(result, "certificate") else ""
+        )
         print(
-            f"{name:24s} {seconds:8.1f} s  peak so far {peak:.0f} MiB = {peak / size:.1f} × the data  {gap}", flush=True
+            f"{name:24s} {seconds:8.1f} s  peak so far {peak:.0f} MiB = {peak / size:.1f} × the"
+            f" data  {gap}",
+            flush=True,
         )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
     parser.add_argument("--sets", nargs="*", default=SETS, choices=SETS)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--cpu", action="store_true", help="processor seconds instead of elapsed ones")
+    parser.add_argument(
+        "--cpu", action="store_true", help="processor seconds instead of elapsed ones"
+    )
     parser.add_argument("--quick", action="store_true", help="the set ijcnn1, once")
     parser.add_argument("--large", action="store_true", help="the sparse synthetic set only")
     arguments = parser.parse_args()
@@ -242,7 +316,9 @@ def main():
         return
     for name in ("ijcnn1",) if arguments.quick else arguments.sets:
         clock = time.process_time if arguments.cpu else time.perf_counter
-        compare(name, *load(name, arguments.data_dir), 1 if arguments.quick else arguments.repeat, clock)
+        compare(
+            name, *load(name, arguments.data_dir), 1 if arguments.quick else arguments.repeat, clock
+        )
 
 
 if __name__ == "__main__":

@@ -1,15 +1,20 @@
-"""The fast M3SVM against Clarabel, Adam and scikit-learn's multinomial logistic regression, side by side in one run.
+"""The fast M3SVM against Clarabel, Adam and scikit-learn's multinomial logistic regression, side by
+side in one run.
 
-    python benchmarks/m3svm.py [--data-dir DIR] [--repeat 3] [--part small|hinge|softmax ...] [--quick] [--cpu] [--plot FILE]
+    python benchmarks/m3svm.py [--data-dir DIR] [--repeat 3] [--part small|hinge|softmax ...]
+    [--quick] [--cpu] [--plot FILE]
 
-p = 4, lambda = 1e-3, standardised features. With --data-dir the sets glass, vehicle, dermatology and usps are read from there, else
-data of their sizes are generated. Parts:
+p = 4, lambda = 1e-3, standardised features. With --data-dir the sets glass, vehicle, dermatology
+and usps are read from there, else data of their sizes are generated. Parts:
 
-small    hinge to certified gap 1e-6 against the same problem through Clarabel: building, compiling and certifying included, and
+small    hinge to certified gap 1e-6 against the same problem through Clarabel: building, compiling
+and certifying included, and
          what Clarabel alone took;
-hinge    USPS sized, certified gap 1e-3 and 1e-6; 500 epochs of Adam (full batches, the paper's learning rate 0.01), and the
+hinge    USPS sized, certified gap 1e-3 and 1e-6; 500 epochs of Adam (full batches, the paper's
+learning rate 0.01), and the
          objective that Newton's method has after as many seconds;
-softmax  USPS sized, certified gap 1e-6 against LogisticRegression (C = 1; another regulariser, so its gap is to its own best
+softmax  USPS sized, certified gap 1e-6 against LogisticRegression (C = 1; another regulariser, so
+its gap is to its own best
          value) at its default tolerance, and at the first one that comes within 1e-6.
 
 --quick runs each work once; --cpu counts seconds of the processor, for machines with other work (set OPENBLAS_NUM_THREADS=1);
@@ -31,7 +36,12 @@ from svmcvx.fast.several_classes.m3svm import m3svm
 from svmcvx.papers.exhibits import m3svm_by_adam
 
 # Observations, features, classes.
-SIZES = {"glass": (214, 9, 6), "vehicle": (846, 18, 4), "dermatology": (358, 34, 6), "usps": (9298, 256, 10)}
+SIZES = {
+    "glass": (214, 9, 6),
+    "vehicle": (846, 18, 4),
+    "dermatology": (358, 34, 6),
+    "usps": (9298, 256, 10),
+}
 SMALL = ("glass", "vehicle", "dermatology")
 PARTS = ("small", "hinge", "softmax")
 SETTINGS = {"lam": 1e-3, "p": 4.0}
@@ -46,7 +56,10 @@ def load(name, data_dir):
         n, d, c = SIZES[name]
         rng = np.random.default_rng(0)
         y = np.arange(n) % c
-        X = rng.standard_normal((n, d)) @ rng.standard_normal((d, d)) + 2.0 * rng.standard_normal((c, d))[y]
+        X = (
+            rng.standard_normal((n, d)) @ rng.standard_normal((d, d))
+            + 2.0 * rng.standard_normal((c, d))[y]
+        )
     spread = X.std(axis=0)
     return (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0), y
 
@@ -73,9 +86,10 @@ def small(arguments, curves):
             lambda X=X, y=y: sx.solve(sx.m3svm(X, y, **SETTINGS), solver="clarabel", tol=1e-6),
         )
         print(
-            f"{name:12s} gap {ours.certificate.gap:.1e} in {seconds[0]:.3f} s; Clarabel gap {peer.certificate.gap:.1e} in "
-            f"{seconds[1]:.3f} s, alone {peer.timings.solve:.3f} s (wall): {seconds[0] / seconds[1]:.2f} × all of it, "
-            f"{seconds[0] / peer.timings.solve:.2f} × Clarabel alone",
+            f"{name:12s} gap {ours.certificate.gap:.1e} in {seconds[0]:.3f} s; Clarabel gap"
+            f" {peer.certificate.gap:.1e} in {seconds[1]:.3f} s, alone {peer.timings.solve:.3f} s"
+            f" (wall): {seconds[0] / seconds[1]:.2f} × all of it,"
+            f" {seconds[0] / peer.timings.solve:.2f} × Clarabel alone",
             flush=True,
         )
         curves[f"{name}, hinge"] = ours.trace
@@ -84,18 +98,25 @@ def small(arguments, curves):
 def hinge(arguments, curves):
     X, y = load("usps", arguments.data_dir)
     for tol in (1e-3, 1e-6):
-        (seconds,), (ours,) = timed(arguments.clock, arguments.repeat, lambda tol=tol: m3svm(X, y, tol=tol, **SETTINGS))
-        print(f"usps hinge   gap {ours.certificate.gap:.1e} in {seconds:.2f} s, {ours.certificate}", flush=True)
+        (seconds,), (ours,) = timed(
+            arguments.clock, arguments.repeat, lambda tol=tol: m3svm(X, y, tol=tol, **SETTINGS)
+        )
+        print(
+            f"usps hinge   gap {ours.certificate.gap:.1e} in {seconds:.2f} s, {ours.certificate}",
+            flush=True,
+        )
     curves["usps, hinge"] = ours.trace
     (seconds,), (adam,) = timed(
-        arguments.clock, arguments.repeat, lambda: m3svm_by_adam(X, y, learning_rate=0.01, **SETTINGS)
+        arguments.clock,
+        arguments.repeat,
+        lambda: m3svm_by_adam(X, y, learning_rate=0.01, **SETTINGS),
     )
     started = arguments.clock()
     cut = m3svm(X, y, **SETTINGS, callback=lambda _: arguments.clock() - started > 0.9 * seconds)
     spent = arguments.clock() - started
     print(
-        f"usps hinge   500 epochs of Adam: objective {adam.certificate.upper:.6g} in {seconds:.2f} s; "
-        f"Newton's method: {cut.certificate.upper:.6g} in {spent:.2f} s",
+        f"usps hinge   500 epochs of Adam: objective {adam.certificate.upper:.6g} in"
+        f" {seconds:.2f} s; Newton's method: {cut.certificate.upper:.6g} in {spent:.2f} s",
         flush=True,
     )
     curves["usps, hinge, Adam"] = adam.trace
@@ -129,8 +150,8 @@ def softmax(arguments, curves):
     print(f"usps softmax gap {ours.certificate.gap:.1e} in {seconds[0]:.2f} s, {ours.certificate}")
     for tol, spent in zip((1e-4, same), seconds[1:], strict=True):
         print(
-            f"usps softmax LogisticRegression tol {tol:.0e}: {spent:.2f} s, {gaps[tol]:.1e} above its best: "
-            f"{seconds[0] / spent:.2f} ×",
+            f"usps softmax LogisticRegression tol {tol:.0e}: {spent:.2f} s, {gaps[tol]:.1e} above"
+            f" its best: {seconds[0] / spent:.2f} ×",
             flush=True,
         )
     curves["usps, softmax"] = ours.trace
@@ -152,7 +173,9 @@ def draw(curves, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)

@@ -1,16 +1,20 @@
-"""The fast classical multi-class machines beside scikit-learn's LinearSVC and LogisticRegression, side by side in one run.
+"""The fast classical multi-class machines beside scikit-learn's LinearSVC and LogisticRegression,
+side by side in one run.
 
-    python benchmarks/multiclass.py [--data-dir DIR] [--data usps isolet] [--part machines peers] [--lam 0.1 0.001]
-                                    [--loss crammer_singer ...] [--tol 1e-3] [--repeat 1] [--limit 300] [--cpu]
+    python benchmarks/multiclass.py [--data-dir DIR] [--data usps isolet] [--part machines peers]
+    [--lam 0.1 0.001]
+                                    [--loss crammer_singer ...] [--tol 1e-3] [--repeat 1] [--limit
+                                    300] [--cpu]
 
-Standardised features, summed losses, intercept. With --data-dir (or SVMCVX_DATA) usps and isolet are read from there, else data of
-their sizes are generated. Parts:
+Standardised features, summed losses, intercept. With --data-dir (or SVMCVX_DATA) usps and isolet
+are read from there, else data of their sizes are generated. Parts:
 
-machines  every loss for every lambda to the certified gap, with its seconds, Newton steps and linear systems;
-peers     where scikit-learn solves the same problem: Crammer-Singer without intercept beside
-          LinearSVC(multi_class="crammer_singer") at its default tolerance and number of iterations, softmax beside
-          LogisticRegression at its default tolerance and at the first that comes within --tol of the optimum. Their objectives
-          are compared with the certified lower bound.
+machines  every loss for every lambda to the certified gap, with its seconds, Newton steps and
+linear systems; peers     where scikit-learn solves the same problem: Crammer-Singer without
+intercept beside
+          LinearSVC(multi_class="crammer_singer") at its default tolerance and number of iterations,
+          softmax beside LogisticRegression at its default tolerance and at the first that comes
+          within --tol of the optimum. Their objectives are compared with the certified lower bound.
 
 --limit is the time limit of each of our solves; --cpu counts seconds of the processor, for machines with other work (set
 OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1, so that scikit-learn too has one thread).
@@ -43,7 +47,10 @@ def load(name, data_dir):
         n, d, c = SIZES[name]
         rng = np.random.default_rng(0)
         y = np.arange(n) % c
-        X = rng.standard_normal((n, d)) @ rng.standard_normal((d, d)) / np.sqrt(d) + rng.standard_normal((c, d))[y]
+        X = (
+            rng.standard_normal((n, d)) @ rng.standard_normal((d, d)) / np.sqrt(d)
+            + rng.standard_normal((c, d))[y]
+        )
     spread = X.std(axis=0)
     return (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0), y
 
@@ -62,7 +69,9 @@ def solved(arguments, X, y, lam, **settings):
     return best(
         arguments.clock,
         arguments.repeat,
-        lambda: sx.fast.multiclass(X, y, lam=lam, tol=arguments.tol, time_limit=arguments.limit, **settings),
+        lambda: sx.fast.multiclass(
+            X, y, lam=lam, tol=arguments.tol, time_limit=arguments.limit, **settings
+        ),
     )
 
 
@@ -72,8 +81,9 @@ def machines(arguments, name, X, y):
             seconds, ours = solved(arguments, X, y, lam, loss=loss)
             options = ours.attempts[0].options
             print(
-                f"{name:7s} {loss:15s} lambda {lam:<7g} {seconds:7.2f} s, {ours.status}, gap {ours.certificate.gap:.1e}, upper "
-                f"{ours.certificate.upper:.6g}, {options['iterations']} steps, {options['linear_systems']}",
+                f"{name:7s} {loss:15s} lambda {lam:<7g} {seconds:7.2f} s, {ours.status}, gap"
+                f" {ours.certificate.gap:.1e}, upper {ours.certificate.upper:.6g},"
+                f" {options['iterations']} steps, {options['linear_systems']}",
                 flush=True,
             )
 
@@ -89,8 +99,9 @@ def violations(S, y):
 def tell(name, label, lam, ours, seconds, peer, spent, value):
     above = value / ours.certificate.lower - 1.0
     print(
-        f"{name:7s} {label:15s} lambda {lam:<7g} ours gap {ours.certificate.gap:.1e} in {seconds:.2f} s; {peer} {spent:.2f} s, at most "
-        f"{above:.1e} above the optimum: {seconds / spent:.3f} ×",
+        f"{name:7s} {label:15s} lambda {lam:<7g} ours gap {ours.certificate.gap:.1e} in"
+        f" {seconds:.2f} s; {peer} {spent:.2f} s, at most {above:.1e} above the optimum:"
+        f" {seconds / spent:.3f} ×",
         flush=True,
     )
 
@@ -103,24 +114,41 @@ def peers(arguments, name, X, y):
         spent, model = best(
             arguments.clock,
             1,
-            lambda C=C: LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=C, random_state=0).fit(X, y),
+            lambda C=C: LinearSVC(
+                multi_class="crammer_singer", fit_intercept=False, C=C, random_state=0
+            ).fit(X, y),
         )
         value = lam * float((model.coef_**2).sum()) + float(violations(X @ model.coef_.T, y).sum())
         tell(name, "crammer_singer", lam, ours, seconds, "LinearSVC", spent, value)
         seconds, ours = solved(arguments, X, y, lam, loss="softmax")
         for tol in TOLERANCES:
             spent, model = best(
-                arguments.clock, 1, lambda C=C, tol=tol: LogisticRegression(C=C, tol=tol, max_iter=50_000).fit(X, y)
+                arguments.clock,
+                1,
+                lambda C=C, tol=tol: LogisticRegression(C=C, tol=tol, max_iter=50_000).fit(X, y),
             )
             S = X @ model.coef_.T + model.intercept_
-            value = lam * float((model.coef_**2).sum()) + float((logsumexp(S, axis=1) - S[rows, y]).sum())
-            tell(name, "softmax", lam, ours, seconds, f"LogisticRegression tol {tol:.0e}", spent, value)
+            value = lam * float((model.coef_**2).sum()) + float(
+                (logsumexp(S, axis=1) - S[rows, y]).sum()
+            )
+            tell(
+                name,
+                "softmax",
+                lam,
+                ours,
+                seconds,
+                f"LogisticRegression tol {tol:.0e}",
+                spent,
+                value,
+            )
             if value <= ours.certificate.lower * (1.0 + arguments.tol):
                 break
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
     parser.add_argument("--data", nargs="+", choices=tuple(SIZES), default=("usps",))
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)

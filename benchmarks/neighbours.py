@@ -1,11 +1,15 @@
-"""What busy neighbours cost: seconds of each solver beside 0, 1, 2 and 4 processes that keep a core busy.
+"""What busy neighbours cost: seconds of each solver beside 0, 1, 2 and 4 processes that keep a core
+busy.
 
-    python benchmarks/neighbours.py [--busy 0,1,2,4] [--repeat 3] [--only TEXT] [--data-dir DIR] [--csv FILE]
+    python benchmarks/neighbours.py [--busy 0,1,2,4] [--repeat 3] [--only TEXT] [--data-dir DIR]
+    [--csv FILE]
 
-A fair share of two cores is the whole machine's for one thread beside one neighbour, two thirds of it beside two, two fifths
-beside four. What costs more than the share waits for threads of its own. With --data-dir the sets w8a and usps are read from
-there, else data of their sizes are generated. Everything is compiled before the first clock starts. The last column counts the different
-answers: solver, options with numbers of nodes and steps, certificate, and the bytes of the proof. It is 1, since no choice depends on the clock.
+A fair share of two cores is the whole machine's for one thread beside one neighbour, two thirds of
+it beside two, two fifths beside four. What costs more than the share waits for threads of its own.
+With --data-dir the sets w8a and usps are read from there, else data of their sizes are generated.
+Everything is compiled before the first clock starts. The last column counts the different answers:
+solver, options with numbers of nodes and steps, certificate, and the bytes of the proof. It is 1,
+since no choice depends on the clock.
 """
 
 import argparse
@@ -40,7 +44,9 @@ class Neighbours:
     def __init__(self, count):
         context = multiprocessing.get_context("spawn")
         self.ready = [context.Event() for _ in range(count)]
-        self.processes = [context.Process(target=spin, args=(event,), daemon=True) for event in self.ready]
+        self.processes = [
+            context.Process(target=spin, args=(event,), daemon=True) for event in self.ready
+        ]
 
     def __enter__(self):
         for process in self.processes:
@@ -62,7 +68,9 @@ def several_classes(data_dir):
     X, y = load_digits(return_X_y=True)
     rng = np.random.default_rng(0)
     rows = rng.integers(0, len(X), 3000)
-    return X[rows] @ rng.standard_normal((64, 256)) / 64 + 0.1 * rng.standard_normal((3000, 256)), y[rows]
+    return X[rows] @ rng.standard_normal((64, 256)) / 64 + 0.1 * rng.standard_normal(
+        (3000, 256)
+    ), y[rows]
 
 
 def cloud(n, d, seed=0):
@@ -83,11 +91,20 @@ def calls(data_dir):
     yield "psvm p=1, w8a", lambda: fast.psvm(w8a, w8a_y, C=1.0, p=1.0, tol=1e-3)
     yield "psvm p=2, w8a", lambda: fast.psvm(w8a, w8a_y, C=1.0, p=2.0, tol=1e-4)
     yield "odm, w8a", lambda: fast.odm(w8a, w8a_y, C1=1e3, C2=1e3, D=0.1, tol=1e-4)
-    yield "psvm p=1, rbf, 10 000 x 20", lambda: fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-3)
-    yield "psvm p=1.5, rbf, 10 000 x 20", lambda: fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", tol=1e-3)
+    yield (
+        "psvm p=1, rbf, 10 000 x 20",
+        lambda: fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-3),
+    )
+    yield (
+        "psvm p=1.5, rbf, 10 000 x 20",
+        lambda: fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", tol=1e-3),
+    )
     yield "m3svm, usps, 3 000 rows", lambda: fast.m3svm(usps, usps_y, lam=0.01, p=4.0, tol=1e-2)
     yield "conic, 10 000 x 20", lambda: fast.conic(X, y, lam=1.0, tol=1e-4)
-    yield "odml, rbf, digits", lambda: fast.odml(digits, digits_y % 2, lam1=1.0, lam2=1.0, C=10.0, kernel="rbf")
+    yield (
+        "odml, rbf, digits",
+        lambda: fast.odml(digits, digits_y % 2, lam1=1.0, lam2=1.0, C=10.0, kernel="rbf"),
+    )
     yield "l0, rbf, digits", lambda: fast.l0(digits[:300], digits_y[:300] % 2, C=1.0, kernel="rbf")
     noisy = np.random.default_rng(2).standard_normal((100, 3))
     noisy_y = np.where(noisy[:, 0] + 0.5 * np.random.default_rng(3).standard_normal(100) > 0, 1, -1)
@@ -96,7 +113,9 @@ def calls(data_dir):
     yield "solve(psvm_dual), 100 x 5", lambda: sx.solve(sx.psvm_dual(small, small_y, C=1.0, p=1.5))
     yield (
         "solve(odm_dual), rbf, 300 rows",
-        lambda: sx.solve(sx.odm_dual(digits[:300], digits_y[:300] % 2, C1=1.0, C2=1.0, D=0.1, kernel="rbf")),
+        lambda: sx.solve(
+            sx.odm_dual(digits[:300], digits_y[:300] % 2, C1=1.0, C2=1.0, D=0.1, kernel="rbf")
+        ),
     )
 
 
@@ -104,7 +123,9 @@ def identity(solution):
     """A digest of all that is not a time."""
     found = hashlib.sha256(repr((solution.solver, solution.certificate)).encode())
     found.update(
-        repr([(attempt.solver, attempt.options, attempt.iterations) for attempt in solution.attempts]).encode()
+        repr(
+            [(attempt.solver, attempt.options, attempt.iterations) for attempt in solution.attempts]
+        ).encode()
     )
     with tempfile.TemporaryDirectory() as folder:
         solution.save_proof(Path(folder) / "proof.npz")
@@ -113,7 +134,9 @@ def identity(solution):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--busy", default="0,1,2,4")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", default="")

@@ -1,4 +1,5 @@
-"""What the benchmarks share: peers that may not be installed, turns, peak memory, and the paper's pSMO.
+"""What the benchmarks share: peers that may not be installed, turns, peak memory, and the paper's
+pSMO.
 
     pip install 'svmcvx[bench]'
 
@@ -17,7 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-# Before all others: a solver that cvxpy imports may bring another version of the threading library it needs.
+# Before all others: a solver that cvxpy imports may bring another version of the threading library
+# it needs.
 with contextlib.suppress(ImportError):
     import sklearnex.svm  # noqa: F401
 import numba
@@ -46,7 +48,16 @@ def peer(name):
 
 def versions():
     """One line: machine and versions."""
-    names = ["numpy", "scipy", "scikit-learn", "numba", "cvxpy", "clarabel", "scs", *(p[0] for p in PEERS.values())]
+    names = [
+        "numpy",
+        "scipy",
+        "scikit-learn",
+        "numba",
+        "cvxpy",
+        "clarabel",
+        "scs",
+        *(p[0] for p in PEERS.values()),
+    ]
     found = []
     for name in names:
         try:
@@ -68,7 +79,9 @@ def medians(runs, repeats, clock=time.perf_counter):
 
 
 def peak_memory(script, *arguments):
-    """Peak resident MiB of ``python script *arguments``, a fresh process that prints it in its last line."""
+    """Peak resident MiB of ``python script *arguments``, a fresh process that prints it in its last
+    line.
+    """
     command = [sys.executable, script, *map(str, arguments)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ourselves
     if run.returncode:
@@ -77,7 +90,9 @@ def peak_memory(script, *arguments):
 
 
 def own_peak():
-    """Peak resident MiB of this process since it started; what the process that forked it held does not count."""
+    """Peak resident MiB of this process since it started; what the process that forked it held does
+    not count.
+    """
     status = Path("/proc/self/status")
     if status.exists():
         (found,) = (row for row in status.read_text().splitlines() if row.startswith("VmHWM"))
@@ -88,7 +103,9 @@ def own_peak():
 
 @numba.njit(cache=True)
 def _random_partners(K, g, alpha, y, c, upper_bound, r, tol, first, steps):
-    """Steps of the paper's rule in place; return where the round of the observations stands, −1 once none violates."""
+    """Steps of the paper's rule in place; return where the round of the observations stands, −1
+    once none violates.
+    """
     n = y.size
     xi = np.empty(n)
     for k in range(n):
@@ -126,11 +143,12 @@ def _seed(seed):
 
 
 def paper_psmo(K, y, *, C, p, gap, seed=0, limit=600.0):
-    """The paper's own pSMO: the first observation that violates the optimality conditions, a partner drawn at random.
+    """The paper's own pSMO: the first observation that violates the optimality conditions, a
+    partner drawn at random.
 
-    An emulation: the paper stops when α hardly changes, this one when our bounds are within `gap` (tested every n
-    steps), or after `limit` seconds. The scores of all observations are kept up to date from a stored Gram matrix,
-    whose computation is not timed here.
+    An emulation: the paper stops when α hardly changes, this one when our bounds are within `gap`
+    (tested every n steps), or after `limit` seconds. The scores of all observations are kept up to
+    date from a stored Gram matrix, whose computation is not timed here.
 
     Returns (lower, upper, steps).
     """
@@ -141,7 +159,11 @@ def paper_psmo(K, y, *, C, p, gap, seed=0, limit=600.0):
     upper_bound = np.full(n, C if p == 1 else np.inf)
     _seed(seed)
     at, steps, lower, upper = 0, 0, -np.inf, np.inf
-    while at >= 0 and not (upper - lower) / max(1.0, upper) <= gap and time.perf_counter() - started < limit:
+    while (
+        at >= 0
+        and not (upper - lower) / max(1.0, upper) <= gap
+        and time.perf_counter() - started < limit
+    ):
         at = _random_partners(K, g, alpha, y, c, upper_bound, r, 1e-9, at, n)
         steps += n
         f = K @ (alpha * y)

@@ -1,15 +1,19 @@
-"""How much of what the exact machine predicts is decided: test rows left undecided, by the gap that was asked for.
+"""How much of what the exact machine predicts is decided: test rows left undecided, by the gap that
+was asked for.
 
     python benchmarks/predictions.py [--data-dir DIR] [--sets NAME ...] [--quick]
 
-Two classes: pSVM with p = 1, 1.5, 2 and C = 0.01, 1, 100, and ODM with C1 = C2 = 1, 100, linear and with an RBF kernel (gamma="scale"), on standardised
-features, trained on 60 % of the rows (one split). Several classes: WW, CS, softmax and M3SVM (p = 4) with λ = 0.01, 1. A row of the table is a machine over all sets
-and hyper-parameters. breast_cancer of scikit-learn by default; with --data-dir (or SVMCVX_DATA) ten sets of two classes and three of several.
+Two classes: pSVM with p = 1, 1.5, 2 and C = 0.01, 1, 100, and ODM with C1 = C2 = 1, 100, linear and
+with an RBF kernel (gamma="scale"), on standardised features, trained on 60 % of the rows (one
+split). Several classes: WW, CS, softmax and M3SVM (p = 4) with λ = 0.01, 1. A row of the table is a
+machine over all sets and hyper-parameters. breast_cancer of scikit-learn by default; with
+--data-dir (or SVMCVX_DATA) ten sets of two classes and three of several.
 
     python benchmarks/predictions.py --cost [--data-dir DIR] [--sets NAME ...] [--quick]
 
-Processor time of a guarantee with the scores of the test rows, divided by that of `predict` on them and by that of the fit at the default tolerance, each the least
-of several measurements; medians and the largest over the sets and hyper-parameters.
+Processor time of a guarantee with the scores of the test rows, divided by that of `predict` on them
+and by that of the fit at the default tolerance, each the least of several measurements; medians and
+the largest over the sets and hyper-parameters.
 """
 
 import os
@@ -56,7 +60,9 @@ def load(name, data_dir):
 
 def split(name, data_dir):
     X, y = load(name, data_dir)
-    X, T, y, labels = train_test_split(np.asarray(X, dtype=float), y, test_size=0.4, random_state=0, stratify=y)
+    X, T, y, labels = train_test_split(
+        np.asarray(X, dtype=float), y, test_size=0.4, random_state=0, stratify=y
+    )
     scaler = StandardScaler().fit(X)
     return scaler.transform(X), y, scaler.transform(T), labels
 
@@ -79,7 +85,9 @@ def of_several_classes(quick):
 
 
 def count(machines, sets, data_dir):
-    """Undecided rows, rows, cases and cases with more than a hundredth undecided, by machine and tolerance."""
+    """Undecided rows, rows, cases and cases with more than a hundredth undecided, by machine and
+    tolerance.
+    """
     found = {}
     for name in sets:
         X, y, T, labels = split(name, data_dir)
@@ -88,10 +96,20 @@ def count(machines, sets, data_dir):
                 solution = solver(X, y, tol=tol, **arguments)
                 exact = sx.guarantee(solution, X, y)
                 scores = exact.scores(T)
-                undecided, formulation = int(scores.undecided.sum()), int((scores.undecided & ~scores.by_gap).sum())
+                undecided, formulation = (
+                    int(scores.undecided.sum()),
+                    int((scores.undecided & ~scores.by_gap).sum()),
+                )
                 of = found.setdefault((machine, tol), np.zeros(6))
                 one_number = exact.accuracy(T, labels).is_number
-                of += [undecided, formulation, T.shape[0], 1, undecided > 0.01 * T.shape[0], one_number]
+                of += [
+                    undecided,
+                    formulation,
+                    T.shape[0],
+                    1,
+                    undecided > 0.01 * T.shape[0],
+                    one_number,
+                ]
     return found
 
 
@@ -122,15 +140,25 @@ def costs(machines, sets, data_dir):
 def print_costs(machines, sets, data_dir):
     for machine, each in costs(machines, sets, data_dir).items():
         fit, exact, predict = np.array(each).T
-        cells = [f"{np.median(ratio):.3g} | {ratio.max():.3g}" for ratio in (exact / predict, exact / fit)]
-        print(f"| {machine} | {len(each)} | {1e3 * np.median(exact):.2g} ms | {' | '.join(cells)} |", flush=True)
+        cells = [
+            f"{np.median(ratio):.3g} | {ratio.max():.3g}"
+            for ratio in (exact / predict, exact / fit)
+        ]
+        print(
+            f"| {machine} | {len(each)} | {1e3 * np.median(exact):.2g} ms | {' | '.join(cells)} |",
+            flush=True,
+        )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data-dir", default=os.environ.get("SVMCVX_DATA"))
     parser.add_argument("--sets", nargs="+")
-    parser.add_argument("--quick", action="store_true", help="one value of C or λ, and four sets at most")
+    parser.add_argument(
+        "--quick", action="store_true", help="one value of C or λ, and four sets at most"
+    )
     parser.add_argument("--cost", action="store_true", help="processor time beside that of predict")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -144,7 +172,8 @@ def main():
         )
     if options.cost:
         print(
-            "| machine | cases | guarantee with scores, median | times predict, median | largest | times the fit, median | largest |"
+            "| machine | cases | guarantee with scores, median | times predict, median | largest |"
+            " times the fit, median | largest |"
         )
         print("|---|---|---|---|---|---|---|")
         print_costs(lambda: of_two_classes(options.quick), two, options.data_dir)
@@ -161,10 +190,16 @@ def main():
         found = count(lambda machines=machines: machines(options.quick), sets, options.data_dir)
         for machine in dict.fromkeys(machine for machine, _ in found):
             each = [found[machine, tol] for tol in TOLERANCES]
-            cells = [f"{of[0]:.0f}" + (f" ({of[1]:.0f} by the formulation)" if of[1] else "") for of in each]
+            cells = [
+                f"{of[0]:.0f}" + (f" ({of[1]:.0f} by the formulation)" if of[1] else "")
+                for of in each
+            ]
             wide = ", ".join(f"{of[4]:.0f}" for of in each) + f" of {each[0][3]:.0f}"
             numbers = ", ".join(f"{of[5]:.0f}" for of in each) + f" of {each[0][3]:.0f}"
-            print(f"| {machine} | {each[0][2]:.0f} | {' | '.join(cells)} | {wide} | {numbers} |", flush=True)
+            print(
+                f"| {machine} | {each[0][2]:.0f} | {' | '.join(cells)} | {wide} | {numbers} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

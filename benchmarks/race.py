@@ -1,12 +1,16 @@
-"""Tables and pictures of a race over the thirty instances of ``race_instances.txt``, and whether benchopt's run of the same agrees.
+"""Tables and pictures of a race over the thirty instances of ``race_instances.txt``, and whether
+benchopt's run of the same agrees.
 
-    svmcvx race --instances benchmarks/race_instances.txt --clock processor --time 1 --repeats 3 --store race.sqlite --json race.json --html race.html
-    benchopt run benchmarks/benchopt_svm -n 12 --timeout 20 --no-html --no-plot
-    python benchmarks/race.py race.json [--pictures FOLDER] [--benchopt FILE.parquet ...]
+    svmcvx race --instances benchmarks/race_instances.txt --clock processor --time 1 --repeats 3
+    --store race.sqlite --json race.json --html race.html benchopt run benchmarks/benchopt_svm -n 12
+    --timeout 20 --no-html --no-plot python benchmarks/race.py race.json [--pictures FOLDER]
+    [--benchopt FILE.parquet ...]
 
-Prints Markdown: how often each solver was first to a gap, and for each task the first three to 1e-3, 1e-6 and 1e-9 with ours beside them.
-With --benchopt: for each instance, solver and budget that both have run, the two certified gaps and the two times. The gaps are those of two runs
-of the same call, so they have to agree where the solver is deterministic; the exit status is 1 if a gap above 1e-9 differs by more than a hundredth of itself.
+Prints Markdown: how often each solver was first to a gap, and for each task the first three to
+1e-3, 1e-6 and 1e-9 with ours beside them. With --benchopt: for each instance, solver and budget
+that both have run, the two certified gaps and the two times. The gaps are those of two runs of the
+same call, so they have to agree where the solver is deterministic; the exit status is 1 if a gap
+above 1e-9 differs by more than a hundredth of itself.
 """
 
 import argparse
@@ -30,14 +34,19 @@ NOISE = 1e-9
 def read(path):
     """The race of a JSON file."""
     content = json.loads(Path(path).read_text())
-    laps = [Lap(**{key: math.inf if value is None else value for key, value in lap.items()}) for lap in content["laps"]]
+    laps = [
+        Lap(**{key: math.inf if value is None else value for key, value in lap.items()})
+        for lap in content["laps"]
+    ]
     rules = {name: content[name] for name in ("time", "repeats", "threads", "clock", "complete")}
     return Race(tuple(laps), tuple(Note(**note) for note in content["notes"]), **rules)
 
 
 def table(heads, rows):
     """Lines of a Markdown table."""
-    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in (heads, ["---"] * len(heads), *rows))
+    return "\n".join(
+        f"| {' | '.join(map(str, row))} |" for row in (heads, ["---"] * len(heads), *rows)
+    )
 
 
 def milliseconds(seconds):
@@ -47,7 +56,10 @@ def milliseconds(seconds):
 def first_three(times, gap):
     """The three solvers that were first to a gap, with milliseconds."""
     reached = times[gap][np.isfinite(times[gap])].sort_values()
-    return ", ".join(f"{name} {milliseconds(value)}" for name, value in reached.head(3).items()) or "nobody"
+    return (
+        ", ".join(f"{name} {milliseconds(value)}" for name, value in reached.head(3).items())
+        or "nobody"
+    )
 
 
 def ours(times, gap):
@@ -61,13 +73,23 @@ def ours(times, gap):
 def show(race):
     wins = race.wins().sort_values(list(race.wins().columns), ascending=False)
     ran = race.to_frame().groupby("solver")["task"].nunique()
-    print(table(["solver", "tasks", *wins.columns], [[name, ran[name], *row] for name, row in wins.iterrows()]))
+    print(
+        table(
+            ["solver", "tasks", *wins.columns],
+            [[name, ran[name], *row] for name, row in wins.iterrows()],
+        )
+    )
     times = race.times()
     rows = []
     for task in dict.fromkeys(times.index.get_level_values("task")):
         own = times.loc[task]
-        rows.append([task, *(cell for gap in SHOWN for cell in (first_three(own, gap), ours(own, gap)))])
-    heads = ["task", *(cell for gap in SHOWN for cell in (f"first to {gap} (ms)", "ours (÷ best other)"))]
+        rows.append(
+            [task, *(cell for gap in SHOWN for cell in (first_three(own, gap), ours(own, gap)))]
+        )
+    heads = [
+        "task",
+        *(cell for gap in SHOWN for cell in (f"first to {gap} (ms)", "ours (÷ best other)")),
+    ]
     print("\n" + table(heads, rows))
 
 
@@ -91,16 +113,22 @@ def agreement(race, files):
         lap = laps.get((str(instance), name, budget))
         if lap is None or not math.isfinite(lap.gap):
             continue
-        difference = abs(lap.gap - row["objective_value"]) / max(lap.gap, row["objective_value"], NOISE)
+        difference = abs(lap.gap - row["objective_value"]) / max(
+            lap.gap, row["objective_value"], NOISE
+        )
         gaps.append(difference)
         ratios.append(row["objective_processor_seconds"] / lap.seconds)
         walls.append(row["time"] / lap.seconds)
         if difference > 0.01 and max(lap.gap, row["objective_value"]) > NOISE:
             worse.append((str(instance), name, budget, lap.gap, row["objective_value"]))
-    print(f"\n{len(gaps)} models of both: gaps equal to a hundredth in {sum(one <= 0.01 for one in gaps)}")
+    print(
+        f"\n{len(gaps)} models of both: gaps equal to a hundredth in"
+        f" {sum(one <= 0.01 for one in gaps)}"
+    )
     for clock, found in (("of the processor", ratios), ("by the wall clock", walls)):
         print(
-            f"benchopt's seconds {clock} ÷ ours of the processor: quartiles {np.quantile(found, [0.25, 0.5, 0.75]).round(2)}"
+            f"benchopt's seconds {clock} ÷ ours of the processor: quartiles"
+            f" {np.quantile(found, [0.25, 0.5, 0.75]).round(2)}"
         )
     for line in worse:
         print(*line)
@@ -108,7 +136,9 @@ def agreement(race, files):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("json")
     parser.add_argument("--pictures", type=Path)
     parser.add_argument("--benchopt", nargs="+", default=[])

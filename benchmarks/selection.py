@@ -1,11 +1,14 @@
-"""Model selection against GridSearchCV over the same estimator: a path of 50 values of C, five folds, side by side in one run.
+"""Model selection against GridSearchCV over the same estimator: a path of 50 values of C, five
+folds, side by side in one run.
 
-    python benchmarks/selection.py [--data-dir DIR] [--sets NAME ...] [--repeat 3] [--quick] [--wall]
+    python benchmarks/selection.py [--data-dir DIR] [--sets NAME ...] [--repeat 3] [--quick]
+    [--wall]
 
-Sets of scikit-learn by default; with --data-dir (or SVMCVX_DATA) the sets wdbc, german and svmguide1, read from there. Both searches have the same
-estimator (a standard scaler and PSVMClassifier with solver="fast", tol = 1e-6), grid and folds. Ratios are of processor
-seconds of this process, on one thread; --wall takes the wall clock. That the results are equal is shown by the largest
-difference of a mean score and the largest certified gap.
+Sets of scikit-learn by default; with --data-dir (or SVMCVX_DATA) the sets wdbc, german and
+svmguide1, read from there. Both searches have the same estimator (a standard scaler and
+PSVMClassifier with solver="fast", tol = 1e-6), grid and folds. Ratios are of processor seconds of
+this process, on one thread; --wall takes the wall clock. That the results are equal is shown by the
+largest difference of a mean score and the largest certified gap.
 """
 
 import os
@@ -50,7 +53,9 @@ def timed(search, clock):
 
 
 def compare(name, X, y, kernel, p, repeat, clock):
-    model = make_pipeline(StandardScaler(), sx.PSVMClassifier(p=p, kernel=kernel, solver="fast", tol=1e-6))
+    model = make_pipeline(
+        StandardScaler(), sx.PSVMClassifier(p=p, kernel=kernel, solver="fast", tol=1e-6)
+    )
     grid = {"psvmclassifier__C": VALUES}
     warm = {"psvmclassifier__C": VALUES[::25]}
     sx.select(model, warm, X, y, cv=2)
@@ -64,21 +69,27 @@ def compare(name, X, y, kernel, p, repeat, clock):
     difference = np.abs(table["mean_test_score"] - search.cv_results_["mean_test_score"])
     ratio = statistics.median(theirs) / statistics.median(ours)
     print(
-        f"{name:16s} {X.shape[0]:5d} × {X.shape[1]:<3d} {kernel or 'linear':6s} p={p:<4g} {ratio:5.2f} × faster   "
-        f"select {statistics.median(ours):6.2f} s   GridSearchCV {statistics.median(theirs):6.2f} s   "
-        f"scores differ by {difference.max():.1e} ({int((difference > 0).sum())} of {difference.size} settings)   "
-        f"worst gap {table['worst_gap'].max():.1e}   "
-        f"best C {table.best_params_['psvmclassifier__C']:.3g} and {search.best_params_['psvmclassifier__C']:.3g}",
+        f"{name:16s} {X.shape[0]:5d} ×"
+        f" {X.shape[1]:<3d} {kernel or 'linear':6s} p={p:<4g} {ratio:5.2f} × faster   select"
+        f" {statistics.median(ours):6.2f} s   GridSearchCV {statistics.median(theirs):6.2f} s  "
+        f" scores differ by {difference.max():.1e} ({int((difference > 0).sum())} of"
+        f" {difference.size} settings)   worst gap {table['worst_gap'].max():.1e}   best C"
+        f" {table.best_params_['psvmclassifier__C']:.3g} and"
+        f" {search.best_params_['psvmclassifier__C']:.3g}",
         flush=True,
     )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data-dir", default=os.environ.get("SVMCVX_DATA"))
     parser.add_argument("--sets", nargs="+")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="p = 1 only, once, without the largest set")
+    parser.add_argument(
+        "--quick", action="store_true", help="p = 1 only, once, without the largest set"
+    )
     parser.add_argument("--wall", action="store_true", help="wall clock instead of processor time")
     arguments = parser.parse_args()
     clock = time.perf_counter if arguments.wall else time.process_time

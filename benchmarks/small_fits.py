@@ -1,9 +1,11 @@
-"""Whole fits of small machines beside scikit-learn's SVC: median milliseconds in one run, one BLAS thread, compiled before.
+"""Whole fits of small machines beside scikit-learn's SVC: median milliseconds in one run, one BLAS
+thread, compiled before.
 
     python benchmarks/small_fits.py [--repeat 200] [--csv FILE]
 
-Two classes of iris, wine and breast_cancer, and all classes of iris and wine; linear and RBF; p = 1 as in SVC, and the other
-estimators as they are. Ours end at a certified gap of 1e-6, SVC at its default tolerance, without a certificate.
+Two classes of iris, wine and breast_cancer, and all classes of iris and wine; linear and RBF; p = 1
+as in SVC, and the other estimators as they are. Ours end at a certified gap of 1e-6, SVC at its
+default tolerance, without a certificate.
 """
 
 import argparse
@@ -47,7 +49,9 @@ def milliseconds(fit, repeat):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeat", type=int, default=200)
     parser.add_argument("--csv")
     options = parser.parse_args()
@@ -57,7 +61,9 @@ def main():
         for name, X, y in data_sets():
             for kernel in ("linear", "rbf"):
                 ours = None if kernel == "linear" else kernel
-                svc = milliseconds(lambda X=X, y=y, kernel=kernel: SVC(kernel=kernel).fit(X, y), options.repeat)
+                svc = milliseconds(
+                    lambda X=X, y=y, kernel=kernel: SVC(kernel=kernel).fit(X, y), options.repeat
+                )
                 row = {"data": name, "kernel": kernel, "SVC": svc}
                 estimators = {
                     "pSVM p=1": sx.PSVMClassifier(kernel=ours),
@@ -67,12 +73,18 @@ def main():
                     "conic": sx.ConicSVMClassifier(kernel=ours),
                 }
                 for label, estimator in estimators.items():
-                    row[label] = milliseconds(lambda e=estimator, X=X, y=y: e.fit(X, y), max(3, options.repeat // 10))
+                    row[label] = milliseconds(
+                        lambda e=estimator, X=X, y=y: e.fit(X, y), max(3, options.repeat // 10)
+                    )
                 row["ratio p=1"] = row["pSVM p=1"] / svc
                 row["gap p=1"] = sx.PSVMClassifier(kernel=ours).fit(X, y).certificate_.gap
                 rows.append(row)
     table = pd.DataFrame(rows)
-    print(table.round(2).assign(**{"gap p=1": table["gap p=1"].map("{:.0e}".format)}).to_string(index=False))
+    print(
+        table.round(2)
+        .assign(**{"gap p=1": table["gap p=1"].map("{:.0e}".format)})
+        .to_string(index=False)
+    )
     if options.csv:
         table.to_csv(options.csv, index=False)
 

@@ -1,11 +1,14 @@
 """The exact 0-1 loss by search: targets, SCIP beside it, and what each part of the search gains.
 
-    python benchmarks/zero_one.py [--quick] [--outliers spread clustered] [--seeds 3] [--limit 120] [--scip-limit 600] [--plot zero_one.png]
+    python benchmarks/zero_one.py [--quick] [--outliers spread clustered] [--seeds 3] [--limit 120]
+    [--scip-limit 600] [--plot zero_one.png]
 
-Data of [CepedaGomezHan] with λ = 1. Each row has the median and the slowest of its draws in seconds, proved to 1e-6, or the largest gap
-that was left at the limit. At the end it is said by how much the first value of all runs was above the best one, and after which share of
-a run the best one was there. The targets are for spread outliers. SCIP solves the package's big-M program of the smallest rows, building
-included. With --plot the gap of three instances is drawn against time with all parts of the search and without one of them.
+Data of [CepedaGomezHan] with λ = 1. Each row has the median and the slowest of its draws in
+seconds, proved to 1e-6, or the largest gap that was left at the limit. At the end it is said by how
+much the first value of all runs was above the best one, and after which share of a run the best one
+was there. The targets are for spread outliers. SCIP solves the package's big-M program of the
+smallest rows, building included. With --plot the gap of three instances is drawn against time with
+all parts of the search and without one of them.
 """
 
 import argparse
@@ -49,7 +52,11 @@ def timed(run):
 
 def table(arguments) -> None:
     above, shares, proved = [], [], 0
-    print(f"{'n':>5} {'p':>3} {'σ':>4} {'outliers':>10} {'target':>7} {'median':>8} {'slowest':>8}  left", flush=True)
+    print(
+        f"{'n':>5} {'p':>3} {'σ':>4} {'outliers':>10} {'target':>7} {'median':>8} {'slowest':>8} "
+        " left",
+        flush=True,
+    )
     for n, p, sigma, target in TARGETS:
         if arguments.quick and target > 5:
             continue
@@ -57,26 +64,33 @@ def table(arguments) -> None:
             seconds, gaps, methods = [], [], set()
             for seed in range(arguments.seeds):
                 X, y = outlier_data(n, p, sigma=sigma, outliers=outliers, seed=seed)
-                taken, found = timed(lambda X=X, y=y: zero_one(X, y, lam=LAM, time_limit=arguments.limit))
+                taken, found = timed(
+                    lambda X=X, y=y: zero_one(X, y, lam=LAM, time_limit=arguments.limit)
+                )
                 seconds.append(taken)
                 gaps.append(found.certificate.gap)
                 methods.add(found.attempts[0].options["method"])
                 best = found.trace[-1, 2]
                 above.append(found.trace[0, 2] / best - 1.0)
-                shares.append(found.trace[found.trace[:, 2] <= best * (1.0 + 1e-6), 0].min() / found.trace[-1, 0])
+                shares.append(
+                    found.trace[found.trace[:, 2] <= best * (1.0 + 1e-6), 0].min()
+                    / found.trace[-1, 0]
+                )
                 proved += found.certificate.gap <= 1e-6
             left = "proved" if max(gaps) <= 1e-6 else f"gap {max(gaps):.2g}"
             wanted = f"{target:7g}" if outliers == "spread" else " " * 7
             print(
-                f"{n:5d} {p:3d} {sigma:4g} {outliers:>10} {wanted} {statistics.median(seconds):8.2f} {max(seconds):8.2f}  "
-                f"{left} ({', '.join(sorted(methods))})",
+                f"{n:5d} {p:3d} {sigma:4g} {outliers:>10} {wanted} {statistics.median(seconds):8.2f} {max(seconds):8.2f} "
+                f" {left} ({', '.join(sorted(methods))})",
                 flush=True,
             )
 
     print(
-        f"{len(above)} runs, {proved} proved: the first value is at most 2 % above the best one in {sum(a <= 0.02 for a in above) / len(above):.0%}, "
-        f"by {statistics.median(above):.2%} in the median and {max(above):.1%} at most; the best one is there after {statistics.median(shares):.1%} of a run "
-        f"in the median, after at most 10 % in {sum(s <= 0.1 for s in shares) / len(shares):.0%}"
+        f"{len(above)} runs, {proved} proved: the first value is at most 2 % above the best one in"
+        f" {sum(a <= 0.02 for a in above) / len(above):.0%}, by {statistics.median(above):.2%} in"
+        f" the median and {max(above):.1%} at most; the best one is there after"
+        f" {statistics.median(shares):.1%} of a run in the median, after at most 10 % in"
+        f" {sum(s <= 0.1 for s in shares) / len(shares):.0%}"
     )
 
 
@@ -91,8 +105,9 @@ def beside_scip(arguments) -> None:
                 )
             )
             print(
-                f"n=50 p=3 σ={sigma} {outliers}: search {ours:.3f} s (gap {search.certificate.gap:.1e}), SCIP {theirs:.1f} s "
-                f"(gap {program.certificate.gap:.1e}), SCIP ÷ search {theirs / ours:.0f}",
+                f"n=50 p=3 σ={sigma} {outliers}: search {ours:.3f} s (gap"
+                f" {search.certificate.gap:.1e}), SCIP {theirs:.1f} s (gap"
+                f" {program.certificate.gap:.1e}), SCIP ÷ search {theirs / ours:.0f}",
                 flush=True,
             )
 
@@ -104,10 +119,15 @@ def ablation(path, limit) -> None:
     for axis, (n, p, sigma) in zip(axes, PICTURED, strict=True):
         X, y = outlier_data(n, p, sigma=sigma, outliers="spread", seed=0)
         for name, settings in PARTS.items():
-            taken, found = timed(lambda X=X, y=y, s=settings: zero_one(X, y, lam=LAM, time_limit=limit, settings=s))
+            taken, found = timed(
+                lambda X=X, y=y, s=settings: zero_one(X, y, lam=LAM, time_limit=limit, settings=s)
+            )
             gap = (found.trace[:, 2] - found.trace[:, 1]) / found.trace[:, 2]
             axis.semilogy(found.trace[:, 0], gap.clip(1e-7), label=name)
-            print(f"n={n} p={p} σ={sigma} {name}: {taken:.2f} s, gap {found.certificate.gap:.1e}", flush=True)
+            print(
+                f"n={n} p={p} σ={sigma} {name}: {taken:.2f} s, gap {found.certificate.gap:.1e}",
+                flush=True,
+            )
         axis.set(xlabel="seconds", title=f"n = {n}, p = {p}, σ = {sigma}", xscale="log")
     axes[0].set_ylabel("relative gap")
     axes[-1].legend(fontsize="x-small")
@@ -115,10 +135,14 @@ def ablation(path, limit) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="rows with a target of 5 s at most")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--outliers", nargs="+", default=["spread", "clustered"], choices=["spread", "clustered"])
+    parser.add_argument(
+        "--outliers", nargs="+", default=["spread", "clustered"], choices=["spread", "clustered"]
+    )
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for each search")
     parser.add_argument("--scip-limit", type=float, default=600.0)
     parser.add_argument("--skip-scip", action="store_true")

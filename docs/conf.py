@@ -61,12 +61,18 @@ mathjax_path = "tex-svg.js"
 html_theme = "pydata_sphinx_theme"
 html_title = "svmcvx"
 html_sidebars = {"getting_started": []}
-html_static_path = ["_static", str(Path(mathjax.__file__).parent / "static" / "mathjax" / "es5" / mathjax_path)]
+html_static_path = [
+    "_static",
+    str(Path(mathjax.__file__).parent / "static" / "mathjax" / "es5" / mathjax_path),
+]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
-# Of a published site: where the sources lie, as in https://host/owner/name, and where the site does; see ``make site``.
-REPOSITORY, ADDRESS = (os.environ.get(name, "").rstrip("/") for name in ("SVMCVX_REPOSITORY", "SVMCVX_SITE"))
+# Of a published site: where the sources lie, as in https://host/owner/name, and where the site
+# does; see ``make site``.
+REPOSITORY, ADDRESS = (
+    os.environ.get(name, "").rstrip("/") for name in ("SVMCVX_REPOSITORY", "SVMCVX_SITE")
+)
 html_theme_options = {
     "navbar_end": ["theme-switcher", "navbar-icon-links"],
     "logo": {"text": f"svmcvx {version}"},
@@ -80,13 +86,18 @@ html_theme_options = {
 }
 html_context: dict[str, str] = {}
 if REPOSITORY:
-    html_theme_options["icon_links"] = [{"name": "Source code", "url": REPOSITORY, "icon": "fa-solid fa-code-branch"}]
+    html_theme_options["icon_links"] = [
+        {"name": "Source code", "url": REPOSITORY, "icon": "fa-solid fa-code-branch"}
+    ]
     html_theme_options["use_edit_page_button"] = True
     # Pages that are written at the build are edited where their text lies.
     html_context["edit_page_url_template"] = "{{ edit_address(file_name) }}"
 if ADDRESS:
     html_baseurl = f"{ADDRESS}/{version}/"
-    html_theme_options["switcher"] = {"json_url": f"{ADDRESS}/versions.json", "version_match": version}
+    html_theme_options["switcher"] = {
+        "json_url": f"{ADDRESS}/versions.json",
+        "version_match": version,
+    }
     html_theme_options["check_switcher"] = False
     html_theme_options["navbar_end"] = ["version-switcher", "theme-switcher", "navbar-icon-links"]
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -1,4 +1,5 @@
-"""The pictures at the head of the formulations' pages: the loss, the boundary, and a page whose sliders move it.
+"""The pictures at the head of the formulations' pages: the loss, the boundary, and a page whose
+sliders move it.
 
 ``python docs/formulation_pictures.py FOLDER`` writes them; the build of the site does so by itself.
 """
@@ -71,7 +72,12 @@ HEADS = {
         sx.PSVMClassifier(C=1.0, p=1.5, kernel="rbf"),
         moons(80, 0.25),
         {f"p = {p:g}": lambda u, p=p: losses.hinge_power(u, p) for p in (1, 1.5, 2, 3)},
-        {"C": weights(-2, 3, 21), "p": [1.0, 1.25, 1.5, 2.0, 3.0], "kernel": ["linear", "rbf"], "gamma": [0.5]},
+        {
+            "C": weights(-2, 3, 21),
+            "p": [1.0, 1.25, 1.5, 2.0, 3.0],
+            "kernel": ["linear", "rbf"],
+            "gamma": [0.5],
+        },
     ),
     "hard_margin": Head(
         sx.PSVMClassifier(C=np.inf, kernel="rbf"),
@@ -90,7 +96,13 @@ HEADS = {
         sx.ODMClassifier(C1=100.0, C2=100.0, D=0.2, kernel="rbf"),
         moons(80, 0.25),
         {"ODM, D = 0.2": odm, "hinge": losses.slack},
-        {"C1": weights(0, 4, 9), "C2": weights(0, 4, 5), "D": [0.0, 0.2, 0.5, 0.8], "kernel": ["rbf"], "gamma": [0.5]},
+        {
+            "C1": weights(0, 4, 9),
+            "C2": weights(0, 4, 5),
+            "D": [0.0, 0.2, 0.5, 0.8],
+            "kernel": ["rbf"],
+            "gamma": [0.5],
+        },
     ),
     "odml": Head(
         sx.ODMLClassifier(C=100.0, lam1=0.25, lam2=0.25, kernel="rbf"),
@@ -137,7 +149,10 @@ HEADS = {
         sx.MulticlassSVMClassifier(loss="crammer_singer", lam=1.0),
         three(75),
         {"hinges": losses.slack, "logistic regression": losses.logistic},
-        {"lam": weights(-2, 2, 13), "loss": ["weston_watkins", "crammer_singer", "msvm", "softmax"]},
+        {
+            "lam": weights(-2, 2, 13),
+            "loss": ["weston_watkins", "crammer_singer", "msvm", "softmax"],
+        },
         "difference of two scores",
     ),
 }

@@ -1,4 +1,6 @@
-"""Draw the picture of the README: ``python docs/picture.py`` writes ``docs/picture.png``; the site's home shows its three panels."""
+"""Draw the picture of the README: ``python docs/picture.py`` writes ``docs/picture.png``; the
+site's home shows its three panels.
+"""
 
 import sys
 from pathlib import Path
@@ -11,7 +13,8 @@ from matplotlib.figure import Figure
 import svmcvx as sx
 
 rng = np.random.default_rng(0)
-centres = np.array([[-1.0, 0.0]] * 25 + [[1.0, 0.0]] * 25 + [[-4.0, 2.0]] * 5)  # the last five are mislabelled
+# the last five are mislabelled
+centres = np.array([[-1.0, 0.0]] * 25 + [[1.0, 0.0]] * 25 + [[-4.0, 2.0]] * 5)
 X = centres + rng.normal(scale=[0.45, 0.8], size=(55, 2)) * np.repeat([1.0, 0.4], [50, 5])[:, None]
 y = np.repeat(["left", "right", "right"], [25, 25, 5])
 MACHINES = {
@@ -39,13 +42,21 @@ def draw_panels(folder):
 def main():
     """Write the picture of the README: all panels with one legend."""
     with mpl.rc_context({"font.size": 11}):
-        figure, axes = plt.subplots(1, 3, figsize=(10.5, 4.6), layout="constrained", sharex=True, sharey=True)
+        figure, axes = plt.subplots(
+            1, 3, figsize=(10.5, 4.6), layout="constrained", sharex=True, sharey=True
+        )
         for ax, name in zip(axes, MACHINES, strict=True):
             draw(name, ax)
         handles = axes[-1].get_legend().legend_handles
         for ax in axes:
             ax.get_legend().remove()
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize="small", frameon=False)
+        figure.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=len(handles),
+            fontsize="small",
+            frameon=False,
+        )
         figure.savefig(Path(__file__).with_suffix(".png"), dpi=110, metadata={"Software": None})
 
 

@@ -11,9 +11,9 @@
 # %% [markdown]
 # # The exact 0-1 loss: what the relaxation misses, and the proof
 #
-# Minimising the number of observations with a margin below 1 is a combinatorial problem: $2^n$ sets of observations
-# to give up. For a few features it can still be solved to *proved* optimality. Then one can ask what a
-# relaxation misses, and let a second program check the proof.
+# Minimising the number of observations with a margin below 1 is a combinatorial problem: $2^n$ sets
+# of observations to give up. For a few features it can still be solved to *proved* optimality. Then
+# one can ask what a relaxation misses, and let a second program check the proof.
 
 # %%
 import os
@@ -35,10 +35,11 @@ SMALL = "SVMCVX_SMALL" in os.environ  # the tests run this page with less data
 #
 # $$\min_{w}\ \|w\|^2 + \lambda\sum_i 1[u_i < 1], \qquad u_i = y_i x_i'w,$$
 #
-# with a constant feature for the intercept. It counts what lies inside the margin, not only what is misclassified:
-# without the 1 the minimum would be at $w \to 0$. As a mixed-integer program, $u_i \ge 1 - M_i z_i$ with
-# $z_i \in \{0, 1\}$, its value depends on the $M_i$: too small and they cut off the optimum, too large and the
-# relaxation says nothing. The builder derives valid ones from an incumbent.
+# with a constant feature for the intercept. It counts what lies inside the margin, not only what is
+# misclassified: without the 1 the minimum would be at $w \to 0$. As a mixed-integer program, $u_i
+# \ge 1 - M_i z_i$ with $z_i \in \{0, 1\}$, its value depends on the $M_i$: too small and they cut
+# off the optimum, too large and the relaxation says nothing. The builder derives valid ones from an
+# incumbent.
 
 # %%
 X, y = sx.synthetic.outlier_data(120, 2, sigma=0.2, outliers="clustered", seed=27)
@@ -48,9 +49,9 @@ reach = problem.param_dict["M"].value
 print(f"{len(y)} binary variables, M between {reach.min():.1f} and {reach.max():.1f}")
 
 # %% [markdown]
-# `sx.fast.zero_one` is a search of its own: branch and bound, in which every node tightens its $M_i$ to what the
-# points that can still win may reach. Its picture is the usual one of a proof: models stop improving, and the rest of
-# the time goes into the bound.
+# `sx.fast.zero_one` is a search of its own: branch and bound, in which every node tightens its
+# $M_i$ to what the points that can still win may reach. Its picture is the usual one of a proof:
+# models stop improving, and the rest of the time goes into the bound.
 
 # %%
 search = sx.synthetic.outlier_data(60 if SMALL else 150, 3, sigma=0.5, outliers="spread", seed=1)
@@ -58,8 +59,12 @@ exact = sx.fast.zero_one(*search, lam=LAM, method="branch")
 assert exact.certificate.is_certified(1e-6)
 seconds, lower, upper = exact.trace.T
 figure, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
-ax.step(seconds, np.fmin.accumulate(upper), where="post", color="#d1603d", label="best model so far")
-ax.step(seconds, np.fmax.accumulate(lower), where="post", color="#4c72b0", label="bound proved so far")
+ax.step(
+    seconds, np.fmin.accumulate(upper), where="post", color="#d1603d", label="best model so far"
+)
+ax.step(
+    seconds, np.fmax.accumulate(lower), where="post", color="#4c72b0", label="bound proved so far"
+)
 ax.plot(seconds[-1], exact.certificate.upper, "o", color="black", label="certificate")
 _ = ax.set(xlabel="seconds", ylabel="objective", ylim=(0, 1.3 * exact.certificate.upper))
 _ = ax.legend(loc="lower right")
@@ -67,15 +72,19 @@ _ = ax.legend(loc="lower right")
 # %% [markdown]
 # ## What the relaxation misses
 #
-# The conic relaxation bounds the same optimum from below, without a search, and a model rounded from it bounds it
-# from above. How wide is that, and where in it does the truth lie? For each kind of outliers, the interval of the
-# relaxation in units of the optimum:
+# The conic relaxation bounds the same optimum from below, without a search, and a model rounded
+# from it bounds it from above. How wide is that, and where in it does the truth lie? For each kind
+# of outliers, the interval of the relaxation in units of the optimum:
 
 # %%
-cases = [(kind, seed) for kind in ("none", "clustered", "spread") for seed in range(2 if SMALL else 6)]
+cases = [
+    (kind, seed) for kind in ("none", "clustered", "spread") for seed in range(2 if SMALL else 6)
+]
 rows = []
 for kind, seed in cases:
-    A, labels = sx.synthetic.outlier_data(40 if SMALL else 80, 2, sigma=0.3, outliers=kind, seed=seed)
+    A, labels = sx.synthetic.outlier_data(
+        40 if SMALL else 80, 2, sigma=0.3, outliers=kind, seed=seed
+    )
     relaxed = sx.fast.conic(A, labels, lam=LAM, rounding=True)
     optimum = sx.fast.zero_one(A, labels, lam=LAM).certificate
     assert optimum.is_certified(1e-6)
@@ -104,8 +113,8 @@ print(f"rounded model optimal in {np.sum(highs < 1 + 1e-6)} of {len(rows)} cases
 #
 # ## The machines themselves
 #
-# The boundaries of three losses at the same weight. Crosses mark what the exact machine gives up: all of the cluster,
-# and a few observations where the classes overlap.
+# The boundaries of three losses at the same weight. Crosses mark what the exact machine gives up:
+# all of the cluster, and a few observations where the classes overlap.
 
 # %%
 best = sx.fast.zero_one(X, y, lam=LAM)
@@ -125,7 +134,13 @@ span = np.array([X[:, 0].min() - 0.5, X[:, 0].max() + 0.5])
 for name, (solution, colour, style) in shown.items():
     w, b = solution.model.coef, solution.model.intercept
     wrong = np.sum(sx.theory.margins(solution, X, y) < 0)
-    ax.plot(span, -(w[0] * span + b) / w[1], color=colour, linestyle=style, label=f"{name}: {wrong} wrong")
+    ax.plot(
+        span,
+        -(w[0] * span + b) / w[1],
+        color=colour,
+        linestyle=style,
+        label=f"{name}: {wrong} wrong",
+    )
 _ = ax.set(xlim=span, ylim=(X[:, 1].min() - 0.5, X[:, 1].max() + 0.5), aspect="equal")
 _ = figure.legend(loc="outside right center")
 assert np.all(given_up[np.linalg.norm(X, axis=1) > 4])
@@ -133,9 +148,9 @@ assert np.all(given_up[np.linalg.norm(X, axis=1) > 4])
 # %% [markdown]
 # ## The proof
 #
-# The certificate of a search could be a promise. It is not: for linear machines the record of the search can be
-# saved, and `verify`, a program that shares no numerics with the search, goes through its nodes and computes every
-# bound again, with bounds on its own rounding.
+# The certificate of a search could be a promise. It is not: for linear machines the record of the
+# search can be saved, and `verify`, a program that shares no numerics with the search, goes through
+# its nodes and computes every bound again, with bounds on its own rounding.
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -145,14 +160,17 @@ with tempfile.TemporaryDirectory() as folder:
     proof, size = read_proof(path), path.stat().st_size
 assert verified.holds
 assert verified.lower <= exact.certificate.upper
-print(f"{size / 1024:.0f} kB; holds: {verified.holds}; [{verified.lower:.9f}, {verified.upper:.9f}]")
+print(
+    f"{size / 1024:.0f} kB; holds: {verified.holds}; [{verified.lower:.9f}, {verified.upper:.9f}]"
+)
 
 # %% [markdown]
-# The tree itself: a node decides of one observation whether it is kept or dropped. Each bar counts the nodes of a
-# depth.
+# The tree itself: a node decides of one observation whether it is kept or dropped. Each bar counts
+# the nodes of a depth.
 
 # %%
-branch = proof.tree["branch"]  # each node before its children: the observation decided there, or -1 for a leaf
+# each node before its children: the observation decided there, or -1 for a leaf
+branch = proof.tree["branch"]
 depth, waiting = [], [0]
 for row in branch:
     depth.append(waiting.pop())
@@ -161,21 +179,24 @@ for row in branch:
 figure, ax = plt.subplots(figsize=(7, 3.2), layout="constrained")
 ax.bar(*np.unique(depth, return_counts=True), color="#4c72b0")
 _ = ax.set(
-    xlabel="decisions made", ylabel="nodes", title=f"{len(depth):,} nodes instead of $2^{{{len(search[1])}}}$ sets"
+    xlabel="decisions made",
+    ylabel="nodes",
+    title=f"{len(depth):,} nodes instead of $2^{{{len(search[1])}}}$ sets",
 )
 
 # %% [markdown]
-# A checker that accepts everything proves nothing. So change the file: claim a little more than was proved, or leave
-# out the second half of the tree, and see what it says.
+# A checker that accepts everything proves nothing. So change the file: claim a little more than was
+# proved, or leave out the second half of the tree, and see what it says.
 
 # %%
 half = len(branch) // 2
 forged = {
     "a better bound": replace(proof, lower=proof.upper * 1.01, upper=proof.upper * 1.02),
-    "a worse model": replace(proof, model={**proof.model, "coef": 0.9 * np.asarray(proof.model["coef"])}),
+    "a worse model": replace(
+        proof, model={**proof.model, "coef": 0.9 * np.asarray(proof.model["coef"])}
+    ),
     "half a tree": replace(
-        proof,
-        tree={**proof.tree, "branch": branch[:half], "bounds": proof.tree["bounds"][:half]},
+        proof, tree={**proof.tree, "branch": branch[:half], "bounds": proof.tree["bounds"][:half]}
     ),
 }
 for what, file in forged.items():

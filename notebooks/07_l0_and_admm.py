@@ -11,9 +11,10 @@
 # %% [markdown]
 # # l0 and ADMM: what is left when a method cycles
 #
-# The l0-norm hinge counts violated margins, with a kernel and a free intercept. It is not convex, and [LinYaoLiu]
-# solve it by an ADMM whose fixed points are local minima. With label noise the ADMM often does not get there: it
-# cycles, or wanders. This page writes it down, watches it, and takes from its iterates what they are good for.
+# The l0-norm hinge counts violated margins, with a kernel and a free intercept. It is not convex,
+# and [LinYaoLiu] solve it by an ADMM whose fixed points are local minima. With label noise the ADMM
+# often does not get there: it cycles, or wanders. This page writes it down, watches it, and takes
+# from its iterates what they are good for.
 
 # %%
 import os
@@ -40,10 +41,11 @@ def noisy_moons(n, r, seed=0):
 #
 # $$\min_{c,\,b}\ \tfrac12 c'Kc + C\,\#\{i : 1 - y_i((Kc)_i + b) > 0\}$$
 #
-# With the slack $u = 1 - \operatorname{diag}(y)(Kc + b)$ and its multiplier $\lambda$, a point is *proximal
-# stationary* if $c = -\operatorname{diag}(y)\lambda$, $y'\lambda = 0$ and $u = \operatorname{prox}(u - s\lambda)$,
-# where prox sets entries in $(0, \sqrt{2sC}]$ to zero. Such points are exactly the local minima, and
-# $\lambda_i \ne 0$ only where $u_i = 0$: support vectors lie on the hyperplanes $f = \pm 1$.
+# With the slack $u = 1 - \operatorname{diag}(y)(Kc + b)$ and its multiplier $\lambda$, a point is
+# *proximal stationary* if $c = -\operatorname{diag}(y)\lambda$, $y'\lambda = 0$ and $u =
+# \operatorname{prox}(u - s\lambda)$, where prox sets entries in $(0, \sqrt{2sC}]$ to zero. Such
+# points are exactly the local minima, and $\lambda_i \ne 0$ only where $u_i = 0$: support vectors
+# lie on the hyperplanes $f = \pm 1$.
 #
 # ## The ADMM
 #
@@ -52,7 +54,9 @@ def noisy_moons(n, r, seed=0):
 
 # %%
 def admm(K, y, C, sigma, steps):
-    """Return the residual of feasibility and the satisfied set of every iteration, and the last iterate."""
+    """Return the residual of feasibility and the satisfied set of every iteration, and the last
+    iterate.
+    """
     n = len(y)
     c, b, multiplier = np.zeros(n), 0.0, np.zeros(n)
     inverse = np.linalg.inv(np.eye(n) + sigma * K)
@@ -85,7 +89,9 @@ for ax, r in zip(axes, (0.0, 0.1), strict=True):
     X, y = noisy_moons(N, r)
     for sigma in SIGMAS:
         runs[r, sigma] = admm(kernel(X, X), y, C, sigma, STEPS)
-        ax.plot(np.maximum(runs[r, sigma][0][:300], 1e-9), linewidth=1, label=rf"$\sigma = {sigma:.2f}$")
+        ax.plot(
+            np.maximum(runs[r, sigma][0][:300], 1e-9), linewidth=1, label=rf"$\sigma = {sigma:.2f}$"
+        )
     ax.axhline(TOL, color="black", linewidth=0.8, linestyle="--", label="tolerance of the paper")
     _ = ax.set(title=f"share of flipped labels r = {r:g}", xlabel="iteration", yscale="log")
 _ = axes[0].set(ylabel="residual of feasibility")
@@ -94,8 +100,9 @@ _ = axes[0].legend()
 # %% [markdown]
 # ## It does not settle
 #
-# An iteration depends on its group $\Gamma$ in jumps. Where the satisfied sets of the last iterations repeat with a
-# period, no further iteration helps; other runs wander without a period that would be short enough to be found.
+# An iteration depends on its group $\Gamma$ in jumps. Where the satisfied sets of the last
+# iterations repeat with a period, no further iteration helps; other runs wander without a period
+# that would be short enough to be found.
 
 
 # %%
@@ -106,16 +113,24 @@ def period(satisfied):
 
 
 for (r, sigma), (residuals, satisfied, _) in runs.items():
-    found = {None: "no period found", 1: "settled"}.get(period(satisfied), f"period {period(satisfied)}")
-    print(f"r = {r:g}, sigma = {sigma:5.2f}: residual {residuals[-1]:.0e} after {STEPS} iterations, {found}")
+    found = {None: "no period found", 1: "settled"}.get(
+        period(satisfied), f"period {period(satisfied)}"
+    )
+    print(
+        f"r = {r:g}, sigma = {sigma:5.2f}: residual {residuals[-1]:.0e} after {STEPS} iterations,"
+        f" {found}"
+    )
 
 # %% [markdown]
-# How often does it get there? The share of runs that reach the tolerance, over data sets and the three penalties.
-# [LinYaoLiu] report their cap of 2 000 iterations on the rows of their tables with label noise, and convergence on
-# those without; widths and penalties here are ours, others may fare better.
+# How often does it get there? The share of runs that reach the tolerance, over data sets and the
+# three penalties. [LinYaoLiu] report their cap of 2 000 iterations on the rows of their tables with
+# label noise, and convergence on those without; widths and penalties here are ours, others may fare
+# better.
 
 # %%
-SIZES, NOISES, REPEATS = ((40, 80), (0.0, 0.1), 2) if SMALL else ((50, 100, 200), (0.0, 0.05, 0.1), 5)
+SIZES, NOISES, REPEATS = (
+    ((40, 80), (0.0, 0.1), 2) if SMALL else ((50, 100, 200), (0.0, 0.05, 0.1), 5)
+)
 reached = np.zeros((len(SIZES), len(NOISES)))
 for i, n in enumerate(SIZES):
     for j, r in enumerate(NOISES):
@@ -128,21 +143,26 @@ for i, n in enumerate(SIZES):
 figure, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
 for j, r in enumerate(NOISES):
     ax.plot(SIZES, reached[:, j], marker="o", label=f"r = {r:g}")
-_ = ax.set(xlabel="observations", ylabel="share of runs that converge", ylim=(-0.03, 1.03), xticks=SIZES)
+_ = ax.set(
+    xlabel="observations", ylabel="share of runs that converge", ylim=(-0.03, 1.03), xticks=SIZES
+)
 _ = ax.legend()
 
 # %% [markdown]
 # ## Polish: a local minimum is one hard-margin solve away
 #
-# Take the satisfied set $T$ of *any* iterate and solve the hard-margin SVM on $T$. Its solution meets the conditions
-# of stationarity exactly: its multipliers are $-\lambda$. So the iterates need not converge, they only have to
-# propose sets. Each mark is the objective of one polished set of the three runs with noise. Many sets of the run that
-# wanders ask for too much, and cost a large norm; others are good.
+# Take the satisfied set $T$ of *any* iterate and solve the hard-margin SVM on $T$. Its solution
+# meets the conditions of stationarity exactly: its multipliers are $-\lambda$. So the iterates need
+# not converge, they only have to propose sets. Each mark is the objective of one polished set of
+# the three runs with noise. Many sets of the run that wanders ask for too much, and cost a large
+# norm; others are good.
 
 
 # %%
 def polish(kept):
-    """Return the objective of the hard-margin machine of a set, or NaN if the set cannot be separated."""
+    """Return the objective of the hard-margin machine of a set, or NaN if the set cannot be
+    separated.
+    """
     if len(set(y[kept])) < 2:
         return C * min(np.sum(y > 0), np.sum(y < 0))  # a constant satisfies one class
     try:
@@ -165,16 +185,19 @@ for (sigma, values), marker in zip(polished.items(), "vos", strict=True):
 ax.axhline(answer.certificate.upper, color="#d1603d", label="fast.l0: polish and local search")
 unpolished = min(answer.attempts[0].options["admm_objective"])
 _ = ax.set(xscale="log", yscale="log", xlabel="iteration that proposed the set", ylabel="objective")
-_ = ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5), title="polished sets of runs")
+_ = ax.legend(
+    fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5), title="polished sets of runs"
+)
 least = min(np.nanmin(values) for values in polished.values())
 print(
-    f"best polished set {least:.4g}, fast.l0 {answer.certificate.upper:.4g}, best iterate not polished {unpolished:.4g}"
+    f"best polished set {least:.4g}, fast.l0 {answer.certificate.upper:.4g}, best iterate not"
+    f" polished {unpolished:.4g}"
 )
 assert answer.certificate.upper <= min(least, unpolished) + 1e-6
 
 # %% [markdown]
-# `fast.l0` keeps the best polished set, searches its neighbours, and says what it can prove: the residuals of
-# stationarity, and no lower bound. The certificate is *local*.
+# `fast.l0` keeps the best polished set, searches its neighbours, and says what it can prove: the
+# residuals of stationarity, and no lower bound. The certificate is *local*.
 
 # %%
 residuals = answer.certificate.residuals
@@ -186,15 +209,19 @@ print(answer.certificate, f"stationarity {residuals['stationarity']:.1e}")
 # %% [markdown]
 # ## What it looks like
 #
-# Support vectors lie on the dashed lines, and only there; the flipped observations beyond them have the same price
-# wherever they are, and no influence. With the hinge every violated observation is a support vector. (The same $C$ is
-# not the same price: a count and a sum of slacks differ.)
+# Support vectors lie on the dashed lines, and only there; the flipped observations beyond them have
+# the same price wherever they are, and no influence. With the hinge every violated observation is a
+# support vector. (The same $C$ is not the same price: a count and a sum of slacks differ.)
 
 # %%
 hinge = sx.fast.psvm(X, y, C=C, p=1.0, kernel=kernel)
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained", sharey=True)
-for ax, (name, solution) in zip(axes, {"l0-norm hinge": answer, "hinge": hinge}.items(), strict=True):
-    sx.plot.decision_regions(solution, X, y, ax=ax, title=f"{name}: {solution.model.n_support} support vectors")
+for ax, (name, solution) in zip(
+    axes, {"l0-norm hinge": answer, "hinge": hinge}.items(), strict=True
+):
+    sx.plot.decision_regions(
+        solution, X, y, ax=ax, title=f"{name}: {solution.model.n_support} support vectors"
+    )
 scores = answer.model.decision_function(X[answer.model.support])
 assert np.allclose(np.abs(scores), 1, atol=1e-6)
 assert answer.model.n_support < hinge.model.n_support

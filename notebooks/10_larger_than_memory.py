@@ -11,9 +11,10 @@
 # %% [markdown]
 # # Larger than memory
 #
-# A linear machine sees its rows through sums: of losses, gradients, second derivatives. Sums can be taken block by
-# block, from a file, by threads or by the workers of a cluster. And so can a certificate. This page trains on rows
-# that are never in memory together, and gets the same interval.
+# A linear machine sees its rows through sums: of losses, gradients, second derivatives. Sums can be
+# taken block by block, from a file, by threads or by the workers of a cluster. And so can a
+# certificate. This page trains on rows that are never in memory together, and gets the same
+# interval.
 
 # %%
 import os
@@ -35,8 +36,8 @@ ROWS, COLUMNS = (75_000, 30) if SMALL else (500_000, 120)
 # %% [markdown]
 # ## Rows in a file
 #
-# The file is written in pieces too, through a memory map. The classes overlap, so that every row near the boundary
-# matters.
+# The file is written in pieces too, through a memory map. The classes overlap, so that every row
+# near the boundary matters.
 
 # %%
 rng = np.random.default_rng(0)
@@ -54,9 +55,10 @@ print(f"{(folder / 'X.npy').stat().st_size / 2**20:.0f} MiB in the file")
 # %% [markdown]
 # ## The same call, other rows
 #
-# `RowBlocks` takes the place of `X`. The solver solves a sample in memory and then takes Newton steps over all rows;
-# each step needs three passes over the file, and the certificate two. What stays in memory are labels, scores and
-# multipliers, some 90 bytes a row, a block for each thread, and the sample.
+# `RowBlocks` takes the place of `X`. The solver solves a sample in memory and then takes Newton
+# steps over all rows; each step needs three passes over the file, and the certificate two. What
+# stays in memory are labels, scores and multipliers, some 90 bytes a row, a block for each thread,
+# and the sample.
 
 # %%
 blocks = sx.RowBlocks.from_npy(folder / "X.npy", folder / "y.npy")
@@ -83,7 +85,8 @@ _ = sx.plot.gap_trace({f"{ROWS:,} rows in blocks": solution}, ax=ax)
 # %% [markdown]
 # ## The same answer as in memory
 #
-# On rows that do fit, both routes can be compared. They are different programs, and each has its own certificate.
+# On rows that do fit, both routes can be compared. They are different programs, and each has its
+# own certificate.
 
 # %%
 part = min(ROWS, 100_000)
@@ -103,8 +106,8 @@ assert max(inside.certificate.lower, outside.certificate.lower) <= min(
 # %% [markdown]
 # ## Is a sample enough?
 #
-# The certificate of all rows answers it. Train on the first $n$ rows, evaluate the objective of *all* rows at the
-# result, and hold it against the lower bound.
+# The certificate of all rows answers it. Train on the first $n$ rows, evaluate the objective of
+# *all* rows at the result, and hold it against the lower bound.
 
 # %%
 rows, truth = np.load(folder / "X.npy", mmap_mode="r"), np.load(folder / "y.npy", mmap_mode="r")
@@ -138,23 +141,36 @@ assert -2 < slope < -0.5
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
 left.plot(sizes, excess, marker="o", color="#4c72b0", label="excess of the sample's model")
 left.plot(
-    sizes, excess[-1] * sizes[-1] / sizes, color="0.5", linestyle="--", linewidth=0.9, label="proportional to 1/n"
+    sizes,
+    excess[-1] * sizes[-1] / sizes,
+    color="0.5",
+    linestyle="--",
+    linewidth=0.9,
+    label="proportional to 1/n",
 )
-_ = left.set(xscale="log", yscale="log", xlabel="rows of the sample", ylabel="objective above the optimum, relative")
+_ = left.set(
+    xscale="log",
+    yscale="log",
+    xlabel="rows of the sample",
+    ylabel="objective above the optimum, relative",
+)
 _ = left.legend()
 right.plot(sizes, errors, marker="o", color="#4c72b0", label="sample")
 right.axhline(best_wrong, color="#d1603d", label="all rows")
-_ = right.set(xscale="log", xlabel="rows of the sample", ylabel="share of wrong labels among all rows")
+_ = right.set(
+    xscale="log", xlabel="rows of the sample", ylabel="share of wrong labels among all rows"
+)
 _ = right.legend()
 
 # %% [markdown]
-# The excess falls about as $1/n$: for the error rate alone a sample is soon enough, and the certificate of all rows
-# says so with a number. What the other rows buy is the last digits, which a comparison of formulations needs.
+# The excess falls about as $1/n$: for the error rate alone a sample is soon enough, and the
+# certificate of all rows says so with a number. What the other rows buy is the last digits, which a
+# comparison of formulations needs.
 #
 # ## Rows that are nowhere
 #
-# A block is anything that returns its rows: a file, a query, or a function that computes them. It has to return the
-# same rows each time; one that does not is refused.
+# A block is anything that returns its rows: a file, a query, or a function that computes them. It
+# has to return the same rows each time; one that does not is refused.
 
 # %%
 BLOCK = 5_000 if SMALL else 20_000

@@ -11,9 +11,9 @@
 # %% [markdown]
 # # What the exact machine predicts
 #
-# A certificate is an interval around the optimal *value*. What people publish are accuracies. This page asks what the
-# optimal machine itself predicts, whether that says more than a solver's model, which of two machines is the better
-# one, and which C is the best of all.
+# A certificate is an interval around the optimal *value*. What people publish are accuracies. This
+# page asks what the optimal machine itself predicts, whether that says more than a solver's model,
+# which of two machines is the better one, and which C is the best of all.
 
 # %%
 import os
@@ -35,8 +35,9 @@ train, test = slice(None, None, 2), slice(1, None, 2)
 # %% [markdown]
 # ## Scores of every optimal machine
 #
-# `guarantee` returns intervals that contain the scores of *all* optimal machines, also where the optimal intercept is
-# not unique. Where an interval has one sign the label is decided. The smaller the gap, the narrower they are.
+# `guarantee` returns intervals that contain the scores of *all* optimal machines, also where the
+# optimal intercept is not unique. Where an interval has one sign the label is decided. The smaller
+# the gap, the narrower they are.
 
 # %%
 tols = (1e-1, 1e-2, 1e-3, 1e-5, 1e-8)
@@ -54,13 +55,18 @@ figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constra
 for ax, tol in zip(axes, (tols[1], tols[2]), strict=True):
     found = guarantees[tol].scores(X[test])
     ends = found.lower[order], found.upper[order]
-    ax.fill_between(np.arange(order.size), *ends, step="mid", color="#3b6fb6", alpha=0.5, linewidth=0)
+    ax.fill_between(
+        np.arange(order.size), *ends, step="mid", color="#3b6fb6", alpha=0.5, linewidth=0
+    )
     ax.axhline(0.0, color="black", linewidth=0.8)
-    _ = ax.set(title=f"tol {tol:g}: {found.undecided.sum()} undecided", xlabel="test rows", ylim=(-3, 3))
+    _ = ax.set(
+        title=f"tol {tol:g}: {found.undecided.sum()} undecided", xlabel="test rows", ylim=(-3, 3)
+    )
 _ = axes[0].set_ylabel("scores of all optimal machines")
 
 # %% [markdown]
-# The guarantee at the smallest gap is the reference: no interval of the others may exclude its scores.
+# The guarantee at the smallest gap is the reference: no interval of the others may exclude its
+# scores.
 
 # %%
 reference = guarantees[tols[-1]].scores(X[test])
@@ -72,8 +78,8 @@ for tol in tols:
 # %% [markdown]
 # ## Which machine is the better one?
 #
-# The difference of two accuracies on the same rows is an interval too. If it does not contain 0, no better solver will
-# turn it around; it says nothing about other rows.
+# The difference of two accuracies on the same rows is an interval too. If it does not contain 0, no
+# better solver will turn it around; it says nothing about other rows.
 
 
 # %%
@@ -86,13 +92,16 @@ def exact(p):
 machines = {p: exact(p) for p in (1.0, 1.5, 2.0)}
 for p, machine in machines.items():
     difference = machine.compare(machines[1.0], X[test], y[test])
-    print(f"p = {p}: accuracy {machine.accuracy(X[test], y[test])}, difference to p = 1: {difference}")
+    print(
+        f"p = {p}: accuracy {machine.accuracy(X[test], y[test])}, difference to p = 1: {difference}"
+    )
 
 # %% [markdown]
 # ## In a table
 #
-# `compare` asks the same of each of its models. The model with a loose tolerance is scored as it is; beside it is what
-# the optimum of the same problem scores. Rows that the gap leaves undecided are decided by solving on.
+# `compare` asks the same of each of its models. The model with a loose tolerance is scored as it
+# is; beside it is what the optimum of the same problem scores. Rows that the gap leaves undecided
+# are decided by solving on.
 
 # %%
 table = sx.compare(
@@ -112,8 +121,8 @@ assert table["accuracy_lower"].notna().tolist() == [True, True, True, False]
 table[["model", "gap", "test_accuracy", "accuracy_lower", "accuracy_upper", "undecided", "note"]]
 
 # %% [markdown]
-# By hand that is `refine`: each solve starts from the last one and asks for a hundredth of its gap, until the rows that are
-# given have the labels of every optimal machine.
+# By hand that is `refine`: each solve starts from the last one and asks for a hundredth of its gap,
+# until the rows that are given have the labels of every optimal machine.
 
 # %%
 loose = sx.fast.psvm(X[train], y[train], C=10.0, p=1.0, kernel=sx.RBF("scale"), tol=0.1)
@@ -122,12 +131,18 @@ refined = loose.refine(X[train], y[train], X[test])
 print("after:", refined.undecided, "at a gap of", f"{refined.certificate.gap:.0e}")
 
 # %% [markdown]
-# The same holds of a choice. With `guarantee=True`, `select` says which settings may be the best by cross-validation: those
-# with equal errors are tied, and which of them is taken is a rule, not a result.
+# The same holds of a choice. With `guarantee=True`, `select` says which settings may be the best by
+# cross-validation: those with equal errors are tied, and which of them is taken is a rule, not a
+# result.
 
 # %%
 found = sx.select(
-    sx.PSVMClassifier(kernel="rbf"), {"C": [0.1, 1.0, 5.0, 10.0, 50.0]}, X[train], y[train], cv=3, guarantee=True
+    sx.PSVMClassifier(kernel="rbf"),
+    {"C": [0.1, 1.0, 5.0, 10.0, 50.0]},
+    X[train],
+    y[train],
+    cv=3,
+    guarantee=True,
 )
 assert found.loc[found.best_index_, "may_be_best"]
 found[["param_C", "mean_test_score", "mean_score_lower", "mean_score_upper", "may_be_best"]]
@@ -135,11 +150,14 @@ found[["param_C", "mean_test_score", "mean_score_lower", "mean_score_upper", "ma
 # %% [markdown]
 # ## All C at once
 #
-# The optimum is a concave function of C. Between two solutions it lies above the chord of their lower bounds and below
-# the lines of their models, so that finitely many solutions cover a whole range.
+# The optimum is a concave function of C. Between two solutions it lies above the chord of their
+# lower bounds and below the lines of their models, so that finitely many solutions cover a whole
+# range.
 
 # %%
-path = sx.certified_path(sx.PSVMClassifier(p=1.0, kernel="rbf"), X[train], y[train], C=(0.01, 100.0), eps=0.05)
+path = sx.certified_path(
+    sx.PSVMClassifier(p=1.0, kernel="rbf"), X[train], y[train], C=(0.01, 100.0), eps=0.05
+)
 assert path.complete
 print(path)
 at = path.at(0.37)
@@ -149,9 +167,9 @@ _ = path.plot()
 # %% [markdown]
 # ## The best C, proved
 #
-# Between two solutions each validation row is surely right, surely wrong or undecided for all C at once. The band below
-# contains the number of cross-validation errors of the exact machine for *every* C; where it cannot reach below the
-# best value found, nothing has to be solved any more.
+# Between two solutions each validation row is surely right, surely wrong or undecided for all C at
+# once. The band below contains the number of cross-validation errors of the exact machine for
+# *every* C; where it cannot reach below the best value found, nothing has to be solved any more.
 
 # %%
 best = sx.certified_select(
@@ -164,8 +182,9 @@ _ = best.plot()
 # %% [markdown]
 # ## A model that somebody else trained
 #
-# What `SVC` predicts at its default tolerance is nearly always what the exact machine predicts. A guarantee says
-# where that is not known: rows on which its label is not the one that every optimal machine has.
+# What `SVC` predicts at its default tolerance is nearly always what the exact machine predicts. A
+# guarantee says where that is not known: rows on which its label is not the one that every optimal
+# machine has.
 
 # %%
 svc = SVC(C=10.0, gamma=1.0 / (X[train].shape[1] * X[train].var()), tol=0.1).fit(X[train], y[train])

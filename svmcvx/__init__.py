@@ -118,8 +118,8 @@ __all__ = [
     "zero_one_mio",
 ]
 
-# Names by the modules that define them, which are imported at the first use of a name: cvxpy takes most of a second, and the command line needs no
-# cvxpy to report a typing error.
+# Names by the modules that define them, which are imported at the first use of a name: cvxpy takes
+# most of a second, and the command line needs no cvxpy to report a typing error.
 _MODULES: dict[str, tuple[str, ...]] = {
     "svmcvx.certificate": ("Certificate",),
     "svmcvx.estimators": ("certify",),
@@ -129,8 +129,24 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "svmcvx.formulations.problem": ("FormulationProblem",),
     "svmcvx.guarantees": ("Guarantee", "Interval", "guarantee"),
     "svmcvx.library": ("lookup",),
-    "svmcvx.kernels": ("RBF", "Exponential", "Kernel", "Laplacian", "Linear", "Polynomial", "Precomputed", "Sigmoid"),
-    "svmcvx.model": ("KernelModel", "LinearModel", "Model", "MulticlassModel", "OneVsModel", "load_model"),
+    "svmcvx.kernels": (
+        "RBF",
+        "Exponential",
+        "Kernel",
+        "Laplacian",
+        "Linear",
+        "Polynomial",
+        "Precomputed",
+        "Sigmoid",
+    ),
+    "svmcvx.model": (
+        "KernelModel",
+        "LinearModel",
+        "Model",
+        "MulticlassModel",
+        "OneVsModel",
+        "load_model",
+    ),
     "svmcvx.proofs": ("Verified", "verify"),
     "svmcvx.racing": ("race",),
     "svmcvx.row_blocks": ("RowBlocks",),
@@ -183,11 +199,15 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"})
+    return sorted(
+        {*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"}
+    )
 
 
 class _Package(ModuleType):
-    """The package, in which ``solve`` is the function: the import of the subpackage of that name would bind the subpackage."""
+    """The package, in which ``solve`` is the function: the import of the subpackage of that name
+    would bind the subpackage.
+    """
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "solve" and isinstance(value, ModuleType):

@@ -1,7 +1,14 @@
 from svmcvx import datasets, estimators, fast, library, plot, synthetic, theory
 from svmcvx import torch as torch
 from svmcvx.certificate import Certificate
-from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed, SolverUnavailable, SvmcvxError
+from svmcvx.errors import (
+    BuildError,
+    DataError,
+    NotCertified,
+    SolverFailed,
+    SolverUnavailable,
+    SvmcvxError,
+)
 from svmcvx.estimators import certify
 from svmcvx.estimators.conic_loss import ConicSVMClassifier
 from svmcvx.estimators.indicator import L0SVMClassifier, RampSVMClassifier, ZeroOneSVMClassifier
@@ -19,7 +26,11 @@ from svmcvx.formulations.indicator.zero_one_problems import zero_one_mio
 from svmcvx.formulations.margin.hard_margin_problems import hard_margin_dual
 from svmcvx.formulations.margin.psvm_problems import psvm_dual, psvm_primal
 from svmcvx.formulations.margin_distribution.odm_problems import odm_dual, odm_primal
-from svmcvx.formulations.margin_distribution.odml_problems import odml_dual, odml_hard_margin, odml_primal
+from svmcvx.formulations.margin_distribution.odml_problems import (
+    odml_dual,
+    odml_hard_margin,
+    odml_primal,
+)
 from svmcvx.formulations.multiclass.baselines_problems import (
     crammer_singer,
     msvm,
@@ -32,7 +43,16 @@ from svmcvx.formulations.multiclass.baselines_problems import (
 from svmcvx.formulations.multiclass.m3svm_problems import m3svm, m3svm_hard_margin
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.guarantees import Guarantee, Interval, guarantee
-from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
+from svmcvx.kernels import (
+    RBF,
+    Exponential,
+    Kernel,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    Sigmoid,
+)
 from svmcvx.library import lookup
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
 from svmcvx.proofs import Verified, verify

@@ -1,8 +1,9 @@
 """The arguments that builders, specialised solvers, estimators and the command line share.
 
-Each is stated once: its type and text in docstrings, and where it has one its default. :func:`documented` writes into the docstring
-of a function or class what its own text leaves out, in the order of the signature; signatures themselves are those in the code,
-which editors read. :func:`refuse_unknown` says what a name that is no argument may have meant.
+Each is stated once: its type and text in docstrings, and where it has one its default.
+:func:`documented` writes into the docstring of a function or class what its own text leaves out, in
+the order of the signature; signatures themselves are those in the code, which editors read.
+:func:`refuse_unknown` says what a name that is no argument may have meant.
 """
 
 from __future__ import annotations
@@ -55,15 +56,7 @@ SYNONYMS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument that several functions or classes share.
-
-    Parameters
-    ----------
-    kind : str
-        Its type, as in numpydoc.
-    text : str
-        What it is; ``{default}`` stands for its default in the function or class that has it.
-    """
+    """An argument that several functions or classes share."""
 
     kind: str
     text: str
@@ -71,7 +64,9 @@ class Argument:
 
 # In the order in which estimators list them after their own.
 ARGUMENTS: Final[Mapping[str, Argument]] = {
-    "X": Argument("array-like or sparse matrix of shape (n, d)", "The Gram matrix for a precomputed kernel."),
+    "X": Argument(
+        "array-like or sparse matrix of shape (n, d)", "The Gram matrix for a precomputed kernel."
+    ),
     "y": Argument("array-like of shape (n,)", "Two labels of any type."),
     "intercept": Argument(
         '"penalised", "none" or bool',
@@ -86,11 +81,16 @@ ARGUMENTS: Final[Mapping[str, Argument]] = {
     "gamma": Argument('float, "scale" or "auto"', "For kernels given by name."),
     "degree": Argument("int", 'For ``"poly"``.'),
     "coef0": Argument("float", 'For ``"poly"`` and ``"sigmoid"``.'),
-    "sample_weight": Argument("array-like of shape (n,), optional", r"Weights :math:`s_i \ge 0` of the losses."),
-    "indefinite": Argument('"error" or "clip"', "What to do with a kernel that is indefinite on the data."),
+    "sample_weight": Argument(
+        "array-like of shape (n,), optional", r"Weights :math:`s_i \ge 0` of the losses."
+    ),
+    "indefinite": Argument(
+        '"error" or "clip"', "What to do with a kernel that is indefinite on the data."
+    ),
     "class_weight": Argument(
         'None, "balanced" or dict',
-        "Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by default.",
+        "Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by"
+        " default.",
     ),
     "multiclass": Argument(
         '"ovo" or "ovr"',
@@ -118,8 +118,7 @@ ARGUMENTS: Final[Mapping[str, Argument]] = {
         specialised one of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.""",
     ),
     "tol": Argument(
-        "float",
-        "Certified relative gap at which to stop, in (0, 1); {default:g} by default.",
+        "float", "Certified relative gap at which to stop, in (0, 1); {default:g} by default."
     ),
     "time_limit": Argument(
         "float, optional",
@@ -131,16 +130,20 @@ ARGUMENTS: Final[Mapping[str, Argument]] = {
         """Iterations of the solver, in its own unit and of each binary machine; as many as it needs by default. A fit that
         they end warns, as at `time_limit`, and gets no second opinion.""",
     ),
-    "cache_size": Argument("float", "Megabytes of kernel rows that are kept, {default:g} by default."),
+    "cache_size": Argument(
+        "float", "Megabytes of kernel rows that are kept, {default:g} by default."
+    ),
     "verbose": Argument("bool", "Print the bounds as they close."),
     "callback": Argument(
         "callable, optional",
-        "Called with a :class:`~svmcvx.fast.core.monitor.Progress` at every iteration; returning True stops.",
+        "Called with a :class:`~svmcvx.fast.core.monitor.Progress` at every iteration; returning"
+        " True stops.",
     ),
     "warm_start": Argument(
         "Solution, optional",
-        "An earlier solution of the same data, for any hyper-parameters; one of other data is refused. Linear ``psvm`` with a free intercept and "
-        "linear ``odm`` also take ``(coef, intercept)`` of any solver.",
+        "An earlier solution of the same data, for any hyper-parameters; one of other data is"
+        " refused. Linear ``psvm`` with a free intercept and linear ``odm`` also take ``(coef,"
+        " intercept)`` of any solver.",
     ),
     "seed": Argument("int", "Of what is drawn at random; the same seed gives the same numbers."),
     "settings": Argument("optional", "Parameters of the method; None for the defaults."),
@@ -154,14 +157,8 @@ _AFTER_RAISES = re.compile(r"\n    (?:See Also|Notes|References|Examples)\n    -
 
 
 def documented(described: T, *, raises: Mapping[str, str] | None = None) -> T:
-    """Write the arguments that a docstring leaves out into its section "Parameters", and return the function or class.
-
-    Parameters
-    ----------
-    described : function or class
-        With a docstring as numpydoc reads it, indented by four spaces.
-    raises : mapping, optional
-        Errors and when they occur, for the section "Raises" where the docstring has none.
+    """Write the arguments that a docstring leaves out into its section "Parameters", and return the
+    function or class.
     """
     text = described.__doc__
     if not text or "\n    Parameters\n    ----------\n" not in text:
@@ -173,13 +170,19 @@ def documented(described: T, *, raises: Mapping[str, str] | None = None) -> T:
     found: list[tuple[int, str]] = []
     known: set[str] = set()
     for entry in _ENTRY.split(entries.strip("\n"))[1:]:
-        names = [name.strip(" *") for name in entry.partition("\n")[0].partition(" : ")[0].split(",")]
+        names = [
+            name.strip(" *") for name in entry.partition("\n")[0].partition(" : ")[0].split(",")
+        ]
         known |= set(names)
         found.append((places.get(names[0], len(places)), f"    {entry.rstrip()}\n"))
     for name, parameter in parameters.items():
         if name in ARGUMENTS and name not in known:
             argument = ARGUMENTS[name]
-            words = argument.text.format(default=parameter.default) if "{default" in argument.text else argument.text
+            words = (
+                argument.text.format(default=parameter.default)
+                if "{default" in argument.text
+                else argument.text
+            )
             # Of data alone there is more to say where a kernel may be a matrix.
             words = "" if name == "X" and "kernel" not in parameters else f"        {words}\n"
             found.append((places[name], f"    {name} : {argument.kind}\n{words}"))
@@ -189,7 +192,9 @@ def documented(described: T, *, raises: Mapping[str, str] | None = None) -> T:
         lines = "".join(f"    {error}\n        {when}\n" for error, when in raises.items())
         place = _AFTER_RAISES.search(sections).start()  # type: ignore[union-attr]
         sections = f"{sections[:place]}\n    Raises\n    ------\n{lines}{sections[place:]}"
-    described.__doc__ = f"{head}\n    Parameters\n    ----------\n{''.join(entry for _, entry in found)}{sections}"
+    described.__doc__ = (
+        f"{head}\n    Parameters\n    ----------\n{''.join(entry for _, entry in found)}{sections}"
+    )
     return described
 
 
@@ -197,13 +202,7 @@ def documented(described: T, *, raises: Mapping[str, str] | None = None) -> T:
 
 
 def check_shared(given: Mapping[str, Any]) -> None:
-    """Check the shared arguments among those given that are numbers or functions; None is no limit.
-
-    Raises
-    ------
-    DataError
-        If one of them cannot be used.
-    """
+    """Check the shared arguments among those given that are numbers or functions; None is no limit."""
     # The command line reads the table without numpy.
     from svmcvx.data import check_number, check_time_limit, check_whole
 
@@ -223,22 +222,7 @@ def check_shared(given: Mapping[str, Any]) -> None:
 
 
 def intercept_kind(intercept: Any, *, own: str, kinds: Iterable[str] = ()) -> str:
-    """Return what a formulation does with its intercept: ``"free"``, ``"penalised"`` or ``"none"``.
-
-    Parameters
-    ----------
-    intercept : str or bool
-        One of these words; True for `own`, False for ``"none"``.
-    own : "free" or "penalised"
-        What the formulation does with an intercept by itself.
-    kinds : iterable of str
-        What it can do; `own` and ``"none"`` by default.
-
-    Raises
-    ------
-    DataError
-        If `intercept` is something else, or nothing that the formulation can do.
-    """
+    """Return what a formulation does with its intercept: ``"free"``, ``"penalised"`` or ``"none"``."""
     # One of numpy's, which the command line does not import for a typo.
     is_bool = str(getattr(intercept, "dtype", "")) == "bool" and getattr(intercept, "ndim", 1) == 0
     if isinstance(intercept, bool) or is_bool:
@@ -252,62 +236,46 @@ def intercept_kind(intercept: Any, *, own: str, kinds: Iterable[str] = ()) -> st
         if intercept in INTERCEPTS:
             why = f"; this formulation has no {intercept} intercept"
     words = ", ".join(map(repr, allowed))
-    raise DataError(f"intercept must be {words}, True (that is {own!r}) or False ('none'), got {intercept!r}{why}")
+    raise DataError(
+        f"intercept must be {words}, True (that is {own!r}) or False ('none'), got"
+        f" {intercept!r}{why}"
+    )
 
 
 def refuse_unknown(who: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise for the first name that is no argument, with what may have been meant.
-
-    Parameters
-    ----------
-    who : str
-        The function or class.
-    given, known : iterable of str
-        Names of the arguments passed, and of those that there are.
-
-    Raises
-    ------
-    DataTypeError
-        A TypeError too, as Python raises for such a name.
-    """
+    """Raise for the first name that is no argument, with what may have been meant."""
     names = list(known)
     unknown = next((name for name in given if name not in names), None)
     if unknown is None:
         return
-    raise DataTypeError(f"{who} got an unexpected keyword argument {unknown!r}{what_was_meant(unknown, names)}")
+    raise DataTypeError(
+        f"{who} got an unexpected keyword argument {unknown!r}{what_was_meant(unknown, names)}"
+    )
 
 
 def what_was_meant(unknown: str, known: list[str]) -> str:
-    """Return what a name that is no argument may have meant, as the end of a message; the names that there are if nothing is near."""
+    """Return what a name that is no argument may have meant, as the end of a message; the names
+    that there are if nothing is near.
+    """
     weights = [name for name in known if name in WEIGHTS]
-    if (unknown in WEIGHTS or unknown.lower() in ("c", "lambda_", "lamda", "alpha", "reg")) and weights:
+    if (
+        unknown in WEIGHTS or unknown.lower() in ("c", "lambda_", "lamda", "alpha", "reg")
+    ) and weights:
         if len(weights) == 1:
             return f": the weight is called {weights[0]}"
         return f": the weights are called {', '.join(weights[:-1])} and {weights[-1]}"
     if SYNONYMS.get(unknown) in known:
         return f": it is called {SYNONYMS[unknown]}"
     if unknown in ("gamma", "degree", "coef0") and "kernel" in known:
-        return f": it belongs to the kernel, as in kernel=svmcvx.{'RBF(gamma=0.1)' if unknown == 'gamma' else 'Polynomial(degree=3)'}"
+        return (
+            ": it belongs to the kernel, as in"
+            f" kernel=svmcvx.{'RBF(gamma=0.1)' if unknown == 'gamma' else 'Polynomial(degree=3)'}"
+        )
     return did_you_mean(unknown, known) or f"; there are {', '.join(known)}"
 
 
 def renamed(who: str, given: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return keyword arguments with old names replaced by new ones, and warn of each.
-
-    Parameters
-    ----------
-    who : str
-        The function or class.
-    given : dict
-        What was passed.
-    names : mapping
-        New names by the old ones.
-
-    Raises
-    ------
-    DataError
-        If an argument is given by both of its names.
-    """
+    """Return keyword arguments with old names replaced by new ones, and warn of each."""
     found = dict(given)
     for old, new in names.items():
         if old in found:

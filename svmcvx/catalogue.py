@@ -1,11 +1,13 @@
-"""The catalogue: one record a formulation, with all that the rest of the package needs to know of it.
+"""The catalogue: one record a formulation, with all that the rest of the package needs to know of
+it.
 
-The lazy names of :mod:`svmcvx`, the estimators' choice of a route, ``fast.path``, the models of the command line and the
-tables of the documentation are read from these records. A formulation is added by a module with its statement and
-builders, an estimator, if it has one a specialised solver, and a record here; ``python -m tests.generated`` then rewrites
-the lists of names and the tables.
+The lazy names of :mod:`svmcvx`, the estimators' choice of a route, ``fast.path``, the models of the
+command line and the tables of the documentation are read from these records. A formulation is added
+by a module with its statement and builders, an estimator, if it has one a specialised solver, and a
+record here; ``python -m tests.generated`` then rewrites the lists of names and the tables.
 
-This module imports nothing of the package but its errors: records name modules, which are imported on request.
+This module imports nothing of the package but its errors: records name modules, which are imported
+on request.
 
 >>> from svmcvx.catalogue import find
 >>> find("psvm").fast.path
@@ -39,7 +41,9 @@ FAMILIES: Final = ("margin", "margin_distribution", "conic_loss", "indicator", "
 
 
 class SizeLimits(NamedTuple):
-    """Numbers of observations up to which the general route is the quicker one, without and with a kernel."""
+    """Numbers of observations up to which the general route is the quicker one, without and with a
+    kernel.
+    """
 
     linear: int
     kernel: int
@@ -63,7 +67,8 @@ class Capabilities:
     sparse : bool
         Sparse matrices.
     row_blocks : bool
-        Whether the specialised solver, without a kernel, takes data in blocks of rows that are never in memory as a whole.
+        Whether the specialised solver, without a kernel, takes data in blocks of rows that are
+        never in memory as a whole.
     """
 
     kernel: bool = True
@@ -137,17 +142,20 @@ class FastSolver:
     settings : tuple of str
         Arguments beside the data that the solver takes.
     only : mapping
-        Arguments of the builder that it does not take, with the value at which it solves the same problem.
+        Arguments of the builder that it does not take, with the value at which it solves the same
+        problem.
     path : tuple of str
         Hyper-parameters that may vary along ``fast.path``; none if it has no paths.
     own : tuple of str
         Those of these arguments that only the solver takes, not the builder.
     second_opinion_up_to : SizeLimits
-        Sizes up to which the general route is tried too where this solver does not certify what was asked for.
+        Sizes up to which the general route is tried too where this solver does not certify what was
+        asked for.
     methods : str
         The methods in a few words, for the documentation.
     parts : str
-        A function, as ``"module:name"``, that solves the binary problems of several classes together; none where each is solved on its own.
+        A function, as ``"module:name"``, that solves the binary problems of several classes
+        together; none where each is solved on its own.
     """
 
     name: str
@@ -187,7 +195,8 @@ class Entry:
         The class of its statement, as ``"module:Class"``.
     builders : tuple of Builder
     general : str
-        The builder that the estimator gives to :func:`svmcvx.solve`, and whose arguments the specialised solver shares.
+        The builder that the estimator gives to :func:`svmcvx.solve`, and whose arguments the
+        specialised solver shares.
     takes : Capabilities
     regulariser, losses, intercept : str
         The scaling of the objective, for the documentation.
@@ -223,7 +232,10 @@ class Entry:
         for found in self.builders:
             if found.name == wanted:
                 return found
-        raise DataError(f"{self.name} has no builder {wanted!r}; it has {', '.join(b.name for b in self.builders)}")
+        raise DataError(
+            f"{self.name} has no builder {wanted!r}; it has"
+            f" {', '.join(b.name for b in self.builders)}"
+        )
 
 
 _FORMULATIONS, _FAST, _ESTIMATORS = "svmcvx.formulations", "svmcvx.fast", "svmcvx.estimators"
@@ -233,12 +245,19 @@ def _builders(module: str, *names: str, **example: Any) -> tuple[Builder, ...]:
     return tuple(Builder(name, f"{_FORMULATIONS}.{module}", example) for name in names)
 
 
-_CLASSICAL = ("weston_watkins", "crammer_singer", "msvm", "topk_svm", "multinomial_lr", "sparse_multinomial_lr")
+_CLASSICAL = (
+    "weston_watkins",
+    "crammer_singer",
+    "msvm",
+    "topk_svm",
+    "multinomial_lr",
+    "sparse_multinomial_lr",
+)
 
 
-# Specialised solvers of convex machines are the quicker ones at any size. The sizes for a second opinion are measured: a Clarabel
-# solve of a machine with a kernel takes 0.1 s at 200 observations and ten times as long at twice as many; a semidefinite one
-# with a kernel takes a second at 50.
+# Specialised solvers of convex machines are the quicker ones at any size. The sizes for a second
+# opinion are measured: a Clarabel solve of a machine with a kernel takes 0.1 s at 200 observations
+# and ten times as long at twice as many; a semidefinite one with a kernel takes a second at 50.
 CATALOGUE: Final[Mapping[str, Entry]] = {
     entry.name: entry
     for entry in (
@@ -263,8 +282,9 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 path=("C", "p"),
                 second_opinion_up_to=SizeLimits(200, 200),
                 methods=(
-                    "kernels: pSMO in large working sets with a bounded cache, for every p ≥ 1, and Newton on a low-rank "
-                    "factor where pairs are slow; linear: Newton and active sets without a Gram matrix, dense and sparse"
+                    "kernels: pSMO in large working sets with a bounded cache, for every p ≥ 1, and"
+                    " Newton on a low-rank factor where pairs are slow; linear: Newton and active"
+                    " sets without a Gram matrix, dense and sparse"
                 ),
                 parts=f"{_FAST}.margin.pairs:solve_parts",
             ),
@@ -312,8 +332,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 path=("lam", "kappa"),
                 second_opinion_up_to=SizeLimits(200, 50),
                 methods=(
-                    "the semidefinite relaxation without a semidefinite solver: low-rank Newton, λ and κ forms, kernels, "
-                    "Nyström"
+                    "the semidefinite relaxation without a semidefinite solver: low-rank Newton, λ"
+                    " and κ forms, kernels, Nyström"
                 ),
             ),
         ),
@@ -323,7 +343,9 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             family="margin_distribution",
             source="ZhangZhou",
             statement=f"{_FORMULATIONS}.margin_distribution.odm:ODM",
-            builders=_builders("margin_distribution.odm_problems", "odm_primal", "odm_dual", C1=1.0, C2=1.0, D=0.1),
+            builders=_builders(
+                "margin_distribution.odm_problems", "odm_primal", "odm_dual", C1=1.0, C2=1.0, D=0.1
+            ),
             general="odm_dual",
             takes=Capabilities(row_blocks=True),
             regulariser="½‖w‖²",
@@ -337,7 +359,10 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 only={"form": "signed"},
                 path=("C1", "C2", "D"),
                 second_opinion_up_to=SizeLimits(200, 200),
-                methods=("Newton, dual coordinate descent (dense and sparse); kernels by coordinate descent or Newton"),
+                methods=(
+                    "Newton, dual coordinate descent (dense and sparse); kernels by coordinate"
+                    " descent or Newton"
+                ),
             ),
         ),
         Entry(
@@ -347,8 +372,17 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             source="ZhangZhou",
             statement=f"{_FORMULATIONS}.margin_distribution.odml:ODML",
             builders=(
-                *_builders("margin_distribution.odml_problems", "odml_primal", "odml_dual", lam1=0.1, lam2=0.1, C=1.0),
-                *_builders("margin_distribution.odml_problems", "odml_hard_margin", lam1=0.1, lam2=0.1),
+                *_builders(
+                    "margin_distribution.odml_problems",
+                    "odml_primal",
+                    "odml_dual",
+                    lam1=0.1,
+                    lam2=0.1,
+                    C=1.0,
+                ),
+                *_builders(
+                    "margin_distribution.odml_problems", "odml_hard_margin", lam1=0.1, lam2=0.1
+                ),
             ),
             general="odml_dual",
             takes=Capabilities(row_blocks=True),
@@ -359,11 +393,20 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "odml",
                 f"{_FAST}.margin_distribution.odml",
-                settings=("lam1", "lam2", "C", "kernel", "intercept", "sample_weight", "indefinite"),
+                settings=(
+                    "lam1",
+                    "lam2",
+                    "C",
+                    "kernel",
+                    "intercept",
+                    "sample_weight",
+                    "indefinite",
+                ),
                 path=("C", "lam1", "lam2"),
                 second_opinion_up_to=SizeLimits(200, 200),
                 methods=(
-                    "dual coordinate descent, or an augmented Lagrangian Newton method; low rank for large kernels"
+                    "dual coordinate descent, or an augmented Lagrangian Newton method; low rank"
+                    " for large kernels"
                 ),
             ),
         ),
@@ -388,8 +431,9 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 only={"M": "auto", "form": "big-m", "incumbent": None},
                 path=("lam", "k"),
                 methods=(
-                    "the exact 0-1 loss to proved optimality: branch and bound by big-M relaxations that shrink with the node, "
-                    "a sweep of all vertices for few columns where the tree becomes too large"
+                    "the exact 0-1 loss to proved optimality: branch and bound by big-M relaxations"
+                    " that shrink with the node, a sweep of all vertices for few columns where the"
+                    " tree becomes too large"
                 ),
             ),
         ),
@@ -413,7 +457,10 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 settings=("C", "kernel", "sample_weight", "indefinite"),
                 only={"M": "auto", "incumbent": None},
                 path=("C",),
-                methods="the ramp loss to proved optimality: branch and bound by big-M relaxations that shrink with the node",
+                methods=(
+                    "the ramp loss to proved optimality: branch and bound by big-M relaxations that"
+                    " shrink with the node"
+                ),
             ),
         ),
         Entry(
@@ -438,8 +485,9 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 only={"M": "auto", "incumbent": None},
                 path=("C",),
                 methods=(
-                    "the ADMM of [LinYaoLiu], an exact polish, and local search: stationary to rounding; then branch and bound, to the "
-                    "global minimum of some hundred observations"
+                    "the ADMM of [LinYaoLiu], an exact polish, and local search: stationary to"
+                    " rounding; then branch and bound, to the global minimum of some hundred"
+                    " observations"
                 ),
             ),
         ),
@@ -466,14 +514,17 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 only={"norm": 2},
                 path=("lam", "p", "eps"),
                 methods=(
-                    "hinge, smoothed, logistic and softmax losses, every p ≥ 1: Newton on ever less smoothing, and "
-                    "an augmented Lagrangian method"
+                    "hinge, smoothed, logistic and softmax losses, every p ≥ 1: Newton on ever less"
+                    " smoothing, and an augmented Lagrangian method"
                 ),
             ),
         ),
         Entry(
             name="multiclass",
-            title="Weston-Watkins, Crammer-Singer, M-SVM, top-k, (sparse) multinomial logistic regression",
+            title=(
+                "Weston-Watkins, Crammer-Singer, M-SVM, top-k, (sparse) multinomial logistic"
+                " regression"
+            ),
             family="multiclass",
             source="NieHaoWang",
             statement=f"{_FORMULATIONS}.multiclass.baselines:ClassicalStatement",
@@ -484,7 +535,10 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             losses="Σ (no average)",
             intercept="free by default",
             estimator=Estimator(
-                "MulticlassSVMClassifier", f"{_ESTIMATORS}.multiclass", "multiclass", "MulticlassSVMClassifier(loss=…)"
+                "MulticlassSVMClassifier",
+                f"{_ESTIMATORS}.multiclass",
+                "multiclass",
+                "MulticlassSVMClassifier(loss=…)",
             ),
             fast=FastSolver(
                 "multiclass",
@@ -492,7 +546,10 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 settings=("lam", "loss", "k", "intercept", "sample_weight"),
                 path=("lam",),
                 second_opinion_up_to=SizeLimits(200, 200),
-                methods="hinges: augmented Lagrangian method with semismooth Newton steps; logistic regression: Newton's method",
+                methods=(
+                    "hinges: augmented Lagrangian method with semismooth Newton steps; logistic"
+                    " regression: Newton's method"
+                ),
             ),
         ),
     )

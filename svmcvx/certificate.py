@@ -1,18 +1,21 @@
 r"""The certificate: an interval around the true optimum, created only by the checker.
 
-The checker :func:`check` asks a formulation (its *statement*, bound to data) for four things, all computed in
-plain numpy, or for many problems at once in compiled passes, from the raw data: the objective at a model, a repaired dual point, how far that point still is
-from dual feasibility, and the dual objective at it. Weak duality does the rest:
+The checker :func:`check` asks a formulation (its *statement*, bound to data) for four things, all
+computed in plain numpy, or for many problems at once in compiled passes, from the raw data: the
+objective at a model, a repaired dual point, how far that point still is from dual feasibility, and
+the dual objective at it. Weak duality does the rest:
 
 .. math:: \text{dual objective} \;\le\; \text{optimum} \;\le\; \text{objective},
 
 for points from any solver, at any tolerance. Nothing is taken from a solver's report, with one
-exception that the certificate shows: a mixed-integer problem has no dual point, and its lower bound may be the one
-that a solver states to have proved (kind ``"mixed-integer"``, ``residuals["solver_bound"]``), or that our own search
-has proved by exhaustion (kind ``"enumeration"``, ``residuals["search_bound"]``).
+exception that the certificate shows: a mixed-integer problem has no dual point, and its lower bound
+may be the one that a solver states to have proved (kind ``"mixed-integer"``,
+``residuals["solver_bound"]``), or that our own search has proved by exhaustion (kind
+``"enumeration"``, ``residuals["search_bound"]``).
 
-Both ends are moved outwards by bounds on the rounding errors of their own evaluation (:mod:`svmcvx.core.bounded`): they hold for
-every input, under the assumptions that are stated there. The width that this adds is in ``residuals["rounding"]``.
+Both ends are moved outwards by bounds on the rounding errors of their own evaluation
+(:mod:`svmcvx.core.bounded`): they hold for every input, under the assumptions that are stated
+there. The width that this adds is in ``residuals["rounding"]``.
 """
 
 from __future__ import annotations
@@ -54,21 +57,21 @@ M_contra = TypeVar("M_contra", contravariant=True)
 
 # Kinds whose trivial points are candidates.
 TRIVIAL: Final = frozenset(("convex", "mixed-integer", "enumeration"))
-# Kinds whose lower bound may be one that a search has stated, and who searched: a solver, or our own enumeration.
+# Kinds whose lower bound may be one that a search has stated, and who searched: a solver, or our
+# own enumeration.
 SEARCHED: Final[Mapping[str, str]] = {"mixed-integer": "solver", "enumeration": "search"}
 EPS: Final = float(np.finfo(np.float64).eps)
 _MINT: Final = object()
 
-# A candidate listed earlier (for example a sparser model) is preferred if it widens the interval by no more than this
-# share of it, or by this relative amount.
+# A candidate listed earlier (for example a sparser model) is preferred if it widens the interval by
+# no more than this share of it, or by this relative amount.
 PREFERENCE_SHARE: Final = 0.1
 PREFERENCE_RELATIVE: Final = 1e-9
 
 
 def relative_gap(lower: float | None, upper: float) -> float:
-    """Return ``(upper - lower) / max(|upper|, |lower|)``, 0 where both are 0; infinite where a bound is missing or not finite.
-
-    It is the same in any units of the data and of the objective.
+    """Return ``(upper - lower) / max(|upper|, |lower|)``, 0 where both are 0; infinite where a
+    bound is missing or not finite.
     """
     if lower is None or not (math.isfinite(upper) and math.isfinite(lower)):
         return math.inf
@@ -76,19 +79,13 @@ def relative_gap(lower: float | None, upper: float) -> float:
 
 
 class Evaluation(Bounded):
-    """An objective with a bound on its error, and its terms where a statement names them.
-
-    Parameters
-    ----------
-    value, error : float
-        See :class:`~svmcvx.core.bounded.Bounded`.
-    terms : dict of str to float, optional
-        Rounded to nearest: ``"regulariser"`` and ``"losses"``.
-    """
+    """An objective with a bound on its error, and its terms where a statement names them."""
 
     __slots__ = ("terms",)
 
-    def __init__(self, value: float, error: float = 0.0, terms: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self, value: float, error: float = 0.0, terms: Mapping[str, float] | None = None
+    ) -> None:
         super().__init__(value, error)
         self.terms = terms or {}
 
@@ -96,11 +93,17 @@ class Evaluation(Bounded):
     def of(cls, *, regulariser: Bounded, losses: Bounded) -> Evaluation:
         """Return the sum of two terms, which remembers them."""
         found = regulariser + losses
-        return cls(found.value, found.error, {"regulariser": float(regulariser.value), "losses": float(losses.value)})
+        return cls(
+            found.value,
+            found.error,
+            {"regulariser": float(regulariser.value), "losses": float(losses.value)},
+        )
 
     @classmethod
     def at_most(cls, high: float, *, regulariser: float, losses: float) -> Evaluation:
-        """Return the sum of two terms, whose exact counterpart is at most `high`; there is no lower bound."""
+        """Return the sum of two terms, whose exact counterpart is at most `high`; there is no lower
+        bound.
+        """
         value = regulariser + losses
         error = up(max(high - value, 0.0)) if high != value else 0.0
         return cls(value, error, {"regulariser": regulariser, "losses": losses})
@@ -111,10 +114,8 @@ class Evaluation(Bounded):
 
 
 class SolverBound(NamedTuple):
-    """A lower bound that a mixed-integer solver states to have proved, and what its tolerances may have added to it.
-
-    It is the solver's statement, or that of our own enumeration: the checker can hold it against the objective, but not
-    prove it.
+    """A lower bound that a mixed-integer solver states to have proved, and what its tolerances may
+    have added to it.
     """
 
     value: float
@@ -131,9 +132,8 @@ class HasResiduals(Protocol):
 
 @runtime_checkable
 class HasTrivial(Protocol):
-    """A statement that knows points without a solver, such as w = 0: an interval is never worse than theirs.
-
-    A method ``dominates_trivial_bounds(upper, lower)`` may say, without evaluating them, that they would not make an interval shorter.
+    """A statement that knows points without a solver, such as w = 0: an interval is never worse
+    than theirs.
     """
 
     def trivial(self) -> tuple[Sequence[Any], Sequence[Dual]]:
@@ -152,13 +152,12 @@ class Statement(Protocol[M_contra]):
         """Numbers that are shown with the certificate (clipped mass of the kernel, …)."""
 
     def evaluate(self, model: M_contra) -> Bounded:
-        """Objective at a model, a feasible point; ``inf`` if it is not feasible. An :class:`Evaluation` knows its terms."""
+        """Objective at a model, a feasible point; ``inf`` if it is not feasible. An
+        :class:`Evaluation` knows its terms.
+        """
 
     def repair(self, dual: Dual) -> Dual:
-        """Nearest convenient exactly feasible dual point.
-
-        Where a feasible point is returned as it is, a statement may say so by ``repair_improves = False``.
-        """
+        """Nearest convenient exactly feasible dual point."""
 
     def dual_violation(self, dual: Dual) -> float:
         """Largest violation of a dual constraint beyond rounding; 0 for a feasible point."""
@@ -168,17 +167,7 @@ class Statement(Protocol[M_contra]):
 
 
 class PartsEvaluation(NamedTuple):
-    """What a :class:`PartsStatement` says of a point, one number a problem.
-
-    Attributes
-    ----------
-    regulariser, losses : Bounded
-        At the models; their sums are the objectives.
-    dual : Bounded
-        Dual objectives at the dual points, where these are feasible.
-    violation : ndarray
-        Largest violation of a constraint by each dual point beyond rounding; 0 for a feasible one.
-    """
+    """What a :class:`PartsStatement` says of a point, one number a problem."""
 
     regulariser: Bounded
     losses: Bounded
@@ -187,18 +176,17 @@ class PartsEvaluation(NamedTuple):
 
 
 class PartsStatement(Protocol[M_contra]):
-    """What the checker needs to know of many convex problems that are evaluated together; a point has a model and a dual point of each."""
+    """What the checker needs to know of many convex problems that are evaluated together; a point
+    has a model and a dual point of each.
+    """
 
     def evaluate(self, point: M_contra) -> PartsEvaluation:
         """Terms of the objectives, dual objectives, and violations of the dual points."""
 
 
 class SinglePointStatement(Generic[M]):
-    """A statement that proposes no models: the upper bound is the objective of the model that is passed, however bad.
-
-    Parameters
-    ----------
-    statement : Statement
+    """A statement that proposes no models: the upper bound is the objective of the model that is
+    passed, however bad.
     """
 
     def __init__(self, statement: Statement[M]) -> None:
@@ -236,7 +224,11 @@ class SinglePointStatement(Generic[M]):
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
         """Numbers on the quality of the answer, if the statement has any."""
-        return self._statement.residuals(model, dual) if isinstance(self._statement, HasResiduals) else {}
+        return (
+            self._statement.residuals(model, dual)
+            if isinstance(self._statement, HasResiduals)
+            else {}
+        )
 
 
 class Certificate:
@@ -255,10 +247,11 @@ class Certificate:
     gap : float
         ``(upper - lower) / max(|upper|, |lower|)``; ``inf`` without a lower bound.
     residuals : dict
-        ``"dual_violation"`` of the dual point as it was passed in, ``"rounding"`` included in the interval, and
-        the formulation's own facts, such as ``"clipped_mass"`` of an indefinite kernel. If a mixed-integer solver
-        stated a bound: ``"solver_bound"`` and the ``"solver_allowance"`` subtracted from it; unless a dual point
-        proves more, ``lower`` is their difference, and not checked. An enumeration's are ``"search_bound"`` and
+        ``"dual_violation"`` of the dual point as it was passed in, ``"rounding"`` included in the
+        interval, and the formulation's own facts, such as ``"clipped_mass"`` of an indefinite
+        kernel. If a mixed-integer solver stated a bound: ``"solver_bound"`` and the
+        ``"solver_allowance"`` subtracted from it; unless a dual point proves more, ``lower`` is
+        their difference, and not checked. An enumeration's are ``"search_bound"`` and
         ``"search_allowance"``.
     """
 
@@ -269,11 +262,18 @@ class Certificate:
     _upper: float
 
     def __init__(
-        self, *, _mint: object = None, kind: Kind, upper: float, lower: float | None, residuals: Mapping[str, float]
+        self,
+        *,
+        _mint: object = None,
+        kind: Kind,
+        upper: float,
+        lower: float | None,
+        residuals: Mapping[str, float],
     ) -> None:
         if _mint is not _MINT:
             raise NotCertified(
-                "a Certificate is made by svmcvx.certificate.check only, from a statement, models and dual points"
+                "a Certificate is made by svmcvx.certificate.check only, from a statement, models"
+                " and dual points"
             )
         for key, value in (
             ("_kind", kind),
@@ -326,26 +326,45 @@ class Certificate:
         return self.gap <= tol
 
     def require(self, tol: float = 1e-6) -> Certificate:
-        """Return this certificate, or raise :class:`~svmcvx.errors.NotCertified` if its gap exceeds `tol`."""
+        """Return this certificate, or raise :class:`~svmcvx.errors.NotCertified` if its gap exceeds
+        `tol`.
+        """
         if not self.is_certified(tol):
             raise NotCertified(
-                f"the relative gap {self.gap:.2g} exceeds {tol:.2g}: the optimum lies in [{self.lower}, {self.upper}]"
+                f"the relative gap {self.gap:.2g} exceeds {tol:.2g}: the optimum lies in"
+                f" [{self.lower}, {self.upper}]"
             )
         return self
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as a plain dictionary."""
-        return {"kind": self.kind, "upper": self.upper, "lower": self.lower, "gap": self.gap, **self.residuals}
+        return {
+            "kind": self.kind,
+            "upper": self.upper,
+            "lower": self.lower,
+            "gap": self.gap,
+            **self.residuals,
+        }
 
     def __repr__(self) -> str:
         if self.lower is None:
             return f"Certificate({self.kind}: upper {self.upper:.9g}, no lower bound)"
-        return f"Certificate({self.kind}: lower {self.lower:.9g}, upper {self.upper:.9g}, gap {self.gap:.2g})"
+        return (
+            f"Certificate({self.kind}: lower {self.lower:.9g}, upper {self.upper:.9g}, gap"
+            f" {self.gap:.2g})"
+        )
 
     def _repr_html_(self) -> str:
         lower, upper = interval(self.lower, self.upper)
-        fields = [("Lower bound", lower), ("Upper bound", upper), ("Relative gap", number(self.gap, 2))]
-        fields += [(name.replace("_", " ").capitalize(), number(value, 3)) for name, value in self._residuals]
+        fields = [
+            ("Lower bound", lower),
+            ("Upper bound", upper),
+            ("Relative gap", number(self.gap, 2)),
+        ]
+        fields += [
+            (name.replace("_", " ").capitalize(), number(value, 3))
+            for name, value in self._residuals
+        ]
         return html_block(f"Certificate ({self.kind})", html_fields(fields))
 
     def __eq__(self, other: object) -> bool:
@@ -357,7 +376,9 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Checked(Generic[M]):
-    """What the checker settled on among the candidates it was given, and the terms of the objective, if they are known."""
+    """What the checker settled on among the candidates it was given, and the terms of the
+    objective, if they are known.
+    """
 
     model: M
     dual: Dual
@@ -368,13 +389,17 @@ class Checked(Generic[M]):
 def _evaluated(statement: Statement[M], models: Sequence[M]) -> list[tuple[M, Bounded, float]]:
     """Return the models that have an objective value, that value, and its upper end."""
     found = [(model, statement.evaluate(model)) for model in models]
-    return [(model, upper, upper.upper_end) for model, upper in found if not math.isnan(upper.value)]
+    return [
+        (model, upper, upper.upper_end) for model, upper in found if not math.isnan(upper.value)
+    ]
 
 
 def _bounds(
     statement: Statement[M], duals: Sequence[Dual], *, repair: bool
 ) -> tuple[list[tuple[Dual, float, Bounded, float]], float, Dual]:
-    """Return the dual points that give a bound with their violations, bounds and lower ends, the last violation, and a point without a bound."""
+    """Return the dual points that give a bound with their violations, bounds and lower ends, the
+    last violation, and a point without a bound.
+    """
     found: list[tuple[Dual, float, Bounded, float]] = []
     violation = math.nan
     best_dual: Dual = {}
@@ -413,15 +438,16 @@ def check(
     statement : Statement
         The formulation bound to its data.
     models : sequence of Model
-        Candidates for the answer, at least one, the preferred first. The first whose objective is as good as the
-        lowest, up to a tenth of the interval or 1e-9, is chosen.
+        Candidates for the answer, at least one, the preferred first. The first whose objective is
+        as good as the lowest, up to a tenth of the interval or 1e-9, is chosen.
     duals : sequence of dict of ndarray
         Candidates for the bound, possibly none; the one with the largest dual objective is chosen.
     repair : bool
-        Repair each dual point to exact feasibility before it is evaluated (default). Otherwise a point that
-        violates a constraint gives no bound at all.
+        Repair each dual point to exact feasibility before it is evaluated (default). Otherwise a
+        point that violates a constraint gives no bound at all.
     solver_bound : SolverBound, optional
-        What a mixed-integer solver, or an enumeration, states to have proved; for statements of these kinds only.
+        What a mixed-integer solver, or an enumeration, states to have proved; for statements of
+        these kinds only.
 
     Returns
     -------
@@ -431,13 +457,15 @@ def check(
     Raises
     ------
     NotCertified
-        If no candidate model has a number for its objective, or the bounds contradict each other by more than
-        rounding, which would be a defect of the formulation's mathematics, or of the solver whose bound it is; or
-        if a solver's bound is passed for a statement that is neither mixed-integer nor enumerated.
+        If no candidate model has a number for its objective, or the bounds contradict each other by
+        more than rounding, which would be a defect of the formulation's mathematics, or of the
+        solver whose bound it is; or if a solver's bound is passed for a statement that is neither
+        mixed-integer nor enumerated.
     """
     if solver_bound is not None and statement.kind not in SEARCHED:
         raise NotCertified(
-            f"a solver's bound proves nothing for a statement of kind {statement.kind!r}; pass a dual point instead"
+            f"a solver's bound proves nothing for a statement of kind {statement.kind!r}; pass a"
+            " dual point instead"
         )
     uppers = _evaluated(statement, models)
     lowers, violation, best_dual = _bounds(statement, duals, repair=repair)
@@ -452,7 +480,8 @@ def check(
             lowers, best_dual = lowers + more, best_dual or more_dual
     if not uppers:
         raise NotCertified(
-            "no candidate model has an objective value; the data may be out of the range of floating point"
+            "no candidate model has an objective value; the data may be out of the range of"
+            " floating point"
         )
     best_high = min(high for *_, high in uppers)
     best_low = max((low for *_, low in lowers), default=-math.inf)
@@ -462,7 +491,11 @@ def check(
     # Of the interval that will be returned: what a search has proved counts too.
     width = best_high - max(best_low, stated)
     width = max(width, 0.0) if math.isfinite(width) else 0.0
-    slack = max(PREFERENCE_SHARE * width, PREFERENCE_RELATIVE * abs(best_high)) if math.isfinite(best_high) else 0.0
+    slack = (
+        max(PREFERENCE_SHARE * width, PREFERENCE_RELATIVE * abs(best_high))
+        if math.isfinite(best_high)
+        else 0.0
+    )
     model, upper, high = next(entry for entry in uppers if entry[2] <= best_high + slack)
     lower: Bounded | None = None
     low: float | None = None
@@ -472,38 +505,35 @@ def check(
     rounding = float(upper.error) + (0.0 if lower is None else float(lower.error))
     if low is not None and low > high:
         raise NotCertified(
-            f"the dual bound {low!r} exceeds the objective {high!r} by more than rounding; please report this as a defect"
+            f"the dual bound {low!r} exceeds the objective {high!r} by more than rounding; please"
+            " report this as a defect"
         )
     residuals = {"dual_violation": violation, "rounding": rounding, **statement.facts}
     if hasattr(statement, "residuals"):
         residuals |= statement.residuals(model, best_dual)
     if solver_bound is not None and math.isfinite(solver_bound.value):
         stated_by = SEARCHED[statement.kind]
-        residuals |= {f"{stated_by}_bound": solver_bound.value, f"{stated_by}_allowance": solver_bound.allowance}
+        residuals |= {
+            f"{stated_by}_bound": solver_bound.value,
+            f"{stated_by}_allowance": solver_bound.allowance,
+        }
         if stated > best_high:
             raise NotCertified(
-                f"the {stated_by}'s bound {solver_bound.value!r} exceeds the objective {best_high!r} of a feasible point by more than "
-                f"its tolerance {solver_bound.allowance:.2g}: it is wrong"
+                f"the {stated_by}'s bound {solver_bound.value!r} exceeds the objective"
+                f" {best_high!r} of a feasible point by more than its tolerance"
+                f" {solver_bound.allowance:.2g}: it is wrong"
             )
         low = stated if low is None else max(low, stated)
-    certificate = Certificate(_mint=_MINT, kind=statement.kind, upper=high, lower=low, residuals=residuals)
+    certificate = Certificate(
+        _mint=_MINT, kind=statement.kind, upper=high, lower=low, residuals=residuals
+    )
     terms = upper.terms if isinstance(upper, Evaluation) else {}
     return Checked(model=model, dual=best_dual, certificate=certificate, terms=terms)
 
 
 @dataclass(frozen=True, eq=False)
 class CheckedParts:
-    """The intervals of many convex problems, whose certificates are made when they are asked for.
-
-    Attributes
-    ----------
-    upper, lower : ndarray of shape (problems,)
-        Ends of the intervals; −∞ without a lower bound.
-    violation, rounding : ndarray of shape (problems,)
-        As in :attr:`Certificate.residuals`.
-    regulariser, losses : ndarray of shape (problems,)
-        Terms of the objectives.
-    """
+    """The intervals of many convex problems, whose certificates are made when they are asked for."""
 
     upper: NDArray[np.float64]
     lower: NDArray[np.float64]
@@ -515,12 +545,18 @@ class CheckedParts:
     @cached_property
     def gaps(self) -> list[float]:
         """The relative gap of each problem."""
-        return [relative_gap(low, high) for low, high in zip(self.lower.tolist(), self.upper.tolist(), strict=True)]
+        return [
+            relative_gap(low, high)
+            for low, high in zip(self.lower.tolist(), self.upper.tolist(), strict=True)
+        ]
 
     def certificate(self, part: int) -> Certificate:
         """Return the certificate of a problem."""
         lower = float(self.lower[part])
-        residuals = {"dual_violation": float(self.violation[part]), "rounding": float(self.rounding[part])}
+        residuals = {
+            "dual_violation": float(self.violation[part]),
+            "rounding": float(self.rounding[part]),
+        }
         return Certificate(
             _mint=_MINT,
             kind="convex",
@@ -533,33 +569,20 @@ class CheckedParts:
 @single_blas_thread()
 @quietly
 def check_parts(statement: PartsStatement[M], point: M) -> CheckedParts:
-    """Evaluate the intervals of many convex problems at one model and one dual point each, which nobody repairs.
-
-    Parameters
-    ----------
-    statement : PartsStatement
-        The problems bound to their data.
-    point : object
-        What the statement understands.
-
-    Returns
-    -------
-    CheckedParts
-
-    Raises
-    ------
-    NotCertified
-        If bounds contradict each other by more than rounding, which would be a defect.
+    """Evaluate the intervals of many convex problems at one model and one dual point each, which
+    nobody repairs.
     """
     regulariser, losses, bound, violation = statement.evaluate(point)
     upper = regulariser + losses
-    ends = Bounded(np.array([upper.value, -bound.value]), np.array([upper.error, bound.error])).upper
+    ends = Bounded(
+        np.array([upper.value, -bound.value]), np.array([upper.error, bound.error])
+    ).upper
     feasible = violation == 0.0
     high, low = ends[0], np.where(feasible, -ends[1], -np.inf)
     if (wrong := np.flatnonzero(low > high)).size:
         raise NotCertified(
-            f"the dual bound {low[wrong[0]]!r} exceeds the objective {high[wrong[0]]!r} by more than rounding; please report "
-            "this as a defect"
+            f"the dual bound {low[wrong[0]]!r} exceeds the objective {high[wrong[0]]!r} by more"
+            " than rounding; please report this as a defect"
         )
     rounding = upper.error + np.where(feasible, bound.error, 0.0)
     return CheckedParts(high, low, violation, rounding, regulariser.value, losses.value)

@@ -1,4 +1,6 @@
-"""The containers that arrays are passed in: copies of them, and what of them cannot be read as an array."""
+"""The containers that arrays are passed in: copies of them, and what of them cannot be read as an
+array.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +16,12 @@ __all__ = ["as_array", "owned"]
 
 
 def as_array(value: Any, name: str) -> NDArray[Any]:
-    """Return a dense container as an array; the data type does not change.
-
-    Parameters
-    ----------
-    value : array-like
-    name : str
-        Name of the argument in messages.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read as an array, holds masked entries, or has its rows elsewhere, as a lazy frame does.
-    """
+    """Return a dense container as an array; the data type does not change."""
     if np.ma.is_masked(value):
         raise DataError(
-            f"{name} is a masked array with {np.count_nonzero(np.ma.getmask(value))} masked entries, whose values would count; drop "
-            f"these observations, or impute values with {name}.filled(...)"
+            f"{name} is a masked array with {np.count_nonzero(np.ma.getmask(value))} masked"
+            " entries, whose values would count; drop these observations, or impute values with"
+            f" {name}.filled(...)"
         )
     try:
         array = np.asarray(value)
@@ -39,7 +30,9 @@ def as_array(value: Any, name: str) -> NDArray[Any]:
             f"{name} cannot be read as an array ({error}); pass an array, with rows of equal length"
         ) from None
     if array.ndim == 0 and array.dtype == object and hasattr(value, "collect"):
-        raise DataError(f"{name} is a {type(value).__name__}, which holds no rows yet; pass {name}.collect()")
+        raise DataError(
+            f"{name} is a {type(value).__name__}, which holds no rows yet; pass {name}.collect()"
+        )
     return array
 
 

@@ -1,8 +1,8 @@
 """One validation for all formulations.
 
-Everything a user passes in is checked here once: arrays are finite and numeric, lengths agree, there
-are as many classes as the formulation needs, hyper-parameters are numbers in their range. Messages name
-the argument, what was wrong and what to do.
+Everything a user passes in is checked here once: arrays are finite and numeric, lengths agree,
+there are as many classes as the formulation needs, hyper-parameters are numbers in their range.
+Messages name the argument, what was wrong and what to do.
 """
 
 from __future__ import annotations
@@ -58,38 +58,23 @@ def _describe_columns(bad: NDArray[np.bool_], names: list[str] | None) -> str:
     return f"column{'s' if where.size > 1 else ''} {shown}{', …' if where.size > 5 else ''}"
 
 
-def check_features(X: Any, *, name: str = "X", accept_sparse: bool = True, n_features: int | None = None) -> Features:
-    """Return `X` as a finite float64 matrix, one observation a row.
-
-    Parameters
-    ----------
-    X : array-like, DataFrame or sparse matrix of shape (n, d)
-        The data. Never modified.
-    name : str
-        Name of the argument in messages.
-    accept_sparse : bool
-        Whether a SciPy sparse matrix is kept (as CSR) or refused.
-    n_features : int, optional
-        Number of columns that is required.
-
-    Returns
-    -------
-    ndarray of shape (n, d), C-contiguous, or csr_array
-
-    Raises
-    ------
-    DataError
-        If `X` is not two-dimensional, empty, not numeric, complex, not finite, or has the wrong width.
-    """
+def check_features(
+    X: Any, *, name: str = "X", accept_sparse: bool = True, n_features: int | None = None
+) -> Features:
+    """Return `X` as a finite float64 matrix, one observation a row."""
     checked: Features
     names = None
     if sp.issparse(X):
         if not accept_sparse:
-            raise DataError(f"{name} is sparse and this formulation needs a dense array; pass {name}.toarray()")
+            raise DataError(
+                f"{name} is sparse and this formulation needs a dense array; pass {name}.toarray()"
+            )
         if X.dtype.kind not in "biuf":
             raise DataError(f"{name} must be real and numeric, got dtype {X.dtype}")
         if X.ndim != 2:
-            raise DataError(f"{name} must be two-dimensional (observations × features), got shape {X.shape}")
+            raise DataError(
+                f"{name} must be two-dimensional (observations × features), got shape {X.shape}"
+            )
         checked = sp.csr_array(X, dtype=np.float64)
         if not checked.has_canonical_format:
             checked = checked.copy()
@@ -103,7 +88,8 @@ def check_features(X: Any, *, name: str = "X", accept_sparse: bool = True, n_fea
     if n == 0 or d == 0:
         what = "sample" if n == 0 else "feature"
         raise DataError(
-            f"{name} is empty: 0 {what}(s) (shape=({n}, {d})) while a minimum of 1 is required; pass some data"
+            f"{name} is empty: 0 {what}(s) (shape=({n}, {d})) while a minimum of 1 is required;"
+            " pass some data"
         )
     if not np.isfinite(values).all():
         if sp.issparse(checked):
@@ -112,20 +98,28 @@ def check_features(X: Any, *, name: str = "X", accept_sparse: bool = True, n_fea
         else:
             bad = ~np.isfinite(values).all(axis=0)
         kind = "NaN" if np.isnan(values).any() else "infinity"
-        raise DataError(f"{name} contains {kind} in {_describe_columns(bad, names)}; impute or drop these values first")
+        raise DataError(
+            f"{name} contains {kind} in {_describe_columns(bad, names)}; impute or drop these"
+            " values first"
+        )
     if n_features is not None and d != n_features:
-        raise DataError(f"{name} has {d} features, but the model expects {n_features} features as input")
+        raise DataError(
+            f"{name} has {d} features, but the model expects {n_features} features as input"
+        )
     return checked
 
 
 def _dense(array: NDArray[Any], name: str, names: list[str] | None) -> Floats:
     if array.ndim == 1:
         raise DataError(
-            f"{name} must be two-dimensional, got a one-dimensional array of length {array.size}; "
-            "Reshape your data with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one observation"
+            f"{name} must be two-dimensional, got a one-dimensional array of length {array.size};"
+            " Reshape your data with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one"
+            " observation"
         )
     if array.ndim != 2:
-        raise DataError(f"{name} must be two-dimensional (observations × features), got shape {array.shape}")
+        raise DataError(
+            f"{name} must be two-dimensional (observations × features), got shape {array.shape}"
+        )
     if array.dtype.kind == "c":
         raise DataError(f"{name} must be real. Complex data not supported")
     if array.dtype.kind in "biuf":
@@ -135,7 +129,9 @@ def _dense(array: NDArray[Any], name: str, names: list[str] | None) -> Floats:
         bad = np.zeros(array.shape[1], dtype=bool)
         for j in range(array.shape[1]):
             column = array[:, j]
-            bad[j] = any(isinstance(value, (str, bytes, complex, np.complexfloating)) for value in column)
+            bad[j] = any(
+                isinstance(value, (str, bytes, complex, np.complexfloating)) for value in column
+            )
             if not bad[j]:
                 try:
                     converted[:, j] = column.astype(np.float64)
@@ -144,26 +140,18 @@ def _dense(array: NDArray[Any], name: str, names: list[str] | None) -> Floats:
         if not bad.any():
             return converted
         raise DataTypeError(
-            f"{name} is not numeric in {_describe_columns(bad, names)}: every argument must be numeric, "
-            "not a string, a missing value or another object; drop these columns or encode them as numbers, as datasets.load does"
+            f"{name} is not numeric in {_describe_columns(bad, names)}: every argument must be"
+            " numeric, not a string, a missing value or another object; drop these columns or"
+            " encode them as numbers, as datasets.load does"
         )
-    raise DataTypeError(f"{name} must be numeric, got dtype {array.dtype}; encode its values as numbers first")
+    raise DataTypeError(
+        f"{name} must be numeric, got dtype {array.dtype}; encode its values as numbers first"
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class CodedLabels:
-    """Labels that have been validated, as an array-like that :func:`check_labels` takes as it is.
-
-    Attributes
-    ----------
-    codes : ndarray of int, shape (n,)
-        ``classes[codes]`` are the labels.
-    classes : ndarray
-        Sorted distinct labels, each of which occurs.
-    features : ndarray, csr_array or None
-        What :func:`check_features` returned for these observations. It is not validated again when it comes with these
-        labels.
-    """
+    """Labels that have been validated, as an array-like that :func:`check_labels` takes as it is."""
 
     codes: NDArray[np.intp]
     classes: NDArray[Any]
@@ -177,37 +165,19 @@ class CodedLabels:
 
 
 def check_labels(y: Any, n: int, *, binary: bool = False) -> tuple[NDArray[np.intp], NDArray[Any]]:
-    """Return class indices and the sorted classes.
-
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Labels of any sortable type (numbers, strings, Booleans).
-    n : int
-        Number of observations in `X`.
-    binary : bool
-        Require exactly two classes; otherwise at least two.
-
-    Returns
-    -------
-    codes : ndarray of int, shape (n,)
-        ``classes[codes]`` equals `y`.
-    classes : ndarray
-        Sorted distinct labels.
-
-    Raises
-    ------
-    DataError
-        If lengths differ, labels are missing, continuous or not sortable, or the number of classes is wrong.
-    """
+    """Return class indices and the sorted classes."""
     if y is None:
-        raise DataError("a classifier requires y to be passed, but the target y is None; pass one label an observation")
+        raise DataError(
+            "a classifier requires y to be passed, but the target y is None; pass one label an"
+            " observation"
+        )
     codes, classes = (y.codes, y.classes) if isinstance(y, CodedLabels) else coded_labels(y, n, "y")
     if codes.size != n:
         raise DataError(_lengths(codes.size, n, "y"))
     if classes.size < 2:
         raise DataError(
-            f"y holds one class only ({classes[:1].tolist()[0]!r}); the number of classes has to be greater than one"
+            f"y holds one class only ({classes[:1].tolist()[0]!r}); the number of classes has to be"
+            " greater than one"
         )
     if binary and classes.size > 2:
         raise DataError(
@@ -223,14 +193,21 @@ def coded_labels(y: Any, n: int, name: str) -> tuple[NDArray[np.intp], NDArray[A
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise DataError(f"{name} must be one-dimensional with one label an observation, got shape {labels.shape}")
+        raise DataError(
+            f"{name} must be one-dimensional with one label an observation, got shape"
+            f" {labels.shape}"
+        )
     if labels.shape[0] != n:
         raise DataError(_lengths(labels.shape[0], n, name))
     if labels.dtype.kind == "f":
         if not np.isfinite(labels).all():
-            raise DataError(f"{name} contains NaN or infinity; drop the observations without a label")
+            raise DataError(
+                f"{name} contains NaN or infinity; drop the observations without a label"
+            )
         if not np.equal(labels, np.round(labels)).all() and np.unique(labels).size > 2:
-            raise DataError(f"Unknown label type: {name} is continuous; classification needs discrete labels")
+            raise DataError(
+                f"Unknown label type: {name} is continuous; classification needs discrete labels"
+            )
     if labels.dtype.kind == "c":
         raise DataError(f"{name} must be real. Complex data not supported")
     if labels.dtype.kind == "O" and any(map(_missing, labels)):
@@ -239,12 +216,17 @@ def coded_labels(y: Any, n: int, name: str) -> tuple[NDArray[np.intp], NDArray[A
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError:
         kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
-        raise DataError(f"{name} mixes labels that cannot be sorted ({kinds}); use one type for all labels") from None
+        raise DataError(
+            f"{name} mixes labels that cannot be sorted ({kinds}); use one type for all labels"
+        ) from None
     return codes.astype(np.intp).reshape(n), classes
 
 
 def _lengths(labels: int, rows: int, name: str) -> str:
-    return f"{name} has {labels} labels but X has {rows} rows: inconsistent numbers of samples; pass one label a row"
+    return (
+        f"{name} has {labels} labels but X has {rows} rows: inconsistent numbers of samples; pass"
+        " one label a row"
+    )
 
 
 def _missing(label: Any) -> bool:
@@ -266,9 +248,14 @@ def check_weights(sample_weight: Any, n: int, *, name: str = "sample_weight") ->
     if weights.ndim == 0:
         weights = np.full(n, float(weights))
     if weights.shape != (n,):
-        raise DataError(f"{name} must hold one weight an observation: expected shape ({n},), got {weights.shape}")
+        raise DataError(
+            f"{name} must hold one weight an observation: expected shape ({n},), got"
+            f" {weights.shape}"
+        )
     if not np.isfinite(weights).all() or (weights < 0).any():
-        raise DataError(f"{name} must be finite and non-negative; the smallest value is {weights.min()}")
+        raise DataError(
+            f"{name} must be finite and non-negative; the smallest value is {weights.min()}"
+        )
     return weights
 
 
@@ -290,37 +277,55 @@ def check_number(
     try:
         number = float(value)
     except OverflowError:
-        raise DataError(f"{name} is beyond the largest floating-point number, 1.8e308; pass a smaller one") from None
-    inside = (number > low if open_low else number >= low) and (number < high if open_high else number <= high)
+        raise DataError(
+            f"{name} is beyond the largest floating-point number, 1.8e308; pass a smaller one"
+        ) from None
+    inside = (number > low if open_low else number >= low) and (
+        number < high if open_high else number <= high
+    )
     if not math.isfinite(number) or not inside:
-        interval = f"{'(' if open_low or low == -math.inf else '['}{low:g}, {high:g}{')' if open_high or high == math.inf else ']'}"
-        raise DataError(f"{name} must be a finite number in {interval}, got {value!r}{'; ' + why if why else ''}")
+        interval = (
+            f"{'(' if open_low or low == -math.inf else '['}{low:g},"
+            f" {high:g}{')' if open_high or high == math.inf else ']'}"
+        )
+        raise DataError(
+            f"{name} must be a finite number in {interval}, got"
+            f" {value!r}{'; ' + why if why else ''}"
+        )
     return number
 
 
 def check_costs(C: float, weight: Floats) -> None:
-    """Raise a :class:`DataError` unless all costs :math:`C s_i` are numbers whose products still are.
-
-    The limits are 1e-150 and 1e150.
+    """Raise a :class:`DataError` unless all costs :math:`C s_i` are numbers whose products still
+    are.
     """
     with np.errstate(over="ignore", under="ignore"):
         costs = C * weight
     smallest, largest = float(costs.min(initial=1.0)), float(costs.max(initial=1.0))
     if not (smallest >= 1e-150 and largest <= 1e150):
         raise DataError(
-            f"the costs C times sample_weight range from {smallest:.3g} to {largest:.3g}, beyond 1e-150 to 1e150, where "
-            "arithmetic overflows; change C or the weights, or leave out observations that do not count"
+            f"the costs C times sample_weight range from {smallest:.3g} to {largest:.3g}, beyond"
+            " 1e-150 to 1e150, where arithmetic overflows; change C or the weights, or leave out"
+            " observations that do not count"
         )
 
 
 def check_time_limit(time_limit: float | None) -> float | None:
-    """Return a time limit in seconds, or None for none; raise a :class:`~svmcvx.DataError` if it is not positive."""
-    return None if time_limit is None else check_number(time_limit, "time_limit", low=0, open_low=True)
+    """Return a time limit in seconds, or None for none; raise a :class:`~svmcvx.DataError` if it is
+    not positive.
+    """
+    return (
+        None if time_limit is None else check_number(time_limit, "time_limit", low=0, open_low=True)
+    )
 
 
 def check_whole(value: Any, name: str, low: int) -> int:
     """Return `value` as a whole number of at least `low`, or raise a :class:`DataError`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < low:
+    if (
+        isinstance(value, (bool, np.bool_))
+        or not isinstance(value, (int, np.integer))
+        or value < low
+    ):
         raise DataError(f"{name} must be a whole number of at least {low}, got {value!r}")
     return int(value)
 
@@ -334,31 +339,15 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
     """Return `value` if it is one of `choices`, or raise a :class:`DataError` that lists them."""
     if not isinstance(value, str) or value not in choices:
         raise DataError(
-            f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}{did_you_mean(value, choices)}"
+            f"{name} must be one of {', '.join(map(repr, choices))}, got"
+            f" {value!r}{did_you_mean(value, choices)}"
         )
     return value
 
 
 @dataclass(frozen=True, eq=False)
 class BinaryData:
-    """Validated data of a binary formulation.
-
-    Attributes
-    ----------
-    X : ndarray or csr_array of shape (n, d)
-    y : ndarray of shape (n,)
-        −1 for ``classes[0]``, +1 for ``classes[1]``.
-    weight : ndarray of shape (n,)
-        Positive weights; observations of weight zero have been removed.
-    index : ndarray of int, shape (n,)
-        Row of each kept observation in the data passed in.
-    classes : ndarray of shape (2,)
-        The original labels.
-    rows : int
-        Number of observations passed in, those of weight zero included.
-    fingerprint : str
-        A short name of the data that were passed in, for proofs.
-    """
+    """Validated data of a binary formulation."""
 
     X: Features
     y: Floats
@@ -382,37 +371,29 @@ class BinaryData:
 
     @property
     def bounded_weight(self) -> Bounded:
-        """Sum of the weights with its rounding: a single one, or those of the sums of blocks and of their sum."""
+        """Sum of the weights with its rounding: a single one, or those of the sums of blocks and of
+        their sum.
+        """
         found = self.total_weight
-        return correctly_rounded(found) if self.whole_weight is None else Bounded(found, roundings(4) * found)
+        return (
+            correctly_rounded(found)
+            if self.whole_weight is None
+            else Bounded(found, roundings(4) * found)
+        )
 
 
 def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None) -> BinaryData:
-    """Validate the data of a binary formulation.
-
-    Observations of weight zero take no part in any objective and are dropped here, so that no formulation
-    has to divide by their weight.
-
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
-        Two distinct labels of any type; the larger in sorting order is the positive class.
-    sample_weight : array-like of shape (n,), optional
-        Non-negative weights of the losses; 1 each by default.
-
-    Raises
-    ------
-    DataError
-        See :func:`check_features`, :func:`check_labels`, :func:`check_weights`.
-    """
+    """Validate the data of a binary formulation."""
     features = _checked_with(X, y)
     codes, classes = check_labels(y, features.shape[0], binary=True)
     weight = check_weights(sample_weight, features.shape[0])
     name = fingerprint(features, codes, coded=True)
     index = np.flatnonzero(weight > 0)
     if np.count_nonzero(np.bincount(codes[index])) < 2:
-        raise DataError("sample_weight is zero for every observation of a class; both classes need positive weight")
+        raise DataError(
+            "sample_weight is zero for every observation of a class; both classes need positive"
+            " weight"
+        )
     if index.size < weight.size:
         features = _rows(features, index)
     signs = np.where(codes[index] == 1, 1.0, -1.0)
@@ -429,24 +410,7 @@ def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None) -> Binary
 
 @dataclass(frozen=True, eq=False)
 class MulticlassData:
-    """Validated data of a multi-class formulation.
-
-    Attributes
-    ----------
-    X : ndarray or csr_array of shape (n, d)
-    codes : ndarray of int, shape (n,)
-        ``classes[codes]`` are the labels of the kept observations.
-    weight : ndarray of shape (n,)
-        Positive weights; observations of weight zero have been removed.
-    index : ndarray of int, shape (n,)
-        Row of each kept observation in the data passed in.
-    classes : ndarray of shape (c,)
-        The original labels.
-    rows : int
-        Number of observations passed in, those of weight zero included.
-    fingerprint : str
-        A short name of the data that were passed in, for proofs.
-    """
+    """Validated data of a multi-class formulation."""
 
     X: Features
     codes: NDArray[np.intp]
@@ -468,14 +432,19 @@ class MulticlassData:
 
 
 def multiclass_data(X: Any, y: Any, sample_weight: Any = None) -> MulticlassData:
-    """Validate the data of a multi-class formulation; as :func:`binary_data`, for two or more classes."""
+    """Validate the data of a multi-class formulation; as :func:`binary_data`, for two or more
+    classes.
+    """
     features = _checked_with(X, y)
     codes, classes = check_labels(y, features.shape[0])
     weight = check_weights(sample_weight, features.shape[0])
     name = fingerprint(features, codes, coded=True)
     index = np.flatnonzero(weight > 0).astype(np.intp)
     if np.unique(codes[index]).size < classes.size:
-        raise DataError("sample_weight is zero for every observation of a class; every class needs positive weight")
+        raise DataError(
+            "sample_weight is zero for every observation of a class; every class needs positive"
+            " weight"
+        )
     if index.size < weight.size:
         features = _rows(features, index)
     return MulticlassData(

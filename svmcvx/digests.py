@@ -10,14 +10,14 @@ import scipy.sparse as sp
 
 __all__ = ["digest", "sums_of"]
 
-# Numbers of a block of which sums are taken: a prime, so that rows that are exchanged have other places in their blocks.
+# Numbers of a block of which sums are taken: a prime, so that rows that are exchanged have other
+# places in their blocks.
 BLOCK = 4093
 
 
 def digest(values: Any) -> int:
-    """Return the CRC-32 of an array or a sparse matrix: of its shape, its type, and its entries in their order.
-
-    It detects accidental changes; one in 4·10⁹ of them escapes. The layout of an array in memory makes no difference.
+    """Return the CRC-32 of an array or a sparse matrix: of its shape, its type, and its entries in
+    their order.
     """
     parts = _parts(values)
     crc = zlib.crc32(f"{values.shape}".encode())
@@ -32,10 +32,8 @@ def digest(values: Any) -> int:
 
 
 def sums_of(values: Any) -> int:
-    """Return a number by which an array or a sparse matrix is recognised within a call, in a fraction of the time of :func:`digest`.
-
-    It is the CRC-32 of sums of the entries' bits, over blocks and across them, without what overflows 64 bits. Every change of a single entry, and every
-    exchange of two, changes one of them; four or more entries have to change so that all sums stay for it to be missed, or one change in 4·10⁹.
+    """Return a number by which an array or a sparse matrix is recognised within a call, in a
+    fraction of the time of :func:`digest`.
     """
     parts = _parts(values)
     if any(part.dtype.hasobject or part.dtype.char == "g" for part in parts):

@@ -1,7 +1,8 @@
-"""Text and HTML that objects show themselves by: numbers with whole digits, tables of fixed width, tables of HTML.
+"""Text and HTML that objects show themselves by: numbers with whole digits, tables of fixed width,
+tables of HTML.
 
-The HTML needs nothing else (no script, no style sheet) and takes its colours from the page, so that it reads on a light and on a dark
-background. All text from data is escaped.
+The HTML needs nothing else (no script, no style sheet) and takes its colours from the page, so that
+it reads on a light and on a dark background. All text from data is escaped.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ Cell: TypeAlias = Any
 
 MISSING: Final = "–"
 WIDTH: Final = 78
-# Least and largest number of digits of the ends of an interval; the largest distinguishes all doubles.
+# Least and largest number of digits of the ends of an interval; the largest distinguishes all
+# doubles.
 LEAST_DIGITS, MOST_DIGITS = 7, 17
 # Characters above which a text is wrapped.
 LONG: Final = 40
@@ -55,7 +57,9 @@ _LEFT, _RIGHT = _CELL + "text-align:left;", _CELL + "text-align:right;white-spac
 
 
 class ShortRepr:
-    """For classes whose dataclasses inherit ``__repr__``, where the generated one would write out arrays."""
+    """For classes whose dataclasses inherit ``__repr__``, where the generated one would write out
+    arrays.
+    """
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -67,7 +71,9 @@ class ShortRepr:
 
 
 def number(value: Any, digits: int = 6) -> str:
-    """Return a number as text with a number of significant digits, anything else as its text; a dash for None and NaN."""
+    """Return a number as text with a number of significant digits, anything else as its text; a
+    dash for None and NaN.
+    """
     if value is None:
         return MISSING
     if isinstance(value, (bool, np.bool_)):
@@ -81,12 +87,18 @@ def number(value: Any, digits: int = 6) -> str:
 
 
 def interval(lower: float | None, upper: float, most: int = MOST_DIGITS) -> tuple[str, str]:
-    """Return both ends with as many digits as show that they differ, and one more; but at most `most`."""
+    """Return both ends with as many digits as show that they differ, and one more; but at most
+    `most`.
+    """
     if lower is None or not (math.isfinite(lower) and math.isfinite(upper)):
         return number(lower, LEAST_DIGITS), number(upper, LEAST_DIGITS)
     digits = LEAST_DIGITS
     # Numbers that differ by a rounding at one length may be the same text at the next.
-    while digits < most and lower != upper and any(f"{lower:.{k}g}" == f"{upper:.{k}g}" for k in (digits - 1, digits)):
+    while (
+        digits < most
+        and lower != upper
+        and any(f"{lower:.{k}g}" == f"{upper:.{k}g}" for k in (digits - 1, digits))
+    ):
         digits += 1
     return number(lower, digits), number(upper, digits)
 
@@ -110,7 +122,9 @@ def settings(values: Mapping[str, Any]) -> str:
 
 
 def rounded(text: str) -> str:
-    """Return a text such as ``RBF(gamma=0.033333333333333326)`` with its numbers rounded to six digits."""
+    """Return a text such as ``RBF(gamma=0.033333333333333326)`` with its numbers rounded to six
+    digits.
+    """
     return _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.6g}", text)
 
 
@@ -124,7 +138,9 @@ def check_mark(holds: Any) -> str:
 
 def wrapped(text: str, width: int, first: str = "", then: str = "") -> list[str]:
     """Return the lines of a text; long words are broken, nothing is omitted."""
-    lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False
+    )
     return lines or [first.rstrip()]
 
 
@@ -152,8 +168,12 @@ def _half(fields: Fields, width: int) -> list[str]:
     return lines
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, indent: str = "") -> list[str]:
-    """Return the lines of a table: the first `left` columns at the left of theirs, the others at the right."""
+def aligned(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, indent: str = ""
+) -> list[str]:
+    """Return the lines of a table: the first `left` columns at the left of theirs, the others at
+    the right.
+    """
     table = [list(header), *map(list, rows)]
     widths = [max(len(row[j]) for row in table) for j in range(len(header))]
     return [
@@ -185,20 +205,30 @@ def html_block(title: str, *parts: str) -> str:
 def html_fields(fields: Fields) -> str:
     """Return labels and values as a table of two columns."""
     rows = "".join(
-        f'<tr style="background:none;"><th scope="row" style="{_LEFT}{_LABEL}">{_escaped(label)}</th>'
-        f'<td style="{_LEFT}">{_escaped(value)}</td></tr>'
+        '<tr style="background:none;"><th scope="row"'
+        f' style="{_LEFT}{_LABEL}">{_escaped(label)}</th><td'
+        f' style="{_LEFT}">{_escaped(value)}</td></tr>'
         for label, value in fields
     )
     return f'<table style="{_table()}"><tbody>{rows}</tbody></table>'
 
 
 def html_table(
-    header: Sequence[str], rows: Sequence[Sequence[Cell]], *, left: Sequence[int] = (0,), bold: Sequence[int] = ()
+    header: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    left: Sequence[int] = (0,),
+    bold: Sequence[int] = (),
 ) -> str:
-    """Return a table with the columns `left` at the left, the others, of numbers, at the right; rows `bold` stand out."""
+    """Return a table with the columns `left` at the left, the others, of numbers, at the right;
+    rows `bold` stand out.
+    """
     # Long texts are wrapped, numbers and names are not.
     lengths = [max((len(str(row[j])) for row in rows), default=0) for j in range(len(header))]
-    wraps = ["min-width:14em;max-width:28em;" if length > LONG else "white-space:nowrap;" for length in lengths]
+    wraps = [
+        "min-width:14em;max-width:28em;" if length > LONG else "white-space:nowrap;"
+        for length in lengths
+    ]
     sides = [_LEFT + wraps[j] if j in left else _RIGHT for j in range(len(header))]
     head = "".join(
         f'<th scope="col" style="{side}border-bottom:{_RULE};">{_escaped(name)}</th>'
@@ -208,7 +238,8 @@ def html_table(
     for number_, row in enumerate(rows):
         weight = "font-weight:bold;" if number_ in bold else ""
         cells = "".join(
-            f'<td style="{side}{weight}">{_escaped(cell)}</td>' for cell, side in zip(row, sides, strict=True)
+            f'<td style="{side}{weight}">{_escaped(cell)}</td>'
+            for cell, side in zip(row, sides, strict=True)
         )
         body.append(f'<tr style="background:none;">{cells}</tr>')
     return (
@@ -218,4 +249,7 @@ def html_table(
 
 
 def _table() -> str:
-    return f"border-collapse:collapse;border:none;border-top:{_RULE};border-bottom:{_RULE};color:inherit;margin:0 0 0.5em 0;"
+    return (
+        f"border-collapse:collapse;border:none;border-top:{_RULE};border-bottom:{_RULE};color:inherit;margin:0"
+        " 0 0.5em 0;"
+    )

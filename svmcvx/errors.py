@@ -5,12 +5,12 @@ Every exception raised on purpose derives from :class:`SvmcvxError`; its class s
 ================== ===========================================================================================
 class              what to do
 ================== ===========================================================================================
-DataError          correct the data or the argument named; a wrong type is a DataTypeError, which is a TypeError too
-BuildError         change the requested formulation
-SolverUnavailable  install or license the solver named
-SolverFailed       try another solver or tolerance; the chain of attempts is attached
-NotCertified       there is an answer, but no proof of the requested accuracy
-================== ===========================================================================================
+DataError          correct the data or the argument named; a wrong type is a DataTypeError, which is
+a TypeError too BuildError         change the requested formulation SolverUnavailable  install or
+license the solver named SolverFailed       try another solver or tolerance; the chain of attempts
+is attached NotCertified       there is an answer, but no proof of the requested accuracy
+==================
+===========================================================================================
 """
 
 from __future__ import annotations
@@ -87,27 +87,13 @@ class NotCertified(SvmcvxError, ArithmeticError):
 
 
 def missing_extra(module: str, extra: str) -> SolverUnavailable:
-    """Return the error for an optional dependency that is not installed.
-
-    Parameters
-    ----------
-    module : str
-        Name of the module that could not be imported.
-    extra : str
-        The extra of svmcvx that installs it.
-    """
+    """Return the error for an optional dependency that is not installed."""
     return SolverUnavailable(f"{module} is not installed; run: pip install 'svmcvx[{extra}]'")
 
 
 def did_you_mean(word: object, words: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the nearest of some words, or nothing where none is near.
-
-    Parameters
-    ----------
-    word : object
-        What was passed.
-    words : iterable of str
-        What there is.
+    """Return ``"; did you mean 'x'?"`` for the nearest of some words, or nothing where none is
+    near.
     """
     known = list(words)
     if not isinstance(word, str):
@@ -121,34 +107,21 @@ def did_you_mean(word: object, words: Iterable[str]) -> str:
 
 
 def no_attribute(module: str, name: str, names: Iterable[str]) -> AttributeError:
-    """Return the error for a name that a module does not have, with the nearest of those that it has."""
+    """Return the error for a name that a module does not have, with the nearest of those that it
+    has.
+    """
     near = "" if name.startswith("_") else did_you_mean(name, names)
     return AttributeError(f"module {module!r} has no attribute {name!r}{near}", name=name)
 
 
 def exhibit(name: str, old: str) -> Any:
-    """Return an object of :mod:`svmcvx.papers.exhibits`, and warn that its old name goes.
-
-    Parameters
-    ----------
-    name : str
-        The name in the folder.
-    old : str
-        The old name, for the message.
-    """
+    """Return an object of :mod:`svmcvx.papers.exhibits`, and warn that its old name goes."""
     warn_deprecated(old, f"use {FOLDER}.{name}")
     return getattr(import_module(FOLDER), name)
 
 
 def renamed(function: Callable[P, T], old: str, new: str) -> staticmethod[P, T]:
-    """Return a static method that calls a function by its old name and warns.
-
-    Parameters
-    ----------
-    function : callable
-    old, new : str
-        Names for the message.
-    """
+    """Return a static method that calls a function by its old name and warns."""
 
     def forward(*args: P.args, **kwargs: P.kwargs) -> T:
         warn_deprecated(old, f"use {new}")
@@ -158,8 +131,17 @@ def renamed(function: Callable[P, T], old: str, new: str) -> staticmethod[P, T]:
 
 
 def warn_deprecated(old: str, instead: str) -> None:
-    """Warn that an argument or name goes in the next release, at the line outside the package that uses it."""
+    """Warn that an argument or name goes in the next release, at the line outside the package that
+    uses it.
+    """
     frame, level = sys._getframe(), 1
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "svmcvx":
+    while (
+        frame.f_back is not None
+        and str(frame.f_globals.get("__name__")).partition(".")[0] == "svmcvx"
+    ):
         frame, level = frame.f_back, level + 1
-    warnings.warn(f"{old} is deprecated and goes in the next release; {instead}", FutureWarning, stacklevel=level)
+    warnings.warn(
+        f"{old} is deprecated and goes in the next release; {instead}",
+        FutureWarning,
+        stacklevel=level,
+    )

@@ -1,6 +1,7 @@
 """Losses of the signed margin ``u = y f(x)``, elementwise.
 
-Those that are annotated with ``Any`` take plain numbers and arrays, and bounded ones (:mod:`svmcvx.core.bounded`).
+Those that are annotated with ``Any`` take plain numbers and arrays, and bounded ones
+(:mod:`svmcvx.core.bounded`).
 """
 
 from __future__ import annotations
@@ -46,11 +47,7 @@ def hinge_power(u: Any, p: Any) -> Any:
 
 
 def hinge_power_conjugate(alpha: Any, c: Any, p: Any) -> Any:
-    r"""Return :math:`\sup_{\xi\ge0}\,\alpha\xi - c\,\xi^p` for :math:`\alpha\ge0`, :math:`c>0`.
-
-    For p > 1 it is :math:`c(p-1)(\alpha/(cp))^{\gamma}` with :math:`\gamma = p/(p-1)`, in the form that neither under-
-    nor overflows as p → 1; for p = 1 the indicator of :math:`\alpha \le c` (0 or infinity), of plain numbers only.
-    """
+    r"""Return :math:`\sup_{\xi\ge0}\,\alpha\xi - c\,\xi^p` for :math:`\alpha\ge0`, :math:`c>0`."""
     if p == 1:
         return np.where(alpha <= c, 0.0, np.inf)
     with np.errstate(over="ignore"):
@@ -63,11 +60,7 @@ def ramp(u: Any) -> Any:
 
 
 def psi(u: Floats) -> Floats:
-    r"""Return the ψ-learning loss: 0 for u ≥ 1, :math:`1-u` on [0, 1), and the constant 2 for u < 0.
-
-    The jump at u = 0 from 1 to 2 is that of Shen, Tseng, Zhang and Wong (2003): an error costs twice what a correct
-    observation on the boundary does.
-    """
+    """Return the ψ-learning loss: 0 for u ≥ 1, :math:`1-u` on [0, 1), and the constant 2 for u < 0."""
     return np.where(u < 0, PSI_ERROR, slack(u))
 
 
@@ -77,15 +70,8 @@ def normalised_sigmoid(u: Floats) -> Floats:
 
 
 def rescaled_hinge(u: Floats, eta: float = 0.5) -> Floats:
-    r"""Return the rescaled hinge loss :math:`\beta(1-e^{-\eta(1-u)_+})` with :math:`\beta = 1/(1-e^{-\eta})`.
-
-    The constant β makes it 1 at u = 0; it tends to β for u → −∞, and to the hinge loss as η → 0.
-
-    Parameters
-    ----------
-    u : ndarray
-    eta : float
-        Positive; 0.5 by default.
+    r"""Return the rescaled hinge loss :math:`\beta(1-e^{-\eta(1-u)_+})` with :math:`\beta =
+    1/(1-e^{-\eta})`.
     """
     return np.asarray(np.expm1(-eta * slack(u)) / np.expm1(-eta))
 
@@ -96,36 +82,19 @@ def zero_one(u: Floats) -> Floats:
 
 
 def smoothed_hinge(u: Floats, delta: float) -> Floats:
-    r"""Return :math:`\tfrac12(a + \sqrt{a^2 + \delta^2})` with :math:`a = 1-u`.
-
-    It exceeds the hinge loss by at most δ/2, reached at u = 1.
-
-    Parameters
-    ----------
-    u : ndarray
-    delta : float
-        Width of the smoothing; 0 gives the hinge loss itself.
-    """
+    r"""Return :math:`\tfrac12(a + \sqrt{a^2 + \delta^2})` with :math:`a = 1-u`."""
     a = 1.0 - u
     root = np.hypot(a, delta)
     # (a + root)/2 cancels for a < 0.
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(a > 0, 0.5 * (a + root), np.where(root > a, 0.5 * delta**2 / (root - a), 0.0))
+        return np.where(
+            a > 0, 0.5 * (a + root), np.where(root > a, 0.5 * delta**2 / (root - a), 0.0)
+        )
 
 
 def variance_multipliers(u: Floats, lam1: float, share: Floats) -> Floats:
-    r"""Return :math:`\tau_i = 2\lambda_1 c_i(u_i - \bar u)`, the derivative of :math:`\lambda_1\sum_i c_i(u_i-\bar u)^2`.
-
-    Its sum is 0 to rounding.
-
-    Parameters
-    ----------
-    u : ndarray
-        Margins.
-    lam1 : float
-        Weight of their variance.
-    share : ndarray
-        The shares :math:`c_i`, of sum 1.
+    r"""Return :math:`\tau_i = 2\lambda_1 c_i(u_i - \bar u)`, the derivative of
+    :math:`\lambda_1\sum_i c_i(u_i-\bar u)^2`.
     """
     derivative = 2.0 * lam1 * share * (u - float(share @ u))
     return np.asarray(derivative - share * float(derivative.sum()))
@@ -137,27 +106,7 @@ def logistic(u: Floats) -> Floats:
 
 
 def conic_loss(u: Any, gamma: Any, lam: Any) -> Any:
-    r"""Return the conic loss, the best convexifiable minorant of :math:`\lambda 1[u<1]`.
-
-    .. math::
-        L(u;\gamma) = \begin{cases} 0 & u \ge 1\\
-          2\sqrt{\lambda\gamma}\,(1-u) - \gamma(1-u)^2 & 0 < 1-u \le \sqrt{\lambda/\gamma}\\
-          \lambda & \text{otherwise}\end{cases}
-
-    It increases with γ, from 0 at γ = 0 towards the 0-1 loss, and :math:`L + \gamma(1-u)^2` is convex.
-
-    Parameters
-    ----------
-    u : ndarray
-    gamma : ndarray or float
-        Non-negative.
-    lam : ndarray or float
-        Height of the loss, non-negative.
-
-    Notes
-    -----
-    Source: [CepedaGomezHan], Proposition 1; its proof drops the factor γ of the square in the second case.
-    """
+    r"""Return the conic loss, the best convexifiable minorant of :math:`\lambda 1[u<1]`."""
     height = sqrt(lam)
     slope = sqrt(gamma) * slack(u)
     # λ − (√λ − √γξ)², without its cancellation.
@@ -166,9 +115,8 @@ def conic_loss(u: Any, gamma: Any, lam: Any) -> Any:
 
 
 def conic_loss_derivative(u: Floats, gamma: Floats | float, lam: Floats | float) -> Floats:
-    r"""Return the derivative of :func:`conic_loss`: :math:`-2\sqrt{\lambda\gamma} + 2\gamma(1-u)` on its slope, else 0.
-
-    At the kink u = 1, where every slope between :math:`-2\sqrt{\lambda\gamma}` and 0 is a subgradient, it is 0.
+    r"""Return the derivative of :func:`conic_loss`: :math:`-2\sqrt{\lambda\gamma} + 2\gamma(1-u)`
+    on its slope, else 0.
     """
     xi = slack(u)
     flat = (xi == 0) | _beyond_knee(xi, gamma, lam)

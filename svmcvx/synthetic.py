@@ -1,7 +1,8 @@
-r"""Synthetic data of the experiments with the conic loss: Gaussian classes with outliers, and separable data with label noise.
+r"""Synthetic data of the experiments with the conic loss: Gaussian classes with outliers, and
+separable data with label noise.
 
-Every generator is a function of its arguments and a seed. The features come without the constant feature: the
-formulations append it.
+Every generator is a function of its arguments and a seed. The features come without the constant
+feature: the formulations append it.
 
 Source: [CepedaGomezHan], § 5.1.1 and Appendix B.
 """
@@ -24,20 +25,15 @@ OUTLIERS = ("none", "clustered", "spread")
 
 # Distance of the centroids from the origin.
 CENTROID = 0.5
-# Share of the observations that are outliers; how far out a cluster lies, in centroids; variances in units of sigma².
+# Share of the observations that are outliers; how far out a cluster lies, in centroids; variances
+# in units of sigma².
 OUTLIER_SHARE = 0.1
 CLUSTER_DISTANCE, CLUSTER_VARIANCE = 10.0, 0.001
 SPREAD_VARIANCE = 100.0
 
 
 class LinearRule(NamedTuple):
-    """The rule ``sign(x'coef + intercept)``.
-
-    Attributes
-    ----------
-    coef : ndarray of shape (p,)
-    intercept : float
-    """
+    """The rule ``sign(x'coef + intercept)``."""
 
     coef: Floats
     intercept: float
@@ -52,7 +48,9 @@ class LinearRule(NamedTuple):
 
 
 def _real(value: Any, name: str, low: float, high: float, interval: str) -> float:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+    if isinstance(value, (bool, np.bool_)) or not isinstance(
+        value, (int, float, np.integer, np.floating)
+    ):
         raise DataError(f"{name} must be a number, got {value!r}")
     if not low <= value <= high:
         raise DataError(f"{name} must be a number in {interval}, got {value!r}")
@@ -65,58 +63,31 @@ def _random(seed: int, *path: int) -> np.random.Generator:
 
 
 def outlier_rule(p: int, *, seed: int) -> LinearRule:
-    r"""Return the Bayes rule of :func:`outlier_data` with the same seed: the hyperplane through 0 orthogonal to d.
-
-    Its normal is the direction d itself, with entries uniform on [−1, 1].
+    """Return the Bayes rule of :func:`outlier_data` with the same seed: the hyperplane through 0
+    orthogonal to d.
     """
     return LinearRule(_random(seed, 0).uniform(-1.0, 1.0, check_whole(p, "p", 1)), 0.0)
 
 
 def outlier_data(
-    n: int, p: int, *, sigma: float, outliers: str = "none", share: float = OUTLIER_SHARE, seed: int, sample: int = 0
+    n: int,
+    p: int,
+    *,
+    sigma: float,
+    outliers: str = "none",
+    share: float = OUTLIER_SHARE,
+    seed: int,
+    sample: int = 0,
 ) -> tuple[Floats, NDArray[np.intp]]:
-    r"""Draw two Gaussian classes around :math:`\pm\chi`, :math:`\chi = 0.5\,d/\|d\|`, with outliers.
-
-    - ``"none"``: each class with probability one half, :math:`N(\pm\chi, \sigma^2 I)`;
-    - ``"clustered"``: each class as before with probability 0.45, and with probability 0.1 label +1 drawn from
-      :math:`N(-10\chi, 0.001\sigma^2 I)`, far on the side of the class −1;
-    - ``"spread"``: as "none", but one observation in ten has the covariance :math:`100\sigma^2 I`.
-
-    The 0.1 of both is `share`.
-
-    Parameters
-    ----------
-    n, p : int
-        Observations; features, without the constant.
-    sigma : float
-        Standard deviation, positive; the experiments take 0.2, 0.5 and 1.
-    outliers : "none", "clustered" or "spread"
-    share : float
-        Probability of an outlier, in [0, 1]; that of the experiments is 0.1.
-    seed : int
-        Determines the direction d and, with `sample`, the observations.
-    sample : int
-        Another number draws other observations around the same centroids: 0 to train, 1 to validate, 2 to test, say.
-
-    Returns
-    -------
-    X : ndarray of shape (n, p)
-    y : ndarray of int, shape (n,)
-        −1 or +1. A small sample may hold one class only.
-
-    Raises
-    ------
-    DataError
-        If an argument is out of range.
-
-    Notes
-    -----
-    Source: [CepedaGomezHan], § 5.1.1. The Bayes rule is :func:`outlier_rule`.
+    r"""Draw two Gaussian classes around :math:`\pm\chi`, :math:`\chi = 0.5\,d/\|d\|`, with
+    outliers.
     """
     n, p = check_whole(n, "n", 1), check_whole(p, "p", 1)
     sigma = _real(sigma, "sigma", np.finfo(float).tiny, np.finfo(float).max, "(0, inf)")
     if not isinstance(outliers, str) or outliers not in OUTLIERS:
-        raise DataError(f"outliers must be one of {', '.join(map(repr, OUTLIERS))}, got {outliers!r}")
+        raise DataError(
+            f"outliers must be one of {', '.join(map(repr, OUTLIERS))}, got {outliers!r}"
+        )
     share = _real(share, "share", 0.0, 1.0, "[0, 1]")
     d = outlier_rule(p, seed=seed).coef
     centroid = CENTROID * d / np.linalg.norm(d)
@@ -135,42 +106,18 @@ def outlier_data(
 
 
 def label_noise_rule(p: int, *, seed: int) -> LinearRule:
-    """Return the hyperplane that separates :func:`label_noise_data` with the same seed before labels are flipped.
-
-    Coefficients and intercept are uniform on [−1, 1].
+    """Return the hyperplane that separates :func:`label_noise_data` with the same seed before
+    labels are flipped.
     """
     drawn = _random(seed, 0).uniform(-1.0, 1.0, check_whole(p, "p", 1) + 1)
     return LinearRule(drawn[1:], float(drawn[0]))
 
 
-def label_noise_data(n: int, p: int, *, tau: float, seed: int, sample: int = 0) -> tuple[Floats, NDArray[np.intp]]:
-    """Draw features uniform on [−1, 1] with the labels of a random hyperplane, each flipped with probability `tau`.
-
-    Parameters
-    ----------
-    n, p : int
-        Observations; features, without the constant.
-    tau : float
-        Probability of a flipped label, in [0, 0.5].
-    seed : int
-        Determines the hyperplane and, with `sample`, the observations.
-    sample : int
-        Another number draws other observations for the same hyperplane.
-
-    Returns
-    -------
-    X : ndarray of shape (n, p)
-    y : ndarray of int, shape (n,)
-        −1 or +1. A small sample may hold one class only.
-
-    Raises
-    ------
-    DataError
-        If an argument is out of range.
-
-    Notes
-    -----
-    Source: [CepedaGomezHan], Appendix B. For tau < 0.5 the Bayes rule is :func:`label_noise_rule`.
+def label_noise_data(
+    n: int, p: int, *, tau: float, seed: int, sample: int = 0
+) -> tuple[Floats, NDArray[np.intp]]:
+    """Draw features uniform on [−1, 1] with the labels of a random hyperplane, each flipped with
+    probability `tau`.
     """
     n, p = check_whole(n, "n", 1), check_whole(p, "p", 1)
     tau = _real(tau, "tau", 0.0, 0.5, "[0, 0.5]")

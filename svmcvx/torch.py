@@ -2,11 +2,12 @@ r"""ISM3 for PyTorch (extra ``torch``): the loss of M3SVM over a last linear lay
 
 .. math:: \sum_i \ell(s_i, y_i) + \lambda\sum_{k<l}\|w_k-w_l\|^p + \varepsilon(\|W\|_F^2 + \|b\|^2)
 
-with the scores :math:`s_i` of the layer, its weights :math:`w_k` (one *row* a class, as in PyTorch) and its bias b. It can
-replace ``torch.nn.CrossEntropyLoss``; the regulariser enlarges the margins between the classes, which are
-:math:`2/\|w_k-w_l\|` in the features of the last layer.
+with the scores :math:`s_i` of the layer, its weights :math:`w_k` (one *row* a class, as in PyTorch)
+and its bias b. It can replace ``torch.nn.CrossEntropyLoss``; the regulariser enlarges the margins
+between the classes, which are :math:`2/\|w_k-w_l\|` in the features of the last layer.
 
-**Source.** [NieHaoWang], problems (5) and (14), § A.3; the statement is :mod:`svmcvx.formulations.multiclass.m3svm`.
+**Source.** [NieHaoWang], problems (5) and (14), § A.3; the statement is
+:mod:`svmcvx.formulations.multiclass.m3svm`.
 """
 
 from __future__ import annotations
@@ -28,48 +29,7 @@ REDUCTIONS = ("mean", "sum")
 
 
 class ISM3Loss(nn.Module):
-    r"""The loss of M3SVM as a module.
-
-    Parameters
-    ----------
-    lam : float
-        Weight of the pairwise norms, not negative; 0 gives the loss without it.
-    p : float
-        Their exponent, at least 1; 4 by default, as [NieHaoWang] advises. At equal rows the gradient is 0, also for p = 1,
-        where 0 is one of the subgradients.
-    loss : "softmax", "logistic", "hinge" or "smoothed"
-        With the differences :math:`f_k = s_y - s_k`, k ≠ y: :math:`\log(1+\sum_ke^{-f_k})` (cross-entropy),
-        :math:`\sum_k\log(1+e^{-f_k})`, :math:`\sum_k(1-f_k)_+` or
-        :math:`\sum_k\tfrac12(1-f_k+\sqrt{(1-f_k)^2+\delta^2})`.
-    eps : float
-        Weight of the squares, not negative; 0 by default, since optimisers have a weight decay of their own.
-    delta : float
-        Width of the smoothing of ``"smoothed"``, positive; 0.01 by default.
-    norm : 2 or 1
-        Euclidean norms, or sums of absolute values.
-    reduction : "mean" or "sum"
-        Of the losses over the batch. ``"sum"`` is the objective of :func:`svmcvx.m3svm`. The regulariser is added once
-        a batch: with ``"mean"`` λ is 1/n of the one there.
-
-    Raises
-    ------
-    DataError
-        If a parameter cannot be used.
-
-    Notes
-    -----
-    Norms are computed from differences of rows, not from a Gram matrix, which would cancel for nearly equal rows. Memory grows with the
-    square of the number of classes.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from svmcvx.torch import ISM3Loss
-    >>> last = torch.nn.Linear(8, 3)
-    >>> criterion = ISM3Loss(lam=1e-3)
-    >>> features, targets = torch.randn(5, 8), torch.tensor([0, 2, 1, 1, 0])
-    >>> criterion(last(features), targets, last.weight, last.bias).backward()
-    """
+    """The loss of M3SVM as a module."""
 
     def __init__(
         self,
@@ -89,7 +49,9 @@ class ISM3Loss(nn.Module):
         self.eps = check_number(eps, "eps", low=0)
         self.delta = check_number(delta, "delta", low=0, open_low=True)
         if norm not in (1, 2):
-            raise DataError(f"norm must be 2 (Euclidean) or 1 (sums of absolute values), got {norm!r}")
+            raise DataError(
+                f"norm must be 2 (Euclidean) or 1 (sums of absolute values), got {norm!r}"
+            )
         self.norm = int(norm)
         self.reduction = check_choice(reduction, "reduction", REDUCTIONS)
 
@@ -97,29 +59,14 @@ class ISM3Loss(nn.Module):
         """Return the parameters for ``repr``."""
         smoothing = f", delta={self.delta:g}" if self.loss == "smoothed" else ""
         return (
-            f"lam={self.lam:g}, p={self.p:g}, loss={self.loss!r}, eps={self.eps:g}{smoothing}, norm={self.norm}, "
-            f"reduction={self.reduction!r}"
+            f"lam={self.lam:g}, p={self.p:g}, loss={self.loss!r}, eps={self.eps:g}{smoothing},"
+            f" norm={self.norm}, reduction={self.reduction!r}"
         )
 
-    def forward(self, scores: Tensor, targets: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return the loss of a batch with the regulariser of the layer.
-
-        Parameters
-        ----------
-        scores : Tensor of shape (n, c)
-            Output of the last layer.
-        targets : Tensor of shape (n,)
-            Indices of the classes.
-        weight : Tensor of shape (c, d)
-            ``layer.weight``.
-        bias : Tensor of shape (c,), optional
-            ``layer.bias``; penalised by `eps` alone.
-
-        Raises
-        ------
-        DataError
-            If the shapes do not fit.
-        """
+    def forward(
+        self, scores: Tensor, targets: Tensor, weight: Tensor, bias: Tensor | None = None
+    ) -> Tensor:
+        """Return the loss of a batch with the regulariser of the layer."""
         _check_shapes(scores, targets, weight, bias)
         return self._losses(scores, targets) + self.regulariser(weight, bias)
 
@@ -150,20 +97,28 @@ class ISM3Loss(nn.Module):
         if self.loss == "hinge":
             return functional.relu(short)
         root = torch.sqrt(short.square() + self.delta**2)
-        # For short < 0 the sum (short + root)/2 cancels; δ²/2 over (|short| + root) is the same number without cancellation.
+        # For short < 0 the sum (short + root)/2 cancels; δ²/2 over (|short| + root) is the same
+        # number without cancellation.
         size = short.abs() + root
         return torch.where(short > 0, 0.5 * size, 0.5 * self.delta**2 / size)
 
 
 def _check_shapes(scores: Tensor, targets: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     if scores.dim() != 2 or scores.shape[1] < 2:
-        raise DataError(f"scores must have one column a class, at least two: shape (n, c), got {tuple(scores.shape)}")
+        raise DataError(
+            "scores must have one column a class, at least two: shape (n, c), got"
+            f" {tuple(scores.shape)}"
+        )
     n, c = scores.shape
     if targets.shape != (n,) or targets.is_floating_point():
         raise DataError(
-            f"targets must hold one class index a row: integers of shape ({n},), got {tuple(targets.shape)} {targets.dtype}"
+            f"targets must hold one class index a row: integers of shape ({n},), got"
+            f" {tuple(targets.shape)} {targets.dtype}"
         )
     if weight.dim() != 2 or weight.shape[0] != c:
-        raise DataError(f"weight must have one row a class, as layer.weight: shape ({c}, d), got {tuple(weight.shape)}")
+        raise DataError(
+            f"weight must have one row a class, as layer.weight: shape ({c}, d), got"
+            f" {tuple(weight.shape)}"
+        )
     if bias is not None and bias.shape != (c,):
         raise DataError(f"bias must hold one number a class: shape ({c},), got {tuple(bias.shape)}")

@@ -1,4 +1,6 @@
-"""Exact arithmetic for tests: balls of any precision, kernels and models in them, and formulas on arrays of them."""
+"""Exact arithmetic for tests: balls of any precision, kernels and models in them, and formulas on
+arrays of them.
+"""
 
 import itertools
 import math
@@ -15,7 +17,9 @@ ZERO = flint.arb(0)
 
 
 def precision(bits):
-    """A fixture that sets the precision of balls for the tests of a module: ``precise = precision(200)``."""
+    """A fixture that sets the precision of balls for the tests of a module: ``precise =
+    precision(200)``.
+    """
 
     @pytest.fixture(autouse=True, scope="module")
     def precise():
@@ -84,10 +88,14 @@ def exact_kernel(kernel, a, b):
 def quadratic(kernel, rows, v):
     """v'Kv; in the features where the kernel is linear, as few bits would not do for large offsets."""
     if kernel is None:
-        return total(total(ball(c) * ball(x) for c, x in zip(v, column, strict=True)) ** 2 for column in rows.T)
+        return total(
+            total(ball(c) * ball(x) for c, x in zip(v, column, strict=True)) ** 2
+            for column in rows.T
+        )
     used = np.flatnonzero(v)
     off = total(
-        2 * ball(v[i]) * ball(v[j]) * exact_kernel(kernel, rows[i], rows[j]) for i, j in itertools.combinations(used, 2)
+        2 * ball(v[i]) * ball(v[j]) * exact_kernel(kernel, rows[i], rows[j])
+        for i, j in itertools.combinations(used, 2)
     )
     return off + total(ball(v[i]) ** 2 * exact_kernel(kernel, rows[i], rows[i]) for i in used)
 
@@ -96,10 +104,15 @@ def exact_point(model, X):
     """Scores and ½‖w‖² of a model."""
     b = ball(model.intercept)
     if isinstance(model, sx.LinearModel):
-        scores = [total(ball(x) * ball(c) for x, c in zip(row, model.coef, strict=True)) + b for row in X]
+        scores = [
+            total(ball(x) * ball(c) for x, c in zip(row, model.coef, strict=True)) + b for row in X
+        ]
         return scores, total(ball(c) ** 2 for c in model.coef) / 2
     scores = [
-        total(ball(c) * exact_kernel(model.kernel, row, z) for c, z in zip(model.dual_coef, model.vectors, strict=True))
+        total(
+            ball(c) * exact_kernel(model.kernel, row, z)
+            for c, z in zip(model.dual_coef, model.vectors, strict=True)
+        )
         + b
         for row in X
     ]
@@ -107,10 +120,14 @@ def exact_point(model, X):
 
 
 class Ball:
-    """A number in ball arithmetic as formulas use it: 0 to a power is 0, and comparisons are those of the middles."""
+    """A number in ball arithmetic as formulas use it: 0 to a power is 0, and comparisons are those
+    of the middles.
+    """
 
     def __init__(self, x):
-        self.x = x.x if isinstance(x, Ball) else x if isinstance(x, flint.arb) else flint.arb(float(x))
+        self.x = (
+            x.x if isinstance(x, Ball) else x if isinstance(x, flint.arb) else flint.arb(float(x))
+        )
 
     def __pow__(self, exponent):
         return Ball(flint.arb(0)) if self.x == 0 else Ball(self.x ** Ball(exponent).x)
@@ -151,7 +168,9 @@ def operation(function, *, swapped):
 
 for function in (operator.add, operator.sub, operator.mul, operator.truediv):
     for swapped in (False, True):
-        setattr(Ball, f"__{'r' * swapped}{function.__name__}__", operation(function, swapped=swapped))
+        setattr(
+            Ball, f"__{'r' * swapped}{function.__name__}__", operation(function, swapped=swapped)
+        )
 
 
 def balls(values):
@@ -160,7 +179,9 @@ def balls(values):
 
 
 def encloses(found, wanted):
-    """Hold a bounded number, or an array of them, against exact values, as they are and not their ends."""
+    """Hold a bounded number, or an array of them, against exact values, as they are and not their
+    ends.
+    """
     for value, error, x in zip(
         np.ravel(found.value),
         np.ravel(np.broadcast_to(found.error, np.shape(found.value))),
@@ -176,7 +197,11 @@ class ExactMargins:
     """Margins, norms and sums of a space, from the rows as they were passed."""
 
     def __init__(self, space):
-        self.space, self.X, self.y = space, dense(space.data.X), [int(label) for label in space.data.y]
+        self.space, self.X, self.y = (
+            space,
+            dense(space.data.X),
+            [int(label) for label in space.data.y],
+        )
         self.penalised = space.intercept == "penalised"
 
     def margins(self, model):
@@ -191,9 +216,19 @@ class ExactMargins:
         x = [each.x for each in v]
         extra = sum(x, ZERO) ** 2 if self.penalised else 0
         if self.space.kernel is None:
-            columns = [sum((ball(a) * c for a, c in zip(column, x, strict=True)), ZERO) for column in self.X.T]
+            columns = [
+                sum((ball(a) * c for a, c in zip(column, x, strict=True)), ZERO)
+                for column in self.X.T
+            ]
             return Ball(sum((w * w for w in columns), ZERO) + extra)
         pairs = itertools.product(range(len(x)), repeat=2)
         return Ball(
-            sum((x[i] * x[j] * exact_kernel(self.space.kernel, self.X[i], self.X[j]) for i, j in pairs), ZERO) + extra
+            sum(
+                (
+                    x[i] * x[j] * exact_kernel(self.space.kernel, self.X[i], self.X[j])
+                    for i, j in pairs
+                ),
+                ZERO,
+            )
+            + extra
         )

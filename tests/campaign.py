@@ -1,4 +1,6 @@
-"""What the long checks by hand share: seeded instances one after the other, counted by how they end."""
+"""What the long checks by hand share: seeded instances one after the other, counted by how they
+end.
+"""
 
 import argparse
 import collections
@@ -7,7 +9,8 @@ BAD = ("MISS", "FALSE", "RAW ERROR")
 
 
 def options_of(text, count, *more):
-    """Parse the command line: how many instances, from which on, or the repetition of one, and what a check has in addition.
+    """Parse the command line: how many instances, from which on, or the repetition of one, and what
+    a check has in addition.
 
     Parameters
     ----------
@@ -18,7 +21,9 @@ def options_of(text, count, *more):
     more : tuples of str and dict
         Names and settings of further arguments.
     """
-    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=count)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, help="repeat one instance")
@@ -28,9 +33,11 @@ def options_of(text, count, *more):
 
 
 def judged(check, options, *, quiet=False):
-    """Judge the instances, and print those that end badly; return how many ended how, sums of numbers, and the seeds of the bad ones.
+    """Judge the instances, and print those that end badly; return how many ended how, sums of
+    numbers, and the seeds of the bad ones.
 
-    `check` takes a seed and returns what was solved, how it ended, the numbers to sum up by name, and why.
+    `check` takes a seed and returns what was solved, how it ended, the numbers to sum up by name,
+    and why.
     """
     ends, sums, seeds = collections.Counter(), collections.Counter(), []
     for seed in range(options.first, options.first + options.count):
@@ -48,7 +55,9 @@ def judged(check, options, *, quiet=False):
 
 
 def predictions(check, instance, options):
-    """Run a check of certified predictions, which returns how many intervals it held against the optimum and how many missed it."""
+    """Run a check of certified predictions, which returns how many intervals it held against the
+    optimum and how many missed it.
+    """
     if options.seed is not None:
         print(*instance(options.seed), sep="\n")
         print(*check(options.seed), sep="; ")
@@ -60,6 +69,7 @@ def predictions(check, instance, options):
 
     ends, sums, seeds = judged(counted, options, quiet=options.shrink is not None)
     print(
-        f"{options.count} instances: {ends}; {sums['intervals']} intervals, {sums['misses']} misses; seeds {seeds[:50]}"
+        f"{options.count} instances: {ends}; {sums['intervals']} intervals,"
+        f" {sums['misses']} misses; seeds {seeds[:50]}"
     )
     return 1 if seeds else 0

@@ -1,8 +1,10 @@
-"""Rows in blocks that change between passes: every answer is about the rows of the first pass, or is refused.
+"""Rows in blocks that change between passes: every answer is about the rows of the first pass, or
+is refused.
 
-``python -m tests.changing_sources --count 2000`` draws that many sources, changes, places and solvers, and prints the seeds whose
-interval excludes the optimum for the rows that the first pass has read, and those of errors that name no block. Any of them
-can be repeated by ``--seed``. The tests run a small sample.
+``python -m tests.changing_sources --count 2000`` draws that many sources, changes, places and
+solvers, and prints the seeds whose interval excludes the optimum for the rows that the first pass
+has read, and those of errors that name no block. Any of them can be repeated by ``--seed``. The
+tests run a small sample.
 """
 
 import itertools
@@ -71,7 +73,9 @@ class Changing:
     def late(self, j):
         """Whether one of the three parts has changed for good after the first pass."""
         last, before = self.given[-1][j], self.parts[j]
-        same = last is before or (last is not None and last.dtype == before.dtype and np.array_equal(last, before))
+        same = last is before or (
+            last is not None and last.dtype == before.dtype and np.array_equal(last, before)
+        )
         return self.first > 2 and self.stays != "once" and not same
 
 
@@ -139,7 +143,11 @@ def case(seed, folder):
     if form == "sparse":
         X[rng.random(X.shape) < 0.4] = 0.0
     edges = np.linspace(0, n, count + 1).astype(int)
-    place, first, stays = int(rng.integers(count)), int(rng.integers(1, 24)), str(rng.choice(["stays", "once", "anew"]))
+    place, first, stays = (
+        int(rng.integers(count)),
+        int(rng.integers(1, 24)),
+        str(rng.choice(["stays", "once", "anew"])),
+    )
     loaders = []
     for k, (a, b) in enumerate(itertools.pairwise(edges)):
         parts = X[a:b], y[a:b], weight[a:b]
@@ -166,7 +174,9 @@ def case(seed, folder):
         source, labels, weights = (
             da.concatenate(
                 [
-                    da.from_delayed(dask.delayed(partial(_part, load[j], j), pure=False)(), (m, *shape), dtype)
+                    da.from_delayed(
+                        dask.delayed(partial(_part, load[j], j), pure=False)(), (m, *shape), dtype
+                    )
                     for load, m in zip(loaders, lengths, strict=True)
                 ]
             )
@@ -202,7 +212,9 @@ def check(seed):
         label = f"{solver}, {kind}, {form}, {place}"
         solve = SOLVERS[solver]
         # So few rows are loaded, unless that is left out: one case in four leaves it in.
-        small = mock.patch.object(blocks, "SMALL_ENTRIES", blocks.SMALL_ENTRIES if seed % 4 == 3 else 0)
+        small = mock.patch.object(
+            blocks, "SMALL_ENTRIES", blocks.SMALL_ENTRIES if seed % 4 == 3 else 0
+        )
         with warnings.catch_warnings(), np.errstate(all="ignore"), small:
             warnings.simplefilter("ignore")
             try:
@@ -217,7 +229,12 @@ def check(seed):
             if any(part.late(j) for load in each for j, part in enumerate(load)):
                 return label, "UNNOTICED", str(found)
             parts = [
-                np.concatenate([load[j].given[min(int(k == 0), load[j].loads - 1)][j] for k, load in enumerate(each)])
+                np.concatenate(
+                    [
+                        load[j].given[min(int(k == 0), load[j].loads - 1)][j]
+                        for k, load in enumerate(each)
+                    ]
+                )
                 for j in range(3)
             ]
             try:
@@ -227,10 +244,18 @@ def check(seed):
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if isinstance(found, sx.SolverFailed) or isinstance(truth, sx.SolverFailed):
-        return label, "no solution", "" if str(found) == str(truth) else f"{found}, and in memory: {truth}"
+        return (
+            label,
+            "no solution",
+            "" if str(found) == str(truth) else f"{found}, and in memory: {truth}",
+        )
     mine, exact = found.certificate, truth.certificate
     if mine.lower > exact.upper or exact.lower > mine.upper:
-        return label, "FALSE", f"[{mine.lower:.9g}, {mine.upper:.9g}] for [{exact.lower:.9g}, {exact.upper:.9g}]"
+        return (
+            label,
+            "FALSE",
+            f"[{mine.lower:.9g}, {mine.upper:.9g}] for [{exact.lower:.9g}, {exact.upper:.9g}]",
+        )
     return label, "holds" if mine.is_certified(1e-6) else "wide", ""
 
 

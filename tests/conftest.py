@@ -11,7 +11,9 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import scale
 from threadpoolctl import threadpool_limits
 
-settings.register_profile("svmcvx", deadline=None, max_examples=25, derandomize=bool(os.environ.get("CI")))
+settings.register_profile(
+    "svmcvx", deadline=None, max_examples=25, derandomize=bool(os.environ.get("CI"))
+)
 settings.load_profile("svmcvx")
 
 ROOT = Path(__file__).parents[1]
@@ -23,15 +25,22 @@ except ImportError:  # Windows: a folder for each worker
 
 
 def share_the_machine():
-    """Several workers of pytest-xdist: one thread of the BLAS each, and one safe folder for what numba has compiled.
+    """Several workers of pytest-xdist: one thread of the BLAS each, and one safe folder for what
+    numba has compiled.
 
-    The folder's name holds a digest of the sources, as numba does not notice that a function in another module has changed.
+    The folder's name holds a digest of the sources, as numba does not notice that a function in
+    another module has changed.
     """
     sources = sorted((ROOT / "svmcvx").rglob("*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     # numba's cache does not tell code with bounds checks from code without.
     digest += "-bounds" if os.environ.get("NUMBA_BOUNDSCHECK", "0") != "0" else ""
-    folder = ROOT / ".pytest_cache" / "numba" / (digest if fcntl else f"{digest}-{os.environ['PYTEST_XDIST_WORKER']}")
+    folder = (
+        ROOT
+        / ".pytest_cache"
+        / "numba"
+        / (digest if fcntl else f"{digest}-{os.environ['PYTEST_XDIST_WORKER']}")
+    )
     folder.mkdir(parents=True, exist_ok=True)
     # Read when numba is imported, here and in the processes that tests start.
     os.environ["NUMBA_CACHE_DIR"] = str(folder)

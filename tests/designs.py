@@ -3,7 +3,17 @@
 import numpy as np
 
 DESIGNS = (
-    *("plain", "offset", "duplicates", "constant column", "one-point class", "wide", "collinear", "separable", "tiny"),
+    *(
+        "plain",
+        "offset",
+        "duplicates",
+        "constant column",
+        "one-point class",
+        "wide",
+        "collinear",
+        "separable",
+        "tiny",
+    ),
     *("repeat", "large", "integer", "mixed scales"),
 )
 

@@ -1,10 +1,13 @@
-"""The 0-1, l0 and ramp problems over all vertices in rational arithmetic, and hostile instances to hold the search against.
+"""The 0-1, l0 and ramp problems over all vertices in rational arithmetic, and hostile instances to
+hold the search against.
 
-    python -m tests.exact_zero_one [--problem zero-one|l0|ramp] [--count 20000] [--first 0] [--rows 12] [--method auto]
+    python -m tests.exact_zero_one [--problem zero-one|l0|ramp] [--count 20000] [--first 0] [--rows
+    12] [--method auto]
 
-An optimum of a counted loss is the point of least norm on the hyperplanes u = 1 of some linearly independent rows. With the ramp loss some
-other rows have slacks between 0 and 2 besides, whose losses pull at the point of least norm. There are few enough for few rows to try them
-all. Every failing seed is printed.
+An optimum of a counted loss is the point of least norm on the hyperplanes u = 1 of some linearly
+independent rows. With the ramp loss some other rows have slacks between 0 and 2 besides, whose
+losses pull at the point of least norm. There are few enough for few rows to try them all. Every
+failing seed is printed.
 """
 
 import argparse
@@ -58,7 +61,9 @@ def exact_optimum(G, weight, *, lam=None, k=None):
 
 
 def least_vertex(gram, weight, *, lam=None, k=None):
-    """The smallest objective of a vertex of the 0-1 problem whose signed rows have this Gram matrix."""
+    """The smallest objective of a vertex of the 0-1 problem whose signed rows have this Gram
+    matrix.
+    """
     s = [Fraction(value) for value in weight.tolist()]
     best = None
     for size in range(len(gram) + 1):
@@ -72,7 +77,8 @@ def least_vertex(gram, weight, *, lam=None, k=None):
             if best is not None and norm >= best:
                 continue
             margins = [
-                sum((a * gram[j][i] for a, j in zip(alpha, tight, strict=True)), Fraction(0)) for i in range(len(gram))
+                sum((a * gram[j][i] for a, j in zip(alpha, tight, strict=True)), Fraction(0))
+                for i in range(len(gram))
             ]
             lost = sum((s[i] for i in range(len(gram)) if margins[i] < 1), Fraction(0))
             if k is not None and lost > Fraction(k):
@@ -88,11 +94,15 @@ def least_vertex(gram, weight, *, lam=None, k=None):
 def integers(values):
     """Fractions as an array of integers, and their common denominator."""
     denominator = math.lcm(*(value.denominator for line in values for value in line))
-    return np.array([[int(value * denominator) for value in line] for line in values], dtype=object), denominator
+    return (
+        np.array([[int(value * denominator) for value in line] for line in values], dtype=object),
+        denominator,
+    )
 
 
 def integer_solved(A):
-    """Solve a square system of integers whose right sides follow its columns; return a denominator and the numerators, or None if it is singular.
+    """Solve a square system of integers whose right sides follow its columns; return a denominator
+    and the numerators, or None if it is singular.
 
     This is Bareiss' elimination, whose divisions leave no remainder.
     """
@@ -110,11 +120,13 @@ def integer_solved(A):
 
 
 def exact_free_optimum(K, y, weight, C, problem):
-    """The smallest objective with a free intercept, of the l0-norm hinge or the ramp loss, for the Gram matrix of the observations.
+    """The smallest objective with a free intercept, of the l0-norm hinge or the ramp loss, for the
+    Gram matrix of the observations.
 
-    With the slopes of some rows, T of them on their hyperplanes, the best point solves the optimality conditions of a quadratic program,
-    whose right side is linear in the slopes. Of the ramp loss only the points count at which the rows with a slope, and no others, have
-    slacks between 0 and 2; the optimum is one of them. The objective of a point is that of the true loss.
+    With the slopes of some rows, T of them on their hyperplanes, the best point solves the
+    optimality conditions of a quadratic program, whose right side is linear in the slopes. Of the
+    ramp loss only the points count at which the rows with a slope, and no others, have slacks
+    between 0 and 2; the optimum is one of them. The objective of a point is that of the true loss.
     """
     n = len(y)
     signs = np.array([int(sign) for sign in y], dtype=object)
@@ -128,7 +140,8 @@ def exact_free_optimum(K, y, weight, C, problem):
     for size in range(1, n + 1):
         independent = False
         for tight in map(list, itertools.combinations(range(n), size)):
-            # A multiplier for each row of T, the intercept, and a right side without slopes and for the slope of each row.
+            # A multiplier for each row of T, the intercept, and a right side without slopes and for
+            # the slope of each row.
             system = np.zeros((size + 1, size + 2 + n), dtype=object)
             system[:size, :size], system[:size, size], system[size, :size] = (
                 gram[np.ix_(tight, tight)],
@@ -136,7 +149,10 @@ def exact_free_optimum(K, y, weight, C, problem):
                 signs[tight],
             )
             system[:size, size + 1] = unit * share
-            system[:size, size + 2 :], system[size, size + 2 :] = -pulls[:, tight].T, -numerators[0] * signs
+            system[:size, size + 2 :], system[size, size + 2 :] = (
+                -pulls[:, tight].T,
+                -numerators[0] * signs,
+            )
             found = integer_solved(system)
             if found is None:
                 continue
@@ -165,7 +181,9 @@ def exact_free_optimum(K, y, weight, C, problem):
 
 
 def consistent(margins, free, one):
-    """The sets of rows with a slope, of the rows not in T, at whose points these rows and no others have slacks between 0 and 2."""
+    """The sets of rows with a slope, of the rows not in T, at whose points these rows and no others
+    have slacks between 0 and 2.
+    """
     left = np.arange(2 ** len(free))
     for place, i in enumerate(free):
         values = margins[:1, i]
@@ -191,12 +209,18 @@ def gram_of(X, kernel):
 
 
 def kernel_of(rng, design):
-    """None, a kernel whose values are fractions, or "precomputed" where the products of observations have no rounding error."""
-    return (None, sx.Polynomial(2, 0.5, 1.0), "precomputed")[int(rng.integers(3 if design in EXACT_PRODUCTS else 2))]
+    """None, a kernel whose values are fractions, or "precomputed" where the products of
+    observations have no rounding error.
+    """
+    return (None, sx.Polynomial(2, 0.5, 1.0), "precomputed")[
+        int(rng.integers(3 if design in EXACT_PRODUCTS else 2))
+    ]
 
 
 def free_instance(seed, problem, rows=None):
-    """Rows (or a Gram matrix), labels, weights, the price C and the kernel of an instance with a free intercept."""
+    """Rows (or a Gram matrix), labels, weights, the price C and the kernel of an instance with a
+    free intercept.
+    """
     X, y, weight, _, _ = hostile_instance(seed, rows)
     most = FREE_ROWS[problem] if rows is None else rows
     X, y = X[:most], y[:most]
@@ -204,11 +228,19 @@ def free_instance(seed, problem, rows=None):
     C = float(10 ** rng.uniform(*((-9, 14) if seed % 2 else (-2, 2))))
     design = DESIGNS[seed % len(DESIGNS)]
     kernel = kernel_of(rng, design) if rows is not None or design in EXACT_PRODUCTS else None
-    return X @ X.T if kernel == "precomputed" else X, y, np.ones(len(y)) if weight is None else weight[:most], C, kernel
+    return (
+        X @ X.T if kernel == "precomputed" else X,
+        y,
+        np.ones(len(y)) if weight is None else weight[:most],
+        C,
+        kernel,
+    )
 
 
 def hostile_instance(seed, rows=None):
-    """Rows, labels, weights, hyper-parameters and the intercept of an instance of few rows: at most 11, or as many as `rows` says."""
+    """Rows, labels, weights, hyper-parameters and the intercept of an instance of few rows: at most
+    11, or as many as `rows` says.
+    """
     rng = np.random.default_rng(seed)
     if rows is None:
         n, d = int(rng.integers(2, 12 if seed % 4 == 3 else 8)), int(rng.integers(1, 3))
@@ -234,13 +266,25 @@ def hostile_instance(seed, rows=None):
     y[:2] = 1, -1
     weight = rng.choice([0.25, 1.0, 2.0, 0.3], n) if seed % 3 == 0 else None
     drawn = float(rng.integers(0, n)), float(10 ** rng.uniform(-9, 14))
-    return X, y, weight, {"k": drawn[0]} if seed % 5 == 0 else {"lam": drawn[1]}, bool(rng.random() < 0.7)
+    return (
+        X,
+        y,
+        weight,
+        {"k": drawn[0]} if seed % 5 == 0 else {"lam": drawn[1]},
+        bool(rng.random() < 0.7),
+    )
 
 
 def counted_instance(seed, rows=None):
-    """An instance of the 0-1 problem: rows (or a Gram matrix), labels, weights, hyper-parameters, the intercept and the kernel."""
+    """An instance of the 0-1 problem: rows (or a Gram matrix), labels, weights, hyper-parameters,
+    the intercept and the kernel.
+    """
     X, y, weight, hyper, intercept = hostile_instance(seed, rows)
-    kernel = None if rows is None else kernel_of(np.random.default_rng(seed), DESIGNS[seed % len(DESIGNS)])
+    kernel = (
+        None
+        if rows is None
+        else kernel_of(np.random.default_rng(seed), DESIGNS[seed % len(DESIGNS)])
+    )
     return X @ X.T if kernel == "precomputed" else X, y, weight, hyper, intercept, kernel
 
 
@@ -263,7 +307,12 @@ def searched(seed, problem, method, rows=None, **limits):
     """The package's answer."""
     if problem == "zero-one":
         X, y, weight, hyper, intercept, kernel = counted_instance(seed, rows)
-        arguments = {"sample_weight": weight, "intercept": intercept, "kernel": kernel, "method": method}
+        arguments = {
+            "sample_weight": weight,
+            "intercept": intercept,
+            "kernel": kernel,
+            "method": method,
+        }
         return zero_one(X, y, **arguments, **hyper, **limits)
     X, y, weight, C, kernel = free_instance(seed, problem, rows)
     arguments = {"C": C, "kernel": kernel, "sample_weight": weight, **limits}
@@ -271,7 +320,9 @@ def searched(seed, problem, method, rows=None, **limits):
 
 
 def judge(seed, method="auto", tol=1e-6, time_limit=30.0, problem="zero-one", rows=None):
-    """Solve an instance and hold it against the exact optimum; return what is wrong, or how it ended."""
+    """Solve an instance and hold it against the exact optimum; return what is wrong, or how it
+    ended.
+    """
     best = optimum_of(seed, problem, rows)
     try:
         solution = searched(seed, problem, method, rows, tol=tol, time_limit=time_limit)
@@ -294,12 +345,16 @@ def judge(seed, method="auto", tol=1e-6, time_limit=30.0, problem="zero-one", ro
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--problem", choices=PROBLEMS, default="zero-one")
     parser.add_argument(
-        "--rows", type=int, help="draw up to so many rows, up to three columns, and kernels for every design"
+        "--rows",
+        type=int,
+        help="draw up to so many rows, up to three columns, and kernels for every design",
     )
     parser.add_argument("--method", default="auto", help="of the 0-1 problem")
     arguments = parser.parse_args()
@@ -312,7 +367,10 @@ def main() -> None:
         if end in ("wide", "undecided"):
             wide[DESIGNS[seed % len(DESIGNS)]] += 1
         ends[end] += 1
-    print(f"{dict(ends)} in {time.perf_counter() - started:.0f} s; not decided, by design: {dict(wide)}")
+    print(
+        f"{dict(ends)} in {time.perf_counter() - started:.0f} s; not decided, by design:"
+        f" {dict(wide)}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
-"""Calls with hostile arguments of everything public: an answer that holds, or a sentence that says what is wrong.
+"""Calls with hostile arguments of everything public: an answer that holds, or a sentence that says
+what is wrong.
 
-``python -m tests.fuzz --count 20000`` makes that many calls in processes of their own and prints what came of them; a call is
-known by its number and can be repeated by ``--first N --count 1``. The tests make a thousand.
+``python -m tests.fuzz --count 20000`` makes that many calls in processes of their own and prints
+what came of them; a call is known by its number and can be repeated by ``--first N --count 1``. The
+tests make a thousand.
 
-A call is one of a valid one with up to three of its arguments replaced. It ends well if it returns (solutions: with an interval
-in order), or raises a :class:`svmcvx.SvmcvxError` with a sentence. It ends badly if any other exception escapes, if it takes
-longer than its limit by far, if the process dies, or if a value that can mean nothing for its argument is accepted.
+A call is one of a valid one with up to three of its arguments replaced. It ends well if it returns
+(solutions: with an interval in order), or raises a :class:`svmcvx.SvmcvxError` with a sentence. It
+ends badly if any other exception escapes, if it takes longer than its limit by far, if the process
+dies, or if a value that can mean nothing for its argument is accepted.
 """
 
 import argparse
@@ -204,8 +207,34 @@ NUMBERS = (
     math.inf,
     -math.inf,
 )
-NO_NUMBERS = ("a lot", math.nan, 1j, [], {}, [1.0, 2.0], np.array([1.0, 2.0]), object(), b"1", np.array([[1.0]]), dict)
-WORDS = ("auto", "abc", "", "exact", "none", "free", "hinge", "error", "clip", "rbf", "fast", "clarabel", "scs")
+NO_NUMBERS = (
+    "a lot",
+    math.nan,
+    1j,
+    [],
+    {},
+    [1.0, 2.0],
+    np.array([1.0, 2.0]),
+    object(),
+    b"1",
+    np.array([[1.0]]),
+    dict,
+)
+WORDS = (
+    "auto",
+    "abc",
+    "",
+    "exact",
+    "none",
+    "free",
+    "hinge",
+    "error",
+    "clip",
+    "rbf",
+    "fast",
+    "clarabel",
+    "scs",
+)
 NO_WORDS = (3, 2.5, [], {}, object(), math.nan, b"auto", np.array(["auto", "b"]))
 ANYTHING = (None, 0, "abc", [], {}, object(), math.nan, 1e300, np.zeros(3), print, int)
 NO_SEEDS = ({"a": 1}, "x", 1.5, -1, math.nan, object(), [1, 2], None)
@@ -223,7 +252,12 @@ def replacements(rng, name, annotation, base):
     if name == "kernel":
         return kernel_values(rng, n)
     if name == "seed":
-        return [0, 7, 2**31, *map(Nonsense, NO_SEEDS if "None" not in annotation else NO_SEEDS[:-1])]
+        return [
+            0,
+            7,
+            2**31,
+            *map(Nonsense, NO_SEEDS if "None" not in annotation else NO_SEEDS[:-1]),
+        ]
     if "bool" in annotation and "float" not in annotation:
         return [True, False, np.bool_(True)]
     if annotation.startswith(("'float", "float", "'int", "int")):
@@ -243,7 +277,18 @@ def replacements(rng, name, annotation, base):
 
 # Arguments that are left alone: what they do is not for a fuzzer, or belongs to other tests.
 LEFT_ALONE = frozenset(
-    ("self", "callback", "verbose", "progress", "n_jobs", "store", "proofs", "max_iter", "settings", "ax")
+    (
+        "self",
+        "callback",
+        "verbose",
+        "progress",
+        "n_jobs",
+        "store",
+        "proofs",
+        "max_iter",
+        "settings",
+        "ax",
+    )
 )
 
 
@@ -262,7 +307,11 @@ def builders():
     for entry in CATALOGUE.values():
         for builder in entry.builders:
             labels = several if entry.takes.several_classes else y
-            rows = several[:, None] * 6.0 + X if "hard" in builder.name and entry.takes.several_classes else X
+            rows = (
+                several[:, None] * 6.0 + X
+                if "hard" in builder.name and entry.takes.several_classes
+                else X
+            )
             rows = apart if "hard" in builder.name and not entry.takes.several_classes else rows
             arguments = {"X": rows, "y": labels, **builder.example}
             if entry.mixed_integer:
@@ -282,13 +331,20 @@ def solvers():
     for entry in CATALOGUE.values():
         if entry.fast is not None:
             name = entry.fast.name
-            rows, labels = (apart if name == "hard_margin" else X), (several if entry.takes.several_classes else y)
+            rows, labels = (
+                (apart if name == "hard_margin" else X),
+                (several if entry.takes.several_classes else y),
+            )
             arguments = {"X": rows, "y": labels, **entry.builder().example, "time_limit": LIMIT}
             yield Call(f"fast.{name}", getattr(fast, name), arguments)
     yield Call(
-        "fast.path", fast.path, {"formulation": "psvm", "X": X, "y": y, "C": [0.1, 1.0], "p": 2.0, "time_limit": LIMIT}
+        "fast.path",
+        fast.path,
+        {"formulation": "psvm", "X": X, "y": y, "C": [0.1, 1.0], "p": 2.0, "time_limit": LIMIT},
     )
-    yield Call("solve", sx.solve, {"problem": sx.psvm_dual(X, y, C=1.0, p=1.5), "time_limit": LIMIT})
+    yield Call(
+        "solve", sx.solve, {"problem": sx.psvm_dual(X, y, C=1.0, p=1.5), "time_limit": LIMIT}
+    )
 
 
 def estimator_call(kind, several):
@@ -336,37 +392,67 @@ def others():
     X, y, several, _ = training()
     known = fitted()
     yield Call(
-        "select", sx.select, {"estimator": sx.PSVMClassifier(), "grid": {"C": [0.1, 1.0]}, "X": X, "y": y, "cv": 2}
+        "select",
+        sx.select,
+        {"estimator": sx.PSVMClassifier(), "grid": {"C": [0.1, 1.0]}, "X": X, "y": y, "cv": 2},
     )
-    yield Call("compare", sx.compare, {"models": [sx.PSVMClassifier(), sx.ODMClassifier()], "X": X, "y": y})
+    yield Call(
+        "compare", sx.compare, {"models": [sx.PSVMClassifier(), sx.ODMClassifier()], "X": X, "y": y}
+    )
     for machine in machines_of_scikit_learn():
-        yield Call(f"certify({type(machine).__name__})", sx.certify, {"estimator": machine, "X": X, "y": y})
+        yield Call(
+            f"certify({type(machine).__name__})", sx.certify, {"estimator": machine, "X": X, "y": y}
+        )
     yield Call(
-        "theory.generalisation_bound", theory.generalisation_bound, {"model": known["kernel"], "X": X, "y": y, "p": 2.0}
-    )
-    yield Call("theory.guaranteed_risk", theory.guaranteed_risk, {"model": known["linear"], "X": X, "p": 2.0})
-    yield Call(
-        "theory.leave_one_out", theory.leave_one_out, {"fit": sx.PSVMClassifier(), "X": X, "y": y, "rows": [0, 1]}
+        "theory.generalisation_bound",
+        theory.generalisation_bound,
+        {"model": known["kernel"], "X": X, "y": y, "p": 2.0},
     )
     yield Call(
-        "theory.leave_one_out_bound", theory.leave_one_out_bound, {"solution": known["odm"].solution_, "X": X, "y": y}
+        "theory.guaranteed_risk",
+        theory.guaranteed_risk,
+        {"model": known["linear"], "X": X, "p": 2.0},
     )
-    yield Call("theory.margin_distribution", theory.margin_distribution, {"model": known["kernel"], "X": X, "y": y})
+    yield Call(
+        "theory.leave_one_out",
+        theory.leave_one_out,
+        {"fit": sx.PSVMClassifier(), "X": X, "y": y, "rows": [0, 1]},
+    )
+    yield Call(
+        "theory.leave_one_out_bound",
+        theory.leave_one_out_bound,
+        {"solution": known["odm"].solution_, "X": X, "y": y},
+    )
+    yield Call(
+        "theory.margin_distribution",
+        theory.margin_distribution,
+        {"model": known["kernel"], "X": X, "y": y},
+    )
     yield Call("theory.margin_loss", theory.margin_loss, {"u": X[:, 0], "p": 2.0})
     yield Call("theory.margins", theory.margins, {"model": known["linear"], "X": X, "y": y})
     yield Call("theory.pairwise_margins", theory.pairwise_margins, {"model": known["m3svm"]})
     yield Call("theory.rademacher_bound", theory.rademacher_bound, {"X": X, "norm": 1.0})
-    yield Call("theory.rademacher_estimate", theory.rademacher_estimate, {"X": X, "norm": 1.0, "draws": 10})
+    yield Call(
+        "theory.rademacher_estimate", theory.rademacher_estimate, {"X": X, "norm": 1.0, "draws": 10}
+    )
     yield Call("theory.radius", theory.radius, {"X": X})
     yield Call("plot.against_exponent", plot.against_exponent, {"results": known["table"]})
-    yield Call("plot.decision_regions", plot.decision_regions, {"model": known["linear"], "X": X, "y": y})
+    yield Call(
+        "plot.decision_regions", plot.decision_regions, {"model": known["linear"], "X": X, "y": y}
+    )
     yield Call("plot.gap_trace", plot.gap_trace, {"solutions": known["solution"]})
     yield Call("plot.losses", plot.losses, {})
-    yield Call("plot.margin_distribution", plot.margin_distribution, {"models": known["kernel"], "X": X, "y": y})
+    yield Call(
+        "plot.margin_distribution",
+        plot.margin_distribution,
+        {"models": known["kernel"], "X": X, "y": y},
+    )
     yield Call("plot.pairwise_margins", plot.pairwise_margins, {"model": known["m3svm"]})
     for name in ("label_noise_data", "outlier_data"):
         width = {"tau": 0.5} if name.startswith("label") else {"sigma": 1.0}
-        yield Call(f"synthetic.{name}", getattr(synthetic, name), {"n": 10, "p": 2, "seed": 0, **width})
+        yield Call(
+            f"synthetic.{name}", getattr(synthetic, name), {"n": 10, "p": 2, "seed": 0, **width}
+        )
     yield Call("datasets.load", datasets.load, {"name": "wine"})
     yield Call("load_model", sx.load_model, {"path": known["model"]})
     yield Call("verify", sx.verify, {"proof": known["proof"], "X": X, "y": y})
@@ -383,7 +469,9 @@ def catalogue():
 
 
 def mutated(number):
-    """A call, its arguments with some of them replaced, and the names of those that cannot mean anything."""
+    """A call, its arguments with some of them replaced, and the names of those that cannot mean
+    anything.
+    """
     rng = np.random.default_rng([20_261_122, number])
     calls = catalogue()
     call = calls[int(rng.integers(len(calls)))]
@@ -425,7 +513,11 @@ def made(number):
     call, arguments, wrong, told = mutated(number)
     started = time.perf_counter()
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            np.errstate(all="ignore"),
+        ):
             warnings.simplefilter("ignore")
             found = call.function(**arguments)
             if call.finish is not None:
@@ -441,7 +533,10 @@ def made(number):
         own = [frame for frame in where if "svmcvx" in frame.filename]
         last = own[-1] if own else where[-1]
         ended = "raw error"
-        detail = f"{type(error).__name__}: {str(error)[:120]} at {Path(last.filename).name}:{last.lineno}"
+        detail = (
+            f"{type(error).__name__}: {str(error)[:120]} at"
+            f" {Path(last.filename).name}:{last.lineno}"
+        )
     else:
         ended, detail = "answer", ""
         if isinstance(found, sx.Verified) and not found.holds:
@@ -471,7 +566,9 @@ GOOD = ("answer", "refused")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)

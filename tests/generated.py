@@ -1,7 +1,8 @@
-"""What is written from the catalogue and the code: ``python -m tests.generated`` writes it, the tests compare.
+"""What is written from the catalogue and the code: ``python -m tests.generated`` writes it, the
+tests compare.
 
-Names of the package's ``__init__`` modules and the tables of the documentation come from :mod:`svmcvx.catalogue`;
-``tests/public_names.json`` holds every public name with its signature.
+Names of the package's ``__init__`` modules and the tables of the documentation come from
+:mod:`svmcvx.catalogue`; ``tests/public_names.json`` holds every public name with its signature.
 """
 
 import inspect
@@ -44,7 +45,9 @@ PUBLIC = tuple(
 
 
 def table(heads, rows):
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in (heads, ["---"] * len(heads), *rows))
+    return "".join(
+        "| " + " | ".join(cells) + " |\n" for cells in (heads, ["---"] * len(heads), *rows)
+    )
 
 
 def code(*names):
@@ -63,7 +66,10 @@ def formulation_table():
 
 def scaling_table():
     """How each formulation scales its objective, beside scikit-learn."""
-    rows = [(code(entry.name), entry.regulariser, entry.losses, entry.intercept) for entry in CATALOGUE.values()]
+    rows = [
+        (code(entry.name), entry.regulariser, entry.losses, entry.intercept)
+        for entry in CATALOGUE.values()
+    ]
     rows.append(("scikit-learn `SVC`", "½‖w‖²", "C Σ ξ_i", "free: `psvm` at p = 1"))
     rows.append(
         (
@@ -89,10 +95,15 @@ def capability_table():
     for entry in CATALOGUE.values():
         takes, fast = entry.takes, entry.fast if entry.estimator else None
         marks = [
-            "yes" if having else "" for having in (takes.kernel, takes.weights, takes.several_classes, takes.sparse)
+            "yes" if having else ""
+            for having in (takes.kernel, takes.weights, takes.several_classes, takes.sparse)
         ]
         limits = None if fast is None else fast.second_opinion_up_to
-        sizes = "" if limits is None else " / ".join(map(str, (limits.linear, limits.kernel)[: 1 + takes.kernel]))
+        sizes = (
+            ""
+            if limits is None
+            else " / ".join(map(str, (limits.linear, limits.kernel)[: 1 + takes.kernel]))
+        )
         rows.append((code(entry.name), *marks, sizes, f"[{entry.source}]"))
     heads = (
         "formulation",
@@ -107,7 +118,9 @@ def capability_table():
 
 
 def builder_table():
-    """The variables, parameters and constraints of every problem, as it is built at the example of its record."""
+    """The variables, parameters and constraints of every problem, as it is built at the example of
+    its record.
+    """
     y = np.array([-1, 1] * 6)
     X = 0.3 * np.stack([np.cos(np.arange(12)), np.sin(2 * np.arange(12))], axis=1) + y[:, None]
     three = np.arange(12) % 3
@@ -117,13 +130,20 @@ def builder_table():
         data = (spread, three) if entry.takes.several_classes else (X, y)
         for builder in entry.builders:
             problem = builder.load()(*data, **builder.example)
-            call = ", ".join([builder.name, *(f"{name}={value}" for name, value in builder.example.items())])
-            names = (sorted(problem.var_dict), sorted(problem.param_dict), sorted(problem.constraint_dict))
+            call = ", ".join(
+                [builder.name, *(f"{name}={value}" for name, value in builder.example.items())]
+            )
+            names = (
+                sorted(problem.var_dict),
+                sorted(problem.param_dict),
+                sorted(problem.constraint_dict),
+            )
             rows.append((code(call), *(code(*group) for group in names)))
     return table(("builder, settings", "variables", "parameters", "constraints"), rows)
 
 
-# Tasks in the order of the API page, with the modules that serve them; of several the longest name counts.
+# Tasks in the order of the API page, with the modules that serve them; of several the longest name
+# counts.
 TASKS = {
     "Fit a classifier": ("svmcvx.estimators",),
     "Look at an answer": ("svmcvx.solution", "svmcvx.certificate", "svmcvx.model"),
@@ -141,7 +161,11 @@ TASKS = {
     "Choose a kernel": ("svmcvx.kernels",),
     "Load data": ("svmcvx.datasets", "svmcvx.synthetic", "svmcvx.row_blocks"),
     "Compute bounds of learning theory": ("svmcvx.theory",),
-    "Add a formulation": ("svmcvx.formulations.base", "svmcvx.formulations.problem", "svmcvx.catalogue"),
+    "Add a formulation": (
+        "svmcvx.formulations.base",
+        "svmcvx.formulations.problem",
+        "svmcvx.catalogue",
+    ),
     "Catch an error": ("svmcvx.errors",),
 }
 
@@ -149,7 +173,12 @@ TASKS = {
 def task_of(value):
     """Return the task that a name serves, by the module that defines it."""
     module = f"{value.__module__}."
-    serving = {name: task for task, names in TASKS.items() for name in names if module.startswith(f"{name}.")}
+    serving = {
+        name: task
+        for task, names in TASKS.items()
+        for name in names
+        if module.startswith(f"{name}.")
+    }
     assert serving, f"add {value.__module__} to a task of the API page"
     return serving[max(serving, key=len)]
 
@@ -158,7 +187,9 @@ def in_a_line(value):
     """Return the first paragraph of a docstring as Markdown."""
     text = " ".join(inspect.getdoc(value).partition("\n\n")[0].split())
     # A table would take the backslash of a norm for its own.
-    text = re.sub(r":math:`([^`]*)`", lambda found: "$" + found[1].replace(r"\|", r"\Vert ") + "$", text)
+    text = re.sub(
+        r":math:`([^`]*)`", lambda found: "$" + found[1].replace(r"\|", r"\Vert ") + "$", text
+    )
     text = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"`\1`", text)
     return re.sub(r"(?<!\\)\|", r"\\|", text.replace("``", "`"))
 
@@ -174,8 +205,12 @@ def api_tables():
             if id(value) in seen or not (inspect.isclass(value) or inspect.isfunction(value)):
                 continue
             seen.add(id(value))
-            found[task_of(value)].append((code(f"sx{room.removeprefix('svmcvx')}.{name}"), in_a_line(value)))
-    parts = [f"### {task}\n\n{table(('name', 'what it is'), rows)}\n" for task, rows in found.items()]
+            found[task_of(value)].append(
+                (code(f"sx{room.removeprefix('svmcvx')}.{name}"), in_a_line(value))
+            )
+    parts = [
+        f"### {task}\n\n{table(('name', 'what it is'), rows)}\n" for task, rows in found.items()
+    ]
     return "\n" + "".join(parts)
 
 
@@ -212,12 +247,17 @@ def kind(name):
 def import_lines(pairs, indent=""):
     lines = []
     for module, group in groupby(
-        sorted(pairs, key=lambda pair: (pair[0], kind(pair[1]), pair[1].lower())), lambda pair: pair[0]
+        sorted(pairs, key=lambda pair: (pair[0], kind(pair[1]), pair[1].lower())),
+        lambda pair: pair[0],
     ):
         names = [name for _, name in group]
         line = f"{indent}from {module} import {', '.join(names)}"
-        if len(line) > 120:
-            line = f"{indent}from {module} import (\n" + "".join(f"{indent}    {n},\n" for n in names) + f"{indent})"
+        if len(line) > 100:
+            line = (
+                f"{indent}from {module} import (\n"
+                + "".join(f"{indent}    {n},\n" for n in names)
+                + f"{indent})"
+            )
         lines.append(line + "\n")
     return "".join(lines)
 
@@ -225,15 +265,25 @@ def import_lines(pairs, indent=""):
 def all_list(names):
     ordered = sorted(names, key=lambda name: (kind(name), name))
     line = f"__all__ = [{', '.join(map(json.dumps, ordered))}]\n"
-    return line if len(line) <= 121 else "__all__ = [\n" + "".join(f'    "{name}",\n' for name in ordered) + "]\n"
+    return (
+        line
+        if len(line) <= 101
+        else "__all__ = [\n" + "".join(f'    "{name}",\n' for name in ordered) + "]\n"
+    )
 
 
 def estimators():
-    return [(entry.estimator.module, entry.estimator.name) for entry in CATALOGUE.values() if entry.estimator]
+    return [
+        (entry.estimator.module, entry.estimator.name)
+        for entry in CATALOGUE.values()
+        if entry.estimator
+    ]
 
 
 def builders():
-    return [(builder.module, builder.name) for entry in CATALOGUE.values() for builder in entry.builders]
+    return [
+        (builder.module, builder.name) for entry in CATALOGUE.values() for builder in entry.builders
+    ]
 
 
 OTHERS = """
@@ -245,10 +295,15 @@ if not TYPE_CHECKING:
 
 
 def module_with_names(text, pairs):
-    """An ``__init__`` that imports these names and no others, under its docstring, and says what others may have meant."""
+    """An ``__init__`` that imports these names and no others, under its docstring, and says what
+    others may have meant.
+    """
     docstring = re.match(r'""".*?"""\n', text, flags=re.DOTALL)[0]
     lines = import_lines([*pairs, ("svmcvx.errors", "no_attribute")])
-    return f"{docstring}\nfrom typing import TYPE_CHECKING, NoReturn\n\n{lines}\n{all_list([name for _, name in pairs])}{OTHERS}"
+    return (
+        f"{docstring}\nfrom typing import TYPE_CHECKING,"
+        f" NoReturn\n\n{lines}\n{all_list([name for _, name in pairs])}{OTHERS}"
+    )
 
 
 def names_of_package():
@@ -260,24 +315,44 @@ def names_of_package():
 def package_init(text):
     """The package's ``__init__``, with its ``__all__`` as in the catalogue."""
     return re.sub(
-        r"^__all__ = \[.*?^\]\n", lambda _: all_list(names_of_package()), text, flags=re.DOTALL | re.MULTILINE
+        r"^__all__ = \[.*?^\]\n",
+        lambda _: all_list(names_of_package()),
+        text,
+        flags=re.DOTALL | re.MULTILINE,
     )
 
 
 def package_stub(text):
-    """The stub of the package, by which type checkers and editors find the names that it imports when they are asked for."""
+    """The stub of the package, by which type checkers and editors find the names that it imports
+    when they are asked for.
+    """
     names = names_of_package()
     lazy = {name: module for name, module in svmcvx._LAZY.items() if name in names}
     lazy |= {name: module for module, name in builders() + estimators()}
     errors = [("svmcvx.errors", name) for name in names if hasattr(svmcvx.errors, name)]
-    rooms = [("svmcvx", name) for name in names if name not in lazy and ("svmcvx.errors", name) not in errors]
+    rooms = [
+        ("svmcvx", name)
+        for name in names
+        if name not in lazy and ("svmcvx.errors", name) not in errors
+    ]
     # Not in __all__: it needs an extra that ``import *`` may lack.
-    pairs = [*rooms, ("svmcvx ", "torch as torch"), *errors, *((module, name) for name, module in lazy.items())]
-    return f"{import_lines(pairs).replace('svmcvx  import', 'svmcvx import')}\n__version__: str\n\n{all_list(names)}"
+    pairs = [
+        *rooms,
+        ("svmcvx ", "torch as torch"),
+        *errors,
+        *((module, name) for name, module in lazy.items()),
+    ]
+    return (
+        f"{import_lines(pairs).replace('svmcvx  import', 'svmcvx import')}\n__version__:"
+        f" str\n\n{all_list(names)}"
+    )
 
 
 def names_of_estimators(text):
-    others = [("svmcvx.estimators.binary", "BinaryClassifier"), ("svmcvx.estimators.certification", "certify")]
+    others = [
+        ("svmcvx.estimators.binary", "BinaryClassifier"),
+        ("svmcvx.estimators.certification", "certify"),
+    ]
     return module_with_names(text, estimators() + others)
 
 
@@ -297,7 +372,10 @@ WRITTEN = {
     "svmcvx/estimators/__init__.py": names_of_estimators,
     "svmcvx/fast/__init__.py": names_of_fast,
     "docs/proof_header.schema.json": header_schema,
-    **{file: lambda text, tables=tables: with_tables(text, tables) for file, tables in TABLES.items()},
+    **{
+        file: lambda text, tables=tables: with_tables(text, tables)
+        for file, tables in TABLES.items()
+    },
 }
 
 
@@ -305,11 +383,16 @@ WRITTEN = {
 
 
 def described(value):
-    """Signature of a function; of a class its bases, its own signature, and those of its public methods."""
+    """Signature of a function; of a class its bases, its own signature, and those of its public
+    methods.
+    """
     if inspect.isclass(value):
         try:
-            # The signature of an enumeration is that of its base, which changes with Python's version.
-            found = {"class": "(value)" if issubclass(value, Enum) else str(inspect.signature(value))}
+            # The signature of an enumeration is that of its base, which changes with Python's
+            # version.
+            found = {
+                "class": "(value)" if issubclass(value, Enum) else str(inspect.signature(value))
+            }
         except ValueError:
             found = {"class": ""}
         for name, member in inspect.getmembers_static(value):
@@ -317,7 +400,9 @@ def described(value):
                 continue
             if isinstance(member, (staticmethod, classmethod)):
                 member = member.__func__
-            found[name] = str(inspect.signature(member)) if inspect.isfunction(member) else "attribute"
+            found[name] = (
+                str(inspect.signature(member)) if inspect.isfunction(member) else "attribute"
+            )
         return found
     if callable(value):
         return str(inspect.signature(value))

@@ -1,7 +1,7 @@
 """Hostile instances of every convex formulation, checked by the second checker.
 
-``python -m tests.hostile --count 10000`` runs that many and prints the seeds whose interval does not hold; any of them can
-be repeated by ``--seed``. The tests run a small sample.
+``python -m tests.hostile --count 10000`` runs that many and prints the seeds whose interval does
+not hold; any of them can be repeated by ``--seed``. The tests run a small sample.
 """
 
 import sys
@@ -43,7 +43,9 @@ def data(rng, design, classes=2):
         X = X + 10.0 ** rng.uniform(2, 12)
     elif design == "kink":
         # Margins of the optimum lie on 1: two parallel rows of points, on data with an offset.
-        X[:, 0] = np.where(y == 0, -1.0, 1.0) + np.round(rng.standard_normal(n)) * (rng.random(n) < 0.2)
+        X[:, 0] = np.where(y == 0, -1.0, 1.0) + np.round(rng.standard_normal(n)) * (
+            rng.random(n) < 0.2
+        )
         X = X + rng.choice([0.0, 1e4, 1e6])
     elif design == "duplicates":
         X = X[rng.integers(0, max(2, n // 2), n)]
@@ -98,7 +100,11 @@ def odm(rng):
 
 
 def odml(rng):
-    return {"lam1": number(rng) * rng.integers(0, 2), "lam2": number(rng) * rng.integers(0, 2), "C": number(rng)}
+    return {
+        "lam1": number(rng) * rng.integers(0, 2),
+        "lam2": number(rng) * rng.integers(0, 2),
+        "C": number(rng),
+    }
 
 
 def conic(rng):
@@ -115,8 +121,17 @@ def penalised(rng):
 
 
 def classical(rng):
-    loss = str(rng.choice(["weston_watkins", "crammer_singer", "msvm", "topk", "softmax", "sparse_softmax"]))
-    return {"lam": number(rng), "loss": loss, "k": int(rng.integers(1, 4)), "intercept": bool(rng.random() < 0.7)}
+    loss = str(
+        rng.choice(
+            ["weston_watkins", "crammer_singer", "msvm", "topk", "softmax", "sparse_softmax"]
+        )
+    )
+    return {
+        "lam": number(rng),
+        "loss": loss,
+        "k": int(rng.integers(1, 4)),
+        "intercept": bool(rng.random() < 0.7),
+    }
 
 
 FAST = {
@@ -188,7 +203,9 @@ def instance(seed):
 
 
 def check(seed):
-    """Solve one instance and check its interval; return what was found, and why it does not hold if it does not."""
+    """Solve one instance and check its interval; return what was found, and why it does not hold if
+    it does not.
+    """
     fast, name, design, solver, X, y, arguments = instance(seed)
     label = f"{'fast.' if fast else ''}{name}"
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -227,7 +244,10 @@ def main():
     started = time.perf_counter()
     ends, _, missed = campaign.judged(judge, options)
     seconds = time.perf_counter() - started
-    print(f"{options.count} instances in {seconds:.0f} s: {ends}; {len(missed)} that do not hold: {missed[:50]}")
+    print(
+        f"{options.count} instances in {seconds:.0f} s: {ends}; {len(missed)} that do not hold:"
+        f" {missed[:50]}"
+    )
     return 1 if missed else 0
 
 

@@ -2,7 +2,8 @@
 
 
 def overlap(one, other, why="", *, gap=1e-6):
-    """Demand that two intervals have a point in common, and that neither is so wide that this says nothing.
+    """Demand that two intervals have a point in common, and that neither is so wide that this says
+    nothing.
 
     Parameters
     ----------

@@ -1,10 +1,13 @@
-"""Certified score differences of several classes against optima in hundreds of digits, with zero slack: smooth machines.
+"""Certified score differences of several classes against optima in hundreds of digits, with zero
+slack: smooth machines.
 
     python -m tests.joint_predictions [--count 1000] [--first 0] [--seed 17] [--shrink 0.5]
 
-The oracle minimises the primal objective by Newton's method in ball arithmetic. With μ half of the least eigenvalue of the Hessian there, which moves by
-next to nothing within 1e-20 of it, the optimum lies within ‖∇P‖/μ; the gradient is below 1e-60. It shares nothing with the package but the
-statement of the problem. Losses that are not smooth are held against each other in ``tests/guarantees/test_joint.py``.
+The oracle minimises the primal objective by Newton's method in ball arithmetic. With μ half of the
+least eigenvalue of the Hessian there, which moves by next to nothing within 1e-20 of it, the
+optimum lies within ‖∇P‖/μ; the gradient is below 1e-60. It shares nothing with the package but the
+statement of the problem. Losses that are not smooth are held against each other in
+``tests/guarantees/test_joint.py``.
 """
 
 import sys
@@ -58,7 +61,9 @@ class Machine:
                 for q in range(self.c):
                     for i in range(width):
                         for j in range(width):
-                            hessian[k * width + i][q * width + j] += s * bend[k][q] * row[i] * row[j]
+                            hessian[k * width + i][q * width + j] += (
+                                s * bend[k][q] * row[i] * row[j]
+                            )
         self.penalty(z, gradient, hessian)
         return gradient, hessian
 
@@ -79,7 +84,9 @@ class Machine:
             if k == y:
                 continue
             a = 1 / (1 + (f[y] - f[k]).exp())
-            for (i, u), (j, v) in ((left, right) for left in ((k, 1), (y, -1)) for right in ((k, 1), (y, -1))):
+            for (i, u), (j, v) in (
+                (left, right) for left in ((k, 1), (y, -1)) for right in ((k, 1), (y, -1))
+            ):
                 bend[i][j] += u * v * a * (1 - a)
             slope[k] += a
             slope[y] -= a
@@ -160,7 +167,11 @@ def instance(seed):
         X = X * 1e-3
     if rng.random() < 0.5:
         name = "multiclass"
-        settings = {"loss": "softmax", "lam": float(10.0 ** rng.uniform(-3, 1)), "intercept": bool(rng.random() < 0.6)}
+        settings = {
+            "loss": "softmax",
+            "lam": float(10.0 ** rng.uniform(-3, 1)),
+            "intercept": bool(rng.random() < 0.6),
+        }
     else:
         name = "m3svm"
         settings = {
@@ -172,11 +183,23 @@ def instance(seed):
     weight = rng.choice([0.5, 1.0, 3.0], n) if rng.random() < 0.4 else np.ones(n)
     scale = X.std(axis=0) + 1e-3 * np.abs(X).max()
     T = np.vstack([X.mean(axis=0) + 2.0 * scale * rng.standard_normal((5, d)), X[:3]])
-    return design, X, y, T, weight, name, settings, float(rng.choice(TOLERANCES)), bool(rng.random() < 0.3)
+    return (
+        design,
+        X,
+        y,
+        T,
+        weight,
+        name,
+        settings,
+        float(rng.choice(TOLERANCES)),
+        bool(rng.random() < 0.3),
+    )
 
 
 def check(seed, shrink=None):
-    """What became of one instance: a label, a word, the number of intervals, misses, and the first of them."""
+    """What became of one instance: a label, a word, the number of intervals, misses, and the first
+    of them.
+    """
     design, X, y, T, weight, name, settings, tol, spoilt = instance(seed)
     label, rng = f"{name} on {design}", np.random.default_rng([seed, 31])
     with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -1,10 +1,12 @@
 """Faults put into the package by machine, one at a time, and whether a test notices each.
 
     python -m tests.mutants --count 40 --seed 1 --modules svmcvx/core svmcvx/certificate.py
-    python -m tests.mutants --count 300 --coverage .coverage      # after: python -m pytest -q --cov --cov-context=test
+    python -m tests.mutants --count 300 --coverage .coverage      # after: python -m pytest -q --cov
+    --cov-context=test
 
-Each fault is made in a copy of the repository, where tests run until one fails: those of the files that mirror the module, or with `--coverage` those
-that execute its line. A fault that survives is printed with its change; those of `equivalent_mutants.toml` change nothing that is promised.
+Each fault is made in a copy of the repository, where tests run until one fails: those of the files
+that mirror the module, or with `--coverage` those that execute its line. A fault that survives is
+printed with its change; those of `equivalent_mutants.toml` change nothing that is promised.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ MODULES = (
 LEFT_OUT = "_passes.py"
 # Tests of a line, and seconds of the processor after which a fault counts as endless.
 MOST_TESTS, SECONDS = 20, 300
-# The tests of modules that more than the folder of their name tests, or less; the longest place that fits holds.
+# The tests of modules that more than the folder of their name tests, or less; the longest place
+# that fits holds.
 TESTS = {
     "svmcvx/proofs": [
         *(f"tests/proofs/test_{name}.py" for name in ("proofs", "search_proofs", "forgeries")),
@@ -69,7 +72,13 @@ COMPARISONS = {
     ast.Is: (ast.IsNot,),
     ast.IsNot: (ast.Is,),
 }
-OPERATIONS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult}
+OPERATIONS = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.Pow: ast.Mult,
+}
 NAMES = {"min": "max", "minimum": "maximum", "lower": "upper", "any": "all"}
 NAMES |= {other: name for name, other in NAMES.items()}
 
@@ -78,7 +87,10 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Yield the faults that a node of the syntax tree allows, each with a word for it."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         for other in COMPARISONS.get(type(node.ops[0]), ()):
-            yield f"{type(node.ops[0]).__name__} -> {other.__name__}", with_field(node, "ops", [other()])
+            yield (
+                f"{type(node.ops[0]).__name__} -> {other.__name__}",
+                with_field(node, "ops", [other()]),
+            )
     elif isinstance(node, ast.BoolOp):
         for k in range(len(node.values)):
             rest = [value for i, value in enumerate(node.values) if i != k]
@@ -126,35 +138,58 @@ def numbered(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def sites(path: Path) -> list[tuple[int, int, str, ast.AST]]:
-    """Return the faults of a file, but for those of annotations: line, number of the node, word, node in its place."""
+    """Return the faults of a file, but for those of annotations: line, number of the node, word,
+    node in its place.
+    """
     tree = ast.parse(path.read_text())
-    types = [getattr(node, name, None) for node in ast.walk(tree) for name in ("annotation", "returns")]
+    types = [
+        getattr(node, name, None) for node in ast.walk(tree) for name in ("annotation", "returns")
+    ]
     skipped = {part for kind in types if kind is not None for part in ast.walk(kind)}
-    nodes = [(n, node) for n, node in enumerate(numbered(tree)) if hasattr(node, "lineno") and node not in skipped]
-    return [(node.lineno, number, word, other) for number, node in nodes for word, other in changes(node)]
+    nodes = [
+        (n, node)
+        for n, node in enumerate(numbered(tree))
+        if hasattr(node, "lineno") and node not in skipped
+    ]
+    return [
+        (node.lineno, number, word, other)
+        for number, node in nodes
+        for word, other in changes(node)
+    ]
 
 
 def mirrored(path: Path) -> list[str]:
-    """Return the test files of a module: those of the written map, in its order, or of the folder of its name; first those that name it."""
+    """Return the test files of a module: those of the written map, in its order, or of the folder
+    of its name; first those that name it.
+    """
     place = max((place for place in TESTS if str(path).startswith(place)), key=len, default=None)
     files = []
     for entry in TESTS[place] if place else [str(Path("tests", *path.parts[1:2]))]:
-        files += [ROOT / entry] if entry.endswith(".py") else sorted((ROOT / entry).rglob("test_*.py"))
+        files += (
+            [ROOT / entry] if entry.endswith(".py") else sorted((ROOT / entry).rglob("test_*.py"))
+        )
     named = [
-        file for file in files if path.stem in file.stem or ".".join(path.with_suffix("").parts) in file.read_text()
+        file
+        for file in files
+        if path.stem in file.stem or ".".join(path.with_suffix("").parts) in file.read_text()
     ]
     return list(dict.fromkeys(str(file.relative_to(ROOT)) for file in [*named, *files]))
 
 
 def tests_by_line(measured: Path) -> Callable[[Path, int], list[str]]:
-    """Return a function that names tests of a line, first those that execute the fewest lines in all: they are quick, and about this one."""
+    """Return a function that names tests of a line, first those that execute the fewest lines in
+    all: they are quick, and about this one.
+    """
     data = CoverageData(str(measured))
     data.read()
     lines: dict[str, dict[int, set[str]]] = {}
     sizes: Counter[str] = Counter()
     for name in data.measured_files():
         contexts = data.contexts_by_lineno(name)
-        lines[name] = {n: {found.split("|")[0] for found in tests if "::" in found} for n, tests in contexts.items()}
+        lines[name] = {
+            n: {found.split("|")[0] for found in tests if "::" in found}
+            for n, tests in contexts.items()
+        }
         sizes.update(test for tests in lines[name].values() for test in tests)
 
     def covering(path: Path, line: int) -> list[str]:
@@ -173,7 +208,9 @@ def tests_by_line(measured: Path) -> Callable[[Path, int], list[str]]:
 
 
 def verdict_of(folder: Path, tests: list[str]) -> str:
-    """Run tests in a copy, in a process of their own that has imported what others wrote, until one fails."""
+    """Run tests in a copy, in a process of their own that has imported what others wrote, until one
+    fails.
+    """
     process = os.fork()
     if process == 0:
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
@@ -191,13 +228,19 @@ def verdict_of(folder: Path, tests: list[str]) -> str:
         os.dup2(silent, 2)
         os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests])))
     status = os.waitpid(process, 0)[1]
-    endless = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL, signal.SIGALRM)
+    endless = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (
+        signal.SIGXCPU,
+        signal.SIGKILL,
+        signal.SIGALRM,
+    )
     return "endless" if endless else "noticed" if status else "SURVIVED"
 
 
 def main() -> None:
     """Draw faults, and try each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--modules", nargs="+", default=MODULES, metavar="PLACE")
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
@@ -223,7 +266,10 @@ def main() -> None:
     files = [ROOT / place for place in given.modules if place.endswith(".py")]
     files += [path for place in given.modules for path in sorted((ROOT / place).rglob("*.py"))]
     options = [
-        (path.relative_to(ROOT), *site) for path in files if not path.name.endswith(LEFT_OUT) for site in sites(path)
+        (path.relative_to(ROOT), *site)
+        for path in files
+        if not path.name.endswith(LEFT_OUT)
+        for site in sites(path)
     ]
     drawn = random.Random(given.seed).sample(options, min(given.count, len(options)))  # noqa: S311 - a seeded draw
     verdicts: Counter[str] = Counter()
@@ -231,7 +277,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "copy"
         shutil.copytree(
-            ROOT, folder, ignore=shutil.ignore_patterns(".git", ".venv", "demo", "dist", "_build", "*.sqlite")
+            ROOT,
+            folder,
+            ignore=shutil.ignore_patterns(".git", ".venv", "demo", "dist", "_build", "*.sqlite"),
         )
         for place, line, node, word, other in drawn:
             text = (folder / place).read_text()
@@ -239,7 +287,10 @@ def main() -> None:
             tests = chosen(place, line)
             unknown = [test for test in tests if test not in sound]
             if unknown and verdict_of(folder, unknown) != "SURVIVED":
-                raise SystemExit(f"without a fault, a test of {place} fails or there is none: {' '.join(unknown)}")
+                raise SystemExit(
+                    f"without a fault, a test of {place} fails or there is none:"
+                    f" {' '.join(unknown)}"
+                )
             sound |= set(tests)
             verdict = "equivalent" if (str(place), code, word) in equivalent else "SURVIVED"
             if verdict != "equivalent" and tests:

@@ -2,13 +2,16 @@
 
     python -m tests.predictions [--count 1000] [--first 0] [--seed 17] [--proofs]
 
-An instance is a small hostile problem, solved loosely or well, sometimes with a model or multipliers that were spoilt afterwards. The
-oracle (:func:`optimal_scores`) knows the optimum of the same data as exact numbers: multipliers are solved for in ball arithmetic, and
-accepted only if the duality gap, evaluated in balls, is below 1e-40 of the objective; what that leaves of the optimal w and the exact set of
-optimal intercepts is added to its answer. A miss is a certified interval that does not contain every optimal score.
+An instance is a small hostile problem, solved loosely or well, sometimes with a model or
+multipliers that were spoilt afterwards. The oracle (:func:`optimal_scores`) knows the optimum of
+the same data as exact numbers: multipliers are solved for in ball arithmetic, and accepted only if
+the duality gap, evaluated in balls, is below 1e-40 of the objective; what that leaves of the
+optimal w and the exact set of optimal intercepts is added to its answer. A miss is a certified
+interval that does not contain every optimal score.
 
-The control is the same test with half the radius, or a twentieth: it has to fail, or the test has no teeth. ``--proofs`` hands the intervals on in
-proofs, and takes those that the second checker finds.
+The control is the same test with half the radius, or a twentieth: it has to fail, or the test has
+no teeth. ``--proofs`` hands the intervals on in proofs, and takes those that the second checker
+finds.
 """
 
 import itertools
@@ -70,7 +73,9 @@ def gram(X, kernel, constant):
             value = sum((a * b for a, b in zip(rows[i], rows[j], strict=True)), arb(0))
         elif isinstance(kernel, sx.Polynomial):
             inner = sum((a * b for a, b in zip(rows[i], rows[j], strict=True)), arb(0))
-            value = (arb(float(kernel.gamma)) * inner + arb(float(kernel.coef0))) ** int(kernel.degree)
+            value = (arb(float(kernel.gamma)) * inner + arb(float(kernel.coef0))) ** int(
+                kernel.degree
+            )
         else:
             gamma = arb(float(kernel.gamma))
             differences = [a - b for a, b in zip(rows[i], rows[j], strict=True)]
@@ -87,10 +92,17 @@ def gram(X, kernel, constant):
 
 
 class Machine:
-    """A problem of the tests in exact numbers: min ½‖w‖² + Σ losses, with the multipliers as signed coefficients v of φ(x)."""
+    """A problem of the tests in exact numbers: min ½‖w‖² + Σ losses, with the multipliers as signed
+    coefficients v of φ(x).
+    """
 
     def __init__(self, formulation, K, y, weight, settings, intercept):
-        self.formulation, self.K, self.y, self.intercept = formulation, K, [int(v) for v in y], intercept
+        self.formulation, self.K, self.y, self.intercept = (
+            formulation,
+            K,
+            [int(v) for v in y],
+            intercept,
+        )
         self.n = len(self.y)
         self.s = balls(weight)
         self.settings = settings
@@ -121,7 +133,11 @@ class Machine:
             return arb(0) if all(m >= 1 for m in u) else arb("inf")
         return sum(
             (
-                c * (self.C1 * positive(1 - self.D - m) ** 2 + self.C2 * positive(m - 1 - self.D) ** 2)
+                c
+                * (
+                    self.C1 * positive(1 - self.D - m) ** 2
+                    + self.C2 * positive(m - 1 - self.D) ** 2
+                )
                 for c, m in zip(self.share, u, strict=True)
             ),
             arb(0),
@@ -143,16 +159,26 @@ class Machine:
         if self.formulation == "hard_margin":
             return sum(alpha, arb(0))
         if self.p == 1:
-            return sum(alpha, arb(0)) if all(a <= c for a, c in zip(alpha, self.cost, strict=True)) else arb("-inf")
+            return (
+                sum(alpha, arb(0))
+                if all(a <= c for a, c in zip(alpha, self.cost, strict=True))
+                else arb("-inf")
+            )
         gamma = self.p / (self.p - 1)
         return sum(
-            (a - c * (self.p - 1) * power(a / (c * self.p), gamma) for a, c in zip(alpha, self.cost, strict=True)),
+            (
+                a - c * (self.p - 1) * power(a / (c * self.p), gamma)
+                for a, c in zip(alpha, self.cost, strict=True)
+            ),
             arb(0),
         )
 
     def squared_norm(self, v):
         return sum(
-            (a * sum((k * w for k, w in zip(row, v, strict=False)), arb(0)) for a, row in zip(v, self.K, strict=False)),
+            (
+                a * sum((k * w for k, w in zip(row, v, strict=False)), arb(0))
+                for a, row in zip(v, self.K, strict=False)
+            ),
             arb(0),
         )
 
@@ -185,7 +211,9 @@ def solve(rows, right):
 
 
 def by_partition(machine, v0):
-    """Candidates (v, b) of a machine whose conditions are linear once it is known which multipliers are at their bounds."""
+    """Candidates (v, b) of a machine whose conditions are linear once it is known which multipliers
+    are at their bounds.
+    """
     n, y = machine.n, machine.y
     hard = machine.formulation == "hard_margin"
     cost = [None] * n if hard else machine.cost
@@ -208,7 +236,9 @@ def by_partition(machine, v0):
 
 
 def independent(machine, inside, tolerance):
-    """Rows whose points, with a constant feature where the intercept is free, are clearly independent."""
+    """Rows whose points, with a constant feature where the intercept is free, are clearly
+    independent.
+    """
     if not inside.size:
         return []
     K = np.array([[float(machine.K[i][j]) for j in inside] for i in inside])
@@ -247,7 +277,9 @@ def solved_partition(machine, fixed, chosen):
 
 
 def by_newton(machine, v0, b0):
-    """One candidate (v, b) of a machine with smooth losses: Newton's method on the primal, in the coefficients of the rows."""
+    """One candidate (v, b) of a machine with smooth losses: Newton's method on the primal, in the
+    coefficients of the rows.
+    """
     n, y, K = machine.n, machine.y, machine.K
     v, b = balls(v0), arb(float(b0))
     for step in range(NEWTON_STEPS):
@@ -302,18 +334,25 @@ def derivatives(machine, i, u):
 
 
 def balanced(machine, v):
-    """The same with a sum of exactly 0, where that is a condition, and multipliers of the right signs."""
+    """The same with a sum of exactly 0, where that is a condition, and multipliers of the right
+    signs.
+    """
     v = [mid(x) for x in v]
     if machine.formulation != "odm":
         v = [x if x * y > 0 else arb(0) for x, y in zip(v, machine.y, strict=True)]
     if machine.formulation == "psvm" and machine.p == 1:
-        v = [y * mid(c) if x * y > c else x for x, y, c in zip(v, machine.y, machine.cost, strict=True)]
+        v = [
+            y * mid(c) if x * y > c else x
+            for x, y, c in zip(v, machine.y, machine.cost, strict=True)
+        ]
     if machine.free:
         off = sum(v, arb(0))
         room = [
             min(
                 float(abs(x)),
-                float("inf") if machine.formulation == "hard_margin" or machine.p != 1 else float(c - abs(x)),
+                float("inf")
+                if machine.formulation == "hard_margin" or machine.p != 1
+                else float(c - abs(x)),
             )
             for x, c in zip(v, machine.cost if machine.formulation == "psvm" else v, strict=True)
         ]
@@ -325,7 +364,9 @@ def balanced(machine, v):
 
 
 def optimal_scores(machine, v0, b0, T):
-    """Enclosures (low, high) of the sets of optimal scores of the rows from T on in K; None if the optimum was not found."""
+    """Enclosures (low, high) of the sets of optimal scores of the rows from T on in K; None if the
+    optimum was not found.
+    """
     found = optimum(machine, v0, b0)
     return None if found is None else scores_of(machine, found, T)
 
@@ -339,7 +380,9 @@ def scores_of(machine, found, T):
 
 
 def optimum(machine, v0, b0):
-    """Multipliers and an intercept, objective and dual objective there, and how far the optimal w may be; None if the gap is not below 1e-40."""
+    """Multipliers and an intercept, objective and dual objective there, and how far the optimal w
+    may be; None if the gap is not below 1e-40.
+    """
     smooth = machine.formulation == "odm" or (machine.formulation == "psvm" and machine.p > 1)
     ctx.prec = SOLVE
     candidates = [by_newton(machine, v0, b0)] if smooth else by_partition(machine, v0)
@@ -359,9 +402,15 @@ def optimum(machine, v0, b0):
                 continue
             scale = lowest if lowest < 1 else arb(1)
         else:
-            b = b if not machine.free or machine.formulation != "psvm" or machine.p > 1 else middle(machine, v)
+            b = (
+                b
+                if not machine.free or machine.formulation != "psvm" or machine.p > 1
+                else middle(machine, v)
+            )
         primal = norm / 2 / scale**2 + (
-            arb(0) if machine.formulation == "hard_margin" else machine.losses(machine.margins(v, b))
+            arb(0)
+            if machine.formulation == "hard_margin"
+            else machine.losses(machine.margins(v, b))
         )
         gap = primal - dual
         if gap.is_finite() and gap.upper() <= ENOUGH * abs(primal).lower():
@@ -456,11 +505,19 @@ def enclosures(machine, v, b, radius, first):
         f = [y * m for y, m in zip(machine.y, machine.margins(v, arb(0)), strict=True)]
         reach = [radius * machine.K[i][i].upper().sqrt() for i in range(machine.n)]
         # u ≥ 1 at the optimum: 1 − f ≤ b for positive rows, b ≤ −1 − f for negative ones.
-        low = max(((1 - x - r).lower() for x, r, y in zip(f, reach, machine.y, strict=True) if y > 0), key=Key)
-        high = min(((-1 - x + r).upper() for x, r, y in zip(f, reach, machine.y, strict=True) if y < 0), key=Key)
+        low = max(
+            ((1 - x - r).lower() for x, r, y in zip(f, reach, machine.y, strict=True) if y > 0),
+            key=Key,
+        )
+        high = min(
+            ((-1 - x + r).upper() for x, r, y in zip(f, reach, machine.y, strict=True) if y < 0),
+            key=Key,
+        )
         ends = (low, high)
     elif machine.free:
-        ends = hinge_set(machine, v, radius) if machine.p == 1 else smooth_set(machine, v, b, radius)
+        ends = (
+            hinge_set(machine, v, radius) if machine.p == 1 else smooth_set(machine, v, b, radius)
+        )
         if ends is None:
             return None
     found = []
@@ -541,7 +598,14 @@ def instance(seed):
             arguments["sample_weight"] = rng.choice([0.5, 1.0, 2.0], n)
     scale = X.std(axis=0) + 1e-3 * np.abs(X).max()
     new = X.mean(axis=0) + 2.0 * scale * rng.standard_normal((5, d))
-    T = np.vstack([new, X[rng.integers(0, n, 3)], 0.5 * (X[:1] + X[-1:]), X.mean(axis=0)[None, :] + 50.0 * scale])
+    T = np.vstack(
+        [
+            new,
+            X[rng.integers(0, n, 3)],
+            0.5 * (X[:1] + X[-1:]),
+            X.mean(axis=0)[None, :] + 50.0 * scale,
+        ]
+    )
     tol = float(rng.choice(TOLERANCES))
     spoilt = str(rng.choice(["", "", "", "", "model", "dual", "both"]))
     return design, X, y, T, formulation, arguments, tol, spoilt
@@ -569,7 +633,10 @@ def spoil(solution, spoilt, rng):
         solution = replace(solution, model=replace(model, **changed))
     if spoilt in ("dual", "both"):
         share = 10.0 ** rng.uniform(-6, -0.5)
-        dual = {name: values * (1.0 - share * rng.random(values.shape)) for name, values in solution.dual.items()}
+        dual = {
+            name: values * (1.0 - share * rng.random(values.shape))
+            for name, values in solution.dual.items()
+        }
         solution = replace(solution, dual=dual)
     return solution
 
@@ -596,13 +663,18 @@ def proved(found, X, y, T, shrink):
         raise sx.NotCertified(f"a proof is refused: {verified.why}")
     low, high, labels, _ = verified.scores
     assert list(labels) == [
-        found.classes[1] if a > 0 else found.classes[0] if b <= 0 else None for a, b in zip(low, high, strict=True)
+        found.classes[1] if a > 0 else found.classes[0] if b <= 0 else None
+        for a, b in zip(low, high, strict=True)
     ]
-    return SimpleNamespace(lower=low, upper=high, possible=np.column_stack([~(low > 0.0), high > 0.0]))
+    return SimpleNamespace(
+        lower=low, upper=high, possible=np.column_stack([~(low > 0.0), high > 0.0])
+    )
 
 
 def exact_scores(X, y, T, formulation, arguments, fine):
-    """Enclosures of the sets of optimal scores of the rows of T, from a fine solution on; None if the optimum was not found."""
+    """Enclosures of the sets of optimal scores of the rows of T, from a fine solution on; None if
+    the optimum was not found.
+    """
     kept = np.flatnonzero(arguments.get("sample_weight", np.ones(len(y))) > 0)
     weight = arguments.get("sample_weight", np.ones(len(y)))[kept]
     signs = np.where(y[kept] == 1, 1, -1)
@@ -614,12 +686,17 @@ def exact_scores(X, y, T, formulation, arguments, fine):
     K = gram(np.vstack([X[kept], T]), arguments["kernel"], intercept == "penalised")
     machine = Machine(formulation, K, signs, weight, arguments, intercept)
     return optimal_scores(
-        machine, fine.dual[name][kept] * signs, fine.model.intercept if intercept == "free" else 0.0, kept.size
+        machine,
+        fine.dual[name][kept] * signs,
+        fine.model.intercept if intercept == "free" else 0.0,
+        kept.size,
     )
 
 
 def check(seed, shrink=None, proofs=False):
-    """What became of one instance: a word, the number of intervals, misses, and of what is tight a measure."""
+    """What became of one instance: a word, the number of intervals, misses, and of what is tight a
+    measure.
+    """
     design, X, y, T, formulation, arguments, tol, spoilt = instance(seed)
     label = f"{formulation} on {design}"
     rng = np.random.default_rng([seed, 29])
@@ -662,10 +739,15 @@ def main():
     options = campaign.options_of(
         __doc__,
         1000,
-        ("--proofs", {"action": "store_true", "help": "the intervals that the second checker finds"}),
+        (
+            "--proofs",
+            {"action": "store_true", "help": "the intervals that the second checker finds"},
+        ),
         ("--shrink", {"type": float, "help": "the control: the radius times this"}),
     )
-    return campaign.predictions(lambda seed: check(seed, options.shrink, options.proofs), instance, options)
+    return campaign.predictions(
+        lambda seed: check(seed, options.shrink, options.proofs), instance, options
+    )
 
 
 if __name__ == "__main__":

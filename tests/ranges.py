@@ -1,11 +1,14 @@
-"""Paths and selections over whole ranges against optima in ball arithmetic, at random values between their solutions, with zero slack.
+"""Paths and selections over whole ranges against optima in ball arithmetic, at random values
+between their solutions, with zero slack.
 
     python -m tests.ranges [--count 1000] [--first 0] [--seed 17] [--shrink 0.5]
 
-An instance is a small hostile set that is cut in two, with a range of C, p or γ of the pSVM, or of C1, C1 = C2 or D of ODM: both halves are training parts whose paths are certified, and over ranges of C a
-selection is certified whose validation parts are the other halves. At random values of the range the optimum of each half is enclosed by the oracle of
-:mod:`tests.predictions`, to 1e-40 of the objective. A cover is wrong if the optimum is outside of its interval, and a band of errors if some optimal machine makes
-fewer or more.
+An instance is a small hostile set that is cut in two, with a range of C, p or γ of the pSVM, or of
+C1, C1 = C2 or D of ODM: both halves are training parts whose paths are certified, and over ranges
+of C a selection is certified whose validation parts are the other halves. At random values of the
+range the optimum of each half is enclosed by the oracle of :mod:`tests.predictions`, to 1e-40 of
+the objective. A cover is wrong if the optimum is outside of its interval, and a band of errors if
+some optimal machine makes fewer or more.
 
 The control is the same test with narrower intervals, and bands of a smaller radius: it has to fail.
 """
@@ -38,12 +41,17 @@ def instance(seed):
         y = rng.permutation(np.arange(len(y)) % 2)
     spread = float(np.var(X)) or 1.0
     gamma = float(10.0 ** rng.uniform(-1.5, 1.5) / (X.shape[1] * spread))
-    kernel = [None, sx.RBF(gamma), sx.RBF(gamma), sx.Laplacian(float(np.sqrt(gamma)))][int(rng.integers(0, 4))]
+    kernel = [None, sx.RBF(gamma), sx.RBF(gamma), sx.Laplacian(float(np.sqrt(gamma)))][
+        int(rng.integers(0, 4))
+    ]
     varies = str(rng.choice(["C", "C", "p"] if kernel is None else ["C", "C", "C", "p", "gamma"]))
     if rng.random() < 0.2:
         varies = str(rng.choice(["C1", "C1 = C2", "D"]))
         machine = sx.ODMClassifier(
-            C2=float(10.0 ** rng.uniform(-1, 2)), D=float(rng.choice([0.0, 0.2])), kernel=kernel, intercept="none"
+            C2=float(10.0 ** rng.uniform(-1, 2)),
+            D=float(rng.choice([0.0, 0.2])),
+            kernel=kernel,
+            intercept="none",
         )
         low = 10.0 ** rng.uniform(-1, 2)
         ends = (
@@ -54,7 +62,11 @@ def instance(seed):
         return design, X, y, halves, machine, varies, ends, rng
     p = float(rng.choice([1.0, 1.0, 2.0, 2.0, 1.5, 3.0, rng.uniform(1.05, 4.0)]))
     machine = sx.PSVMClassifier(p=p, C=float(10.0 ** rng.uniform(-2, 2)), kernel=kernel)
-    low = {"C": 10.0 ** rng.uniform(-3, 2), "p": rng.choice([1.0, rng.uniform(1.0, 2.0)]), "gamma": None}[varies]
+    low = {
+        "C": 10.0 ** rng.uniform(-3, 2),
+        "p": rng.choice([1.0, rng.uniform(1.0, 2.0)]),
+        "gamma": None,
+    }[varies]
     if varies == "gamma":
         low = kernel.gamma
     high = low * 10.0 ** rng.uniform(0.3, 2.0) if varies == "C" else low * rng.uniform(1.2, 3.0)
@@ -80,14 +92,20 @@ def exact(X, y, train, machine, settings):
     fine = solver(X[train], y[train], kernel=kernel, tol=1e-12, time_limit=20.0, **own_settings)
     ctx.prec = 1500
     K = gram(np.vstack([X[train], X[~train]]), kernel, False)
-    of = Machine("odm" if odm else "psvm", K, signs, np.ones(train.sum()), own, "none" if odm else "free")
-    found = optimum(of, fine.dual["theta" if odm else "alpha"] * signs, 0.0 if odm else fine.model.intercept)
+    of = Machine(
+        "odm" if odm else "psvm", K, signs, np.ones(train.sum()), own, "none" if odm else "free"
+    )
+    found = optimum(
+        of, fine.dual["theta" if odm else "alpha"] * signs, 0.0 if odm else fine.model.intercept
+    )
     ctx.prec = EVALUATE
     return of, found
 
 
 def check(seed, shrink=None):
-    """What was checked of one instance: a label, how many covers and bands, how many without an oracle, and misses."""
+    """What was checked of one instance: a label, how many covers and bands, how many without an
+    oracle, and misses.
+    """
     design, X, y, halves, machine, varies, ends, rng = instance(seed)
     label = f"{varies} from {ends[0]:.3g} to {ends[1]:.3g} of {machine} on {design}"
     names = varies.split(" = ")
@@ -96,7 +114,9 @@ def check(seed, shrink=None):
     eps = float(rng.choice([0.5, 0.1, 0.02]))
     tol = float(rng.choice([1e-2, 1e-5, 1e-9]))
     least = float(rng.choice([0.0, 0.2]))
-    values = (np.exp(rng.uniform(*np.log(ends), VALUES)) if ends[0] else rng.uniform(*ends, VALUES)).tolist()
+    values = (
+        np.exp(rng.uniform(*np.log(ends), VALUES)) if ends[0] else rng.uniform(*ends, VALUES)
+    ).tolist()
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         paths = []
@@ -104,7 +124,12 @@ def check(seed, shrink=None):
             try:
                 paths.append(
                     sx.certified_path(
-                        machine, X[train], y[train], eps=eps, time_limit=10.0, **dict.fromkeys(names, ends)
+                        machine,
+                        X[train],
+                        y[train],
+                        eps=eps,
+                        time_limit=10.0,
+                        **dict.fromkeys(names, ends),
                     )
                 )
             except sx.SvmcvxError as error:
@@ -115,7 +140,14 @@ def check(seed, shrink=None):
             folds = [(np.flatnonzero(train), np.flatnonzero(~train)) for train in trains]
             try:
                 selection = sx.certified_select(
-                    machine, X, y, cv=folds, eps=least, tol=tol, time_limit=10.0, **dict.fromkeys(names, ends)
+                    machine,
+                    X,
+                    y,
+                    cv=folds,
+                    eps=least,
+                    tol=tol,
+                    time_limit=10.0,
+                    **dict.fromkeys(names, ends),
                 )
             except sx.SvmcvxError as error:
                 counts[f"selections refused ({type(error).__name__})"] += 1
@@ -138,22 +170,30 @@ def check(seed, shrink=None):
                             lower, upper = narrowed(lower, upper, shrink)
                         counts[f"{name}s of {varies}"] += 1
                         if not (arb(lower) <= primal.upper() and arb(upper) >= dual.lower()):
-                            missed.append((f"{name} at {value!r}", lower, upper, float(dual), float(primal)))
+                            missed.append(
+                                (f"{name} at {value!r}", lower, upper, float(dual), float(primal))
+                            )
                 if selection is not None:
                     wrong += errors(of, found, int(train.sum()), y[~train] == 1)
             if selection is not None and known:
                 pieces = selection.pieces
-                for _, row in pieces[(pieces["low"] <= value) & (pieces["high"] >= value)].iterrows():
+                for _, row in pieces[
+                    (pieces["low"] <= value) & (pieces["high"] >= value)
+                ].iterrows():
                     counts["bands"] += 1
                     if row["least"] > wrong[0] or row["most"] < wrong[1]:
-                        missed.append((f"band at {value!r}", row["least"], row["most"], *wrong.tolist()))
+                        missed.append(
+                            (f"band at {value!r}", row["least"], row["most"], *wrong.tolist())
+                        )
                 if selection.least > wrong[0]:
                     missed.append((f"fewest at {value!r}", selection.least, *wrong.tolist()))
     return label, counts, missed
 
 
 def errors(of, found, n, positive):
-    """Rows that every optimal machine has wrong, and rows that some may have, as far as the enclosures tell."""
+    """Rows that every optimal machine has wrong, and rows that some may have, as far as the
+    enclosures tell.
+    """
     sure = may = 0
     for (low, high), side in zip(scores_of(of, found, n), positive, strict=True):
         above, below = bool(low > 0), bool(high <= 0)
@@ -164,7 +204,9 @@ def errors(of, found, n, positive):
 
 def main():
     options = campaign.options_of(
-        __doc__, 1000, ("--shrink", {"type": float, "help": "the control: intervals and the radius times this"})
+        __doc__,
+        1000,
+        ("--shrink", {"type": float, "help": "the control: intervals and the radius times this"}),
     )
     if options.shrink is not None:
         own = ranges.OverRange.squared_radius.func

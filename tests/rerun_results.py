@@ -1,12 +1,15 @@
-"""Some rows of each stored table are computed again, and compared with the CSV file in docs/results; the record beside it has to be its own.
+"""Some rows of each stored table are computed again, and compared with the CSV file in
+docs/results; the record beside it has to be its own.
 
     python -m tests.rerun_results [--data-dir FOLDER] [TABLE ...]
     python -m tests.rerun_results --sizes
     python -m tests.rerun_results --trials FILE
 
-Rows of tables that are means over all sizes (conic-table1, 2 and 4) would cost the whole table. Their trials are in docs/results/trials, and some of these
-are computed again. Seconds and counts that depend on the version of a solver are not compared. `--sizes` prints the table of the status page: how much of
-each table there is, what it took, and how much of it is proved. `--trials` writes the trials of a table from what `svmcvx reproduce TABLE --json FILE` wrote.
+Rows of tables that are means over all sizes (conic-table1, 2 and 4) would cost the whole table.
+Their trials are in docs/results/trials, and some of these are computed again. Seconds and counts
+that depend on the version of a solver are not compared. `--sizes` prints the table of the status
+page: how much of each table there is, what it took, and how much of it is proved. `--trials` writes
+the trials of a table from what `svmcvx reproduce TABLE --json FILE` wrote.
 """
 
 import argparse
@@ -49,10 +52,15 @@ PARTS = {
 TRIALS_OF = {f"conic-table{k}": f"conic-table{k if k > 2 else 1}" for k in (1, 2, 3, 4)}
 # What computes a trial again, and the entries of its cell.
 COMPUTED = {"conic-table1": (synthetic, ("sigma", "outliers")), "conic-table4": (flipped, ("tau",))}
-# What is kept of a trial: its cell, what the tables and pages are made of, and the decimals of each.
+# What is kept of a trial: its cell, what the tables and pages are made of, and the decimals of
+# each.
 CELL = ("dataset", "n", "p", "sigma", "outliers", "tau", "repeat")
 KEPT = {
-    **{f"{method}_{what}": 5 for method in (*METHODS, "bayes") for what in ("error", "error_last", "validation")},
+    **{
+        f"{method}_{what}": 5
+        for method in (*METHODS, "bayes")
+        for what in ("error", "error_last", "validation")
+    },
     **{f"{method}_chosen": 6 for method in METHODS},
     **{f"{method}_cpu": 3 for method in METHODS},
 }
@@ -74,7 +82,9 @@ TIMED = ("odm-figure2",)
 def differences(table: str, data_dir: str | None) -> tuple[int, list[str]]:
     """Return how many numbers were compared, and those that differ."""
     stored = pd.read_csv(RESULTS / f"{table.replace('-', '_')}.csv")
-    computed = reproduce(table.removesuffix("-large").removesuffix("-w8a"), data_dir=data_dir, **PARTS[table])
+    computed = reproduce(
+        table.removesuffix("-large").removesuffix("-w8a"), data_dir=data_dir, **PARTS[table]
+    )
     if not computed.complete:  # which reproduce makes of Ctrl-C
         raise KeyboardInterrupt
     found = computed.frame
@@ -84,16 +94,21 @@ def differences(table: str, data_dir: str | None) -> tuple[int, list[str]]:
         columns.remove("as_written")
     # A written table has its own digits.
     as_text = {
-        key: lambda values: values.map(lambda value: f"{value:g}" if isinstance(value, float) else str(value))
+        key: lambda values: values.map(
+            lambda value: f"{value:g}" if isinstance(value, float) else str(value)
+        )
         for key in keys
     }
     both = found.assign(**{key: rule(found[key]) for key, rule in as_text.items()}).merge(
-        stored.assign(**{key: rule(stored[key]) for key, rule in as_text.items()}), on=keys, suffixes=("", "_stored")
+        stored.assign(**{key: rule(stored[key]) for key, rule in as_text.items()}),
+        on=keys,
+        suffixes=("", "_stored"),
     )
     if len(both) != len(found):
         return len(both), [f"{table}: {len(found)} rows, of which {len(both)} are stored"]
     wrong = [
-        f"{table}: {column} of {dict(row[keys])} is {row[column]}, stored is {row[f'{column}_stored']}"
+        f"{table}: {column} of {dict(row[keys])} is {row[column]}, stored is"
+        f" {row[f'{column}_stored']}"
         for column in columns
         for _, row in both.iterrows()
         if not (
@@ -105,14 +120,20 @@ def differences(table: str, data_dir: str | None) -> tuple[int, list[str]]:
 
 
 def trials_differences(table: str) -> tuple[int, list[str]]:
-    """Return how many numbers of trials were computed again, and those that differ from the stored ones."""
+    """Return how many numbers of trials were computed again, and those that differ from the stored
+    ones.
+    """
     compute, varied = COMPUTED[table]
     stored = pd.read_csv(TRIALS / f"{table.replace('-', '_')}.csv")
     count, wrong = 0, []
-    for _, line in stored[(stored[list(PARTS[table])] == pd.Series(PARTS[table])).all(axis=1)].iterrows():
+    for _, line in stored[
+        (stored[list(PARTS[table])] == pd.Series(PARTS[table])).all(axis=1)
+    ].iterrows():
         cell = PARTS[table] | {name: line[name] for name in varied}
         row = compute(tested=TESTED, values=VALUES, **cell)
-        for name in (f"{method}_{what}" for method in METHODS for what in ("error", "validation", "chosen")):
+        for name in (
+            f"{method}_{what}" for method in METHODS for what in ("error", "validation", "chosen")
+        ):
             count += 1
             if abs(row[name] - line[name]) > 5e-4:
                 wrong.append(f"{table}: {name} of {cell} is {row[name]}, stored is {line[name]}")
@@ -133,7 +154,8 @@ def trial_means_faults(table: str) -> list[str]:
     """Return the means of a table that are not those of its trials."""
     trials = pd.read_csv(TRIALS / f"{TRIALS_OF[table].replace('-', '_')}.csv")
     stored = pd.read_csv(RESULTS / f"{table.replace('-', '_')}.csv")
-    # Seconds of Table 2 in place of per cent; its means are over the kinds of outliers of the paper.
+    # Seconds of Table 2 in place of per cent; its means are over the kinds of outliers of the
+    # paper.
     seconds = table == "conic-table2"
     what, unit, error = ("cpu", 1.0, 1.1e-3) if seconds else ("error", 100.0, 5.1e-3)
     if seconds:
@@ -146,7 +168,9 @@ def trial_means_faults(table: str) -> list[str]:
             own = trials[trials["tau"] == line["tau"]]
         mean = unit * own[f"{line['method']}_{what}"].mean()
         if not abs(mean - line["as_written"]) <= error:
-            faults.append(f"{table}: {dict(line[[*keys, 'method', 'as_written']])}, its trials have {mean}")
+            faults.append(
+                f"{table}: {dict(line[[*keys, 'method', 'as_written']])}, its trials have {mean}"
+            )
     return faults
 
 
@@ -165,9 +189,11 @@ def record_faults(path: Path) -> list[str]:
 
 
 def sizes() -> str:
-    """Return a Markdown table of size, hours, certified solves and guaranteed accuracies of the stored tables.
+    """Return a Markdown table of size, hours, certified solves and guaranteed accuracies of the
+    stored tables.
 
-    The last column tells how many accuracies have an interval of what every optimal machine scores, and for how many it is one number.
+    The last column tells how many accuracies have an interval of what every optimal machine scores,
+    and for how many it is one number.
     """
     lines = [
         "| table | computed | hours | solves certified | accuracies enclosed (one number) |",
@@ -175,15 +201,25 @@ def sizes() -> str:
     ]
     for path in sorted(RESULTS.glob("*.csv")):
         frame = pd.read_csv(path)
-        whats = [what for what in ("as_written", "as_summed", "as_released") if f"{what}_exact_lower" in frame]
+        whats = [
+            what
+            for what in ("as_written", "as_summed", "as_released")
+            if f"{what}_exact_lower" in frame
+        ]
         there = sum(int(frame[what].notna().sum()) for what in whats)
         enclosed = sum(int(frame[f"{what}_exact_lower"].notna().sum()) for what in whats)
-        proved = sum(int((frame[f"{what}_exact_lower"] == frame[f"{what}_exact_upper"]).sum()) for what in whats)
+        proved = sum(
+            int((frame[f"{what}_exact_lower"] == frame[f"{what}_exact_upper"]).sum())
+            for what in whats
+        )
         record_path = path.with_suffix(".json")
         record = json.loads(record_path.read_text()) if record_path.exists() else None
         cells = ["no record", "", ""]
         if record is not None:
-            options = ", ".join(f"{name} {_said(value)}" for name, value in record["options"].items()) or "in full"
+            options = (
+                ", ".join(f"{name} {_said(value)}" for name, value in record["options"].items())
+                or "in full"
+            )
             share = record["certified"] / record["solves"] if record["solves"] else 1.0
             cells = [
                 options,
@@ -200,7 +236,9 @@ def _said(value: object) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("tables", nargs="*", choices=[[], *PARTS], metavar="TABLE")
     parser.add_argument("--data-dir")
     parser.add_argument("--sizes", action="store_true")
@@ -215,7 +253,9 @@ def main() -> int:
     wrong = [fault for path in sorted(RESULTS.glob("*.json")) for fault in record_faults(path)]
     wrong += [fault for table in TRIALS_OF for fault in trial_means_faults(table)]
     for table in options.tables or PARTS:
-        count, found = trials_differences(table) if table in COMPUTED else differences(table, options.data_dir)
+        count, found = (
+            trials_differences(table) if table in COMPUTED else differences(table, options.data_dir)
+        )
         print(f"{table}: {count} numbers, {len(found)} differ", flush=True)
         wrong += found
     print(*wrong, sep="\n")

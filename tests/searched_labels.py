@@ -1,11 +1,14 @@
-"""Labels that a search proves against all optimal machines of small problems, enumerated in fractions.
+"""Labels that a search proves against all optimal machines of small problems, enumerated in
+fractions.
 
     python -m tests.searched_labels [--count 300] [--first 0] [--seed 17]
 
-The optimum of a loss that counts, or of the ramp loss, is that of a convex problem for some set of rows that count or are given up, and its solution is
-that of a system of equations on rows with margins of exactly 1. All such systems of a few rows are solved in fractions, with and without the constraint
-that the score of a test row has the other sign or is 0, and the objective is evaluated at each solution. A label is *wrong* if a machine with the other one is
-no worse than the optimum, and *missed* if all such machines are worse by more than a thousandth and the search did not say so.
+The optimum of a loss that counts, or of the ramp loss, is that of a convex problem for some set of
+rows that count or are given up, and its solution is that of a system of equations on rows with
+margins of exactly 1. All such systems of a few rows are solved in fractions, with and without the
+constraint that the score of a test row has the other sign or is 0, and the objective is evaluated
+at each solution. A label is *wrong* if a machine with the other one is no worse than the optimum,
+and *missed* if all such machines are worse by more than a thousandth and the search did not say so.
 """
 
 import collections
@@ -56,7 +59,10 @@ class Enumerated:
     def objective(self, w, b):
         u = [y * (dot(w, row) + b) for y, row in zip(self.y, self.rows, strict=True)]
         if self.kind == "ramp":
-            losses = sum((s * min(Fraction(2), max(ZERO, 1 - m)) for s, m in zip(self.s, u, strict=True)), ZERO)
+            losses = sum(
+                (s * min(Fraction(2), max(ZERO, 1 - m)) for s, m in zip(self.s, u, strict=True)),
+                ZERO,
+            )
             return dot(w, w) / 2 + self.number * losses
         count = sum((s for s, m in zip(self.s, u, strict=True) if m < 1), ZERO)
         if self.budget is not None:
@@ -73,11 +79,16 @@ class Enumerated:
         for bound in product((0, 1), repeat=n) if self.kind == "ramp" else [(0,) * n]:
             fixed = [i for i in range(n) if bound[i]]
             others = [i for i in range(n) if not bound[i]]
-            w0 = [sum((self.number * self.s[i] * self.y[i] * self.rows[i][c] for i in fixed), ZERO) for c in range(r)]
+            w0 = [
+                sum((self.number * self.s[i] * self.y[i] * self.rows[i][c] for i in fixed), ZERO)
+                for c in range(r)
+            ]
             balance = sum((self.number * self.s[i] * self.y[i] for i in fixed), ZERO)
             for size in range(most + 1):
                 for chosen in combinations(others, size):
-                    active = [(self.rows[i], self.y[i]) for i in chosen] + ([] if t is None else [(t, 0)])
+                    active = [(self.rows[i], self.y[i]) for i in chosen] + (
+                        [] if t is None else [(t, 0)]
+                    )
                     if not active or len(active) > most:
                         continue
                     matrix = [[dot(a, c) for c, _ in active] + [ONE] * self.free for a, _ in active]
@@ -88,13 +99,18 @@ class Enumerated:
                     found = solved(matrix, right)
                     if found is not None:
                         w = [
-                            x + sum((v * a[c] for v, (a, _) in zip(found, active, strict=False)), ZERO)
+                            x
+                            + sum(
+                                (v * a[c] for v, (a, _) in zip(found, active, strict=False)), ZERO
+                            )
                             for c, x in enumerate(w0)
                         ]
                         yield w, found[-1] if self.free else ZERO
 
     def least(self, t=None, sign=1):
-        """The least objective; with a test row, of the machines whose score there is 0 or has not this sign."""
+        """The least objective; with a test row, of the machines whose score there is 0 or has not
+        this sign.
+        """
         values = []
         points = self.candidates() if t is None else (*self.candidates(), *self.candidates(t))
         for w, b in points:
@@ -120,8 +136,18 @@ def instance(seed):
     if rng.random() < 0.2:
         X = X * 10.0 ** rng.uniform(-1, 2)
     weight = rng.choice([0.5, 1.0, 2.0], n) if rng.random() < 0.3 else np.ones(n)
-    number = float(rng.choice([0.0, 1.0, 2.0, 3.0])) if kind == "zero_one k" else float(10.0 ** rng.uniform(-1, 2))
-    T = np.vstack([X[:1], 0.5 * (X[:1] + X[-1:]), X.mean(axis=0) + 2.0 * X.std(axis=0) * rng.standard_normal((3, d))])
+    number = (
+        float(rng.choice([0.0, 1.0, 2.0, 3.0]))
+        if kind == "zero_one k"
+        else float(10.0 ** rng.uniform(-1, 2))
+    )
+    T = np.vstack(
+        [
+            X[:1],
+            0.5 * (X[:1] + X[-1:]),
+            X.mean(axis=0) + 2.0 * X.std(axis=0) * rng.standard_normal((3, d)),
+        ]
+    )
     return kind, X, y, weight, T, number
 
 
@@ -129,7 +155,9 @@ def check(seed, shrink=None):
     """What became of one instance: a word, how many labels are decided, wrong and missed."""
     kind, X, y, weight, T, number = instance(seed)
     solver, given = getattr(sx.fast, kind.split()[0]), {"sample_weight": weight}
-    given |= {"k" if kind == "zero_one k" else "lam" if kind.startswith("zero_one") else "C": number}
+    given |= {
+        "k" if kind == "zero_one k" else "lam" if kind.startswith("zero_one") else "C": number
+    }
     given |= {"kernel": sx.Linear()} if "kernel" in kind else {}
     given |= {"method": "search"} if kind.startswith("l0") else {}
     try:
@@ -155,7 +183,9 @@ def check(seed, shrink=None):
 
 def main():
     options = campaign.options_of(
-        __doc__, 300, ("--shrink", {"type": float, "help": "the control: the objective of the model times this"})
+        __doc__,
+        300,
+        ("--shrink", {"type": float, "help": "the control: the objective of the model times this"}),
     )
     first, count = (options.first, options.count) if options.seed is None else (options.seed, 1)
     words, totals = collections.defaultdict(collections.Counter), collections.Counter()
@@ -163,12 +193,21 @@ def main():
         try:
             kind, word, decided, wrong, missed = check(seed, options.shrink)
         except Exception as error:
-            kind, word, decided, wrong, missed = "?", f"RAW ERROR {type(error).__name__}: {error}", 0, 0, 0
+            kind, word, decided, wrong, missed = (
+                "?",
+                f"RAW ERROR {type(error).__name__}: {error}",
+                0,
+                0,
+                0,
+            )
         words[kind][word] += 1
         totals += collections.Counter(decided=decided, wrong=wrong, missed=missed)
         if missed or (word not in ("held", "no solution") and options.shrink is None):
             print(f"seed {seed}: {kind}: {word}, {missed} missed", flush=True)
-    print(f"{count} instances: { {kind: dict(found) for kind, found in words.items()} }; labels: {dict(totals)}")
+    print(
+        f"{count} instances: { {kind: dict(found) for kind, found in words.items()} }; labels:"
+        f" {dict(totals)}"
+    )
     return 1 if totals["wrong"] or "?" in words else 0
 
 

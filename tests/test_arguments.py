@@ -1,4 +1,6 @@
-"""Arguments that several functions share: one table, helpful errors for other names, old names for one release."""
+"""Arguments that several functions share: one table, helpful errors for other names, old names for
+one release.
+"""
 
 import inspect
 import re
@@ -23,23 +25,38 @@ FRONT_ENDS = [
 
 def described(text):
     """Names of the parameters in a docstring, in their order."""
-    section = re.split(r"\n    [A-Z]\w+\n    -{3,}\n", text.split("\n    Parameters\n    ----------\n")[1])[0]
+    section = re.split(
+        r"\n    [A-Z]\w+\n    -{3,}\n", text.split("\n    Parameters\n    ----------\n")[1]
+    )[0]
     titles = re.findall(r"^    (\w[^\n:]*?)(?: : .*)?$", section, flags=re.MULTILINE)
     return [name for title in titles for name in title.split(", ")]
 
 
-@pytest.mark.parametrize("front", FRONT_ENDS, ids=lambda front: f"{front.__module__}.{front.__name__}")
+@pytest.mark.parametrize(
+    "front", FRONT_ENDS, ids=lambda front: f"{front.__module__}.{front.__name__}"
+)
 def test_every_argument_is_documented_once(front):
     names = described(front.__doc__)
     assert sorted(names) == sorted(inspect.signature(front).parameters)
     assert "{" not in re.sub(
-        r":math:`[^`]*`|\\\w+{[^}]*}|``[^`]*``|\.\. math::.*?\n\n", "", front.__doc__, flags=re.DOTALL
+        r":math:`[^`]*`|\\\w+{[^}]*}|``[^`]*``|\.\. math::.*?\n\n",
+        "",
+        front.__doc__,
+        flags=re.DOTALL,
     )
 
 
-@pytest.mark.parametrize("front", FRONT_ENDS, ids=lambda front: f"{front.__module__}.{front.__name__}")
+@pytest.mark.parametrize(
+    "front", FRONT_ENDS, ids=lambda front: f"{front.__module__}.{front.__name__}"
+)
 def test_shared_arguments_have_one_default(front):
-    defaults = {"tol": (1e-6,), "time_limit": (None,), "verbose": (False,), "callback": (None,), "warm_start": (None,)}
+    defaults = {
+        "tol": (1e-6,),
+        "time_limit": (None,),
+        "verbose": (False,),
+        "callback": (None,),
+        "warm_start": (None,),
+    }
     parameters = inspect.signature(front).parameters
     for name in defaults.keys() & parameters.keys():
         assert parameters[name].default in defaults[name]
@@ -50,7 +67,10 @@ def test_shared_arguments_have_one_default(front):
     [
         (lambda: sx.ConicSVMClassifier(C=1), "the weight is called lam"),
         (lambda: sx.fast.conic(X, Y, C=1), r"fast\.conic .*'C': the weight is called lam"),
-        (lambda: sx.ConicSVMClassifier().set_params(C=1), "no parameter 'C': the weight is called lam"),
+        (
+            lambda: sx.ConicSVMClassifier().set_params(C=1),
+            "no parameter 'C': the weight is called lam",
+        ),
         (lambda: sx.ODMClassifier(lam=1), "the weights are called C1 and C2"),
         (lambda: sx.psvm_dual(X, Y, lam=1), "the weight is called C"),
         (lambda: sx.psvm_dual(X, Y, gamma=1), r"belongs to the kernel, as in kernel=svmcvx\.RBF"),
@@ -63,8 +83,14 @@ def test_shared_arguments_have_one_default(front):
         (lambda: sx.datasets.load("brest_cancer"), "did you mean 'breast_cancer'"),
         (lambda: parse_models("psmv:p=1"), "did you mean 'psvm'"),
         (lambda: parse_models("conic:C=1"), "the weight is called lam"),
-        (lambda: sx.study([sx.PSVMClassifier()], {"a": (X, Y)}, tune={"c": [1.0]}), "did you mean 'C'"),
-        (lambda: sx.RBF(gamma="skale"), "a positive number, 'scale' or 'auto', got 'skale'; did you mean 'scale'"),
+        (
+            lambda: sx.study([sx.PSVMClassifier()], {"a": (X, Y)}, tune={"c": [1.0]}),
+            "did you mean 'C'",
+        ),
+        (
+            lambda: sx.RBF(gamma="skale"),
+            "a positive number, 'scale' or 'auto', got 'skale'; did you mean 'scale'",
+        ),
     ],
 )
 def test_other_names_are_refused_with_the_one_that_was_meant(call, message):
@@ -80,10 +106,9 @@ def test_other_names_of_the_package_are_refused_with_the_one_that_was_meant():
 
 
 def test_the_intercept_has_one_set_of_values():
-    assert [intercept_kind(value, own="penalised") for value in (True, False, "penalised", "none")] == [
-        *("penalised", "none"),
-        *("penalised", "none"),
-    ]
+    assert [
+        intercept_kind(value, own="penalised") for value in (True, False, "penalised", "none")
+    ] == [*("penalised", "none"), *("penalised", "none")]
     with pytest.raises(sx.DataError, match="this formulation has no free intercept"):
         sx.fast.odm(X, Y, intercept="free")
     with pytest.raises(sx.DataError, match="this formulation has no penalised intercept"):
@@ -97,12 +122,16 @@ def test_the_intercept_has_one_set_of_values():
         ((False, "none"), lambda value: sx.ODMClassifier(intercept=value).fit(X, Y)),
         ((True, "free"), lambda value: sx.MulticlassSVMClassifier(intercept=value).fit(X, Y)),
     ):
-        first, second = (getattr(found, "certificate", None) or found.certificate_ for found in map(solve, words))
+        first, second = (
+            getattr(found, "certificate", None) or found.certificate_ for found in map(solve, words)
+        )
         assert first == second
 
 
 def test_old_names_of_parameters_work_for_this_release():
-    with pytest.warns(FutureWarning, match=r"PSVMClassifier\(fit_intercept=…\) is deprecated .* called intercept"):
+    with pytest.warns(
+        FutureWarning, match=r"PSVMClassifier\(fit_intercept=…\) is deprecated .* called intercept"
+    ):
         old = sx.PSVMClassifier(fit_intercept="penalised")
     assert clone(old).intercept == "penalised"
     with pytest.warns(FutureWarning, match="called intercept"):
@@ -113,7 +142,10 @@ def test_old_names_of_parameters_work_for_this_release():
 
 def test_the_old_module_of_the_papers_works_for_this_release():
     sys.modules.pop("svmcvx.experiments.reproduction", None)
-    with pytest.warns(FutureWarning, match=r"svmcvx\.experiments\.reproduction is deprecated .* called svmcvx\.papers"):
+    with pytest.warns(
+        FutureWarning,
+        match=r"svmcvx\.experiments\.reproduction is deprecated .* called svmcvx\.papers",
+    ):
         from svmcvx.experiments.reproduction import reproduce
     assert reproduce is sx.papers.reproduce
     assert sx.experiments.reproduction is sx.papers
@@ -122,7 +154,9 @@ def test_the_old_module_of_the_papers_works_for_this_release():
 def test_old_names_of_comparisons_and_models_work_for_this_release():
     with pytest.warns(FutureWarning, match=r"compare\(test_size=…\) is deprecated .* called split"):
         old = sx.compare([sx.PSVMClassifier()], X, Y, test_size=0.5)
-    assert old["test_accuracy"].equals(sx.compare([sx.PSVMClassifier()], X, Y, split=0.5)["test_accuracy"])
+    assert old["test_accuracy"].equals(
+        sx.compare([sx.PSVMClassifier()], X, Y, split=0.5)["test_accuracy"]
+    )
     with pytest.warns(FutureWarning, match="called intercept"):
         ((_, model),) = parse_models("psvm:fit_intercept=False")
     assert model.intercept is False

@@ -1,4 +1,6 @@
-"""The catalogue against the code: what a record declares is what the builders, solvers and estimators do."""
+"""The catalogue against the code: what a record declares is what the builders, solvers and
+estimators do.
+"""
 
 import inspect
 import re
@@ -61,7 +63,9 @@ def test_every_record_names_what_exists(entry):
 def test_what_is_not_in_the_catalogue():
     assert find("nothing") is None
     assert find(None) is None
-    with pytest.raises(sx.DataError, match="psvm has no builder 'odm_dual'; it has psvm_primal, psvm_dual"):
+    with pytest.raises(
+        sx.DataError, match="psvm has no builder 'odm_dual'; it has psvm_primal, psvm_dual"
+    ):
         CATALOGUE["psvm"].builder("odm_dual")
 
 
@@ -69,9 +73,13 @@ def test_what_is_not_in_the_catalogue():
 def test_settings_are_those_that_builder_and_specialised_solver_share(entry):
     builder, solver = parameters(entry.builder().load()), parameters(entry.fast.load())
     own = [name for name in builder if name not in ("X", "y", "time_limit")]
-    assert set(entry.fast.settings) == {name for name in own if name in solver} | set(entry.fast.own)
+    assert set(entry.fast.settings) == {name for name in own if name in solver} | set(
+        entry.fast.own
+    )
     assert set(entry.fast.own) <= solver.keys() - builder.keys()
-    assert dict(entry.fast.only) == {name: builder[name].default for name in own if name not in solver}
+    assert dict(entry.fast.only) == {
+        name: builder[name].default for name in own if name not in solver
+    }
     assert set(entry.fast.path) <= set(entry.fast.settings)
     for name in set(entry.fast.settings) - set(entry.fast.own):
         both = builder[name].default, solver[name].default
@@ -139,7 +147,8 @@ def test_specialised_solvers_take_what_is_declared(entry):
 
 def test_searches_follow_what_paths_follow():
     varied = {name for entry in SOLVERS for name in entry.fast.path}
-    # The number of violated margins is a whole number of the data at hand, which folds do not share.
+    # The number of violated margins is a whole number of the data at hand, which folds do not
+    # share.
     assert set(PATH_PARAMETERS) == varied - {"k"}
 
 
@@ -156,7 +165,9 @@ def test_names_and_tables_are_those_of_the_catalogue(file):
 
 
 def test_every_paper_has_its_entry_in_the_bibliography():
-    keys = re.findall(r"^@\w+\{(\w+),", (ROOT / "docs" / "references.bib").read_text(), flags=re.MULTILINE)
+    keys = re.findall(
+        r"^@\w+\{(\w+),", (ROOT / "docs" / "references.bib").read_text(), flags=re.MULTILINE
+    )
     assert {entry.source for entry in ENTRIES} <= set(keys)
 
 
@@ -168,4 +179,6 @@ def test_no_word_of_the_old_routes_is_left():
         *(ROOT / "svmcvx" / "estimators").glob("*.py"),
     ]
     for page in pages:
-        assert not re.search(r"conic route|first-order solver|fast path|route ``\"conic\"``", page.read_text()), page
+        assert not re.search(
+            r"conic route|first-order solver|fast path|route ``\"conic\"``", page.read_text()
+        ), page

@@ -1,4 +1,6 @@
-"""What data come in: frames, tensors, masked and lazy containers; and functions that write to what they get."""
+"""What data come in: frames, tensors, masked and lazy containers; and functions that write to what
+they get.
+"""
 
 from functools import partial
 
@@ -46,7 +48,13 @@ class Tracked:
         raise RuntimeError("Use tensor.detach().numpy() instead")
 
 
-BUILDERS = [sx.psvm_primal, sx.psvm_dual, sx.odm_primal, sx.weston_watkins, partial(sx.zero_one_mio, lam=0.1)]
+BUILDERS = [
+    sx.psvm_primal,
+    sx.psvm_dual,
+    sx.odm_primal,
+    sx.weston_watkins,
+    partial(sx.zero_one_mio, lam=0.1),
+]
 
 
 @pytest.mark.parametrize("build", BUILDERS)
@@ -76,9 +84,13 @@ def test_copies_are_made_of_what_can_change():
 
 CALLS = {
     "builder": lambda data, labels, weight=None: sx.psvm_primal(data, labels, sample_weight=weight),
-    "estimator": lambda data, labels, weight=None: sx.PSVMClassifier().fit(data, labels, sample_weight=weight),
+    "estimator": lambda data, labels, weight=None: sx.PSVMClassifier().fit(
+        data, labels, sample_weight=weight
+    ),
     "fast": lambda data, labels, weight=None: sx.fast.psvm(data, labels, sample_weight=weight),
-    "several classes": lambda data, labels, weight=None: sx.fast.multiclass(data, labels, sample_weight=weight),
+    "several classes": lambda data, labels, weight=None: sx.fast.multiclass(
+        data, labels, sample_weight=weight
+    ),
 }
 
 
@@ -108,7 +120,9 @@ def test_masked_arrays_elsewhere():
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_what_cannot_be_read_says_what_to_do(call):
-    with pytest.raises(sx.DataError, match=r"X is a Lazy, which holds no rows yet; pass X\.collect\(\)"):
+    with pytest.raises(
+        sx.DataError, match=r"X is a Lazy, which holds no rows yet; pass X\.collect\(\)"
+    ):
         call(Lazy(), Y)
     with pytest.raises(sx.DataError, match=r"X cannot be read.*detach"):
         call(Tracked(), Y)
@@ -122,7 +136,9 @@ def test_column_names_of_mixed_types():
         sx.PSVMClassifier().fit(frame, Y)
 
 
-@pytest.mark.parametrize("build", [lambda X, y, **k: sx.solve(sx.psvm_dual(X, y, **k)), sx.fast.psvm])
+@pytest.mark.parametrize(
+    "build", [lambda X, y, **k: sx.solve(sx.psvm_dual(X, y, **k)), sx.fast.psvm]
+)
 def test_a_kernel_function_may_write_to_its_arguments(build):
     data = np.abs(X)
     kept = data.copy()

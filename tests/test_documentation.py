@@ -1,4 +1,6 @@
-"""README and pages: their examples print what stands below them, their links lead somewhere, their facts are those of the package."""
+"""README and pages: their examples print what stands below them, their links lead somewhere, their
+facts are those of the package.
+"""
 
 import contextlib
 import doctest
@@ -61,7 +63,9 @@ def test_commands_on_pages_select_tests():
 
 # A Python block with the text that it prints below it; blocks of a page share their names.
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", flags=re.DOTALL)
-SHOWN = [path for path in PAGES if any(expected for _, expected in EXAMPLE.findall(path.read_text()))]
+SHOWN = [
+    path for path in PAGES if any(expected for _, expected in EXAMPLE.findall(path.read_text()))
+]
 SHOWN.remove(ROOT / "docs" / "add_formulation.md")  # tests/formulations/test_extension.py runs it
 
 
@@ -70,12 +74,16 @@ LOOSE = re.compile(r"(gap|intercept)[^,]*$")
 
 
 def same(printed, expected):
-    """Tell whether words and whole numbers are the same, and fractions nearly; of a text that tells seconds, the words alone.
+    """Tell whether words and whole numbers are the same, and fractions nearly; of a text that tells
+    seconds, the words alone.
 
-    What is proved is held to five digits. Widths of intervals and intercepts, on which the order of sums tells, are held to a hundredth.
+    What is proved is held to five digits. Widths of intervals and intercepts, on which the order of
+    sums tells, are held to a hundredth.
     """
     if "seconds" in expected.lower():
-        ours, theirs = (re.sub(r"\d[\d.e+-]*", "#", " ".join(text.split())) for text in (printed, expected))
+        ours, theirs = (
+            re.sub(r"\d[\d.e+-]*", "#", " ".join(text.split())) for text in (printed, expected)
+        )
         return ours == theirs
     ours, theirs = FRACTION.split(printed), FRACTION.split(expected)
     return ours[::2] == theirs[::2] and all(
@@ -97,7 +105,9 @@ def test_examples_are_held_to_what_does_not_change():
 
 
 def test_there_are_examples():
-    assert {"README.md", "docs/getting_started.md", "docs/errata.md"} <= {name(path) for path in SHOWN}
+    assert {"README.md", "docs/getting_started.md", "docs/errata.md"} <= {
+        name(path) for path in SHOWN
+    }
 
 
 @pytest.mark.parametrize("page", SHOWN, ids=name)
@@ -112,7 +122,9 @@ def test_the_examples_of_a_page_print_what_it_says(page, tmp_path, monkeypatch):
 
 
 def docstrings_with_examples():
-    """Those of modules and classes, as doctest finds them, and those of public functions, which it does not where they are decorated."""
+    """Those of modules and classes, as doctest finds them, and those of public functions, which it
+    does not where they are decorated.
+    """
     finder, found = doctest.DocTestFinder(exclude_empty=True), {}
     for path in sorted((ROOT / "svmcvx").rglob("*.py")):
         if ">>> " in path.read_text() and path.name != "torch.py":
@@ -124,7 +136,10 @@ def docstrings_with_examples():
             value = getattr(import_module(room), public)
             if inspect.isfunction(value):
                 found |= {
-                    test.name: test for test in finder.find(value, f"{value.__module__}.{value.__qualname__}", globs={})
+                    test.name: test
+                    for test in finder.find(
+                        value, f"{value.__module__}.{value.__qualname__}", globs={}
+                    )
                 }
     return [test for test in found.values() if test.examples]
 
@@ -167,7 +182,9 @@ def anchors(page):
     parsed, slugs = MARKDOWN.parse(page.read_text()), set()
     for opening, content in pairwise(parsed):
         if opening.type == "heading_open":
-            text = "".join(child.content for child in content.children if child.type in ("text", "code_inline"))
+            text = "".join(
+                child.content for child in content.children if child.type in ("text", "code_inline")
+            )
             slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
             slugs.add(slug if slug not in slugs else f"{slug}-1")
     return slugs
@@ -195,19 +212,22 @@ def test_links_of_notebooks_lead_somewhere():
 
 def test_a_broken_link_is_found():
     page = ROOT / "docs" / "index.md"
-    assert list(broken(page, "[a](nowhere.md) [b](certificates.md#nothing) [c](certificates.md#the-gap)")) == [
-        "docs/index.md: nowhere.md",
-        "docs/index.md: certificates.md#nothing (no such heading)",
-    ]
+    assert list(
+        broken(page, "[a](nowhere.md) [b](certificates.md#nothing) [c](certificates.md#the-gap)")
+    ) == ["docs/index.md: nowhere.md", "docs/index.md: certificates.md#nothing (no such heading)"]
 
 
 def test_every_page_is_in_the_contents():
     contents = "\n".join(
-        body for page in PAGES for body in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+        body
+        for page in PAGES
+        for body in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(), flags=re.DOTALL)
     )
     listed = set(re.findall(r"^(\w[\w/]*)$", contents, flags=re.MULTILINE)) | {"index"}
     pages = {
-        path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in PAGES if ROOT / "docs" in path.parents
+        path.relative_to(ROOT / "docs").with_suffix("").as_posix()
+        for path in PAGES
+        if ROOT / "docs" in path.parents
     }
     assert pages == listed - {page for page in listed if page.startswith(WRITTEN_AT_BUILD)}
 
@@ -216,26 +236,39 @@ def test_every_page_is_in_the_contents():
 
 
 def test_extras_named_in_pages_and_code_are_those_of_the_package():
-    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    extras = set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    )
     files = [*PAGES, *NOTEBOOKS, ROOT / "Makefile", *sorted((ROOT / "svmcvx").rglob("*.py"))]
     for path in files:
         named = re.findall(r"(?:svmcvx|'\.|\*\.whl)\[([a-z,]+)\]", path.read_text())
         assert {extra for group in named for extra in group.split(",")} <= extras, path
-    listed = re.findall(r"^\| (.*?) \|", (ROOT / "docs" / "getting_started.md").read_text(), flags=re.MULTILINE)
+    listed = re.findall(
+        r"^\| (.*?) \|", (ROOT / "docs" / "getting_started.md").read_text(), flags=re.MULTILINE
+    )
     described = {extra for cell in listed for extra in re.findall(r"`([a-z]+)`", cell)}
     assert described == extras - {"test", "docs", "lint", "bench"}
 
 
 def test_the_citation_file_is_whole_and_of_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert {"cff-version", "message", "title", "type", "authors", "version", "date-released", "license"} <= set(
-        citation
-    )
+    assert {
+        "cff-version",
+        "message",
+        "title",
+        "type",
+        "authors",
+        "version",
+        "date-released",
+        "license",
+    } <= set(citation)
     assert citation["authors"] == [{"name": "The svmcvx developers"}]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert citation["license"] == project["license"]
     assert citation["version"] == sx.__version__
-    latest = re.search(r"^## \[([\d.]+)\] - ([\d-]+)$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    latest = re.search(
+        r"^## \[([\d.]+)\] - ([\d-]+)$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE
+    )
     assert latest.groups() == (sx.__version__, str(citation["date-released"]))
 
 
@@ -291,9 +324,11 @@ def test_pages_of_claims_name_what_holds_them(page):
 
 def test_a_claim_that_nothing_holds_is_found():
     assert holders_missing("`test_documentation.py::there_are_examples`") == []
-    assert holders_missing("`test_documentation.py::nothing` `test_nowhere.py::there_are_examples`") == [
-        "test_documentation.py::nothing",
-        "test_nowhere.py::there_are_examples",
-    ]
-    table = "| claim | held by |\n| --- | --- |\n| one | `test_a.py::b` |\n| `test_a.py::b` | nobody |\n"
+    assert holders_missing(
+        "`test_documentation.py::nothing` `test_nowhere.py::there_are_examples`"
+    ) == ["test_documentation.py::nothing", "test_nowhere.py::there_are_examples"]
+    table = (
+        "| claim | held by |\n| --- | --- |\n| one | `test_a.py::b` |\n| `test_a.py::b` |"
+        " nobody |\n"
+    )
     assert rows_held_by_nothing(table) == ["| `test_a.py::b` | nobody |"]

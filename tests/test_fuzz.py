@@ -10,7 +10,8 @@ from tests import fuzz
 @pytest.mark.slow
 @settings(max_examples=250)
 @given(st.integers(0, 2**31))
-# What once escaped: an overflow, an array where a word is due, a generator that is none, a sparse matrix for a dense model.
+# What once escaped: an overflow, an array where a word is due, a generator that is none, a sparse
+# matrix for a dense model.
 @example(7595)
 @example(1672)
 @example(3797)

@@ -34,13 +34,21 @@ def test_a_script_of_the_gallery_has_a_title_and_is_short(script):
 
 
 def test_every_page_of_a_formulation_begins_with_its_picture():
-    names = runpy.run_path(str(DOCS / "formulation_pictures.py"), run_name="formulation_pictures")["HEADS"]
-    assert set(names) == {path.stem for path in (DOCS / "formulations").glob("*.md")} == set(CATALOGUE)
+    names = runpy.run_path(str(DOCS / "formulation_pictures.py"), run_name="formulation_pictures")[
+        "HEADS"
+    ]
+    assert (
+        set(names) == {path.stem for path in (DOCS / "formulations").glob("*.md")} == set(CATALOGUE)
+    )
     for name, head in names.items():
         text = (DOCS / "formulations" / f"{name}.md").read_text()
         before, found, after = text.partition(f"```{{picture}} {name}\n```\n")
         assert found
         assert before.count("\n") <= 6
         assert (f"```{{explorer}} {name}\n```" in after) == (head.values is not None)
-        assert after.index("```python") < after.index("**When to use it.**") < after.index("**When not.**")
+        assert (
+            after.index("```python")
+            < after.index("**When to use it.**")
+            < after.index("**When not.**")
+        )
         assert after.index("**When not.**") < after.index("## Statement")

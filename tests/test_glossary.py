@@ -1,4 +1,6 @@
-"""Names are those of the glossary: its terms are in the code, and the words that it replaces are not."""
+"""Names are those of the glossary: its terms are in the code, and the words that it replaces are
+not.
+"""
 
 import ast
 import json
@@ -17,7 +19,11 @@ PUBLIC = json.loads((REPOSITORY / "tests" / "public_names.json").read_text())
 def rows(heading):
     """The cells of the table below a heading of the page."""
     lines = PAGE.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0].splitlines()
-    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    table = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines
+        if line.startswith("|")
+    ]
     return table[2:]
 
 
@@ -25,7 +31,9 @@ BANNED = {row[0].strip("`"): row[1] for row in rows("Words that do not occur")}
 
 
 def definitions(path):
-    """(name, kind) of what a module defines for others: functions, classes, their arguments, fields and methods."""
+    """(name, kind) of what a module defines for others: functions, classes, their arguments, fields
+    and methods.
+    """
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ClassDef):
             yield node.name, "class"
@@ -44,12 +52,15 @@ def definitions(path):
 def defined():
     """What each module defines for others."""
     return {
-        path.relative_to(ROOT).as_posix(): {one for one in definitions(path) if not one[0].startswith("_")}
+        path.relative_to(ROOT).as_posix(): {
+            one for one in definitions(path) if not one[0].startswith("_")
+        }
         for path in sorted(ROOT.rglob("*.py"))
     }
 
 
-# Properties of an intercept, and the share of multipliers at their upper bound in a leave-one-out bound, which is public.
+# Properties of an intercept, and the share of multipliers at their upper bound in a leave-one-out
+# bound, which is public.
 ADJECTIVES = {"penalised"}
 PUBLIC_ALREADY = {"ceiling"}
 # A field of a public record.
@@ -78,7 +89,9 @@ def test_public_names_are_words_of_the_glossary():
 
 def test_terms_of_the_glossary_are_in_the_code():
     names = {name for found in defined().values() for name, _ in found}
-    folders = {part for path in ROOT.rglob("*.py") for part in path.relative_to(ROOT).with_suffix("").parts}
+    folders = {
+        part for path in ROOT.rglob("*.py") for part in path.relative_to(ROOT).with_suffix("").parts
+    }
     texts = "".join(path.read_text() for path in ROOT.rglob("*.py"))
     terms = rows("Terms")
     assert len(terms) >= 40
@@ -98,5 +111,11 @@ def test_no_word_is_replaced_by_one_that_is_replaced():
 
 
 def test_a_word_that_is_replaced_is_found(tmp_path):
-    (tmp_path / "module.py").write_text("class Refused:\n    told: int\n    def f(self, pressed): ...\n")
-    assert {name for name, _ in definitions(tmp_path / "module.py")} & BANNED.keys() == {"Refused", "told", "pressed"}
+    (tmp_path / "module.py").write_text(
+        "class Refused:\n    told: int\n    def f(self, pressed): ...\n"
+    )
+    assert {name for name, _ in definitions(tmp_path / "module.py")} & BANNED.keys() == {
+        "Refused",
+        "told",
+        "pressed",
+    }

@@ -1,4 +1,6 @@
-"""The notebooks run from top to bottom in small, one of them in a kernel of Jupyter, and the index names them all."""
+"""The notebooks run from top to bottom in small, one of them in a kernel of Jupyter, and the index
+names them all.
+"""
 
 import ast
 import re
@@ -38,7 +40,9 @@ def run(source, name, namespace):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path != IN_JUPYTER], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in NOTEBOOKS if path != IN_JUPYTER], ids=lambda path: path.stem
+)
 def test_a_notebook_runs(path, small, capsys):
     namespace = {"__name__": path.stem}
     cells = jupytext.read(path).cells
@@ -54,24 +58,34 @@ def test_a_notebook_runs(path, small, capsys):
 @pytest.mark.slow
 def test_a_notebook_runs_in_jupyter(small, tmp_path):
     notebook = jupytext.read(IN_JUPYTER)
-    done = NotebookClient(notebook, timeout=None, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    done = NotebookClient(
+        notebook, timeout=None, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     outputs = [output for cell in done.cells for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     # Where nothing is compiled yet, a notebook says so once.
-    assert {output["text"].strip() for output in outputs if output.get("name") == "stderr"} <= {MESSAGE}
+    assert {output["text"].strip() for output in outputs if output.get("name") == "stderr"} <= {
+        MESSAGE
+    }
 
 
 def test_the_index_names_every_notebook_once():
     index = (FOLDER / "README.md").read_text()
     assert re.findall(r"\]\((\w+\.py)\)", index) == [path.name for path in NOTEBOOKS]
-    assert [path.name[:2] for path in NOTEBOOKS] == [f"{number:02}" for number in range(1, len(NOTEBOOKS) + 1)]
+    assert [path.name[:2] for path in NOTEBOOKS] == [
+        f"{number:02}" for number in range(1, len(NOTEBOOKS) + 1)
+    ]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_text_with_a_title(path):
-    assert not path.with_suffix(".ipynb").exists(), "notebooks are kept as text; outputs are not committed"
+    assert not path.with_suffix(".ipynb").exists(), (
+        "notebooks are kept as text; outputs are not committed"
+    )
     first, *others = jupytext.read(path).cells
     assert first.cell_type == "markdown"
     assert first.source.startswith("# ")
-    links = re.findall(r"\]\(([\w.]+)\)", "".join(cell.source for cell in others if cell.cell_type == "markdown"))
+    links = re.findall(
+        r"\]\(([\w.]+)\)", "".join(cell.source for cell in others if cell.cell_type == "markdown")
+    )
     assert all((FOLDER / link).exists() for link in links)

@@ -1,6 +1,7 @@
 """Public names and signatures, as they were written down.
 
-Where a change is meant: ``python -m tests.generated`` writes ``tests/public_names.json`` anew; the difference shows the change.
+Where a change is meant: ``python -m tests.generated`` writes ``tests/public_names.json`` anew; the
+difference shows the change.
 """
 
 import json
@@ -22,7 +23,10 @@ def test_the_snapshot_holds_every_public_name():
     assert {f"svmcvx.{name}" for name in sx.__all__} <= set(found)
     assert found["svmcvx.fast.path"].startswith("(formulation: 'str', X: 'Any', y: 'Any'")
     assert "kappa" not in found["svmcvx.psvm_dual"]
-    assert found["svmcvx.PSVMClassifier"]["fit"] == "(self, X: 'Any', y: 'Any', sample_weight: 'Any' = None) -> 'Self'"
+    assert (
+        found["svmcvx.PSVMClassifier"]["fit"]
+        == "(self, X: 'Any', y: 'Any', sample_weight: 'Any' = None) -> 'Self'"
+    )
 
 
 def test_dir_shows_public_names_only():

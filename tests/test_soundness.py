@@ -35,7 +35,9 @@ def test_any_hostile_instance_holds(seed):
 
 SOLVED = {
     "psvm": lambda: sx.fast.psvm(X, Y, C=1.0, p=1.5, kernel="rbf"),
-    "psvm built": lambda: sx.solve(sx.psvm_primal(X, Y, C=1.0, p=1.0, sample_weight=np.arange(40) % 3)),
+    "psvm built": lambda: sx.solve(
+        sx.psvm_primal(X, Y, C=1.0, p=1.0, sample_weight=np.arange(40) % 3)
+    ),
     "odm": lambda: sx.fast.odm(X, Y, C1=1.0, C2=0.5, D=0.1),
     "odml": lambda: sx.fast.odml(X, Y, lam1=0.1, lam2=0.1, C=1.0, kernel="rbf"),
     "conic": lambda: sx.fast.conic(X, Y, lam=1.0),
@@ -77,17 +79,23 @@ def test_what_has_no_proof_says_so(tmp_path):
 
 def test_a_comparison_leaves_proofs_that_the_command_line_checks(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    table = sx.compare([sx.PSVMClassifier(p=2.0), sx.ODMClassifier()], X, Y, proofs=tmp_path / "proofs")
+    table = sx.compare(
+        [sx.PSVMClassifier(p=2.0), sx.ODMClassifier()], X, Y, proofs=tmp_path / "proofs"
+    )
     assert table["certified"].all()
     proofs = sorted(path for path in (tmp_path / "proofs").glob("*.npz") if path.stem != "training")
     assert len(proofs) == 2
     for path in proofs:
-        monkeypatch.setattr("sys.argv", ["svmcvx", "verify", str(path), str(tmp_path / "proofs" / "training.npz")])
+        monkeypatch.setattr(
+            "sys.argv", ["svmcvx", "verify", str(path), str(tmp_path / "proofs" / "training.npz")]
+        )
         assert main() == 0
         assert "the proof holds" in capsys.readouterr().out
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "other.npz", X=rng.standard_normal((28, 3)), y=np.arange(28) % 2)
-    monkeypatch.setattr("sys.argv", ["svmcvx", "verify", str(proofs[0]), str(tmp_path / "other.npz")])
+    monkeypatch.setattr(
+        "sys.argv", ["svmcvx", "verify", str(proofs[0]), str(tmp_path / "other.npz")]
+    )
     assert main() == 1
     assert "does not hold" in capsys.readouterr().out
 
@@ -95,7 +103,11 @@ def test_a_comparison_leaves_proofs_that_the_command_line_checks(tmp_path, monke
 def test_several_classes_leave_a_proof_a_pair(tmp_path):
     labels = np.array(["a", "b", "c"])[np.arange(40) % 3]
     sx.compare({"pairs": sx.PSVMClassifier(kernel="rbf")}, X, labels, split=0, proofs=tmp_path)
-    assert sorted(path.name for path in tmp_path.glob("pairs*")) == ["pairs.a-b.npz", "pairs.a-c.npz", "pairs.b-c.npz"]
+    assert sorted(path.name for path in tmp_path.glob("pairs*")) == [
+        "pairs.a-b.npz",
+        "pairs.a-c.npz",
+        "pairs.b-c.npz",
+    ]
     pair = sx.datasets.load(f"{tmp_path / 'training.npz'}:a-c")
     found = sx.verify(tmp_path / "pairs.a-c.npz", pair.X, pair.y)
     assert found.holds, found.why
@@ -126,19 +138,33 @@ OUT_OF_RANGE = {
         lambda: sx.fast.psvm(np.array([[10**400], [1], [2]], dtype=object), [0, 1, 0], C=1.0, p=1),
         "not numeric",
     ),
-    "rows": (lambda: sx.fast.psvm(X * 1e160, Y, C=1.0, p=1), "the rows of X reach a squared length"),
-    "rows, built": (lambda: sx.psvm_dual(X * 1e200, Y, C=1.0, p=1.5), "the rows of X reach a squared length"),
+    "rows": (
+        lambda: sx.fast.psvm(X * 1e160, Y, C=1.0, p=1),
+        "the rows of X reach a squared length",
+    ),
+    "rows, built": (
+        lambda: sx.psvm_dual(X * 1e200, Y, C=1.0, p=1.5),
+        "the rows of X reach a squared length",
+    ),
     "costs": (lambda: sx.fast.psvm(X, Y, C=1.7e308, p=1), "the costs C times sample_weight"),
     "tiny costs": (
-        lambda: sx.fast.psvm(X, Y, C=1.0, p=1.5, kernel="rbf", sample_weight=np.r_[1e-200, np.ones(39)]),
+        lambda: sx.fast.psvm(
+            X, Y, C=1.0, p=1.5, kernel="rbf", sample_weight=np.r_[1e-200, np.ones(39)]
+        ),
         "the costs C times sample_weight",
     ),
     "kernel": (
         lambda: sx.fast.psvm(X * 1e3, Y, C=1.0, p=1, kernel=sx.Polynomial(60, 1.0)),
         "k\\(x, x\\) of the kernel",
     ),
-    "matrix": (lambda: sx.fast.psvm(np.eye(40) * 1e300, Y, C=1.0, p=1, kernel="precomputed"), "entries of 1e\\+300"),
-    "one dimension": (lambda: sx.fast.psvm(sp.coo_array(np.arange(5.0)), Y, C=1.0, p=1), "two-dimensional"),
+    "matrix": (
+        lambda: sx.fast.psvm(np.eye(40) * 1e300, Y, C=1.0, p=1, kernel="precomputed"),
+        "entries of 1e\\+300",
+    ),
+    "one dimension": (
+        lambda: sx.fast.psvm(sp.coo_array(np.arange(5.0)), Y, C=1.0, p=1),
+        "two-dimensional",
+    ),
     "ragged weights": (
         lambda: sx.fast.psvm(X, Y, C=1.0, p=1, sample_weight=[[1], [1, 2]]),
         "cannot be read as an array",

@@ -1,4 +1,6 @@
-"""The loss for PyTorch; all but one test are skipped where PyTorch is not installed, as on the project's own runs."""
+"""The loss for PyTorch; all but one test are skipped where PyTorch is not installed, as on the
+project's own runs.
+"""
 
 import subprocess
 import sys
@@ -18,7 +20,9 @@ except ImportError:
 else:
     from svmcvx.torch import ISM3Loss
 
-needs_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed; pip install 'svmcvx[torch]'")
+needs_torch = pytest.mark.skipif(
+    torch is None, reason="PyTorch is not installed; pip install 'svmcvx[torch]'"
+)
 
 LOSSES = ("softmax", "logistic", "hinge", "smoothed")
 
@@ -48,7 +52,9 @@ try:
 except sx.SolverUnavailable as error:
     print(error)
 """
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert "pip install 'svmcvx[torch]'" in printed
 
 
@@ -102,7 +108,9 @@ def test_mean_averages_the_losses_alone():
 def test_without_regulariser_softmax_is_cross_entropy():
     X, W, b, y = (torch.tensor(part) for part in layer())
     scores = X @ W + b
-    torch.testing.assert_close(ISM3Loss(0.0)(scores, y, W.T), torch.nn.functional.cross_entropy(scores, y))
+    torch.testing.assert_close(
+        ISM3Loss(0.0)(scores, y, W.T), torch.nn.functional.cross_entropy(scores, y)
+    )
 
 
 @needs_torch
@@ -169,7 +177,9 @@ def test_gradient_descent_reaches_the_certified_optimum():
     last = torch.nn.Linear(2, 3, dtype=torch.float64)
     criterion = ISM3Loss(0.1, 4, eps=1e-2, reduction="sum")
     features, targets = torch.tensor(X), torch.tensor(y)
-    optimiser = torch.optim.LBFGS(last.parameters(), max_iter=300, tolerance_grad=1e-10, line_search_fn="strong_wolfe")
+    optimiser = torch.optim.LBFGS(
+        last.parameters(), max_iter=300, tolerance_grad=1e-10, line_search_fn="strong_wolfe"
+    )
 
     def closure():
         optimiser.zero_grad()
@@ -189,7 +199,9 @@ def digits():
 
 
 def train(criterion, X, y, epochs=20):
-    """A network with one hidden layer; what it makes of a batch, its last layer, and the loss after each epoch."""
+    """A network with one hidden layer; what it makes of a batch, its last layer, and the loss after
+    each epoch.
+    """
     torch.manual_seed(0)
     body = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU())
     last = torch.nn.Linear(64, 10)
@@ -209,7 +221,9 @@ def train(criterion, X, y, epochs=20):
 
 def smallest_margin(last):
     c = last.weight.shape[0]
-    model = sx.MulticlassModel(last.weight.detach().numpy().T, np.zeros(c), np.arange(c), np.arange(1))
+    model = sx.MulticlassModel(
+        last.weight.detach().numpy().T, np.zeros(c), np.arange(c), np.arange(1)
+    )
     return np.nanmin(sx.theory.pairwise_margins(model))
 
 
@@ -221,7 +235,8 @@ def test_a_small_network_learns_the_digits(loss):
     with torch.no_grad():
         predicted = network(torch.tensor(X_test, dtype=torch.float32)).argmax(dim=1).numpy()
     assert values[-1] < 0.5 * values[0]
-    # A linear machine has 0.97 on splits like this one: the loss must not cost what the network learns.
+    # A linear machine has 0.97 on splits like this one: the loss must not cost what the network
+    # learns.
     assert np.mean(predicted == y_test) > 0.95
     # What the regulariser is for: the two closest classes are further apart than without it.
     _, plain, _ = train(ISM3Loss(0.0, loss=loss), X, y)
@@ -234,7 +249,9 @@ def test_arguments_are_checked():
         ISM3Loss(0.1, 0.5)
     with pytest.raises(sx.DataError, match="lam must be a finite number"):
         ISM3Loss(-1.0)
-    with pytest.raises(sx.DataError, match="loss must be one of 'softmax', 'logistic', 'hinge', 'smoothed'"):
+    with pytest.raises(
+        sx.DataError, match="loss must be one of 'softmax', 'logistic', 'hinge', 'smoothed'"
+    ):
         ISM3Loss(0.1, loss="squared")
     with pytest.raises(sx.DataError, match="norm must be 2"):
         ISM3Loss(0.1, norm=3)
@@ -259,6 +276,8 @@ def test_shapes_are_checked():
 @needs_torch
 def test_module_describes_itself_and_has_no_parameters():
     criterion = ISM3Loss(1e-3, loss="smoothed")
-    assert repr(criterion) == ("ISM3Loss(lam=0.001, p=4, loss='smoothed', eps=0, delta=0.01, norm=2, reduction='mean')")
+    assert repr(criterion) == (
+        "ISM3Loss(lam=0.001, p=4, loss='smoothed', eps=0, delta=0.01, norm=2, reduction='mean')"
+    )
     assert list(criterion.parameters()) == []
     assert sx.torch.ISM3Loss is ISM3Loss

@@ -1,7 +1,9 @@
-"""Install a wheel and an sdist, each in an empty environment of its own, and use them: ``python tests/try_distributions.py dist``.
+"""Install a wheel and an sdist, each in an empty environment of its own, and use them: ``python
+tests/try_distributions.py dist``.
 
-Called by ``make dist``. The wheel is installed without extras, and must import, solve and certify; then with the extra that the command
-needs, and must answer on the command line. The sdist must build to a wheel with the same content.
+Called by ``make dist``. The wheel is installed without extras, and must import, solve and certify;
+then with the extra that the command needs, and must answer on the command line. The sdist must
+build to a wheel with the same content.
 """
 
 import subprocess
@@ -39,7 +41,9 @@ def one(folder, pattern):
 def content(wheel):
     """Names and bytes of a wheel's files, but for its record of itself."""
     with zipfile.ZipFile(wheel) as archive:
-        return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/RECORD")}
+        return {
+            name: archive.read(name) for name in archive.namelist() if not name.endswith("/RECORD")
+        }
 
 
 def main(folder):
@@ -56,7 +60,9 @@ def main(folder):
         run(*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", place / "again", sdist, cwd=place)
         first, second = content(wheel), content(one(place / "again", "*.whl"))
         if first != second:
-            different = sorted(name for name in {*first, *second} if first.get(name) != second.get(name))
+            different = sorted(
+                name for name in {*first, *second} if first.get(name) != second.get(name)
+            )
             raise SystemExit(f"wheel and sdist differ in {', '.join(different)}")
     print("wheel and sdist are whole")
 

@@ -1,7 +1,9 @@
-"""Paths over a hyper-parameter on hostile data: no step from the solution before is worse than the same step from nothing.
+"""Paths over a hyper-parameter on hostile data: no step from the solution before is worse than the
+same step from nothing.
 
-``python -m tests.warm_paths --count 1000`` draws that many paths and prints the steps whose gap is above the tolerance and above that
-of a cold solve. Any of them can be repeated by ``--seed``. The tests run a small sample.
+``python -m tests.warm_paths --count 1000`` draws that many paths and prints the steps whose gap is
+above the tolerance and above that of a cold solve. Any of them can be repeated by ``--seed``. The
+tests run a small sample.
 """
 
 import sys
@@ -39,7 +41,10 @@ def case(seed):
         # More rows than the designs have.
         n, d = int(rng.integers(30, 150)), int(rng.integers(1, 6))
         y = rng.permutation(np.arange(n) % classes)
-        X = rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-2, 2) + rng.uniform(0, 2) * y[:, None]
+        X = (
+            rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-2, 2)
+            + rng.uniform(0, 2) * y[:, None]
+        )
         if rng.random() < 0.3:
             X = X + 10.0 ** rng.uniform(0, 6)
     steps = int(rng.integers(3, 7))
@@ -55,13 +60,17 @@ def case(seed):
         values = rng.uniform(0.01, 0.5, steps)
     else:
         # Jumps by many decades, or a usual path.
-        values = 10.0 ** (rng.uniform(-9, 9, steps) if rng.random() < 0.5 else np.sort(rng.uniform(-6, 6, steps)))
+        values = 10.0 ** (
+            rng.uniform(-9, 9, steps) if rng.random() < 0.5 else np.sort(rng.uniform(-6, 6, steps))
+        )
     arguments[varied] = values.tolist()
     if with_kernel and rng.random() < 0.4:
         arguments["kernel"] = hostile.kernel(rng, X)
     if with_weights and rng.random() < 0.3:
         spread = rng.random() < 0.5
-        arguments["sample_weight"] = 10.0 ** rng.uniform(-3, 3, y.size) if spread else rng.choice([0.5, 2.0], y.size)
+        arguments["sample_weight"] = (
+            10.0 ** rng.uniform(-3, 3, y.size) if spread else rng.choice([0.5, 2.0], y.size)
+        )
     return name, varied, design, X, y, arguments
 
 
@@ -73,14 +82,19 @@ def worse(seed):
         warnings.simplefilter("ignore")
         try:
             warm = sx.fast.path(name, X, y, tol=TOL, **arguments)
-            cold = [hostile.FAST[name][0](X, y, tol=TOL, **{**arguments, varied: value}) for value in arguments[varied]]
+            cold = [
+                hostile.FAST[name][0](X, y, tol=TOL, **{**arguments, varied: value})
+                for value in arguments[varied]
+            ]
         except (sx.SolverFailed, sx.DataError, sx.BuildError):
             return 0, []
     for value, one, other in zip(arguments[varied], warm, cold, strict=True):
         mine, reference = one.certificate, other.certificate
         where = f"seed {seed}: {name} on {design}, {varied}={value:.6g}"
         if mine.gap > max(TOL, reference.gap):
-            found.append(f"{where}: {one.status} {mine.gap:.2e}, cold {other.status} {reference.gap:.2e}")
+            found.append(
+                f"{where}: {one.status} {mine.gap:.2e}, cold {other.status} {reference.gap:.2e}"
+            )
         if mine.lower > reference.upper or reference.lower > mine.upper:
             found.append(f"{where}: disjoint intervals {mine} and {reference}")
     return len(warm), found
@@ -88,7 +102,11 @@ def worse(seed):
 
 def main():
     options = campaign.options_of(__doc__, 160)
-    seeds = range(options.first, options.first + options.count) if options.seed is None else [options.seed]
+    seeds = (
+        range(options.first, options.first + options.count)
+        if options.seed is None
+        else [options.seed]
+    )
     steps, bad, started = 0, [], time.process_time()
     for seed in seeds:
         count, found = worse(seed)
@@ -97,7 +115,8 @@ def main():
         for line in found:
             print(line, flush=True)
     print(
-        f"{steps} steps of {len(seeds)} paths, {len(bad)} worse than cold; {time.process_time() - started:.0f} s of CPU"
+        f"{steps} steps of {len(seeds)} paths, {len(bad)} worse than cold;"
+        f" {time.process_time() - started:.0f} s of CPU"
     )
     return 1 if bad else 0
 

@@ -20,9 +20,14 @@ class Objective(BaseObjective):
         return {"task": self.task}
 
     def evaluate_result(self, model, seconds):
-        # benchopt's own time is that of the wall; this is of the processor, as the race measures it.
+        # benchopt's own time is that of the wall; this is of the processor, as the race measures
+        # it.
         objective = self.referee.objective(model)
-        return {"value": self.referee.gap_of(objective), "objective": objective, "processor_seconds": seconds}
+        return {
+            "value": self.referee.gap_of(objective),
+            "objective": objective,
+            "processor_seconds": seconds,
+        }
 
     def get_one_result(self):
         return {"model": ([0.0] * self.task.X.shape[1], 0.0), "seconds": 0.0}

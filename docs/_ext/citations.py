@@ -1,4 +1,5 @@
-"""``[Sun]`` in pages and docstrings becomes a link into the bibliography, which shows the keys as labels.
+"""``[Sun]`` in pages and docstrings becomes a link into the bibliography, which shows the keys as
+labels.
 
 Sources keep plain brackets, which read well on a code host and in ``help()``.
 """
@@ -56,7 +57,9 @@ def cite_in_docstring(app, what, name, obj, options, lines):
 def setup(app):
     """Register the style and the two replacements."""
     pybtex.plugin.register_plugin("pybtex.style.formatting", "keys", KeyStyle)
-    sphinxcontrib.bibtex.plugin.register_plugin("sphinxcontrib.bibtex.style.referencing", "keys", KeyReferences)
+    sphinxcontrib.bibtex.plugin.register_plugin(
+        "sphinxcontrib.bibtex.style.referencing", "keys", KeyReferences
+    )
     app.connect("source-read", cite_in_page)
     app.connect("autodoc-process-docstring", cite_in_docstring)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

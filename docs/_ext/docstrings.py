@@ -1,4 +1,6 @@
-"""Lists of parameters that go on in the next line of a raw docstring, behind a backslash, are put together before numpydoc reads them."""
+"""Lists of parameters that go on in the next line of a raw docstring, behind a backslash, are put
+together before numpydoc reads them.
+"""
 
 import re
 import textwrap
@@ -7,7 +9,9 @@ CONTINUED = re.compile(r" *(?<!\\)\\\n *")
 
 
 def join_lines(app, what, name, obj, options, lines):
-    """Join continued lines; one that begins at the margin has kept the others from being moved there."""
+    """Join continued lines; one that begins at the margin has kept the others from being moved
+    there.
+    """
     text = "\n".join(lines)
     if CONTINUED.search(text):
         first, _, rest = CONTINUED.sub(" ", text).partition("\n")

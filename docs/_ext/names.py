@@ -1,4 +1,6 @@
-"""Public names between backticks in a page or notebook become links to their entry in the API reference, and names of pages links to them."""
+"""Public names between backticks in a page or notebook become links to their entry in the API
+reference, and names of pages links to them.
+"""
 
 import json
 import re
@@ -7,13 +9,16 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 
-# Words that are names of functions wherever a page has them in backticks; of other words in lower case that is not sure.
+# Words that are names of functions wherever a page has them in backticks; of other words in lower
+# case that is not sure.
 WORDS = ("certify", "compare", "select", "solve", "verify")
 NAMES = json.loads((Path(__file__).parents[2] / "tests" / "public_names.json").read_text())
 
 
 def full_name(text):
-    """Return the public name that a piece of code begins with, or None: of ``sx.solve(problem)`` it is ``svmcvx.solve``."""
+    """Return the public name that a piece of code begins with, or None: of ``sx.solve(problem)`` it
+    is ``svmcvx.solve``.
+    """
     name = text.partition("(")[0].removeprefix("svmcvx.").removeprefix("sx.")
     found = f"svmcvx.{name}"
     if name == text and name.isalnum() and name.islower() and name not in WORDS:
@@ -22,10 +27,17 @@ def full_name(text):
 
 
 def reference_to(text, docname):
-    """Return the reference that a piece of code stands for: to a page, as of ``docs/scale.md`` in a docstring, or to a public name; or None."""
+    """Return the reference that a piece of code stands for: to a page, as of ``docs/scale.md`` in a
+    docstring, or to a public name; or None.
+    """
     page = re.fullmatch(r"docs/([\w/]+)\.md", text)
     if page:
-        target = {"refdomain": "std", "reftype": "doc", "reftarget": f"/{page[1]}", "refexplicit": True}
+        target = {
+            "refdomain": "std",
+            "reftype": "doc",
+            "reftarget": f"/{page[1]}",
+            "refexplicit": True,
+        }
         return pending_xref("", refdoc=docname, refwarn=True, **target)
     name = full_name(text)
     if name and not docname.startswith("_api/"):  # docstrings have references of their own
@@ -37,7 +49,9 @@ def link_names(app, doctree):
     """Link the names of a page, a notebook or a docstring."""
     for literal in list(doctree.findall(nodes.literal)):
         reference = reference_to(literal.astext(), app.env.current_document.docname)
-        if reference is not None and not isinstance(literal.parent, (nodes.reference, nodes.title, pending_xref)):
+        if reference is not None and not isinstance(
+            literal.parent, (nodes.reference, nodes.title, pending_xref)
+        ):
             literal.replace_self(reference)
             reference += literal
 

@@ -1,4 +1,6 @@
-"""A page that would load anything from a network is a warning, and warnings are errors: the site works from a disk."""
+"""A page that would load anything from a network is a warning, and warnings are errors: the site
+works from a disk.
+"""
 
 import re
 from pathlib import Path
@@ -6,7 +8,9 @@ from pathlib import Path
 from sphinx.util import logging
 
 log = logging.getLogger(__name__)
-LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^\"'\s>]+")
+LOADED = re.compile(
+    r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^\"'\s>]+"
+)
 
 
 def look_at_pages(app, failed):

@@ -1,7 +1,9 @@
-"""Pictures that are drawn at the build: of the home page, of the formulations, with their sliders, and of the gallery.
+"""Pictures that are drawn at the build: of the home page, of the formulations, with their sliders,
+and of the gallery.
 
-They lie in ``docs/_pictures``, which is not kept in the repository, and are drawn again when their code or the package has changed.
-``{picture} NAME`` shows one in a page, ``{explorer} NAME`` a page with sliders, ``{gallery}`` all scripts of ``docs/gallery`` with their pictures.
+They lie in ``docs/_pictures``, which is not kept in the repository, and are drawn again when their
+code or the package has changed. ``{picture} NAME`` shows one in a page, ``{explorer} NAME`` a page
+with sliders, ``{gallery}`` all scripts of ``docs/gallery`` with their pictures.
 """
 
 import ast
@@ -28,12 +30,16 @@ SCRIPTS = sorted((DOCS / "gallery").glob("*.py"))
 @cache
 def package_digest():
     """Return a number of all sources of the package."""
-    sources = sorted((DOCS.parent / "svmcvx").rglob("*.py")) + sorted((DOCS.parent / "svmcvx").rglob("*.html"))
+    sources = sorted((DOCS.parent / "svmcvx").rglob("*.py")) + sorted(
+        (DOCS.parent / "svmcvx").rglob("*.html")
+    )
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 def changed(name, source):
-    """Tell whether what a source draws is missing, or older than the source or the package; and remember it."""
+    """Tell whether what a source draws is missing, or older than the source or the package; and
+    remember it.
+    """
     stamp, digest = (
         FOLDER / f"{name}.stamp",
         hashlib.sha256(source.read_bytes() + package_digest().encode()).hexdigest(),
@@ -69,7 +75,9 @@ def draw_gallery():
             continue
         log.info("drawing %s", script.stem)
         runpy.run_path(str(script))
-        plt.gcf().savefig(FOLDER / f"gallery_{script.stem}.png", dpi=110, metadata={"Software": None})
+        plt.gcf().savefig(
+            FOLDER / f"gallery_{script.stem}.png", dpi=110, metadata={"Software": None}
+        )
         plt.close("all")
         done()
 
@@ -92,7 +100,8 @@ def copy_pages(app, failed):
 
 
 class Picture(SphinxDirective):
-    """A picture of ``docs/_pictures``, or all panels ``NAME_1.png``, ``NAME_2.png``, …; its content is the alternative text.
+    """A picture of ``docs/_pictures``, or all panels ``NAME_1.png``, ``NAME_2.png``, …; its content
+    is the alternative text.
 
     Panels stand side by side where the screen is wide enough, and below each other where it is not.
     """
@@ -106,7 +115,10 @@ class Picture(SphinxDirective):
         alternative = " ".join(self.content) or f"Loss and boundary of {name}"
         self.env.note_dependency(__file__)
         panels = sorted(FOLDER.glob(f"{name}_[0-9].png")) or [FOLDER / f"{name}.png"]
-        images = [nodes.image(uri=f"/_pictures/{panel.name}", alt=alternative, classes=["picture"]) for panel in panels]
+        images = [
+            nodes.image(uri=f"/_pictures/{panel.name}", alt=alternative, classes=["picture"])
+            for panel in panels
+        ]
         return [nodes.container("", *images, classes=["panels"])]
 
 
@@ -120,8 +132,9 @@ class ExplorerFrame(SphinxDirective):
         up = "../" * self.env.docname.count("/")
         page = f"{up}_static/explorers/{self.arguments[0]}.html"
         text = (
-            f'<iframe class="explorer" src="{page}" loading="lazy" title="Sliders that move the boundary"></iframe>'
-            f'<p class="explorer-link"><a href="{page}">The same on a page of its own.</a></p>'
+            f'<iframe class="explorer" src="{page}" loading="lazy" title="Sliders that move the'
+            f' boundary"></iframe><p class="explorer-link"><a href="{page}">The same on a page of'
+            " its own.</a></p>"
         )
         return [nodes.raw("", text, format="html")]
 
@@ -143,7 +156,9 @@ class Gallery(SphinxDirective):
         found += nodes.title(text=title.rstrip("."))
         if prose:
             found += nodes.paragraph(text=" ".join(prose.split()))
-        found += nodes.image(uri=f"/_pictures/gallery_{script.stem}.png", alt=title, classes=["picture"])
+        found += nodes.image(
+            uri=f"/_pictures/gallery_{script.stem}.png", alt=title, classes=["picture"]
+        )
         found += nodes.literal_block(code, code, language="python")
         self.env.note_dependency(str(script))
         return found

@@ -1,7 +1,9 @@
-"""Pages that are written at each build: the API reference from the public names, the gallery from the notebooks, and what lies outside ``docs/``.
+"""Pages that are written at each build: the API reference from the public names, the gallery from
+the notebooks, and what lies outside ``docs/``.
 
-None is kept in the repository: ``docs/_api``, ``docs/_notebooks``, ``docs/_root``. Links of pages into the rest of the repository, which are
-right on a code host, are turned into links to these pages.
+None is kept in the repository: ``docs/_api``, ``docs/_notebooks``, ``docs/_root``. Links of pages
+into the rest of the repository, which are right on a code host, are turned into links to these
+pages.
 """
 
 import inspect
@@ -29,7 +31,10 @@ PAGES = {
     ROOT / "README.md": DOCS / "index.md",
     GALLERY: DOCS / "_root" / "notebooks.md",
     GALLERY.parent: DOCS / "_root" / "notebooks.md",
-    **{twin: DOCS / "_notebooks" / f"{twin.stem}.ipynb" for twin in (ROOT / "notebooks").glob("*.py")},
+    **{
+        twin: DOCS / "_notebooks" / f"{twin.stem}.ipynb"
+        for twin in (ROOT / "notebooks").glob("*.py")
+    },
 }
 LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)")
 
@@ -56,7 +61,9 @@ def write(path, text):
 
 
 def with_links_of_the_site(text, source, page):
-    """Point the relative links of a file's text to the pages of the site, as seen from where the text is shown."""
+    """Point the relative links of a file's text to the pages of the site, as seen from where the
+    text is shown.
+    """
 
     def address(match):
         target = Path(os.path.normpath(source.parent / match[1]))
@@ -71,7 +78,9 @@ def heading(title):
 
 
 def own_page(name, members):
-    """Return the page of a class or function; of a class with the methods and properties that it has from this package."""
+    """Return the page of a class or function; of a class with the methods and properties that it
+    has from this package.
+    """
     room, _, short = name.rpartition(".")
     value = getattr(import_module(room), short)
     if not inspect.isclass(value):
@@ -80,7 +89,8 @@ def own_page(name, members):
     shown = [
         member
         for member, shape in members.items()
-        if member != "class" and (shape.startswith("(") or isinstance(inspect.getattr_static(value, member), property))
+        if member != "class"
+        and (shape.startswith("(") or isinstance(inspect.getattr_static(value, member), property))
     ]
     options = f"   :members: {', '.join(shown)}\n" if shown else ""
     return f"{heading(short)}.. currentmodule:: {room}\n\n.. autoclass:: {short}\n{options}"
@@ -89,7 +99,9 @@ def own_page(name, members):
 def home(room, name):
     """Return the room in which a name has its page: the package, where it has it too."""
     package = import_module("svmcvx")
-    shared = name in package.__all__ and getattr(package, name) is getattr(import_module(room), name)
+    shared = name in package.__all__ and getattr(package, name) is getattr(
+        import_module(room), name
+    )
     return "svmcvx" if shared else room
 
 
@@ -117,10 +129,15 @@ def write_reference():
             text += f"{title}\n{'-' * len(title)}\n\n.. autosummary::\n\n{lines}\n"
             pages += [name for name in group if home(room, name) == room]
         if pages:
-            text += ".. toctree::\n   :hidden:\n\n" + "".join(f"   {room}.{name}\n" for name in pages)
+            text += ".. toctree::\n   :hidden:\n\n" + "".join(
+                f"   {room}.{name}\n" for name in pages
+            )
         write(folder / f"{room}.rst", text)
         for name in pages:
-            write(folder / f"{room}.{name}.rst", own_page(f"{room}.{name}", described[f"{room}.{name}"]))
+            write(
+                folder / f"{room}.{name}.rst",
+                own_page(f"{room}.{name}", described[f"{room}.{name}"]),
+            )
         written |= {f"{room}.rst", *(f"{room}.{name}.rst" for name in pages)}
     for stale in folder.glob("*.rst"):
         if stale.name not in written:
@@ -128,13 +145,19 @@ def write_reference():
 
 
 def run_as():
-    """Return what every notebook says of its run: in small, or in full and at which state of the sources."""
+    """Return what every notebook says of its run: in small, or in full and at which state of the
+    sources.
+    """
     if "SVMCVX_SMALL" in os.environ:
         return (
-            "```{warning}\nThis copy of the page was computed in small: fewer rows, fewer values, fewer repetitions than its code has by default. "
-            "Its text speaks of the full run, so that numbers differ. `make site` runs it in full.\n```"
+            "```{warning}\nThis copy of the page was computed in small: fewer rows, fewer values,"
+            " fewer repetitions than its code has by default. Its text speaks of the full run, so"
+            " that numbers differ. `make site` runs it in full.\n```"
         )
-    return f"```{{note}}\nRun in full, at version {import_module('svmcvx').__version__}{at_commit()}.\n```"
+    return (
+        "```{note}\nRun in full, at version"
+        f" {import_module('svmcvx').__version__}{at_commit()}.\n```"
+    )
 
 
 def at_commit():
@@ -144,20 +167,27 @@ def at_commit():
         return ""
     # Changes that are not committed count as another state.
     told = subprocess.run(
-        [git, "describe", "--always", "--dirty", "--abbrev=10"], cwd=ROOT, capture_output=True, text=True
+        [git, "describe", "--always", "--dirty", "--abbrev=10"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     return f", commit `{told.stdout.strip()}`" if told.returncode == 0 else ""
 
 
 def write_notebooks():
-    """Write the notebooks' text twins as notebooks, with a line on how they were run below the title."""
+    """Write the notebooks' text twins as notebooks, with a line on how they were run below the
+    title.
+    """
     twins = [(source, page) for source, page in PAGES.items() if page.suffix == ".ipynb"]
     for source, page in twins:
         notebook = jupytext.read(source)
         for number, cell in enumerate(notebook.cells):
             cell["id"] = f"cell-{number}"
             if cell.cell_type == "markdown":
-                cell.source = CITED.sub(r"{cite}`\1`", with_links_of_the_site(cell.source, source, page))
+                cell.source = CITED.sub(
+                    r"{cite}`\1`", with_links_of_the_site(cell.source, source, page)
+                )
         title, _, rest = notebook.cells[0].source.partition("\n")
         notebook.cells[0].source = f"{title}\n\n{run_as()}\n{rest}"
         write(page, jupytext.writes(notebook, fmt="ipynb"))
@@ -172,7 +202,11 @@ def write_pages(app):
     write_notebooks()
     for source, page in PAGES.items():
         if page.parent == DOCS / "_root" and source.is_file():
-            contents = "\n```{toctree}\n:hidden:\n:glob:\n\n../_notebooks/*\n```\n" if source == GALLERY else ""
+            contents = (
+                "\n```{toctree}\n:hidden:\n:glob:\n\n../_notebooks/*\n```\n"
+                if source == GALLERY
+                else ""
+            )
             write(page, with_links_of_the_site(source.read_text(), source, page) + contents)
 
 
@@ -185,7 +219,11 @@ def link_page(app, name, text):
 
 def edit_address(app, name, template, context, doctree):
     """Give the theme the address at which the text of a page is edited."""
-    sources = {page.relative_to(DOCS).as_posix(): source for source, page in PAGES.items() if page != DOCS / "index.md"}
+    sources = {
+        page.relative_to(DOCS).as_posix(): source
+        for source, page in PAGES.items()
+        if page != DOCS / "index.md"
+    }
 
     def address(file_name):
         source = sources.get(file_name, DOCS / file_name)

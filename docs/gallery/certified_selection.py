@@ -1,6 +1,7 @@
 """The errors of cross-validation for every C of a range.
 
-Between the lines are the errors that an optimal machine may make, for each C and not only for those that were solved: no C has fewer than the dotted line.
+Between the lines are the errors that an optimal machine may make, for each C and not only for those
+that were solved: no C has fewer than the dotted line.
 """
 
 import matplotlib.pyplot as plt

@@ -1,6 +1,7 @@
 """Decision regions of four losses.
 
-One observation in ten lies in a cluster on the wrong side. The hinge loss turns its boundary for the cluster, bounded losses do not.
+One observation in ten lies in a cluster on the wrong side. The hinge loss turns its boundary for
+the cluster, bounded losses do not.
 """
 
 import matplotlib.pyplot as plt

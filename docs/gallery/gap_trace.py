@@ -1,6 +1,7 @@
 """An interval that closes.
 
-Both bounds of Newton's method for a linear ODM and of a first-order method, as relative gap against seconds. The filled markers are the certificates.
+Both bounds of Newton's method for a linear ODM and of a first-order method, as relative gap against
+seconds. The filled markers are the certificates.
 """
 
 import matplotlib.pyplot as plt

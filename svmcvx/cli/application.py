@@ -41,8 +41,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Support vector machine formulations with a checked interval around every optimum.",
-    epilog="Exit codes: 0 all was done; 1 something failed or does not hold; 2 arguments or data cannot be used; "
-    "3 a time limit ended it; 130 Ctrl-C ended it.",
+    epilog=(
+        "Exit codes: 0 all was done; 1 something failed or does not hold; 2 arguments or data"
+        " cannot be used; 3 a time limit ended it; 130 Ctrl-C ended it."
+    ),
 )
 
 
@@ -67,7 +69,8 @@ def run(arguments: Sequence[str]) -> int:
             _close_output()
             return ExitCode.DONE
         except Exception as error:
-            # Typer's usage errors are printed on one line instead of a panel; any other exception is a defect and keeps its traceback.
+            # Typer's usage errors are printed on one line instead of a panel; any other exception
+            # is a defect and keeps its traceback.
             message = getattr(error, "format_message", None)
             if message is None:
                 raise
@@ -83,28 +86,22 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def exit_code(*, complete: bool, late: bool, failed: bool) -> ExitCode:
-    """Return the exit code of a command that has come to its end.
-
-    Parameters
-    ----------
-    complete : bool
-        Whether all was done.
-    late : bool
-        Whether that is so because a time limit passed; otherwise Ctrl-C was pressed.
-    failed : bool
-        Whether something failed, or does not hold.
-    """
+    """Return the exit code of a command that has come to its end."""
     if not complete:
         return ExitCode.TIME_OVER if late else ExitCode.INTERRUPTED
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
 def _complain(text: str) -> None:
-    consoles.errors.print(f"svmcvx: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+    consoles.errors.print(
+        f"svmcvx: {text}", style="red", markup=False, highlight=False, soft_wrap=True
+    )
 
 
 def _close_output() -> None:
-    """Redirect the standard output to the null device, so that Python does not fail when it flushes it at exit."""
+    """Redirect the standard output to the null device, so that Python does not fail when it flushes
+    it at exit.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -114,7 +111,9 @@ def _told_as_lines(arguments: Sequence[str]) -> Iterator[None]:
 
     def tell(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         text = _spelled(" ".join(str(message).split()), _options(arguments))
-        consoles.errors.print(f"svmcvx: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        consoles.errors.print(
+            f"svmcvx: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True
+        )
 
     with warnings.catch_warnings():
         warnings.showwarning = tell
@@ -129,7 +128,9 @@ def _options(arguments: Sequence[str]) -> Mapping[str, str]:
 
 
 def _spelled(message: str, options: Mapping[str, str]) -> str:
-    """Return a message with arguments spelled as they are on the command line: data_dir as --data-dir."""
+    """Return a message with arguments spelled as they are on the command line: data_dir as
+    --data-dir.
+    """
     # What follows may be parameters of an estimator.
     message, has, rest = message.partition("; it has ")
     for name, option in options.items():
@@ -142,14 +143,22 @@ def _spelled(message: str, options: Mapping[str, str]) -> str:
             message = re.sub(rf"(?<![\w./-]){name}(?![\w=/-])", option, message)
         else:
             # Most names are words of the language too.
-            message = re.sub(rf"^{name}(?= (must|cannot|has|is|names|needs|sets)\b)", option, message)
-            message = re.sub(rf"(?<=\b(?:pass|with) ){name}(?=$|[,;])|(?<=\bby ){name}(?=$|[,;])", option, message)
+            message = re.sub(
+                rf"^{name}(?= (must|cannot|has|is|names|needs|sets)\b)", option, message
+            )
+            message = re.sub(
+                rf"(?<=\b(?:pass|with) ){name}(?=$|[,;])|(?<=\bby ){name}(?=$|[,;])",
+                option,
+                message,
+            )
     return message + has + rest
 
 
 def _repeated(option: str, found: re.Match[str]) -> str:
     """Return an option for each of several quoted values."""
-    return " ".join(f"{option} {shlex.quote(value)}" for _, value in re.findall(r"(['\"])(.*?)\1", found[1]))
+    return " ".join(
+        f"{option} {shlex.quote(value)}" for _, value in re.findall(r"(['\"])(.*?)\1", found[1])
+    )
 
 
 def _version(value: bool) -> None:
@@ -161,7 +170,10 @@ def _version(value: bool) -> None:
 @app.callback()
 def _main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Support vector machine formulations with a checked interval around every optimum."""

@@ -72,7 +72,9 @@ def certify(
     html: options.Html = None,
     quiet: options.Quiet = False,
 ) -> int:
-    """Certify a model that scikit-learn, or anyone, has trained: its objective, a lower bound, and the gap between them."""
+    """Certify a model that scikit-learn, or anyone, has trained: its objective, a lower bound, and
+    the gap between them.
+    """
     outputs = Outputs(json, csv, latex, html, quiet)
     _check_file(model, as_)
     preparing.check_words(as_ or "psvm", data, data_dir)
@@ -100,8 +102,14 @@ def certify(
     title = f"{name} in {model.name} on {used.name}: {used.X.shape[0]} × {used.X.shape[1]}"
     columns = [
         Column("classes", [", ".join(row["classes"]) for row in rows], text=True),
-        Column("lower", [number(row["lower"], ".10g") for row in rows], meaning="bound on the optimum"),
-        Column("upper", [number(row["upper"], ".10g") for row in rows], meaning="objective at the model"),
+        Column(
+            "lower", [number(row["lower"], ".10g") for row in rows], meaning="bound on the optimum"
+        ),
+        Column(
+            "upper",
+            [number(row["upper"], ".10g") for row in rows],
+            meaning="objective at the model",
+        ),
         Column("gap", [number(row["gap"], ".1e") for row in rows], meaning="relative"),
         Column("certified", [yes_no(row["certified"]) for row in rows]),
     ]
@@ -115,7 +123,9 @@ def certify(
     }
     frame = pd.DataFrame([{**row, "classes": ", ".join(row["classes"])} for row in rows])
     outputs.write("certify", frame, content, title=title)
-    return exit_code(complete=True, late=False, failed=strict and not all(row["certified"] for row in rows))
+    return exit_code(
+        complete=True, late=False, failed=strict and not all(row["certified"] for row in rows)
+    )
 
 
 def _check_file(path: Path, problem: str | None) -> None:
@@ -160,7 +170,9 @@ def _of_scikit_learn(path: Path, data: Dataset) -> tuple[str, list[tuple[list[st
     except DataError as error:
         if "X does not hold the support vectors" not in str(error):
             raise
-        raise DataError(f"{error}. If their columns were scaled outside the model, say how by --scale") from None
+        raise DataError(
+            f"{error}. If their columns were scaled outside the model, say how by --scale"
+        ) from None
     certificates: Mapping[Any, Certificate] = (
         found if isinstance(found, Mapping) else {tuple(estimator.classes_.tolist()): found}
     )
@@ -223,7 +235,9 @@ def _of_coefficients(
     name, estimator = parsed[0]
     model = path if is_text_model(path) else _model(path, data)
     found = certify(model, data.X, data.y, problem=estimator)
-    certificates = found if isinstance(found, Mapping) else {tuple(np.unique(data.y).tolist()): found}
+    certificates = (
+        found if isinstance(found, Mapping) else {tuple(np.unique(data.y).tolist()): found}
+    )
     return name, _rows_of(certificates)
 
 
@@ -242,7 +256,9 @@ def _model(path: Path, data: Dataset) -> Any:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
         except Exception as error:  # numpy and zipfile raise many kinds of errors for damaged files
-            raise DataError(f"{path} cannot be read as .npz ({type(error).__name__}: {error})") from None
+            raise DataError(
+                f"{path} cannot be read as .npz ({type(error).__name__}: {error})"
+            ) from None
         if "header" in arrays:
             return load_model(path)
         coef, intercept = _from_arrays(path, arrays)
@@ -251,7 +267,10 @@ def _model(path: Path, data: Dataset) -> Any:
             f"{path} must be a .npz file with coef and intercept, a .csv file of names and coefficients, or a model file of LIBSVM or LIBLINEAR"
         )
     classes = np.unique(data.y)
-    coef, intercept = np.atleast_2d(np.asarray(coef, dtype=np.float64)), np.ravel(intercept).astype(np.float64)
+    coef, intercept = (
+        np.atleast_2d(np.asarray(coef, dtype=np.float64)),
+        np.ravel(intercept).astype(np.float64),
+    )
     several = classes.size > 2
     expected = (classes.size if several else 1, data.X.shape[1])
     if coef.shape != expected or intercept.size not in (1, expected[0]):
@@ -268,16 +287,23 @@ def _model(path: Path, data: Dataset) -> Any:
     none = np.zeros(0, dtype=np.intp)
     if several:
         return MulticlassModel(
-            coef=coef.T, intercept=np.broadcast_to(intercept, classes.shape), classes=classes, support=none
+            coef=coef.T,
+            intercept=np.broadcast_to(intercept, classes.shape),
+            classes=classes,
+            support=none,
         )
     return LinearModel(coef=coef[0], intercept=float(intercept[0]), classes=classes, support=none)
 
 
 def _from_arrays(path: Path, arrays: Mapping[str, Any]) -> tuple[Any, Any]:
     coef = next((arrays[name] for name in ("coef", "coef_", "w") if name in arrays), None)
-    intercept = next((arrays[name] for name in ("intercept", "intercept_", "b") if name in arrays), None)
+    intercept = next(
+        (arrays[name] for name in ("intercept", "intercept_", "b") if name in arrays), None
+    )
     if coef is None:
-        raise DataError(f"{path} holds {', '.join(arrays) or 'nothing'}; coef (or w) and intercept (or b) are needed")
+        raise DataError(
+            f"{path} holds {', '.join(arrays) or 'nothing'}; coef (or w) and intercept (or b) are needed"
+        )
     return coef, 0.0 if intercept is None else intercept
 
 
@@ -287,7 +313,10 @@ def _from_csv(path: Path, data: Dataset) -> tuple[Any, float]:
 
     try:
         table = pd.read_csv(path)
-        names, values = [str(name) for name in table.iloc[:, 0]], table.iloc[:, 1].astype(float).to_list()
+        names, values = (
+            [str(name) for name in table.iloc[:, 0]],
+            table.iloc[:, 1].astype(float).to_list(),
+        )
     except (ValueError, IndexError, TypeError, OSError) as error:
         raise DataError(f"{path} cannot be read ({error}); {CSV_LAYOUT}") from None
     weights = dict(zip(names, values, strict=True))
@@ -302,20 +331,26 @@ def _from_csv(path: Path, data: Dataset) -> tuple[Any, float]:
         return [weights[name] for name in data.feature_names], intercept
     if data.feature_names and set(data.feature_names) & set(weights):
         strange = sorted(set(data.feature_names) ^ set(weights))
-        raise DataError(f"{path} and {data.name} differ in {', '.join(strange[:5])}; name every feature as the data do")
+        raise DataError(
+            f"{path} and {data.name} differ in {', '.join(strange[:5])}; name every feature as the data do"
+        )
     return list(weights.values()), intercept
 
 
 @app.command()
 def verify(
     proof: Annotated[
-        Path, typer.Argument(help="A file that save_proof, or compare --proofs, has written.", metavar="PROOF")
+        Path,
+        typer.Argument(
+            help="A file that save_proof, or compare --proofs, has written.", metavar="PROOF"
+        ),
     ],
     data: options.Data,
     test: Annotated[
         str | None,
         typer.Option(
-            help="The test rows of a proof that claims scores, as data with the same columns.", metavar="DATA"
+            help="The test rows of a proof that claims scores, as data with the same columns.",
+            metavar="DATA",
         ),
     ] = None,
     target: options.Target = None,
@@ -326,7 +361,9 @@ def verify(
     json: options.Json = None,
     quiet: options.Quiet = False,
 ) -> int:
-    """Check an interval from the raw data (training.npz beside the proofs) by a second program; exit with 0 if it holds, 1 if not."""
+    """Check an interval from the raw data (training.npz beside the proofs) by a second program;
+    exit with 0 if it holds, 1 if not.
+    """
     outputs = Outputs(json, quiet=quiet)
     import pandas as pd
 
@@ -345,7 +382,9 @@ def verify(
     upper = "no upper bound" if found.upper == math.inf else f"upper {found.upper:.17g}"
     verdict = "the proof holds" if found else "the proof does not hold"
     lines = (
-        "the file is about other data" if found.statement is None else f"the problem: {found.statement}",
+        "the file is about other data"
+        if found.statement is None
+        else f"the problem: {found.statement}",
         f"proved: {lower}, {upper}",
         *(() if found.scores is None else (f"proved: {found.scores}",)),
         f"{verdict}{': ' + found.why if found.why else ''}",
@@ -362,7 +401,17 @@ def verify(
     }
     if found.scores is not None:
         labels = found.scores.labels.tolist()
-        row |= {"test_rows": len(labels), "undecided": labels.count(None), "test_digest": found.scores.digest}
-    content = {"complete": True, "data": described(loaded), "proof": str(proof), "precision": precision, "rows": [row]}
+        row |= {
+            "test_rows": len(labels),
+            "undecided": labels.count(None),
+            "test_digest": found.scores.digest,
+        }
+    content = {
+        "complete": True,
+        "data": described(loaded),
+        "proof": str(proof),
+        "precision": precision,
+        "rows": [row],
+    }
     outputs.write("verify", pd.DataFrame([row]), content, title="verify")
     return exit_code(complete=True, late=False, failed=not found.holds)

@@ -50,7 +50,9 @@ def compare(
             rich_help_panel=options.DATA,
         ),
     ] = 0.3,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the stratified split.", rich_help_panel=options.DATA)] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the stratified split.", rich_help_panel=options.DATA)
+    ] = 0,
     kernel: options.Kernel = "none",
     C: options.Weight = 1.0,
     gamma: options.Gamma = "scale",
@@ -58,7 +60,10 @@ def compare(
     metrics: Annotated[
         str,
         typer.Option(
-            help="Scores on the test part, by their names in scikit-learn, as in balanced_accuracy,roc_auc.",
+            help=(
+                "Scores on the test part, by their names in scikit-learn, as in"
+                " balanced_accuracy,roc_auc."
+            ),
             metavar="NAMES",
             rich_help_panel=options.MODEL,
         ),
@@ -139,7 +144,9 @@ def compare(
     failed = [row["note"] for row in rows if row["status"] == "failed"]
     if failed and len(set(failed)) == 1 and len(failed) == len(rows):
         raise DataError(failed[0])
-    complete = not interrupted and not any(row["status"] == "time_limit" and row["primal"] is None for row in rows)
+    complete = not interrupted and not any(
+        row["status"] == "time_limit" and row["primal"] is None for row in rows
+    )
     sizes = {"training": comparison.X_train.shape[0], "test": comparison.X_test.shape[0]}
     title = f"{used.name}: {used.X.shape[0]} × {used.X.shape[1]}, {sizes['training']} for training"
     _print_table(outputs, comparison, title)
@@ -171,7 +178,9 @@ def compare(
         frame,
         content,
         title=title,
-        latex=lambda: frame.latex(columns=None if columns is None else _words(columns), digits=digits),
+        latex=lambda: frame.latex(
+            columns=None if columns is None else _words(columns), digits=digits
+        ),
     )
     if proofs is not None:
         outputs.wrote(proofs)
@@ -179,7 +188,9 @@ def compare(
         _draw(plot, comparison, used)
         outputs.wrote(plot)
     if interrupted:
-        consoles.errors.print(f"svmcvx: interrupted after {len(rows)} of {len(parsed)} models", style="yellow")
+        consoles.errors.print(
+            f"svmcvx: interrupted after {len(rows)} of {len(parsed)} models", style="yellow"
+        )
     uncertified = strict and not all(row["certified"] for row in rows)
     return exit_code(complete=complete, late=late, failed=bool(failed) or uncertified)
 
@@ -198,11 +209,20 @@ def _check_plot(path: Path) -> None:
         raise missing_extra("matplotlib", "plot") from None
     kinds = FigureCanvasBase.get_supported_filetypes()
     if path.suffix.lstrip(".").lower() not in kinds:
-        raise DataError(f"the picture {path} has no known type; end its name in one of {', '.join(sorted(kinds))}")
+        raise DataError(
+            f"the picture {path} has no known type; end its name in one of"
+            f" {', '.join(sorted(kinds))}"
+        )
 
 
 def _run(comparison: Comparison, *, quiet: bool) -> None:
-    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
     columns = (
         SpinnerColumn(),
@@ -225,23 +245,40 @@ def _print_table(outputs: Outputs, comparison: Comparison, title: str) -> None:
     columns = [
         Column("model", [row["model"] for row in rows], text=True),
         Column("solver", [row["solver"] or row["status"] for row in rows], rank=2),
-        Column("primal", [number(row["primal"], ".8g") for row in rows], meaning="objective at the model"),
+        Column(
+            "primal",
+            [number(row["primal"], ".8g") for row in rows],
+            meaning="objective at the model",
+        ),
         Column("dual", [number(row["dual_bound"], ".8g") for row in rows], meaning="lower bound"),
         Column("gap", [number(row["gap"], ".1e") for row in rows], meaning="relative"),
         Column("certified", [yes_no(row["certified"]) for row in rows], rank=1),
-        Column("test", [number(row["test_accuracy"], ".4f") for row in rows], meaning="accuracy held out"),
+        Column(
+            "test",
+            [number(row["test_accuracy"], ".4f") for row in rows],
+            meaning="accuracy held out",
+        ),
         *(
-            Column(metric, [number(row[f"test_{metric}"], ".4f") for row in rows], meaning="held out")
+            Column(
+                metric, [number(row[f"test_{metric}"], ".4f") for row in rows], meaning="held out"
+            )
             for metric in comparison.metrics
             if metric != "accuracy"
         ),
         *(_exact(rows) if comparison.guarantee else ()),
-        Column("SVs", [number(row["n_support"], "d") for row in rows], rank=4, meaning="support vectors"),
+        Column(
+            "SVs",
+            [number(row["n_support"], "d") for row in rows],
+            rank=4,
+            meaning="support vectors",
+        ),
         Column("s", [number(row["seconds"], ".2f") for row in rows], rank=3, meaning="seconds"),
     ]
     consoles.show(outputs.screen, title, columns, elsewhere=outputs.elsewhere)
     notes: dict[str, list[str]] = {}
-    for text, name in [(row[what], row["model"]) for what in ("note", "conventions") for row in rows if row[what]]:
+    for text, name in [
+        (row[what], row["model"]) for what in ("note", "conventions") for row in rows if row[what]
+    ]:
         notes.setdefault(text, []).append(name)
     for text, concerned in notes.items():
         who = "all models" if len(concerned) == len(rows) > 1 else ", ".join(concerned)
@@ -274,13 +311,19 @@ def _draw(path: Path, comparison: Comparison, data: Dataset) -> None:
     }
     if data.X.shape[1] == 2 and not sp.issparse(data.X):
         count = len(fitted)
-        figure, axes = plt.subplots(1, count, figsize=(5.2 * count, 4.6), squeeze=False, layout="constrained")
+        figure, axes = plt.subplots(
+            1, count, figsize=(5.2 * count, 4.6), squeeze=False, layout="constrained"
+        )
         for ax, (name, model) in zip(axes[0], fitted.items(), strict=True):
             plot.decision_regions(model, comparison.X_train, comparison.y_train, ax=ax, title=name)
     else:
         figure, ax = plt.subplots(figsize=(7.2, 4.8), layout="constrained")
         held_out = comparison.X_test.shape[0] > 0
-        X, y = (comparison.X_test, comparison.y_test) if held_out else (comparison.X_train, comparison.y_train)
+        X, y = (
+            (comparison.X_test, comparison.y_test)
+            if held_out
+            else (comparison.X_train, comparison.y_train)
+        )
         part = "test part" if held_out else "training data"
         plot.margin_distribution(fitted, X, y, ax=ax, title=f"{data.name}: margins on the {part}")
     figure.savefig(path, dpi=150)

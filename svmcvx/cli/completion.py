@@ -13,7 +13,9 @@ from svmcvx.datasets.names import BUILT_IN, known_names
 
 __all__ = ["MODELS", "data", "grids", "in_bash", "models", "sets"]
 
-MODELS = tuple(entry.estimator.command for entry in CATALOGUE.values() if entry.estimator is not None)
+MODELS = tuple(
+    entry.estimator.command for entry in CATALOGUE.values() if entry.estimator is not None
+)
 
 
 def _starting(names: Iterable[str], incomplete: str) -> list[str]:
@@ -49,17 +51,30 @@ def data(incomplete: str) -> list[str]:
 
 def _settings(model: str) -> list[str]:
     entry: Entry | None = next(
-        (one for one in CATALOGUE.values() if one.estimator is not None and one.estimator.command == model), None
+        (
+            one
+            for one in CATALOGUE.values()
+            if one.estimator is not None and one.estimator.command == model
+        ),
+        None,
     )
-    return [] if entry is None else list(dict.fromkeys(name for builder in entry.builders for name in builder.example))
+    return (
+        []
+        if entry is None
+        else list(dict.fromkeys(name for builder in entry.builders for name in builder.example))
+    )
 
 
 def models(incomplete: str) -> list[str]:
-    """Return names of models for the last part of ``psvm:p=1,od``, and settings for that of ``psvm:``."""
+    """Return names of models for the last part of ``psvm:p=1,od``, and settings for that of
+    ``psvm:``.
+    """
     before, comma, last = incomplete.rpartition(",")
     model, colon, key = last.partition(":")
     if colon:
-        return [f"{before}{comma}{model}:{name}=" for name in _settings(model) if name.startswith(key)]
+        return [
+            f"{before}{comma}{model}:{name}=" for name in _settings(model) if name.startswith(key)
+        ]
     return [f"{before}{comma}{name}" for name in _starting(MODELS, last)]
 
 
@@ -70,14 +85,11 @@ def grids(incomplete: str) -> list[str]:
 
 
 def in_bash(complete: Callable[[], object]) -> None:
-    """Complete a word as a whole that bash has split: it takes the signs : and = for ends of words.
-
-    Parameters
-    ----------
-    complete : callable
-        Reads ``COMP_WORDS`` and ``COMP_CWORD``, prints what there is, and may exit.
-    """
-    given, place = os.environ.get("COMP_WORDS", "").split("\n"), int(os.environ.get("COMP_CWORD", "0"))
+    """Complete a word as a whole that bash has split: it takes the signs : and = for ends of words."""
+    given, place = (
+        os.environ.get("COMP_WORDS", "").split("\n"),
+        int(os.environ.get("COMP_CWORD", "0")),
+    )
     words: list[str] = []
     for word in [*given, ""][: place + 1]:
         if words and (word[:1] in (":", "=") or words[-1].endswith((":", "="))):

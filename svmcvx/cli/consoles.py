@@ -34,7 +34,11 @@ BETWEEN = 2
 
 def number(value: Any, form: str) -> str:
     """Return a number as text, a dash for a missing number."""
-    return "—" if value is None or (isinstance(value, float) and math.isnan(value)) else format(value, form)
+    return (
+        "—"
+        if value is None or (isinstance(value, float) and math.isnan(value))
+        else format(value, form)
+    )
 
 
 def yes_no(value: bool | None) -> str:
@@ -46,7 +50,9 @@ def yes_no(value: bool | None) -> str:
 
 def note(console: Console, text: str) -> None:
     """Print a line after a table."""
-    console.print(text, style="dim", markup=False, highlight=False, soft_wrap=not console.is_terminal)
+    console.print(
+        text, style="dim", markup=False, highlight=False, soft_wrap=not console.is_terminal
+    )
 
 
 @contextmanager
@@ -56,27 +62,15 @@ def progress(*columns: ProgressColumn, quiet: bool) -> Iterator[Progress]:
 
     shown = errors.is_terminal and not quiet
     found = Progress(*columns, console=errors, transient=True, disable=not shown)
-    # A progress bar that is not shown is not started: rich before version 15 would print an empty line at its end.
+    # A progress bar that is not shown is not started: rich before version 15 would print an empty
+    # line at its end.
     with found if shown else nullcontext():
         yield found
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Attributes
-    ----------
-    heading : str
-    cells : sequence of str
-        In rich's markup.
-    rank : int
-        0 for a column that is always there; of the others the column with the highest rank is omitted first if there is no room.
-    text : bool
-        Aligned left, and folded if it is long; numbers are flush right and whole.
-    meaning : str
-        For the line under the table.
-    """
+    """A column of a table."""
 
     heading: str
     cells: Sequence[str]
@@ -87,22 +81,18 @@ class Column:
     @property
     def width(self) -> int:
         """Characters that it takes unfolded."""
-        return max(cell_len(self.heading), *(cell_len(Text.from_markup(cell).plain) for cell in self.cells), 1)
+        return max(
+            cell_len(self.heading),
+            *(cell_len(Text.from_markup(cell).plain) for cell in self.cells),
+            1,
+        )
 
 
-def show(console: Console, title: str | None, columns: Sequence[Column], *, elsewhere: str = "") -> None:
-    """Print a table that fits the width of the console: long text is folded, then columns are omitted, the least important first.
-
-    If there is no room for the columns that are always shown, every row is printed as several lines.
-
-    Parameters
-    ----------
-    console : Console
-    title : str or None
-    columns : sequence of Column
-        The first one names the rows.
-    elsewhere : str
-        Where omitted columns can be found.
+def show(
+    console: Console, title: str | None, columns: Sequence[Column], *, elsewhere: str = ""
+) -> None:
+    """Print a table that fits the width of the console: long text is folded, then columns are
+    omitted, the least important first.
     """
     room, shown = console.width, list(columns)
     while _width(shown, FOLDED) > room and any(column.rank for column in shown):
@@ -120,7 +110,11 @@ def show(console: Console, title: str | None, columns: Sequence[Column], *, else
         if not column.text:
             table.add_column(column.heading, justify="right", no_wrap=True, min_width=column.width)
             continue
-        width = column.width if sum(wanted) <= spare else max(min(column.width, spare // len(wanted)), NARROW)
+        width = (
+            column.width
+            if sum(wanted) <= spare
+            else max(min(column.width, spare // len(wanted)), NARROW)
+        )
         table.add_column(column.heading, overflow="fold", min_width=min(width, column.width))
     for cells in zip(*(column.cells for column in shown), strict=True):
         table.add_row(*cells)
@@ -138,9 +132,9 @@ def _legend(console: Console, columns: Sequence[Column]) -> None:
 
 
 def _width(columns: Sequence[Column], folded: int) -> int:
-    return sum(min(column.width, folded) if column.text else column.width for column in columns) + BETWEEN * len(
-        columns
-    )
+    return sum(
+        min(column.width, folded) if column.text else column.width for column in columns
+    ) + BETWEEN * len(columns)
 
 
 def _records(console: Console, columns: Sequence[Column]) -> None:

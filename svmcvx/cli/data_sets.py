@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 def datasets(
     name: Annotated[
         str | None,
-        typer.Argument(help="One set, to be told everything of it.", metavar="NAME", autocompletion=completion.sets),
+        typer.Argument(
+            help="One set, to be told everything of it.",
+            metavar="NAME",
+            autocompletion=completion.sets,
+        ),
     ] = None,
     data_dir: options.DataDir = None,
     json: options.Json = None,
@@ -40,7 +44,9 @@ def datasets(
     records = known_sets()
     if name is not None:
         if name not in records:
-            raise DataError(f"no set of the papers is called {name!r}; 'svmcvx datasets' lists them")
+            raise DataError(
+                f"no set of the papers is called {name!r}; 'svmcvx datasets' lists them"
+            )
         _print_one(outputs, records[name], data_dir)
         records = {name: records[name]}
     else:
@@ -76,11 +82,24 @@ def _print_all(outputs: Outputs, records: list[Record], data_dir: Path | None) -
         Column("columns", [size(record.features) for record in records]),
         Column("classes", [size(len(record.classes) or None) for record in records], rank=2),
         Column("source", [record.source or "—" for record in records], rank=3, text=True),
-        Column("tables", [", ".join(paper.table for paper in record.papers) for record in records], rank=1, text=True),
+        Column(
+            "tables",
+            [", ".join(paper.table for paper in record.papers) for record in records],
+            rank=1,
+            text=True,
+        ),
         Column("here", [_where(record, data_dir) for record in records], text=True),
     ]
-    consoles.show(outputs.screen, f"{len(records)} data sets of the papers", columns, elsewhere=outputs.elsewhere)
-    consoles.note(outputs.screen, f"Built in besides: {', '.join(BUILT_IN)}. 'svmcvx datasets NAME' describes one.")
+    consoles.show(
+        outputs.screen,
+        f"{len(records)} data sets of the papers",
+        columns,
+        elsewhere=outputs.elsewhere,
+    )
+    consoles.note(
+        outputs.screen,
+        f"Built in besides: {', '.join(BUILT_IN)}. 'svmcvx datasets NAME' describes one.",
+    )
 
 
 def _where(record: Record, data_dir: Path | None) -> str:
@@ -107,7 +126,10 @@ def _print_one(outputs: Outputs, record: Record, data_dir: Path | None) -> None:
         "cannot be had": record.unavailable,
         "content (SHA-256)": record.content or "",
         "here": _where(record, data_dir),
-        **{f"table {paper.table}, as {paper.printed}": paper.preprocessing for paper in record.papers},
+        **{
+            f"table {paper.table}, as {paper.printed}": paper.preprocessing
+            for paper in record.papers
+        },
     }
     for what, text in lines.items():
         if text:

@@ -17,7 +17,8 @@ from svmcvx.cli.outputs import Outputs
 if TYPE_CHECKING:
     from svmcvx.fast.compile_ahead import FirstCall
 
-# Groups of first calls; calls of one group share most of the compiled functions. The slowest groups come first.
+# Groups of first calls; calls of one group share most of the compiled functions. The slowest groups
+# come first.
 GROUPS = ("kernel", "linear", "branch", "sweep", "active")
 
 
@@ -49,18 +50,24 @@ def compile_(
     html: options.Html = None,
     quiet: options.Quiet = False,
 ) -> int:
-    """Compile the specialised solvers ahead, so that no first call has to; later sessions on this machine load the result."""
+    """Compile the specialised solvers ahead, so that no first call has to; later sessions on this
+    machine load the result.
+    """
     outputs = Outputs(json, csv, latex, html, quiet)
     import pandas as pd
     from rich.progress import SpinnerColumn, TextColumn
 
     calls = []
-    with consoles.progress(SpinnerColumn(), TextColumn("{task.description}"), quiet=quiet) as progress:
+    with consoles.progress(
+        SpinnerColumn(), TextColumn("{task.description}"), quiet=quiet
+    ) as progress:
         task = progress.add_task("compiling", total=None)
         for call in _compile_ahead():
             calls.append(call)
             progress.update(task, description=call.name)
-    compiling, running = ([getattr(call, name) for call in calls] for name in ("compiling", "running"))
+    compiling, running = (
+        [getattr(call, name) for call in calls] for name in ("compiling", "running")
+    )
     columns = [
         Column("first call of", [*(call.name for call in calls), "all"], text=True),
         Column("compiling, s", [f"{seconds:.2f}" for seconds in (*compiling, sum(compiling))]),
@@ -68,7 +75,10 @@ def compile_(
         Column("functions", [*(str(len(call.functions)) for call in calls), ""]),
     ]
     consoles.show(outputs.screen, None, columns)
-    found = sorted((function for call in calls for function in call.functions), key=lambda function: -function.seconds)
+    found = sorted(
+        (function for call in calls for function in call.functions),
+        key=lambda function: -function.seconds,
+    )
     if functions and found:
         columns = [
             Column("function", [f"{module}.{name}" for module, name, _ in found], text=True),
@@ -87,7 +97,9 @@ def compile_(
     content = {
         "complete": True,
         "rows": rows,
-        "functions": [{"module": module, "name": name, "seconds": seconds} for module, name, seconds in found],
+        "functions": [
+            {"module": module, "name": name, "seconds": seconds} for module, name, seconds in found
+        ],
     }
     outputs.write("compile", pd.DataFrame(rows), content, title="Compiled ahead")
     return exit_code(complete=True, late=False, failed=False)
@@ -113,7 +125,11 @@ def doctor(
         Column("solver", [info.name for info in found], text=True),
         Column("version", [info.version or "not installed" for info in found], rank=2),
         Column("usable", [yes_no(info.usable) for info in found]),
-        Column("licence", [info.licence if info.licence in simple else "not valid" for info in found], rank=1),
+        Column(
+            "licence",
+            [info.licence if info.licence in simple else "not valid" for info in found],
+            rank=1,
+        ),
         Column("solves", [", ".join(info.classes) for info in found], text=True),
         Column("gap to expect", [f"{info.accuracy:.0e}" for info in found], rank=3),
     ]
@@ -121,7 +137,11 @@ def doctor(
     consoles.show(outputs.screen, title, columns, elsewhere=outputs.elsewhere)
     for info in found:
         if not info.usable:
-            hint = f"{info.name} needs a licence: {info.licence}" if info.installed else f"{info.name}: {info.install}"
+            hint = (
+                f"{info.name} needs a licence: {info.licence}"
+                if info.installed
+                else f"{info.name}: {info.install}"
+            )
             consoles.note(outputs.screen, hint)
     rows = [
         {

@@ -54,21 +54,7 @@ def described(data: Dataset) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Files to which a command writes its results.
-
-    Parameters
-    ----------
-    json, csv, latex, html : path or None
-    quiet : bool
-        Print nothing.
-
-    Raises
-    ------
-    DataError
-        If a file cannot be written, or two are to go to the standard output.
-    SolverUnavailable
-        If a report is requested and the extra ``study`` is not installed.
-    """
+    """Files to which a command writes its results."""
 
     json: Path | None = None
     csv: Path | None = None
@@ -82,7 +68,9 @@ class Outputs:
         if self.html == STANDARD_OUTPUT:
             raise DataError("--html must name a file, got -")
         if sum(path == STANDARD_OUTPUT for path in paths) > 1:
-            raise DataError("only one of --json, --csv and --latex can go to the standard output, -")
+            raise DataError(
+                "only one of --json, --csv and --latex can go to the standard output, -"
+            )
         if self.html is not None:
             from svmcvx.experiments.studies.report import check_report
 
@@ -109,21 +97,7 @@ class Outputs:
         latex: Callable[[], str] | None = None,
         html: Callable[[Path], object] | None = None,
     ) -> None:
-        """Write the requested files, each atomically.
-
-        Parameters
-        ----------
-        command : str
-        frame : DataFrame
-            The table.
-        content : mapping
-            Content of the JSON besides the versions.
-        title : str
-        latex : callable, optional
-            Returns the table as LaTeX if it is not the table of `frame`.
-        html : callable, optional
-            Writes the report to a path if it is not the report of `frame`.
-        """
+        """Write the requested files, each atomically."""
         if self.json is not None:
             self._text(self.json, _json(command, content))
         if self.csv is not None:

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from svmcvx.cli.outputs import Outputs
     from svmcvx.datasets import Dataset
 
-__all__ = ["check_words", "load", "model_settings", "pipeline", "scaled", "tell_reused", "without_holes"]
+__all__ = [
+    "check_words",
+    "load",
+    "model_settings",
+    "pipeline",
+    "scaled",
+    "tell_reused",
+    "without_holes",
+]
 
 
 def check_words(models: str, data: str, data_dir: Path | None) -> None:
@@ -27,7 +35,11 @@ def check_words(models: str, data: str, data_dir: Path | None) -> None:
 
 
 def load(
-    data: str, data_dir: Path | None, target: str | None, drop: list[str] | None, keep: list[str] | None = None
+    data: str,
+    data_dir: Path | None,
+    target: str | None,
+    drop: list[str] | None,
+    keep: list[str] | None = None,
 ) -> Dataset:
     """Load the data set that a command names."""
     from svmcvx.datasets import load as load_data_set
@@ -55,8 +67,9 @@ def without_holes(data: Dataset, missing: str) -> Dataset:
         missed = f"{holes} missing value{'s' * (holes > 1)}"
         columns = np.flatnonzero(np.isnan(data.X).any(axis=0))
         if data.feature_names:
-            missed += f", in {', '.join(data.feature_names[j] for j in columns[:LISTED])}" + ", …" * (
-                columns.size > LISTED
+            missed += (
+                f", in {', '.join(data.feature_names[j] for j in columns[:LISTED])}"
+                + ", …" * (columns.size > LISTED)
             )
         raise DataError(f"{data.name} has {missed}; pass --missing drop or --missing median")
     return Dataset(data.name, np.asarray(filled.fit_transform(data.X)), data.y, data.feature_names)
@@ -71,11 +84,17 @@ def scaled(data: Dataset, scale: str) -> Dataset:
     from svmcvx.experiments.preparation import SCALES, scaler
 
     columns = scaler(check_choice(scale, "scale", SCALES), sparse=bool(sp.issparse(data.X)))
-    return data if columns is None else Dataset(data.name, columns.fit_transform(data.X), data.y, data.feature_names)
+    return (
+        data
+        if columns is None
+        else Dataset(data.name, columns.fit_transform(data.X), data.y, data.feature_names)
+    )
 
 
 def pipeline(estimator: Any, data: Dataset, scale: str, missing: str) -> tuple[Any, str, Dataset]:
-    """Return an estimator behind scaling and imputation, what its parameters then begin with, and the data for it."""
+    """Return an estimator behind scaling and imputation, what its parameters then begin with, and
+    the data for it.
+    """
     import scipy.sparse as sp
     from sklearn.pipeline import Pipeline
 
@@ -91,7 +110,11 @@ def pipeline(estimator: Any, data: Dataset, scale: str, missing: str) -> tuple[A
         ("scale", scaler(scale, sparse=bool(sp.issparse(data.X)))),
     ]
     steps = [(name, step) for name, step in steps if step is not None]
-    return (Pipeline([*steps, ("model", estimator)]), "model__", data) if steps else (estimator, "", data)
+    return (
+        (Pipeline([*steps, ("model", estimator)]), "model__", data)
+        if steps
+        else (estimator, "", data)
+    )
 
 
 def model_settings(
@@ -124,4 +147,7 @@ def _gamma(text: str) -> float | str:
 def tell_reused(outputs: Outputs, reused: int, what: str) -> None:
     """Say how much of the work was found in the file of ``--store``."""
     if reused:
-        consoles.note(outputs.screen, f"{reused} {what}{'s' if reused > 1 else ''} taken from the file of --store")
+        consoles.note(
+            outputs.screen,
+            f"{reused} {what}{'s' if reused > 1 else ''} taken from the file of --store",
+        )

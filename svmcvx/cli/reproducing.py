@@ -37,22 +37,34 @@ def reproduce(
     table: Annotated[
         str | None,
         typer.Argument(
-            help="A table of a paper; without one, those that can be computed.", metavar="TABLE", autocompletion=_tables
+            help="A table of a paper; without one, those that can be computed.",
+            metavar="TABLE",
+            autocompletion=_tables,
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A part of the table that takes little time.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A part of the table that takes little time.")
+    ] = False,
     repeats: Annotated[
-        int | None, typer.Option(help="Repetitions, where numbers are means over some; those of the paper by default.")
+        int | None,
+        typer.Option(
+            help="Repetitions, where numbers are means over some; those of the paper by default."
+        ),
     ] = None,
     every: Annotated[
         int | None,
-        typer.Option(help="Take every N-th value of each grid of hyper-parameters; all by default.", metavar="N"),
+        typer.Option(
+            help="Take every N-th value of each grid of hyper-parameters; all by default.",
+            metavar="N",
+        ),
     ] = None,
     sets: Annotated[
-        list[str] | None, typer.Option("--set", help="A data set, as the table prints it; may be repeated.")
+        list[str] | None,
+        typer.Option("--set", help="A data set, as the table prints it; may be repeated."),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="Folder for the figures that go with the table, as SVG (extra plot).")
+        Path | None,
+        typer.Option(help="Folder for the figures that go with the table, as SVG (extra plot)."),
     ] = None,
     certify: options.Certify = "chosen",
     data_dir: options.DataDir = None,
@@ -67,13 +79,18 @@ def reproduce(
     record: Annotated[
         Path | None,
         typer.Option(
-            help="File for what the table was computed with, as JSON: options, versions, commit, data, solves.",
+            help=(
+                "File for what the table was computed with, as JSON: options, versions, commit,"
+                " data, solves."
+            ),
             rich_help_panel="Output",
         ),
     ] = None,
     quiet: options.Quiet = False,
 ) -> int:
-    """Compute a table of a paper again, beside the printed numbers: as its text says, and as the released code does."""
+    """Compute a table of a paper again, beside the printed numbers: as its text says, and as the
+    released code does.
+    """
     outputs = Outputs(json, csv, latex, html, quiet)
     check_writable(store)
     check_writable(record)
@@ -122,7 +139,9 @@ def reproduce(
         "rows": found.frame.to_dict("records"),
         "study": found.study.contents(),
     }
-    outputs.write("reproduce", found.frame, content, title=found.title, html=partial(write_report, found))
+    outputs.write(
+        "reproduce", found.frame, content, title=found.title, html=partial(write_report, found)
+    )
     for path in [] if figures is None else write_figures(found, figures):
         outputs.wrote(path)
     if record is not None:
@@ -130,7 +149,9 @@ def reproduce(
         outputs.wrote(record)
     if not found.complete:
         advice = (
-            "pass --store FILE to go on from there next time" if store is None else "the same command goes on with it"
+            "pass --store FILE to go on from there next time"
+            if store is None
+            else "the same command goes on with it"
         )
         consoles.errors.print(f"svmcvx: the table is not complete; {advice}", style="yellow")
     failed = len(found.study.failures()) > 0 or bool(found.study.left_out)
@@ -143,7 +164,12 @@ def _list(outputs: Outputs, known: dict[str, str]) -> None:
     for name, title in known.items():
         outputs.screen.print(f"{name}: {title}", markup=False, highlight=False, soft_wrap=True)
     rows = [{"table": name, "title": title} for name, title in known.items()]
-    outputs.write("reproduce", pd.DataFrame(rows), {"complete": True, "rows": rows}, title="Tables of the papers")
+    outputs.write(
+        "reproduce",
+        pd.DataFrame(rows),
+        {"complete": True, "rows": rows},
+        title="Tables of the papers",
+    )
 
 
 def _print(outputs: Outputs, found: Reproduction) -> None:
@@ -160,7 +186,9 @@ def _print(outputs: Outputs, found: Reproduction) -> None:
         consoles.note(outputs.screen, note)
     certified, solves = found.study.solves()
     seconds = found.study.frame["seconds"].sum()
-    consoles.note(outputs.screen, f"{certified} of {solves} solves certified; {seconds:.1f} s of work")
+    consoles.note(
+        outputs.screen, f"{certified} of {solves} solves certified; {seconds:.1f} s of work"
+    )
     for name, why in found.study.left_out.items():
         consoles.note(outputs.screen, f"{name} is left out: {why}")
 
@@ -168,4 +196,6 @@ def _print(outputs: Outputs, found: Reproduction) -> None:
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return consoles.number(value, ".4g") if value is None or isinstance(value, float) else str(value)
+    return (
+        consoles.number(value, ".4g") if value is None or isinstance(value, float) else str(value)
+    )

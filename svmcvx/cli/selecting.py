@@ -71,13 +71,16 @@ def select(
     seed: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Shuffle before cutting into folds; by default they are not.", rich_help_panel=options.DATA
+            min=0,
+            help="Shuffle before cutting into folds; by default they are not.",
+            rich_help_panel=options.DATA,
         ),
     ] = None,
     scoring: Annotated[
         str | None,
         typer.Option(
-            help="A score of scikit-learn, the greater the better; accuracy by default.", rich_help_panel=options.MODEL
+            help="A score of scikit-learn, the greater the better; accuracy by default.",
+            rich_help_panel=options.MODEL,
         ),
     ] = None,
     kernel: options.Kernel = "none",
@@ -99,7 +102,9 @@ def select(
     html: options.Html = None,
     quiet: options.Quiet = False,
 ) -> int:
-    """Choose hyper-parameters by cross-validation along warm-started paths, with a certificate for every fit or for those that decide."""
+    """Choose hyper-parameters by cross-validation along warm-started paths, with a certificate for
+    every fit or for those that decide.
+    """
     outputs = Outputs(json, csv, latex, html, quiet)
     check_writable(store)
     preparing.check_words(model, data, data_dir)
@@ -131,7 +136,9 @@ def select(
         title = f"{label} on {used.name}: {used.X.shape[0]} × {used.X.shape[1]}, {cv} folds"
         arguments = {"eps": eps, "tol": min(tol, CERTIFIED_TOL), "time_limit": time_limit}
         where = {"backend": backend, "n_jobs": n_jobs, "store": store}
-        complete = _certified(outputs, pipeline, used, ranges, title, cv, seed, arguments, where, described(loaded))
+        complete = _certified(
+            outputs, pipeline, used, ranges, title, cv, seed, arguments, where, described(loaded)
+        )
         late = time_limit is not None and clock.now() - began >= time_limit
         return exit_code(complete=complete or not late, late=late, failed=not complete)
     with warnings.catch_warnings():
@@ -158,17 +165,23 @@ def select(
     title = f"{label} on {used.name}: {used.X.shape[0]} × {used.X.shape[1]}, {cv} folds"
     _print_table(outputs, found, values, prefix, title)
     fitted = found.best_estimator_
-    solution = None if fitted is None else getattr(fitted[-1] if prefix else fitted, "solution_", None)
+    solution = (
+        None if fitted is None else getattr(fitted[-1] if prefix else fitted, "solution_", None)
+    )
     best = None
     if found.best_params_ is not None:
         best = {
-            "params": {name.removeprefix(prefix): value for name, value in found.best_params_.items()},
+            "params": {
+                name.removeprefix(prefix): value for name, value in found.best_params_.items()
+            },
             "score": found.best_score_,
             "certificates": [] if solution is None else certificates(solution, tol),
         }
         _print_best(outputs, best)
     preparing.tell_reused(outputs, found.reused, "fit")
-    frame = found.drop(columns="params").rename(columns=lambda name: name.replace(f"param_{prefix}", "param_"))
+    frame = found.drop(columns="params").rename(
+        columns=lambda name: name.replace(f"param_{prefix}", "param_")
+    )
     rows = frame.to_dict("records")
     content = {
         "complete": found.complete,
@@ -195,14 +208,25 @@ def select(
         "rows": rows,
     }
     printed = [f"param_{name}" for name in values]
-    printed += ["mean_test_score", "std_test_score", "worst_gap", "certified", "n_support", "seconds"]
+    printed += [
+        "mean_test_score",
+        "std_test_score",
+        "worst_gap",
+        "certified",
+        "n_support",
+        "seconds",
+    ]
     outputs.write("select", frame, content, title=title, latex=lambda: _latex(frame[printed]))
     if not found.complete:
         advice = (
-            "pass --store FILE to go on from there next time" if store is None else "the same command goes on with it"
+            "pass --store FILE to go on from there next time"
+            if store is None
+            else "the same command goes on with it"
         )
         why = "the time limit passed" if late else "interrupted"
-        consoles.errors.print(f"svmcvx: {why}: the table is not complete; {advice}", style="yellow", soft_wrap=True)
+        consoles.errors.print(
+            f"svmcvx: {why}: the table is not complete; {advice}", style="yellow", soft_wrap=True
+        )
     failed = any(row["note"] for row in rows)
     uncertified = strict and not all(row["certified"] or row.get("batched") for row in rows)
     return exit_code(complete=found.complete, late=late, failed=failed or uncertified)
@@ -234,10 +258,16 @@ def _certified(
     columns = [
         Column("from", [_text(value) for value in best["low"]], text=True),
         Column("to", [_text(value) for value in best["high"]], text=True),
-        Column("least", [str(value) for value in best["least"]], meaning="errors of every optimal machine, at least"),
+        Column(
+            "least",
+            [str(value) for value in best["least"]],
+            meaning="errors of every optimal machine, at least",
+        ),
         Column("most", [str(value) for value in best["most"]], meaning="and at most"),
     ]
-    consoles.show(outputs.screen, f"{title}: where the best may be", columns, elsewhere=outputs.elsewhere)
+    consoles.show(
+        outputs.screen, f"{title}: where the best may be", columns, elsewhere=outputs.elsewhere
+    )
     chosen = ", ".join(f"{name}={_text(value)}" for name, value in found.best_params.items())
     outputs.screen.print(
         f"best: {chosen}, at most {found.errors} errors of {found.observations}; no value in the range has fewer than {found.least} "
@@ -262,53 +292,53 @@ def _certified(
     outputs.write("select", found.pieces, content, title=title, latex=lambda: _latex(found.pieces))
     if not found.complete:
         consoles.errors.print(
-            "svmcvx: the proof is not complete; allow more time, or a larger --eps", style="yellow", soft_wrap=True
+            "svmcvx: the proof is not complete; allow more time, or a larger --eps",
+            style="yellow",
+            soft_wrap=True,
         )
     return found.complete
 
 
 def parse_ranges(certified: list[str]) -> dict[str, tuple[float, float]]:
-    """Return the ranges of hyper-parameters from ``NAME=LOW:HIGH``.
-
-    Raises
-    ------
-    DataError
-        If an entry is not of this form.
-    """
+    """Return the ranges of hyper-parameters from ``NAME=LOW:HIGH``."""
     ranges = {}
     for entry in certified:
         name, _, text = (part.strip() for part in entry.partition("="))
         try:
             low, high = map(float, text.split(":"))
         except ValueError:
-            raise DataError(f"certified must be of the form NAME=LOW:HIGH, as in C=0.01:100, got {entry!r}") from None
+            raise DataError(
+                f"certified must be of the form NAME=LOW:HIGH, as in C=0.01:100, got {entry!r}"
+            ) from None
         ranges[name] = (low, high)
     return ranges
 
 
 def parse_grid(grid: list[str]) -> dict[str, list[Any]]:
-    """Return the values of each hyper-parameter from ``NAME=VALUES``, a list or a range.
-
-    Raises
-    ------
-    DataError
-        If an entry is not of this form, or a name comes twice.
-    """
+    """Return the values of each hyper-parameter from ``NAME=VALUES``, a list or a range."""
     from svmcvx.experiments.specifications import value_of
 
     values: dict[str, list[Any]] = {}
     for entry in grid:
         name, equals, text = (part.strip() for part in entry.partition("="))
         if not equals or not name or not text:
-            raise DataError(f"grid must be of the form NAME=VALUES, as in C=0.1,1,10, got {entry!r}")
+            raise DataError(
+                f"grid must be of the form NAME=VALUES, as in C=0.1,1,10, got {entry!r}"
+            )
         if name in values:
-            raise DataError(f"grid names {name} twice; write all its values in one list, as in {name}=0.1,1,10")
+            raise DataError(
+                f"grid names {name} twice; write all its values in one list, as in {name}=0.1,1,10"
+            )
         spacing, *numbers = text.split(":")
         values[name] = (
-            _range(entry, spacing, numbers) if numbers else [value_of(part.strip()) for part in text.split(",")]
+            _range(entry, spacing, numbers)
+            if numbers
+            else [value_of(part.strip()) for part in text.split(",")]
         )
         if "" in values[name]:
-            raise DataError(f"grid has an empty value in {entry!r}; write for example {name}=0.1,1,10")
+            raise DataError(
+                f"grid has an empty value in {entry!r}; write for example {name}=0.1,1,10"
+            )
     return values
 
 
@@ -324,7 +354,9 @@ def _range(entry: str, spacing: str, numbers: list[str]) -> list[Any]:
             f"grid cannot read the range {entry!r}; write for example C=log:0.01:100:5 or p=linear:1:2:3"
         ) from None
     if len(numbers) > 3 or not values:
-        raise DataError(f"grid cannot read the range {entry!r}; a range is SPACING:FIRST:LAST:NUMBER")
+        raise DataError(
+            f"grid cannot read the range {entry!r}; a range is SPACING:FIRST:LAST:NUMBER"
+        )
     return values
 
 
@@ -332,25 +364,49 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _print_table(outputs: Outputs, found: Selection, values: dict[str, list[Any]], prefix: str, title: str) -> None:
+def _print_table(
+    outputs: Outputs, found: Selection, values: dict[str, list[Any]], prefix: str, title: str
+) -> None:
     best = found.sort_values("rank_test_score", kind="stable").head(SHOWN)
     gaps = [None if gap != gap else gap for gap in best["worst_gap"]]
     columns = [
-        *(Column(name, [_text(value) for value in best[f"param_{prefix}{name}"]], text=True) for name in values),
-        Column("mean", [number(value, ".4f") for value in best["mean_test_score"]], meaning="score over the folds"),
+        *(
+            Column(name, [_text(value) for value in best[f"param_{prefix}{name}"]], text=True)
+            for name in values
+        ),
         Column(
-            "sd", [number(value, ".4f") for value in best["std_test_score"]], rank=1, meaning="its standard deviation"
+            "mean",
+            [number(value, ".4f") for value in best["mean_test_score"]],
+            meaning="score over the folds",
+        ),
+        Column(
+            "sd",
+            [number(value, ".4f") for value in best["std_test_score"]],
+            rank=1,
+            meaning="its standard deviation",
         ),
         *(_exact(best) if "may_be_best" in found else ()),
         Column("gap", [number(gap, ".1e") for gap in gaps], meaning="the largest of a fold"),
         Column("certified", [yes_no(value) for value in best["certified"]], rank=2),
-        Column("SVs", [number(value, ".1f") for value in best["n_support"]], rank=4, meaning="support vectors, mean"),
+        Column(
+            "SVs",
+            [number(value, ".1f") for value in best["n_support"]],
+            rank=4,
+            meaning="support vectors, mean",
+        ),
         Column("solver", list(best["solver"]), rank=5),
-        Column("s", [number(value, ".2f") for value in best["seconds"]], rank=3, meaning="seconds of all folds"),
+        Column(
+            "s",
+            [number(value, ".2f") for value in best["seconds"]],
+            rank=3,
+            meaning="seconds of all folds",
+        ),
     ]
     consoles.show(outputs.screen, title, columns, elsewhere=outputs.elsewhere)
     if len(found) > SHOWN:
-        consoles.note(outputs.screen, f"the best {SHOWN} of {len(found)} settings; {outputs.elsewhere}")
+        consoles.note(
+            outputs.screen, f"the best {SHOWN} of {len(found)} settings; {outputs.elsewhere}"
+        )
     for text in dict.fromkeys(note for note in found["note"] if note):
         consoles.note(outputs.screen, text)
 
@@ -359,18 +415,28 @@ def _exact(best: Selection) -> list[Column]:
     """Return the columns of the scores of every optimal machine."""
     from svmcvx.experiments.intervals import interval_text
 
-    texts = [interval_text(*ends) for ends in zip(best["mean_score_lower"], best["mean_score_upper"], strict=True)]
+    texts = [
+        interval_text(*ends)
+        for ends in zip(best["mean_score_lower"], best["mean_score_upper"], strict=True)
+    ]
     shares = [number(share, ".4f") for share in best["undecided"]]
     return [
         Column("exact", texts, meaning="mean score of every optimal machine"),
-        Column("undecided", shares, rank=6, meaning="share of validation rows whose label is not proved"),
+        Column(
+            "undecided",
+            shares,
+            rank=6,
+            meaning="share of validation rows whose label is not proved",
+        ),
         Column("may be best", [yes_no(value) for value in best["may_be_best"]], rank=1),
     ]
 
 
 def _print_best(outputs: Outputs, best: dict[str, Any]) -> None:
     chosen = ", ".join(f"{name}={_text(value)}" for name, value in best["params"].items())
-    outputs.screen.print(f"best: {chosen}, score {best['score']:.4f}", markup=False, highlight=False, soft_wrap=True)
+    outputs.screen.print(
+        f"best: {chosen}, score {best['score']:.4f}", markup=False, highlight=False, soft_wrap=True
+    )
     for record in best["certificates"]:
         lower = "no lower bound" if record["lower"] is None else f"lower {record['lower']:.9g}"
         classes = ", ".join(map(str, record["classes"]))

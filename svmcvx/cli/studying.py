@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @app.command()
 def study(
     file: Annotated[
-        Path, typer.Argument(help="The study as a TOML file: models, data sets, splits, grids.", metavar="FILE")
+        Path,
+        typer.Argument(
+            help="The study as a TOML file: models, data sets, splits, grids.", metavar="FILE"
+        ),
     ],
     data_dir: options.DataDir = None,
     time_limit: options.TimeLimit = None,
@@ -31,7 +34,9 @@ def study(
     retry_failed: Annotated[
         bool,
         typer.Option(
-            "--retry-failed", help="Do failed tasks of the file of --store again.", rich_help_panel=options.LIMITS
+            "--retry-failed",
+            help="Do failed tasks of the file of --store again.",
+            rich_help_panel=options.LIMITS,
         ),
     ] = False,
     strict: options.Strict = False,
@@ -86,7 +91,9 @@ def study(
         html=lambda path: found.report(path, title=title),
     )
     if not found.complete:
-        consoles.errors.print("svmcvx: the study is not complete; the same command goes on with it", style="yellow")
+        consoles.errors.print(
+            "svmcvx: the study is not complete; the same command goes on with it", style="yellow"
+        )
     certified, solves = found.solves()
     failed = len(found.failures()) > 0 or bool(found.left_out) or (strict and certified < solves)
     return exit_code(complete=found.complete, late=late, failed=failed)
@@ -96,19 +103,26 @@ def _print(outputs: Outputs, title: str, found: Study) -> None:
     for metric in found.metrics:
         table = found.table(metric)
         columns = [Column("data set", list(map(str, table.index)), text=True)]
-        columns += [Column(model, [cell.replace(" ", "") for cell in table[model]]) for model in found.models]
+        columns += [
+            Column(model, [cell.replace(" ", "") for cell in table[model]])
+            for model in found.models
+        ]
         consoles.show(outputs.screen, f"{title}: {metric}, mean ± standard deviation", columns)
     for metric in found.with_exact():
         exact = found.exact(metric)
         columns = [Column("data set", list(map(str, exact.index)), text=True)]
         columns += [Column(model, list(exact[model])) for model in found.models]
-        consoles.show(outputs.screen, f"{title}: {metric} of every optimal machine, mean of the intervals", columns)
+        consoles.show(
+            outputs.screen,
+            f"{title}: {metric} of every optimal machine, mean of the intervals",
+            columns,
+        )
     frame = found.frame
     certified, solves = found.solves()
     consoles.note(
         outputs.screen,
-        f"{len(frame)} tasks, {len(found.failures())} failed; {certified} of {solves} solves certified; "
-        f"{frame['seconds'].sum():.1f} s of work",
+        f"{len(frame)} tasks, {len(found.failures())} failed; {certified} of {solves} solves"
+        f" certified; {frame['seconds'].sum():.1f} s of work",
     )
     for told in found.notes():
         consoles.note(outputs.screen, told)

@@ -5,26 +5,32 @@ r"""Numbers and arrays with a bound on their error, so that a formula is written
     def objective(squared_norm, u, s, *, C, p):
         return 0.5 * squared_norm + C * total(s * positive_part(1.0 - u) ** p)
 
-Given plain numbers and arrays it returns a number; given :class:`Bounded` ones it returns the same number and a bound on its
-distance to the exact value. Each operation adds its own rounding, and what underflow loses, to the errors of its operands.
+Given plain numbers and arrays it returns a number; given :class:`Bounded` ones it returns the same
+number and a bound on its distance to the exact value. Each operation adds its own rounding, and
+what underflow loses, to the errors of its operands.
 
-**Assumed.** IEEE binary64, round to nearest, no flush to zero; sums and products in any order, fused or not, but no
-Strassen-like products; ``sqrt`` correctly rounded; numpy's ``exp``, ``expm1``, ``log``, ``log1p``, ``tanh`` and ``power`` within
-:data:`ULPS` units in the last place (a test holds them against ball arithmetic).
+**Assumed.** IEEE binary64, round to nearest, no flush to zero; sums and products in any order,
+fused or not, but no Strassen-like products; ``sqrt`` correctly rounded; numpy's ``exp``, ``expm1``,
+``log``, ``log1p``, ``tanh`` and ``power`` within :data:`ULPS` units in the last place (a test holds
+them against ball arithmetic).
 
 **Rules.**
 
-1. A plain number is exact: it is the number that it is. *Every number that is computed has to be bounded*: ``p / (p - 1.0)`` of
-   a plain p loses its rounding silently. Statements pass their hyper-parameters through :func:`exact`.
-2. An error of ∞ or NaN means that nothing is known; conditions are written so that NaN takes that branch.
-3. Errors are computed in floating point themselves. Each is a sum of at most eight products and quotients of numbers that are not
-   negative, and is multiplied by :data:`GROW`.
-4. Underflow: where a result is at least :data:`SMALL`, the part :math:`u|v|` of its error times ``GROW − 1`` is at least
-   :math:`2^{-1001}` and pays for what the products within the error lose, :math:`2^{-1075}` each. Below that :data:`LOST` is
-   added, unless the result is exactly zero because a factor is.
+1. A plain number is exact: it is the number that it is. *Every number that is computed has to be
+   bounded*: ``p / (p - 1.0)`` of a plain p loses its rounding silently. Statements pass their
+   hyper-parameters through :func:`exact`.
+2. An error of ∞ or NaN means that nothing is known; conditions are written so that NaN takes that
+   branch.
+3. Errors are computed in floating point themselves. Each is a sum of at most eight products and
+   quotients of numbers that are not negative, and is multiplied by :data:`GROW`.
+4. Underflow: where a result is at least :data:`SMALL`, the part :math:`u|v|` of its error times
+   ``GROW − 1`` is at least :math:`2^{-1001}` and pays for what the products within the error lose,
+   :math:`2^{-1075}` each. Below that :data:`LOST` is added, unless the result is exactly zero
+   because a factor is.
 """
 
-# What plain numbers give is plain, what bounded ones give is bounded: the types of the functions say so, their bodies cannot.
+# What plain numbers give is plain, what bounded ones give is bounded: the types of the functions
+# say so, their bodies cannot.
 # mypy: disable-error-code="no-any-return"
 
 from __future__ import annotations
@@ -82,7 +88,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Unit roundoff.
 U = 2.0**-53
-# Accuracy of numpy's elementary functions in units in the last place, and the relative error that this is.
+# Accuracy of numpy's elementary functions in units in the last place, and the relative error that
+# this is.
 ULPS = 4.0
 ELEMENTARY = 2.0 * ULPS * U
 # Factor of each computed error; it covers the rounding of the error computation itself.
@@ -92,20 +99,21 @@ SMALL = 2.0**-900
 LOST = 2.0**-1070
 # Length from which the sums of an array are not taken by math.fsum.
 LONG = 1024
-# Rows of a part of a long sum, which stay in a processor's cache; half the rows from which a sum is taken in parts.
+# Rows of a part of a long sum, which stay in a processor's cache; half the rows from which a sum is
+# taken in parts.
 PART_ROWS = 32_768
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-# Whether the caller is inside of a function that is quiet; like the settings of numpy it belongs to the context.
+# Whether the caller is inside of a function that is quiet; like the settings of numpy it belongs to
+# the context.
 _quiet: ContextVar[bool] = ContextVar("svmcvx_quiet", default=False)
 
 
 def quietly(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Let a function operate on NaN and infinities, which are part of the arithmetic, without warnings.
-
-    Functions that it calls leave numpy's settings alone, which take longer to change than a short operation takes.
+    """Let a function operate on NaN and infinities, which are part of the arithmetic, without
+    warnings.
     """
 
     @wraps(function)
@@ -123,17 +131,23 @@ def quietly(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
 
 
 def roundings(k: float) -> float:
-    r"""Return k u: what so many roundings are at most, relative to the sum of the sizes of what is added [JeannerodRump]."""
+    r"""Return k u: what so many roundings are at most, relative to the sum of the sizes of what is
+    added [JeannerodRump].
+    """
     return k * U
 
 
 def growth(k: float) -> float:
-    """Return what errors that are sums of k terms are multiplied by, more than the rounding of their own computation."""
+    """Return what errors that are sums of k terms are multiplied by, more than the rounding of
+    their own computation.
+    """
     return GROW + 4.0 * k * U
 
 
 def root_above(squares: Any, terms: int) -> Any:
-    """Return numbers that are at least the square roots of sums of so many squares, from what was computed; squares may underflow."""
+    """Return numbers that are at least the square roots of sums of so many squares, from what was
+    computed; squares may underflow.
+    """
     off = 1.0 + (terms + 4.0) * U
     return np.sqrt(squares * off) * (1.0 + 4.0 * U) + math.sqrt(terms) * 2.0**-536
 
@@ -154,15 +168,7 @@ def _is_exact(error: Any) -> bool:
 
 
 class Bounded:
-    """A number or an array whose distance to the exact value is at most an error, entry by entry.
-
-    Parameters
-    ----------
-    value : float or ndarray
-        A number becomes a numpy scalar.
-    error : float or ndarray
-        Not negative; a number holds for all entries, and 0.0 means that the value is exact.
-    """
+    """A number or an array whose distance to the exact value is at most an error, entry by entry."""
 
     __slots__ = ("error", "value")
     # An array leaves operations with a bounded one to the methods below.
@@ -214,8 +220,12 @@ class Bounded:
         return float(self.lower)
 
     def widened(self, by: Bounded | float) -> Bounded:
-        """Return the same value with an error that is larger by a number, or by the upper end of one."""
-        return Bounded(self.value, (self.error + (by.upper if isinstance(by, Bounded) else by)) * GROW)
+        """Return the same value with an error that is larger by a number, or by the upper end of
+        one.
+        """
+        return Bounded(
+            self.value, (self.error + (by.upper if isinstance(by, Bounded) else by)) * GROW
+        )
 
     @property
     def size(self) -> int:
@@ -233,7 +243,9 @@ class Bounded:
         return Bounded(self.value.T, self.error if isinstance(self.error, float) else self.error.T)
 
     def __getitem__(self, index: Any) -> Bounded:
-        return Bounded(self.value[index], self.error if isinstance(self.error, float) else self.error[index])
+        return Bounded(
+            self.value[index], self.error if isinstance(self.error, float) else self.error[index]
+        )
 
     # Sums: |fl(x) − x| ≤ u |fl(x)|. A sum below 2⁻¹⁰²¹ is exact, so underflow loses nothing.
 
@@ -259,7 +271,9 @@ class Bounded:
         a, r = self.value, self.error
         if isinstance(other, (int, float)) and _scales_exactly(other):
             found = a if other == 1.0 else a * other
-            if other == 1.0 or (math.isfinite(found) if isinstance(found, float) else np.isfinite(found).all()):
+            if other == 1.0 or (
+                math.isfinite(found) if isinstance(found, float) else np.isfinite(found).all()
+            ):
                 return Bounded(found, r if _is_exact(r) else r * abs(other))
         b, q = parts_of(other)
         # AB − ab = a(B − b) + (A − a)B.
@@ -271,7 +285,9 @@ class Bounded:
         if not _is_exact(r):
             error += r * (abs(b) if _is_exact(q) else abs(b) + q)
         error *= GROW
-        return Bounded(value, _with_underflow(error, size, lambda: _vanishes(a, r) | _vanishes(b, q)))
+        return Bounded(
+            value, _with_underflow(error, size, lambda: _vanishes(a, r) | _vanishes(b, q))
+        )
 
     __rmul__ = __mul__
 
@@ -283,7 +299,9 @@ class Bounded:
 
     @quietly
     def __matmul__(self, B: Floats) -> Bounded:
-        r"""Return the product with an exact matrix: sums of k terms are off by at most :math:`k u |a|'|b|` [JeannerodRump]."""
+        r"""Return the product with an exact matrix: sums of k terms are off by at most :math:`k u
+        |a|'|b|` [JeannerodRump].
+        """
         if self.is_exact and not self.value.any():
             return Bounded(self.value @ B)
         sizes = np.abs(B)
@@ -294,17 +312,14 @@ class Bounded:
         return Bounded(self.value @ B, error * growth(B.shape[0]) + (k + 4.0) * SMALLEST)
 
     def __pow__(self, exponent: Any) -> Bounded:
-        r"""Return the power of numbers that are not negative, with an exponent that may have an error but is known to be at least 1.
-
-        With :math:`A \in a \pm r` and :math:`G \in g \pm e`, and t the share :math:`(g+e)\,r/a + e|\log a|`:
-        :math:`A^G \le a^g e^t` as :math:`\log(A/a) \le r/a`, and :math:`A^G \ge a^g(1 - t)` by Bernoulli's inequality. So the
-        error is at most :math:`a^g(e^t - 1)`, and :math:`e^t - 1 \le t + t^2` for t ≤ 1. Where the share is larger, or a = 0, both
-        numbers are at most the largest power of :math:`a + r`, and of an exact exponent they differ by at most
-        :math:`(a+r)^g - a^g`: by convexity, and since :math:`(2a)^g \ge 2a^g`.
+        """Return the power of numbers that are not negative, with an exponent that may have an
+        error but is known to be at least 1.
         """
         g, e = parts_of(exponent)
         if not g >= 1.0:
-            raise ValueError(f"a power of a bounded number needs an exponent of at least 1, got {exponent}")
+            raise ValueError(
+                f"a power of a bounded number needs an exponent of at least 1, got {exponent}"
+            )
         if _is_exact(e) and g == 1.0:
             return self
         if _is_exact(e) and g == 2.0:
@@ -316,7 +331,8 @@ class Bounded:
         b, q = parts_of(other)
         if not (self.is_exact and _is_exact(q)):
             raise TypeError(
-                "numbers with an error are not compared; compare .value, or .upper and .lower where it is a claim"
+                "numbers with an error are not compared; compare .value, or .upper and .lower where"
+                " it is a claim"
             )
         return self.value, b
 
@@ -348,7 +364,10 @@ class Bounded:
         raise TypeError("a bounded number is neither true nor false; ask its .value")
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("a bounded number is no array; take its .value, or use the functions of svmcvx.core.bounded")
+        raise TypeError(
+            "a bounded number is no array; take its .value, or use the functions of"
+            " svmcvx.core.bounded"
+        )
 
 
 # A plain number or array, or a bounded number or array; the result is of the same kind.
@@ -358,7 +377,9 @@ R = TypeVar("R", float, Floats, Bounded)
 def stacked(numbers: Iterable[Any]) -> Bounded:
     """Return numbers as one array."""
     parts = [parts_of(x) for x in numbers]
-    return Bounded(np.array([value for value, _ in parts]), np.array([float(error) for _, error in parts]))
+    return Bounded(
+        np.array([value for value, _ in parts]), np.array([float(error) for _, error in parts])
+    )
 
 
 def exact(x: Any) -> Bounded:
@@ -383,12 +404,17 @@ def parts_of(x: Any) -> tuple[Any, Any]:
 
 
 def _outwards(value: Any, error: Any, direction: float) -> Any:
-    """Return the ends of the intervals: the next numbers beyond value ± error, and the values themselves where they are exact."""
+    """Return the ends of the intervals: the next numbers beyond value ± error, and the values
+    themselves where they are exact.
+    """
     if isinstance(value, float) and isinstance(error, float):
-        # Python's numbers take a tenth of the time of numpy's functions, and overflow without a warning.
+        # Python's numbers take a tenth of the time of numpy's functions, and overflow without a
+        # warning.
         number, radius = float(value), float(error)
         if radius != 0.0:
-            number = math.nextafter(number + radius if direction > 0 else number - radius, direction)
+            number = math.nextafter(
+                number + radius if direction > 0 else number - radius, direction
+            )
         return direction if math.isnan(number) else number
     return _array_outwards(value, error, direction)
 
@@ -444,11 +470,7 @@ def _sum(x: Bounded, other: tuple[Any, Any], sign: float) -> Bounded:
 
 @quietly
 def _quotient(a: Any, r: Any, b: Any, q: Any) -> Bounded:
-    r"""Return A/B, whose distance to a/b is :math:`|(A - a) - (a/b)(B - b)| / |B|`.
-
-    Errors are divided first and multiplied then: what underflows in :math:`q/(|b|-q)` is not amplified. What underflowed in a/b
-    itself is, and counts with the error of B.
-    """
+    """Return A/B, whose distance to a/b is :math:`|(A - a) - (a/b)(B - b)| / |B|`."""
     value = a / b
     size = abs(value)
     error = size * U
@@ -499,10 +521,7 @@ def expm1_above(t: Any) -> Any:
 
 @quietly
 def positive_part(x: R) -> R:
-    r"""Return :math:`\max(x, 0)`.
-
-    It does not expand distances, and where a + r ≤ 0 it is exactly 0: :math:`0 \le \max(A, 0) \le \max(a + r, 0)`.
-    """
+    r"""Return :math:`\max(x, 0)`."""
     if not isinstance(x, Bounded):
         return np.maximum(x, 0.0)
     if x.is_exact:
@@ -521,16 +540,17 @@ def minimum(x: Any, y: Any) -> Any:
 
 @quietly
 def between(low: Any, high: Any) -> Bounded:
-    """Return numbers that are known to lie between two, which are plain; nothing is known where these are infinite."""
+    """Return numbers that are known to lie between two, which are plain; nothing is known where
+    these are infinite.
+    """
     value = 0.5 * low + 0.5 * high
     return Bounded(value, np.maximum(high - value, value - low) * GROW)
 
 
 @quietly
 def maximum(x: Any, y: Any) -> Any:
-    """Return the larger of two; it does not expand the larger of two distances, nor that of the one that is certainly the larger.
-
-    Rounding is monotone, so that of two computed ends the larger is that of the larger.
+    """Return the larger of two; it does not expand the larger of two distances, nor that of the one
+    that is certainly the larger.
     """
     if not (isinstance(x, Bounded) or isinstance(y, Bounded)):
         return np.maximum(x, y)
@@ -560,11 +580,7 @@ def square(x: R) -> R:
 
 @quietly
 def sqrt(x: R) -> R:
-    r"""Return the root of numbers that are known not to be negative.
-
-    :math:`|\sqrt A - \sqrt a| = |A - a| / (\sqrt A + \sqrt a)`, where A is at least a − r, and at most :math:`\sqrt{|A - a|}`. A computed number
-    below 0 is replaced by 0.
-    """
+    """Return the root of numbers that are known not to be negative."""
     if not isinstance(x, Bounded):
         return np.sqrt(x)
     value = np.sqrt(np.maximum(x.value, 0.0))
@@ -589,12 +605,16 @@ def exp(x: R) -> R:
         return np.exp(x)
     value = np.exp(x.value)
     growth = 0.0 if x.is_exact else expm1_above(x.error)
-    error = (value * (growth + ELEMENTARY) + np.where(value < SMALL, LOST * (1.0 + growth), 0.0)) * GROW
+    error = (
+        value * (growth + ELEMENTARY) + np.where(value < SMALL, LOST * (1.0 + growth), 0.0)
+    ) * GROW
     return Bounded(value, error[()])
 
 
 def log(x: R) -> R:
-    """Return the logarithm of positive numbers; nothing is known where the error is as large as the number."""
+    """Return the logarithm of positive numbers; nothing is known where the error is as large as the
+    number.
+    """
     return _logarithm(x, np.log, 0.0)
 
 
@@ -613,10 +633,13 @@ def _logarithm(x: Any, function: Any, shift: float) -> Any:
     size = abs(value)
     error = size * ELEMENTARY
     if not x.is_exact:
-        # The lower end; that of 1 + x is rounded twice, with a large relative error if x is near −1.
+        # The lower end; that of 1 + x is rounded twice, with a large relative error if x is near
+        # −1.
         low = a - r if not shift else (a - r + shift) - 4.0 * U * (abs(a) + r + shift)
         error = error + r / np.where(low > 0.0, low, np.nan)[()]
-    return Bounded(value, _with_underflow(error * GROW, size, lambda: _vanishes(a + (shift - 1.0), r)))
+    return Bounded(
+        value, _with_underflow(error * GROW, size, lambda: _vanishes(a + (shift - 1.0), r))
+    )
 
 
 def where(mask: NDArray[np.bool_], x: Any, y: Any) -> Any:
@@ -624,7 +647,9 @@ def where(mask: NDArray[np.bool_], x: Any, y: Any) -> Any:
     if not (isinstance(x, Bounded) or isinstance(y, Bounded)):
         return np.where(mask, x, y)
     (a, r), (b, q) = parts_of(x), parts_of(y)
-    return Bounded(np.where(mask, a, b), 0.0 if _is_exact(r) and _is_exact(q) else np.where(mask, r, q))
+    return Bounded(
+        np.where(mask, a, b), 0.0 if _is_exact(r) and _is_exact(q) else np.where(mask, r, q)
+    )
 
 
 def signed(y: Floats, x: R) -> R:
@@ -641,10 +666,7 @@ def total(x: Bounded | Sequence[Bounded]) -> Bounded: ...
 @overload
 def total(x: Floats | Sequence[float]) -> float: ...
 def total(x: Any) -> Any:
-    """Return the sum of an array, or of a sequence of numbers.
-
-    Bounded numbers are added with a single rounding, but for what :func:`_compensated` says of long arrays.
-    """
+    """Return the sum of an array, or of a sequence of numbers."""
     if isinstance(x, (list, tuple)):
         if not any(isinstance(part, Bounded) for part in x):
             return math.fsum(x)
@@ -665,10 +687,8 @@ def total(x: Any) -> Any:
 
 @quietly
 def _compensated(values: Floats, beyond: float = math.inf) -> tuple[float, float]:
-    """Return the sum and a bound on its error without the last rounding; `beyond` where partial sums overflow.
-
-    The halves of a long array are added with their rounding errors, which are known exactly [Knuth], until it is short: many
-    times faster than :func:`math.fsum`, and off by n u² log n at most.
+    """Return the sum and a bound on its error without the last rounding; `beyond` where partial
+    sums overflow.
     """
     if values.size < LONG:
         return nearest_sum(values, beyond), 0.0
@@ -712,19 +732,16 @@ def weighted_total(weight: Any, x: Any) -> Any:
 
 
 def by_rows(term: Callable[..., Any], *arrays: Any) -> Any:
-    """Return a sum over rows, in parts if there are many rows: parts stay in a processor's cache.
-
-    Parameters
-    ----------
-    term : callable
-        Returns the sum over the rows that it is given.
-    *arrays : ndarray or Bounded of shape (n, ...), or float
-        Plain numbers are passed to each part as they are.
-    """
-    n = max(np.shape(parts_of(array)[0])[0] if np.ndim(parts_of(array)[0]) else 0 for array in arrays)
+    """Return a sum over rows, in parts if there are many rows: parts stay in a processor's cache."""
+    n = max(
+        np.shape(parts_of(array)[0])[0] if np.ndim(parts_of(array)[0]) else 0 for array in arrays
+    )
     if n < 2 * PART_ROWS:
         return term(*arrays)
     parts = [slice(start, start + PART_ROWS) for start in range(0, n, PART_ROWS)]
     return total(
-        [term(*(array if np.ndim(parts_of(array)[0]) == 0 else array[part] for array in arrays)) for part in parts]
+        [
+            term(*(array if np.ndim(parts_of(array)[0]) == 0 else array[part] for array in arrays))
+            for part in parts
+        ]
     )

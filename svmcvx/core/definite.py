@@ -1,7 +1,8 @@
 r"""Proved bounds of the eigenvalues of symmetric matrices.
 
 If the Cholesky factorisation of a symmetric A runs to its end in floating point, then
-:math:`\lambda_{\min}(A) \ge -\frac{\gamma}{1-\gamma}\,\mathrm{tr}\,A` with :math:`\gamma = (n+2)u/(1-(n+2)u)` [Rump].
+:math:`\lambda_{\min}(A) \ge -\frac{\gamma}{1-\gamma}\,\mathrm{tr}\,A` with :math:`\gamma =
+(n+2)u/(1-(n+2)u)` [Rump].
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from svmcvx.core.bounded import Bounded, exact, roundings, total
 from svmcvx.core.exactly import SMALLEST
 from svmcvx.core.rows import sums_above
 
-__all__ = ["LARGEST_GROWTH", "Spectrum", "largest_eigenvalue_above", "smallest_eigenvalue_below", "spectrum_above"]
+__all__ = [
+    "LARGEST_GROWTH",
+    "Spectrum",
+    "largest_eigenvalue_above",
+    "smallest_eigenvalue_below",
+    "spectrum_above",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -26,7 +33,9 @@ LARGEST_GROWTH = 0.01
 
 
 class Spectrum(NamedTuple):
-    """Approximate eigenvalues and vectors of a symmetric matrix, and a number that is proved to be at least the largest one."""
+    """Approximate eigenvalues and vectors of a symmetric matrix, and a number that is proved to be
+    at least the largest one.
+    """
 
     values: Floats
     vectors: Floats
@@ -39,7 +48,9 @@ def spectrum_above(A: Floats, error: float) -> Spectrum:
     if not np.isfinite(A).all():
         return Spectrum(np.full(n, math.inf), np.eye(n), math.inf)
     values, vectors = sl.eigh(A, check_finite=False)
-    return Spectrum(values, vectors, (exact(largest_eigenvalue_above(A, float(values[-1]))) + error).upper)
+    return Spectrum(
+        values, vectors, (exact(largest_eigenvalue_above(A, float(values[-1]))) + error).upper
+    )
 
 
 def backward_error(n: int) -> Bounded:
@@ -49,20 +60,7 @@ def backward_error(n: int) -> Bounded:
 
 
 def smallest_eigenvalue_below(A: Floats, guess: float) -> float:
-    """Return a number that is proved to be at most the smallest eigenvalue of a symmetric matrix.
-
-    Parameters
-    ----------
-    A : ndarray of shape (n, n)
-        Exactly symmetric; its lower triangle is used.
-    guess : float
-        An approximation, such as that of ``eigvalsh``; bad ones cost accuracy, not truth.
-
-    Returns
-    -------
-    float
-        −inf if nothing could be proved.
-    """
+    """Return a number that is proved to be at most the smallest eigenvalue of a symmetric matrix."""
     n = A.shape[0]
     diagonal = np.abs(np.diagonal(A))
     size = float(diagonal.max(initial=0.0)) + abs(guess)
@@ -81,17 +79,17 @@ def smallest_eigenvalue_below(A: Floats, guess: float) -> float:
             continue
         # The backward error of the factorisation, and the rounding of the shifted diagonal.
         error = (
-            backward * total(exact(diagonal) + abs(shift)) + roundings(2) * (exact(size) + abs(shift)) + n * SMALLEST
+            backward * total(exact(diagonal) + abs(shift))
+            + roundings(2) * (exact(size) + abs(shift))
+            + n * SMALLEST
         )
         return float((shift - error).lower)
     return -math.inf
 
 
 def largest_eigenvalue_above(A: Floats, guess: float) -> float:
-    r"""Return a number that is proved to be at least the largest eigenvalue of a symmetric matrix; ∞ if nothing could be proved.
-
-    If the factorisation RR' of tI − A runs to its end, then :math:`|RR' - (tI - A)| \le \gamma_{n+1}|R||R|'`
-    (Higham, Accuracy and Stability of Numerical Algorithms, theorem 10.3), whose norm is at most its largest row sum.
+    """Return a number that is proved to be at least the largest eigenvalue of a symmetric matrix; ∞
+    if nothing could be proved.
     """
     n = A.shape[0]
     if n == 0:

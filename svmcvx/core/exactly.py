@@ -1,4 +1,6 @@
-"""Operations without an error, or with a single rounding: sums, inner products, multipliers that balance two classes."""
+"""Operations without an error, or with a single rounding: sums, inner products, multipliers that
+balance two classes.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ LARGEST_BITS = 50
 
 
 def nearest_sum(values: Iterable[float] | Floats, beyond: float = math.nan) -> float:
-    """Return the sum, rounded once; `beyond` where partial sums of finite terms overflow, NaN where infinities cancel."""
+    """Return the sum, rounded once; `beyond` where partial sums of finite terms overflow, NaN where
+    infinities cancel.
+    """
     listed = values.ravel().tolist() if isinstance(values, np.ndarray) else list(values)
     try:
         return math.fsum(listed)
@@ -50,11 +54,7 @@ def nearest_sum(values: Iterable[float] | Floats, beyond: float = math.nan) -> f
 
 
 def dot_exactly(x: Floats, y: Floats, constant: float = 0.0) -> float:
-    """Return ``constant + x'y``, rounded once.
-
-    Products are split into two numbers each [Dekker]; where that would overflow they are taken as they are, and the result
-    is no number.
-    """
+    """Return ``constant + x'y``, rounded once."""
     with np.errstate(over="ignore", invalid="ignore"):
         product = x * y
         x_high, y_high = _upper_half(x), _upper_half(y)
@@ -76,12 +76,11 @@ def _upper_half(x: Floats) -> Floats:
 
 
 def product_below(x: Floats | float, y: Floats | float) -> Floats:
-    """Return the largest numbers that are at most the products of non-negative numbers.
-
-    The error of a product of two fractions is exact [Dekker]; powers of two are taken out first, so that it neither over-
-    nor underflows.
-    """
-    (a, of_a), (b, of_b) = np.frexp(np.asarray(x, dtype=np.float64)), np.frexp(np.asarray(y, dtype=np.float64))
+    """Return the largest numbers that are at most the products of non-negative numbers."""
+    (a, of_a), (b, of_b) = (
+        np.frexp(np.asarray(x, dtype=np.float64)),
+        np.frexp(np.asarray(y, dtype=np.float64)),
+    )
     product = a * b
     a_high, b_high = _upper_half(a), _upper_half(b)
     a_low, b_low = a - a_high, b - b_high
@@ -90,22 +89,24 @@ def product_below(x: Floats | float, y: Floats | float) -> Floats:
     exponent = of_a + of_b
     with np.errstate(over="ignore", under="ignore"):
         value = np.minimum(np.ldexp(product, exponent), np.finfo(np.float64).max)
-        # Below the normal numbers ldexp itself rounds, to nearest. Twice a half exponent, for neither step may overflow.
+        # Below the normal numbers ldexp itself rounds, to nearest. Twice a half exponent, for
+        # neither step may overflow.
         small = exponent < -1000
         back = np.ldexp(np.ldexp(value, 1000), np.where(small, -exponent - 1000, 0))
     return np.asarray(np.where(small & (back > product), np.nextafter(value, 0.0), value))
 
 
 def _grid(largest: float, size: int) -> int:
-    """Return k of the grid 2^k on which this many numbers up to `largest` are added as integers without rounding."""
+    """Return k of the grid 2^k on which this many numbers up to `largest` are added as integers
+    without rounding.
+    """
     bits = min(LARGEST_BITS, SUM_BITS - max(1, int(size).bit_length()))
     return max(math.frexp(largest)[1] - bits, -1074)
 
 
 def imbalance(alpha: Floats, y: Floats) -> float:
-    r"""Return :math:`y'\alpha` rounded once, 0 only if it is exactly 0; for labels ±1 and finite numbers.
-
-    Numbers on a grid are added as integers, many times faster than by :func:`math.fsum`.
+    r"""Return :math:`y'\alpha` rounded once, 0 only if it is exactly 0; for labels ±1 and finite
+    numbers.
     """
     largest = float(np.abs(alpha).max(initial=0.0))
     if largest == 0.0:
@@ -122,20 +123,8 @@ def imbalance(alpha: Floats, y: Floats) -> float:
 
 
 def balanced(alpha: Floats, y: Floats, upper_bound: Floats | float) -> Floats:
-    r"""Return multipliers near `alpha` with :math:`0 \le \alpha \le` `upper_bound` and :math:`y'\alpha = 0`, both exactly.
-
-    The class of the larger sum is scaled down to the other's, all are put on a grid of powers of two, towards 0, and the remaining imbalance is
-    subtracted from the larger class in whole steps of the grid. Multipliers that meet the conditions
-    are returned as they are.
-
-    Parameters
-    ----------
-    alpha : ndarray of shape (n,)
-        Approximate multipliers.
-    y : ndarray of shape (n,)
-        Labels ±1.
-    upper_bound : ndarray of shape (n,) or float
-        Not negative.
+    r"""Return multipliers near `alpha` with :math:`0 \le \alpha \le` `upper_bound` and
+    :math:`y'\alpha = 0`, both exactly.
     """
     alpha = clipped(alpha, upper_bound)
     if not alpha.any() or imbalance(alpha, y) == 0.0:
@@ -178,13 +167,20 @@ def class_sums(alpha: Floats, y: Floats) -> ClassSums:
     """Return the sums of some rows, from which :func:`balance_plan` starts."""
     one, other = alpha[y > 0], alpha[y < 0]
     return ClassSums(
-        float(one.sum()), float(other.sum()), float(one.max(initial=0.0)), float(other.max(initial=0.0)), alpha.size
+        float(one.sum()),
+        float(other.sum()),
+        float(one.max(initial=0.0)),
+        float(other.max(initial=0.0)),
+        alpha.size,
     )
 
 
 def balance_plan(blocks: Sequence[ClassSums]) -> BalancePlan | None:
     """Return how the multipliers of all blocks are balanced; None if only zeros remain."""
-    positive, negative = sum(block.positive for block in blocks), sum(block.negative for block in blocks)
+    positive, negative = (
+        sum(block.positive for block in blocks),
+        sum(block.negative for block in blocks),
+    )
     larger = positive > negative
     scale = min(positive, negative) / max(positive, negative) if positive != negative else 1.0
     one = max(block.largest_positive for block in blocks)
@@ -208,9 +204,8 @@ def unit_sums(units: NDArray[np.int64], y: Floats) -> tuple[int, int]:
 
 
 def take_units(units: NDArray[np.int64], y: Floats, left: int) -> None:
-    """Take `left` whole steps of the grid from the positive class, −`left` from the negative one, in place.
-
-    The largest multipliers give first, as much as each has.
+    """Take `left` whole steps of the grid from the positive class, −`left` from the negative one,
+    in place.
     """
     remaining = abs(left)
     if not remaining:
@@ -225,7 +220,9 @@ def take_units(units: NDArray[np.int64], y: Floats, left: int) -> None:
 
 
 def grid_imbalance(alpha: Floats, y: Floats, exponent: int) -> int | None:
-    r"""Return :math:`y'\alpha` in steps of the grid 2^exponent, exactly; None where a multiplier is not on it."""
+    r"""Return :math:`y'\alpha` in steps of the grid 2^exponent, exactly; None where a multiplier is
+    not on it.
+    """
     units = np.ldexp(y * alpha, -exponent)
     whole = units.astype(np.int64)
     if not np.array_equal(whole, units) or np.count_nonzero(whole) != np.count_nonzero(alpha):

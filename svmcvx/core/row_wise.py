@@ -1,4 +1,6 @@
-"""Functions of each row of a matrix, or of each of its entries: sums, largest entries, soft maxima and entropies."""
+"""Functions of each row of a matrix, or of each of its entries: sums, largest entries, soft maxima
+and entropies.
+"""
 
 # As in bounded.py, what plain arrays give is plain, what bounded ones give is bounded.
 # mypy: disable-error-code="no-any-return"
@@ -24,20 +26,31 @@ from svmcvx.core.bounded import (
     roundings,
 )
 
-__all__ = ["entropy", "largest_sums", "log1p_exp", "log1p_sum_exp", "remainder", "row_maxima", "row_sums"]
+__all__ = [
+    "entropy",
+    "largest_sums",
+    "log1p_exp",
+    "log1p_sum_exp",
+    "remainder",
+    "row_maxima",
+    "row_sums",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 # Columns up to which they are taken one by one: reductions along short rows are slow.
 FEW = 12
-# A share of a whole from which nothing is lost to underflow, and more than the logarithm of any number beyond the share.
+# A share of a whole from which nothing is lost to underflow, and more than the logarithm of any
+# number beyond the share.
 LEAST_SHARE = 2.0**-1000
 LARGEST_LOGARITHM = 1500.0
 
 
 @quietly
 def row_sums(x: Any) -> Any:
-    r"""Return the sums of the rows of a matrix of k columns, each off by at most :math:`k u \sum|a|` [JeannerodRump]."""
+    r"""Return the sums of the rows of a matrix of k columns, each off by at most :math:`k u
+    \sum|a|` [JeannerodRump].
+    """
     ones = np.ones(x.shape[1])
     if not isinstance(x, Bounded):
         return np.asarray(x @ ones)
@@ -52,13 +65,17 @@ def row_sums(x: Any) -> Any:
 def row_maxima(x: Any) -> Any:
     """Return the largest entry of each row; it does not move by more than the largest error."""
     if isinstance(x, Bounded):
-        return Bounded(row_maxima(x.value), x.error if isinstance(x.error, float) else row_maxima(x.error))
+        return Bounded(
+            row_maxima(x.value), x.error if isinstance(x.error, float) else row_maxima(x.error)
+        )
     return functools.reduce(np.maximum, x.T) if 0 < x.shape[1] <= FEW else np.asarray(x.max(axis=1))
 
 
 @quietly
 def largest_sums(x: Any, k: int) -> Any:
-    """Return the sums of the k largest entries of each row, of all if it has fewer; they move by no more than those of the errors do."""
+    """Return the sums of the k largest entries of each row, of all if it has fewer; they move by no
+    more than those of the errors do.
+    """
     k = min(k, x.shape[1])
     if k == 1:
         return row_maxima(x)
@@ -71,9 +88,8 @@ def largest_sums(x: Any, k: int) -> Any:
 
 @quietly
 def remainder(s: Floats, x: Any) -> Any:
-    r"""Return :math:`s_i - \sum_k x_{ik}` to full accuracy, however much of it cancels, for exact s.
-
-    The rounding error of each subtraction is known exactly [Knuth], and the sum of these errors is added.
+    r"""Return :math:`s_i - \sum_k x_{ik}` to full accuracy, however much of it cancels, for exact
+    s.
     """
     if not isinstance(x, Bounded):
         return s - row_sums(x)
@@ -101,13 +117,7 @@ def log1p_exp(x: Any) -> Any:
 
 @quietly
 def log1p_sum_exp(x: Any) -> Any:
-    r"""Return :math:`\ell = \log(1 + \sum_k e^{x_{ik}})` of each row.
-
-    Its gradient lies in the simplex, so it moves by at most the largest error r of a row; and by :math:`p(e^r - 1)` at most, with
-    :math:`p = 1 - e^{-\ell}` the sum of the probabilities: :math:`\ell` moves by :math:`\log(1 + p(e^r - 1))` where all x do by r. Its own
-    rounding is at most :math:`(24 + 2k)u\,\ell`: the largest of 0 and x is taken out, which rounds the exponents x of the
-    others, and :math:`|x|e^x \le 1/e`; ℓ ≥ log 2 where it is not 0.
-    """
+    r"""Return :math:`\ell = \log(1 + \sum_k e^{x_{ik}})` of each row."""
     a = x.value if isinstance(x, Bounded) else x
     top = np.maximum(row_maxima(a), 0.0)
     terms = np.exp(a - top[:, None])
@@ -117,11 +127,15 @@ def log1p_sum_exp(x: Any) -> Any:
     value = top + np.log1p(row_sums(terms))
     if not isinstance(x, Bounded):
         return value
-    return _softened(value, x.error if isinstance(x.error, float) else row_maxima(x.error), a.shape[1])
+    return _softened(
+        value, x.error if isinstance(x.error, float) else row_maxima(x.error), a.shape[1]
+    )
 
 
 def _softened(value: Floats, reach: Any, k: int) -> Bounded:
-    """Return a soft maximum of k numbers and 0 with its error, whose arguments have errors up to `reach`."""
+    """Return a soft maximum of k numbers and 0 with its error, whose arguments have errors up to
+    `reach`.
+    """
     error = value * roundings(24 + 2 * k) + np.where(value < SMALL, LOST * k, 0.0)
     if not (isinstance(reach, float) and reach == 0.0):
         probability = -np.expm1(-(value + error) * GROW) * (1.0 + ELEMENTARY)
@@ -131,13 +145,8 @@ def _softened(value: Floats, reach: Any, k: int) -> Bounded:
 
 @quietly
 def entropy(x: Any, rest: Any, s: Any) -> Any:
-    r"""Return :math:`h = -x\log(x/s)` of numbers between 0 and s, with x + rest = s for the exact numbers; s is exact.
-
-    Up to half of s by the logarithm, beyond by :math:`-x\log(1 - \text{rest}/s)`: both are accurate relative to h. With an error r of x
-    h moves by at most :math:`-r\log(x/s)` for x ≤ s/2: upwards as it is concave, downwards to the left by
-    :math:`-r\log(x/s) - (x-r)\log(x/(x-r))`, to the right by no more than along its chord to s. With an error t of the rest the second form
-    moves by at most :math:`(x + r)\,t/(s - \text{rest} - t)` more. Where that is large, or something underflows, h is known to lie between
-    0 and the least of the rest, 0.38 s, and, up to 0.36 s where it increases, its value at x + r.
+    r"""Return :math:`h = -x\log(x/s)` of numbers between 0 and s, with x + rest = s for the exact
+    numbers; s is exact.
     """
     (a, r), (b, t) = parts_of(x), parts_of(rest)
     share = a / s
@@ -149,12 +158,16 @@ def entropy(x: Any, rest: Any, s: Any) -> Any:
         return value
     moved = r * logarithm + np.where(large, (a + r) * (t / (s - b - t)), 0.0)
     error = (value * (ELEMENTARY + roundings(8)) + moved) * GROW
-    sure = ((share > LEAST_SHARE) | (large & (b == 0.0))) & (~large | ((share <= 0.6) & (t <= 0.1 * s)))
+    sure = ((share > LEAST_SHARE) | (large & (b == 0.0))) & (
+        ~large | ((share <= 0.6) & (t <= 0.1 * s))
+    )
     if not (sure & (value >= SMALL) & (error <= value)).all():
         # What is known of h by itself.
         farthest = (a + r) * GROW
         ratio = farthest / s
-        logarithm = np.where(ratio < LEAST_SHARE, LARGEST_LOGARITHM, -np.log(ratio) * (1.0 + 2.0 * ELEMENTARY))
+        logarithm = np.where(
+            ratio < LEAST_SHARE, LARGEST_LOGARITHM, -np.log(ratio) * (1.0 + 2.0 * ELEMENTARY)
+        )
         most = np.minimum(np.where(ratio < 0.36, farthest * logarithm, 0.38 * s), (b + t) * GROW)
         sure &= ~(error > most)
         value, error = np.where(sure, value, 0.5 * most), np.where(sure, error, 0.5 * most * GROW)

@@ -8,7 +8,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import GROW, LOST, Bounded, exact, growth, root_above, roundings, sqrt, square, total
+from svmcvx.core.bounded import (
+    GROW,
+    LOST,
+    Bounded,
+    exact,
+    growth,
+    root_above,
+    roundings,
+    sqrt,
+    square,
+    total,
+)
 from svmcvx.core.exactly import SMALLEST
 
 __all__ = [
@@ -29,17 +40,22 @@ Floats: TypeAlias = NDArray[np.float64]
 UNDERFLOW = 2.0**-1000
 # Entries of a block of which absolute values are taken.
 BLOCK_ENTRIES = 2**18
-# Rows that are summed by one product, so that the error grows with their number and with that of the parts.
+# Rows that are summed by one product, so that the error grows with their number and with that of
+# the parts.
 PART = 512
 
 
 def inner_error(terms: int, magnitude: Any) -> Any:
-    r"""Return a bound on the error of inner products of `terms` terms, whose :math:`|x|'|y|` was computed as `magnitude`."""
+    r"""Return a bound on the error of inner products of `terms` terms, whose :math:`|x|'|y|` was
+    computed as `magnitude`.
+    """
     return roundings(terms) * growth(terms) * magnitude + UNDERFLOW
 
 
 def row_bytes(rows: Any, i: int) -> bytes:
-    """Return the entries of a row, dense or sparse, as bytes that are the same for equal entries: zeros have one sign."""
+    """Return the entries of a row, dense or sparse, as bytes that are the same for equal entries:
+    zeros have one sign.
+    """
     row = rows[[i]].toarray() if sp.issparse(rows) else rows[i]
     return bytes((row + 0.0).tobytes())
 
@@ -57,20 +73,15 @@ def norm_above(x: Floats) -> float:
 def row_norms_above(X: Any) -> Floats:
     """Return numbers that are at least the Euclidean norms of the rows."""
     squares = (
-        np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else np.asarray(np.einsum("ij,ij->i", X, X))
+        np.asarray(X.multiply(X).sum(axis=1)).ravel()
+        if sp.issparse(X)
+        else np.asarray(np.einsum("ij,ij->i", X, X))
     )
     return np.asarray(root_above(squares, int(X.shape[1])), dtype=np.float64)
 
 
 class Ball:
-    """A point, or a matrix, whose Euclidean distance to the exact one is at most a number.
-
-    Parameters
-    ----------
-    value : ndarray of shape (d,) or (d, k)
-    distance : float
-        Not negative; 0.0 means that the point is exact.
-    """
+    """A point, or a matrix, whose Euclidean distance to the exact one is at most a number."""
 
     __slots__ = ("distance", "value")
 
@@ -84,7 +95,9 @@ class Ball:
     @classmethod
     def around(cls, x: Bounded) -> Ball:
         """Return the point of numbers with an error each."""
-        return cls(x.value, norm_above(np.broadcast_to(x.error, x.shape)) if np.any(x.error) else 0.0)
+        return cls(
+            x.value, norm_above(np.broadcast_to(x.error, x.shape)) if np.any(x.error) else 0.0
+        )
 
     @property
     def largest(self) -> Bounded:
@@ -95,7 +108,9 @@ class Ball:
         value = self.value + other.value
         if self._is_nothing() or other._is_nothing():
             return Ball(value, self.distance + other.distance)
-        return Ball(value, (self.distance + other.distance + roundings(1) * norm_above(value)) * GROW)
+        return Ball(
+            value, (self.distance + other.distance + roundings(1) * norm_above(value)) * GROW
+        )
 
     def __sub__(self, other: Ball) -> Ball:
         return self + Ball(-other.value, other.distance)
@@ -129,15 +144,8 @@ class Ball:
 
 
 class Rows:
-    r"""The rows of data, and bounds on their norms, which bound the error of every product by Cauchy and Schwarz.
-
-    Parameters
-    ----------
-    X : ndarray or csr_array of shape (n, d)
-    norms : ndarray of shape (n,), optional
-        At least the norms of the rows.
-    shifted : bool
-        Whether the rows are the exact ones less a point that is the same for all, so that each coordinate was rounded once.
+    """The rows of data, and bounds on their norms, which bound the error of every product by Cauchy
+    and Schwarz.
     """
 
     def __init__(self, X: Any, norms: Floats | None = None, *, shifted: bool = False) -> None:
@@ -146,10 +154,8 @@ class Rows:
         self.shifted = shifted
 
     def __matmul__(self, w: Ball) -> Bounded:
-        r"""Return the inner products with a point, each off by at most :math:`\|x_i\|(d u\|w\| + u\|w\| + \delta)`.
-
-        The first term is the rounding of the product [JeannerodRump], the second that of shifted rows. Columns of a matrix are such
-        points.
+        r"""Return the inner products with a point, each off by at most :math:`\|x_i\|(d u\|w\| +
+        u\|w\| + \delta)`.
         """
         value = np.asarray(self.X @ w.value)
         if w._is_nothing():
@@ -160,9 +166,8 @@ class Rows:
         return Bounded(value, np.multiply.outer(self.norms, reach) * GROW + (d + 4.0) * SMALLEST)
 
     def product(self, w: Floats) -> Bounded:
-        r"""Return the inner products with an exact point, each off by at most :math:`d u |x|'|w|` [JeannerodRump].
-
-        Where the columns of data have different units this is much less than the norms tell, at the cost of a second product.
+        """Return the inner products with an exact point, each off by at most :math:`d u |x|'|w|`
+        [JeannerodRump].
         """
         value, size = np.asarray(self.X @ w), np.abs(w)
         if not size.any():
@@ -179,14 +184,13 @@ class Rows:
         return Bounded(value, relative * magnitude + (d + 4.0) * SMALLEST)
 
     def gram(self, c: Floats) -> Ball:
-        r"""Return the symmetric matrix :math:`\sum_i c_i x_i x_i'`, for c ≥ 0.
-
-        Of a matrix of errors that are at most :math:`t \sum_i c_i |x_i||x_i|'` the norm is at most :math:`t \sum_i c_i\|x_i\|^2`.
-        """
+        r"""Return the symmetric matrix :math:`\sum_i c_i x_i x_i'`, for c ≥ 0."""
         d = int(self.X.shape[1])
         if sp.issparse(self.X):
             M = np.asarray((self.X.T @ (sp.diags_array(c) @ self.X)).toarray())
-            terms = int(np.bincount(self.X.indices, minlength=1).max(initial=0)) if self.X.nnz else 0
+            terms = (
+                int(np.bincount(self.X.indices, minlength=1).max(initial=0)) if self.X.nnz else 0
+            )
         else:
             M = np.zeros((d, d))
             for start in range(0, c.size, PART):
@@ -194,12 +198,13 @@ class Rows:
                 M += part.T @ (c[start : start + PART, None] * part)
             terms = min(PART, c.size) + c.size // PART + 1
         trace = total(square(sqrt(exact(c)) * self.norms)).upper
-        return Ball((M + M.T) / 2.0, float(inner_error(terms + 4 + 2 * self.shifted, trace)) + d * UNDERFLOW)
+        return Ball(
+            (M + M.T) / 2.0, float(inner_error(terms + 4 + 2 * self.shifted, trace)) + d * UNDERFLOW
+        )
 
     def combined(self, v: Floats | Bounded) -> Ball:
-        """Return the sum of the rows with coefficients v, ``X'v``; the columns of a matrix are such coefficients.
-
-        Dense rows are summed in parts of :data:`PART`: the error grows with their length and their number instead of with n.
+        """Return the sum of the rows with coefficients v, ``X'v``; the columns of a matrix are such
+        coefficients.
         """
         value, error = self.combined_columns(v)
         if not np.any(error):
@@ -220,7 +225,9 @@ class Rows:
 
 
 def summed_rows(X: Any, v: Floats) -> tuple[Floats, int]:
-    """Return ``X'v``, and the number of terms that count for its error: rows of dense data are summed in parts."""
+    """Return ``X'v``, and the number of terms that count for its error: rows of dense data are
+    summed in parts.
+    """
     n, d = (int(size) for size in X.shape)
     if sp.issparse(X) or n <= 2 * PART:
         return np.asarray(X.T @ v), n
@@ -231,5 +238,7 @@ def summed_rows(X: Any, v: Floats) -> tuple[Floats, int]:
 
 
 def _weighed(sizes: Floats, norms: Floats) -> Any:
-    """Return numbers that are at least the sums, one a column, of the products of numbers that are not negative."""
+    """Return numbers that are at least the sums, one a column, of the products of numbers that are
+    not negative.
+    """
     return sums_above(norms @ sizes, norms.size)

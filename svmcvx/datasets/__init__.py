@@ -1,4 +1,6 @@
-"""Data sets: scikit-learn's built-in ones, files, and those of the papers (extra ``data`` to download them)."""
+"""Data sets: scikit-learn's built-in ones, files, and those of the papers (extra ``data`` to
+download them).
+"""
 
 from __future__ import annotations
 

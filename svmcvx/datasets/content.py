@@ -55,9 +55,13 @@ class Dataset:
         wanted = [str(label_text(np.asarray([label]))[0]) for label in (first, second)]
         for label in wanted:
             if label not in known:
-                raise DataError(f"{self.name} has no class {label!r}; its classes are {', '.join(known)}")
+                raise DataError(
+                    f"{self.name} has no class {label!r}; its classes are {', '.join(known)}"
+                )
         rows = np.isin(text, wanted)
-        return Dataset(f"{self.name}:{first}-{second}", self.X[rows], self.y[rows], self.feature_names)
+        return Dataset(
+            f"{self.name}:{first}-{second}", self.X[rows], self.y[rows], self.feature_names
+        )
 
     def without_missing(self) -> Dataset:
         """Return the rows without a missing value."""
@@ -79,8 +83,9 @@ def label_text(y: NDArray[Any]) -> NDArray[np.str_]:
 def content_digest(X: Any, y: Any) -> str:
     """Return the SHA-256 of the values of a data set, in hexadecimal.
 
-    It depends on the numbers, their order, and whether they are sparse; not on the file, the layout in memory, the order of
-    the entries within a sparse row, the sign of zeros, or the type in which labels are stored.
+    It depends on the numbers, their order, and whether they are sparse; not on the file, the layout
+    in memory, the order of the entries within a sparse row, the sign of zeros, or the type in which
+    labels are stored.
 
     Parameters
     ----------

@@ -27,11 +27,7 @@ PATIENCE = 60
 
 
 def cache_folder() -> Path | None:
-    """Return the user's folder of downloaded sets.
-
-    The environment variable ``SVMCVX_CACHE`` names it; by default it is in the system's folder of caches, which only the extra ``data`` finds (None
-    without it).
-    """
+    """Return the user's folder of downloaded sets."""
     if named := os.environ.get(CACHE_VARIABLE):
         return Path(named)
     try:
@@ -42,18 +38,12 @@ def cache_folder() -> Path | None:
 
 
 def fetch(record: Record) -> Dataset:
-    """Download a set, compare it with its record, and keep it in the cache.
-
-    Raises
-    ------
-    DataError
-        If the source cannot be reached, or its content is not that of the record.
-    SolverUnavailable
-        Without the extra ``data``.
-    """
+    """Download a set, compare it with its record, and keep it in the cache."""
     recipe = record.download
     if recipe is None:
-        raise DataError(f"no address is known that serves it in this form (source: {record.source})")
+        raise DataError(
+            f"no address is known that serves it in this form (source: {record.source})"
+        )
     folder = cache_folder()
     if folder is None or find_spec("pooch") is None:
         raise missing_extra("pooch", "data")
@@ -65,13 +55,14 @@ def fetch(record: Record) -> Dataset:
             if isinstance(error, DataError):
                 raise
             raise DataError(
-                f"the download from {_origin(recipe)} failed ({type(error).__name__}: {_first_line(error)})"
+                f"the download from {_origin(recipe)} failed ({type(error).__name__}:"
+                f" {_first_line(error)})"
             ) from None
     data = Dataset(record.name, X, label_text(np.asarray(y)))
     if (difference := record.difference(data)) is not None:
         raise DataError(
-            f"what {_origin(recipe)} serves is not the set of the record: {difference}; it is not kept. "
-            "The source may have changed its file or the order of its rows"
+            f"what {_origin(recipe)} serves is not the set of the record: {difference}; it is not"
+            " kept. The source may have changed its file or the order of its rows"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +81,9 @@ def _first_line(error: Exception) -> str:
 
 
 def _files(recipe: Mapping[str, Any], scratch: Path) -> list[Path]:
-    """Download the files of a recipe. Their content is compared with the record's digest after it is read."""
+    """Download the files of a recipe. Their content is compared with the record's digest after it
+    is read.
+    """
     import pooch
 
     quiet = pooch.get_logger()
@@ -165,9 +158,17 @@ def _openml(recipe: Mapping[str, Any], record: Record, scratch: Path) -> tuple[A
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that it tries again
         bunch = fetch_openml(
-            data_id=recipe["data_id"], as_frame=False, parser="liac-arff", data_home=str(scratch), n_retries=1
+            data_id=recipe["data_id"],
+            as_frame=False,
+            parser="liac-arff",
+            data_home=str(scratch),
+            n_retries=1,
         )
-    X = sp.csr_array(bunch.data) if sp.issparse(bunch.data) else np.asarray(bunch.data, dtype=np.float64)
+    X = (
+        sp.csr_array(bunch.data)
+        if sp.issparse(bunch.data)
+        else np.asarray(bunch.data, dtype=np.float64)
+    )
     y = np.asarray(bunch.target).astype(str)
     return X, _translated(y, recipe["labels"]) if "labels" in recipe else y
 

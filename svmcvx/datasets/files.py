@@ -25,12 +25,15 @@ __all__ = ["LIBSVM_SUFFIXES", "read_file", "read_libsvm", "read_npz", "write_npz
 
 LIBSVM_SUFFIXES = (".svm", ".libsvm", ".svmlight", ".t")
 LIBSVM_LINE = re.compile(r"[^\s:#]+(\s+qid:\d+)?(\s+\d+:[^\s:]+)*\s*(#.*)?")
-# Number of lines with which a file's format is recognised, and of characters of a line that a message shows.
+# Number of lines with which a file's format is recognised, and of characters of a line that a
+# message shows.
 LOOKED_AT, SHOWN = 20, 60
 
 
 def read_npz(path: str | os.PathLike[str]) -> Dataset:
-    """Read a ``.npz`` file of plain arrays: ``X`` or the parts of a CSR matrix, ``y``, and ``labels`` if y are indices."""
+    """Read a ``.npz`` file of plain arrays: ``X`` or the parts of a CSR matrix, ``y``, and
+    ``labels`` if y are indices.
+    """
     path = Path(path)
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
@@ -38,15 +41,21 @@ def read_npz(path: str | os.PathLike[str]) -> Dataset:
     except ValueError as error:
         # numpy takes a file that is not an archive for a pickle, and its message says so.
         if "Object arrays" not in str(error):
-            raise DataError(f"{path} is no .npz archive, or is damaged; copy or write it again") from None
+            raise DataError(
+                f"{path} is no .npz archive, or is damaged; copy or write it again"
+            ) from None
         raise DataError(
-            f"{path} holds arrays of Python objects, which are not read, as they can run any code; store plain arrays X and y, "
-            "labels as numbers or as str"
+            f"{path} holds arrays of Python objects, which are not read, as they can run any code;"
+            " store plain arrays X and y, labels as numbers or as str"
         ) from None
     except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is no .npz archive, or is damaged ({error}); copy or write it again") from None
+        raise DataError(
+            f"{path} is no .npz archive, or is damaged ({error}); copy or write it again"
+        ) from None
     if "y" not in arrays:
-        raise DataError(f"{path} holds {', '.join(arrays) or 'nothing'}; an array y of labels is needed")
+        raise DataError(
+            f"{path} holds {', '.join(arrays) or 'nothing'}; an array y of labels is needed"
+        )
     y = arrays["y"]
     if "labels" in arrays:
         y = arrays["labels"][y]
@@ -54,16 +63,21 @@ def read_npz(path: str | os.PathLike[str]) -> Dataset:
     if "X" in arrays:
         X = np.asarray(arrays["X"], dtype=np.float64)
     elif {"data", "indices", "indptr", "shape"} <= arrays.keys():
-        X = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"]))
+        X = sp.csr_array(
+            (arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"])
+        )
     else:
         raise DataError(
-            f"{path} holds {', '.join(arrays)}; a dense array X, or data, indices, indptr and shape, is needed"
+            f"{path} holds {', '.join(arrays)}; a dense array X, or data, indices, indptr and"
+            " shape, is needed"
         )
     return Dataset(path.stem, X, y)
 
 
 def write_npz(path: str | os.PathLike[str], X: Any, y: NDArray[Any]) -> None:
-    """Write data whole or not at all, in the form that :func:`read_npz` reads; labels are stored apart, without pickle."""
+    """Write data whole or not at all, in the form that :func:`read_npz` reads; labels are stored
+    apart, without pickle.
+    """
     labels, codes = np.unique(y, return_inverse=True)
     arrays: dict[str, Any] = {
         "y": codes.astype(np.int64),
@@ -83,21 +97,19 @@ def write_npz(path: str | os.PathLike[str], X: Any, y: NDArray[Any]) -> None:
         np.savez(stream, **arrays)
 
 
-def read_libsvm(path: str | os.PathLike[str], n_features: int | None = None) -> tuple[Any, NDArray[Any]]:
-    """Read a LIBSVM file, which may be packed by gzip, bzip2 or xz.
-
-    Raises
-    ------
-    DataError
-        If it is none; the message names the first line that cannot be read.
-    """
+def read_libsvm(
+    path: str | os.PathLike[str], n_features: int | None = None
+) -> tuple[Any, NDArray[Any]]:
+    """Read a LIBSVM file, which may be packed by gzip, bzip2 or xz."""
     from sklearn.datasets import load_svmlight_file
 
     try:
         with opened(Path(path)) as stream:
             X, y = load_svmlight_file(stream, n_features=n_features)
     except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path} is not a LIBSVM file ({_first_fault(Path(path)) or error})") from None
+        raise DataError(
+            f"{path} is not a LIBSVM file ({_first_fault(Path(path)) or error})"
+        ) from None
     return sp.csr_array(X), y
 
 
@@ -133,8 +145,12 @@ def _is_libsvm(path: Path) -> bool:
     return any(":" in line for line in lines) and 2 * alike > len(lines)
 
 
-def read_file(path: Path, target: str | None, drop: Sequence[str] = (), keep: Sequence[str] = ()) -> Dataset:
-    """Read a file of any type that is known, by its suffix, or as LIBSVM's if it looks so; they are distributed without one."""
+def read_file(
+    path: Path, target: str | None, drop: Sequence[str] = (), keep: Sequence[str] = ()
+) -> Dataset:
+    """Read a file of any type that is known, by its suffix, or as LIBSVM's if it looks so; they are
+    distributed without one.
+    """
     plain = unpacked(path)
     suffix = plain.suffix.lower()
     if suffix == ".npz" or (suffix == ".parquet" and plain != path):
@@ -148,6 +164,6 @@ def read_file(path: Path, target: str | None, drop: Sequence[str] = (), keep: Se
     if suffix in (".txt", ".data", ".dat"):
         return read_table(path, plain.stem, target, drop, keep)
     raise DataError(
-        f"{path} is of no known type: end its name in .csv, .tsv, .txt, .parquet or .npz (text may be packed: .gz, .bz2, .xz); "
-        "LIBSVM files are known by their lines, 'LABEL INDEX:VALUE …'"
+        f"{path} is of no known type: end its name in .csv, .tsv, .txt, .parquet or .npz (text may"
+        " be packed: .gz, .bz2, .xz); LIBSVM files are known by their lines, 'LABEL INDEX:VALUE …'"
     )

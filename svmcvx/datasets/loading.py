@@ -31,19 +31,22 @@ def load(
 ) -> Dataset:
     """Load a data set by name or path.
 
-    A name is looked for as ``NAME.npz`` in `data_dir`, in the folder that the environment variable ``SVMCVX_DATA`` names, and in
-    the user's cache. A set of the papers (:func:`known_sets`) that is in none of them is downloaded from its source, compared with its
-    record in size and content, and stored in the cache.
+    A name is looked for as ``NAME.npz`` in `data_dir`, in the folder that the environment variable
+    ``SVMCVX_DATA`` names, and in the user's cache. A set of the papers (:func:`known_sets`) that is
+    in none of them is downloaded from its source, compared with its record in size and content, and
+    stored in the cache.
 
     Parameters
     ----------
     name : str or path-like
-        One of scikit-learn's (``"breast_cancer"``, ``"digits"``, ``"iris"``, ``"wine"``, and the generated ``"moons"``,
-        ``"circles"``, ``"blobs"``); the name of a set of the papers, as in ``"ionosphere"``, or of a ``.npz`` file in a folder;
-        or a path to a ``.csv`` (separated by commas, semicolons, tabs or bars), ``.tsv``, ``.txt``, ``.parquet``, ``.npz`` or
-        LIBSVM file (``.svm``, ``.libsvm``, ``.svmlight``, ``.t``, or any other name, as they are distributed; write ``./iris``
-        for a file that has the name of a set). Text may be packed (``.gz``, ``.bz2``, ``.xz``). A name followed by ``:a-b``
-        selects the classes a and b, as in ``"digits:3-8"``.
+        One of scikit-learn's (``"breast_cancer"``, ``"digits"``, ``"iris"``, ``"wine"``, and the
+        generated ``"moons"``, ``"circles"``, ``"blobs"``); the name of a set of the papers, as in
+        ``"ionosphere"``, or of a ``.npz`` file in a folder; or a path to a ``.csv`` (separated by
+        commas, semicolons, tabs or bars), ``.tsv``, ``.txt``, ``.parquet``, ``.npz`` or LIBSVM file
+        (``.svm``, ``.libsvm``, ``.svmlight``, ``.t``, or any other name, as they are distributed;
+        write ``./iris`` for a file that has the name of a set). Text may be packed (``.gz``,
+        ``.bz2``, ``.xz``). A name followed by ``:a-b`` selects the classes a and b, as in
+        ``"digits:3-8"``.
     data_dir : path-like, optional
         Folder of ``.npz`` files, searched first.
     target : str, optional
@@ -60,24 +63,31 @@ def load(
     Raises
     ------
     DataError
-        If nothing of that name exists, the set cannot be had, the file cannot be read, a class is not there, or a column of a table seems to number or name the rows and is
-        neither in `drop` nor in `keep`. For a set of the papers the message
-        names the folders that were searched, and what to do.
+        If nothing of that name exists, the set cannot be had, the file cannot be read, a class is
+        not there, or a column of a table seems to number or name the rows and is neither in `drop`
+        nor in `keep`. For a set of the papers the message names the folders that were searched, and
+        what to do.
 
     Warns
     -----
     UserWarning
-        If a file in one of the two folders has the name of a set of the papers, but not its content; if columns of a table are
-        text, which is one-hot encoded: missing text is NaN in all columns of its values.
+        If a file in one of the two folders has the name of a set of the papers, but not its
+        content; if columns of a table are text, which is one-hot encoded: missing text is NaN in
+        all columns of its values.
     """
     for value, what in ((name, "name"), (data_dir, "data_dir"), (target, "target")):
         allowed = str if what == "target" else (str, os.PathLike)
         if not isinstance(value, allowed) and (value is not None or what == "name"):
-            raise DataTypeError(f"{what} must be a {'string' if what == 'target' else 'string or path'}, got {value!r}")
+            raise DataTypeError(
+                f"{what} must be a {'string' if what == 'target' else 'string or path'}, got"
+                f" {value!r}"
+            )
     for argument, columns in (("drop", drop), ("keep", keep)):
         listed = isinstance(columns, Iterable) and not isinstance(columns, (str, bytes))
         if not (listed and all(isinstance(column, str) for column in columns)):
-            raise DataTypeError(f"{argument} must be a list of names of columns, as in ['id'], got {columns!r}")
+            raise DataTypeError(
+                f"{argument} must be a list of names of columns, as in ['id'], got {columns!r}"
+            )
     text = os.fspath(name)
     base, _, classes = text.partition(":") if not Path(text).exists() else (text, "", "")
     found = _load(base, data_dir, target, drop, keep)
@@ -141,16 +151,23 @@ def _load(
         else f"and neither data_dir nor {ENVIRONMENT_VARIABLE} is set"
     )
     raise DataError(
-        f"no data set is called {name!r}{did_you_mean(name, (*BUILT_IN, *known_names()))}; built in are {', '.join(BUILT_IN)}, those of the papers are listed by "
-        f"'svmcvx datasets', {where}; pass a path or data_dir"
+        f"no data set is called {name!r}{did_you_mean(name, (*BUILT_IN, *known_names()))}; built in"
+        f" are {', '.join(BUILT_IN)}, those of the papers are listed by 'svmcvx datasets', {where};"
+        " pass a path or data_dir"
     )
 
 
 def _from_folder(path: Path, record: Record | None) -> Dataset:
     """Read a file of the user's own; it may have the name of a set of the papers and be another."""
     data = read_npz(path)
-    if record is not None and record.content is not None and (difference := record.difference(data)) is not None:
-        warnings.warn(f"{path} is not the set {record.name} of the papers: {difference}", stacklevel=4)
+    if (
+        record is not None
+        and record.content is not None
+        and (difference := record.difference(data)) is not None
+    ):
+        warnings.warn(
+            f"{path} is not the set {record.name} of the papers: {difference}", stacklevel=4
+        )
     return data
 
 
@@ -178,11 +195,15 @@ def _of_papers(record: Record, folders: list[tuple[str, Path | None]]) -> Datase
         elsewhere = (
             ""
             if record.download is None
-            else f"call datasets.load({record.name!r}) once where there is a network and copy the cache's file, or "
+            else (
+                f"call datasets.load({record.name!r}) once where there is a network and copy the"
+                " cache's file, or "
+            )
         )
         raise type(error)(
-            f"{record.name} ({record.title}, {record.size}) is not on this machine: {looked}, then at its source: {error}. "
-            f"To have it here, {elsewhere}put {record.name}.npz into a folder and pass it as data_dir or {ENVIRONMENT_VARIABLE}"
+            f"{record.name} ({record.title}, {record.size}) is not on this machine: {looked}, then"
+            f" at its source: {error}. To have it here, {elsewhere}put {record.name}.npz into a"
+            f" folder and pass it as data_dir or {ENVIRONMENT_VARIABLE}"
             + (f"; the set is described at {record.page}" if record.page else "")
         ) from None
 
@@ -202,4 +223,6 @@ def _built_in(name: str) -> Dataset:
     labels = np.asarray(bunch.target)
     if name != "digits":
         labels = np.asarray(bunch.target_names)[labels]
-    return Dataset(name, np.asarray(bunch.data, dtype=np.float64), labels, tuple(map(str, bunch.feature_names)))
+    return Dataset(
+        name, np.asarray(bunch.data, dtype=np.float64), labels, tuple(map(str, bunch.feature_names))
+    )

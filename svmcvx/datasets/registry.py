@@ -87,7 +87,10 @@ class Record:
         if X.shape != (self.rows, self.features):
             return f"it has {X.shape[0]} × {X.shape[1]} values, the record {self.size}"
         if (found := content_digest(X, data.y)) != self.content:
-            return f"its values have the digest {found[:12]}…, those of the record {str(self.content)[:12]}…"
+            return (
+                f"its values have the digest {found[:12]}…, those of the record"
+                f" {str(self.content)[:12]}…"
+            )
         return None
 
 
@@ -111,10 +114,14 @@ def _read(path: Path) -> tuple[Mapping[str, Record], Mapping[str, str]]:
 
 
 def known_sets() -> Mapping[str, Record]:
-    """Return the records of all data sets that the papers use, by name; those that cannot be had say so."""
+    """Return the records of all data sets that the papers use, by name; those that cannot be had
+    say so.
+    """
     return _read(REGISTRY)[0]
 
 
 def paper_tables() -> Mapping[str, str]:
-    """Return the tables of the papers, with the protocol by which each prepares and splits its data."""
+    """Return the tables of the papers, with the protocol by which each prepares and splits its
+    data.
+    """
     return _read(REGISTRY)[1]

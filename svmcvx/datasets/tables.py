@@ -22,7 +22,8 @@ __all__ = ["read_table"]
 # Bytes from which the separator is guessed.
 SAMPLE = 65_536
 SEPARATORS = (",", ";", "\t", "|")
-# A column of text with at least this many values, nearly all different, is an identifier of the rows.
+# A column of text with at least this many values, nearly all different, is an identifier of the
+# rows.
 FEW_ROWS, NEARLY_ALL = 20, 0.95
 ROW_NAMES = frozenset(("id", "index", "no", "nr", "row", "row_id", "rowid", "unnamed: 0"))
 # Columns that a message lists.
@@ -34,51 +35,31 @@ SEPARATED = "\x00"
 def read_table(
     path: Path, name: str, target: str | None, drop: Sequence[str] = (), keep: Sequence[str] = ()
 ) -> Dataset:
-    """Read a table; columns of text are one-hot encoded, and a warning names them.
-
-    A missing value of text is NaN in all columns of its values, so that missing text and missing numbers are treated alike. A question mark
-    is a missing value.
-
-    Parameters
-    ----------
-    path : path
-    name : str
-        Of the data set.
-    target : str or None
-        Column of the labels.
-    drop : sequence of str
-        Columns that are omitted.
-    keep : sequence of str
-        Columns that seem to number or name the rows, but are features.
-
-    Raises
-    ------
-    DataError
-        If the table cannot be read, there is no such column, a label is missing, a column holds neither numbers nor text, or seems to name the
-        rows and is neither in `drop` nor in `keep`.
-
-    Warns
-    -----
-    UserWarning
-        If there are columns of text.
-    """
+    """Read a table; columns of text are one-hot encoded, and a warning names them."""
     table = _table(path)
     columns = list(map(str, table.columns))
     table.columns = columns
     if target is None:
-        raise DataError(f"target must name the column of the labels in {path.name}; it has {_listed(columns)}")
+        raise DataError(
+            f"target must name the column of the labels in {path.name}; it has {_listed(columns)}"
+        )
     for argument, wanted in (("target", [target]), ("drop", drop), ("keep", keep)):
         strange = [column for column in wanted if column not in columns]
         if strange:
             raise DataError(
-                f"{argument} must be among the columns of {path.name}, got {strange[0]!r}; it has {_listed(columns)}"
+                f"{argument} must be among the columns of {path.name}, got {strange[0]!r}; it has"
+                f" {_listed(columns)}"
             )
     if target in drop:
-        raise DataError(f"drop names {target!r}, which target names as the column of the labels; leave it out of one")
+        raise DataError(
+            f"drop names {target!r}, which target names as the column of the labels; leave it out"
+            " of one"
+        )
     labels = table[target]
     if labels.isna().any():
         raise DataError(
-            f"column {target!r} of {path.name} has {int(labels.isna().sum())} missing labels; drop these rows"
+            f"column {target!r} of {path.name} has {int(labels.isna().sum())} missing labels; drop"
+            " these rows"
         )
     features = table.drop(columns=[target, *drop])
     if features.shape[1] == 0:
@@ -107,7 +88,8 @@ def _table(path: Path) -> pd.DataFrame:
         raise missing_extra("pyarrow", "parquet") from None
     except UnicodeDecodeError:
         raise DataError(
-            f"{path} cannot be read as a table: its text is not UTF-8; save it again in that encoding"
+            f"{path} cannot be read as a table: its text is not UTF-8; save it again in that"
+            " encoding"
         ) from None
     except (ValueError, OSError, EOFError, pd.errors.ParserError) as error:
         raise DataError(f"{path} cannot be read as a table ({error})") from None
@@ -139,8 +121,8 @@ def _encoded(features: pd.DataFrame, name: str) -> pd.DataFrame:
     if others.shape[1]:
         column = str(others.columns[0])
         raise DataError(
-            f"column {column!r} of {name} holds {others[column].dtype}, neither numbers nor text; leave it out by drop, or make "
-            "numbers of it"
+            f"column {column!r} of {name} holds {others[column].dtype}, neither numbers nor text;"
+            " leave it out by drop, or make numbers of it"
         )
     if not text:
         return features
@@ -157,7 +139,9 @@ def _is_text(column: pd.Series) -> bool:
     from pandas.api import types
 
     return bool(
-        types.is_string_dtype(column) or types.is_object_dtype(column) or isinstance(column.dtype, _categorical())
+        types.is_string_dtype(column)
+        or types.is_object_dtype(column)
+        or isinstance(column.dtype, _categorical())
     )
 
 
@@ -168,7 +152,9 @@ def _categorical() -> type:
 
 
 def _described(column: pd.Series) -> str:
-    """Describe the content of a column of text: how many values, and what keeps numbers from being numbers."""
+    """Describe the content of a column of text: how many values, and what keeps numbers from being
+    numbers.
+    """
     there = column.dropna()
     facts = [f"{there.nunique()} values"]
     if _mostly_numbers(column):
@@ -192,13 +178,19 @@ def _mostly_numbers(column: pd.Series) -> bool:
 
 
 def _refuse_row_names(features: pd.DataFrame, name: str, keep: Sequence[str]) -> None:
-    """Raise a :class:`~svmcvx.DataError` for columns that only identify the rows, unless they are to be kept."""
-    found = [str(column) for column in features if column not in keep and _names_rows(features[column])]
+    """Raise a :class:`~svmcvx.DataError` for columns that only identify the rows, unless they are
+    to be kept.
+    """
+    found = [
+        str(column) for column in features if column not in keep and _names_rows(features[column])
+    ]
     if found:
         several = len(found) > 1
         raise DataError(
-            f"{name}: the column{'s' if several else ''} {_join_names(found)} seem{'' if several else 's'} to number or name the rows; "
-            f"leave {'them' if several else 'it'} out by drop={found!r}, or use {'them' if several else 'it'} as features by keep={found!r}"
+            f"{name}: the"
+            f" column{'s' if several else ''} {_join_names(found)} seem{'' if several else 's'} to"
+            f" number or name the rows; leave {'them' if several else 'it'} out by drop={found!r},"
+            f" or use {'them' if several else 'it'} as features by keep={found!r}"
         )
 
 
@@ -213,4 +205,6 @@ def _names_rows(column: pd.Series) -> bool:
     if column.dtype.kind not in "iu" or not column.is_unique:
         return False
     steps = np.diff(column.to_numpy())
-    return str(column.name).strip().lower() in ROW_NAMES or (n >= FEW_ROWS and bool((steps == 1).all()))
+    return str(column.name).strip().lower() in ROW_NAMES or (
+        n >= FEW_ROWS and bool((steps == 1).all())
+    )

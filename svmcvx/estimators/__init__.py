@@ -1,4 +1,6 @@
-"""scikit-learn estimators of the formulations, and certificates of models that scikit-learn trained."""
+"""scikit-learn estimators of the formulations, and certificates of models that scikit-learn
+trained.
+"""
 
 from typing import TYPE_CHECKING, NoReturn
 

@@ -49,7 +49,16 @@ METRICS: Final = ("accuracy", "balanced_accuracy", "error", "auc")
 # Parameters of estimators that are not arguments of a builder.
 SHARED: Final = frozenset(
     (
-        *("gamma", "degree", "coef0", "class_weight", "multiclass", "decision_function_shape", "break_ties", "n_jobs"),
+        *(
+            "gamma",
+            "degree",
+            "coef0",
+            "class_weight",
+            "multiclass",
+            "decision_function_shape",
+            "break_ties",
+            "n_jobs",
+        ),
         *("solver", "tol", "time_limit", "max_iter", "cache_size", "verbose"),
     )
 )
@@ -68,7 +77,9 @@ def _own_parameters(cls: Any) -> tuple[str, ...]:
 
 
 def read_only(values: NDArray[Numbers]) -> NDArray[Numbers]:
-    """Return an array of one's own that cannot be written to: what an attribute computes, a change would not reach."""
+    """Return an array of one's own that cannot be written to: what an attribute computes, a change
+    would not reach.
+    """
     values.setflags(write=False)
     return values
 
@@ -102,12 +113,7 @@ class _Fitted(ClassifierMixin, BaseEstimator):
 
 @estimator
 class CertifiedClassifier(_Fitted):
-    """What all estimators share: validation, the two routes to a solution, and the model found.
-
-    A subclass states its hyper-parameters as attributes with defaults, below the decorator :func:`~svmcvx.estimators.parameters.estimator`;
-    or in its own ``__init__``, as scikit-learn asks. A shared parameter that such an ``__init__`` does not list has the value below.
-    :mod:`svmcvx.arguments` documents them.
-    """
+    """What all estimators share: validation, the two routes to a solution, and the model found."""
 
     class_weight: Mapping[Any, float] | str | None = None
     solver: str = "auto"
@@ -117,76 +123,45 @@ class CertifiedClassifier(_Fitted):
     verbose: bool = False
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters.
-
-        Parameters
-        ----------
-        **params
-            Names and values, as in scikit-learn.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        DataError
-            If there is no such parameter; the message says what may have been meant.
-        """
+        """Set parameters."""
         given = renamed(type(self).__name__, params, self._renamed)
         known = self.get_params()
         if unknown := [name for name in given if "__" not in name and name not in known]:
             raise DataError(
-                f"{type(self).__name__} has no parameter {unknown[0]!r}{what_was_meant(unknown[0], list(known))}"
+                f"{type(self).__name__} has no parameter"
+                f" {unknown[0]!r}{what_was_meant(unknown[0], list(known))}"
             )
         found: Self = super().set_params(**given)
         return found
 
     def _stated_as(self) -> str | None:
-        """Return the name in :mod:`svmcvx.catalogue` of the formulation that the parameters ask for."""
+        """Return the name in :mod:`svmcvx.catalogue` of the formulation that the parameters ask
+        for.
+        """
         return self._formulation
 
     def _builder(self) -> Callable[..., FormulationProblem]:
-        """Return the builder; by default that of the catalogue. An estimator outside the package overrides it."""
+        """Return the builder; by default that of the catalogue. An estimator outside the package
+        overrides it.
+        """
         entry = find(self._stated_as())
         if entry is None:
-            raise TypeError(f"{type(self).__name__} must return by _builder() the function that builds its problem")
+            raise TypeError(
+                f"{type(self).__name__} must return by _builder() the function that builds its"
+                " problem"
+            )
         build: Callable[..., FormulationProblem] = entry.builder().load()
         return build
 
     def _settings(self) -> dict[str, Any]:
-        """Return the arguments of the builder other than data and weights; by default the estimator's own parameters."""
+        """Return the arguments of the builder other than data and weights; by default the
+        estimator's own parameters.
+        """
         cls: Any = type(self)
         return {name: getattr(self, name) for name in _own_parameters(cls)}
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Solve the formulation on training data.
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or sparse matrix of shape (n, d)
-            Linear machines also take rows in blocks: a Dask array or DataFrame, or a :class:`svmcvx.RowBlocks`.
-        y : array-like of shape (n,)
-            Labels of any type; for rows in blocks also a Dask collection, or ``blocks.y``.
-        sample_weight : array-like of shape (n,), optional
-            Weights of the losses.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        svmcvx.DataError
-            If the data or a parameter cannot be used.
-        svmcvx.SolverFailed
-            If no solver produced a point.
-
-        Warns
-        -----
-        sklearn.exceptions.ConvergenceWarning
-            If the certified gap exceeds `tol`.
-        """
+        """Solve the formulation on training data."""
         if in_blocks(X):
             self._fit_blocks(X, y, sample_weight)
         else:
@@ -200,7 +175,8 @@ class CertifiedClassifier(_Fitted):
         entry = find(self._stated_as())
         if entry is None or entry.fast is None or not entry.takes.row_blocks:
             raise DataError(
-                f"{type(self).__name__} does not take rows in blocks; load the data, or use a sample of them"
+                f"{type(self).__name__} does not take rows in blocks; load the data, or use a"
+                " sample of them"
             )
         refuse_in_blocks(solver=self.solver not in ("auto", "fast"))
         settings = self._settings()
@@ -208,10 +184,14 @@ class CertifiedClassifier(_Fitted):
         route = Route("fast", "rows in blocks")
         request = self._make_request(entry.name, settings, "fast")
         if unknown := unsupported_settings(entry.fast, settings):
-            raise DataError(f"{unknown[0]} cannot be changed for rows in blocks; leave it out, or load the data")
+            raise DataError(
+                f"{unknown[0]} cannot be changed for rows in blocks; leave it out, or load the data"
+            )
         with time_limited(self.time_limit):
             labels = label_counts(X, y)
-            sides = ClassPartition(y, labels.classes, self._weights_of_classes(labels.classes, labels.counts))
+            sides = ClassPartition(
+                y, labels.classes, self._weights_of_classes(labels.classes, labels.counts)
+            )
             self.solution_ = self._solve_blocks(request, route, X, sides, sample_weight)
         self.solver_route_, self.solver_reason_ = route.name, route.reason
         model = self.solution_.model
@@ -235,20 +215,7 @@ class CertifiedClassifier(_Fitted):
         return request.run(route, cast(TrainingData, (X, y, sample_weight)), None)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy on data, weighted if weights are passed.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (m, d)
-        y : array-like of shape (m,)
-            Labels of the same type as those of ``fit``.
-        sample_weight : array-like of shape (m,), optional
-
-        Raises
-        ------
-        svmcvx.DataError
-            If the data cannot be used.
-        """
+        """Return the accuracy on data, weighted if weights are passed."""
         if in_blocks(X):
             return self._score_blocks(X, y, sample_weight)
         predicted = np.asarray(self.predict(X))
@@ -256,7 +223,8 @@ class CertifiedClassifier(_Fitted):
         labels = labels.ravel() if labels.shape == (predicted.size, 1) else labels
         if labels.shape != predicted.shape:
             raise DataError(
-                f"y must hold one label for each of the {predicted.size} rows of X, got shape {labels.shape}"
+                f"y must hold one label for each of the {predicted.size} rows of X, got shape"
+                f" {labels.shape}"
             )
         weight = None if sample_weight is None else check_weights(sample_weight, predicted.size)
         if weight is not None and not weight.any():
@@ -264,26 +232,8 @@ class CertifiedClassifier(_Fitted):
         return float(np.average(predicted == labels, weights=weight))
 
     def guarantee(self, X: Any, y: Any) -> Guarantee:
-        """Compute the guarantee of every optimal machine, and store it as ``guarantee_`` for the next two methods.
-
-        Estimators do not keep the data that they were fitted to, and the proof needs them.
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or sparse matrix of shape (n, d)
-            The training data; weights are those of the fit.
-        y : array-like of shape (n,)
-            Their labels.
-
-        Returns
-        -------
-        Guarantee
-            See :func:`svmcvx.guarantee`, which says of which machines there are guarantees.
-
-        Raises
-        ------
-        svmcvx.DataError
-            If these are not the training data, or nothing can be proved of this machine; the message says why.
+        """Compute the guarantee of every optimal machine, and store it as ``guarantee_`` for the
+        next two methods.
         """
         check_is_fitted(self, "solution_")
         self._check_columns(X, reset=False)
@@ -295,25 +245,14 @@ class CertifiedClassifier(_Fitted):
         check_is_fitted(self, "solution_")
         if getattr(self, "_guaranteed", None) is not self.solution_:
             raise DataError(
-                f"this {type(self).__name__} does not keep its training data: call guarantee(X, y) with them after the fit"
+                f"this {type(self).__name__} does not keep its training data: call guarantee(X, y)"
+                " with them after the fit"
             )
         return self.guarantee_
 
     def predict_guaranteed(self, T: Any) -> NDArray[Any]:
-        """Return the label of each row that *every* optimal machine predicts, None where that is undecided.
-
-        Parameters
-        ----------
-        T : array-like or sparse matrix of shape (m, d)
-
-        Returns
-        -------
-        ndarray of objects, shape (m,)
-
-        Raises
-        ------
-        svmcvx.DataError
-            Before :meth:`guarantee` was called with the training data.
+        """Return the label of each row that *every* optimal machine predicts, None where that is
+        undecided.
         """
         found = self._current_guarantee()
         checked = check_features(T)
@@ -321,23 +260,8 @@ class CertifiedClassifier(_Fitted):
         return found.predict(checked)
 
     def score_interval(self, T: Any, y: Any, metric: str = "accuracy") -> Interval:
-        """Return an interval of what the optimal machine scores on data: one number where nothing that matters is undecided.
-
-        Parameters
-        ----------
-        T : array-like or sparse matrix of shape (m, d)
-        y : array-like of shape (m,)
-            Labels of the same type as those of ``fit``.
-        metric : "accuracy", "balanced_accuracy", "error" or "auc"
-
-        Returns
-        -------
-        Interval
-
-        Raises
-        ------
-        svmcvx.DataError
-            Before :meth:`guarantee` was called with the training data, or if an argument cannot be used.
+        """Return an interval of what the optimal machine scores on data: one number where nothing
+        that matters is undecided.
         """
         check_choice(metric, "metric", METRICS)
         found: Interval = getattr(self._current_guarantee(), metric)(T, y)
@@ -349,7 +273,11 @@ class CertifiedClassifier(_Fitted):
             if not piece.X.shape[0]:
                 continue
             right = np.asarray(self.predict(piece.X)) == piece.y
-            weight = np.ones(right.size) if piece.weight is None else check_weights(piece.weight, right.size)
+            weight = (
+                np.ones(right.size)
+                if piece.weight is None
+                else check_weights(piece.weight, right.size)
+            )
             hit, total = hit + float(weight[right].sum()), total + float(weight.sum())
         if not total:
             raise DataError("sample_weight must not be zero everywhere")
@@ -365,13 +293,16 @@ class CertifiedClassifier(_Fitted):
         self._check_columns(X, reset=True)
         labels = CodedLabels(*check_labels(y, checked.shape[0]), checked)
         return TrainingData(
-            checked, labels, None if sample_weight is None else check_weights(sample_weight, len(labels))
+            checked,
+            labels,
+            None if sample_weight is None else check_weights(sample_weight, len(labels)),
         )
 
-    def _fit(self, data: TrainingData, warm_start: Solution | None = None, cache: GramCache | None = None) -> Self:
-        """Fit to validated data, from an earlier ``solution_`` for the same data where the solver can use it.
-
-        `cache` keeps kernel matrices for other fits.
+    def _fit(
+        self, data: TrainingData, warm_start: Solution | None = None, cache: GramCache | None = None
+    ) -> Self:
+        """Fit to validated data, from an earlier ``solution_`` for the same data where the solver
+        can use it.
         """
         counts = np.bincount(data.labels.codes, minlength=data.labels.classes.size)
         of_class = self._weights_of_classes(data.labels.classes, counts)
@@ -396,19 +327,29 @@ class CertifiedClassifier(_Fitted):
         classes = data.labels.classes
         left_out = ", ".join(map(repr, np.delete(classes, chosen).tolist()))
         warnings.warn(
-            f"sample_weight is zero for every observation of {left_out}, which is left out; it is never predicted",
+            f"sample_weight is zero for every observation of {left_out}, which is left out; it is"
+            " never predicted",
             stacklevel=4,
         )
         return data.of_classes(chosen)
 
-    def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
+    def _solve(
+        self, request: Request, data: TrainingData, warm_start: Solution | None
+    ) -> tuple[Solution, Route]:
         """Choose the route and solve."""
         route = request.route(len(data.labels), weighted=data.sample_weight is not None)
         return request.run(route, data, warm_start), route
 
     def _check_columns(self, X: Any, *, reset: bool) -> None:
-        """Remember the names and the number of features of `X`, or hold it against them; its values have been checked."""
-        if reset and isinstance(X, np.ndarray) and X.ndim == 2 and not hasattr(self, "feature_names_in_"):
+        """Remember the names and the number of features of `X`, or hold it against them; its values
+        have been checked.
+        """
+        if (
+            reset
+            and isinstance(X, np.ndarray)
+            and X.ndim == 2
+            and not hasattr(self, "feature_names_in_")
+        ):
             # An array has no names to look for.
             self.n_features_in_ = X.shape[1]
             return
@@ -420,19 +361,31 @@ class CertifiedClassifier(_Fitted):
             raise DataError(str(error)) from None
 
     def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
-        """Return what is asked for; a kernel's scale is computed from all classes together, for any weights."""
+        """Return what is asked for; a kernel's scale is computed from all classes together, for any
+        weights.
+        """
         settings = self._settings()
         if settings.get("kernel") is not None:
             # Weights that are all zero are refused by the formulation.
             weight = data.sample_weight
-            resolved = settings["kernel"].resolve(data.X, weight if weight is not None and weight.any() else None)
-            settings["kernel"] = (
-                resolved if cache is None or isinstance(resolved, Precomputed) else cache.kernel(resolved)
+            resolved = settings["kernel"].resolve(
+                data.X, weight if weight is not None and weight.any() else None
             )
-        return self._make_request(self._stated_as() or type(self).__name__, settings, self.solver, cache)
+            settings["kernel"] = (
+                resolved
+                if cache is None or isinstance(resolved, Precomputed)
+                else cache.kernel(resolved)
+            )
+        return self._make_request(
+            self._stated_as() or type(self).__name__, settings, self.solver, cache
+        )
 
     def _make_request(
-        self, formulation: str, settings: dict[str, Any], solver: str, cache: GramCache | None = None
+        self,
+        formulation: str,
+        settings: dict[str, Any],
+        solver: str,
+        cache: GramCache | None = None,
     ) -> Request:
         """Return the request for a formulation with the settings of its builder."""
         return Request(
@@ -449,12 +402,15 @@ class CertifiedClassifier(_Fitted):
         )
 
     def _weights_of_classes(self, classes: NDArray[Any], counts: NDArray[np.intp]) -> Floats | None:
-        """Return the weight of each class, given the numbers of observations; None without class weights."""
+        """Return the weight of each class, given the numbers of observations; None without class
+        weights.
+        """
         if self.class_weight is None:
             return None
         if not isinstance(self.class_weight, (str, Mapping)):
             raise DataError(
-                f"class_weight must be None, 'balanced' or a dict of label to weight, got {self.class_weight!r}"
+                "class_weight must be None, 'balanced' or a dict of label to weight, got"
+                f" {self.class_weight!r}"
             )
         if self.class_weight == "balanced":
             # scikit-learn's definition.
@@ -468,7 +424,8 @@ class CertifiedClassifier(_Fitted):
         weight = check_weights(weight, classes.size, name="class_weight")
         if not weight.all():
             raise DataError(
-                f"class_weight must be positive, got 0 for {classes[weight == 0].tolist()[0]!r}; leave the class out instead"
+                f"class_weight must be positive, got 0 for {classes[weight == 0].tolist()[0]!r};"
+                " leave the class out instead"
             )
         return weight
 
@@ -477,12 +434,17 @@ class CertifiedClassifier(_Fitted):
         certificate = solution.certificate
         if certificate.kind == "local":
             # A local method proves no gap; the only requirement is that it ran to its end.
-            return None if solution.status is Status.OPTIMAL else f"the local search stopped early: {solution.status}"
+            return (
+                None
+                if solution.status is Status.OPTIMAL
+                else f"the local search stopped early: {solution.status}"
+            )
         if certificate.is_certified(self.tol):
             return None
         return (
-            f"certified relative gap {certificate.gap:.2g} exceeds {self.tol:.2g}: the optimum lies in "
-            f"[{certificate.lower}, {certificate.upper}]; {_remedy(solution.status)}, or see solution_.attempts"
+            f"certified relative gap {certificate.gap:.2g} exceeds {self.tol:.2g}: the optimum lies"
+            f" in [{certificate.lower}, {certificate.upper}]; {_remedy(solution.status)}, or see"
+            " solution_.attempts"
         )
 
     @property
@@ -493,20 +455,15 @@ class CertifiedClassifier(_Fitted):
 
     @property
     def certificate_(self) -> Certificate:
-        """The checked interval around the optimum; of several binary problems the one with the largest gap."""
+        """The checked interval around the optimum; of several binary problems the one with the
+        largest gap.
+        """
         check_is_fitted(self, "solution_")
         return self.solution_.certificate
 
     def to_sklearn(self) -> Any:
-        """Return an ``SVC`` or a ``LinearSVC`` of scikit-learn with the same scores and predictions.
-
-        Models of two classes with a linear, RBF, polynomial or sigmoid kernel, and linear ones with one score a class, can be converted; the
-        scores at the support vectors are compared. Parameters such as ``C`` are the defaults: the estimator is fitted, to predict.
-
-        Raises
-        ------
-        DataError
-            If scikit-learn has no such machine.
+        """Return an ``SVC`` or a ``LinearSVC`` of scikit-learn with the same scores and
+        predictions.
         """
         from svmcvx.estimators.exports.scikit_learn import as_scikit_learn
 
@@ -516,38 +473,27 @@ class CertifiedClassifier(_Fitted):
         return made
 
     def to_onnx(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as an ONNX file (extra ``onnx``).
-
-        The input ``X`` has shape (m, d) and double precision, the output ``label`` the labels and ``scores`` the scores of
-        ``decision_function``; of a model for each pair of classes those of the pairs.
-
-        Raises
-        ------
-        DataError
-            If the kernel is precomputed or a function.
-        SolverUnavailable
-            Without the extra.
-        """
+        """Write the model as an ONNX file (extra ``onnx``)."""
         from svmcvx.model.onnx_files import write_onnx
 
         write_onnx(self.model_, path)
 
     def proof_statement(self) -> Statement:
-        """Return the problem that was solved as a proof states it; :func:`svmcvx.verify` can be told to expect it.
-
-        Raises
-        ------
-        DataError
-            If several binary problems were solved, or there is no proof of the solution.
+        """Return the problem that was solved as a proof states it; :func:`svmcvx.verify` can be
+        told to expect it.
         """
         check_is_fitted(self, "solution_")
         return self.solution_.proof_statement()
 
     @property
     def n_iter_(self) -> NDArray[np.intp]:
-        """Iterations of the solver in its own unit, at least 1, one number a binary problem, shape (1,) for one problem."""
+        """Iterations of the solver in its own unit, at least 1, one number a binary problem, shape
+        (1,) for one problem.
+        """
         check_is_fitted(self, "solution_")
-        return read_only(np.array([iterations(solution) for solution in self._solved()], dtype=np.intp))
+        return read_only(
+            np.array([iterations(solution) for solution in self._solved()], dtype=np.intp)
+        )
 
     def _solved(self) -> tuple[Solution, ...]:
         """Return the solution of each problem."""
@@ -555,9 +501,8 @@ class CertifiedClassifier(_Fitted):
 
     @property
     def support_(self) -> NDArray[np.intp]:
-        """Rows of the training data with a non-zero multiplier: those of the first class, of the second, …, each in order.
-
-        Of rows in blocks, in order.
+        """Rows of the training data with a non-zero multiplier: those of the first class, of the
+        second, …, each in order.
         """
         support = self.model_.support
         if self._codes is None:
@@ -569,5 +514,7 @@ class CertifiedClassifier(_Fitted):
         """Number of the rows :attr:`support_` of each class, shape (c,)."""
         support = self.model_.support
         if self._codes is None:
-            raise AttributeError("n_support_ does not exist for rows in blocks, whose labels are not kept")
+            raise AttributeError(
+                "n_support_ does not exist for rows in blocks, whose labels are not kept"
+            )
         return read_only(np.bincount(self._codes[support], minlength=self.classes_.size))

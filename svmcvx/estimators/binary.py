@@ -45,13 +45,15 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @estimator
 class BinaryClassifier(CertifiedClassifier):
-    """Base class of the estimators of binary formulations; several classes are taken apart into binary problems.
+    """Base class of the estimators of binary formulations; several classes are taken apart into
+    binary problems.
 
-    An estimator of a formulation outside this package derives from it: ``__init__`` sets the hyper-parameters, and
-    ``_builder`` returns the function that builds the problem from ``X``, ``y`` and them (and ``sample_weight``, if weights
-    are passed to ``fit``). A shared parameter that ``__init__`` does not list has the value below; the builder gets `kernel` as a
-    :class:`svmcvx.Kernel`, if ``__init__`` lists it. ``docs/add_formulation.md`` shows an example, and
-    :mod:`svmcvx.arguments` documents the parameters.
+    An estimator of a formulation outside this package derives from it: ``__init__`` sets the
+    hyper-parameters, and ``_builder`` returns the function that builds the problem from ``X``,
+    ``y`` and them (and ``sample_weight``, if weights are passed to ``fit``). A shared parameter
+    that ``__init__`` does not list has the value below; the builder gets `kernel` as a
+    :class:`svmcvx.Kernel`, if ``__init__`` lists it. ``docs/add_formulation.md`` shows an example,
+    and :mod:`svmcvx.arguments` documents the parameters.
     """
 
     kernel: Kernel | str | Callable[[Any, Any], Any] | None = None
@@ -65,7 +67,8 @@ class BinaryClassifier(CertifiedClassifier):
     n_jobs: int | None = None
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernel__gamma`` and the like set those of a kernel object, by another one in its place.
+        """Set parameters; ``kernel__gamma`` and the like set those of a kernel object, by another
+        one in its place.
 
         Parameters
         ----------
@@ -77,17 +80,25 @@ class BinaryClassifier(CertifiedClassifier):
         self
         """
         prefix = "kernel__"
-        super().set_params(**{name: value for name, value in params.items() if not name.startswith(prefix)})
-        own = {name.removeprefix(prefix): value for name, value in params.items() if name.startswith(prefix)}
+        super().set_params(
+            **{name: value for name, value in params.items() if not name.startswith(prefix)}
+        )
+        own = {
+            name.removeprefix(prefix): value
+            for name, value in params.items()
+            if name.startswith(prefix)
+        }
         if own:
             if not isinstance(self.kernel, Kernel):
                 raise DataError(
-                    f"{prefix}{next(iter(own))} needs a kernel object, such as kernel=svmcvx.RBF(); kernel={self.kernel!r} has "
-                    "gamma, degree and coef0 beside it"
+                    f"{prefix}{next(iter(own))} needs a kernel object, such as kernel=svmcvx.RBF();"
+                    f" kernel={self.kernel!r} has gamma, degree and coef0 beside it"
                 )
             if unknown := own.keys() - self.kernel.get_params().keys():
                 names = ", ".join(self.kernel.get_params()) or "none"
-                raise DataError(f"{self.kernel!r} has no parameter {min(unknown)!r}; it has {names}")
+                raise DataError(
+                    f"{self.kernel!r} has no parameter {min(unknown)!r}; it has {names}"
+                )
             self.kernel = replace(self.kernel, **own)  # type: ignore[type-var]
         return self
 
@@ -106,21 +117,27 @@ class BinaryClassifier(CertifiedClassifier):
             raise DataError(f"break_ties must be True or False, got {self.break_ties!r}")
         if (self.multiclass, self.decision_function_shape) == ("ovr", "ovo"):
             raise DataError(
-                "decision_function_shape='ovo' needs a machine for each pair of classes; leave it at 'ovr', or use "
-                "multiclass='ovo'"
+                "decision_function_shape='ovo' needs a machine for each pair of classes; leave it"
+                " at 'ovr', or use multiclass='ovo'"
             )
         check_n_jobs(self.n_jobs)
 
-    def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
+    def _solve(
+        self, request: Request, data: TrainingData, warm_start: Solution | None
+    ) -> tuple[Solution, Route]:
         self._check_several()
         if data.labels.classes.size == 2:
             with time_limited(request.time_limit):
                 route = request.route(len(data.labels), weighted=data.sample_weight is not None)
-                solved = None if warm_start is not None else solved_together(request, route, data, "ovo")
+                solved = (
+                    None if warm_start is not None else solved_together(request, route, data, "ovo")
+                )
                 if solved is not None and solved.certified[0]:
                     return solved.solution(0, lambda: solved.members({})[0]), route
                 return request.run(route, data, warm_start), route
-        return solve_parts(request, data, scheme=self.multiclass, n_jobs=self.n_jobs, warm_start=warm_start)
+        return solve_parts(
+            request, data, scheme=self.multiclass, n_jobs=self.n_jobs, warm_start=warm_start
+        )
 
     def _solved(self) -> tuple[Solution, ...]:
         return tuple(self.solutions_.values())
@@ -131,18 +148,29 @@ class BinaryClassifier(CertifiedClassifier):
         check_choice(self.multiclass, "multiclass", SCHEMES)
         if sides.classes.size == 2:
             return super()._solve_blocks(request, route, X, sides, sample_weight)
-        return solve_parts_in_blocks(request, route, X, sides, sample_weight, scheme=self.multiclass)
+        return solve_parts_in_blocks(
+            request, route, X, sides, sample_weight, scheme=self.multiclass
+        )
 
     def _shortfall(self, solution: Solution) -> str | None:
         message = super()._shortfall(solution)
         if message is None or not isinstance(solution, CompositeSolution):
             return message
-        short = [key for key, part in solution.parts.items() if super(BinaryClassifier, self)._shortfall(part)]
-        return f"{len(short)} of {len(solution.parts)} binary problems are short of tol, the worst by: {message}"
+        short = [
+            key
+            for key, part in solution.parts.items()
+            if super(BinaryClassifier, self)._shortfall(part)
+        ]
+        return (
+            f"{len(short)} of {len(solution.parts)} binary problems are short of tol, the worst by:"
+            f" {message}"
+        )
 
     @property
     def solutions_(self) -> dict[Any, Solution]:
-        """The solution of each binary problem, by the pair of its labels, or by the label against the rest."""
+        """The solution of each binary problem, by the pair of its labels, or by the label against
+        the rest.
+        """
         check_is_fitted(self, "solution_")
         if isinstance(self.solution_, CompositeSolution):
             return dict(self.solution_.parts)
@@ -160,24 +188,34 @@ class BinaryClassifier(CertifiedClassifier):
 
     @property
     def coef_(self) -> Floats:
-        """The normals, one row a binary problem, shape (1, d) for two classes; of linear machines, also those with ``kernel="linear"``."""
+        """The normals, one row a binary problem, shape (1, d) for two classes; of linear machines,
+        also those with ``kernel="linear"``.
+        """
         members = self._members
         if all(isinstance(member, LinearModel) for member in members):
             return read_only(np.stack([cast(LinearModel, member).coef for member in members]))
-        if all(isinstance(member, KernelModel) and isinstance(member.kernel, Linear) for member in members):
+        if all(
+            isinstance(member, KernelModel) and isinstance(member.kernel, Linear)
+            for member in members
+        ):
             expanded = [cast(KernelModel, member) for member in members]
-            return read_only(np.stack([np.asarray(cast(Any, m.vectors).T @ m.dual_coef) for m in expanded]))
+            return read_only(
+                np.stack([np.asarray(cast(Any, m.vectors).T @ m.dual_coef) for m in expanded])
+            )
         raise AttributeError("coef_ exists for kernel=None and kernel='linear' only")
 
     @property
     def dual_coef_(self) -> Floats:
         """The signed multipliers of the rows :attr:`support_`, one row a binary problem.
 
-        Those of a linear machine (kernel=None) are the dual point of its certificate, for which :attr:`coef_` is
-        ``dual_coef_ @ X[support_]`` up to the gap. It exists for pSVM, hard margin and ODM in memory.
+        Those of a linear machine (kernel=None) are the dual point of its certificate, for which
+        :attr:`coef_` is ``dual_coef_ @ X[support_]`` up to the gap. It exists for pSVM, hard margin
+        and ODM in memory.
         """
         members = [member for member in self._members if isinstance(member, KernelModel)]
-        found = [(member.support, member.dual_coef) for member in members] or list(self._expansions())
+        found = [(member.support, member.dual_coef) for member in members] or list(
+            self._expansions()
+        )
         rows = self.support_
         order = np.argsort(rows)
         coefficients = np.zeros((len(found), rows.size))
@@ -186,17 +224,26 @@ class BinaryClassifier(CertifiedClassifier):
         return read_only(coefficients)
 
     def _expansions(self) -> Iterator[tuple[NDArray[np.intp], Floats]]:
-        """Yield rows and signed multipliers of each binary problem, from the dual point of its certificate."""
+        """Yield rows and signed multipliers of each binary problem, from the dual point of its
+        certificate.
+        """
         entry = find(self._stated_as())
         if self._codes is None:
-            raise AttributeError("dual_coef_ does not exist for rows in blocks, with which the multipliers stay")
+            raise AttributeError(
+                "dual_coef_ does not exist for rows in blocks, with which the multipliers stay"
+            )
         labels = CodedLabels(self._codes.astype(np.intp), self.classes_)
         scheme = "ovr" if isinstance(self.model_, OneVsModel) and not self._in_pairs() else "ovo"
         for part, solution in zip(parts(labels, scheme), self._solved(), strict=True):
-            found = None if entry is None else entry.load_statement().expansion_multipliers(solution.dual)
+            found = (
+                None
+                if entry is None
+                else entry.load_statement().expansion_multipliers(solution.dual)
+            )
             if found is None:
                 raise AttributeError(
-                    "dual_coef_ exists for kernel machines, and for pSVM, hard margin and ODM without one"
+                    "dual_coef_ exists for kernel machines, and for pSVM, hard margin and ODM"
+                    " without one"
                 )
             used = np.isin(part.rows, self.support_)
             signs = np.where(part.labels.codes[used] == 1, 1.0, -1.0)
@@ -204,16 +251,21 @@ class BinaryClassifier(CertifiedClassifier):
 
     @property
     def support_vectors_(self) -> Any:
-        """The rows :attr:`support_` of the training data, shape (s, d), of a kernel machine; empty for a precomputed kernel."""
+        """The rows :attr:`support_` of the training data, shape (s, d), of a kernel machine; empty
+        for a precomputed kernel.
+        """
         members = [member for member in self._members if isinstance(member, KernelModel)]
         if not members:
             raise AttributeError(
-                "support_vectors_ exists for kernel machines; one with kernel=None keeps no rows of X: take X[support_]"
+                "support_vectors_ exists for kernel machines; one with kernel=None keeps no rows of"
+                " X: take X[support_]"
             )
         parts: list[Any] = [member.vectors for member in members]
         if any(vectors is None for vectors in parts):
             return np.empty((0, 0))
-        rows, first = np.unique(np.concatenate([member.support for member in members]), return_index=True)
+        rows, first = np.unique(
+            np.concatenate([member.support for member in members]), return_index=True
+        )
         chosen = first[np.searchsorted(rows, self.support_)]
         if sp.issparse(parts[0]):
             return sp.csr_array(sp.vstack(parts))[chosen]
@@ -232,22 +284,30 @@ class BinaryClassifier(CertifiedClassifier):
     def decision_function(self, X: Any) -> Floats:
         """Return the score of each row, positive for ``classes_[1]``, shape (m,).
 
-        For several classes a score of each row for each class, shape (m, c); see :class:`svmcvx.OneVsModel`. With
-        ``decision_function_shape="ovo"`` those of the pairs k < l in lexicographic order, positive for the later class,
-        ``X @ coef_.T + intercept_`` of linear machines, shape (m, c(c−1)/2).
+        For several classes a score of each row for each class, shape (m, c); see
+        :class:`svmcvx.OneVsModel`. With ``decision_function_shape="ovo"`` those of the pairs k < l
+        in lexicographic order, positive for the later class, ``X @ coef_.T + intercept_`` of linear
+        machines, shape (m, c(c−1)/2).
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (m, d)
-            For rows in blocks the result is an array (:class:`svmcvx.RowBlocks`) or a lazy Dask array, and so that of ``predict``.
+            For rows in blocks the result is an array (:class:`svmcvx.RowBlocks`) or a lazy Dask
+            array, and so that of ``predict``.
         """
         model = self.model_
         if in_blocks(X):
             if not isinstance(model, OneVsModel):
                 return cast(Floats, mapped_rows(model, "decision_function", X, np.float64))
             if self.decision_function_shape == "ovo" and self._in_pairs():
-                return cast(Floats, mapped_rows(model, "member_scores", X, np.float64, columns=len(model.members)))
-            return cast(Floats, mapped_rows(model, "decision_function", X, np.float64, columns=len(self.classes_)))
+                return cast(
+                    Floats,
+                    mapped_rows(model, "member_scores", X, np.float64, columns=len(model.members)),
+                )
+            return cast(
+                Floats,
+                mapped_rows(model, "decision_function", X, np.float64, columns=len(self.classes_)),
+            )
         checked = self._checked(X)
         if self.decision_function_shape == "ovo" and self._in_pairs():
             return cast(OneVsModel, model).member_scores(checked)
@@ -277,12 +337,18 @@ class BinaryClassifier(CertifiedClassifier):
         return labels
 
     def _decided(self, scores: Floats, scheme: str) -> NDArray[np.intp]:
-        """Return the positions of the classes that several binary models decide for, from their scores, shape (m, models)."""
+        """Return the positions of the classes that several binary models decide for, from their
+        scores, shape (m, models).
+        """
         votes = scheme == "ovo" and not self.break_ties
-        return np.asarray(np.argmax(pair_votes(scores) if votes else class_scores(scores, scheme), axis=1))
+        return np.asarray(
+            np.argmax(pair_votes(scores) if votes else class_scores(scores, scheme), axis=1)
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.pairwise = self.kernel == "precomputed" or isinstance(self.kernel, Precomputed)
+        tags.input_tags.pairwise = self.kernel == "precomputed" or isinstance(
+            self.kernel, Precomputed
+        )
         return tags

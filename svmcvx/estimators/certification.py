@@ -1,4 +1,6 @@
-"""Certificates of models that scikit-learn trained: their objective, a lower bound on the optimum, and the gap."""
+"""Certificates of models that scikit-learn trained: their objective, a lower bound on the optimum,
+and the gap.
+"""
 
 from __future__ import annotations
 
@@ -62,11 +64,14 @@ ABOVE_UPPER_BOUND = 1e-6
 # The dual point of a LinearSVC is found by solving its problem again, to this gap or to rounding.
 DUAL_TOL = 1e-10
 DUAL_STEPS = 10_000
-# A model whose gap exceeds this, and that gets no more labels right than chance and this share (or two standard deviations, if
-# that is less), was probably trained with other labels.
+# A model whose gap exceeds this, and that gets no more labels right than chance and this share (or
+# two standard deviations, if that is less), was probably trained with other labels.
 LOOSE = 0.01
 ABOVE_CHANCE = 0.05
-COMPUTED_GAMMA = " (scikit-learn's variance of sparse data loses its digits where the mean is large beside the spread)"
+COMPUTED_GAMMA = (
+    " (scikit-learn's variance of sparse data loses its digits where the mean is large beside the"
+    " spread)"
+)
 
 
 def certify(
@@ -81,33 +86,40 @@ def certify(
 ) -> Certificate | dict[Any, Certificate]:
     r"""Return the certificate of a model that any program has trained.
 
-    With `problem` any model is an answer to the problem that is named: its objective is the upper bound, and a solver of this package finds
-    the lower one. The search does so for the problems that are not convex (0-1, ramp and l0).
+    With `problem` any model is an answer to the problem that is named: its objective is the upper
+    bound, and a solver of this package finds the lower one. The search does so for the problems
+    that are not convex (0-1, ramp and l0).
 
-    Without it the model is one that scikit-learn has trained, whose problem follows from its parameters.
+    Without it the model is one that scikit-learn has trained, whose problem follows from its
+    parameters.
 
-    ``SVC`` minimises :math:`\tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+` with a free intercept: its (w, b) give the upper bound,
-    its multipliers, repaired to exact feasibility, the lower one. ``LinearSVC`` has the intercept as the coefficient
-    of a constant feature with the value ``intercept_scaling``, penalised with the rest, and the loss :math:`(1-u_i)_+` or
-    :math:`(1-u_i)_+^2`; it keeps no multipliers. The lower bound then comes from a solver of this package, started from the model's coefficients, so
-    that the gap shows how far the model is from the optimum. With ``penalty="l1"`` it minimises
-    :math:`\|w\|_1 + C\sum_i s_i(1-u_i)_+^2`, whose lower bound is that of the
-    slopes of the losses at the model, or at the stationary point with the same signs. ``NuSVC`` divides its solution
-    by a number ρ and so solves the problem of ``SVC`` at C = 1/ρ, which is its largest multiplier; the interval is that of this
-    problem, for each pair of classes at its own C. ``LogisticRegression``
-    minimises :math:`\tfrac12\|w\|^2 + C\sum_i s_i\log(1+e^{-u_i})` for two classes and
-    :math:`\tfrac12\|W\|^2 + C\sum_i s_i\log\sum_k e^{f_k(x_i)-f_{y_i}(x_i)}` for more, with free intercepts: the lower bound
-    is that of the probabilities of its model, or of the model after some Newton steps.
+    ``SVC`` minimises :math:`\tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+` with a free intercept: its (w,
+    b) give the upper bound, its multipliers, repaired to exact feasibility, the lower one.
+    ``LinearSVC`` has the intercept as the coefficient of a constant feature with the value
+    ``intercept_scaling``, penalised with the rest, and the loss :math:`(1-u_i)_+` or
+    :math:`(1-u_i)_+^2`; it keeps no multipliers. The lower bound then comes from a solver of this
+    package, started from the model's coefficients, so that the gap shows how far the model is from
+    the optimum. With ``penalty="l1"`` it minimises :math:`\|w\|_1 + C\sum_i s_i(1-u_i)_+^2`, whose
+    lower bound is that of the slopes of the losses at the model, or at the stationary point with
+    the same signs. ``NuSVC`` divides its solution by a number ρ and so solves the problem of
+    ``SVC`` at C = 1/ρ, which is its largest multiplier; the interval is that of this problem, for
+    each pair of classes at its own C. ``LogisticRegression`` minimises :math:`\tfrac12\|w\|^2 +
+    C\sum_i s_i\log(1+e^{-u_i})` for two classes and :math:`\tfrac12\|W\|^2 + C\sum_i s_i\log\sum_k
+    e^{f_k(x_i)-f_{y_i}(x_i)}` for more, with free intercepts: the lower bound is that of the
+    probabilities of its model, or of the model after some Newton steps.
 
     Parameters
     ----------
     estimator : SVC, NuSVC, LinearSVC or LogisticRegression, or any model
-        Fitted, or a fitted pipeline that ends in one, with the data that the pipeline was fitted to. With `problem` any estimator with
-        ``coef_`` or ``dual_coef_``, a pair ``(coef, intercept)``, a mapping with ``coef`` or ``dual_coef`` (one a row of `X`, or of ``vectors``) and ``intercept``, a linear layer of PyTorch, the path of a model file of LIBSVM
-        or LIBLINEAR, or a model of this package. Or a problem of a builder that was solved, with no other argument. Of
-        scikit-learn with any kernel of ``SVC`` that is positive semidefinite on the data, precomputed and callable ones
-        included. Numbers that the fitted estimator holds count as it holds them: ``gamma="scale"`` and the class weights of
-        ``SVC`` and ``NuSVC`` are not computed again.
+        Fitted, or a fitted pipeline that ends in one, with the data that the pipeline was fitted
+        to. With `problem` any estimator with ``coef_`` or ``dual_coef_``, a pair ``(coef,
+        intercept)``, a mapping with ``coef`` or ``dual_coef`` (one a row of `X`, or of ``vectors``)
+        and ``intercept``, a linear layer of PyTorch, the path of a model file of LIBSVM or
+        LIBLINEAR, or a model of this package. Or a problem of a builder that was solved, with no
+        other argument. Of scikit-learn with any kernel of ``SVC`` that is positive semidefinite on
+        the data, precomputed and callable ones included. Numbers that the fitted estimator holds
+        count as it holds them: ``gamma="scale"`` and the class weights of ``SVC`` and ``NuSVC`` are
+        not computed again.
     X : array-like or sparse matrix of shape (n, d)
         The data that it was trained on; a pipeline transforms them itself.
     y : array-like of shape (n,)
@@ -115,32 +127,35 @@ def certify(
     sample_weight : array-like of shape (n,), optional
         The weights that it was trained with.
     problem : str or estimator of this package, optional
-        ``"psvm"``, ``"odm"``, ``"odml"``, ``"conic"``, ``"m3svm"``, ``"zero-one"``, ``"ramp"``, ``"l0"``, or the loss of a machine of several
-        classes, such as ``"weston_watkins"``; an estimator of this package states a problem with its hyper-parameters.
+        ``"psvm"``, ``"odm"``, ``"odml"``, ``"conic"``, ``"m3svm"``, ``"zero-one"``, ``"ramp"``,
+        ``"l0"``, or the loss of a machine of several classes, such as ``"weston_watkins"``; an
+        estimator of this package states a problem with its hyper-parameters.
     classes : array-like, optional
         The classes in the order of the model, that of negative scores first; sorted by default.
     **hyperparameters
-        Of the problem, by the names of its estimator: ``C=1.0, p=1.0, kernel="rbf"``. The kernel and the intercept of a model file are used unless
-        they are given here.
+        Of the problem, by the names of its estimator: ``C=1.0, p=1.0, kernel="rbf"``. The kernel
+        and the intercept of a model file are used unless they are given here.
 
     Returns
     -------
     Certificate, or dict of Certificate
-        For more than two classes one for each binary problem: by pairs of labels (``SVC``) or by the label against the
-        rest (``LinearSVC``). ``LogisticRegression`` has one problem for any number of classes.
+        For more than two classes one for each binary problem: by pairs of labels (``SVC``) or by
+        the label against the rest (``LinearSVC``). ``LogisticRegression`` has one problem for any
+        number of classes.
 
     Raises
     ------
     DataError
-        If the estimator is none of these or not fitted, these are not the data it was trained on, or its problem is not
-        convex.
+        If the estimator is none of these or not fitted, these are not the data it was trained on,
+        or its problem is not convex.
 
     Warns
     -----
     UserWarning
-        If the gap is wide and the negative of the model, a multiple of it, or losses that are averaged have one that is less than a
-        tenth of it. Without `problem`, if the gap is wide and the model gets no more of these labels right than chance: they are probably not those that it
-        was trained with, or stand in another order.
+        If the gap is wide and the negative of the model, a multiple of it, or losses that are
+        averaged have one that is less than a tenth of it. Without `problem`, if the gap is wide and
+        the model gets no more of these labels right than chance: they are probably not those that
+        it was trained with, or stand in another order.
 
     Examples
     --------
@@ -157,12 +172,21 @@ def certify(
     if X is None and y is None and is_problem(estimator):
         return certify_problem(estimator)
     if X is None or y is None:
-        raise DataError("certify needs the data: pass X and y; only the problem of a builder is certified without")
+        raise DataError(
+            "certify needs the data: pass X and y; only the problem of a builder is certified"
+            " without"
+        )
     if isinstance(estimator, Pipeline):
         estimator, X = _last_step(estimator, X)
     if problem is not None:
         return certify_any(
-            estimator, X, y, sample_weight, problem=problem, classes=classes, hyperparameters=hyperparameters
+            estimator,
+            X,
+            y,
+            sample_weight,
+            problem=problem,
+            classes=classes,
+            hyperparameters=hyperparameters,
         )
     if hyperparameters or classes is not None:
         named = ", ".join([*hyperparameters, *(["classes"] if classes is not None else [])])
@@ -176,17 +200,22 @@ def certify(
     codes, classes = check_labels(y, features.shape[0])
     if not np.array_equal(classes, estimator.classes_):
         raise DataError(
-            f"y has the classes {classes.tolist()}, but the estimator was trained on {list(estimator.classes_)}"
+            f"y has the classes {classes.tolist()}, but the estimator was trained on"
+            f" {list(estimator.classes_)}"
         )
     weight = check_weights(sample_weight, codes.size)
     by_class = _class_weights(estimator, codes, classes, weight)
     if isinstance(estimator, LogisticRegression):
-        certificate = _certify_logistic(estimator, features, codes, classes, weight * by_class[codes])
+        certificate = _certify_logistic(
+            estimator, features, codes, classes, weight * by_class[codes]
+        )
         _warn_of_other_labels(estimator, X, codes, weight, certificate.gap)
         return certificate
     certify_one = _certify_svc if isinstance(estimator, (SVC, NuSVC)) else _certify_linear_svc
     certificates = certify_one(estimator, features, codes, classes, weight, by_class)
-    _warn_of_other_labels(estimator, X, codes, weight, max(certificate.gap for certificate in certificates.values()))
+    _warn_of_other_labels(
+        estimator, X, codes, weight, max(certificate.gap for certificate in certificates.values())
+    )
     return certificates[tuple(classes.tolist())] if classes.size == 2 else certificates
 
 
@@ -202,7 +231,9 @@ def _last_step(pipeline: Pipeline, X: Any) -> tuple[Any, Any]:
     return pipeline[-1], X
 
 
-def _warn_of_other_labels(estimator: Any, X: Any, codes: NDArray[np.intp], weight: Floats, gap: float) -> None:
+def _warn_of_other_labels(
+    estimator: Any, X: Any, codes: NDArray[np.intp], weight: Floats, gap: float
+) -> None:
     """Warn if a model far from the optimum gets no more labels right than chance."""
     if gap <= LOOSE:
         return
@@ -210,18 +241,24 @@ def _warn_of_other_labels(estimator: Any, X: Any, codes: NDArray[np.intp], weigh
     try:
         predicted = estimator.predict(X)
     except ValueError as error:
-        raise DataError(f"these are not data of the kind the model was trained on: {error}") from None
+        raise DataError(
+            f"these are not data of the kind the model was trained on: {error}"
+        ) from None
     found = np.searchsorted(estimator.classes_, predicted)[counted]
     codes = codes[counted]
     accuracy = float(np.mean(found == codes))
     size = estimator.classes_.size
     # What the same predictions get right of labels in a random order.
-    chance = float(np.bincount(codes, minlength=size) @ np.bincount(found, minlength=size)) / codes.size**2
+    chance = (
+        float(np.bincount(codes, minlength=size) @ np.bincount(found, minlength=size))
+        / codes.size**2
+    )
     noise = 2.0 * math.sqrt(chance * (1.0 - chance) / codes.size)
     if accuracy <= chance + min(noise, ABOVE_CHANCE):
         warnings.warn(
-            f"the gap is {gap:.2g}, and the {type(estimator).__name__} gets {accuracy:.1%} of these labels right, where chance "
-            f"gives {chance:.1%}: are they those that it was trained with, in the same order?",
+            f"the gap is {gap:.2g}, and the {type(estimator).__name__} gets {accuracy:.1%} of these"
+            f" labels right, where chance gives {chance:.1%}: are they those that it was trained"
+            " with, in the same order?",
             UserWarning,
             stacklevel=3,
         )
@@ -230,31 +267,43 @@ def _warn_of_other_labels(estimator: Any, X: Any, codes: NDArray[np.intp], weigh
 def _refuse_others(estimator: Any) -> None:
     name = type(estimator).__name__
     if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
-        raise DataError(f"estimator is a {name}; pass its best_estimator_, which was trained on all of X")
+        raise DataError(
+            f"estimator is a {name}; pass its best_estimator_, which was trained on all of X"
+        )
     if isinstance(estimator, CertifiedClassifier):
         raise DataError(f"{name} has its certificate already: see its certificate_")
     if isinstance(estimator, SGDClassifier):
         raise DataError(
-            "SGDClassifier stops by its own rule far from the optimum and keeps no multipliers; train PSVMClassifier, or "
-            "certify a LinearSVC"
+            "SGDClassifier stops by its own rule far from the optimum and keeps no multipliers;"
+            " train PSVMClassifier, or certify a LinearSVC"
         )
     if not isinstance(estimator, CERTIFIABLE) or isinstance(estimator, LogisticRegressionCV):
         raise DataError(
-            f"estimator must be a fitted SVC, NuSVC, LinearSVC or LogisticRegression of scikit-learn, got {name}; any other model needs "
-            "the problem that it answers, as in problem='psvm', C=1.0"
+            "estimator must be a fitted SVC, NuSVC, LinearSVC or LogisticRegression of"
+            f" scikit-learn, got {name}; any other model needs the problem that it answers, as in"
+            " problem='psvm', C=1.0"
         )
     if isinstance(estimator, NuSVC) and estimator.class_weight is not None:
-        raise DataError("this NuSVC has a class_weight, which its problem has no place for; pass sample_weight instead")
+        raise DataError(
+            "this NuSVC has a class_weight, which its problem has no place for; pass sample_weight"
+            " instead"
+        )
 
 
-def _class_weights(estimator: Any, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats) -> Floats:
-    """Return the weight of each class: what the estimator was trained with, or computed as the estimator does."""
+def _class_weights(
+    estimator: Any, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats
+) -> Floats:
+    """Return the weight of each class: what the estimator was trained with, or computed as the
+    estimator does.
+    """
     if isinstance(estimator, (SVC, NuSVC)):
         return np.asarray(estimator.class_weight_, dtype=np.float64)
     # "balanced" counts the weights of observations where this version of scikit-learn can do so.
     weighted = "sample_weight" in signature(compute_class_weight).parameters
     keywords = {"sample_weight": weight} if weighted else {}
-    return np.asarray(compute_class_weight(estimator.class_weight, classes=classes, y=classes[codes], **keywords))
+    return np.asarray(
+        compute_class_weight(estimator.class_weight, classes=classes, y=classes[codes], **keywords)
+    )
 
 
 def _support_rows(svc: SVC | NuSVC, X: Features, weight: Floats) -> NDArray[np.intp]:
@@ -266,8 +315,9 @@ def _support_rows(svc: SVC | NuSVC, X: Features, weight: Floats) -> NDArray[np.i
     stored = svc.support_vectors_
     if stored.shape[0] and not _same_rows(X[rows], stored):
         raise DataError(
-            "X does not hold the support vectors of the estimator: pass the data that it was trained on, with the same "
-            "sample_weight; of a pipeline's last step, the transformed data"
+            "X does not hold the support vectors of the estimator: pass the data that it was"
+            " trained on, with the same sample_weight; of a pipeline's last step, the transformed"
+            " data"
         )
     return rows
 
@@ -278,11 +328,7 @@ def _same_rows(A: Any, B: Any) -> bool:
 
 
 def _svc_kernel(svc: SVC | NuSVC) -> Kernel | None:
-    """Return the kernel with its parameters as numbers; None for the linear one.
-
-    ``gamma`` is the number that libsvm was given. To compute it again for ``gamma="scale"`` may give another one:
-    scikit-learn's variance of sparse data, :math:`E[x^2] - E[x]^2`, loses its digits where the mean is large.
-    """
+    """Return the kernel with its parameters as numbers; None for the linear one."""
     if svc.kernel == "linear":
         return None
     if callable(svc.kernel) or svc.kernel == "precomputed":
@@ -290,21 +336,26 @@ def _svc_kernel(svc: SVC | NuSVC) -> Kernel | None:
     gamma = float(svc._gamma)
     if not gamma > 0:
         raise DataError(
-            f"this {type(svc).__name__} was trained with gamma = {gamma:.6g}, and kernels here need a positive one"
-            f"{COMPUTED_GAMMA if isinstance(svc.gamma, str) else ''}; train it with a positive number as gamma"
+            f"this {type(svc).__name__} was trained with gamma = {gamma:.6g}, and kernels here need"
+            f" a positive one{COMPUTED_GAMMA if isinstance(svc.gamma, str) else ''}; train it with"
+            " a positive number as gamma"
         )
     return as_kernel(svc.kernel, gamma=gamma, degree=svc.degree, coef0=svc.coef0)
 
 
 def _pair_multipliers(svc: SVC | NuSVC, codes: NDArray[np.intp]) -> Iterator[Floats]:
-    """Yield for each pair of classes the signed multipliers of all support vectors, positive for the later class."""
+    """Yield for each pair of classes the signed multipliers of all support vectors, positive for
+    the later class.
+    """
     c = svc.classes_.size
     if c == 2:
-        yield np.asarray(svc.dual_coef_.toarray() if sp.issparse(svc.dual_coef_) else svc.dual_coef_)[0]
+        yield np.asarray(
+            svc.dual_coef_.toarray() if sp.issparse(svc.dual_coef_) else svc.dual_coef_
+        )[0]
         return
     coefficients = svc.dual_coef_.toarray() if sp.issparse(svc.dual_coef_) else svc.dual_coef_
-    # libsvm keeps, for a support vector of class k, its multipliers against the other classes in order; with two classes
-    # scikit-learn has turned the sign.
+    # libsvm keeps, for a support vector of class k, its multipliers against the other classes in
+    # order; with two classes scikit-learn has turned the sign.
     for k, other in combinations(range(c), 2):
         v = np.zeros(codes.size)
         v[codes == k] = -coefficients[other - 1, codes == k]
@@ -313,10 +364,17 @@ def _pair_multipliers(svc: SVC | NuSVC, codes: NDArray[np.intp]) -> Iterator[Flo
 
 
 def _certify_svc(
-    svc: SVC | NuSVC, X: Features, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats, by_class: Floats
+    svc: SVC | NuSVC,
+    X: Features,
+    codes: NDArray[np.intp],
+    classes: NDArray[Any],
+    weight: Floats,
+    by_class: Floats,
 ) -> dict[Any, Certificate]:
     if X.shape[0] != svc.shape_fit_[0]:
-        raise DataError(f"X has {X.shape[0]} rows, but the estimator was trained on {svc.shape_fit_[0]}")
+        raise DataError(
+            f"X has {X.shape[0]} rows, but the estimator was trained on {svc.shape_fit_[0]}"
+        )
     support = _support_rows(svc, X, weight)
     kernel = _svc_kernel(svc)
     pairwise = isinstance(kernel, Precomputed)
@@ -336,12 +394,16 @@ def _certify_svc(
         inside = X if rows.size == X.shape[0] else X[rows][:, rows] if pairwise else X[rows]
         data = binary_data(inside, part.labels, (weight * by_class[codes])[rows])
         coef = None if coef is None else sign * coef
-        certificates[part.key] = _certify_pair(svc, data, kernel, v[rows], coef, sign * float(intercept))
+        certificates[part.key] = _certify_pair(
+            svc, data, kernel, v[rows], coef, sign * float(intercept)
+        )
     return certificates
 
 
 def _pair_coefficients(svc: SVC | NuSVC) -> list[Floats | None]:
-    """Return for each pair of classes the coefficients of a linear machine as the estimator holds them; None with a kernel."""
+    """Return for each pair of classes the coefficients of a linear machine as the estimator holds
+    them; None with a kernel.
+    """
     if svc.kernel != "linear":
         return [None] * len(svc.intercept_)
     coefficients = svc.coef_.toarray() if sp.issparse(svc.coef_) else np.asarray(svc.coef_)
@@ -349,16 +411,23 @@ def _pair_coefficients(svc: SVC | NuSVC) -> list[Floats | None]:
 
 
 def _certify_pair(
-    svc: SVC | NuSVC, data: BinaryData, kernel: Kernel | None, v: Floats, coef: Floats | None, intercept: float
+    svc: SVC | NuSVC,
+    data: BinaryData,
+    kernel: Kernel | None,
+    v: Floats,
+    coef: Floats | None,
+    intercept: float,
 ) -> Certificate:
     space = feature_space(data, kernel, intercept="free", indefinite="clip", keep_gram=False)
     if "clipped_mass" in space.facts:
         raise DataError(
-            f"the kernel {kernel} is indefinite on these data: the problem that SVC has worked on is not convex, and no dual "
-            "point bounds its optimum; use a positive semidefinite kernel"
+            f"the kernel {kernel} is indefinite on these data: the problem that SVC has worked on"
+            " is not convex, and no dual point bounds its optimum; use a positive semidefinite"
+            " kernel"
         )
     coefficients = v[data.index]
-    # The largest multiplier of a NuSVC is at its bound 1/ρ, or there is no loss, and any larger bound has the same solution.
+    # The largest multiplier of a NuSVC is at its bound 1/ρ, or there is no loss, and any larger
+    # bound has the same solution.
     C = float(svc.C) if isinstance(svc, SVC) else float((np.abs(coefficients) / data.weight).max())
     statement = PSVM(space=space, C=C, p=1.0)
     upper_bound = C * data.weight * (1.0 + ABOVE_UPPER_BOUND)
@@ -368,30 +437,42 @@ def _certify_pair(
         or np.count_nonzero(coefficients) < np.count_nonzero(v)
     ):
         degenerate = (
-            "" if isinstance(svc, SVC) else " (a NuSVC with too small a nu for its data has such multipliers as well)"
+            ""
+            if isinstance(svc, SVC)
+            else " (a NuSVC with too small a nu for its data has such multipliers as well)"
         )
         raise DataError(
-            "the estimator's multipliers do not belong to these labels and weights: pass the y and the sample_weight that it "
-            f"was trained with{degenerate}"
+            "the estimator's multipliers do not belong to these labels and weights: pass the y and"
+            f" the sample_weight that it was trained with{degenerate}"
         )
     model: BinaryModel
     if coef is not None:
-        model = LinearModel(coef=coef, intercept=intercept, classes=data.classes, support=np.flatnonzero(v))
+        model = LinearModel(
+            coef=coef, intercept=intercept, classes=data.classes, support=np.flatnonzero(v)
+        )
     else:
         model = replace(space.model(coefficients), intercept=intercept)  # type: ignore[type-var]
     return statement.certify(model, {"alpha": np.abs(coefficients)})
 
 
 def _certify_linear_svc(
-    svc: LinearSVC, X: Features, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats, by_class: Floats
+    svc: LinearSVC,
+    X: Features,
+    codes: NDArray[np.intp],
+    classes: NDArray[Any],
+    weight: Floats,
+    by_class: Floats,
 ) -> dict[Any, Certificate]:
     if svc.multi_class != "ovr":
         raise DataError(
-            f"this LinearSVC has multi_class={svc.multi_class!r}; those with multi_class='ovr' can be certified"
+            f"this LinearSVC has multi_class={svc.multi_class!r}; those with multi_class='ovr' can"
+            " be certified"
         )
     value = float(svc.intercept_scaling) if svc.fit_intercept else 0.0
     constant = np.full((X.shape[0], 1), value)
-    extended = sp.csr_array(sp.hstack([X, constant])) if sp.issparse(X) else np.hstack([X, constant])
+    extended = (
+        sp.csr_array(sp.hstack([X, constant])) if sp.issparse(X) else np.hstack([X, constant])
+    )
     biases = np.broadcast_to(np.asarray(svc.intercept_, dtype=np.float64), (svc.coef_.shape[0],))
     p = 1.0 if svc.loss == "hinge" else 2.0
     certificates = {}
@@ -401,7 +482,9 @@ def _certify_linear_svc(
         own = weight * (np.where(codes == k, by_class[k], 1.0) if several else by_class[codes])
         data = binary_data(extended, part.labels, own)
         w = np.append(svc.coef_[k], biases[k] / value if value else 0.0).astype(np.float64)
-        model = LinearModel(coef=w, intercept=0.0, classes=data.classes, support=np.zeros(0, dtype=np.intp))
+        model = LinearModel(
+            coef=w, intercept=0.0, classes=data.classes, support=np.zeros(0, dtype=np.intp)
+        )
         space = LinearSpace(data, "none")
         if svc.penalty == "l1":
             absolute = AbsoluteNormSVM(space=space, C=float(svc.C))
@@ -409,7 +492,9 @@ def _certify_linear_svc(
             if (polished := absolute.polished(w)) is not None:
                 near.append(replace(model, coef=polished))
             duals = [{"alpha": absolute.multipliers(point)} for point in near]
-            certificates[part.key] = check(SinglePointStatement(absolute), [model], duals).certificate
+            certificates[part.key] = check(
+                SinglePointStatement(absolute), [model], duals
+            ).certificate
             continue
         statement = PenalisedPSVM(space=space, C=float(svc.C), p=p)
         certificates[part.key] = statement.certify(model, {"alpha": _multipliers(statement, w)})
@@ -426,26 +511,36 @@ def _multipliers(statement: PenalisedPSVM, w: Floats) -> Floats:
 
 
 def _certify_logistic(
-    fitted: LogisticRegression, X: Features, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats
+    fitted: LogisticRegression,
+    X: Features,
+    codes: NDArray[np.intp],
+    classes: NDArray[Any],
+    weight: Floats,
 ) -> Certificate:
-    absolute = fitted.penalty == "l1" or (fitted.penalty in ("deprecated", "elasticnet") and fitted.l1_ratio == 1)
+    absolute = fitted.penalty == "l1" or (
+        fitted.penalty in ("deprecated", "elasticnet") and fitted.l1_ratio == 1
+    )
     squares = fitted.penalty in ("l2", "deprecated") and not fitted.l1_ratio
     penalised = (absolute or squares) and np.isfinite(fitted.C)
     multinomial = getattr(fitted, "multi_class", "auto") != "ovr" or classes.size == 2
     if fitted.solver == "liblinear" or not penalised or not multinomial:
         raise DataError(
-            f"this LogisticRegression has solver={fitted.solver!r}, penalty={fitted.penalty!r}, l1_ratio={fitted.l1_ratio!r} "
-            f"and C={fitted.C}; those with squared or absolute norms, a finite C and one problem for all classes can be "
-            "certified, by any solver but 'liblinear', which penalises the intercept; without a penalty a dual bound needs "
-            "multipliers that no rounding leaves feasible"
+            f"this LogisticRegression has solver={fitted.solver!r}, penalty={fitted.penalty!r},"
+            f" l1_ratio={fitted.l1_ratio!r} and C={fitted.C}; those with squared or absolute norms,"
+            " a finite C and one problem for all classes can be certified, by any solver but"
+            " 'liblinear', which penalises the intercept; without a penalty a dual bound needs"
+            " multipliers that no rounding leaves feasible"
         )
-    # With the weights times C, the problem of svmcvx.multinomial_lr is scikit-learn's own at λ = ½; for two classes
-    # W = (−w/2, w/2), whose squares sum to half of those of w, and whose absolute values to those of w.
+    # With the weights times C, the problem of svmcvx.multinomial_lr is scikit-learn's own at λ = ½;
+    # for two classes W = (−w/2, w/2), whose squares sum to half of those of w, and whose absolute
+    # values to those of w.
     halved = classes.size == 2
     data = multiclass_data(X, CodedLabels(codes, classes), float(fitted.C) * weight)
     scores = ScoreSpace(data, "free" if fitted.fit_intercept else "none")
     if absolute:
-        statement = ClassicalStatement(scores, Softmax(), "sparse_multinomial_lr", AbsoluteSum(), 1.0)
+        statement = ClassicalStatement(
+            scores, Softmax(), "sparse_multinomial_lr", AbsoluteSum(), 1.0
+        )
     else:
         lam = 1.0 if halved else 0.5
         statement = ClassicalStatement(scores, Softmax(), "multinomial_lr", SquaredNorms(), lam)

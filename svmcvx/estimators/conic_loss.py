@@ -15,23 +15,26 @@ __all__ = ["ConicSVMClassifier"]
 class ConicSVMClassifier(BinaryClassifier):
     r"""SVM with the conic loss: the 0-1 loss relaxed to a semidefinite program, robust to outliers.
 
-    It minimises the relaxation of :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`, or with `kappa` that of :math:`\|w\|^2` with
-    at most :math:`\kappa n` margins below 1. The residuals ``"zero_one_lower"`` and ``"zero_one_upper"`` of the certificate
-    enclose the optimum of the 0-1 problem itself.
+    It minimises the relaxation of :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`, or with `kappa` that
+    of :math:`\|w\|^2` with at most :math:`\kappa n` margins below 1. The residuals
+    ``"zero_one_lower"`` and ``"zero_one_upper"`` of the certificate enclose the optimum of the 0-1
+    problem itself.
 
     Parameters
     ----------
     lam : float
-        Weight of the losses, positive, 1 by default; there is no ½ on the norm. Ignored if `kappa` is given.
+        Weight of the losses, positive, 1 by default; there is no ½ on the norm. Ignored if `kappa`
+        is given.
     kappa : float, optional
         Share of the observations that may have a margin below 1, in [0, 0.5].
     kernel : None, str, Kernel or callable
-        None (the default) for the linear formulation; ``"rbf"``, ``"exponential"``, ``"laplacian"``, ``"poly"``,
-        ``"sigmoid"``, ``"linear"``, ``"precomputed"``, or an object of :mod:`svmcvx.kernels`. The semidefinite program
-        of the general route then has a block of the order n, which is for some sixty observations at most.
+        None (the default) for the linear formulation; ``"rbf"``, ``"exponential"``,
+        ``"laplacian"``, ``"poly"``, ``"sigmoid"``, ``"linear"``, ``"precomputed"``, or an object of
+        :mod:`svmcvx.kernels`. The semidefinite program of the general route then has a block of the
+        order n, which is for some sixty observations at most.
     form : "reduced" or "paper"
-        Statement of the semidefinite program; the optimum is the same. ``"paper"`` is always solved by the general
-        route.
+        Statement of the semidefinite program; the optimum is the same. ``"paper"`` is always solved
+        by the general route.
 
     Examples
     --------

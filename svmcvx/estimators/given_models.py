@@ -1,4 +1,6 @@
-"""Certificates of models that someone else has found: of any package, in arrays or files, or the point of a solved problem."""
+"""Certificates of models that someone else has found: of any package, in arrays or files, or the
+point of a solved problem.
+"""
 
 from __future__ import annotations
 
@@ -42,33 +44,20 @@ __all__ = [
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# A model with a larger gap is compared with its negative, its multiples, and the problem with averaged losses.
+# A model with a larger gap is compared with its negative, its multiples, and the problem with
+# averaged losses.
 LOOSE = 0.01
 # The warning names an alternative whose gap is smaller by this factor.
 MUCH_LESS = 0.1
 # The factor of a multiple is between the reciprocal of this number and the number.
 LARGEST_FACTOR = 1e4
-# Names of the weight of the losses, and of the penalty: averaging the losses only changes the weight.
+# Names of the weight of the losses, and of the penalty: averaging the losses only changes the
+# weight.
 LOSS_WEIGHTS, PENALTIES = ("C", "C1"), ("lam",)
 
 
 class _Problem:
-    """A problem whose optimum an estimator has bounded, for any models.
-
-    The upper bound is the objective at a model; the lower one is that of the dual point, or of the search, which the estimator finds
-    itself. The gap shows how far the model is from the optimum.
-
-    Parameters
-    ----------
-    estimator : CertifiedClassifier
-        Its settings are those of the problem; it is fitted.
-    X, y, sample_weight : array-like
-
-    Raises
-    ------
-    DataError
-        If the problem has no lower bound, or is one of several.
-    """
+    """A problem whose optimum an estimator has bounded, for any models."""
 
     def __init__(self, estimator: CertifiedClassifier, X: Any, y: Any, sample_weight: Any) -> None:
         with warnings.catch_warnings():
@@ -77,12 +66,15 @@ class _Problem:
         solution = fitted.solution_
         name = type(estimator).__name__
         if isinstance(solution, CompositeSolution):
-            raise DataError(f"{name} makes one model of several binary problems; certify the model of two classes")
+            raise DataError(
+                f"{name} makes one model of several binary problems; certify the model of two"
+                " classes"
+            )
         kind, lower = solution.certificate.kind, solution.certificate.lower
         if kind == "local" or lower is None:
             raise DataError(
-                f"{name} has found no lower bound of this problem, which is not convex; its search proves one on fewer rows, or "
-                "with a larger time_limit"
+                f"{name} has found no lower bound of this problem, which is not convex; its search"
+                " proves one on fewer rows, or with a larger time_limit"
             )
         data = fitted._training_data(X, y, sample_weight)
         weight = fitted.class_weight_[data.labels.codes]
@@ -98,21 +90,19 @@ class _Problem:
         self._duals = [solution.dual] if solution.dual else []
 
     def certificate(self, model: Model) -> Certificate:
-        """Return the certificate of a model.
-
-        Raises
-        ------
-        DataError
-            If the model does not fit the data.
-        """
+        """Return the certificate of a model."""
         if model.classes.tolist() != self._classes.tolist():
             raise DataError(
-                f"the model has the classes {model.classes.tolist()}, the data {self._classes.tolist()}; they must agree"
+                f"the model has the classes {model.classes.tolist()}, the data"
+                f" {self._classes.tolist()}; they must agree"
             )
         require_kernel(model, self._statement)
         try:
             return check(
-                SinglePointStatement(self._statement), [model], self._duals, solver_bound=self._bound
+                SinglePointStatement(self._statement),
+                [model],
+                self._duals,
+                solver_bound=self._bound,
             ).certificate
         except NotCertified as error:
             raise DataError(f"the model cannot be certified on these data: {error}") from None
@@ -126,17 +116,14 @@ class _Problem:
 
 
 def require_kernel(model: Model, statement: Any) -> None:
-    """Require that a model has the kernel of a problem: with another one it is a point of another space, and its objective bounds nothing.
-
-    Raises
-    ------
-    DataError
-        If it has another.
+    """Require that a model has the kernel of a problem: with another one it is a point of another
+    space, and its objective bounds nothing.
     """
     own, wanted = (getattr(one, "kernel", None) or Linear() for one in (model, statement))
     if own != wanted:
         raise DataError(
-            f"the model has the kernel {own}, the problem {wanted}; leave out the kernel to certify the model of a file or of this package for its own"
+            f"the model has the kernel {own}, the problem {wanted}; leave out the kernel to certify"
+            " the model of a file or of this package for its own"
         )
 
 
@@ -148,16 +135,13 @@ def is_problem(model: Any) -> bool:
 
 
 def certify_problem(problem: FormulationProblem) -> Certificate:
-    """Return the certificate of the point that the variables of a solved problem have, whoever solved it.
-
-    Raises
-    ------
-    DataError
-        If the problem was not solved.
+    """Return the certificate of the point that the variables of a solved problem have, whoever
+    solved it.
     """
     if any(variable.value is None for variable in problem.variables()):
         raise DataError(
-            "the variables of the problem have no values; solve it first, as in problem.solve(solver='OSQP')"
+            "the variables of the problem have no values; solve it first, as in"
+            " problem.solve(solver='OSQP')"
         )
     points = problem.recover()
     try:
@@ -177,31 +161,25 @@ def certify_problem(problem: FormulationProblem) -> Certificate:
         except NotCertified:
             return np.inf
 
-    if checked.certificate.gap > LOOSE and isinstance(checked.model, (LinearModel, KernelModel, MulticlassModel)):
+    if checked.certificate.gap > LOOSE and isinstance(
+        checked.model, (LinearModel, KernelModel, MulticlassModel)
+    ):
         _tell_what_fits(checked.certificate.gap, gap, checked.model, [])
     return checked.certificate
 
 
-def problem_named(problem: str | CertifiedClassifier, hyperparameters: Mapping[str, Any]) -> CertifiedClassifier:
-    """Return the estimator that states a problem.
-
-    Parameters
-    ----------
-    problem : str or CertifiedClassifier
-        The name of a formulation, such as ``"psvm"``, ``"zero-one"`` or ``"conic"``, of a loss of several classes, such as
-        ``"weston_watkins"``, or an estimator with the hyper-parameters of the problem.
-    hyperparameters : mapping
-        Of the estimator.
-
-    Raises
-    ------
-    DataError
-        If there is no such problem, or it has no such hyper-parameter.
-    """
+def problem_named(
+    problem: str | CertifiedClassifier, hyperparameters: Mapping[str, Any]
+) -> CertifiedClassifier:
+    """Return the estimator that states a problem."""
     if isinstance(problem, CertifiedClassifier):
         stated: CertifiedClassifier = clone(problem).set_params(**hyperparameters)
         return stated
-    classes = {name: entry.estimator.load() for name, entry in CATALOGUE.items() if entry.estimator is not None}
+    classes = {
+        name: entry.estimator.load()
+        for name, entry in CATALOGUE.items()
+        if entry.estimator is not None
+    }
     name = str(problem).replace("-", "_").lower()
     if name in classes and name != "multiclass":
         made = classes[name]()
@@ -209,26 +187,24 @@ def problem_named(problem: str | CertifiedClassifier, hyperparameters: Mapping[s
         if name not in MACHINES:
             known = ", ".join(map(repr, sorted({*classes, *MACHINES} - {"multiclass"})))
             hint = did_you_mean(name, [*classes, *MACHINES])
-            raise DataError(f"problem must be one of {known}, or an estimator of this package, got {problem!r}{hint}")
+            raise DataError(
+                f"problem must be one of {known}, or an estimator of this package, got"
+                f" {problem!r}{hint}"
+            )
         made = classes["multiclass"](loss=name)
     parameters = sorted(made.get_params())
     wrong = [key for key in hyperparameters if key not in parameters]
     if wrong:
         raise DataError(
-            f"the problem {name!r} has no hyper-parameter {', '.join(map(repr, wrong))}{what_was_meant(wrong[0], parameters)}"
+            f"the problem {name!r} has no hyper-parameter"
+            f" {', '.join(map(repr, wrong))}{what_was_meant(wrong[0], parameters)}"
         )
     estimator: CertifiedClassifier = made.set_params(**hyperparameters)
     return estimator
 
 
 def unsolved(estimator: CertifiedClassifier, X: Any, y: Any) -> FormulationProblem:
-    """Return the problem that an estimator would solve for data, without solving it.
-
-    Raises
-    ------
-    DataError
-        If the estimator would solve several binary problems, or weights its classes.
-    """
+    """Return the problem that an estimator would solve for data, without solving it."""
     if getattr(estimator, "class_weight", None) is not None:
         raise DataError("class_weight must be None: a problem with weights is another problem")
     stated: CertifiedClassifier = clone(estimator)
@@ -263,7 +239,11 @@ def certify_any(
 
 
 def _of_all_pairs(
-    estimator: CertifiedClassifier, found: list[TextModel], X: Any, y: NDArray[Any], sample_weight: Any
+    estimator: CertifiedClassifier,
+    found: list[TextModel],
+    X: Any,
+    y: NDArray[Any],
+    sample_weight: Any,
 ) -> Certificate | dict[Any, Certificate]:
     """Return the certificates of the machines of several classes, by their keys."""
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
@@ -275,11 +255,15 @@ def _of_all_pairs(
             return _checked_alternatives(stated, one.model, X, y, sample_weight)
         if len(one.key) == 1:
             own = weight
-            certificates[one.key[0]] = _checked_alternatives(stated, one.model, rows, y == one.key[0], own)
+            certificates[one.key[0]] = _checked_alternatives(
+                stated, one.model, rows, y == one.key[0], own
+            )
         else:
             pair = np.isin(y, one.key)
             own = None if weight is None else weight[pair]
-            certificates[one.key] = _checked_alternatives(stated, one.model, rows[pair], y[pair], own)
+            certificates[one.key] = _checked_alternatives(
+                stated, one.model, rows[pair], y[pair], own
+            )
     return certificates
 
 
@@ -291,12 +275,15 @@ def _with_kernel(estimator: CertifiedClassifier, model: Model) -> CertifiedClass
 
 
 def _with_bias(estimator: CertifiedClassifier, bias: float | None) -> CertifiedClassifier:
-    """Return the problem with the intercept of a file: the coefficient of a constant feature in LIBLINEAR."""
+    """Return the problem with the intercept of a file: the coefficient of a constant feature in
+    LIBLINEAR.
+    """
     if bias is None or "intercept" not in estimator.get_params():
         return estimator
     if bias not in (0.0, 1.0):
         raise DataError(
-            f"the model has the bias {bias:g}, the value of its constant feature; those with a bias of 1 or none (-1) can be certified"
+            f"the model has the bias {bias:g}, the value of its constant feature; those with a bias"
+            " of 1 or none (-1) can be certified"
         )
     return estimator.set_params(intercept="penalised" if bias else False)
 
@@ -308,7 +295,9 @@ def as_model(model: Any, X: Any, labels: NDArray[Any], classes: Any, kernel: Any
     if isinstance(model, str | os.PathLike):
         found = read_text_model(Path(model), X.shape[1])
         if len(found) > 1:
-            raise DataError(f"{model} holds {len(found)} models, of pairs of classes or of one against the rest")
+            raise DataError(
+                f"{model} holds {len(found)} models, of pairs of classes or of one against the rest"
+            )
         return found[0].model
     if isinstance(model, CertifiedClassifier):
         own: Model = model.solution_.model
@@ -316,13 +305,16 @@ def as_model(model: Any, X: Any, labels: NDArray[Any], classes: Any, kernel: Any
     order = labels if classes is None else np.asarray(classes)
     if sorted(order.tolist()) != labels.tolist():
         raise DataError(
-            f"classes must be the classes of y in the order of the model, got {order.tolist()} for {labels.tolist()}"
+            f"classes must be the classes of y in the order of the model, got {order.tolist()} for"
+            f" {labels.tolist()}"
         )
     if isinstance(model, Mapping):
         parts = dict(model)
     elif isinstance(model, tuple | list) and len(model) == 2:
         parts = {"coef": model[0], "intercept": model[1]}
-    elif hasattr(model, "dual_coef_") and (hasattr(model, "support_vectors_") or not hasattr(model, "coef_")):
+    elif hasattr(model, "dual_coef_") and (
+        hasattr(model, "support_vectors_") or not hasattr(model, "coef_")
+    ):
         parts = {
             "dual_coef": model.dual_coef_,
             "intercept": getattr(model, "intercept_", 0.0),
@@ -331,26 +323,35 @@ def as_model(model: Any, X: Any, labels: NDArray[Any], classes: Any, kernel: Any
     elif hasattr(model, "coef_"):
         parts = {"coef": model.coef_, "intercept": getattr(model, "intercept_", 0.0)}
     elif hasattr(model, "weight") and hasattr(model, "bias"):
-        parts = {"coef": _plain(model.weight), "intercept": 0.0 if model.bias is None else _plain(model.bias)}
+        parts = {
+            "coef": _plain(model.weight),
+            "intercept": 0.0 if model.bias is None else _plain(model.bias),
+        }
     else:
         raise DataError(
-            f"model must be a fitted estimator with coef_ or dual_coef_, (coef, intercept), a mapping with coef or dual_coef, a linear layer, "
-            f"a model file of LIBSVM or LIBLINEAR, or a model of this package, got {type(model).__name__}"
+            "model must be a fitted estimator with coef_ or dual_coef_, (coef, intercept), a"
+            " mapping with coef or dual_coef, a linear layer, a model file of LIBSVM or LIBLINEAR,"
+            f" or a model of this package, got {type(model).__name__}"
         )
     return _of_arrays(parts, X, order, kernel)
 
 
 def _plain(values: Any) -> Floats:
     """Return the numbers of a tensor or an array."""
-    return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values, dtype=np.float64)
+    return np.asarray(
+        values.detach().cpu().numpy() if hasattr(values, "detach") else values, dtype=np.float64
+    )
 
 
 def _of_arrays(parts: Mapping[str, Any], X: Any, classes: NDArray[Any], kernel: Any) -> Model:
-    """Return the model of coefficients or dual coefficients; `classes` is in the order of the model."""
+    """Return the model of coefficients or dual coefficients; `classes` is in the order of the
+    model.
+    """
     unknown = parts.keys() - {"coef", "dual_coef", "intercept", "vectors"}
     if unknown or ("coef" in parts) == ("dual_coef" in parts):
         raise DataError(
-            f"model must have coef or dual_coef, intercept, and perhaps vectors, got {', '.join(map(str, parts))}"
+            "model must have coef or dual_coef, intercept, and perhaps vectors, got"
+            f" {', '.join(map(str, parts))}"
         )
     coef = np.atleast_2d(_plain(parts["coef" if "coef" in parts else "dual_coef"]))
     intercept = np.ravel(_plain(parts.get("intercept", 0.0)))
@@ -360,18 +361,28 @@ def _of_arrays(parts: Mapping[str, Any], X: Any, classes: NDArray[Any], kernel: 
     none = np.zeros(0, dtype=np.intp)
     order, several = np.argsort(classes), classes.size > 2
     rows = classes.size if several else 1
-    width = d if "coef" in parts else n if parts.get("vectors") is None else np.shape(parts["vectors"])[0]
+    width = (
+        d
+        if "coef" in parts
+        else n
+        if parts.get("vectors") is None
+        else np.shape(parts["vectors"])[0]
+    )
     if coef.shape != (rows, width) or intercept.size not in (1, rows):
         raise DataError(
-            f"the model has coefficients of shape {coef.shape} and {intercept.size} intercepts; these data need {(rows, width)} and {rows}"
+            f"the model has coefficients of shape {coef.shape} and {intercept.size} intercepts;"
+            f" these data need {(rows, width)} and {rows}"
         )
     if several:
         if "coef" not in parts:
             raise DataError(
-                "dual coefficients of more than two classes are those of several problems; certify them pair by pair"
+                "dual coefficients of more than two classes are those of several problems; certify"
+                " them pair by pair"
             )
         biases = np.broadcast_to(intercept, classes.shape)[order]
-        return MulticlassModel(coef=coef[order].T, intercept=biases, classes=classes[order], support=none)
+        return MulticlassModel(
+            coef=coef[order].T, intercept=biases, classes=classes[order], support=none
+        )
     # The score is positive for the class that sorts last.
     sign = 1.0 if order[1] == 1 else -1.0
     classes, b = classes[order], sign * float(intercept[0])
@@ -393,7 +404,9 @@ def _of_arrays(parts: Mapping[str, Any], X: Any, classes: NDArray[Any], kernel: 
 def _checked_alternatives(
     estimator: CertifiedClassifier, model: Model, X: Any, y: Any, sample_weight: Any
 ) -> Certificate:
-    """Return the certificate of a model; warn if its negative, a multiple, or another weight of the losses has a much smaller gap."""
+    """Return the certificate of a model; warn if its negative, a multiple, or another weight of the
+    losses has a much smaller gap.
+    """
     problem = _Problem(estimator, X, y, sample_weight)
     certificate = problem.certificate(model)
     if certificate.gap <= LOOSE:
@@ -406,20 +419,27 @@ def _checked_alternatives(
 def _tell_what_fits(
     own: float, gap_of: Callable[[Model], float], model: Model, others: list[tuple[float, str]]
 ) -> None:
-    """Warn if the negative of a model, a multiple, or one of the other readings has a much smaller gap, or zero coefficients a smaller one."""
+    """Warn if the negative of a model, a multiple, or one of the other readings has a much smaller
+    gap, or zero coefficients a smaller one.
+    """
     factor, scaled = _best_factor(gap_of, model)
-    hints = [(gap_of(_times(model, -1.0)), "with the opposite sign"), (scaled, f"multiplied by {factor:.3g}"), *others]
+    hints = [
+        (gap_of(_times(model, -1.0)), "with the opposite sign"),
+        (scaled, f"multiplied by {factor:.3g}"),
+        *others,
+    ]
     gap, words = min(hints, key=lambda hint: hint[0])
     if gap <= MUCH_LESS * own:
         warnings.warn(
-            f"the gap of this model is {own:.2g}; {words} it is {gap:.2g}: is that what the model was trained for?",
+            f"the gap of this model is {own:.2g}; {words} it is {gap:.2g}: is that what the model"
+            " was trained for?",
             UserWarning,
             stacklevel=5,
         )
     elif gap_of(_times(model, 0.0)) < own:
         warnings.warn(
-            f"the gap of this model is {own:.2g}: its objective is larger than that of coefficients of zero; "
-            "are these the data, the scaling and the labels that it was trained with?",
+            f"the gap of this model is {own:.2g}: its objective is larger than that of coefficients"
+            " of zero; are these the data, the scaling and the labels that it was trained with?",
             UserWarning,
             stacklevel=5,
         )
@@ -428,30 +448,42 @@ def _tell_what_fits(
 def _times(model: Any, factor: float) -> Model:
     """Return a multiple of a model."""
     name = "dual_coef" if isinstance(model, KernelModel) else "coef"
-    changed: Model = replace(model, intercept=factor * model.intercept, **{name: factor * getattr(model, name)})
+    changed: Model = replace(
+        model, intercept=factor * model.intercept, **{name: factor * getattr(model, name)}
+    )
     return changed
 
 
 def _best_factor(gap_of: Callable[[Model], float], model: Model) -> tuple[float, float]:
     """Return the positive multiple of a model with the smallest gap, and this gap."""
     bounds = (-np.log(LARGEST_FACTOR), np.log(LARGEST_FACTOR))
-    found = minimize_scalar(lambda t: gap_of(_times(model, float(np.exp(t)))), bounds=bounds, method="bounded")
+    found = minimize_scalar(
+        lambda t: gap_of(_times(model, float(np.exp(t)))), bounds=bounds, method="bounded"
+    )
     return float(np.exp(found.x)), float(found.fun)
 
 
 def _averaged(
     estimator: CertifiedClassifier, model: Model, X: Any, y: Any, sample_weight: Any, n: int
 ) -> list[tuple[float, str]]:
-    """Return the gaps of a model for the problem whose losses are averaged, and for the one whose losses are summed."""
+    """Return the gaps of a model for the problem whose losses are averaged, and for the one whose
+    losses are summed.
+    """
     values = estimator.get_params()
     found = []
     for divided in (True, False):
         scale = 1.0 / n if divided else float(n)
-        changed = {name: values[name] * scale for name in LOSS_WEIGHTS if values.get(name) is not None}
-        changed |= {name: values[name] / scale for name in PENALTIES if values.get(name) is not None}
+        changed = {
+            name: values[name] * scale for name in LOSS_WEIGHTS if values.get(name) is not None
+        }
+        changed |= {
+            name: values[name] / scale for name in PENALTIES if values.get(name) is not None
+        }
         if not changed:
             continue
         gap = _Problem(clone(estimator).set_params(**changed), X, y, sample_weight).gap(model)
         said = ", ".join(f"{name} = {value:.3g}" for name, value in changed.items())
-        found.append((gap, f"for {said} (the mean of the losses in place of their sum, or the reverse)"))
+        found.append(
+            (gap, f"for {said} (the mean of the losses in place of their sum, or the reverse)")
+        )
     return found

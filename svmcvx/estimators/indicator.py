@@ -1,4 +1,6 @@
-"""The estimators of the 0-1, ramp and l0 losses: optima by search or by mixed-integer programs, or local ones."""
+"""The estimators of the 0-1, ramp and l0 losses: optima by search or by mixed-integer programs, or
+local ones.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,15 @@ LONG_SEARCH = 100
 class _Searched(BinaryClassifier):
     """What the estimators whose optimum is searched for share."""
 
-    def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
+    def _solve(
+        self, request: Request, data: TrainingData, warm_start: Solution | None
+    ) -> tuple[Solution, Route]:
         n = len(data.labels)
         if n > LONG_SEARCH and math.isinf(current().end) and self._unlimited():
             warnings.warn(
-                f"the search for the optimum among {n} observations has no limit and may take hours; pass time_limit, in seconds, "
-                "or stop it by Ctrl-C: either returns the best model so far with its interval",
+                f"the search for the optimum among {n} observations has no limit and may take"
+                " hours; pass time_limit, in seconds, or stop it by Ctrl-C: either returns the"
+                " best model so far with its interval",
                 stacklevel=4,
             )
         return super()._solve(request, data, warm_start)
@@ -40,12 +45,14 @@ class _Searched(BinaryClassifier):
 
 @estimator
 class ZeroOneSVMClassifier(_Searched):
-    r"""SVM with the exact 0-1 loss: :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`, or at most `k` margins below 1.
+    r"""SVM with the exact 0-1 loss: :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`, or at most `k`
+    margins below 1.
 
-    It is solved by the search of ``fast.zero_one`` (at any size with ``solver="auto"``), or, with the settings `form` and
-    `M` or ``solver="scip"``, as a mixed-integer program, which needs a solver for it (``pip install 'svmcvx[mip]'``).
-    Optimality is proved for tens of observations of a few features in seconds. On larger data pass `time_limit`: it ends the
-    search, with the interval proved by then and a ``ConvergenceWarning``.
+    It is solved by the search of ``fast.zero_one`` (at any size with ``solver="auto"``), or, with
+    the settings `form` and `M` or ``solver="scip"``, as a mixed-integer program, which needs a
+    solver for it (``pip install 'svmcvx[mip]'``). Optimality is proved for tens of observations of
+    a few features in seconds. On larger data pass `time_limit`: it ends the search, with the
+    interval proved by then and a ``ConvergenceWarning``.
 
     Parameters
     ----------
@@ -87,10 +94,12 @@ class _FreeIntercept(_Searched):
 
 @estimator
 class RampSVMClassifier(_FreeIntercept):
-    r"""SVM with ramp loss: :math:`\tfrac12\|w\|^2 + C\sum_i \min(2, (1-u_i)_+)`, with a free intercept.
+    r"""SVM with ramp loss: :math:`\tfrac12\|w\|^2 + C\sum_i \min(2, (1-u_i)_+)`, with a free
+    intercept.
 
-    It is solved by the search of ``fast.ramp`` (at any size with ``solver="auto"``), or, with the setting `M` or ``solver="scip"``, as a
-    mixed-integer program, which needs a solver for it (``pip install 'svmcvx[mip]'``); see :class:`ZeroOneSVMClassifier` on sizes.
+    It is solved by the search of ``fast.ramp`` (at any size with ``solver="auto"``), or, with the
+    setting `M` or ``solver="scip"``, as a mixed-integer program, which needs a solver for it (``pip
+    install 'svmcvx[mip]'``); see :class:`ZeroOneSVMClassifier` on sizes.
 
     Parameters
     ----------
@@ -114,9 +123,11 @@ class RampSVMClassifier(_FreeIntercept):
 class L0SVMClassifier(_FreeIntercept):
     r"""SVM with l0-norm hinge: :math:`\tfrac12\|w\|^2 + C\sum_i 1[u_i < 1]`, with a free intercept.
 
-    The optimum is proved by the search of ``fast.l0`` among up to 60 observations, and up to 500 entries of a linear machine; beyond, its
-    local method ends with a certificate that is ``"local"``: an objective, residuals of stationarity, and no lower bound. With the
-    setting `M` or ``solver="scip"`` it is a mixed-integer program, which needs a solver for it (``pip install 'svmcvx[mip]'``).
+    The optimum is proved by the search of ``fast.l0`` among up to 60 observations, and up to 500
+    entries of a linear machine; beyond, its local method ends with a certificate that is
+    ``"local"``: an objective, residuals of stationarity, and no lower bound. With the setting `M`
+    or ``solver="scip"`` it is a mixed-integer program, which needs a solver for it (``pip install
+    'svmcvx[mip]'``).
 
     Parameters
     ----------

@@ -28,18 +28,22 @@ class PSVMClassifier(BinaryClassifier):
     Parameters
     ----------
     C : float
-        Weight of the losses, 1 by default; the C of ``sklearn.svm.SVC``. Infinity is the hard margin, ½‖w‖² subject to
-        :math:`u_i \ge 1`, for any `p` and any positive weights; data that are not separable are refused.
+        Weight of the losses, 1 by default; the C of ``sklearn.svm.SVC``. Infinity is the hard
+        margin, ½‖w‖² subject to :math:`u_i \ge 1`, for any `p` and any positive weights; data that
+        are not separable are refused.
     p : float
         Exponent, at least 1; 1 (the default) is the usual SVM, 2 the squared hinge.
     intercept : "free", "penalised", "none" or bool
-        A free intercept (True, the default), that of a constant feature, which is penalised like the others: at p = 1 and 2
-        the problem of ``LinearSVC`` with ``intercept_scaling=1``; or none (False). A hard margin has a free one.
+        A free intercept (True, the default), that of a constant feature, which is penalised like
+        the others: at p = 1 and 2 the problem of ``LinearSVC`` with ``intercept_scaling=1``; or
+        none (False). A hard margin has a free one.
     penalty : "l2" or "l1"
-        ``"l1"`` has :math:`\|w\|_1` instead of :math:`\tfrac12\|w\|^2`, as in ``LinearSVC(penalty="l1")``: for p = 2, ``kernel=None`` and an
-        intercept that is penalised or none, by the general route.
+        ``"l1"`` has :math:`\|w\|_1` instead of :math:`\tfrac12\|w\|^2`, as in
+        ``LinearSVC(penalty="l1")``: for p = 2, ``kernel=None`` and an intercept that is penalised
+        or none, by the general route.
     bias : "exact", "paper" or "released"
-        Deprecated: other rules than the optimal one are those of :func:`svmcvx.papers.exhibits.with_bias`.
+        Deprecated: other rules than the optimal one are those of
+        :func:`svmcvx.papers.exhibits.with_bias`.
 
     Examples
     --------
@@ -83,10 +87,15 @@ class PSVMClassifier(BinaryClassifier):
         check_choice(penalty, "penalty", ("l2", "l1"))
         intercept = check_intercept(intercept, bias)
         if penalty == "l1":
-            if self.p != 2 or settings["kernel"] is not None or intercept == "free" or bias != "exact":
+            if (
+                self.p != 2
+                or settings["kernel"] is not None
+                or intercept == "free"
+                or bias != "exact"
+            ):
                 raise DataError(
-                    "penalty='l1' is stated for p=2, kernel=None and intercept='penalised' or 'none', as in "
-                    "LinearSVC(penalty='l1'); set these, or leave penalty at 'l2'"
+                    "penalty='l1' is stated for p=2, kernel=None and intercept='penalised' or"
+                    " 'none', as in LinearSVC(penalty='l1'); set these, or leave penalty at 'l2'"
                 )
             return {"C": self.C, "intercept": intercept}
         if not self._hard():
@@ -94,7 +103,7 @@ class PSVMClassifier(BinaryClassifier):
         check_number(self.p, "p", low=1, why="p < 1 is not convex")
         if intercept != "free" or bias != "exact":
             raise DataError(
-                "C=inf is the hard margin, which is stated with a free intercept and its exact rule; leave out intercept and "
-                "bias, or pass a finite C"
+                "C=inf is the hard margin, which is stated with a free intercept and its exact"
+                " rule; leave out intercept and bias, or pass a finite C"
             )
         return {name: settings[name] for name in ("kernel", "indefinite")}

@@ -19,7 +19,8 @@ class ODMClassifier(BinaryClassifier):
     Parameters
     ----------
     C1, C2 : float
-        Weights of the mean squared deviation of margins below and above the band, positive; 1 by default.
+        Weights of the mean squared deviation of margins below and above the band, positive; 1 by
+        default.
     D : float
         Half-width of the band, in [0, 1); 0.1 by default.
 
@@ -46,13 +47,14 @@ class ODMClassifier(BinaryClassifier):
 class ODMLClassifier(BinaryClassifier):
     r"""Soft-margin SVM that also makes the mean of the margins large and their variance small.
 
-    It minimises :math:`\tfrac12\|w\|^2 + \lambda_1 \mathrm{var}(u) - \lambda_2 \mathrm{mean}(u) + \tfrac{C}{n}\sum_i (1-u_i)_+`.
+    It minimises :math:`\tfrac12\|w\|^2 + \lambda_1 \mathrm{var}(u) - \lambda_2 \mathrm{mean}(u) +
+    \tfrac{C}{n}\sum_i (1-u_i)_+`.
 
     Parameters
     ----------
     lam1, lam2 : float
-        Weights of the variance and the mean of the margins, not negative; 1/16 by default, the middle of the range that
-        [ZhangZhou] searches.
+        Weights of the variance and the mean of the margins, not negative; 1/16 by default, the
+        middle of the range that [ZhangZhou] searches.
     C : float
         Weight of the mean hinge loss, positive; 10 by default ([ZhangZhou] tries 10, 50 and 100).
 

@@ -44,14 +44,7 @@ class MulticlassClassifier(CertifiedClassifier):
         return model.decision_function(checked)
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the score of each row for each class, shape (m, c).
-
-        For two classes, as in scikit-learn, the difference of the two scores, positive for ``classes_[1]``, shape (m,).
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (m, d)
-        """
+        """Return the score of each row for each class, shape (m, c)."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
@@ -69,7 +62,8 @@ class MulticlassClassifier(CertifiedClassifier):
 
 @estimator
 class M3SVMClassifier(MulticlassClassifier):
-    r"""M3SVM: :math:`\sum_i\ell(f_i) + \lambda\sum_{k<l}\|w_k-w_l\|^p + \varepsilon(\|W\|^2+\|b\|^2)`.
+    r"""M3SVM: :math:`\sum_i\ell(f_i) + \lambda\sum_{k<l}\|w_k-w_l\|^p +
+    \varepsilon(\|W\|^2+\|b\|^2)`.
 
     Parameters
     ----------
@@ -114,8 +108,9 @@ class MulticlassSVMClassifier(MulticlassClassifier):
     Parameters
     ----------
     loss : str
-        ``"weston_watkins"`` (the default), ``"crammer_singer"``, ``"msvm"``, ``"topk"``, ``"softmax"`` (multinomial logistic
-        regression) or ``"sparse_softmax"``; see :mod:`svmcvx.formulations.multiclass.baselines`.
+        ``"weston_watkins"`` (the default), ``"crammer_singer"``, ``"msvm"``, ``"topk"``,
+        ``"softmax"`` (multinomial logistic regression) or ``"sparse_softmax"``; see
+        :mod:`svmcvx.formulations.multiclass.baselines`.
     lam : float
         Weight of the regulariser, 1 by default.
     k : int

@@ -1,4 +1,6 @@
-"""Classes whose annotated attributes are the parameters of an estimator; :mod:`svmcvx.arguments` documents those that are shared."""
+"""Classes whose annotated attributes are the parameters of an estimator; :mod:`svmcvx.arguments`
+documents those that are shared.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ __all__ = ["estimator"]
 
 T = TypeVar("T")
 
-# Attributes of fitted estimators: those of all, with the two readings of the model in place of {model}.
+# Attributes of fitted estimators: those of all, with the two readings of the model in place of
+# {model}.
 ATTRIBUTES: Final = """classes_ : ndarray of shape (c,)
     solution_ : Solution
         Model, certificate, attempts, timings.
@@ -46,22 +49,17 @@ SCORE_OF_EACH_CLASS: Final = """    coef_, intercept_, support_, n_support_ : nd
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 def estimator(cls: type[T]) -> type[T]:
-    """Make the annotated attributes of a class its keyword-only parameters, its own before those that estimators share.
-
-    The docstring gets the entries of the inherited parameters that it does not have, and the attributes of a fitted estimator. A
-    class may name parameters that had another name before, ``_renamed``, new names by the old ones.
-
-    Parameters
-    ----------
-    cls : type
-        A dataclass in all but the decorator; scikit-learn reads its parameters from the signature.
+    """Make the annotated attributes of a class its keyword-only parameters, its own before those
+    that estimators share.
     """
     made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
     initialise = made.__init__
     signature = inspect.signature(initialise)
     itself, *parameters = signature.parameters.values()
     shared = list(ARGUMENTS)
-    parameters.sort(key=lambda parameter: shared.index(parameter.name) if parameter.name in shared else -1)
+    parameters.sort(
+        key=lambda parameter: shared.index(parameter.name) if parameter.name in shared else -1
+    )
     known = {parameter.name for parameter in parameters}
 
     @wraps(initialise)
@@ -76,6 +74,11 @@ def estimator(cls: type[T]) -> type[T]:
     documented(made)
     if made.__doc__ and "\n    Parameters\n" in made.__doc__:
         head, examples = made.__doc__.rstrip().split("\n\n    Examples\n")
-        attributes = ATTRIBUTES.format(model=ONE_SCORE if "kernel" in known else SCORE_OF_EACH_CLASS)
-        made.__doc__ = f"{head}\n\n    Attributes\n    ----------\n    {attributes}\n\n    Examples\n{examples}\n    "
+        attributes = ATTRIBUTES.format(
+            model=ONE_SCORE if "kernel" in known else SCORE_OF_EACH_CLASS
+        )
+        made.__doc__ = (
+            f"{head}\n\n    Attributes\n    ----------\n    {attributes}\n\n   "
+            f" Examples\n{examples}\n    "
+        )
     return made  # type: ignore[no-any-return]

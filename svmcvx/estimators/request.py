@@ -31,14 +31,7 @@ LEAST_SECONDS = 1e-9
 
 
 class TrainingData(NamedTuple):
-    """Validated training data.
-
-    Attributes
-    ----------
-    X : ndarray or csr_array of shape (n, d)
-    labels : CodedLabels
-    sample_weight : ndarray of shape (n,) or None
-    """
+    """Validated training data."""
 
     X: Features
     labels: CodedLabels
@@ -49,10 +42,14 @@ class TrainingData(NamedTuple):
         if of_class is None:
             return self
         weight = of_class[self.labels.codes]
-        return self._replace(sample_weight=weight if self.sample_weight is None else weight * self.sample_weight)
+        return self._replace(
+            sample_weight=weight if self.sample_weight is None else weight * self.sample_weight
+        )
 
     def weighted_classes(self) -> NDArray[np.intp]:
-        """Return the positions of the classes with an observation of positive weight; of all, if that is not so for two of them."""
+        """Return the positions of the classes with an observation of positive weight; of all, if
+        that is not so for two of them.
+        """
         classes = np.arange(self.labels.classes.size)
         if self.sample_weight is None:
             return classes
@@ -60,19 +57,17 @@ class TrainingData(NamedTuple):
         return chosen.astype(np.intp) if chosen.size > 1 else classes
 
     def of_classes(self, chosen: NDArray[np.intp]) -> TrainingData:
-        """Return the same without the other classes, whose observations have no weight and count to the first of those chosen."""
+        """Return the same without the other classes, whose observations have no weight and count to
+        the first of those chosen.
+        """
         codes, classes, features = self.labels.codes, self.labels.classes, self.labels.features
         places = np.where(np.isin(codes, chosen), np.searchsorted(chosen, codes), 0)
         return self._replace(labels=CodedLabels(places, classes[chosen], features))
 
 
 def iterations(solution: Solution) -> int:
-    """Return the iterations of all solvers that were called, at least 1: a start that is good enough counts for one.
-
-    Raises
-    ------
-    AttributeError
-        If none of them has it.
+    """Return the iterations of all solvers that were called, at least 1: a start that is good
+    enough counts for one.
     """
     known = [attempt.iterations for attempt in solution.attempts if attempt.iterations is not None]
     if solution.attempts and not known:
@@ -82,30 +77,7 @@ def iterations(solution: Solution) -> int:
 
 @dataclass(frozen=True)
 class Request:
-    """A formulation with its settings.
-
-    Parameters
-    ----------
-    formulation : str
-        Name in :mod:`svmcvx.catalogue`, or any other for a formulation that is not there.
-    builder : callable
-        Returns what makes the problem from data and settings; it is asked for where there is a problem to make, since it takes cvxpy.
-    settings : mapping
-        Arguments of the builder and of the specialised solver, which share most of them.
-    solver : str
-    tol : float
-        Wanted certified relative gap.
-    time_limit : float or None
-        Seconds, building the problem included.
-    verbose : bool
-        Print the solver's progress.
-    max_iter : int or None
-        Iterations of a solver. There is no second opinion on what they achieve.
-    cache_size : float or None
-        Megabytes of kernel rows, for specialised solvers that keep them; None for their default.
-    cache : GramCache or None
-        What several requests on the same data share.
-    """
+    """A formulation with its settings."""
 
     formulation: str
     builder: Callable[[], Callable[..., FormulationProblem]]
@@ -126,7 +98,9 @@ class Request:
         """Return the same request with a time limit in seconds, which may be infinite."""
         if math.isinf(seconds):
             return self
-        return replace(self, time_limit=max(min(seconds, self.time_limit or math.inf), LEAST_SECONDS))
+        return replace(
+            self, time_limit=max(min(seconds, self.time_limit or math.inf), LEAST_SECONDS)
+        )
 
     def route(self, n: int, *, weighted: bool) -> Route:
         """Choose the route for `n` observations."""
@@ -145,12 +119,21 @@ class Request:
         entry = find(self.formulation)
         if route.name == FAST and entry is not None and entry.fast is not None:
             fast = entry.fast
-            settings = {name: value for name, value in self.settings.items() if name in fast.settings}
+            settings = {
+                name: value for name, value in self.settings.items() if name in fast.settings
+            }
             limits = {"max_iter": self.max_iter, "cache_size": self.cache_size}
             given = {name: value for name, value in limits.items() if value is not None}
-            shared = {"tol": self.tol, "time_limit": self.time_limit, "verbose": bool(self.verbose), **given}
+            shared = {
+                "tol": self.tol,
+                "time_limit": self.time_limit,
+                "verbose": bool(self.verbose),
+                **given,
+            }
             with time_limited(self.time_limit) as deadline:
-                found: Solution = fast.load()(X, y, warm_start=warm_start, **shared, **settings, **weights)
+                found: Solution = fast.load()(
+                    X, y, warm_start=warm_start, **shared, **settings, **weights
+                )
                 enough = found.certificate.is_certified(self.tol) or self.max_iter is not None
                 if not route.second_opinion or enough or deadline.passed():
                     return found
@@ -167,7 +150,9 @@ class Request:
                 tol=self.tol,
                 verbose=bool(self.verbose),
                 warm_start=warm_start,
-                solver_options=None if self.max_iter is None else iteration_limit(self.solver, self.max_iter),
+                solver_options=(
+                    None if self.max_iter is None else iteration_limit(self.solver, self.max_iter)
+                ),
             )
 
     def problem(self, X: Any, y: Any, **weights: Any) -> FormulationProblem:
@@ -175,11 +160,18 @@ class Request:
         entry = find(self.formulation)
         own = () if entry is None or entry.fast is None else entry.fast.own
         return self.builder()(
-            X, y, **{name: value for name, value in self.settings.items() if name not in own}, **weights
+            X,
+            y,
+            **{name: value for name, value in self.settings.items() if name not in own},
+            **weights,
         )
 
-    def _second_opinion(self, found: Solution, X: Any, y: Any, weights: Mapping[str, Any]) -> Solution:
-        """Solve by the general route what the specialised solver has not certified; return the narrower interval."""
+    def _second_opinion(
+        self, found: Solution, X: Any, y: Any, weights: Mapping[str, Any]
+    ) -> Solution:
+        """Solve by the general route what the specialised solver has not certified; return the
+        narrower interval.
+        """
         from svmcvx.solve import solve
 
         try:

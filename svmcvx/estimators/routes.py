@@ -1,16 +1,19 @@
 """The two routes to an answer, and the one rule that chooses between them.
 
-A formulation is solved by a general solver behind :func:`svmcvx.solve` (conic or mixed-integer; the route ``"general"``), or
-by a specialised solver of :mod:`svmcvx.fast` (``"fast"``). Both end in the same kind of certificate, so the choice is one of
-time alone. :mod:`svmcvx.catalogue` lists what the solvers accept. The rule of ``solver="auto"``, in this order:
+A formulation is solved by a general solver behind :func:`svmcvx.solve` (conic or mixed-integer; the
+route ``"general"``), or by a specialised solver of :mod:`svmcvx.fast` (``"fast"``). Both end in the
+same kind of certificate, so the choice is one of time alone. :mod:`svmcvx.catalogue` lists what the
+solvers accept. The rule of ``solver="auto"``, in this order:
 
-1. No specialised solver for the formulation, or none that takes all the settings that were changed: general.
+1. No specialised solver for the formulation, or none that takes all the settings that were changed:
+   general.
 2. A mixed-integer program, and no mixed-integer solver is installed: fast.
-3. Else fast. If it does not certify the wanted gap, and there are at most ``second_opinion_up_to`` observations, the general route is tried as well,
+3. Else fast. If it does not certify the wanted gap, and there are at most ``second_opinion_up_to``
+   observations, the general route is tried as well,
 and the narrower interval is returned.
 
-With several classes the size is that of the largest binary problem. A formulation outside the catalogue has the general
-route only.
+With several classes the size is that of the largest binary problem. A formulation outside the
+catalogue has the general route only.
 """
 
 from __future__ import annotations
@@ -35,13 +38,19 @@ class Route(NamedTuple):
 
 
 def unsupported_settings(solver: FastSolver, settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the settings that a specialised solver does not take, and whose values state another problem than it solves."""
+    """Return the settings that a specialised solver does not take, and whose values state another
+    problem than it solves.
+    """
 
     def the_same(name: str, value: Any) -> bool:
         only = solver.only.get(name)
         return name in solver.only and isinstance(value, type(only)) and bool(value == only)
 
-    return tuple(name for name, value in settings.items() if name not in solver.settings and not the_same(name, value))
+    return tuple(
+        name
+        for name, value in settings.items()
+        if name not in solver.settings and not the_same(name, value)
+    )
 
 
 def choose(
@@ -52,34 +61,7 @@ def choose(
     kernel: bool,
     settings: Mapping[str, Any] | None = None,
 ) -> Route:
-    """Choose the route; see the module's text for the rule.
-
-    Parameters
-    ----------
-    solver : str
-        ``"auto"``, ``"fast"``, or the name of a solver of :func:`svmcvx.solve`.
-    formulation : str
-        Its name in :mod:`svmcvx.catalogue`, or any other.
-    n : int
-        Observations; those of the largest binary problem.
-    kernel : bool
-        Whether there is a kernel.
-    settings : mapping, optional
-        Arguments of the builder.
-
-    Returns
-    -------
-    Route
-
-    Raises
-    ------
-    DataError
-        If `solver` is no name.
-    SolverUnavailable
-        If `solver` is unknown, or ``"fast"`` and there is none.
-    BuildError
-        If `solver` is ``"fast"`` and it does not take all settings.
-    """
+    """Choose the route; see the module's text for the rule."""
     if not isinstance(solver, str):
         raise DataError(f"solver must be a name, got {solver!r}")
     entry = find(formulation)
@@ -87,9 +69,14 @@ def choose(
     missing = () if fast is None else unsupported_settings(fast, settings or {})
     if solver == "fast":
         if fast is None:
-            raise SolverUnavailable(f"there is no specialised solver for {formulation}; use solver='auto'")
+            raise SolverUnavailable(
+                f"there is no specialised solver for {formulation}; use solver='auto'"
+            )
         if missing:
-            raise BuildError(f"fast.{fast.name} takes no {', '.join(missing)}; leave it out, or use solver='auto'")
+            raise BuildError(
+                f"fast.{fast.name} takes no {', '.join(missing)}; leave it out, or use"
+                " solver='auto'"
+            )
         return Route(FAST, "solver='fast' was asked for")
     if solver != "auto":
         from svmcvx.solve.policy import SOLVERS
@@ -97,7 +84,8 @@ def choose(
         if solver.upper() not in SOLVERS:
             names = ", ".join(repr(name.lower()) for name in SOLVERS)
             raise SolverUnavailable(
-                f"solver must be 'auto', 'fast' or one of {names}, got {solver!r}{did_you_mean(solver, ('auto', 'fast', *map(str.lower, SOLVERS)))}"
+                f"solver must be 'auto', 'fast' or one of {names}, got"
+                f" {solver!r}{did_you_mean(solver, ('auto', 'fast', *map(str.lower, SOLVERS)))}"
             )
         return Route(GENERAL, f"solver={solver!r} was asked for")
     if entry is None or fast is None:

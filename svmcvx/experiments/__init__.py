@@ -31,7 +31,8 @@ __all__ = [
     "study",
 ]
 
-# Imported when they are first asked for: the command line reads the names of models without scikit-learn.
+# Imported when they are first asked for: the command line reads the names of models without
+# scikit-learn.
 _LAZY = {
     "CertifiedPath": "ranges.paths",
     "CertifiedSelection": "ranges.selection",

@@ -59,43 +59,7 @@ ROWS = 3
 
 @dataclass
 class Comparison:
-    """A comparison in progress: the split data, and what has been fitted so far.
-
-    Parameters
-    ----------
-    models : mapping, or sequence of estimators or of (str, estimator)
-    X, y : array-like
-        Data; split into a training and a test part.
-    split : float
-        Share of the test part; 0 trains on everything and reports no test accuracy.
-    seed : int
-        Of the split, which is stratified.
-    scale : "none", "standard" or "minmax"
-        How columns are scaled, by the training part.
-    missing : "error", "drop" or "median"
-        Treatment of missing values; medians are those of the training part.
-    metrics : str or sequence of str
-        Scores on the test part, by their names in scikit-learn.
-    tol : float
-        Relative gap up to which an answer counts as certified.
-    store : path-like, optional
-        File for finished rows; those found there are not computed again.
-    refit : bool
-        Compute models again whose rows were found in the store (their fitted estimators are not stored).
-    proofs : path-like, optional
-        Folder for the training data and a proof of each solution; see :class:`~svmcvx.experiments.proofs.ProofFolder`.
-    guarantee : bool
-        Compute intervals of the scores of every optimal machine on the test part.
-    backend, n_jobs : optional
-        As for :func:`compare`.
-
-    Attributes
-    ----------
-    fitted : dict
-        The estimators by their names; where other processes fit them, only with `refit` or `proofs`.
-    reused : int
-        Rows that were found in the store.
-    """
+    """A comparison in progress: the split data, and what has been fitted so far."""
 
     models: Models
     X: Any
@@ -124,15 +88,22 @@ class Comparison:
         check_number(self.tol, "tol", low=0, open_low=True)
         check_whole(self.seed, "seed", 0)
         if self.guarantee and self.split == 0:
-            raise DataError("guarantee=True is about a test part, and split=0 leaves none; change one of them")
+            raise DataError(
+                "guarantee=True is about a test part, and split=0 leaves none; change one of them"
+            )
         self.data = observations(self.X, self.y, self.missing)
         numbers = self.data.numbers
-        if isinstance(numbers, DataError) and not any(prepares_itself(model) for _, model in self.named):
+        if isinstance(numbers, DataError) and not any(
+            prepares_itself(model) for _, model in self.named
+        ):
             raise numbers
         train, test = self._split()
         labels = self.data.labels
         self.y_train, self.y_test = labels[train], labels[test]
-        self.table_train, self.table_test = rows_of(self.data.table, train), rows_of(self.data.table, test)
+        self.table_train, self.table_test = (
+            rows_of(self.data.table, train),
+            rows_of(self.data.table, test),
+        )
         # As models see them that are no pipelines; the reason if they are not numbers.
         self.X_train: Any = numbers
         self.X_test: Any = numbers
@@ -141,7 +112,9 @@ class Comparison:
             self._prepare()
         self._rows: dict[int, Row] = {}
         self._store = None if self.store is None else Store(self.store)
-        self._proofs = None if self.proofs is None else ProofFolder(self.proofs, self.X_train, self.y_train)
+        self._proofs = (
+            None if self.proofs is None else ProofFolder(self.proofs, self.X_train, self.y_train)
+        )
 
     def _split(self) -> tuple[Any, Any]:
         """Return the rows of the training and the test part."""
@@ -152,19 +125,27 @@ class Comparison:
         alone = np.flatnonzero(np.bincount(codes) == 1)
         if alone.size:
             raise DataError(
-                f"the data have {classes.size} classes, of which {alone.size} have a single observation, such as {classes[alone[0]]}, which no split can share; "
-                "leave them out, or name another column where this is not that of the labels"
+                f"the data have {classes.size} classes, of which {alone.size} have a single"
+                f" observation, such as {classes[alone[0]]}, which no split can share; leave them"
+                " out, or name another column where this is not that of the labels"
             )
         try:
-            train, test = train_test_split(rows, test_size=self.split, random_state=self.seed, stratify=codes)
+            train, test = train_test_split(
+                rows, test_size=self.split, random_state=self.seed, stratify=codes
+            )
         except ValueError as error:
-            raise DataError(f"split={self.split} leaves a class without observations ({error}); change it") from None
+            raise DataError(
+                f"split={self.split} leaves a class without observations ({error}); change it"
+            ) from None
         return train, test
 
     def _prepare(self) -> None:
         """Fill in missing values and scale the columns, both by the training part."""
         sparse = self.data.sparse
-        for step in (imputer(self.missing) if self.data.holes else None, scaler(self.scale, sparse=sparse)):
+        for step in (
+            imputer(self.missing) if self.data.holes else None,
+            scaler(self.scale, sparse=sparse),
+        ):
             if step is not None:
                 self.X_train = step.fit_transform(self.X_train)
                 if self.X_test.shape[0]:
@@ -177,7 +158,11 @@ class Comparison:
 
     def _key(self, name: str, model: Any) -> str:
         whole = prepares_itself(model)
-        parts: tuple[Any, ...] = (self.data.table_digest if whole else self.data.digest, self.split, self.seed)
+        parts: tuple[Any, ...] = (
+            self.data.table_digest if whole else self.data.digest,
+            self.split,
+            self.seed,
+        )
         parts = (*parts, *(() if whole else (self.scale, self.missing)), self.tol, self.metrics)
         parts = (*parts, "guarantee") if self.guarantee else parts
         return fingerprint("compare", ROWS, svmcvx.__version__, name, clone(model), *parts)
@@ -193,7 +178,10 @@ class Comparison:
             self._rows[place] = row
             yield row
         todo = [place for place in range(len(self.named)) if place not in found]
-        with workers(self.backend, self.n_jobs) as parallel, closing(self._fits(todo, parallel)) as fits:
+        with (
+            workers(self.backend, self.n_jobs) as parallel,
+            closing(self._fits(todo, parallel)) as fits,
+        ):
             for place, fit in fits:
                 name, row = self.named[place][0], fit.row
                 if row["status"] == Status.INTERRUPTED:
@@ -206,13 +194,16 @@ class Comparison:
                         folder = ProofFolder(folder.of_model(name), fit.seen, self.y_train)
                     note = folder.write(name, fit.solution)
                     row["note"] = "; ".join(filter(None, (row["note"], note)))
-                # Ctrl-C between the two statements would leave a row in the store that the table lacks.
+                # Ctrl-C between the two statements would leave a row in the store that the table
+                # lacks.
                 with deferred_interrupt() as pressed:
                     # Rows that the time limit cut short are not stored for another run.
                     if self._store is not None and not fit.cut_short:
                         self._store.add(keys[place], row, "compare", again=again)
                     self._rows[place] = row
-                log.info("%s: %s in %.2f s. %s", name, row["status"], row["seconds"], row["note"] or "")
+                log.info(
+                    "%s: %s in %.2f s. %s", name, row["status"], row["seconds"], row["note"] or ""
+                )
                 if pressed.is_set():
                     raise KeyboardInterrupt
                 yield row
@@ -226,7 +217,11 @@ class Comparison:
         work: dict[int, Call] = {
             place: (
                 fit_one,
-                (*self.named[place], *(table if prepares_itself(self.named[place][1]) else numbers), *how),
+                (
+                    *self.named[place],
+                    *(table if prepares_itself(self.named[place][1]) else numbers),
+                    *how,
+                ),
             )
             for place in todo
         }
@@ -245,7 +240,9 @@ class Comparison:
 
     def frame(self) -> CertifiedTable:
         """Return the rows so far."""
-        columns = [name for name in columns_of(self.metrics) if self.guarantee or not of_guarantee(name)]
+        columns = [
+            name for name in columns_of(self.metrics) if self.guarantee or not of_guarantee(name)
+        ]
         table = CertifiedTable(self.rows, columns=columns)
         # For plot.against_exponent.
         last = [(name, last_step(model)) for name, model in self.named]
@@ -261,19 +258,25 @@ def named_models(models: Models) -> list[tuple[str, Any]]:
     """Return the models by distinct names."""
     if not isinstance(models, Iterable) or isinstance(models, (str, bytes)):
         raise DataTypeError(
-            f"models must be a sequence or a mapping of estimators, got {models!r}; pass [PSVMClassifier()]"
+            f"models must be a sequence or a mapping of estimators, got {models!r}; pass"
+            " [PSVMClassifier()]"
         )
     try:
         pairs = list(models.items()) if isinstance(models, Mapping) else list(models)
     except TypeError:
         # A class that can be iterated over, or an estimator that has a length.
-        raise DataTypeError(f"models must be a sequence or a mapping of estimators, got {models!r}") from None
+        raise DataTypeError(
+            f"models must be a sequence or a mapping of estimators, got {models!r}"
+        ) from None
     named: list[tuple[str, Any]] = []
     for entry in pairs:
-        name, model = entry if isinstance(entry, tuple) and len(entry) == 2 else (_label(entry), entry)
+        name, model = (
+            entry if isinstance(entry, tuple) and len(entry) == 2 else (_label(entry), entry)
+        )
         if isinstance(model, type) or not hasattr(model, "fit") or not hasattr(model, "get_params"):
             raise DataError(
-                f"models must hold scikit-learn estimators, got {model!r}; pass instances such as PSVMClassifier(p=1.5)"
+                f"models must hold scikit-learn estimators, got {model!r}; pass instances such as"
+                " PSVMClassifier(p=1.5)"
             )
         named.append((str(name), model))
     if not named:
@@ -316,9 +319,10 @@ def compare(
     Parameters
     ----------
     models : mapping, or sequence of estimators or of (str, estimator)
-        Estimators of this package, others of scikit-learn, or pipelines. Of ``SVC``, ``NuSVC``, ``LinearSVC`` and ``LogisticRegression`` the
-        interval is that of :func:`svmcvx.certify`; other models have none. Pipelines, and searches over them, get the rows of `X` as they are, with
-        text, categories and missing values; `scale` and `missing` are for the other models.
+        Estimators of this package, others of scikit-learn, or pipelines. Of ``SVC``, ``NuSVC``,
+        ``LinearSVC`` and ``LogisticRegression`` the interval is that of :func:`svmcvx.certify`;
+        other models have none. Pipelines, and searches over them, get the rows of `X` as they are,
+        with text, categories and missing values; `scale` and `missing` are for the other models.
     X : array-like, data frame or sparse matrix of shape (n, d)
     y : array-like of shape (n,)
     split : float
@@ -326,26 +330,29 @@ def compare(
     seed : int
         Of the stratified split.
     scale : "none", "standard" or "minmax"
-        Scaling of the columns by the training part; standard by default, as on the command line and in :func:`svmcvx.study`.
+        Scaling of the columns by the training part; standard by default, as on the command line and
+        in :func:`svmcvx.study`.
     missing : "error", "drop" or "median"
-        Treatment of missing values: refuse models that are no pipelines, drop the rows for all models, or fill in the column's median in the
-        training part.
+        Treatment of missing values: refuse models that are no pipelines, drop the rows for all
+        models, or fill in the column's median in the training part.
     metrics : str or sequence of str
-        Scores on the test part beside the accuracy, by their names in scikit-learn, as in ``("balanced_accuracy", "roc_auc")``.
+        Scores on the test part beside the accuracy, by their names in scikit-learn, as in
+        ``("balanced_accuracy", "roc_auc")``.
     tol : float
         Relative gap up to which an answer counts as certified.
     store : path-like, optional
-        A file that keeps finished rows (SQLite; made if it is not there), so that an interrupted run continues where it stopped. Searches and
-        studies may share it.
+        A file that keeps finished rows (SQLite; made if it is not there), so that an interrupted
+        run continues where it stopped. Searches and studies may share it.
     proofs : path-like, optional
-        Folder that gets the training data (``training.npz``) and a proof of each solution, which :func:`svmcvx.verify` checks;
-        rows found in the store are computed again for it.
+        Folder that gets the training data (``training.npz``) and a proof of each solution, which
+        :func:`svmcvx.verify` checks; rows found in the store are computed again for it.
     guarantee : bool
-        Compute an interval of the accuracy of *every optimal machine* on the test part (:func:`svmcvx.guarantee`). It may take ten times as long as
-        a fit, so that it is off by default.
+        Compute an interval of the accuracy of *every optimal machine* on the test part
+        (:func:`svmcvx.guarantee`). It may take ten times as long as a fit, so that it is off by
+        default.
     backend : str, optional
-        ``"loky"`` (processes, the default), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask
-        scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra ``dask``).
+        ``"loky"`` (processes, the default), ``"threading"``, ``"dask"`` (the client that is there),
+        or the address of a Dask scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra ``dask``).
     n_jobs : int, optional
         Models at a time; 1 by default, all workers with Dask.
     callback : callable, optional
@@ -353,23 +360,27 @@ def compare(
     progress : bool
         Show a bar (extra ``cli``).
     time_limit : float, optional
-        Seconds for everything. The model that is being fitted then ends with its best point so far, those after it have the
-        status ``"time_limit"`` and no model. A limit of each fit is the model's own ``time_limit``.
+        Seconds for everything. The model that is being fitted then ends with its best point so far,
+        those after it have the status ``"time_limit"`` and no model. A limit of each fit is the
+        model's own ``time_limit``.
     test_size : float, optional
         Deprecated: it is called `split`.
 
     Returns
     -------
     DataFrame
-        A row a model: ``model``, ``solver``, ``status``, ``primal`` (objective at the model), ``dual_bound``, ``gap``
-        (relative), ``certified`` (None for a model whose problem is not known), ``train_accuracy``, ``test_accuracy``, a column
-        ``test_<metric>`` for each of the other metrics, ``n_support``, ``seconds``, ``conventions`` (kernel, intercept, and whether losses are summed
-        or averaged), ``note``. With `guarantee` also ``accuracy_lower`` and ``accuracy_upper`` (the interval of every optimal machine on the test
-        part; of other metrics as ``<metric>_lower`` and ``<metric>_upper``) and ``undecided`` (share of the test rows whose label is not proved);
-        they are empty for models of which there are none, as ``note`` says. If a model consists of
-        several binary machines, objectives and bounds are the sums over them, and the gap is the largest one. A model
-        that failed has the reason in ``note``, and one that predicts a single class is named there. A notebook shows the table with whole numbers,
-        certified rows marked; its method ``latex`` writes it for a document.
+        A row a model: ``model``, ``solver``, ``status``, ``primal`` (objective at the model),
+        ``dual_bound``, ``gap`` (relative), ``certified`` (None for a model whose problem is not
+        known), ``train_accuracy``, ``test_accuracy``, a column ``test_<metric>`` for each of the
+        other metrics, ``n_support``, ``seconds``, ``conventions`` (kernel, intercept, and whether
+        losses are summed or averaged), ``note``. With `guarantee` also ``accuracy_lower`` and
+        ``accuracy_upper`` (the interval of every optimal machine on the test part; of other metrics
+        as ``<metric>_lower`` and ``<metric>_upper``) and ``undecided`` (share of the test rows
+        whose label is not proved); they are empty for models of which there are none, as ``note``
+        says. If a model consists of several binary machines, objectives and bounds are the sums
+        over them, and the gap is the largest one. A model that failed has the reason in ``note``,
+        and one that predicts a single class is named there. A notebook shows the table with whole
+        numbers, certified rows marked; its method ``latex`` writes it for a document.
 
     Raises
     ------

@@ -67,7 +67,8 @@ COLUMNS = (
 
 # How a note begins on a model whose predictions name one class.
 ONE_CLASS: Final = "predicts one class only"
-# Errors that make a failed row: ours, and those of other packages' estimators on data that they cannot use.
+# Errors that make a failed row: ours, and those of other packages' estimators on data that they
+# cannot use.
 FAILURES = (SvmcvxError, ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError)
 # What models of scikit-learn do with the intercept and the losses.
 OF_OTHERS: Final[Mapping[type, str]] = {
@@ -79,18 +80,11 @@ OF_OTHERS: Final[Mapping[type, str]] = {
 
 
 def check_metrics(metrics: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the names of scores, each of which scikit-learn has.
-
-    Raises
-    ------
-    DataError
-        If there is none, or one is not known.
-    DataTypeError
-        If it is neither a name nor a sequence of names.
-    """
+    """Return the names of scores, each of which scikit-learn has."""
     if not isinstance(metrics, Iterable):
         raise DataTypeError(
-            f"metrics must be a name of a score of scikit-learn, such as 'accuracy', or a sequence of names, got {metrics!r}"
+            "metrics must be a name of a score of scikit-learn, such as 'accuracy', or a sequence"
+            f" of names, got {metrics!r}"
         )
     names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     if not names:
@@ -100,7 +94,8 @@ def check_metrics(metrics: str | Sequence[str]) -> tuple[str, ...]:
             get_scorer(name)
         except (ValueError, TypeError):
             raise DataError(
-                f"metrics must hold names of scores of scikit-learn, such as 'accuracy', got {name!r}"
+                "metrics must hold names of scores of scikit-learn, such as 'accuracy', got"
+                f" {name!r}"
             ) from None
     return names
 
@@ -135,7 +130,12 @@ def conventions(model: Any) -> str:
     words = [_kernel(parameters.get("kernel"))]
     if isinstance(last, CertifiedClassifier):
         entry = next(
-            (e for e in CATALOGUE.values() if e.estimator is not None and e.estimator.name == type(last).__name__), None
+            (
+                e
+                for e in CATALOGUE.values()
+                if e.estimator is not None and e.estimator.name == type(last).__name__
+            ),
+            None,
         )
         if entry is not None:
             own = entry.intercept.partition(" ")[0].rstrip(",")
@@ -146,7 +146,11 @@ def conventions(model: Any) -> str:
             words.append("losses averaged" if entry.losses.startswith("(1/n)") else "losses summed")
     else:
         said = next(text for cls, text in OF_OTHERS.items() if isinstance(last, cls))
-        words.append(said if parameters.get("fit_intercept", True) else said.replace(said.split()[0], "no", 1))
+        words.append(
+            said
+            if parameters.get("fit_intercept", True)
+            else said.replace(said.split()[0], "no", 1)
+        )
     return ", ".join(words)
 
 
@@ -159,22 +163,18 @@ def _kernel(kernel: Any) -> str:
 
 
 def one_class_note(predicted: NDArray[Any], y: NDArray[Any]) -> str:
-    """Return a note if the predictions for rows of several classes name one class only, else nothing."""
+    """Return a note if the predictions for rows of several classes name one class only, else
+    nothing.
+    """
     found = np.unique(predicted)
     return f"{ONE_CLASS}, {found[0]}" if found.size == 1 and np.unique(y).size > 1 else ""
 
 
-def foreign_certificates(last: Any, X: Any, y: NDArray[Any], sample_weight: Any = None) -> dict[Any, Certificate] | str:
-    """Return the certificates of a model that scikit-learn has trained, by its classes, or why there are none.
-
-    Parameters
-    ----------
-    last : estimator
-        Fitted, not of this package.
-    X, y : array-like
-        The training data as it has seen them.
-    sample_weight : array-like, optional
-        With which it was trained.
+def foreign_certificates(
+    last: Any, X: Any, y: NDArray[Any], sample_weight: Any = None
+) -> dict[Any, Certificate] | str:
+    """Return the certificates of a model that scikit-learn has trained, by its classes, or why
+    there are none.
     """
     if not isinstance(last, CERTIFIABLE):
         named = "; name one in certify(model, X, y, problem=…)" if hasattr(last, "coef_") else ""
@@ -191,21 +191,7 @@ def foreign_certificates(last: Any, X: Any, y: NDArray[Any], sample_weight: Any 
 
 
 class Fit(NamedTuple):
-    """What came of a fit.
-
-    Attributes
-    ----------
-    row : dict
-        With :func:`columns_of`, and ``certificates``, those of :func:`certificates`.
-    fitted : estimator or None
-        None unless requested.
-    solution : Solution or None
-        None unless requested.
-    seen : array or None
-        The training data behind the transformers of a pipeline, where a solution was requested.
-    cut_short : bool
-        Whether this fit was ended by the time limit of all fits.
-    """
+    """What came of a fit."""
 
     row: Row
     fitted: Any
@@ -240,30 +226,14 @@ def fit_one(
     guaranteed: bool = False,
     metrics: Sequence[str] = (),
 ) -> Fit:
-    """Fit and score a model, in this process or another one.
-
-    Parameters
-    ----------
-    name : str
-    model : estimator
-        Cloned.
-    X_train, y_train, X_test, y_test : array-like
-        An error in place of the features is the reason why the model cannot be fitted.
-    tol : float
-        Relative gap up to which an answer counts as certified.
-    end : float
-        Moment of the calendar's clock at which all fits have to end.
-    keep_fitted, keep_solution : bool
-        Return the fitted model and its solution.
-    guaranteed : bool
-        Compute intervals of the scores of every optimal machine on the test part.
-    metrics : sequence of str
-        Names of scikit-learn's scores on the test part.
-    """
+    """Fit and score a model, in this process or another one."""
     row = empty_row(name, model, metrics)
     with until(end) as deadline:
         if deadline.passed():
-            row |= {"status": str(Status.TIME_LIMIT), "note": "the time limit left no time for this model"}
+            row |= {
+                "status": str(Status.TIME_LIMIT),
+                "note": "the time limit left no time for this model",
+            }
             return Fit(row, None, None, None, cut_short=True)
         started = clock.now()
         try:
@@ -273,8 +243,14 @@ def fit_one(
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the row has the gap
                 fitted = clone(model).fit(X_train, y_train)
         except FAILURES as error:
-            told = str(error) if isinstance(error, SvmcvxError) else f"{type(error).__name__}: {error}"
-            row |= {"status": "failed", "seconds": clock.now() - started, "note": " ".join(told.split())}
+            told = (
+                str(error) if isinstance(error, SvmcvxError) else f"{type(error).__name__}: {error}"
+            )
+            row |= {
+                "status": "failed",
+                "seconds": clock.now() - started,
+                "note": " ".join(told.split()),
+            }
             return Fit(row, None, None, None, cut_short=False)
         row["seconds"] = clock.now() - started
         notes = []
@@ -299,7 +275,9 @@ def fit_one(
             row |= _of_others(last, seen, y_train, tol)
             solution = None
         if guaranteed:
-            found = exact_scores(last, seen, y_train, as_seen(fitted, X_test), y_test, tuple({"accuracy", *metrics}))
+            found = exact_scores(
+                last, seen, y_train, as_seen(fitted, X_test), y_test, tuple({"accuracy", *metrics})
+            )
             row |= ends(found.intervals) | {"undecided": found.undecided}
             notes.append(found.note)
         row["note"] = "; ".join(filter(None, (row["note"], *notes)))
@@ -310,7 +288,9 @@ def fit_one(
 
 
 def _of_others(last: Any, X: Any, y: NDArray[Any], tol: float) -> Row:
-    """Return the fields of a model that is not of this package: its certificates, if its problem is known."""
+    """Return the fields of a model that is not of this package: its certificates, if its problem is
+    known.
+    """
     row: Row = {"solver": type(last).__name__, "status": "", "certified": None, "note": ""}
     row["n_support"] = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
     found = foreign_certificates(last, X, y)
@@ -329,12 +309,13 @@ def _of_others(last: Any, X: Any, y: NDArray[Any], tol: float) -> Row:
 
 
 def certificates(solution: Solution, tol: float) -> list[Row]:
-    """Return the certificates of a solution as plain values: one, or one for each of the binary machines that make it.
-
-    ``classes`` are the labels of a pair, the label of one class against the rest, or all labels.
+    """Return the certificates of a solution as plain values: one, or one for each of the binary
+    machines that make it.
     """
     if isinstance(solution, CompositeSolution):
-        return [record for key, part in solution.parts.items() for record in _records(part, key, tol)]
+        return [
+            record for key, part in solution.parts.items() for record in _records(part, key, tol)
+        ]
     return _records(solution, solution.model.classes.tolist(), tol)
 
 
@@ -366,10 +347,14 @@ def _summed(each: list[Row]) -> Row:
     several = len(each) > 1
     return {
         "primal": sum_above([record["upper"] for record in each]) if several else each[0]["upper"],
-        "dual_bound": None if len(lowers) < len(each) else sum_below(lowers) if several else lowers[0],
+        "dual_bound": (
+            None if len(lowers) < len(each) else sum_below(lowers) if several else lowers[0]
+        ),
         "gap": max(record["gap"] for record in each),
         "certified": all(record["certified"] for record in each),
-        "note": f"sums over {len(each)} binary machines; gap: the largest of one" if several else "",
+        "note": (
+            f"sums over {len(each)} binary machines; gap: the largest of one" if several else ""
+        ),
         "certificates": each,
     }
 
@@ -378,7 +363,11 @@ def _certified(solution: Solution, tol: float) -> Row:
     each = certificates(solution, tol)
     row = _summed(each)
     notes = [f"{solver}: {reason}" for solver, reason in _reasons(solution.attempts)]
-    clipped = [c for c in (s.certificate.residuals.get("clipped_mass") for s in _parts(solution)) if c is not None]
+    clipped = [
+        c
+        for c in (s.certificate.residuals.get("clipped_mass") for s in _parts(solution))
+        if c is not None
+    ]
     if clipped:
         notes.append(f"indefinite kernel clipped, mass {max(clipped):.2g}")
     return row | {
@@ -394,6 +383,10 @@ def _parts(solution: Solution) -> list[Solution]:
 
 
 def _reasons(attempts: Iterable[Attempt]) -> list[tuple[str, str]]:
-    """Return why attempts were not enough, each reason once; missing licences are shown by ``svmcvx doctor``."""
-    told = (attempt for attempt in attempts if attempt.reason and attempt.status is not Status.LICENCE)
+    """Return why attempts were not enough, each reason once; missing licences are shown by ``svmcvx
+    doctor``.
+    """
+    told = (
+        attempt for attempt in attempts if attempt.reason and attempt.status is not Status.LICENCE
+    )
     return list(dict.fromkeys((attempt.solver, attempt.reason) for attempt in told))

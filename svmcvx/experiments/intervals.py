@@ -1,4 +1,6 @@
-"""Intervals of the scores of every optimal machine on a test part: intervals as cells of tables, and their text."""
+"""Intervals of the scores of every optimal machine on a test part: intervals as cells of tables,
+and their text.
+"""
 
 from __future__ import annotations
 
@@ -50,17 +52,7 @@ DECIMALS: Final = 4
 
 
 class ExactScores(NamedTuple):
-    """Intervals of the scores of every optimal machine.
-
-    Attributes
-    ----------
-    intervals : dict of Interval
-        By the name of the score; those that are known.
-    undecided : float or None
-        Share of the rows whose label is not proved.
-    note : str
-        Why something is missing; empty where nothing is.
-    """
+    """Intervals of the scores of every optimal machine."""
 
     intervals: dict[str, Interval]
     undecided: float | None
@@ -69,7 +61,9 @@ class ExactScores(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Scored(Guarantee):
-    """A guarantee with the scores of some rows, so that several questions about them cost one evaluation."""
+    """A guarantee with the scores of some rows, so that several questions about them cost one
+    evaluation.
+    """
 
     classes: NDArray[Any]
     found: CertifiedScores
@@ -81,30 +75,22 @@ class _Scored(Guarantee):
 
 
 def exact_scores(
-    last: Any, X: Any, y: NDArray[Any], T: Any, labels: NDArray[Any], scores: Sequence[str] = ("accuracy",)
+    last: Any,
+    X: Any,
+    y: NDArray[Any],
+    T: Any,
+    labels: NDArray[Any],
+    scores: Sequence[str] = ("accuracy",),
 ) -> ExactScores:
-    """Return intervals of the scores of every optimal machine on a test part.
-
-    Where rows are left undecided by the gap of the fit, its problem is solved on (:meth:`svmcvx.Solution.refine`), within the time limit of
-    the estimator; the estimator itself stays as it is. The limit is that of a search of labels, too.
-
-    Parameters
-    ----------
-    last : estimator
-        Fitted; the last step of a pipeline.
-    X, y : array-like
-        The training data as this estimator has seen them.
-    T, labels : array-like
-        The test part.
-    scores : sequence of str
-        Names of scikit-learn's scores; those without intervals are passed over.
-    """
+    """Return intervals of the scores of every optimal machine on a test part."""
     if not isinstance(last, CertifiedClassifier):
         return ExactScores({}, None, "")
     try:
         rows = check_features(T)
         searched = last.solution_.formulation in SEARCHED
-        exact = guarantee(last, X, y, time_limit=last.time_limit) if searched else last.guarantee(X, y)
+        exact = (
+            guarantee(last, X, y, time_limit=last.time_limit) if searched else last.guarantee(X, y)
+        )
         found = scores_in_pieces(exact, rows)
         if found.by_gap.any() and not searched:
             found = _refined(last, X, y, rows)
@@ -134,38 +120,41 @@ def _refined(last: CertifiedClassifier, X: Any, y: NDArray[Any], rows: Any) -> C
 
 
 def check_interval(scoring: Any) -> str:
-    """Return the name of a score of which there are intervals; None is the accuracy.
-
-    Raises
-    ------
-    DataError
-        If there are none.
-    """
+    """Return the name of a score of which there are intervals; None is the accuracy."""
     if scoring is not None and scoring not in INTERVALS:
         raise DataError(
-            f"guarantee needs scoring among {', '.join(map(repr, INTERVALS))}, of which there are intervals, got {scoring!r}"
+            f"guarantee needs scoring among {', '.join(map(repr, INTERVALS))}, of which there are"
+            f" intervals, got {scoring!r}"
         )
     return scoring or "accuracy"
 
 
 def as_seen(fitted: Any, X: Any) -> Any:
-    """Return rows as the last step of a fitted pipeline sees them; as they are for any other estimator."""
+    """Return rows as the last step of a fitted pipeline sees them; as they are for any other
+    estimator.
+    """
     return fitted[:-1].transform(X) if isinstance(fitted, Pipeline) and len(fitted.steps) > 1 else X
 
 
 def ends(intervals: Mapping[str, Interval]) -> dict[str, float]:
     """Return the ends as cells: ``accuracy_lower``, ``accuracy_upper`` and so on."""
     return {
-        f"{name}_{end}": getattr(interval, end) for name, interval in intervals.items() for end in ("lower", "upper")
+        f"{name}_{end}": getattr(interval, end)
+        for name, interval in intervals.items()
+        for end in ("lower", "upper")
     }
 
 
 def hull(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the cells of the least intervals that contain those of several machines; without those that one of them lacks."""
+    """Return the cells of the least intervals that contain those of several machines; without those
+    that one of them lacks.
+    """
     found = {}
     for name in set.intersection(*(set(cells) for cells in each)):
         stem, _, end = name.rpartition("_")
-        found[f"{stem}_tied_{end}"] = (min if end == "lower" else max)(cells[name] for cells in each)
+        found[f"{stem}_tied_{end}"] = (min if end == "lower" else max)(
+            cells[name] for cells in each
+        )
     return found
 
 
@@ -178,7 +167,9 @@ def interval_text(lower: Any, upper: Any, decimals: int = DECIMALS, missing: str
 
 
 def outward(lower: float, upper: float, decimals: int) -> tuple[float, float]:
-    """Return both ends with a number of decimals, rounded outward; a number that both are is rounded to the nearest."""
+    """Return both ends with a number of decimals, rounded outward; a number that both are is
+    rounded to the nearest.
+    """
     if lower == upper:
         return round(lower, decimals), round(upper, decimals)
     unit = 10.0**decimals
@@ -187,9 +178,8 @@ def outward(lower: float, upper: float, decimals: int) -> tuple[float, float]:
 
 
 def with_intervals(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one column of text, such as ``exact_accuracy``, instead of the two ends of each interval.
-
-    In tables of papers columns such as ``as_written_exact_lower`` become ``as_written_exact``, with the digits that are there.
+    """Return a table with one column of text, such as ``exact_accuracy``, instead of the two ends
+    of each interval.
     """
     shown = pd.DataFrame(frame)
     stems = [

@@ -1,4 +1,6 @@
-"""Preparation of the data of a comparison: tables as they are, for pipelines, and numbers, scaled and without holes, for other models."""
+"""Preparation of the data of a comparison: tables as they are, for pipelines, and numbers, scaled
+and without holes, for other models.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,16 @@ from svmcvx.datasets.content import content_digest
 from svmcvx.errors import DataError
 from svmcvx.experiments.store import fingerprint
 
-__all__ = ["MISSING", "SCALES", "Observations", "imputer", "observations", "prepares_itself", "rows_of", "scaler"]
+__all__ = [
+    "MISSING",
+    "SCALES",
+    "Observations",
+    "imputer",
+    "observations",
+    "prepares_itself",
+    "rows_of",
+    "scaler",
+]
 
 SCALES = ("none", "standard", "minmax")
 MISSING = ("error", "drop", "median")
@@ -39,12 +50,18 @@ def scaler(scale: str, *, sparse: bool) -> Any:
 
 
 def imputer(missing: str) -> Any:
-    """Return what fills in missing values, None where nothing does; a column without any value becomes 0."""
-    return SimpleImputer(strategy="median", keep_empty_features=True) if missing == "median" else None
+    """Return what fills in missing values, None where nothing does; a column without any value
+    becomes 0.
+    """
+    return (
+        SimpleImputer(strategy="median", keep_empty_features=True) if missing == "median" else None
+    )
 
 
 def prepares_itself(model: Any) -> bool:
-    """Whether a model is a pipeline, or a search or another estimator around one, which takes the table as it is."""
+    """Whether a model is a pipeline, or a search or another estimator around one, which takes the
+    table as it is.
+    """
     inner = getattr(model, "estimator", None)
     return isinstance(model, Pipeline) or (inner is not None and prepares_itself(inner))
 
@@ -56,18 +73,7 @@ def rows_of(table: Any, index: NDArray[np.intp]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """The data of a comparison.
-
-    Attributes
-    ----------
-    table : array, csr_array or data frame
-        As passed, for pipelines; without incomplete rows if these are dropped.
-    numbers : ndarray, csr_array or DataError
-        The table as numbers, for other models, with NaN where values are to be imputed; or why there are none.
-    codes : ndarray of int, shape (n,)
-        ``classes[codes]`` are the labels.
-    classes : ndarray
-    """
+    """The data of a comparison."""
 
     table: Any
     numbers: Features | DataError
@@ -110,19 +116,8 @@ class Observations:
 
 
 def observations(X: Any, y: Any, missing: str) -> Observations:
-    """Return the data of a comparison; what cannot be numbers concerns the models alone that need numbers.
-
-    Parameters
-    ----------
-    X : array-like, data frame or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
-    missing : "error", "drop" or "median"
-        Treatment of missing values: no numbers, no such rows, or NaN that an imputer fills in.
-
-    Raises
-    ------
-    DataError
-        If the table is empty or not two-dimensional, or the labels cannot be used.
+    """Return the data of a comparison; what cannot be numbers concerns the models alone that need
+    numbers.
     """
     if sp.issparse(X):
         table = check_features(X)
@@ -144,7 +139,9 @@ def observations(X: Any, y: Any, missing: str) -> Observations:
     return Observations(table, _numbers(table, values, absent, missing), codes, classes)
 
 
-def _numbers(table: Any, values: NDArray[Any], absent: NDArray[np.bool_], missing: str) -> Features | DataError:
+def _numbers(
+    table: Any, values: NDArray[Any], absent: NDArray[np.bool_], missing: str
+) -> Features | DataError:
     """Return the table as numbers, or the reason why it cannot be."""
     try:
         if not absent.any():
@@ -160,6 +157,6 @@ def _numbers(table: Any, values: NDArray[Any], absent: NDArray[np.bool_], missin
     where = [columns[j] for j in np.flatnonzero(absent.any(axis=0))]
     shown = ", ".join(where[:LISTED]) + (", …" if len(where) > LISTED else "")
     return DataError(
-        f"{int(absent.sum())} values are missing, in column{'s' if len(where) > 1 else ''} {shown}; pass missing='drop' or "
-        "missing='median', or a pipeline with an imputer"
+        f"{int(absent.sum())} values are missing, in column{'s' if len(where) > 1 else ''} {shown};"
+        " pass missing='drop' or missing='median', or a pipeline with an imputer"
     )

@@ -18,13 +18,11 @@ def _silent() -> None:
 
 
 @contextmanager
-def progress_bar(wanted: bool, what: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
-    """Show a bar with an estimate of the time left inside the block, on the standard error, if it is wanted; yield what advances it.
-
-    Raises
-    ------
-    SolverUnavailable
-        If it is wanted and rich is not installed.
+def progress_bar(
+    wanted: bool, what: str, total: int, done: int = 0
+) -> Iterator[Callable[[], None]]:
+    """Show a bar with an estimate of the time left inside the block, on the standard error, if it
+    is wanted; yield what advances it.
     """
     if not wanted:
         yield _silent
@@ -34,32 +32,29 @@ def progress_bar(wanted: bool, what: str, total: int, done: int = 0) -> Iterator
         from rich.progress import Progress
     except ImportError:
         raise missing_extra("rich", "cli") from None
-    # The estimate uses all finished work: a piece may take longer than rich's default of half a minute.
+    # The estimate uses all finished work: a piece may take longer than rich's default of half a
+    # minute.
     console = Console(stderr=True)
     # Where nothing can be drawn, rich leaves an empty line.
     hidden = not (console.is_terminal or console.is_jupyter)
-    with Progress(console=console, transient=True, speed_estimate_period=math.inf, disable=hidden) as bar:
+    with Progress(
+        console=console, transient=True, speed_estimate_period=math.inf, disable=hidden
+    ) as bar:
         task = bar.add_task(what, total=total, completed=done)
         yield lambda: bar.advance(task)
 
 
 def progress_lines(wanted: bool, left: Iterable[str], done: int) -> Callable[[str], None]:
-    """Return what is to be called with the group of each finished task; it writes a line when a group is finished.
-
-    The lines go to the standard error, if that is a file or a pipe, where no bar can be drawn.
-
-    Parameters
-    ----------
-    wanted : bool
-    left : iterable of str
-        The groups of the tasks that are to be done: their data sets.
-    done : int
-        Number of tasks that are done already.
+    """Return what is to be called with the group of each finished task; it writes a line when a
+    group is finished.
     """
     counts = Counter(left)
     whole, total, finished = Counter(counts), counts.total() + done, done
     silent = (
-        not wanted or sys.stderr is None or sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
+        not wanted
+        or sys.stderr is None
+        or sys.stderr.isatty()
+        or type(sys.stderr).__module__.startswith("ipykernel")
     )
 
     def advance(group: str) -> None:
@@ -67,7 +62,9 @@ def progress_lines(wanted: bool, left: Iterable[str], done: int) -> Callable[[st
         finished += 1
         counts[group] -= 1
         if counts[group] == 0 and not silent:
-            sys.stderr.write(f"svmcvx: {group}: {whole[group]} tasks done; {finished} of {total} in all\n")
+            sys.stderr.write(
+                f"svmcvx: {group}: {whole[group]} tasks done; {finished} of {total} in all\n"
+            )
             sys.stderr.flush()
 
     return advance

@@ -22,21 +22,7 @@ TRAINING = "training.npz"
 
 
 class ProofFolder:
-    """A folder with the training data of a comparison and a proof of each of its solutions.
-
-    Parameters
-    ----------
-    folder : path-like
-        Made if it does not exist.
-    X : ndarray or csr_array of shape (n, d)
-        The training data as the models saw them, scaled. The reason if they are not numbers: pipelines then have folders of their own.
-    y : ndarray of shape (n,)
-
-    Raises
-    ------
-    DataError
-        If the folder cannot be made.
-    """
+    """A folder with the training data of a comparison and a proof of each of its solutions."""
 
     def __init__(self, folder: str | os.PathLike[str], X: Any, y: NDArray[Any]) -> None:
         self.folder, self.y = Path(folder), np.asarray(y)
@@ -52,7 +38,9 @@ class ProofFolder:
         return self.folder / _stem(name)
 
     def write(self, name: str, solution: Solution) -> str:
-        """Write the proof of one row, one a pair of classes for several; return a note on the proofs that were not written."""
+        """Write the proof of one row, one a pair of classes for several; return a note on the
+        proofs that were not written.
+        """
         stem = _stem(name)
         try:
             if not isinstance(solution, CompositeSolution):
@@ -63,7 +51,9 @@ class ProofFolder:
                     return "one class against the rest: no proofs were written"
                 rows = np.flatnonzero(np.isin(self.y, key))
                 model: Any = part.model
-                own = replace(part, model=replace(model, support=np.searchsorted(rows, model.support)))
+                own = replace(
+                    part, model=replace(model, support=np.searchsorted(rows, model.support))
+                )
                 own.save_proof(self.folder / f"{stem}.{key[0]}-{key[1]}.npz")
         except DataError as error:
             return f"no proof: {error}"

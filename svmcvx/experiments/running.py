@@ -1,4 +1,6 @@
-"""Run tasks in parallel, in this process, in others or on a cluster; each is stored as soon as it is finished."""
+"""Run tasks in parallel, in this process, in others or on a cluster; each is stored as soon as it
+is finished.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +36,7 @@ def failed(error: BaseException | str) -> Row:
 
 
 class Work(Protocol):
-    """What can be run: a row of a table.
-
-    Attributes
-    ----------
-    key : str
-        Of the row in the store.
-    repeat : int
-        Tasks of the first repetition are done first.
-    group : str
-        The data set, of which a line tells when its tasks are done.
-    """
+    """What can be run: a row of a table."""
 
     @property
     def key(self) -> str: ...
@@ -66,28 +58,7 @@ T = TypeVar("T", bound=Work)
 
 
 class Running(Generic[T]):
-    """Tasks, and the rows that are there.
-
-    Parameters
-    ----------
-    work : sequence of tasks
-    data : callable
-        Returns the data of a task; it is not sent with the task, since several share it.
-    store : path or None
-    kind : str
-        Of the rows in the store.
-    done : callable
-        Returns whether a row of the store is still valid.
-    again : bool
-        Compute all rows again and replace those of the store.
-
-    Attributes
-    ----------
-    rows : dict of str
-        Those that are there, by key.
-    reused : int
-        How many were there before.
-    """
+    """Tasks, and the rows that are there."""
 
     def __init__(
         self,
@@ -105,20 +76,22 @@ class Running(Generic[T]):
         self.rows = {key: row for key, row in found.items() if done(row)}
         self.reused = len(self.rows)
 
-    def do(self, backend: str | None, n_jobs: int | None, progress: bool, deadline: Deadline) -> bool:
-        """Run all tasks that are not stored; return whether they were done to the end.
-
-        Warns
-        -----
-        UserWarning
-            If they were not, with the advice to pass a store.
-        """
+    def do(
+        self, backend: str | None, n_jobs: int | None, progress: bool, deadline: Deadline
+    ) -> bool:
+        """Run all tasks that are not stored; return whether they were done to the end."""
         complete = self._do(backend, n_jobs, progress)
         if not complete:
             why = "the time limit passed" if deadline.passed() else "interrupted"
-            advice = "" if self.store is not None else "; pass a file as store to go on from there next time"
+            advice = (
+                ""
+                if self.store is not None
+                else "; pass a file as store to go on from there next time"
+            )
             warnings.warn(
-                f"{why} after {len(self.rows)} of {len(self.work)} tasks: the result holds these{advice}", stacklevel=3
+                f"{why} after {len(self.rows)} of {len(self.work)} tasks: the result holds"
+                f" these{advice}",
+                stacklevel=3,
             )
         return complete
 
@@ -126,7 +99,8 @@ class Running(Generic[T]):
         keys = {task.key for task in self.work}
         todo = list({task.key: task for task in self.work if task.key not in self.rows}.values())
         if self.store is not None:
-            # Each process shuffles the tasks of a repeat differently: several processes on one store then seldom run the same task.
+            # Each process shuffles the tasks of a repeat differently: several processes on one
+            # store then seldom run the same task.
             order = np.random.default_rng(os.getpid()).permutation(len(todo))
             todo = [todo[k] for k in sorted(order, key=lambda k: todo[k].repeat)]
         with (
@@ -153,16 +127,24 @@ class Running(Generic[T]):
         self.rows[task.key] = row
         log.info("%s: %s %s", task, row["status"], row["note"] or "")
 
-    def _results(self, todo: list[T], parallel: joblib.Parallel | None) -> Iterator[tuple[T, Row | None]]:
+    def _results(
+        self, todo: list[T], parallel: joblib.Parallel | None
+    ) -> Iterator[tuple[T, Row | None]]:
         if parallel is None:
             for task in todo:
                 yield task, task.run(*self.data(task))
             return
         tasks = {task.key: task for task in todo}
-        for key, row in results({key: (_do, (task, *self.data(task))) for key, task in tasks.items()}, parallel):
+        for key, row in results(
+            {key: (_do, (task, *self.data(task))) for key, task in tasks.items()}, parallel
+        ):
             task = tasks[key]
             if row is DIED:
-                row = {**task.empty_row(), **failed("its process died, killed or out of memory"), "seconds": None}
+                row = {
+                    **task.empty_row(),
+                    **failed("its process died, killed or out of memory"),
+                    "seconds": None,
+                }
             yield task, row
 
 

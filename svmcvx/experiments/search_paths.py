@@ -51,7 +51,8 @@ __all__ = [
 Row: TypeAlias = dict[str, Any]
 Settings: TypeAlias = Mapping[str, Any]
 
-# Hyper-parameters that a path can follow; of several that vary, the one with most values, and the first of these in case of a tie.
+# Hyper-parameters that a path can follow; of several that vary, the one with most values, and the
+# first of these in case of a tie.
 PATH_PARAMETERS = ("C", "lam", "kappa", "C1", "C2", "lam1", "lam2", "p", "D", "eps")
 
 # Errors that make a failed row; any other is a mistake in the call and is raised.
@@ -60,16 +61,7 @@ FAILURES = (SvmcvxError, ValueError, ArithmeticError, np.linalg.LinAlgError)
 
 @dataclass(frozen=True)
 class Path:
-    """Settings that differ in at most one parameter, in the order in which they are solved.
-
-    Attributes
-    ----------
-    parameter : str or None
-        The parameter that varies, of the final estimator.
-    settings : tuple of mapping
-    positions : tuple of int
-        Position of each of the settings in the grid.
-    """
+    """Settings that differ in at most one parameter, in the order in which they are solved."""
 
     parameter: str | None
     settings: tuple[Settings, ...]
@@ -77,23 +69,22 @@ class Path:
 
 
 def final_prefix(estimator: Any) -> str:
-    """Return the prefix of the parameters of the final estimator: ``""``, or ``"svm__"`` in a pipeline."""
+    """Return the prefix of the parameters of the final estimator: ``""``, or ``"svm__"`` in a
+    pipeline.
+    """
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
 
 
 def parameter_of(estimator: Any, name: str) -> str:
-    """Return what an estimator calls a parameter: in a pipeline also that of its last step; empty if it has none."""
+    """Return what an estimator calls a parameter: in a pipeline also that of its last step; empty
+    if it has none.
+    """
     known = estimator.get_params()
     return next((full for full in (name, f"{final_prefix(estimator)}{name}") if full in known), "")
 
 
 def paths_of(estimator: Any, candidates: Sequence[Settings]) -> list[Path]:
-    """Order the settings of a grid into paths.
-
-    Settings that name the same parameters and agree in all but the path parameter make a path, followed in ascending
-    order. The path parameter is the one of :data:`PATH_PARAMETERS` of the final estimator that takes most values;
-    if none varies, each setting is a separate path.
-    """
+    """Order the settings of a grid into paths."""
     prefix = final_prefix(estimator)
     alike: dict[frozenset[str], list[int]] = {}
     for position, settings in enumerate(candidates):
@@ -103,7 +94,9 @@ def paths_of(estimator: Any, candidates: Sequence[Settings]) -> list[Path]:
         name = _path_parameter(prefix, [candidates[i] for i in positions])
         groups: dict[str, list[int]] = {}
         for i in positions:
-            others = sorted((key, repr(value)) for key, value in candidates[i].items() if key != name)
+            others = sorted(
+                (key, repr(value)) for key, value in candidates[i].items() if key != name
+            )
             groups.setdefault(repr(others) if name else str(i), []).append(i)
         for group in groups.values():
             ordered = sorted(group, key=lambda i: candidates[i][name]) if name else group
@@ -115,7 +108,9 @@ def _path_parameter(prefix: str, candidates: Sequence[Settings]) -> str | None:
     best, most = None, 1
     for name in (prefix + parameter for parameter in PATH_PARAMETERS):
         values = [settings[name] for settings in candidates if name in settings]
-        ordered = all(isinstance(value, numbers.Real) and not isinstance(value, bool) for value in values)
+        ordered = all(
+            isinstance(value, numbers.Real) and not isinstance(value, bool) for value in values
+        )
         if values and ordered and len(set(values)) > most:
             best, most = name, len(set(values))
     return best
@@ -123,34 +118,14 @@ def _path_parameter(prefix: str, candidates: Sequence[Settings]) -> str | None:
 
 def with_settings(estimator: Any, settings: Settings) -> Any:
     """Give an estimator settings, without sharing estimators that are among their values."""
-    return estimator.set_params(**{name: clone(value, safe=False) for name, value in settings.items()})
+    return estimator.set_params(
+        **{name: clone(value, safe=False) for name, value in settings.items()}
+    )
 
 
 @dataclass(frozen=True)
 class PathOnFold:
-    """One path on one fold: a piece of work that a process does by itself.
-
-    Attributes
-    ----------
-    estimator : estimator
-        Not fitted; never changed.
-    path : Path
-    fold : int
-    train, test : ndarray of int
-        Rows of the data.
-    scorer : callable or None
-        ``scorer(estimator, X, y)``; None for the estimator's own score.
-    whole : bool
-        Whether the scorer is to see the whole pipeline, rather than its final estimator on transformed data.
-    store : path, optional
-        Where finished rows are stored.
-    keys : tuple of str
-        Of the settings in this store.
-    until : float
-        Time, in seconds since the epoch, after which no fit starts, and unfinished fits are dropped.
-    interval : str, optional
-        The score of which every optimal machine's interval is wanted.
-    """
+    """One path on one fold: a piece of work that a process does by itself."""
 
     estimator: Any
     path: Path
@@ -167,33 +142,34 @@ class PathOnFold:
     def keys_of(self, parts: tuple[Any, ...]) -> tuple[str, ...]:
         """Return a key for each setting, with what else its row depends on."""
         return tuple(
-            fingerprint(with_settings(clone(self.estimator), settings), *parts) for settings in self.path.settings
+            fingerprint(with_settings(clone(self.estimator), settings), *parts)
+            for settings in self.path.settings
         )
 
     def part(self, places: Sequence[int]) -> Self:
         """Return the work on some of the settings."""
         settings, positions = self.path.settings, self.path.positions
-        path = Path(self.path.parameter, tuple(settings[k] for k in places), tuple(positions[k] for k in places))
+        path = Path(
+            self.path.parameter,
+            tuple(settings[k] for k in places),
+            tuple(positions[k] for k in places),
+        )
         return replace(self, path=path, keys=tuple(self.keys[k] for k in places))
 
     def rows(
         self, X: Any, y: Any, sample_weight: Any = None, cache: GramCache | None = None
     ) -> Iterator[tuple[int, Row]]:
-        """Yield the place on the path and the row of each of the settings as soon as it is done.
-
-        `cache` keeps kernel matrices for other paths on the same fold.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            If Ctrl-C ended a fit early; its answer is dropped.
-        """
+        """Yield the place on the path and the row of each of the settings as soon as it is done."""
         state = PathState(self, X, y, sample_weight, GramCache() if cache is None else cache)
         with nullcontext() if self.store is None else Store(self.store) as store:
             for k, settings in enumerate(self.path.settings):
                 with until(self.until) as deadline:
                     row = None if deadline.passed() else state.row(settings)
-                    cut_short = row is None or row["status"] == Status.TIME_LIMIT or self.interval is not None
+                    cut_short = (
+                        row is None
+                        or row["status"] == Status.TIME_LIMIT
+                        or self.interval is not None
+                    )
                     if row is None or (deadline.passed() and cut_short):
                         return
                 if store is not None:
@@ -205,20 +181,7 @@ Work = TypeVar("Work", bound=PathOnFold)
 
 
 class Finished:
-    """The rows of a search that a store holds already.
-
-    Parameters
-    ----------
-    store : path-like
-    data : str
-        Fingerprint of the data.
-    scoring : str, callable or None
-
-    Raises
-    ------
-    DataError
-        If the store cannot be used.
-    """
+    """The rows of a search that a store holds already."""
 
     def __init__(self, store: str | os.PathLike[str], data: str, scoring: Any) -> None:
         self.store, self.data, self.scoring = FilePath(store), data, scoring
@@ -233,13 +196,7 @@ class Finished:
             return store.found(work.keys)
 
     def keyed(self, work: Work) -> Work:
-        """Return the work with keys, and the store that it writes to.
-
-        Raises
-        ------
-        DataError
-            If a parameter is a function that has no name by which it could be known again.
-        """
+        """Return the work with keys, and the store that it writes to."""
         # Rows without intervals are the same as before there were any.
         more = () if work.interval is None else (work.interval,)
         parts = (self.scoring, self.data, work.train, work.test, *more)
@@ -249,7 +206,9 @@ class Finished:
 class PathState:
     """State of a path between fits: split data, fitted transformers, the last solution."""
 
-    def __init__(self, work: PathOnFold, X: Any, y: Any, sample_weight: Any, cache: GramCache) -> None:
+    def __init__(
+        self, work: PathOnFold, X: Any, y: Any, sample_weight: Any, cache: GramCache
+    ) -> None:
         self.work, self.cache = work, cache
         self.estimator = with_settings(clone(work.estimator), work.path.settings[0])
         self.X_train, self.y_train = _safe_split(self.estimator, X, y, work.train)
@@ -263,7 +222,9 @@ class PathState:
 
     def empty_row(self) -> Row:
         """Return a row of which nothing is known."""
-        row: Row = dict.fromkeys(("score", "lower", "upper", "gap", "kind", "solver", "status", "n_support"))
+        row: Row = dict.fromkeys(
+            ("score", "lower", "upper", "gap", "kind", "solver", "status", "n_support")
+        )
         if self.work.interval is not None:
             row |= dict.fromkeys(("exact_lower", "exact_upper", "undecided"))
         return row | {"warm_start_used": False, "batched": False, "note": ""}
@@ -307,14 +268,19 @@ class PathState:
         name = self.work.path.parameter
         if name is None:
             with_settings(self.estimator, settings)
-        last = self.estimator.steps[-1][1] if isinstance(self.estimator, Pipeline) else self.estimator
+        last = (
+            self.estimator.steps[-1][1] if isinstance(self.estimator, Pipeline) else self.estimator
+        )
         if name is not None:
-            # The name has been checked before the search; set_params would take as long as a short fit.
+            # The name has been checked before the search; set_params would take as long as a short
+            # fit.
             setattr(last, name.rpartition("__")[2], settings[name])
         return last
 
     def _transform(self) -> tuple[Any, Any]:
-        """Return training and test part behind the transformers, which are fitted once: no setting on the path is theirs."""
+        """Return training and test part behind the transformers, which are fitted once: no setting
+        on the path is theirs.
+        """
         if self.transformed is None:
             self.transformed = self.X_train, self.X_test
             if isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1:
@@ -336,7 +302,9 @@ class PathState:
         return self._scored(last, X_test)
 
     def _optimum(self, last: Any) -> Row:
-        """Return the fields of the interval around the optimum of the training problem; the widest where there are several problems."""
+        """Return the fields of the interval around the optimum of the training problem; the widest
+        where there are several problems.
+        """
         solution = getattr(last, "solution_", None)
         if isinstance(solution, Solution):
             own = {
@@ -349,7 +317,9 @@ class PathState:
         row: Row = {"solver": type(last).__name__, "status": ""}
         if hasattr(last, "n_support_"):
             row["n_support"] = int(np.sum(last.n_support_))
-        found = foreign_certificates(last, self._transform()[0], np.asarray(self.y_train), self.weight)
+        found = foreign_certificates(
+            last, self._transform()[0], np.asarray(self.y_train), self.weight
+        )
         if isinstance(found, str):
             return row | {"note": found}
         return row | _ends(max(found.values(), key=lambda certificate: certificate.gap))
@@ -357,9 +327,15 @@ class PathState:
     def _exact(self, last: Any, name: str) -> Row:
         """Return intervals of the scores of every optimal machine on the fold."""
         X_train, X_test = self._transform()
-        found = exact_scores(last, X_train, np.asarray(self.y_train), X_test, np.asarray(self.y_test), (name,))
+        found = exact_scores(
+            last, X_train, np.asarray(self.y_train), X_test, np.asarray(self.y_test), (name,)
+        )
         interval = found.intervals.get(name)
-        ends = {} if interval is None else {"exact_lower": interval.lower, "exact_upper": interval.upper}
+        ends = (
+            {}
+            if interval is None
+            else {"exact_lower": interval.lower, "exact_upper": interval.upper}
+        )
         return ends | {"undecided": found.undecided, "note": found.note}
 
     def _scored(self, fitted: Any, X_test: Any) -> float:
@@ -368,10 +344,14 @@ class PathState:
         try:
             return float(self.work.scorer(fitted, X_test, self.y_test))
         except (TypeError, ValueError, AttributeError) as error:
-            raise DataError(f"scoring failed on a fitted estimator: {type(error).__name__}: {error}") from error
+            raise DataError(
+                f"scoring failed on a fitted estimator: {type(error).__name__}: {error}"
+            ) from error
 
     def _predicted(self, last: Any, X_test: Any) -> NDArray[Any]:
-        """Return the predictions of the final estimator; the kernel is evaluated once a path if it fits into memory."""
+        """Return the predictions of the final estimator; the kernel is evaluated once a path if it
+        fits into memory.
+        """
         if isinstance(last, BinaryClassifier) and type(last).predict is BinaryClassifier.predict:
             model = last.model_
             several = model._together if isinstance(model, OneVsModel) else None
@@ -387,7 +367,9 @@ class PathState:
                 if cross is not None and isinstance(members, KernelModel):
                     v = np.zeros(cross.shape[1])
                     v[members.support] = members.dual_coef
-                    return np.asarray(last.classes_[(cross @ v + members.intercept > 0).astype(np.intp)])
+                    return np.asarray(
+                        last.classes_[(cross @ v + members.intercept > 0).astype(np.intp)]
+                    )
                 if cross is not None and isinstance(members, KernelMembers):
                     scores = cross[:, members.support] @ members.table + members.intercepts
                     return np.asarray(last.classes_[last._decided(scores, last.multiclass)])

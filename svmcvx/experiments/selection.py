@@ -85,7 +85,8 @@ class Selection(pd.DataFrame):
     best_params_ : dict or None
     best_score_ : float or None
     best_estimator_ : estimator or None
-        Fitted to all data with the best parameters; None without `refit`, and for a table that is not complete.
+        Fitted to all data with the best parameters; None without `refit`, and for a table that is
+        not complete.
     complete : bool
         Whether all fits are there; False after Ctrl-C and at a time limit.
     reused : int
@@ -118,10 +119,16 @@ class Selection(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         whole = pd.DataFrame(self)
-        shown = whole[[name for name in whole.columns if str(name).startswith("param_") or name in SHOWN]]
+        shown = whole[
+            [name for name in whole.columns if str(name).startswith("param_") or name in SHOWN]
+        ]
         best = [] if self.best_index_ is None else [self.best_index_]
         state = "" if self.complete else ", not complete"
-        what = f"; {int(whole['batched'].sum())} fits without certificates" if "batched" in whole else ""
+        what = (
+            f"; {int(whole['batched'].sum())} fits without certificates"
+            if "batched" in whole
+            else ""
+        )
         return table_html(shown, f"{len(whole)} settings{state}{what}; the best is bold", bold=best)
 
 
@@ -148,18 +155,20 @@ def select(
 ) -> Selection:
     """Cross-validate an estimator over a grid, each fit starting from its neighbour's answer.
 
-    The result is the same as with :class:`sklearn.model_selection.GridSearchCV` and the same arguments, up to the gaps of the certificates. It is
-    faster: within one fold, settings that differ in one hyper-parameter only are solved in ascending order of it, each warm-started from the
-    previous solution; Gram matrices are evaluated once for all fits on a fold that
-    share a kernel, and the transformers of a pipeline are fitted once for each path.
+    The result is the same as with :class:`sklearn.model_selection.GridSearchCV` and the same
+    arguments, up to the gaps of the certificates. It is faster: within one fold, settings that
+    differ in one hyper-parameter only are solved in ascending order of it, each warm-started from
+    the previous solution; Gram matrices are evaluated once for all fits on a fold that share a
+    kernel, and the transformers of a pipeline are fitted once for each path.
 
     Parameters
     ----------
     estimator : estimator
-        One of this package, a pipeline that ends in one, or any other of scikit-learn (without warm starts; ``SVC``, ``NuSVC``, ``LinearSVC`` and
-        ``LogisticRegression`` with certificates).
+        One of this package, a pipeline that ends in one, or any other of scikit-learn (without warm
+        starts; ``SVC``, ``NuSVC``, ``LinearSVC`` and ``LogisticRegression`` with certificates).
     grid : dict of sequences, or list of such
-        As for GridSearchCV; the last step of a pipeline may have its parameters under their own names. The path parameter is the one of ``C``, ``lam``, ``kappa``, ``C1``, ``C2``, ``lam1``,
+        As for GridSearchCV; the last step of a pipeline may have its parameters under their own
+        names. The path parameter is the one of ``C``, ``lam``, ``kappa``, ``C1``, ``C2``, ``lam1``,
         ``lam2``, ``p``, ``D``, ``eps`` that takes most values; of several the first.
     X : array-like or sparse matrix of shape (n, d)
     y : array-like of shape (n,)
@@ -168,7 +177,8 @@ def select(
     scoring : str or callable, optional
         A score, the greater the better; the accuracy by default.
     sample_weight : array-like of shape (n,), optional
-        Weights of the training losses, for the final estimator. Scores are not weighted, as in GridSearchCV.
+        Weights of the training losses, for the final estimator. Scores are not weighted, as in
+        GridSearchCV.
     groups : array-like of shape (n,), optional
         For splitters that need them.
     refit : bool
@@ -176,32 +186,38 @@ def select(
     tol : float
         Relative gap up to which a fit counts as certified in the table.
     certify : "all" or "chosen"
-        Whether every fit has a certificate (the default), or those of the chosen setting and of its neighbours in the grid only: the others are
-        solved in compiled batches (:mod:`svmcvx.fast.grids`) up to the estimator's `tol`, which takes a twentieth of the time. There are
-        batches for ODM, ODML and the pSVM with p = 1 or p = 2, on dense rows; other fits have certificates, and
-        ``note`` says why. A validation row whose score is zero up to rounding may be counted differently by the two; the certified fit decides, and the
-        choice is made again with it.
+        Whether every fit has a certificate (the default), or those of the chosen setting and of its
+        neighbours in the grid only: the others are solved in compiled batches
+        (:mod:`svmcvx.fast.grids`) up to the estimator's `tol`, which takes a twentieth of the time.
+        There are batches for ODM, ODML and the pSVM with p = 1 or p = 2, on dense rows; other fits
+        have certificates, and ``note`` says why. A validation row whose score is zero up to
+        rounding may be counted differently by the two; the certified fit decides, and the choice is
+        made again with it.
     guarantee : bool
-        Compute an interval of what *every optimal machine* scores on each fold (:func:`svmcvx.guarantee`), and which settings may
-        be the best. It may take ten times as long as the fits, so that it is off by default. For `scoring` None,
-        ``"accuracy"``, ``"balanced_accuracy"`` or ``"roc_auc"``.
+        Compute an interval of what *every optimal machine* scores on each fold
+        (:func:`svmcvx.guarantee`), and which settings may be the best. It may take ten times as
+        long as the fits, so that it is off by default. For `scoring` None, ``"accuracy"``,
+        ``"balanced_accuracy"`` or ``"roc_auc"``.
     backend : str, optional
-        ``"loky"`` (processes), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask scheduler, as in
-        ``"tcp://10.0.0.1:8786"`` (extra ``dask``), whose workers need not see the store; by default joblib's, as set by
-        ``joblib.parallel_config``.
+        ``"loky"`` (processes), ``"threading"``, ``"dask"`` (the client that is there), or the
+        address of a Dask scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra ``dask``), whose workers
+        need not see the store; by default joblib's, as set by ``joblib.parallel_config``.
     n_jobs : int, optional
-        Paths solved at a time, one path on one fold being one task; 1 by default, all workers with Dask.
+        Paths solved at a time, one path on one fold being one task; 1 by default, all workers with
+        Dask.
     store : path-like, optional
-        A file for finished fits (SQLite; made if it is not there), which comparisons and studies may share. Each is written as
-        soon as it is finished; a later call with the same data, grid and folds continues where the first one stopped, also after a kill. Several
-        processes of one computer may use it at the same time.
+        A file for finished fits (SQLite; made if it is not there), which comparisons and studies
+        may share. Each is written as soon as it is finished; a later call with the same data, grid
+        and folds continues where the first one stopped, also after a kill. Several processes of one
+        computer may use it at the same time.
     progress : bool
         Show a bar (extra ``cli``).
     seed : int, optional
-        Shuffle the observations before they are cut into folds, if `cv` is a number; by default they are not.
+        Shuffle the observations before they are cut into folds, if `cv` is a number; by default
+        they are not.
     time_limit : float, optional
-        Seconds for everything. At the limit the table has the finished rows. A limit of each fit is the estimator's own
-        ``time_limit``.
+        Seconds for everything. At the limit the table has the finished rows. A limit of each fit is
+        the estimator's own ``time_limit``.
 
     Returns
     -------
@@ -213,15 +229,18 @@ def select(
         ``split<k>_test_score``, ``mean_test_score``, ``std_test_score``, ``rank_test_score``
             As in ``GridSearchCV.cv_results_``; NaN if a fit failed or is missing.
         ``split<k>_lower``, ``split<k>_upper``
-            The checked interval around the optimum of the training problem of fold k; if a model consists of several binary machines, that of the
-            largest gap.
+            The checked interval around the optimum of the training problem of fold k; if a model
+            consists of several binary machines, that of the largest gap.
         ``worst_gap``, ``certified``
-            Largest relative gap over the folds, and whether it is at most `tol`; of ``SVC``, ``NuSVC``, ``LinearSVC`` and ``LogisticRegression``
-            that of :func:`svmcvx.certify`. NaN and False without certificates, NaN and None for other models, whose problem is not known.
+            Largest relative gap over the folds, and whether it is at most `tol`; of ``SVC``,
+            ``NuSVC``, ``LinearSVC`` and ``LogisticRegression`` that of :func:`svmcvx.certify`. NaN
+            and False without certificates, NaN and None for other models, whose problem is not
+            known.
         ``mean_score_lower``, ``mean_score_upper``, ``undecided``, ``may_be_best``
-            With `guarantee`: the mean over the folds of the intervals of the scores of every optimal machine, the mean share of
-            validation rows whose label is not proved, and whether no other setting is surely better. Several may be the best
-            where their errors are equal, or where rows that matter are undecided.
+            With `guarantee`: the mean over the folds of the intervals of the scores of every
+            optimal machine, the mean share of validation rows whose label is not proved, and
+            whether no other setting is surely better. Several may be the best where their errors
+            are equal, or where rows that matter are undecided.
         ``n_support``, ``solver``, ``status``
             Mean number of support vectors; solvers and statuses that occurred.
         ``warm_starts``
@@ -307,7 +326,9 @@ def select(
             if not open_places:
                 break
             chosen = [candidates[place] for place in open_places]
-            more = search_of(PathOnFold, [_at(path, open_places) for path in paths_of(estimator, chosen)])
+            more = search_of(
+                PathOnFold, [_at(path, open_places) for path in paths_of(estimator, chosen)]
+            )
             complete = more.run(progress)
             search.rows |= more.rows
             reused += more.reused
@@ -317,9 +338,13 @@ def select(
         table.complete, table.reused, table.certify = complete, reused, certify
         if not complete:
             why = "the time limit passed" if deadline.passed() else "interrupted"
-            advice = "" if store is not None else "; pass a file as store to go on from there next time"
+            advice = (
+                "" if store is not None else "; pass a file as store to go on from there next time"
+            )
             warnings.warn(
-                f"{why} after {len(search.rows)} of {search.size} fits: the table holds these{advice}", stacklevel=2
+                f"{why} after {len(search.rows)} of {search.size} fits: the table holds"
+                f" these{advice}",
+                stacklevel=2,
             )
         elif refit and table.best_params_ is not None and not deadline.passed():
             best = with_settings(clone(estimator), table.best_params_)
@@ -342,13 +367,19 @@ def _at(path: Path, places: Sequence[int]) -> Path:
     return replace(path, positions=tuple(places[k] for k in path.positions))
 
 
-def _means(candidates: Sequence[Any], folds: int, rows: Mapping[tuple[int, int], Row]) -> NDArray[np.float64]:
+def _means(
+    candidates: Sequence[Any], folds: int, rows: Mapping[tuple[int, int], Row]
+) -> NDArray[np.float64]:
     """Return the mean score of each setting; NaN without all of its fits."""
-    scores = np.array([[_number(rows.get((i, k)), "score") for k in range(folds)] for i in range(len(candidates))])
+    scores = np.array(
+        [[_number(rows.get((i, k)), "score") for k in range(folds)] for i in range(len(candidates))]
+    )
     return np.asarray(scores.mean(axis=1))
 
 
-def _uncertified_choice(candidates: list[dict[str, Any]], folds: int, rows: Mapping[tuple[int, int], Row]) -> list[int]:
+def _uncertified_choice(
+    candidates: list[dict[str, Any]], folds: int, rows: Mapping[tuple[int, int], Row]
+) -> list[int]:
     """Return which of the chosen setting and its neighbours have fits without certificates."""
     means = _means(candidates, folds, rows)
     if not np.isfinite(means).any():
@@ -370,7 +401,9 @@ def _tell_batched(
 ) -> None:
     """Add the column that says which fits have no certificates, and why there are others."""
     found = [[rows.get((place, fold)) for fold in range(folds)] for place in range(len(candidates))]
-    counts = [sum(row is not None and row.get("batched", False) for row in group) for group in found]
+    counts = [
+        sum(row is not None and row.get("batched", False) for row in group) for group in found
+    ]
     table.insert(list(table.columns).index("seconds"), "batched", counts)
     if reason is not None:
         table["note"] = [note or f"certified: {reason}" for note in table["note"]]
@@ -388,8 +421,14 @@ def _data(X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
 
 
 def _check_estimator(estimator: Any) -> None:
-    if isinstance(estimator, type) or not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
-        raise DataError(f"estimator must be an estimator such as PSVMClassifier(), got {estimator!r}")
+    if (
+        isinstance(estimator, type)
+        or not hasattr(estimator, "fit")
+        or not hasattr(estimator, "get_params")
+    ):
+        raise DataError(
+            f"estimator must be an estimator such as PSVMClassifier(), got {estimator!r}"
+        )
 
 
 def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
@@ -399,10 +438,12 @@ def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
             {parameter_of(estimator, name) or name: value for name, value in settings.items()}
             for settings in ParameterGrid(grid)
         ]
-        # Numeric parameters do not distinguish two settings here; other values may be estimators with parameters.
+        # Numeric parameters do not distinguish two settings here; other values may be estimators
+        # with parameters.
         unlike = {
             frozenset(
-                (name, None if isinstance(value, numbers.Real) else id(value)) for name, value in settings.items()
+                (name, None if isinstance(value, numbers.Real) else id(value))
+                for name, value in settings.items()
             ): settings
             for settings in candidates
         }
@@ -421,9 +462,15 @@ def _grid_fault(estimator: Any, grid: Grid) -> str:
     for part in [grid] if isinstance(grid, Mapping) else grid:
         for name, values in part.items():
             if not parameter_of(estimator, name):
-                return f"{type(estimator).__name__} has no parameter {name!r}{what_was_meant(name, sorted(known))}"
+                return (
+                    f"{type(estimator).__name__} has no parameter"
+                    f" {name!r}{what_was_meant(name, sorted(known))}"
+                )
             if np.ndim(values) == 0:
-                return f"{name} must have a list of values, as in {{{name!r}: [{values!r}]}}, got {values!r}"
+                return (
+                    f"{name} must have a list of values, as in {{{name!r}: [{values!r}]}}, got"
+                    f" {values!r}"
+                )
     return ""
 
 
@@ -439,14 +486,18 @@ def _folds(estimator: Any, X: Any, y: Any, groups: Any, cv: Any, seed: int | Non
     except (ValueError, TypeError) as error:
         raise DataError(f"cv cannot be used: {error}") from None
     if not folds:
-        raise DataError("cv gives no folds; pass a number such as 5, a splitter, or pairs (train, test)")
+        raise DataError(
+            "cv gives no folds; pass a number such as 5, a splitter, or pairs (train, test)"
+        )
     return folds
 
 
 def _scorer(estimator: Any, scoring: Any) -> Callable[..., float] | None:
     """Return the scorer, None for the estimator's own score."""
     if isinstance(scoring, (list, tuple, set, Mapping)):
-        raise DataError("scoring must be one score, such as 'balanced_accuracy'; several give no best model")
+        raise DataError(
+            "scoring must be one score, such as 'balanced_accuracy'; several give no best model"
+        )
     try:
         scorer: Callable[..., float] = check_scoring(estimator, scoring)
     except (ValueError, TypeError) as error:
@@ -454,7 +505,10 @@ def _scorer(estimator: Any, scoring: Any) -> Callable[..., float] | None:
         if isinstance(scoring, str) and scoring not in get_scorer_names():
             # Its own message lists them all.
             near = get_close_matches(scoring, get_scorer_names()) or ["balanced_accuracy"]
-            why = f"scikit-learn has no score {scoring!r}; write for example {' or '.join(map(repr, near))}"
+            why = (
+                f"scikit-learn has no score {scoring!r}; write for example"
+                f" {' or '.join(map(repr, near))}"
+            )
         raise DataError(f"scoring cannot be used: {why}") from None
     return None if scoring is None else scorer
 
@@ -476,7 +530,9 @@ class _Search:
         self.backend, self.n_jobs, self.finished = backend, n_jobs, finished
         self.size = sum(len(piece.path.settings) for piece in work)
         self.rows: dict[tuple[int, int], Row] = {}
-        self.work = list(work) if finished is None else [self._resumed(piece, finished) for piece in work]
+        self.work = (
+            list(work) if finished is None else [self._resumed(piece, finished) for piece in work]
+        )
         self.reused = len(self.rows)
 
     def _resumed(self, piece: PathOnFold, finished: Finished) -> PathOnFold:
@@ -494,7 +550,9 @@ class _Search:
         """Do the work; return whether it was done to its end."""
         with progress_bar(progress, "fits", self.size, len(self.rows)) as advance:
             try:
-                for piece, k, row in self._results([piece for piece in self.work if piece.path.settings]):
+                for piece, k, row in self._results(
+                    [piece for piece in self.work if piece.path.settings]
+                ):
                     self.rows[piece.path.positions[k], piece.fold] = row
                     advance()
             except KeyboardInterrupt:
@@ -507,22 +565,30 @@ class _Search:
     def _results(self, work: list[PathOnFold]) -> Iterator[tuple[PathOnFold, int, Row]]:
         if self.backend is not None:
             with workers(self.backend, self.n_jobs) as parallel:
-                yield from self._serial(work) if parallel is None else self._parallel(work, parallel)
+                yield from (
+                    self._serial(work) if parallel is None else self._parallel(work, parallel)
+                )
         elif joblib.effective_n_jobs(self.n_jobs) == 1:
             yield from self._serial(work)
         else:
             backend, _ = get_active_backend()
             order = "generator_unordered" if backend.supports_return_generator else "list"
-            yield from self._parallel(work, joblib.Parallel(n_jobs=self.n_jobs, return_as=order, batch_size=1))
+            yield from self._parallel(
+                work, joblib.Parallel(n_jobs=self.n_jobs, return_as=order, batch_size=1)
+            )
 
     def _serial(self, work: list[PathOnFold]) -> Iterator[tuple[PathOnFold, int, Row]]:
-        for _, pieces in groupby(sorted(work, key=lambda piece: piece.fold), key=lambda piece: piece.fold):
+        for _, pieces in groupby(
+            sorted(work, key=lambda piece: piece.fold), key=lambda piece: piece.fold
+        ):
             cache = GramCache()
             for piece in pieces:
                 for k, row in piece.rows(*self.data, cache):
                     yield piece, k, row
 
-    def _parallel(self, work: list[PathOnFold], parallel: joblib.Parallel) -> Iterator[tuple[PathOnFold, int, Row]]:
+    def _parallel(
+        self, work: list[PathOnFold], parallel: joblib.Parallel
+    ) -> Iterator[tuple[PathOnFold, int, Row]]:
         # The workers of a cluster may be on other machines, without this store.
         remote = is_dask(self.backend)
         for number, rows in parallel(
@@ -538,14 +604,21 @@ class _Search:
                 yield piece, k, row
 
 
-def _run(number: int, piece: PathOnFold, data: tuple[Any, Any, Any]) -> tuple[int, list[tuple[int, Row]]]:
+def _run(
+    number: int, piece: PathOnFold, data: tuple[Any, Any, Any]
+) -> tuple[int, list[tuple[int, Row]]]:
     """Do a piece of work in another process or thread."""
     end_with_parent()
     return number, list(piece.rows(*data))
 
 
 def _table(
-    candidates: list[dict[str, Any]], folds: int, rows: Mapping[tuple[int, int], Row], tol: float, *, guarantee: bool
+    candidates: list[dict[str, Any]],
+    folds: int,
+    rows: Mapping[tuple[int, int], Row],
+    tol: float,
+    *,
+    guarantee: bool,
 ) -> Selection:
     """Return the table; a setting without all of its fits has no mean score."""
     columns: dict[str, list[Any]] = {}
@@ -560,7 +633,9 @@ def _table(
     means = scores.mean(axis=1)
     columns["mean_test_score"], columns["std_test_score"] = list(means), list(scores.std(axis=1))
     last = np.nanmin(means) - 1.0 if np.isfinite(means).any() else 0.0
-    columns["rank_test_score"] = list(rankdata(-np.where(np.isnan(means), last, means), method="min").astype(int))
+    columns["rank_test_score"] = list(
+        rankdata(-np.where(np.isnan(means), last, means), method="min").astype(int)
+    )
     for k in range(folds):
         columns[f"split{k}_lower"] = [_number(group[k], "lower") for group in found]
         columns[f"split{k}_upper"] = [_number(group[k], "upper") for group in found]
@@ -569,22 +644,31 @@ def _table(
     table.best_index_ = table.best_params_ = table.best_score_ = table.best_estimator_ = None
     if np.isfinite(means).any():
         best = int(np.nanargmax(means))
-        table.best_index_, table.best_params_, table.best_score_ = best, dict(candidates[best]), float(means[best])
+        table.best_index_, table.best_params_, table.best_score_ = (
+            best,
+            dict(candidates[best]),
+            float(means[best]),
+        )
     elif len(rows) == scores.size:
         raise DataError(
-            f"every setting of the grid fails in some fold: {next(row['note'] for row in rows.values() if row['note'])}"
+            "every setting of the grid fails in some fold:"
+            f" {next(row['note'] for row in rows.values() if row['note'])}"
         )
     return table
 
 
 def _exact(found: list[list[Row | None]]) -> dict[str, list[Any]]:
-    """Return the mean over the folds of the intervals of every optimal machine, and which settings may be the best."""
+    """Return the mean over the folds of the intervals of every optimal machine, and which settings
+    may be the best.
+    """
     names = ("exact_lower", "exact_upper", "undecided")
     lower, upper, undecided = (
-        np.array([[_number(row, name) for row in group] for group in found]).mean(axis=1) for name in names
+        np.array([[_number(row, name) for row in group] for group in found]).mean(axis=1)
+        for name in names
     )
     most = np.nanmax(lower, initial=-math.inf)
-    # Means of different sums of the same shares differ by roundings; an unknown value may be the best.
+    # Means of different sums of the same shares differ by roundings; an unknown value may be the
+    # best.
     may = ~(upper < most - ROUNDING)
     return {
         "mean_score_lower": list(lower),
@@ -596,7 +680,9 @@ def _exact(found: list[list[Row | None]]) -> dict[str, list[Any]]:
 
 def _summaries(found: list[list[Row | None]], tol: float) -> dict[str, list[Any]]:
     summaries: dict[str, list[Any]] = {}
-    gaps = [max(_number(row, "gap") for row in group) if all(group) else math.nan for group in found]
+    gaps = [
+        max(_number(row, "gap") for row in group) if all(group) else math.nan for group in found
+    ]
     summaries["worst_gap"] = gaps
     # Of a model whose problem is not known there is nothing to be certified.
     summaries["certified"] = [
@@ -604,19 +690,29 @@ def _summaries(found: list[list[Row | None]], tol: float) -> dict[str, list[Any]
         for gap, group in zip(gaps, found, strict=True)
     ]
     there = [[row for row in group if row is not None] for group in found]
-    supports = [[row["n_support"] for row in group if row["n_support"] is not None] for group in there]
+    supports = [
+        [row["n_support"] for row in group if row["n_support"] is not None] for group in there
+    ]
     summaries["n_support"] = [float(np.mean(counts)) if counts else math.nan for counts in supports]
     for name in ("solver", "status"):
-        summaries[name] = [", ".join(sorted({row[name] for row in group if row[name]})) for group in there]
+        summaries[name] = [
+            ", ".join(sorted({row[name] for row in group if row[name]})) for group in there
+        ]
     summaries["warm_starts"] = [sum(row["warm_start_used"] for row in group) for group in there]
     summaries["seconds"] = [sum(row["seconds"] for row in group) for group in there]
-    summaries["note"] = ["; ".join(sorted({row["note"] for row in group if row["note"]})) for group in there]
+    summaries["note"] = [
+        "; ".join(sorted({row["note"] for row in group if row["note"]})) for group in there
+    ]
     return summaries
 
 
 def _is_unknown(row: Row | None) -> bool:
-    """Return whether a model was fitted that has no certificate, because svmcvx does not know its problem."""
-    return row is not None and row["score"] is not None and row["gap"] is None and not row["batched"]
+    """Return whether a model was fitted that has no certificate, because svmcvx does not know its
+    problem.
+    """
+    return (
+        row is not None and row["score"] is not None and row["gap"] is None and not row["batched"]
+    )
 
 
 def _number(row: Row | None, name: str) -> float:

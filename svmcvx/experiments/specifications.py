@@ -13,7 +13,9 @@ __all__ = ["MODELS", "parse_models", "read_models", "value_of"]
 
 # The estimators by their names on the command line.
 MODELS: dict[str, Estimator] = {
-    entry.estimator.command: entry.estimator for entry in CATALOGUE.values() if entry.estimator is not None
+    entry.estimator.command: entry.estimator
+    for entry in CATALOGUE.values()
+    if entry.estimator is not None
 }
 
 
@@ -33,8 +35,9 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
     Parameters
     ----------
     text : str
-        Each model is a name of :data:`MODELS` (``zero_one`` is ``zero-one``), optionally followed by ``:`` and ``key=value``
-        settings; further settings of the same model follow after ``,`` or ``:``, as in ``psvm:p=1,psvm:p=1.5,C=10``.
+        Each model is a name of :data:`MODELS` (``zero_one`` is ``zero-one``), optionally followed
+        by ``:`` and ``key=value`` settings; further settings of the same model follow after ``,``
+        or ``:``, as in ``psvm:p=1,psvm:p=1.5,C=10``.
     **common
         Settings for every model that has them, unless the text says otherwise; None is passed over.
 
@@ -52,28 +55,28 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
 
 
 def read_models(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return names and settings of the models in a text, without importing them.
-
-    Raises
-    ------
-    DataError
-        If a model is unknown, or a setting is given twice or not of the form key=value.
-    """
+    """Return names and settings of the models in a text, without importing them."""
     models: list[tuple[str, dict[str, Any]]] = []
     for word in (part.strip() for part in text.split(",")):
         if not word:
-            raise DataError(f"models has an empty entry in {text!r}; write for example psvm:p=1,psvm:p=2")
+            raise DataError(
+                f"models has an empty entry in {text!r}; write for example psvm:p=1,psvm:p=2"
+            )
         head, *settings = word.split(":")
         head = head if "=" in head else head.replace("_", "-")
         if "=" in head:
             if not models:
                 raise DataError(
-                    f"models names no model before the setting {head!r}; begin with one of {', '.join(MODELS)}"
+                    f"models names no model before the setting {head!r}; begin with one of"
+                    f" {', '.join(MODELS)}"
                 )
             settings = [head, *settings]
         else:
             if head not in MODELS:
-                raise DataError(f"models names {head!r}{did_you_mean(head, MODELS)}; known are {', '.join(MODELS)}")
+                raise DataError(
+                    f"models names {head!r}{did_you_mean(head, MODELS)}; known are"
+                    f" {', '.join(MODELS)}"
+                )
             models.append((head, {}))
         for setting in settings:
             key, equals, value = setting.partition("=")
@@ -82,8 +85,8 @@ def read_models(text: str) -> list[tuple[str, dict[str, Any]]]:
             name, settings_so_far = models[-1]
             if key.strip() in settings_so_far:
                 raise DataError(
-                    f"models sets {key.strip()} of {name} twice in {text!r}; two models are written {name}:{key.strip()}=…,"
-                    f"{name}:{key.strip()}=…"
+                    f"models sets {key.strip()} of {name} twice in {text!r}; two models are written"
+                    f" {name}:{key.strip()}=…,{name}:{key.strip()}=…"
                 )
             settings_so_far[key.strip()] = value_of(value.strip())
     return models
@@ -97,8 +100,13 @@ def _build(name: str, settings: dict[str, Any], common: dict[str, Any]) -> tuple
     if unknown:
         meant = what_was_meant(unknown[0], sorted(known)).partition("; there are")[0]
         raise DataError(
-            f"{name} has no setting {', '.join(map(repr, unknown))}{meant}; it has {', '.join(sorted(known))}"
+            f"{name} has no setting {', '.join(map(repr, unknown))}{meant}; it has"
+            f" {', '.join(sorted(known))}"
         )
     shared = {key: value for key, value in common.items() if key in known and value is not None}
-    label = name if not settings else f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
+    label = (
+        name
+        if not settings
+        else f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
+    )
     return label, cls(**{**shared, **settings})

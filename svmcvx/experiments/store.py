@@ -1,9 +1,10 @@
 """Store of finished rows of comparisons, searches and studies: one SQLite file for all.
 
-Several processes can write to one store at the same time, and each can be killed at any moment. SQLite in its write-ahead mode is made
-for this: a row is one transaction, on disk when :meth:`Store.add` returns; writers wait for each other, readers do not wait; the next
-to open the file after a kill recovers it. A text file to which lines are appended would need locks of our own, and repair by the reader.
-The mode needs a local file system, not a network file system.
+Several processes can write to one store at the same time, and each can be killed at any moment.
+SQLite in its write-ahead mode is made for this: a row is one transaction, on disk when
+:meth:`Store.add` returns; writers wait for each other, readers do not wait; the next to open the
+file after a kill recovers it. A text file to which lines are appended would need locks of our own,
+and repair by the reader. The mode needs a local file system, not a network file system.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ CHUNK = 500
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: numbers that are not finite become null, what JSON does not know its text."""
+    """Return a value as JSON can hold it: numbers that are not finite become null, what JSON does
+    not know its text.
+    """
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -42,38 +45,25 @@ def plain(value: Any) -> Any:
         return plain(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else " ".join(repr(value).split())
+    return (
+        value
+        if value is None or isinstance(value, (bool, int, str))
+        else " ".join(repr(value).split())
+    )
 
 
 def fingerprint(*parts: Any) -> str:
-    """Return a key for what a row depends on: equal values, equal key.
-
-    Raises
-    ------
-    DataError
-        If one of the parts is a function without a name that identifies it.
-    """
+    """Return a key for what a row depends on: equal values, equal key."""
     try:
         return str(joblib.hash(parts))
     except (pickle.PicklingError, AttributeError) as error:
-        raise DataError(f"store cannot tell these parameters again ({error}); use functions of a module") from None
+        raise DataError(
+            f"store cannot tell these parameters again ({error}); use functions of a module"
+        ) from None
 
 
 class Store:
-    """Rows on disk, found again by their key.
-
-    Many processes and threads can use a store at the same time; each opens its own connection.
-
-    Parameters
-    ----------
-    path : path-like
-        A file, usually named ``.sqlite``; made when the first row is added.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be used, or was not written by a store.
-    """
+    """Rows on disk, found again by their key."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -81,7 +71,8 @@ class Store:
         self._process = os.getpid()
         if self.path.is_dir():
             raise DataError(
-                f"store must be a file, and {self.path} is a folder; name a file in it, as in {self.path}/rows.sqlite"
+                f"store must be a file, and {self.path} is a folder; name a file in it, as in"
+                f" {self.path}/rows.sqlite"
             )
         if self.path.exists():
             self._open()
@@ -97,8 +88,12 @@ class Store:
                 self._connection = self._connected()
                 return self._connection
             except sqlite3.OperationalError as error:
-                # Two processes that make the file at the same moment: the change to the write-ahead mode does not wait.
-                if error.sqlite_errorname not in ("SQLITE_BUSY", "SQLITE_BUSY_RECOVERY") or time.monotonic() > end:
+                # Two processes that make the file at the same moment: the change to the write-ahead
+                # mode does not wait.
+                if (
+                    error.sqlite_errorname not in ("SQLITE_BUSY", "SQLITE_BUSY_RECOVERY")
+                    or time.monotonic() > end
+                ):
                     raise DataError(f"store {self.path} cannot be opened ({error})") from None
                 time.sleep(0.01)
             except sqlite3.DatabaseError as error:
@@ -116,8 +111,8 @@ class Store:
                 connection.execute("BEGIN IMMEDIATE")
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute(
-                    "CREATE TABLE IF NOT EXISTS rows "
-                    "(number INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, kind TEXT NOT NULL, row TEXT NOT NULL)"
+                    "CREATE TABLE IF NOT EXISTS rows (number INTEGER PRIMARY KEY, key TEXT UNIQUE"
+                    " NOT NULL, kind TEXT NOT NULL, row TEXT NOT NULL)"
                 )
                 connection.execute("COMMIT")
             # A commit is on the disk, not with the system only.
@@ -182,25 +177,18 @@ class Store:
             yield key, json.loads(row)
 
     def add(self, key: str, row: Mapping[str, Any], kind: str = "", *, again: bool = False) -> None:
-        """Write a row, on disk when this returns; if the key is there, the row that is there stays.
-
-        Parameters
-        ----------
-        key : str
-        row : mapping
-            What JSON can hold; see :func:`plain`.
-        kind : str
-            Who adds it: ``"compare"``, ``"select"``, ``"study"``.
-        again : bool
-            Replace a row that is there.
-        """
+        """Write a row, on disk when this returns; if the key is there, the row that is there stays."""
         self.add_all({key: row}, kind, again=again)
 
-    def add_all(self, rows: Mapping[str, Mapping[str, Any]], kind: str = "", *, again: bool = False) -> None:
+    def add_all(
+        self, rows: Mapping[str, Mapping[str, Any]], kind: str = "", *, again: bool = False
+    ) -> None:
         """Write rows by their keys, all or none of them; as :meth:`add`."""
         values = [(key, kind, json.dumps(plain(row))) for key, row in rows.items()]
         replaced = "UPDATE SET kind = excluded.kind, row = excluded.row" if again else "NOTHING"
-        query = f"INSERT INTO rows (key, kind, row) VALUES (?, ?, ?) ON CONFLICT (key) DO {replaced}"  # noqa: S608
+        query = (
+            f"INSERT INTO rows (key, kind, row) VALUES (?, ?, ?) ON CONFLICT (key) DO {replaced}"  # noqa: S608
+        )
         try:
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,6 @@
-"""Tables of rows: as a notebook shows them, with all digits of whole numbers and a mark for certified rows, and for a document in LaTeX."""
+"""Tables of rows: as a notebook shows them, with all digits of whole numbers and a mark for
+certified rows, and for a document in LaTeX.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ import numpy as np
 import pandas as pd
 
 from svmcvx.data import check_whole
-from svmcvx.display import MISSING, check_mark, html_block, html_fields, html_table, interval, number, settings
+from svmcvx.display import (
+    MISSING,
+    check_mark,
+    html_block,
+    html_fields,
+    html_table,
+    interval,
+    number,
+    settings,
+)
 from svmcvx.errors import DataError, did_you_mean
 from svmcvx.experiments.intervals import with_intervals
 from svmcvx.system.files import atomic_write
@@ -32,10 +43,7 @@ END_DIGITS: Final = 10
 
 
 class CertifiedTable(pd.DataFrame):
-    """A DataFrame whose HTML has all digits of whole numbers, and ✓ or ✗ for certified or not.
-
-    Parts of it and copies with other columns are of the same type.
-    """
+    """A DataFrame whose HTML has all digits of whole numbers, and ✓ or ✗ for certified or not."""
 
     @property
     def _constructor(self) -> Callable[..., pd.DataFrame]:
@@ -45,23 +53,14 @@ class CertifiedTable(pd.DataFrame):
         return table_html(self)
 
     def latex(
-        self, path: str | os.PathLike[str] | None = None, *, columns: Sequence[str] | None = None, digits: int = 4
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        digits: int = 4,
     ) -> str:
-        """Return the table for a document with the package booktabs; write it to `path` if that is given.
-
-        Parameters
-        ----------
-        path : path-like, optional
-        columns : sequence of str, optional
-            In this order; by default those of a table in a paper: the model, its objective, gap, scores on the test part, support vectors and
-            seconds, or of another table all columns that are not empty.
-        digits : int
-            Decimals of scores, 4 by default; other numbers have two significant digits more.
-
-        Raises
-        ------
-        DataError
-            If there is no such column.
+        """Return the table for a document with the package booktabs; write it to `path` if that is
+        given.
         """
         text = latex_frame(self, columns, digits)
         if path is not None:
@@ -75,7 +74,11 @@ def table_html(table: pd.DataFrame, title: str = "", *, bold: Sequence[int] = ()
     shown = with_intervals(table).head(MOST_ROWS)
     names = [name for name in shown.columns if not shown[name].map(_is_empty).all()]
     cells = {name: _texts(shown, name) for name in names}
-    left = [place for place, name in enumerate(names) if any(isinstance(value, (str, dict)) for value in shown[name])]
+    left = [
+        place
+        for place, name in enumerate(names)
+        if any(isinstance(value, (str, dict)) for value in shown[name])
+    ]
     header = [str(name) for name in names]
     rows: list[list[str]] = [list(row) for row in zip(*cells.values(), strict=True)]
     if not isinstance(shown.index, pd.RangeIndex):
@@ -88,7 +91,11 @@ def table_html(table: pd.DataFrame, title: str = "", *, bold: Sequence[int] = ()
 
 
 def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value) or (isinstance(value, float) and np.isnan(value))
+    return (
+        value is None
+        or (isinstance(value, str) and not value)
+        or (isinstance(value, float) and np.isnan(value))
+    )
 
 
 def _texts(table: pd.DataFrame, name: Any) -> list[str]:
@@ -100,21 +107,34 @@ def _texts(table: pd.DataFrame, name: Any) -> list[str]:
     if name in MARKS:
         return [MISSING if _is_empty(value) else check_mark(value) for value in values]
     if name in GAPS:
-        return [MISSING if _is_empty(value) or np.isinf(value) else f"{value:.1e}" for value in values]
+        return [
+            MISSING if _is_empty(value) or np.isinf(value) else f"{value:.1e}" for value in values
+        ]
     if name in SECONDS:
         return [number(value, 3) for value in values]
     if name in COUNTS:
-        return [number(value) if _is_empty(value) else f"{value:.1f}".removesuffix(".0") for value in values]
+        return [
+            number(value) if _is_empty(value) else f"{value:.1f}".removesuffix(".0")
+            for value in values
+        ]
     if str(name).startswith("param_"):
         return [number(value, DIGITS) for value in values]
-    known = np.array([value for value in values if isinstance(value, float) and not np.isnan(value)])
-    share = known.size > 0 and bool((np.abs(known) <= 1.0).all() and (np.abs(known) >= 0.1**DECIMALS).any())
+    known = np.array(
+        [value for value in values if isinstance(value, float) and not np.isnan(value)]
+    )
+    share = known.size > 0 and bool(
+        (np.abs(known) <= 1.0).all() and (np.abs(known) >= 0.1**DECIMALS).any()
+    )
     return [_text(value, share) for value in values]
 
 
 def _end(lower: Any, upper: Any, which: int) -> str:
     known = [None if _is_empty(bound) else float(bound) for bound in (lower, upper)]
-    return number(known[which]) if known[1] is None else interval(known[0], known[1], END_DIGITS)[which]
+    return (
+        number(known[which])
+        if known[1] is None
+        else interval(known[0], known[1], END_DIGITS)[which]
+    )
 
 
 def _text(value: Any, share: bool) -> str:
@@ -150,7 +170,8 @@ def escaped(text: str) -> str:
 
 # Means of whole numbers.
 COUNT: Final = "count"
-# Columns of numbers of support vectors, of gaps and of seconds; those of scores begin or end with one of these words.
+# Columns of numbers of support vectors, of gaps and of seconds; those of scores begin or end with
+# one of these words.
 FORMS: Final = {"gap": ".1e", "worst_gap": ".1e", "n_support": COUNT, "seconds": ".2f"}
 SCORES: Final = ("train_", "test_", "_accuracy", "_score", "undecided")
 # Headings in a document, where the name of the column is none.
@@ -160,38 +181,43 @@ HEADINGS: Final = {
     "n_support": "support vectors",
     "test_accuracy": "accuracy",
 }
-# Columns of a comparison in a document, as far as they are there and not empty; scores of other metrics follow the accuracy.
-IN_A_PAPER: Final = ("model", "primal", "gap", "test_accuracy", "exact_accuracy", "n_support", "seconds")
+# Columns of a comparison in a document, as far as they are there and not empty; scores of other
+# metrics follow the accuracy.
+IN_A_PAPER: Final = (
+    "model",
+    "primal",
+    "gap",
+    "test_accuracy",
+    "exact_accuracy",
+    "n_support",
+    "seconds",
+)
 
 
-def latex_frame(frame: pd.DataFrame, columns: Sequence[str] | None = None, digits: int = DECIMALS) -> str:
-    """Return a table of one row a line for a document.
-
-    Parameters
-    ----------
-    frame : DataFrame
-    columns : sequence of str, optional
-        In this order; by default those of a comparison that a paper prints, of another table all. Empty columns are omitted.
-    digits : int
-        Decimals of scores; other numbers have two significant digits more.
-
-    Raises
-    ------
-    DataError
-        If there is no such column, or a negative number of digits.
-    """
+def latex_frame(
+    frame: pd.DataFrame, columns: Sequence[str] | None = None, digits: int = DECIMALS
+) -> str:
+    """Return a table of one row a line for a document."""
     check_whole(digits, "digits", 0)
     shown = with_intervals(frame)
     names = _chosen(shown, frame, columns)
-    text = [not np.issubdtype(np.asarray(shown[name].dropna().tolist()).dtype, np.number) for name in names]
+    text = [
+        not np.issubdtype(np.asarray(shown[name].dropna().tolist()).dtype, np.number)
+        for name in names
+    ]
     forms = [_form(str(name), digits) for name in names]
-    heads = [HEADINGS.get(str(name), str(name).removeprefix("test_").replace("_", " ")) for name in names]
+    heads = [
+        HEADINGS.get(str(name), str(name).removeprefix("test_").replace("_", " ")) for name in names
+    ]
     lines = [
         rf"\begin{{tabular}}{{{''.join('l' if one else 'r' for one in text)}}}",
         r"\toprule",
         " & ".join(map(escaped, heads)) + r" \\",
         r"\midrule",
-        *(" & ".join(map(_cell, row, forms)) + r" \\" for row in shown[names].itertuples(index=False)),
+        *(
+            " & ".join(map(_cell, row, forms)) + r" \\"
+            for row in shown[names].itertuples(index=False)
+        ),
     ]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
@@ -204,7 +230,9 @@ def _chosen(shown: pd.DataFrame, frame: pd.DataFrame, columns: Sequence[str] | N
         strange = [name for name in columns if name not in known]
         if strange:
             raise DataError(
-                f"columns must be among those of the table, got {strange[0]!r}{did_you_mean(strange[0], known)}; it has {', '.join(map(str, shown.columns))}"
+                "columns must be among those of the table, got"
+                f" {strange[0]!r}{did_you_mean(strange[0], known)}; it has"
+                f" {', '.join(map(str, shown.columns))}"
             )
         # The two ends of an interval are one column.
         return [name for name in columns if name in there]

@@ -37,28 +37,13 @@ def is_dask(backend: str | None) -> bool:
 
 @contextmanager
 def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel | None]:
-    """Give what runs work in parallel; None for sequential work in this process.
-
-    Parameters
-    ----------
-    backend : str or None
-        ``"loky"`` (processes, the default), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask
-        scheduler.
-    n_jobs : int or None
-        Pieces of work at a time; 1 by default, all workers with Dask.
-
-    Raises
-    ------
-    DataError
-        If there is no such backend, or no scheduler answers.
-    SolverUnavailable
-        Without the extra ``dask``, if it is needed.
-    """
+    """Give what runs work in parallel; None for sequential work in this process."""
     if backend is not None and not isinstance(backend, str):
         raise DataTypeError(f"backend must be a string or None, got {type(backend).__name__}")
     if backend not in (None, "loky", "threading") and not is_dask(backend):
         raise DataError(
-            f"backend must be 'loky', 'threading', 'dask' or an address such as 'tcp://10.0.0.1:8786', got {backend!r}"
+            "backend must be 'loky', 'threading', 'dask' or an address such as"
+            f" 'tcp://10.0.0.1:8786', got {backend!r}"
         )
     options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1}
     if not is_dask(backend):
@@ -79,16 +64,15 @@ def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel
     try:
         client = Client(backend, timeout=PATIENCE)
     except (OSError, ValueError) as error:
-        raise DataError(f"no Dask scheduler answers at {backend} ({error}); check the address") from None
+        raise DataError(
+            f"no Dask scheduler answers at {backend} ({error}); check the address"
+        ) from None
     with client, joblib.parallel_config("dask", wait_for_workers_timeout=WAITED_FOR):
         yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
 
 
 def end_with_parent() -> None:
-    """Let this process, if it is a worker of joblib, end when the process that started it is gone.
-
-    A process that is killed cannot end its workers, which would compute on for nobody.
-    """
+    """Let this process, if it is a worker of joblib, end when the process that started it is gone."""
     if type(multiprocessing.current_process()).__module__.startswith("joblib.externals.loky"):
         _watch(os.getpid())
 
@@ -107,18 +91,7 @@ def _watch(process: int) -> None:
 
 
 def results(work: Mapping[Any, Call], parallel: joblib.Parallel) -> Iterator[tuple[Any, Any]]:
-    """Do work in parallel; yield the key of each piece and its result as soon as it is done.
-
-    If a process dies, each unfinished piece is run in a separate process; that which ends it again has the result
-    :data:`DIED`.
-
-    Parameters
-    ----------
-    work : mapping
-        Functions and their arguments, which other processes can load.
-    parallel : Parallel
-        Of :func:`workers`.
-    """
+    """Do work in parallel; yield the key of each piece and its result as soon as it is done."""
     left = dict(work)
     while left:
         sent: list[Any] = []
@@ -158,5 +131,10 @@ def _alone(call: Call) -> Any:
 
 
 def _worker_died(error: Exception) -> bool:
-    """Whether work has ended its process, according to joblib or to Dask, which tries several workers."""
-    return isinstance(error, BrokenProcessPool) or type(error).__name__ in ("KilledWorker", "FutureCancelledError")
+    """Whether work has ended its process, according to joblib or to Dask, which tries several
+    workers.
+    """
+    return isinstance(error, BrokenProcessPool) or type(error).__name__ in (
+        "KilledWorker",
+        "FutureCancelledError",
+    )

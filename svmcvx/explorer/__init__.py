@@ -1,4 +1,6 @@
-"""A boundary that moves with its hyper-parameters: in a notebook (extra ``explore``), and as a page that needs no server."""
+"""A boundary that moves with its hyper-parameters: in a notebook (extra ``explore``), and as a page
+that needs no server.
+"""
 
 from typing import TYPE_CHECKING, NoReturn
 

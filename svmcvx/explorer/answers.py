@@ -1,4 +1,6 @@
-"""What a picture shows at one setting: the model with its scores on a grid, its interval, its accuracy and the guaranteed one."""
+"""What a picture shows at one setting: the model with its scores on a grid, its interval, its
+accuracy and the guaranteed one.
+"""
 
 from __future__ import annotations
 
@@ -25,22 +27,7 @@ NO_SEARCH = "of this loss a guarantee is a search for each row; sx.guarantee run
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A solution and what a picture shows of it.
-
-    Attributes
-    ----------
-    settings : mapping
-        The values of the sliders.
-    solution : Solution
-    scores : ndarray of shape (rows, columns)
-        On the grid of the plane, positive for the later class; of several classes the lead of the predicted class over the second.
-    predicted : ndarray of int, shape (rows, columns)
-        Positions of the predicted classes.
-    support : ndarray of int
-        Rows of the training data with a positive multiplier.
-    accuracy : float
-        Of the model, on the test data, or the training data where there are none.
-    """
+    """A solution and what a picture shows of it."""
 
     settings: Mapping[str, Any]
     solution: Solution
@@ -55,7 +42,9 @@ class View:
         return self.solution.certificate
 
 
-def view_of(estimator: Any, settings: Mapping[str, Any], grid: Floats, shape: tuple[int, int], tested: Any) -> View:
+def view_of(
+    estimator: Any, settings: Mapping[str, Any], grid: Floats, shape: tuple[int, int], tested: Any
+) -> View:
     """Evaluate a fitted estimator once on the grid and once on the tested rows."""
     values = np.asarray(estimator.decision_function(grid))
     if values.ndim == 1:
@@ -78,7 +67,9 @@ def view_of(estimator: Any, settings: Mapping[str, Any], grid: Floats, shape: tu
     )
 
 
-def guaranteed_accuracy(solution: Solution, training: Any, tested: Any) -> tuple[Interval | None, str]:
+def guaranteed_accuracy(
+    solution: Solution, training: Any, tested: Any
+) -> tuple[Interval | None, str]:
     """Return an interval of the accuracy of every optimal machine, or None and the reason."""
     if solution.formulation in SEARCHED:
         return None, NO_SEARCH

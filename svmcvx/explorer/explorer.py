@@ -19,7 +19,8 @@ __all__ = ["Explorer", "explore"]
 class Explorer(MovingModel, ShortRepr):
     """A model with sliders for its hyper-parameters; see :func:`explore`.
 
-    In a notebook it shows itself. Elsewhere :meth:`move` sets the sliders, :attr:`view` has what is shown, and :meth:`save` writes a page.
+    In a notebook it shows itself. Elsewhere :meth:`move` sets the sliders, :attr:`view` has what is
+    shown, and :meth:`save` writes a page.
 
     Attributes
     ----------
@@ -39,7 +40,9 @@ class Explorer(MovingModel, ShortRepr):
 
     @cached_property
     def picture(self) -> Picture:
-        """The picture, which :meth:`move` does not change by itself: ``picture.update()`` returns it as PNG."""
+        """The picture, which :meth:`move` does not change by itself: ``picture.update()`` returns
+        it as PNG.
+        """
         return Picture(self)
 
     @cached_property
@@ -65,30 +68,36 @@ class Explorer(MovingModel, ShortRepr):
         values: Mapping[str, Sequence[Any]] | None = None,
         title: str | None = None,
     ) -> None:
-        """Write a page that moves the same sliders: one HTML file, which needs no server and loads nothing.
+        """Write a page that moves the same sliders: one HTML file, which needs no server and loads
+        nothing.
 
-        Every combination of values is solved now, each from its neighbour's solution; the page has the models and their intervals as JSON,
-        and computes scores itself.
+        Every combination of values is solved now, each from its neighbour's solution; the page has
+        the models and their intervals as JSON, and computes scores itself.
 
         Parameters
         ----------
         path : path-like
             An existing file is replaced as a whole.
         values : mapping from names of parameters to values, optional
-            Those that the page has; by default at most 21 of the first slider and 5 of the second, and of the others the current one.
+            Those that the page has; by default at most 21 of the first slider and 5 of the second,
+            and of the others the current one.
         title : str, optional
 
         Raises
         ------
         DataError
-            If there are more than a thousand combinations, or the model is not one that a page can evaluate: linear machines, and kernel machines of two
-            classes with the kernels ``"rbf"``, ``"exponential"`` and ``"poly"``.
+            If there are more than a thousand combinations, or the model is not one that a page can
+            evaluate: linear machines, and kernel machines of two classes with the kernels
+            ``"rbf"``, ``"exponential"`` and ``"poly"``.
         """
         write_page(self, path, values=values, title=title)
 
     def __repr__(self) -> str:
         lower, upper = interval(self.view.certificate.lower, self.view.certificate.upper)
-        return f"Explorer({type(self.model).__name__}: {settings(self.settings)}; optimum in [{lower}, {upper}])"
+        return (
+            f"Explorer({type(self.model).__name__}: {settings(self.settings)}; optimum in [{lower},"
+            f" {upper}])"
+        )
 
 
 def explore(
@@ -101,10 +110,11 @@ def explore(
     test: Any = None,
     time_limit: float | None = SECONDS,
 ) -> Explorer:
-    """Show how boundary, margins, support vectors, interval and accuracy change with the hyper-parameters of a model.
+    """Show how boundary, margins, support vectors, interval and accuracy change with the
+    hyper-parameters of a model.
 
-    The last expression of a notebook's cell is shown with sliders (extra ``explore``; Jupyter, VS Code, Colab). Each step fits from the solution of
-    the step before.
+    The last expression of a notebook's cell is shown with sliders (extra ``explore``; Jupyter, VS
+    Code, Colab). Each step fits from the solution of the step before.
 
     Parameters
     ----------
@@ -112,13 +122,14 @@ def explore(
         Training data; of more than two features a plane is shown.
     y : array-like of shape (n,)
     model : estimator of this package, or str, optional
-        Its parameters are where the sliders begin. A text as on the command line (``"odm"``, ``"psvm:p=2"``), or a ``PSVMClassifier`` with
-        an RBF kernel, the default.
+        Its parameters are where the sliders begin. A text as on the command line (``"odm"``,
+        ``"psvm:p=2"``), or a ``PSVMClassifier`` with an RBF kernel, the default.
     features : pair of columns, or "principal", optional
-        Names or numbers of two features, the others being at their means; or the plane of two principal components, the default for more than two features.
+        Names or numbers of two features, the others being at their means; or the plane of two
+        principal components, the default for more than two features.
     values : mapping from names of parameters to sequences, optional
-        The values of a slider, of any parameter of the model; an empty sequence leaves the slider out. By default weights go from a hundredth of the
-        model's value to a hundred times it.
+        The values of a slider, of any parameter of the model; an empty sequence leaves the slider
+        out. By default weights go from a hundredth of the model's value to a hundred times it.
     test : tuple of (X, y), optional
         Data that the accuracies are about; the training data by default.
     time_limit : float, optional

@@ -1,4 +1,6 @@
-"""A model whose parameters move: fits from neighbour to neighbour, on data of which a plane is shown."""
+"""A model whose parameters move: fits from neighbour to neighbour, on data of which a plane is
+shown.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ SECONDS = 2.0
 
 
 class MovingModel:
-    """A model with sliders, without its picture: :class:`~svmcvx.explorer.explorer.Explorer` names its attributes."""
+    """A model with sliders, without its picture: :class:`~svmcvx.explorer.explorer.Explorer` names
+    its attributes.
+    """
 
     def __init__(
         self,
@@ -60,8 +64,12 @@ class MovingModel:
         self._data = self.model._training_data(self.X, y)
         self.codes, self.classes = check_labels(y, self.X.shape[0])
         self.has_test = test is not None
-        self.tested = (self.X, self.classes[self.codes]) if test is None else self._checked_test(test)
-        self.plane = plane_of(self.X, features, names or [f"feature {j}" for j in range(self.X.shape[1])])
+        self.tested = (
+            (self.X, self.classes[self.codes]) if test is None else self._checked_test(test)
+        )
+        self.plane = plane_of(
+            self.X, features, names or [f"feature {j}" for j in range(self.X.shape[1])]
+        )
         self.limits = self.plane.limits(np.concatenate([self.X, self.tested[0]]))
         self.sliders = sliders_of(self.model, values, self.gamma())
         self._grams = GramCache()
@@ -74,12 +82,19 @@ class MovingModel:
     def _checked_test(self, test: Any) -> tuple[Floats, NDArray[Any]]:
         if not isinstance(test, tuple) or len(test) != 2:
             raise DataTypeError(f"test must be a pair (X, y), got {type(test).__name__}")
-        rows = np.asarray(check_features(test[0], name="test", n_features=self.X.shape[1], accept_sparse=False))
+        rows = np.asarray(
+            check_features(test[0], name="test", n_features=self.X.shape[1], accept_sparse=False)
+        )
         labels = np.asarray(test[1])
         if labels.shape != (rows.shape[0],):
-            raise DataError(f"test must have one label for each of its {rows.shape[0]} rows, got shape {labels.shape}")
+            raise DataError(
+                f"test must have one label for each of its {rows.shape[0]} rows, got shape"
+                f" {labels.shape}"
+            )
         if strange := [label for label in labels.tolist() if label not in self.classes.tolist()]:
-            raise DataError(f"test has the label {strange[0]!r}, which the training data do not have")
+            raise DataError(
+                f"test has the label {strange[0]!r}, which the training data do not have"
+            )
         return rows, labels
 
     def gamma(self) -> float:
@@ -96,7 +111,9 @@ class MovingModel:
         return self._settings_at(self._positions)
 
     def _settings_at(self, positions: tuple[int, ...]) -> dict[str, Any]:
-        return {slider.name: slider.values[k] for slider, k in zip(self.sliders, positions, strict=True)}
+        return {
+            slider.name: slider.values[k] for slider, k in zip(self.sliders, positions, strict=True)
+        }
 
     @property
     def view(self) -> View:
@@ -112,7 +129,9 @@ class MovingModel:
 
     @property
     def guaranteed(self) -> tuple[Interval | None, str]:
-        """An interval of the accuracy of every optimal machine at these values; or None, and the reason."""
+        """An interval of the accuracy of every optimal machine at these values; or None, and the
+        reason.
+        """
         if self._positions not in self._guaranteed:
             self._guaranteed[self._positions] = self.guaranteed_at(self.view)
         return self._guaranteed[self._positions]
@@ -122,7 +141,9 @@ class MovingModel:
         return guaranteed_accuracy(view.solution, (self.X, self.classes[self.codes]), self.tested)
 
     def fitted(self, values: Mapping[str, Any]) -> View:
-        """Fit with some parameters, from the latest solution with the same kernel, and evaluate the grid once."""
+        """Fit with some parameters, from the latest solution with the same kernel, and evaluate the
+        grid once.
+        """
         estimator = with_settings(clone(self.model), values)
         space = _space(estimator)
         estimator._fit(self._data, self._latest.get(space), self._grams)
@@ -137,18 +158,7 @@ class MovingModel:
         return self.plane.points(np.stack([line.ravel() for line in lines], axis=1))
 
     def move(self, **values: Any) -> View:
-        """Set sliders, and return what is shown then.
-
-        Parameters
-        ----------
-        **values
-            Names of sliders and values that they have.
-
-        Raises
-        ------
-        DataError
-            If there is no such slider or value.
-        """
+        """Set sliders, and return what is shown then."""
         named = {slider.name: k for k, slider in enumerate(self.sliders)}
         if unknown := [name for name in values if name not in named]:
             raise DataError(f"there is no slider {unknown[0]!r}; there are {', '.join(named)}")
@@ -159,7 +169,9 @@ class MovingModel:
         return self.view
 
     def ahead(self) -> Iterator[Callable[[], object]]:
-        """Yield what is solved while the sliders rest, so that a step finds it: all other values of each slider, the nearest first."""
+        """Yield what is solved while the sliders rest, so that a step finds it: all other values of
+        each slider, the nearest first.
+        """
         steps = [
             (abs(k - self._positions[place]), place, k)
             for place, slider in enumerate(self.sliders)
@@ -167,12 +179,17 @@ class MovingModel:
             for k in range(len(slider.values))
         ]
         for _, place, k in sorted(steps):
-            yield partial(self._view_at, (*self._positions[:place], k, *self._positions[place + 1 :]))
+            yield partial(
+                self._view_at, (*self._positions[:place], k, *self._positions[place + 1 :])
+            )
 
     @property
     def _is_linear(self) -> bool:
         """Whether the values are those of a machine without kernel, which has no width."""
-        return self.settings.get("kernel", self.model.get_params(deep=False).get("kernel")) in (None, LINEAR)
+        return self.settings.get("kernel", self.model.get_params(deep=False).get("kernel")) in (
+            None,
+            LINEAR,
+        )
 
 
 def _estimator(model: Any) -> CertifiedClassifier:
@@ -185,7 +202,8 @@ def _estimator(model: Any) -> CertifiedClassifier:
         model = parsed[0][1]
     if isinstance(model, type) or not isinstance(model, CertifiedClassifier):
         raise DataTypeError(
-            f"model must be an estimator of this package, such as sx.PSVMClassifier(), or its name, got {model!r}"
+            "model must be an estimator of this package, such as sx.PSVMClassifier(), or its name,"
+            f" got {model!r}"
         )
     copied: CertifiedClassifier = clone(model)
     return copied

@@ -1,4 +1,6 @@
-"""The page of an explorer: every combination of values solved beforehand, in one HTML file that loads nothing."""
+"""The page of an explorer: every combination of values solved beforehand, in one HTML file that
+loads nothing.
+"""
 
 from __future__ import annotations
 
@@ -44,20 +46,27 @@ def write_page(
     title: str | None = None,
 ) -> None:
     """Write the page; see :meth:`svmcvx.explorer.Explorer.save`."""
-    data = json.dumps(page_data(explorer, values, title), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    head, _, tail = files("svmcvx.explorer").joinpath("page.html").read_text(encoding="utf-8").partition(MARK)
+    data = json.dumps(
+        page_data(explorer, values, title),
+        ensure_ascii=False,
+        separators=(",", ":"),
+        allow_nan=False,
+    )
+    head, _, tail = (
+        files("svmcvx.explorer").joinpath("page.html").read_text(encoding="utf-8").partition(MARK)
+    )
     with atomic_write(path) as stream:
         # A text with "</script>" would end the script.
         stream.write((head + data.replace("</", "<\\/") + tail).encode())
 
 
 def page_data(
-    explorer: MovingModel, values: Mapping[str, Sequence[Any]] | None = None, title: str | None = None
+    explorer: MovingModel,
+    values: Mapping[str, Sequence[Any]] | None = None,
+    title: str | None = None,
 ) -> dict[str, Any]:
-    """Return what the page computes from: points, sliders, and for each combination of values a model with its numbers.
-
-    A point of the plane has coordinates t, and a linear score is ``w @ t + b``. Kernels need of an observation x its coordinates u, the square
-    of its distance from the plane, and its product with the origin.
+    """Return what the page computes from: points, sliders, and for each combination of values a
+    model with its numbers.
     """
     sliders = _sliders(explorer, values)
     plane = explorer.plane
@@ -75,22 +84,34 @@ def page_data(
         "classes": [str(label) for label in explorer.classes],
         "colours": class_colours(explorer.classes.size),
         "limits": _rounded(explorer.limits),
-        "points": [[*_rounded(place), int(code)] for place, code in zip(places, explorer.codes, strict=True)],
+        "points": [
+            [*_rounded(place), int(code)]
+            for place, code in zip(places, explorer.codes, strict=True)
+        ],
         "extra": [_rounded(row) for row in extra] if extra.any() and kernels else [],
-        "test": [
-            [*_rounded(place), int(np.flatnonzero(explorer.classes == label)[0])]
-            for place, label in zip(plane.coordinates(explorer.tested[0]), explorer.tested[1], strict=True)
-        ]
-        if explorer.has_test
-        else [],
-        "sliders": [{"name": s.symbol, "labels": s.labels, "start": s.start, "choice": s.is_choice} for s in sliders],
+        "test": (
+            [
+                [*_rounded(place), int(np.flatnonzero(explorer.classes == label)[0])]
+                for place, label in zip(
+                    plane.coordinates(explorer.tested[0]), explorer.tested[1], strict=True
+                )
+            ]
+            if explorer.has_test
+            else []
+        ),
+        "sliders": [
+            {"name": s.symbol, "labels": s.labels, "start": s.start, "choice": s.is_choice}
+            for s in sliders
+        ],
         "kernels": kernels,
         "reasons": reasons,
         "answers": answers,
     }
 
 
-def _sliders(explorer: MovingModel, values: Mapping[str, Sequence[Any]] | None) -> tuple[Slider, ...]:
+def _sliders(
+    explorer: MovingModel, values: Mapping[str, Sequence[Any]] | None
+) -> tuple[Slider, ...]:
     """Return the sliders of the page."""
     if values is None:
         counts = [FIRST, SECOND] + [1] * len(explorer.sliders)
@@ -98,10 +119,14 @@ def _sliders(explorer: MovingModel, values: Mapping[str, Sequence[Any]] | None) 
             slider.name: _few_values(slider, explorer.settings[slider.name], count)
             for slider, count in zip(explorer.sliders, counts, strict=False)
         }
-    sliders = tuple(s for s in sliders_of(explorer.model, values, explorer.gamma()) if s.name in values)
+    sliders = tuple(
+        s for s in sliders_of(explorer.model, values, explorer.gamma()) if s.name in values
+    )
     count = prod(len(slider.values) for slider in sliders)
     if count > MOST:
-        raise DataError(f"values has {count} combinations, and a page has at most {MOST}; pass fewer")
+        raise DataError(
+            f"values has {count} combinations, and a page has at most {MOST}; pass fewer"
+        )
     return sliders
 
 
@@ -114,9 +139,14 @@ def _few_values(slider: Slider, current: Any, count: int) -> tuple[Any, ...]:
 
 
 def _answers(
-    explorer: MovingModel, sliders: tuple[Slider, ...], kernels: list[dict[str, Any]], reasons: list[str]
+    explorer: MovingModel,
+    sliders: tuple[Slider, ...],
+    kernels: list[dict[str, Any]],
+    reasons: list[str],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the answer of each combination, the last slider's values innermost; solved along the first, from neighbour to neighbour."""
+    """Yield the answer of each combination, the last slider's values innermost; solved along the
+    first, from neighbour to neighbour.
+    """
     sizes = [len(slider.values) for slider in sliders]
     found: dict[tuple[int, ...], dict[str, Any]] = {}
     for outer in product(*map(range, sizes[1:])):
@@ -156,10 +186,14 @@ def _answer(
 
 
 def _scores(explorer: MovingModel, model: Model, kernels: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the scores of a model on the plane: ``w`` (two coefficients and a constant for each), or kernel, rows, ``v`` and ``b``."""
+    """Return the scores of a model on the plane: ``w`` (two coefficients and a constant for each),
+    or kernel, rows, ``v`` and ``b``.
+    """
     plane = explorer.plane
     if isinstance(model, LinearModel):
-        return {"w": [_affine(plane.axes @ model.coef, plane.origin @ model.coef + model.intercept)]}
+        return {
+            "w": [_affine(plane.axes @ model.coef, plane.origin @ model.coef + model.intercept)]
+        }
     if isinstance(model, MulticlassModel):
         coef, constant = plane.axes @ model.coef, plane.origin @ model.coef + model.intercept
         if len(model.classes) == 2:
@@ -169,9 +203,14 @@ def _scores(explorer: MovingModel, model: Model, kernels: list[dict[str, Any]]) 
         described = _kernel(model.kernel)
         if described not in kernels:
             kernels.append(described)
-        return {"k": kernels.index(described), "v": _rounded(model.dual_coef), "b": _rounded([model.intercept])[0]}
+        return {
+            "k": kernels.index(described),
+            "v": _rounded(model.dual_coef),
+            "b": _rounded([model.intercept])[0],
+        }
     raise DataError(
-        f"a page shows one problem, and {type(explorer.model).__name__} states {explorer.classes.size} classes as several; use two classes"
+        f"a page shows one problem, and {type(explorer.model).__name__} states"
+        f" {explorer.classes.size} classes as several; use two classes"
     )
 
 
@@ -184,10 +223,17 @@ def _kernel(kernel: Kernel) -> dict[str, Any]:
     if isinstance(kernel, (RBF, Exponential)):
         return {"name": kernel.name, "gamma": float(kernel.gamma)}
     if isinstance(kernel, Polynomial):
-        return {"name": "poly", "gamma": float(kernel.gamma), "c": float(kernel.coef0), "degree": int(kernel.degree)}
+        return {
+            "name": "poly",
+            "gamma": float(kernel.gamma),
+            "c": float(kernel.coef0),
+            "degree": int(kernel.degree),
+        }
     if isinstance(kernel, Linear):
         return {"name": "poly", "gamma": 1.0, "c": 0.0, "degree": 1}
-    raise DataError(f"a page cannot evaluate {kernel!r}; use kernel=None, 'rbf', 'exponential' or 'poly'")
+    raise DataError(
+        f"a page cannot evaluate {kernel!r}; use kernel=None, 'rbf', 'exponential' or 'poly'"
+    )
 
 
 def _rounded(values: Any) -> list[float]:

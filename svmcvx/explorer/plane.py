@@ -22,19 +22,7 @@ PADDING = 0.06
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """A plane in the space of the features: the points ``origin + t @ axes``.
-
-    Attributes
-    ----------
-    origin : ndarray of shape (d,)
-        The point of the plane that is nearest to zero.
-    axes : ndarray of shape (2, d)
-        Orthonormal rows, orthogonal to the origin.
-    names : tuple of str
-        Of the two coordinates.
-    caption : str
-        What the plane is where the data have more than two features; empty otherwise.
-    """
+    """A plane in the space of the features: the points ``origin + t @ axes``."""
 
     origin: Floats
     axes: Floats
@@ -60,21 +48,7 @@ class Plane:
 
 
 def plane_of(X: Floats, features: Any, names: list[str]) -> Plane:
-    """Return the plane of two features, or of two principal components.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    features : "principal", a pair of names or numbers of columns, or None
-        None: the two features if there are no more, and otherwise the principal components.
-    names : list of str
-        Of the columns.
-
-    Raises
-    ------
-    DataError
-        If there are fewer than two features, or no such columns.
-    """
+    """Return the plane of two features, or of two principal components."""
     d = X.shape[1]
     if d < 2:
         raise DataError(f"X has {d} feature, and the picture shows two; add a column")
@@ -82,10 +56,14 @@ def plane_of(X: Floats, features: Any, names: list[str]) -> Plane:
         features = (0, 1) if d == 2 else PRINCIPAL
     if isinstance(features, str):
         if features != PRINCIPAL:
-            raise DataError(f"features must be {PRINCIPAL!r} or a pair of columns, got {features!r}")
+            raise DataError(
+                f"features must be {PRINCIPAL!r} or a pair of columns, got {features!r}"
+            )
         return _principal(X)
     if np.ndim(features) != 1 or len(features) != 2:
-        raise DataTypeError(f"features must be {PRINCIPAL!r} or a pair of columns, got {features!r}")
+        raise DataTypeError(
+            f"features must be {PRINCIPAL!r} or a pair of columns, got {features!r}"
+        )
     first, second = (_column(feature, names) for feature in features)
     if first == second:
         raise DataError(f"features must be two different columns, got {names[first]!r} twice")
@@ -94,7 +72,12 @@ def plane_of(X: Floats, features: Any, names: list[str]) -> Plane:
     origin = X.mean(axis=0)
     origin[[first, second]] = 0.0
     caption = (
-        "" if d == 2 else f"a slice at the means of the other {d - 2} features; observations are projected onto it"
+        ""
+        if d == 2
+        else (
+            f"a slice at the means of the other {d - 2} features; observations are projected"
+            " onto it"
+        )
     )
     return Plane(origin, axes, (names[first], names[second]), caption)
 
@@ -105,7 +88,9 @@ def _column(feature: Any, names: list[str]) -> int:
             raise DataError(f"features has column {feature}; X has columns 0 to {len(names) - 1}")
         return int(feature)
     if feature not in names:
-        raise DataError(f"features has {feature!r}, which X does not have{did_you_mean(feature, names)}")
+        raise DataError(
+            f"features has {feature!r}, which X does not have{did_you_mean(feature, names)}"
+        )
     return names.index(feature)
 
 
@@ -117,5 +102,13 @@ def _principal(X: Floats) -> Plane:
     axes = rows[:2]
     total = float(sizes @ sizes)
     share = float(sizes[:2] @ sizes[:2]) / total if total > 0 else 1.0
-    caption = f"a slice through the mean, along two principal components ({share:.0%} of the variance); observations are projected onto it"
-    return Plane(mean - axes.T @ (axes @ mean), axes, ("principal component 1", "principal component 2"), caption)
+    caption = (
+        f"a slice through the mean, along two principal components ({share:.0%} of the variance);"
+        " observations are projected onto it"
+    )
+    return Plane(
+        mean - axes.T @ (axes @ mean),
+        axes,
+        ("principal component 1", "principal component 2"),
+        caption,
+    )

@@ -13,9 +13,8 @@ REST = 0.2
 
 
 class AtRest:
-    """Pieces of work that begin once the sliders rest, one at a time, so that a step waits for one piece at most.
-
-    Where no event loop runs, as outside of a notebook, all of them are done at once.
+    """Pieces of work that begin once the sliders rest, one at a time, so that a step waits for one
+    piece at most.
     """
 
     def __init__(self) -> None:

@@ -40,17 +40,7 @@ WITH_GAMMA = ("rbf", "poly", "exponential", "laplacian", "sigmoid")
 
 @dataclass(frozen=True)
 class Slider:
-    """A parameter of a model and the values that it may take.
-
-    Attributes
-    ----------
-    name : str
-        Of the parameter.
-    values : tuple
-        Numbers in ascending order, or names.
-    start : int
-        Position of the model's own value.
-    """
+    """A parameter of a model and the values that it may take."""
 
     name: str
     values: tuple[Any, ...]
@@ -72,13 +62,7 @@ class Slider:
         return any(isinstance(value, str) for value in self.values)
 
     def position(self, value: Any) -> int:
-        """Return the position of a value.
-
-        Raises
-        ------
-        DataError
-            If the slider does not have it.
-        """
+        """Return the position of a value."""
         if isinstance(value, str) or self.is_choice:
             if value in self.values:
                 return self.values.index(value)
@@ -94,27 +78,17 @@ class Slider:
         raise DataError(f"{self.name} has no value {value!r} here; it has {', '.join(self.labels)}")
 
 
-def sliders_of(model: Any, values: Mapping[str, Sequence[Any]] | None, gamma: float) -> tuple[Slider, ...]:
-    """Return the sliders of a model.
-
-    Parameters
-    ----------
-    model : estimator
-    values : mapping from names of parameters to values, optional
-        Instead of those that a slider has by default; an empty sequence leaves a slider out.
-    gamma : float
-        The width of the model's kernel as a number.
-
-    Raises
-    ------
-    DataError
-        If the model does not have such a parameter, or nothing is left to vary.
-    """
+def sliders_of(
+    model: Any, values: Mapping[str, Sequence[Any]] | None, gamma: float
+) -> tuple[Slider, ...]:
+    """Return the sliders of a model."""
     parameters = model.get_params(deep=False)
     given = dict(values or {})
     if unknown := [name for name in given if name not in parameters]:
         near = did_you_mean(unknown[0], parameters)
-        raise DataError(f"values has {unknown[0]!r}, which {type(model).__name__} does not have{near}")
+        raise DataError(
+            f"values has {unknown[0]!r}, which {type(model).__name__} does not have{near}"
+        )
     found: list[Slider] = []
     for name in [*_varied(model, parameters), *given]:
         if name in {slider.name for slider in found}:
@@ -130,20 +104,33 @@ def sliders_of(model: Any, values: Mapping[str, Sequence[Any]] | None, gamma: fl
 
 
 def with_settings(model: Any, settings: Mapping[str, Any]) -> Any:
-    """Set parameters of an estimator in place, and return it; the kernel ``"linear"`` is the formulation without one."""
-    own = {name: None if name == "kernel" and value == LINEAR else value for name, value in settings.items()}
+    """Set parameters of an estimator in place, and return it; the kernel ``"linear"`` is the
+    formulation without one.
+    """
+    own = {
+        name: None if name == "kernel" and value == LINEAR else value
+        for name, value in settings.items()
+    }
     return model.set_params(**own)
 
 
 def _varied(model: Any, parameters: Mapping[str, Any]) -> list[str]:
-    """Return the parameters that vary by default: those that a path of the formulation may follow, and the kernel's."""
+    """Return the parameters that vary by default: those that a path of the formulation may follow,
+    and the kernel's.
+    """
     entry = find(model._stated_as())
     path = entry.fast.path if entry is not None and entry.fast is not None else ()
     # One of two ways to weigh the losses.
-    names = [name for name in path if name in parameters and parameters[name] is not None and name != "eps"]
+    names = [
+        name
+        for name in path
+        if name in parameters and parameters[name] is not None and name != "eps"
+    ]
     if "kappa" in names or "k" in names:
         names = [name for name in names if name != "lam"]
-    if "kernel" in parameters and (parameters["kernel"] is None or isinstance(parameters["kernel"], str)):
+    if "kernel" in parameters and (
+        parameters["kernel"] is None or isinstance(parameters["kernel"], str)
+    ):
         names += ["kernel", "gamma"]
     return names
 
@@ -158,9 +145,16 @@ def _default(name: str, own: Any, parameters: Mapping[str, Any]) -> tuple[Any, .
     if name == "kernel":
         return KERNELS if own in KERNELS else (*KERNELS, own)
     if name == "gamma":
-        return tuple((own * 2.0 ** (np.arange(-OCTAVES * PER_OCTAVE, OCTAVES * PER_OCTAVE + 1) / PER_OCTAVE)).tolist())
+        return tuple(
+            (
+                own
+                * 2.0 ** (np.arange(-OCTAVES * PER_OCTAVE, OCTAVES * PER_OCTAVE + 1) / PER_OCTAVE)
+            ).tolist()
+        )
     if name == "p":
-        return tuple(np.unique(np.append(np.linspace(1.0, max(4.0, 2.0 * own), 31).round(2), own)).tolist())
+        return tuple(
+            np.unique(np.append(np.linspace(1.0, max(4.0, 2.0 * own), 31).round(2), own)).tolist()
+        )
     if name == "D":
         return tuple(np.unique(np.append(np.linspace(0.0, 0.95, 20).round(2), own)).tolist())
     if name == "k":
@@ -183,7 +177,9 @@ def _checked(name: str, values: Any) -> tuple[Any, ...]:
 
 
 def _nearest(values: tuple[Any, ...], own: Any) -> int:
-    """Return the position of the model's value, or of the nearest; of a name that is not there the first."""
+    """Return the position of the model's value, or of the nearest; of a name that is not there the
+    first.
+    """
     if isinstance(values[0], str):
         return values.index(own) if own in values else 0
     known = isinstance(own, (int, float)) and math.isfinite(own)

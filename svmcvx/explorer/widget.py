@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["make_widget", "numbers"]
 
 
-def numbers(explorer: MovingModel, guaranteed: tuple[Interval | None, str] | None) -> list[tuple[str, str]]:
+def numbers(
+    explorer: MovingModel, guaranteed: tuple[Interval | None, str] | None
+) -> list[tuple[str, str]]:
     """Return what is written below the picture, as pairs of name and value."""
     view = explorer.view
     found = view.certificate
@@ -51,7 +53,9 @@ def make_widget(explorer: MovingModel, picture: Picture) -> Any:
     for slider in explorer.sliders:
         options = list(zip(slider.labels, slider.values, strict=True))
         make = widgets.Dropdown if slider.is_choice else widgets.SelectionSlider
-        controls[slider.name] = make(options=options, index=slider.start, description=slider.symbol, **style)
+        controls[slider.name] = make(
+            options=options, index=slider.start, description=slider.symbol, **style
+        )
     image = widgets.Image(format="png", layout=widgets.Layout(width="100%", max_width="40rem"))
     text, at_rest = widgets.HTML(), AtRest()
 
@@ -60,7 +64,9 @@ def make_widget(explorer: MovingModel, picture: Picture) -> Any:
             f"<tr><td>{escape(name)}&emsp;</td><td>{escape(value)}</td></tr>"
             for name, value in numbers(explorer, guaranteed)
         )
-        caption = f"<small>{escape(explorer.plane.caption)}</small>" if explorer.plane.caption else ""
+        caption = (
+            f"<small>{escape(explorer.plane.caption)}</small>" if explorer.plane.caption else ""
+        )
         text.value = f"<table>{rows}</table>{caption}"
 
     def show(_: Any = None) -> None:

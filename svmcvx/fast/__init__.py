@@ -1,4 +1,6 @@
-"""Specialised solvers for large instances, each returning the same certified Solution as the general route."""
+"""Specialised solvers for large instances, each returning the same certified Solution as the
+general route.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,25 @@ if TYPE_CHECKING:
     from svmcvx.fast.several_classes.m3svm import m3svm
     from svmcvx.fast.warm_path import path
 
-__all__ = ["conic", "hard_margin", "l0", "m3svm", "multiclass", "odm", "odml", "path", "psvm", "ramp", "zero_one"]
+__all__ = [
+    "conic",
+    "hard_margin",
+    "l0",
+    "m3svm",
+    "multiclass",
+    "odm",
+    "odml",
+    "path",
+    "psvm",
+    "ramp",
+    "zero_one",
+]
 
-# Imported at their first use, each with its own compiled code. No folder here has the name of a function.
-_MODULES = {entry.fast.name: entry.fast.module for entry in CATALOGUE.values() if entry.fast is not None}
+# Imported at their first use, each with its own compiled code. No folder here has the name of a
+# function.
+_MODULES = {
+    entry.fast.name: entry.fast.module for entry in CATALOGUE.values() if entry.fast is not None
+}
 _MODULES["path"] = "svmcvx.fast.warm_path"
 
 if not TYPE_CHECKING:

@@ -49,10 +49,7 @@ class FirstCall(NamedTuple):
 
 
 def _calls() -> dict[str, list[Call]]:
-    """Return calls that reach every compiled function with every type that it is compiled for.
-
-    Calls of one list share most of their functions, calls of different lists few; the longest lists come first.
-    """
+    """Return calls that reach every compiled function with every type that it is compiled for."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 3))
     y = np.where(X[:, 0] + 0.5 * rng.standard_normal(40) > 0, 1, -1)
@@ -61,16 +58,23 @@ def _calls() -> dict[str, list[Call]]:
     wide = sp.csr_array(sp.random_array((40, 3000), density=0.02, rng=rng))
     forms = (("dense", X), ("sparse", sparse))
     batch = Rows(X, y.astype(np.float64), np.ones(y.size), X, None, "free", GramCache())
-    # The soft margins and relaxations that zero_one starts from are of the linear list, which is compiled meanwhile.
+    # The soft margins and relaxations that zero_one starts from are of the linear list, which is
+    # compiled meanwhile.
     branch: list[Call] = [
         ("ramp", partial(ramp, X, y, C=1.0)),
         ("zero_one", partial(zero_one, X, y, lam=1.0)),
-        ("zero_one, uneven columns", partial(zero_one, X * [1.0, 1.0, 100.0], y, lam=1.0, method="branch")),
+        (
+            "zero_one, uneven columns",
+            partial(zero_one, X * [1.0, 1.0, 100.0], y, lam=1.0, method="branch"),
+        ),
     ]
     first = ActiveSetSettings(first=2)
     active: list[Call] = [
         ("hard_margin, linear", partial(hard_margin, apart, y)),
-        ("hard_margin, growing", partial(hard_margin, apart, y, settings=HardMarginSettings(active_set=first))),
+        (
+            "hard_margin, growing",
+            partial(hard_margin, apart, y, settings=HardMarginSettings(active_set=first)),
+        ),
         ("l0", partial(l0, X, y, C=1.0)),
     ]
     products = ODMSettings(newton=LinearNewtonSettings(largest_system=1))
@@ -86,7 +90,10 @@ def _calls() -> dict[str, list[Call]]:
             partial(odm, wide, y, C1=1.0, C2=1.0, D=0.1, method="newton", settings=products),
         ),
         *(
-            (f"odm, {method}, {name}", partial(odm, rows, y, C1=1.0, C2=1.0, D=0.1, method=method, max_iter=20))
+            (
+                f"odm, {method}, {name}",
+                partial(odm, rows, y, C1=1.0, C2=1.0, D=0.1, method=method, max_iter=20),
+            )
             for method in ("newton", "dcd")
             for name, rows in forms
         ),
@@ -94,7 +101,10 @@ def _calls() -> dict[str, list[Call]]:
         ("odml", partial(odml, X, y, lam1=0.1, lam2=0.1, C=1.0)),
         ("m3svm", partial(m3svm, X, np.arange(40) % 3, lam=0.1, p=4.0)),
         *(
-            (f"multiclass, {loss}", partial(multiclass, X, np.arange(40) % 3, lam=0.1, loss=loss, settings=augmented))
+            (
+                f"multiclass, {loss}",
+                partial(multiclass, X, np.arange(40) % 3, lam=0.1, loss=loss, settings=augmented),
+            )
             for loss in ("weston_watkins", "topk")
         ),
         ("conic", partial(conic, X, y, lam=1.0)),
@@ -103,7 +113,10 @@ def _calls() -> dict[str, list[Call]]:
     split = ZeroOneSettings(sweep=SweepSettings(work=1.0, fewest=5))
     sweep: list[Call] = [
         ("zero_one, sweep", partial(zero_one, X[:12], y[:12], lam=1.0, method="sweep")),
-        ("zero_one, sweep in parts", partial(zero_one, X[:12], y[:12], lam=1.0, method="sweep", settings=split)),
+        (
+            "zero_one, sweep in parts",
+            partial(zero_one, X[:12], y[:12], lam=1.0, method="sweep", settings=split),
+        ),
     ]
     # Enough observations that their kernel matrix is not stored.
     many = rng.standard_normal((FEW + 1, 2))
@@ -113,20 +126,23 @@ def _calls() -> dict[str, list[Call]]:
     single = PSVMSettings(rows=RowCacheSettings(double_precision=0))
     kernel: list[Call] = [
         ("hard_margin, kernel", partial(hard_margin, apart, y, kernel="rbf")),
-        *((f"psvm p={p:g}, kernel", partial(psvm, X, y, C=1.0, p=p, kernel="rbf")) for p in (1.0, 1.5, 2.0)),
+        *(
+            (f"psvm p={p:g}, kernel", partial(psvm, X, y, C=1.0, p=p, kernel="rbf"))
+            for p in (1.0, 1.5, 2.0)
+        ),
         ("psvm, several classes", partial(solve_parts, X, several, None, scheme="ovo", **together)),
         ("grids, hinge", partial(solve_hinges, batch, [1.0])),
         ("psvm, kernel, many", partial(psvm, many, signs, C=1.0, kernel="rbf", tol=0.1)),
-        ("psvm, kernel, single precision", partial(psvm, many, signs, C=1.0, kernel="rbf", tol=0.1, settings=single)),
+        (
+            "psvm, kernel, single precision",
+            partial(psvm, many, signs, C=1.0, kernel="rbf", tol=0.1, settings=single),
+        ),
     ]
     return {"branch": branch, "active": active, "linear": linear, "kernel": kernel, "sweep": sweep}
 
 
 def first_calls(group: str) -> list[FirstCall]:
-    """Call the solvers of one group; functions that are not on disk yet are compiled.
-
-    numba stores the compiled code between sessions, next to the package or in ``NUMBA_CACHE_DIR``.
-    """
+    """Call the solvers of one group; functions that are not on disk yet are compiled."""
     calls = []
     for name, call in _calls()[group]:
         with recorded() as functions, warnings.catch_warnings():

@@ -16,7 +16,11 @@ from svmcvx.system.deadline import time_limited
 __all__ = ["PATHS", "path"]
 
 # The specialised solvers that have paths, by formulation.
-PATHS = {entry.name: entry.fast for entry in CATALOGUE.values() if entry.fast is not None and entry.fast.path}
+PATHS = {
+    entry.name: entry.fast
+    for entry in CATALOGUE.values()
+    if entry.fast is not None and entry.fast.path
+}
 
 
 def path(
@@ -28,28 +32,33 @@ def path(
     callback: Callable[[Solution], bool | None] | None = None,
     **keywords: Any,
 ) -> list[Solution]:
-    """Solve a formulation for a sequence of values of one hyper-parameter, each warm-started from the previous solution.
+    """Solve a formulation for a sequence of values of one hyper-parameter, each warm-started from
+    the previous solution.
 
     Parameters
     ----------
     formulation : "psvm", "odm", "odml", "conic", "m3svm", "multiclass", "l0" or "zero_one"
-        The specialised solver to call. :mod:`svmcvx.catalogue` lists the hyper-parameters that may vary: (C, p), (C1, C2, D),
-        (C, lam1, lam2), (lam, kappa), (lam, p, eps), (lam), (C) and (lam, k).
+        The specialised solver to call. :mod:`svmcvx.catalogue` lists the hyper-parameters that may
+        vary: (C, p), (C1, C2, D), (C, lam1, lam2), (lam, kappa), (lam, p, eps), (lam), (C) and
+        (lam, k).
     X, y
         As for that solver.
     time_limit : float, optional
         Seconds for the whole path.
     callback : callable, optional
-        Called with each :class:`~svmcvx.Solution` as soon as it is found; returning True ends the path.
+        Called with each :class:`~svmcvx.Solution` as soon as it is found; returning True ends the
+        path.
     **keywords
-        Arguments of the solver; exactly one of its hyper-parameters is a sequence, as in ``C=[0.1, 1, 10]``. It is
-        followed in the order given: neighbours that are close, and small values of C first, are quickest.
+        Arguments of the solver; exactly one of its hyper-parameters is a sequence, as in ``C=[0.1,
+        1, 10]``. It is followed in the order given: neighbours that are close, and small values of
+        C first, are quickest.
 
     Returns
     -------
     list of Solution
-        One for each value. A path that was ended by Ctrl-C, the time limit or the callback returns those it has; an interrupted solution has the
-        status of the limit, and the interval that was proved so far.
+        One for each value. A path that was ended by Ctrl-C, the time limit or the callback returns
+        those it has; an interrupted solution has the status of the limit, and the interval that was
+        proved so far.
 
     Raises
     ------
@@ -65,15 +74,19 @@ def path(
     [True, True]
     """
     if not isinstance(formulation, str) or formulation not in PATHS:
-        raise DataError(f"formulation must be one of {', '.join(map(repr, PATHS))}, got {formulation!r}")
+        raise DataError(
+            f"formulation must be one of {', '.join(map(repr, PATHS))}, got {formulation!r}"
+        )
     names = PATHS[formulation].path
     varied = [
-        name for name in names if isinstance(keywords.get(name), Iterable) and not isinstance(keywords[name], str)
+        name
+        for name in names
+        if isinstance(keywords.get(name), Iterable) and not isinstance(keywords[name], str)
     ]
     if len(varied) != 1:
         raise DataError(
-            f"a path varies exactly one of {', '.join(names)}: pass that one as a sequence, as in {names[0]}=[0.1, 1, 10]; "
-            f"got {', '.join(varied) or 'none'}"
+            f"a path varies exactly one of {', '.join(names)}: pass that one as a sequence, as in"
+            f" {names[0]}=[0.1, 1, 10]; got {', '.join(varied) or 'none'}"
         )
     solver, name = PATHS[formulation].load(), varied[0]
     unknown = [key for key in keywords if key not in inspect.signature(solver).parameters]
@@ -90,6 +103,9 @@ def path(
                 break
             warm = solver(own, labels, **{**keywords, name: value, "warm_start": warm})
             solutions.append(warm)
-            if (callback is not None and callback(warm)) or warm.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
+            if (callback is not None and callback(warm)) or warm.status in (
+                Status.INTERRUPTED,
+                Status.TIME_LIMIT,
+            ):
                 break
     return solutions

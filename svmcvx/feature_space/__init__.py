@@ -1,8 +1,8 @@
 r"""Feature spaces: what a formulation needs of a kernel on given training data.
 
-A point of feature space is written :math:`w = \sum_i v_i \varphi(x_i)`. A space turns the coefficients `v` into
-scores :math:`Kv`, into :math:`\|w\|^2 = v'Kv` and into a model, and gives the builders a factor `L` with
-:math:`K = LL'`. Linear spaces never form `K`.
+A point of feature space is written :math:`w = \sum_i v_i \varphi(x_i)`. A space turns the
+coefficients `v` into scores :math:`Kv`, into :math:`\|w\|^2 = v'Kv` and into a model, and gives the
+builders a factor `L` with :math:`K = LL'`. Linear spaces never form `K`.
 """
 
 from __future__ import annotations
@@ -32,17 +32,14 @@ __all__ = [
     "with_constant",
 ]
 
-# Largest squared length of an observation in feature space, so that its product with a weight does not overflow.
+# Largest squared length of an observation in feature space, so that its product with a weight does
+# not overflow.
 LARGEST_SQUARE: Final = 1e250
 
 
 def penalised_or_none(intercept: Any) -> str:
-    """Translate the argument `intercept` of a formulation without a free bias: "penalised" or "none".
-
-    Raises
-    ------
-    DataError
-        If that is not "penalised", "none", True or False.
+    """Translate the argument `intercept` of a formulation without a free bias: "penalised" or
+    "none".
     """
     return intercept_kind(intercept, own="penalised")
 
@@ -57,27 +54,7 @@ def feature_space(
     block_entries: int = BLOCK_ENTRIES,
     **parameters: Any,
 ) -> FeatureSpace:
-    """Return the space of a kernel on training data.
-
-    Parameters
-    ----------
-    data : BinaryData
-    kernel : Kernel, str, callable or None
-        None for the linear formulation, which forms no Gram matrix.
-    intercept : "free", "penalised" or "none"
-        What the formulation does with the bias.
-    indefinite : "error" or "clip"
-        What to do with an indefinite kernel.
-    keep_gram, block_entries
-        See :class:`KernelSpace`.
-    **parameters
-        ``gamma``, ``degree``, ``coef0`` of a kernel given by name.
-
-    Raises
-    ------
-    DataError
-        If a precomputed kernel matrix is not square, or squared lengths in feature space are beyond 1e250.
-    """
+    """Return the space of a kernel on training data."""
     check_choice(indefinite, "indefinite", ("error", "clip"))
     chosen = as_kernel(kernel, **parameters)
     if chosen is None:
@@ -86,11 +63,17 @@ def feature_space(
     chosen = chosen.kernel if isinstance(chosen, CachedKernel) else chosen
     if isinstance(chosen, Precomputed) and data.X.shape[1] != data.rows:
         raise DataError(
-            "a precomputed kernel takes as X the square matrix k(x_i, x_j) of all training observations, "
-            f"got {data.rows} rows and {data.X.shape[1]} columns"
+            "a precomputed kernel takes as X the square matrix k(x_i, x_j) of all training"
+            f" observations, got {data.rows} rows and {data.X.shape[1]} columns"
         )
     space = KernelSpace(
-        data, chosen.resolve(data.X, data.weight), intercept, indefinite, keep_gram, cache, block_entries
+        data,
+        chosen.resolve(data.X, data.weight),
+        intercept,
+        indefinite,
+        keep_gram,
+        cache,
+        block_entries,
     )
     # The whole Gram matrix of these kernels is tested.
     return space if isinstance(chosen, (CallableKernel, Precomputed)) else _in_range(space)
@@ -108,7 +91,8 @@ def _in_range(space: FeatureSpace) -> FeatureSpace:
     if not largest <= LARGEST_SQUARE:
         what = "rows of X" if space.is_linear else f"k(x, x) of the kernel {space.kernel}"
         raise DataError(
-            f"the {what} reach a squared length of {largest:.3g} in feature space, beyond {LARGEST_SQUARE:g}, where arithmetic "
-            "overflows; scale the data, or use a smaller gamma or degree"
+            f"the {what} reach a squared length of {largest:.3g} in feature space, beyond"
+            f" {LARGEST_SQUARE:g}, where arithmetic overflows; scale the data, or use a smaller"
+            " gamma or degree"
         )
     return space

@@ -24,7 +24,9 @@ KEPT_POINTS = 2
 
 
 class Point(NamedTuple):
-    """A point given by its coefficients `v`: scores `Kv` and the squared norm `v'Kv`, with bounds on the rounding errors of both."""
+    """A point given by its coefficients `v`: scores `Kv` and the squared norm `v'Kv`, with bounds
+    on the rounding errors of both.
+    """
 
     v: Floats
     scores: Bounded
@@ -32,22 +34,16 @@ class Point(NamedTuple):
 
 
 class RowBlock(Protocol):
-    """Evaluates rows of a Gram matrix: ``block(rows, out=None)``, written to `out` if that is given."""
+    """Evaluates rows of a Gram matrix: ``block(rows, out=None)``, written to `out` if that is
+    given.
+    """
 
     def __call__(self, rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the rows."""
 
 
 class FeatureSpace(ABC):
-    """Training data seen through a kernel.
-
-    Attributes
-    ----------
-    data : BinaryData
-    intercept : "free", "penalised" or "none"
-        What the formulation does with the bias: leave it free (scores of a space are then without it), penalise it as
-        the coefficient of a constant feature (scores and norms include it), or have none.
-    """
+    """Training data seen through a kernel."""
 
     data: BinaryData
     intercept: str
@@ -68,7 +64,9 @@ class FeatureSpace(ABC):
         return False
 
     def point(self, v: Floats) -> Point:
-        """Return the point with coefficients `v`, which is evaluated once: as a model, as its norm and as a dual point."""
+        """Return the point with coefficients `v`, which is evaluated once: as a model, as its norm
+        and as a dual point.
+        """
         for known in self._points:
             if np.array_equal(known.v, v):
                 return known
@@ -90,10 +88,7 @@ class FeatureSpace(ABC):
         """Return `Kv` without bounds on its rounding errors."""
 
     def squared_norm_of(self, v: Bounded) -> Bounded:
-        r"""Return the squared norm of a point whose coefficients are known up to errors δ.
-
-        With the scores f of the known coefficients it changes by at most :math:`2\sum_i\delta_i|f_i| + (\sum_i\delta_i\sqrt{K_{ii}})^2`.
-        """
+        """Return the squared norm of a point whose coefficients are known up to errors δ."""
         _, f, found = self.point(v.value)
         if v.is_exact:
             return found
@@ -107,14 +102,15 @@ class FeatureSpace(ABC):
 
     @abstractmethod
     def model(self, v: Floats, bias: float = 0.0) -> BinaryModel:
-        """Return the model of the point with coefficients `v`, and with `bias` if the intercept is free."""
+        """Return the model of the point with coefficients `v`, and with `bias` if the intercept is
+        free.
+        """
 
     @abstractmethod
-    def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> BinaryModel:
-        """Return the model of the point with coordinates `w` in the columns of :attr:`factor`.
-
-        `support` has the support vectors of a linear model; all observations by default.
-        """
+    def model_from_factor(
+        self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None
+    ) -> BinaryModel:
+        """Return the model of the point with coordinates `w` in the columns of :attr:`factor`."""
 
     def squared_norm(self, model: BinaryModel) -> Bounded:
         r"""Return the penalty of a model: :math:`\|w\|^2`, and the square of a penalised intercept."""
@@ -158,7 +154,9 @@ class FeatureSpace(ABC):
     @property
     @abstractmethod
     def blockwise(self) -> bool:
-        """Whether there is a kernel but no stored Gram matrix: products are evaluated block by block."""
+        """Whether there is a kernel but no stored Gram matrix: products are evaluated block by
+        block.
+        """
 
     @property
     @abstractmethod

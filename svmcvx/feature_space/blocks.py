@@ -30,29 +30,7 @@ SAME = "a source must not change"
 
 @dataclass(frozen=True, eq=False)
 class BlockRows:
-    """The data of a block that stay in memory: all but the rows.
-
-    Attributes
-    ----------
-    y : ndarray of shape (m,)
-        Labels ±1; before the classes of all blocks are known, positions in `labels`.
-    weight : ndarray of shape (m,)
-        Positive weights.
-    norms : ndarray of shape (m,)
-        At least the norms of the rows as the formulation sees them.
-    positive : ndarray of int, or None
-        Indices of the rows with a positive weight; None for all.
-    left_out : ndarray
-        Labels of the other rows.
-    rows : int
-        Number of rows of the block.
-    labels : ndarray
-        Distinct labels of the block.
-    number : int
-        Of the block in its source.
-    digests : PieceDigests
-        With which the block is compared when it is read again.
-    """
+    """The data of a block that stay in memory: all but the rows."""
 
     y: Floats
     weight: Floats
@@ -65,7 +43,9 @@ class BlockRows:
     digests: PieceDigests
 
     def require_same(self, piece: Piece, columns: int) -> None:
-        """Raise a :class:`~svmcvx.errors.DataError` that names the block if it has changed since the first pass."""
+        """Raise a :class:`~svmcvx.errors.DataError` that names the block if it has changed since
+        the first pass.
+        """
         now = PieceDigests.of(piece)
         if now == self.digests:
             return
@@ -73,14 +53,26 @@ class BlockRows:
             checked_piece(piece, self.number, columns)
         except DataError as error:
             raise DataError(f"{error}; it was not so at the first pass: {SAME}") from None
-        changed = [name for name, old, new in zip(now._fields, self.digests, now, strict=True) if old != new]
-        raise DataError(f"block {self.number}: its {' and '.join(changed)} are not those of the first pass; {SAME}")
+        changed = [
+            name
+            for name, old, new in zip(now._fields, self.digests, now, strict=True)
+            if old != new
+        ]
+        raise DataError(
+            f"block {self.number}: its {' and '.join(changed)} are not those of the first pass;"
+            f" {SAME}"
+        )
 
     def features(self, piece: Piece, columns: int, dense: bool) -> Features:
-        """Return the rows of positive weight; sparse rows in double precision, or dense if all blocks are made dense."""
+        """Return the rows of positive weight; sparse rows in double precision, or dense if all
+        blocks are made dense.
+        """
         X = piece.X
         if X.shape != (self.rows, columns):
-            raise DataError(f"block {self.number} had the shape {(self.rows, columns)} and has {X.shape} now; {SAME}")
+            raise DataError(
+                f"block {self.number} had the shape {(self.rows, columns)} and has {X.shape} now;"
+                f" {SAME}"
+            )
         if sp.issparse(X):
             if not isinstance(X, sp.csr_array) or X.dtype != np.float64:
                 X = sp.csr_array(X, dtype=np.float64)
@@ -104,7 +96,9 @@ class BlockSettings(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A sample of the rows of all blocks: rows as passed, labels ±1, weights with the sums of all rows."""
+    """A sample of the rows of all blocks: rows as passed, labels ±1, weights with the sums of all
+    rows.
+    """
 
     X: Features
     y: Floats
@@ -123,26 +117,7 @@ class SampleSpace(LinearSpace):
 
 @dataclass(frozen=True, eq=False)
 class BlockSpace:
-    """Rows in blocks, as training data of a linear model.
-
-    Attributes
-    ----------
-    shards : Shards
-        Their states have the part ``"rows"``, a :class:`BlockRows` a block.
-    intercept : "free", "penalised" or "none"
-    centre : ndarray of shape (d,)
-        Subtracted from the columns of dense rows with a free intercept: the mean of the first block.
-    dense : bool
-        Whether sparse blocks become dense, since too few entries are zero.
-    classes : ndarray of shape (2,)
-    n, rows : int
-        Number of rows of positive weight, and of all rows.
-    weights : tuple of float
-        Total weight of the negative and the positive class.
-    largest_norm, stiffness, entries : float
-        Largest norm of a row, largest weight times squared norm, entries of a row that are not zero.
-    sample : Sample
-    """
+    """Rows in blocks, as training data of a linear model."""
 
     shards: Shards
     intercept: str
@@ -174,7 +149,9 @@ class BlockSpace:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Replace an error inside the block by one about a changed source, if the source has changed."""
+        """Replace an error inside the block by one about a changed source, if the source has
+        changed.
+        """
         try:
             yield
         except SvmcvxError:
@@ -184,13 +161,7 @@ class BlockSpace:
             raise
 
     def require_same(self) -> None:
-        """Compare all blocks with the first pass.
-
-        Raises
-        ------
-        DataError
-            If a block has changed.
-        """
+        """Compare all blocks with the first pass."""
         self.shards.deadline = None
         self.shards.read(_visit, None, self.compared)
 
@@ -201,7 +172,9 @@ class BlockSpace:
 
     def loaded(self) -> tuple[Features, NDArray[Any], Floats]:
         """Return the rows of all blocks with their labels and weights, as data in memory."""
-        pieces = [piece for listed in self.shards.read(_pieces, None, self.compared) for piece in listed]
+        pieces = [
+            piece for listed in self.shards.read(_pieces, None, self.compared) for piece in listed
+        ]
         parts = [piece.X for piece in pieces]
         if all(map(sp.issparse, parts)):
             X: Features = sp.csr_array(sp.vstack(parts))
@@ -225,19 +198,27 @@ class BlockSpace:
     def sample_space(self) -> LinearSpace:
         """Return the space of the sample."""
         X, y, weight = self.sample
-        data = BinaryData(X, y, weight, np.arange(y.size), self.classes, y.size, whole_weight=self.total_weight)
+        data = BinaryData(
+            X, y, weight, np.arange(y.size), self.classes, y.size, whole_weight=self.total_weight
+        )
         return SampleSpace(data, self.intercept, self.centre)
 
     def model(self, w: Floats, bias: float, support: NDArray[np.intp]) -> LinearModel:
-        """Return the model of w in the columns of the formulation; `support` are rows of the source."""
+        """Return the model of w in the columns of the formulation; `support` are rows of the
+        source.
+        """
         if self.intercept == "penalised":
             w, bias = w[:-1], float(w[-1])
-        return LinearModel(coef=w, intercept=bias - float(self.centre @ w), classes=self.classes, support=support)
+        return LinearModel(
+            coef=w, intercept=bias - float(self.centre @ w), classes=self.classes, support=support
+        )
 
     @property
     def settings(self) -> BlockSettings:
         """The arguments of :func:`spaces`."""
-        return BlockSettings(self.intercept, self.centre, self.dense, self.classes, self.total_weight)
+        return BlockSettings(
+            self.intercept, self.centre, self.dense, self.classes, self.total_weight
+        )
 
     @property
     def compared(self) -> BlockSettings:
@@ -245,7 +226,9 @@ class BlockSpace:
         return self.settings._replace(compared=True)
 
 
-def spaces(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> Iterator[LinearSpace]:
+def spaces(
+    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings
+) -> Iterator[LinearSpace]:
     """Yield the linear space of each block of a shard."""
     intercept, centre, dense, classes, total, compared = settings
     for piece, rows in zip(pieces, parts["rows"], strict=True):

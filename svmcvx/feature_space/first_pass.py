@@ -1,4 +1,6 @@
-"""The first pass over rows in blocks: it validates them, draws a sample, and stores the labels, weights and norms for later passes."""
+"""The first pass over rows in blocks: it validates them, draws a sample, and stores the labels,
+weights and norms for later passes.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,15 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Largest squared length of a row, as for data in memory.
 LARGEST_SQUARE = 1e250
-# Least number of rows of the sample that is solved first; rows for each unknown; largest number of entries.
+# Least number of rows of the sample that is solved first; rows for each unknown; largest number of
+# entries.
 SAMPLE_ROWS, SAMPLE_PER_COLUMN, SAMPLE_ENTRIES = 20_000, 100, 2**23
 
 
 class _Scanned(NamedTuple):
-    """Results of a pass over a shard, for each block: rows, labels, weights by label, lengths, digests, and a sample of rows."""
+    """Results of a pass over a shard, for each block: rows, labels, weights by label, lengths,
+    digests, and a sample of rows.
+    """
 
     rows: list[int]
     labels: list[NDArray[Any]]
@@ -48,17 +53,7 @@ class _Scanned(NamedTuple):
 def block_space(
     X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int = 0, covariance: bool = False
 ) -> BlockSpace:
-    """Validate data in blocks and return their space.
-
-    There is one pass over the blocks, after the first block has been read. Labels and weights may come with the rows, be Dask collections, or
-    arrays of this process; labels may be :class:`~svmcvx.row_blocks.labels.ClassPartition` of any of these. With a `covariance` among the
-    unknowns the sample must determine d(d + 1)/2 numbers, not d.
-
-    Raises
-    ------
-    DataError
-        If the data cannot be used; the message names the block.
-    """
+    """Validate data in blocks and return their space."""
     sides, y = (y, y.given) if isinstance(y, ClassPartition) else (None, y)
     source, arrays = _source(X, y, sample_weight)
     shards = Shards.of(source)
@@ -80,17 +75,23 @@ def block_space(
     rows = [number for scanned in found for number in scanned.rows]
     if not sum(part.size for part in labels):
         raise DataError("X is empty: 0 samples, or no weight that is positive")
-    merged = coded_labels(np.concatenate([part for part in labels if part.size]), sum(p.size for p in labels), "y")[1]
+    merged = coded_labels(
+        np.concatenate([part for part in labels if part.size]), sum(p.size for p in labels), "y"
+    )[1]
     _, classes = check_labels(merged, merged.size, binary=True)
     largest = max(scanned.largest for scanned in found)
     if not largest * largest <= LARGEST_SQUARE:
         raise DataError(
-            f"the rows of X reach a length of {largest:.3g}, where arithmetic overflows; scale the data to a squared length below {LARGEST_SQUARE:g}"
+            f"the rows of X reach a length of {largest:.3g}, where arithmetic overflows; scale the"
+            f" data to a squared length below {LARGEST_SQUARE:g}"
         )
     signed = shards.change(_encode, [(scanned.digests,) for scanned in found], classes)
     weights = tuple(math.fsum(part[k] for part in signed) for k in (0, 1))
     if not all(weights):
-        raise DataError("sample_weight is zero for every observation of a class; both classes need positive weight")
+        raise DataError(
+            "sample_weight is zero for every observation of a class; both classes need positive"
+            " weight"
+        )
     n = int(sum(part[2] for part in signed))
     return BlockSpace(
         shards,
@@ -109,20 +110,24 @@ def block_space(
 
 
 def _source(X: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, list[NDArray[Any]]]]:
-    """Return the argument of :meth:`Shards.of`, and labels and weights that are in memory, one array a block."""
+    """Return the argument of :meth:`Shards.of`, and labels and weights that are in memory, one
+    array a block.
+    """
     if isinstance(X, RowBlocks):
         if isinstance(y, BlockLabels) and y.blocks is not X:
             raise DataError("y holds the labels of another source; pass y=X.y")
         if y is None and not X.labelled:
             raise DataError(
-                "a classifier requires y to be passed, but the target y is None; pass one label an observation"
+                "a classifier requires y to be passed, but the target y is None; pass one label an"
+                " observation"
             )
         lengths, labelled = X.lengths, y is None or isinstance(y, BlockLabels)
         source: Any = X.loaders
     else:
         if y is None:
             raise DataError(
-                "a classifier requires y to be passed, but the target y is None; pass one label an observation"
+                "a classifier requires y to be passed, but the target y is None; pass one label an"
+                " observation"
             )
         source = dask_rows(X, y, sample_weight)
         lengths, labelled = source.lengths, bool(source.y)
@@ -135,13 +140,15 @@ def _source(X: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, list[NDA
             continue
         if lengths is None:
             raise DataError(
-                f"{name} is an array, but the lengths of the blocks are not known; pass labels and weights with the blocks"
+                f"{name} is an array, but the lengths of the blocks are not known; pass labels and"
+                " weights with the blocks"
                 + ("" if isinstance(X, RowBlocks) else ", or X.compute_chunk_sizes()")
             )
         given = np.asarray(values)
         if given.shape != (sum(lengths),):
             raise DataError(
-                f"{name} has shape {given.shape} but X has {sum(lengths)} rows: inconsistent numbers of samples; pass one number a row"
+                f"{name} has shape {given.shape} but X has {sum(lengths)} rows: inconsistent"
+                " numbers of samples; pass one number a row"
             )
         arrays[name] = np.split(given, np.cumsum(lengths)[:-1])
     return source, arrays
@@ -153,7 +160,9 @@ def _by_shard(listed: Sequence[Any], blocks: Sequence[int]) -> list[list[Any]]:
 
 
 def _first_look(shards: Shards, intercept: str) -> tuple[Floats, bool]:
-    """Return the centre from the first block with rows, zeros if nothing is subtracted, and whether sparse blocks become dense."""
+    """Return the centre from the first block with rows, zeros if nothing is subtracted, and whether
+    sparse blocks become dense.
+    """
     for source, state, first in zip(shards.sources, shards.states, shards.offsets, strict=True):
         found = Shards([source], [state], [1], shards.client).read(_peek, None, first, intercept)[0]
         if found is not None:
@@ -163,11 +172,15 @@ def _first_look(shards: Shards, intercept: str) -> tuple[Floats, bool]:
 
 
 @reads_rows
-def _peek(pieces: ShardBlocks, parts: ShardState, first: int, intercept: str) -> tuple[Floats, bool] | None:
+def _peek(
+    pieces: ShardBlocks, parts: ShardState, first: int, intercept: str
+) -> tuple[Floats, bool] | None:
     for k, piece in enumerate(pieces):
         if piece.X.shape[0]:
             X = checked_piece(piece, first + k, None).X
-            dense = intercept == "free" and (not sp.issparse(X) or X.nnz >= DENSE * X.shape[0] * X.shape[1])
+            dense = intercept == "free" and (
+                not sp.issparse(X) or X.nnz >= DENSE * X.shape[0] * X.shape[1]
+            )
             return np.asarray(X.mean(axis=0)).ravel() if dense else np.zeros(X.shape[1]), dense
     return None
 
@@ -183,7 +196,9 @@ def _scan(
     sampling: tuple[int, float, int],
     sides: ClassPartition | None,
 ) -> tuple[ShardState, _Scanned]:
-    """Validate a shard; store labels, weights and norms in its state, and return the results for all blocks."""
+    """Validate a shard; store labels, weights and norms in its state, and return the results for
+    all blocks.
+    """
     quota, most_entries, seed = sampling
     stored: list[BlockRows] = []
     known: list[PieceDigests] = []
@@ -196,7 +211,17 @@ def _scan(
         known.append(digests)
         if piece.X.shape[0] == 0:
             stored.append(
-                BlockRows(np.zeros(0), np.zeros(0), np.zeros(0), None, np.zeros(0), 0, np.zeros(0), number + k, digests)
+                BlockRows(
+                    np.zeros(0),
+                    np.zeros(0),
+                    np.zeros(0),
+                    None,
+                    np.zeros(0),
+                    0,
+                    np.zeros(0),
+                    number + k,
+                    digests,
+                )
             )
             counted.append(0)
             weighed.append(np.zeros(0))
@@ -214,32 +239,57 @@ def _scan(
         left_out = labels[codes[weight == 0]]
         if chosen is not None:
             X, codes, weight = X[chosen], codes[chosen], weight[chosen]
-        data = BinaryData(X, codes.astype(np.float64), weight, np.arange(codes.size), labels, codes.size)
+        data = BinaryData(
+            X, codes.astype(np.float64), weight, np.arange(codes.size), labels, codes.size
+        )
         norms = row_norms_above(LinearSpace(data, intercept, centre).X)
         stored.append(
-            BlockRows(codes.astype(np.float64), weight, norms, chosen, left_out, m, labels, number + k, digests)
+            BlockRows(
+                codes.astype(np.float64),
+                weight,
+                norms,
+                chosen,
+                left_out,
+                m,
+                labels,
+                number + k,
+                digests,
+            )
         )
         counted.append(m)
-        weighed.append(np.asarray(np.bincount(codes, weights=weight, minlength=labels.size), dtype=np.float64))
+        weighed.append(
+            np.asarray(np.bincount(codes, weights=weight, minlength=labels.size), dtype=np.float64)
+        )
         entries += X.nnz if sp.issparse(X) else X.size
         largest = max(largest, float(norms.max(initial=0.0)))
         stiffest = max(stiffest, float((weight * norms**2).max(initial=0.0)))
         if codes.size:
             sampled.append(_some(X, labels[codes], weight, quota, most_entries, (seed, number + k)))
     present = [rows.labels[weights > 0] for rows, weights in zip(stored, weighed, strict=True)]
-    return {"rows": stored}, _Scanned(counted, present, weighed, entries, largest, stiffest, sampled, known)
+    return {"rows": stored}, _Scanned(
+        counted, present, weighed, entries, largest, stiffest, sampled, known
+    )
 
 
 def _with_arrays(piece: Piece, parts: ShardState, k: int) -> Piece:
     """Return a block with the labels and weights that were passed separately."""
     y = parts["y"][k] if "y" in parts else piece.y
-    return Piece(piece.X, y, parts["sample_weight"][k] if "sample_weight" in parts else piece.weight)
+    return Piece(
+        piece.X, y, parts["sample_weight"][k] if "sample_weight" in parts else piece.weight
+    )
 
 
 def _some(
-    X: Features, y: NDArray[Any], weight: Floats, quota: int, most_entries: float, seed: tuple[int, int]
+    X: Features,
+    y: NDArray[Any],
+    weight: Floats,
+    quota: int,
+    most_entries: float,
+    seed: tuple[int, int],
 ) -> tuple[Features, NDArray[Any], Floats]:
-    """Return some rows of each class of a block, at least one, with weights of the same sum as those of the class."""
+    """Return some rows of each class of a block, at least one, with weights of the same sum as
+    those of the class.
+    """
     m = y.size
     width = X.nnz / m if sp.issparse(X) else float(X.shape[1])
     share = min(1.0, min(quota, max(1.0, most_entries / max(width, 1.0))) / m)
@@ -249,7 +299,9 @@ def _some(
         members = np.flatnonzero(y == label)
         chosen = rng.choice(members, size=math.ceil(share * members.size), replace=False)
         rows.append(chosen)
-        weights.append(weight[chosen] * (float(weight[members].sum()) / float(weight[chosen].sum())))
+        weights.append(
+            weight[chosen] * (float(weight[members].sum()) / float(weight[chosen].sum()))
+        )
     order = np.argsort(np.concatenate(rows), kind="stable")
     chosen = np.concatenate(rows)[order]
     return X[chosen], y[chosen], np.concatenate(weights)[order]
@@ -258,9 +310,8 @@ def _some(
 def _encode(
     pieces: ShardBlocks, parts: ShardState, digests: list[PieceDigests], classes: NDArray[Any]
 ) -> tuple[ShardState, tuple[float, float, int]]:
-    """Turn positions in the labels of a block into ±1; return the weights of both classes and the number of rows.
-
-    If a worker is lost, the first pass is repeated for its blocks; `digests` are those of the first time.
+    """Turn positions in the labels of a block into ±1; return the weights of both classes and the
+    number of rows.
     """
     signed: list[BlockRows] = []
     negative: list[float] = []
@@ -281,8 +332,14 @@ def _encode(
     )
 
 
-def _concatenated_sample(parts: list[tuple[Features, NDArray[Any], Floats]], classes: NDArray[Any]) -> Sample:
+def _concatenated_sample(
+    parts: list[tuple[Features, NDArray[Any], Floats]], classes: NDArray[Any]
+) -> Sample:
     X = [part[0] for part in parts]
     stacked = sp.csr_array(sp.vstack(X)) if sp.issparse(X[0]) else np.vstack(X)
     labels = np.concatenate([part[1] for part in parts])
-    return Sample(stacked, np.where(labels == classes[1], 1.0, -1.0), np.concatenate([part[2] for part in parts]))
+    return Sample(
+        stacked,
+        np.where(labels == classes[1], 1.0, -1.0),
+        np.concatenate([part[2] for part in parts]),
+    )

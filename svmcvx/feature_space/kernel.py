@@ -17,7 +17,14 @@ from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
 from svmcvx.feature_space.base import FeatureSpace, Point, RowBlock
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
-from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, is_definite, is_positive, with_sizes
+from svmcvx.kernels.columns import (
+    TILE_ENTRIES,
+    KernelColumns,
+    KernelProduct,
+    is_definite,
+    is_positive,
+    with_sizes,
+)
 from svmcvx.kernels.entry_error import EntryError, power_above
 from svmcvx.kernels.gram_cache import CachedGram, GramCache
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric, symmetrised
@@ -34,7 +41,8 @@ Floats: TypeAlias = NDArray[np.float64]
 GRAM_BYTES = 8 * 4
 # Observations up to which a stored kernel matrix costs less time than a second evaluation.
 FEW = 1000
-# Error of scores of a multiple of a known point that its roundings may cause, in units of what it is otherwise.
+# Error of scores of a multiple of a known point that its roundings may cause, in units of what it
+# is otherwise.
 NEARLY = 1.0
 # Entries of one kernel block if no Gram matrix is stored: small enough for a processor's cache.
 BLOCK_ENTRIES = TILE_ENTRIES
@@ -42,27 +50,7 @@ BLOCK_ENTRIES = TILE_ENTRIES
 
 @dataclass(frozen=True, eq=False)
 class KernelSpace(FeatureSpace):
-    """A reproducing kernel space, through the Gram matrix of the training data.
-
-    Parameters
-    ----------
-    data : BinaryData
-        For a precomputed kernel ``data.X`` has the rows of the Gram matrix with positive weight, and all columns.
-    resolved : Kernel
-        With its parameters as numbers.
-    intercept : "free", "penalised" or "none"
-        A penalised intercept adds the constant 1 to the kernel.
-    indefinite : "error" or "clip"
-        See :func:`svmcvx.kernels.gram_factor`.
-    keep_gram : bool
-        Store the Gram matrix and test that it is positive semidefinite (default). Otherwise, for kernels that are so on any data
-        (:func:`~svmcvx.kernels.columns.is_definite`), products are evaluated block by block and nothing
-        quadratic is stored.
-    cache : GramCache, optional
-        Stores the matrix for other spaces.
-    block_entries : int
-        Entries of one kernel block if no Gram matrix is stored.
-    """
+    """A reproducing kernel space, through the Gram matrix of the training data."""
 
     data: BinaryData
     resolved: Kernel
@@ -84,7 +72,9 @@ class KernelSpace(FeatureSpace):
     @property
     def X(self) -> Features:
         """Raise an error: a kernel's features have no columns."""
-        raise TypeError("a space with a kernel has no data matrix; use its factor, blocks or products")
+        raise TypeError(
+            "a space with a kernel has no data matrix; use its factor, blocks or products"
+        )
 
     @property
     def centre(self) -> Floats:
@@ -98,7 +88,9 @@ class KernelSpace(FeatureSpace):
 
     @property
     def stored_gram(self) -> Floats | None:
-        """The Gram matrix of this space, or of its cache (without the constant of the intercept); None if there is none."""
+        """The Gram matrix of this space, or of its cache (without the constant of the intercept);
+        None if there is none.
+        """
         if self.keep_gram:
             return self.gram
         return None if self.cached_gram is None else self.cached_gram.matrix
@@ -112,7 +104,9 @@ class KernelSpace(FeatureSpace):
 
     @property
     def _has_gram(self) -> bool:
-        """Whether the Gram matrix is stored; a definite kernel has a diagonal without it, so its matrix must be evaluated already."""
+        """Whether the Gram matrix is stored; a definite kernel has a diagonal without it, so its
+        matrix must be evaluated already.
+        """
         return self.keep_gram and (self.factored or not is_definite(self.resolved))
 
     def diagonal(self) -> Floats:
@@ -128,10 +122,14 @@ class KernelSpace(FeatureSpace):
         if self._has_gram:
             return np.asarray(Bounded(diagonal, self.gram_error.of_diagonal(diagonal)).upper)
         # A power of a sum of positive terms, or 1.
-        return power_above(diagonal, int(getattr(self.resolved, "degree", 1)), int(self.data.X.shape[1]))
+        return power_above(
+            diagonal, int(getattr(self.resolved, "degree", 1)), int(self.data.X.shape[1])
+        )
 
     def row_block(self, dtype: DTypeLike) -> RowBlock:
-        """Return a function that takes rows of the Gram matrix, or evaluates them, a penalised intercept included."""
+        """Return a function that takes rows of the Gram matrix, or evaluates them, a penalised
+        intercept included.
+        """
         evaluate: RowBlock = lambda rows, out=None: self.gram[rows]  # noqa: E731
         if self.blockwise:
             whole = self._all_columns if np.dtype(dtype) == np.float64 else None
@@ -154,7 +152,8 @@ class KernelSpace(FeatureSpace):
         memory.require(
             GRAM_BYTES * float(n) ** 2,
             f"the {n} × {n} kernel matrix and its factor",
-            "use fewer observations, the linear formulation, or a specialised solver that keeps no kernel matrix",
+            "use fewer observations, the linear formulation, or a specialised solver that keeps no"
+            " kernel matrix",
         )
         if isinstance(self.resolved, Precomputed):
             columns = self.data.X[:, self.data.index]
@@ -173,12 +172,15 @@ class KernelSpace(FeatureSpace):
             require_symmetric(matrix)
             return symmetrised(matrix)
         return np.asarray(
-            run_with_deadline(self.resolved, self.data.X, entries=float(self.data.n) ** 2), dtype=np.float64
+            run_with_deadline(self.resolved, self.data.X, entries=float(self.data.n) ** 2),
+            dtype=np.float64,
         )
 
     @cached_property
     def cached_gram(self) -> CachedGram | None:
-        """The Gram matrix without the constant of the intercept, from the cache; without a cache it is stored here if there are few observations."""
+        """The Gram matrix without the constant of the intercept, from the cache; without a cache it
+        is stored here if there are few observations.
+        """
         if isinstance(self.resolved, Precomputed):
             return None
         if self.cache is not None:
@@ -197,7 +199,9 @@ class KernelSpace(FeatureSpace):
         if self.cached_gram is None:
             return gram_factor(self._given_gram, indefinite=self.indefinite)
         constant = self.intercept == "penalised"
-        return self.cached_gram.factor(self._given_gram, constant=constant, indefinite=self.indefinite)
+        return self.cached_gram.factor(
+            self._given_gram, constant=constant, indefinite=self.indefinite
+        )
 
     @property
     def factored(self) -> bool:
@@ -218,10 +222,7 @@ class KernelSpace(FeatureSpace):
 
     @property
     def facts(self) -> dict[str, float]:
-        """Rank of the factor, and the clipped share of the spectrum if it exceeds rounding.
-
-        Empty if the time limit passed before there was a factor.
-        """
+        """Rank of the factor, and the clipped share of the spectrum if it exceeds rounding."""
         if not self.keep_gram:
             return {}
         try:
@@ -241,7 +242,8 @@ class KernelSpace(FeatureSpace):
             return self._blockwise(v)
         error, size = self.gram_error, np.abs(v)
         both = np.abs(self.gram) @ np.stack([size, error.columns * size], axis=1)
-        # As many terms as the second checker counts, whose bounds in doubles have to prove the same interval.
+        # As many terms as the second checker counts, whose bounds in doubles have to prove the same
+        # interval.
         entries = error.of_products(both[:, 0], both[:, 1], v)
         return self._bounded_point(v, self.gram @ v, both[:, 0], entries, v.size)
 
@@ -251,9 +253,8 @@ class KernelSpace(FeatureSpace):
 
     @cached_property
     def gram_error(self) -> EntryError:
-        """Bound on the error of the entries of :attr:`gram` against the kernel of the rows as they were passed.
-
-        A precomputed matrix is exact. The positive part of an indefinite one has the rounding error of its eigenvalues.
+        """Bound on the error of the entries of :attr:`gram` against the kernel of the rows as they
+        were passed.
         """
         n = self.data.n
         if isinstance(self.resolved, Precomputed):
@@ -268,8 +269,12 @@ class KernelSpace(FeatureSpace):
             error = error.of_positive_part(float(np.abs(self._given_gram).sum(axis=1).max()))
         return error
 
-    def _bounded_point(self, v: Floats, scores: Floats, magnitude: Floats, entries: Floats, terms: int) -> Point:
-        """Bound the errors: `magnitude` is |K||v|, `entries` what the errors of K make of v, `terms` those of a sum."""
+    def _bounded_point(
+        self, v: Floats, scores: Floats, magnitude: Floats, entries: Floats, terms: int
+    ) -> Point:
+        """Bound the errors: `magnitude` is |K||v|, `entries` what the errors of K make of v,
+        `terms` those of a sum.
+        """
         return self._of_scores(v, Bounded(scores, inner_error(terms + 2, magnitude) + entries))
 
     def _of_scores(self, v: Floats, f: Bounded) -> Point:
@@ -277,8 +282,12 @@ class KernelSpace(FeatureSpace):
         support = np.flatnonzero(v)
         return Point(v, f, positive_part(total(exact(v[support]) * f[support])))
 
-    def columns(self, columns: NDArray[np.intp] | None = None, dtype: DTypeLike = np.float64) -> KernelColumns:
-        """Return columns of the kernel matrix to be evaluated in blocks; without intercept and clipping."""
+    def columns(
+        self, columns: NDArray[np.intp] | None = None, dtype: DTypeLike = np.float64
+    ) -> KernelColumns:
+        """Return columns of the kernel matrix to be evaluated in blocks; without intercept and
+        clipping.
+        """
         X = self.data.X
         chosen = X if columns is None else X[columns]
         return KernelColumns(self.resolved, X, chosen, dtype, self._mean, self.block_entries)
@@ -310,15 +319,17 @@ class KernelSpace(FeatureSpace):
             scores += v.sum()
             magnitude += np.abs(v).sum()
         if not np.isfinite(scores).all():
-            raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
+            raise DataError(
+                "the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or"
+                " degree"
+            )
         # The sum of v for an intercept is one of n terms, the others are of the support.
         terms = support.size if self.intercept != "penalised" else self.data.n + support.size
         return self._bounded_point(v, scores, sums_above(magnitude, terms), found.entries, terms)
 
     def _near_multiple(self, v: Floats) -> Point | None:
-        r"""Return a point that is a known one's multiple but for roundings, from the scores of that; None if there is none.
-
-        With :math:`v = tv_0 + e` its scores are off those of :math:`tv_0` by at most :math:`\sqrt{K_{ii}}\sum_j\sqrt{K_{jj}}|e_j|`.
+        """Return a point that is a known one's multiple but for roundings, from the scores of that;
+        None if there is none.
         """
         if not is_definite(self.resolved):
             return None
@@ -336,10 +347,7 @@ class KernelSpace(FeatureSpace):
         return None
 
     def _cached_product(self, support: NDArray[np.intp], chosen: Floats) -> KernelProduct:
-        """Return the product with the cached matrix, block by block.
-
-        The matrix is that of a symmetric function: its rows, which lie together in memory, stand for its columns.
-        """
+        """Return the product with the cached matrix, block by block."""
         assert self.cached_gram is not None  # noqa: S101 - asked before
         n, whole = self.data.n, self.cached_gram.error.rounded(2.0)
         found = KernelProduct(np.zeros(n), np.zeros(n), np.zeros(n))
@@ -367,12 +375,18 @@ class KernelSpace(FeatureSpace):
 
     def _expansion_of(self, model: BinaryModel) -> Floats | None:
         """Return v of a model that expands over these observations; None for any other."""
-        if not isinstance(model, KernelModel) or self.intercept == "penalised" or not model.dual_coef.any():
+        if (
+            not isinstance(model, KernelModel)
+            or self.intercept == "penalised"
+            or not model.dual_coef.any()
+        ):
             return None
         if model.kernel != self.resolved or model.vectors is None or self._differs_from_kernel:
             return None
         places = np.searchsorted(self.data.index, model.support)
-        if (places >= self.data.n).any() or not np.array_equal(self.data.index[places], model.support):
+        if (places >= self.data.n).any() or not np.array_equal(
+            self.data.index[places], model.support
+        ):
             return None
         rows, vectors = self.data.X[places], model.vectors
         same = (
@@ -388,30 +402,40 @@ class KernelSpace(FeatureSpace):
 
     @property
     def _differs_from_kernel(self) -> bool:
-        """Whether the Gram matrix is kept and is another one than the kernel's: its positive part, or the mean with its transpose."""
+        """Whether the Gram matrix is kept and is another one than the kernel's: its positive part,
+        or the mean with its transpose.
+        """
         return self.keep_gram and (
             isinstance(self.resolved, CallableKernel) or self.factorisation.projector is not None
         )
 
     def scores(self, model: BinaryModel) -> Bounded:
-        """Return the scores of a model on the training data; by :meth:`point` where it expands over them."""
+        """Return the scores of a model on the training data; by :meth:`point` where it expands over
+        them.
+        """
         v = self._expansion_of(model)
         return super().scores(model) if v is None else self.point(v).scores + model.intercept
 
     def squared_norm(self, model: BinaryModel) -> Bounded:
-        """Return what the formulation penalises of a model; by :meth:`point` where it expands over the training data."""
+        """Return what the formulation penalises of a model; by :meth:`point` where it expands over
+        the training data.
+        """
         v = self._expansion_of(model)
         return super().squared_norm(model) if v is None else self.point(v).squared_norm
 
     def _coefficients(self, v: Floats) -> Floats:
-        """Coefficients that give with the kernel itself the scores that `v` gives with its positive part."""
+        """Coefficients that give with the kernel itself the scores that `v` gives with its positive
+        part.
+        """
         if not self.keep_gram or not v.any():
             return v
         basis = self.factorisation.projector
         return v if basis is None else basis @ (basis.T @ v)
 
     def model(self, v: Floats, bias: float = 0.0) -> KernelModel:
-        """Return the expansion over the support vectors, the observations with a non-zero coefficient."""
+        """Return the expansion over the support vectors, the observations with a non-zero
+        coefficient.
+        """
         v = self._coefficients(v)
         support = np.flatnonzero(v)
         if support.size == 0:
@@ -427,6 +451,8 @@ class KernelSpace(FeatureSpace):
             n_features=int(self.data.X.shape[1]),
         )
 
-    def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> KernelModel:
+    def model_from_factor(
+        self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None
+    ) -> KernelModel:
         """Return the model of ``f = Lw + b``; its coefficients solve ``L'v = w``."""
         return self.model(self.factorisation.expansion(w), bias)

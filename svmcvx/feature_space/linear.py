@@ -37,7 +37,8 @@ def with_constant(X: Features) -> Features:
     return sp.csr_array(sp.hstack([X, ones])) if sp.issparse(X) else np.hstack([X, ones])
 
 
-# Share of non-zero entries from which sparse data with a free intercept are treated as dense: this is faster, and they can be centred.
+# Share of non-zero entries from which sparse data with a free intercept are treated as dense: this
+# is faster, and they can be centred.
 DENSE = 0.3
 # Number of columns up to which the data are the factor for any number of rows.
 FEW_COLUMNS = 10
@@ -45,16 +46,7 @@ FEW_COLUMNS = 10
 
 @dataclass(frozen=True, eq=False)
 class LinearSpace(FeatureSpace):
-    """The data themselves.
-
-    With a free intercept the columns of dense data are centred: this changes the intercept only, and avoids cancellation in data with a large
-    offset. With a penalised one a constant column is appended.
-
-    Parameters
-    ----------
-    data : BinaryData
-    intercept : "free", "penalised" or "none"
-    """
+    """The data themselves."""
 
     data: BinaryData
     intercept: str
@@ -81,7 +73,9 @@ class LinearSpace(FeatureSpace):
 
     @cached_property
     def rows(self) -> Rows:
-        """The rows of :attr:`X` with their norms; centred rows have a rounding error in each coordinate."""
+        """The rows of :attr:`X` with their norms; centred rows have a rounding error in each
+        coordinate.
+        """
         return Rows(self.X, self.given_norms, shifted=bool(self.centre.any()))
 
     @cached_property
@@ -102,7 +96,9 @@ class LinearSpace(FeatureSpace):
 
     @cached_property
     def factor(self) -> Features:
-        """The data, or a square factor of `XX'` if there are more columns than rows and more than a small number."""
+        """The data, or a square factor of `XX'` if there are more columns than rows and more than a
+        small number.
+        """
         n, d = self.X.shape
         if self.factor_is_data:
             return self.X
@@ -167,11 +163,7 @@ class LinearSpace(FeatureSpace):
         return block
 
     def _evaluated_point(self, v: Floats) -> Point:
-        """Evaluate ``w = X'v`` and its scores ``Xw``.
-
-        With a free intercept both belong to the centred data. If the sum of `v` is exactly 0, as for balanced multipliers, w does not depend on the
-        centre.
-        """
+        """Evaluate ``w = X'v`` and its scores ``Xw``."""
         w = self.expansion(v)
         return Point(v, self.rows @ w, w.squared_norm())
 
@@ -184,24 +176,29 @@ class LinearSpace(FeatureSpace):
         return self.rows.combined(v)
 
     def scores(self, model: BinaryModel) -> Bounded:
-        """Return the scores of a model on the training data, with bounds on their errors.
-
-        Scores of dense data are evaluated from shifted rows, with the intercept moved exactly, so that a large offset of the data costs no digits.
-        """
-        if not isinstance(model, LinearModel) or not model.coef.any() or model.coef.size != self.data.X.shape[1]:
+        """Return the scores of a model on the training data, with bounds on their errors."""
+        if (
+            not isinstance(model, LinearModel)
+            or not model.coef.any()
+            or model.coef.size != self.data.X.shape[1]
+        ):
             return model.scores(self.data.X)
         if not self.centre.any():
             return self._feature_rows @ Ball(model.coef) + model.intercept
         bias = dot_exactly(self.centre, model.coef, model.intercept)
         return (
-            self.rows @ Ball(model.coef) + correctly_rounded(bias) if math.isfinite(bias) else model.scores(self.data.X)
+            self.rows @ Ball(model.coef) + correctly_rounded(bias)
+            if math.isfinite(bias)
+            else model.scores(self.data.X)
         )
 
     def model(self, v: Floats, bias: float = 0.0) -> LinearModel:
         """Return ``w = X'v`` with the intercept moved to the data as they were passed."""
         return self._model(np.asarray(self.X.T @ v), bias, v != 0)
 
-    def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> LinearModel:
+    def model_from_factor(
+        self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None
+    ) -> LinearModel:
         """Return the model of `w`, given in the columns of the data or of their square factor."""
         n = self.X.shape[0]
         if not self.factor_is_data:

@@ -26,27 +26,19 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Steps towards the added constraints, and how far inside of them a step aims, in violations.
 STEPS, INSIDE = 4, 3.0
-# Entries of a normed vector up to this share of the largest count as zero, or within this share of it as the largest, where its
-# subgradient is sought.
+# Entries of a normed vector up to this share of the largest count as zero, or within this share of
+# it as the largest, where its subgradient is sought.
 NEARLY = 1e-4
 
 
 def moved_inside(
     rows: AddedRows, at: Mapping[str, Bounded], excess: Sequence[Floats], moving: Sequence[str]
 ) -> dict[str, Floats] | None:
-    """Return values of the variables near those given that meet the constraints better; None if these meet them all.
+    """Return values of the variables near those given that meet the constraints better; None if
+    these meet them all.
 
-    A solver's point violates constraints by its tolerance. Rows that are violated are moved to their other side by the smallest
-    step; a norm counts as its tangent.
-
-    Parameters
-    ----------
-    rows : AddedRows
-    at : mapping of str to Bounded
-    excess : list of ndarray
-        Violations of the groups.
-    moving : sequence of str
-        Variables that may be moved.
+    A solver's point violates constraints by its tolerance. Rows that are violated are moved to
+    their other side by the smallest step; a norm counts as its tangent.
     """
     moved = {name: rows.matrices[name] for name in moving if name in rows.matrices}
     if not moving:
@@ -71,7 +63,10 @@ def moved_inside(
     except (ValueError, sl.LinAlgError):
         return None
     sizes = np.cumsum([at[name].size for name in moving])[:-1]
-    return {name: at[name].value + part for name, part in zip(moving, np.split(step, sizes), strict=True)}
+    return {
+        name: at[name].value + part
+        for name, part in zip(moving, np.split(step, sizes), strict=True)
+    }
 
 
 class _Tangent(NamedTuple):
@@ -93,7 +88,9 @@ def _tangents(group: Group, value: Floats, over: Floats) -> list[_Tangent]:
             found.append(_Tangent(np.array([j]), np.ones(1), inside))
         elif group.kind == "entries":
             k = group.limits + j
-            found.append(_Tangent(np.array([j, k]), np.array([-1.0, math.copysign(1.0, value[k])]), inside))
+            found.append(
+                _Tangent(np.array([j, k]), np.array([-1.0, math.copysign(1.0, value[k])]), inside)
+            )
         else:
             found += _tangents_of_norm(group, value, inside)
     return found
@@ -106,10 +103,16 @@ def _tangents_of_norm(group: Group, value: Floats, inside: float) -> list[_Tange
         return [_Tangent(every, np.concatenate([[-1.0], 2.0 * vector]), inside)]
     near = np.flatnonzero(_open(vector, group.order)) + 1
     if math.isinf(group.order):
-        return [_Tangent(np.array([0, k]), np.array([-1.0, math.copysign(1.0, value[k])]), inside) for k in near]
+        return [
+            _Tangent(np.array([0, k]), np.array([-1.0, math.copysign(1.0, value[k])]), inside)
+            for k in near
+        ]
     # Entries at the kink of an absolute value go there.
     kinks = [_Tangent(np.array([k]), np.ones(1), -float(value[k])) for k in near]
-    return [*kinks, _Tangent(every, np.concatenate([[-1.0], _subgradient(vector, group.order)]), inside)]
+    return [
+        *kinks,
+        _Tangent(every, np.concatenate([[-1.0], _subgradient(vector, group.order)]), inside),
+    ]
 
 
 def _subgradient(u: Floats, q: float) -> Floats:
@@ -145,10 +148,12 @@ def completed(
     linear: LinearDual,
     dual: Dual,
 ) -> Floats | None:
-    r"""Return multipliers of the rows, from those of a solver and of the losses; None if the solver has left none.
+    r"""Return multipliers of the rows, from those of a solver and of the losses; None if the solver
+    has left none.
 
-    A solver gives one number for a norm. Its subgradient follows from the vector, and where this leaves it open, as at zero entries
-    of a sum of absolute values, from the stationarity of w and b: :math:`(1 + 2\kappa)w = X'v - c_w` and :math:`\sum_i v_i = c_b`.
+    A solver gives one number for a norm. Its subgradient follows from the vector, and where this
+    leaves it open, as at zero entries of a sum of absolute values, from the stationarity of w and
+    b: :math:`(1 + 2\kappa)w = X'v - c_w` and :math:`\sum_i v_i = c_b`.
     """
     m = np.zeros(rows.offset.size)
     undetermined = np.zeros(rows.offset.size, dtype=bool)
@@ -169,7 +174,9 @@ def completed(
             part[:] = np.concatenate([[-solved[0]], solved[0] * _subgradient(vector, group.order)])
             undetermined[group.rows][1:] = _open(vector, group.order) & (solved[0] > 0.0)
     if "w" in rows.matrices and undetermined.any():
-        curvature = 1.0 + 2.0 * sum(float(m[group.rows][0]) for group in rows.groups if group.kind == "ball")
+        curvature = 1.0 + 2.0 * sum(
+            float(m[group.rows][0]) for group in rows.groups if group.kind == "ball"
+        )
         slopes = {"w": linear.expansion(dual).value - curvature * at["w"].value}
         if "b" in rows.matrices:
             slopes["b"] = np.array([linear.statement.coefficients(dual).sum()])
@@ -178,7 +185,9 @@ def completed(
 
 
 def _solved(constraint: cp.Constraint) -> Floats | None:
-    """The multipliers that a solver has left for a constraint, those of its limit where it is a cone."""
+    """The multipliers that a solver has left for a constraint, those of its limit where it is a
+    cone.
+    """
     found = constraint.dual_value
     found = found[0] if isinstance(found, (list, tuple)) else found
     if found is None or not np.isfinite(found).all():
@@ -186,8 +195,12 @@ def _solved(constraint: cp.Constraint) -> Floats | None:
     return np.ravel(np.asarray(found, dtype=np.float64), order="F")
 
 
-def _determine(rows: AddedRows, m: Floats, undetermined: NDArray[np.bool_], slopes: Mapping[str, Floats]) -> None:
-    """Set the undetermined multipliers to those whose coefficients are the slopes, inside their norms, in place."""
+def _determine(
+    rows: AddedRows, m: Floats, undetermined: NDArray[np.bool_], slopes: Mapping[str, Floats]
+) -> None:
+    """Set the undetermined multipliers to those whose coefficients are the slopes, inside their
+    norms, in place.
+    """
     matrix = sp.csr_array(sp.hstack([rows.matrices[name] for name in slopes]))
     target = np.concatenate(list(slopes.values())) - matrix.T @ np.where(undetermined, 0.0, m)
     part = matrix[np.flatnonzero(undetermined)].toarray()
@@ -201,5 +214,7 @@ def _determine(rows: AddedRows, m: Floats, undetermined: NDArray[np.bool_], slop
             part, kappa = m[group.rows], -m[group.rows][0]
             if group.order == 1.0:
                 np.clip(part[1:], -kappa, kappa, out=part[1:])
-            elif (size := float(np.linalg.norm(part[1:], 1 if math.isinf(group.order) else 2))) > kappa:
+            elif (
+                size := float(np.linalg.norm(part[1:], 1 if math.isinf(group.order) else 2))
+            ) > kappa:
                 part[1:] *= kappa / size

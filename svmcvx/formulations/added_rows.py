@@ -5,17 +5,20 @@ kind       constraint                                     multipliers m of its r
 ========== ============================================== ==============================================================
 equality   :math:`Az + a = 0`                             any
 inequality :math:`Az + a \le 0`                           :math:`m \ge 0`
-norm       :math:`\|Uz + u\|_q \le t(z)`                  :math:`m = (-\kappa, \zeta)` with :math:`\|\zeta\|_{q^*} \le \kappa`
-entries    :math:`|Uz + u| \le t(z)`, entry by entry      each entry as a norm of one number
-square     :math:`\|Uz + u\|^2 \le t(z)`                  :math:`m = (-\kappa, \zeta)` with κ > 0, or zero
-ball       :math:`\|w\|^2 \le R`                          :math:`m = \kappa \ge 0`
-========== ============================================== ==============================================================
+norm       :math:`\|Uz + u\|_q \le t(z)`                  :math:`m = (-\kappa, \zeta)` with
+:math:`\|\zeta\|_{q^*} \le \kappa` entries    :math:`|Uz + u| \le t(z)`, entry by entry      each
+entry as a norm of one number square     :math:`\|Uz + u\|^2 \le t(z)`                  :math:`m =
+(-\kappa, \zeta)` with κ > 0, or zero ball       :math:`\|w\|^2 \le R`
+:math:`m = \kappa \ge 0` ========== ==============================================
+==============================================================
 
-Where z meets the constraint, the product of m with its rows — (t(z), Uz + u) for a norm and a square, less
-:math:`\|\zeta\|^2/4\kappa` for the square; :math:`\|w\|^2 - R` for the ball — is at most zero. Added to an objective
-it lowers it: the optimum of what results is a lower bound, :mod:`svmcvx.formulations.linear_dual`.
+Where z meets the constraint, the product of m with its rows — (t(z), Uz + u) for a norm and a
+square, less :math:`\|\zeta\|^2/4\kappa` for the square; :math:`\|w\|^2 - R` for the ball — is at
+most zero. Added to an objective it lowers it: the optimum of what results is a lower bound,
+:mod:`svmcvx.formulations.linear_dual`.
 
-The coefficients are those that cvxpy compiles from the expressions; each is taken as known to a relative 8u.
+The coefficients are those that cvxpy compiles from the expressions; each is taken as known to a
+relative 8u.
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ COEFFICIENT = roundings(8)
 
 
 class StandardForm(NamedTuple):
-    """A constraint in the form of the table: its kind, the affine expressions of its rows, and the order of its norm.
+    """A constraint in the form of the table: its kind, the affine expressions of its rows, and the
+    order of its norm.
 
     `factor` divides the constraint's multiplier as cvxpy gives it by that of the form here.
     """
@@ -68,7 +72,9 @@ def standard_form(constraint: cp.Constraint) -> StandardForm | None:
     if isinstance(constraint, (cp.constraints.Equality, cp.constraints.Zero)):
         return StandardForm("equality", (constraint.expr,)) if constraint.expr.is_affine() else None
     if isinstance(constraint, cp.constraints.NonNeg):
-        return StandardForm("inequality", (-constraint.expr,)) if constraint.expr.is_affine() else None
+        return (
+            StandardForm("inequality", (-constraint.expr,)) if constraint.expr.is_affine() else None
+        )
     if not isinstance(constraint, (cp.constraints.Inequality, cp.constraints.NonPos)):
         return None
     if constraint.expr.is_affine():
@@ -77,7 +83,10 @@ def standard_form(constraint: cp.Constraint) -> StandardForm | None:
     if len(curved) != 1 or curved[0].size != constraint.expr.size:
         return None
     atom, factor = _unscaled(curved[0])
-    limit = sum((-term for term in _terms(constraint.expr) if term.is_affine()), cp.Constant(0.0)) / factor
+    limit = (
+        sum((-term for term in _terms(constraint.expr) if term.is_affine()), cp.Constant(0.0))
+        / factor
+    )
     limit = cp.vec(limit + np.zeros(atom.shape), order="F")
     if isinstance(atom, cp.abs) and atom.args[0].is_affine():
         return StandardForm("entries", (limit, cp.vec(atom.args[0], order="F")), factor=factor)
@@ -86,18 +95,36 @@ def standard_form(constraint: cp.Constraint) -> StandardForm | None:
     if isinstance(atom, Sum) and isinstance(atom.args[0], cp.abs):
         return _normed(atom.args[0].args[0], limit, 1.0, factor)
     if isinstance(atom, (Pnorm, cp.norm1, cp.norm_inf)) and atom.axis is None:
-        order = 1.0 if isinstance(atom, cp.norm1) else math.inf if isinstance(atom, cp.norm_inf) else float(atom.p)
+        order = (
+            1.0
+            if isinstance(atom, cp.norm1)
+            else math.inf
+            if isinstance(atom, cp.norm_inf)
+            else float(atom.p)
+        )
         return _normed(atom.args[0], limit, order, factor)
-    if isinstance(atom, cp.quad_over_lin) and atom.args[0].is_affine() and atom.args[1].is_constant():
+    if (
+        isinstance(atom, cp.quad_over_lin)
+        and atom.args[0].is_affine()
+        and atom.args[1].is_constant()
+    ):
         divisor = float(atom.args[1].value)
         vector = cp.vec(atom.args[0], order="F")
-        return StandardForm("square", (limit * divisor, vector), factor=factor / divisor) if divisor > 0 else None
+        return (
+            StandardForm("square", (limit * divisor, vector), factor=factor / divisor)
+            if divisor > 0
+            else None
+        )
     return None
 
 
-def _normed(vector: cp.Expression, limit: cp.Expression, order: float, factor: float) -> StandardForm | None:
+def _normed(
+    vector: cp.Expression, limit: cp.Expression, order: float, factor: float
+) -> StandardForm | None:
     usable = vector.is_affine() and order >= 1.0
-    return StandardForm("norm", (limit, cp.vec(vector, order="F")), order, factor) if usable else None
+    return (
+        StandardForm("norm", (limit, cp.vec(vector, order="F")), order, factor) if usable else None
+    )
 
 
 def _terms(expression: cp.Expression) -> list[cp.Expression]:
@@ -125,22 +152,7 @@ def _unscaled(expression: cp.Expression) -> tuple[cp.Expression, float]:
 
 @dataclass(frozen=True)
 class Group:
-    """The rows of one constraint.
-
-    Attributes
-    ----------
-    kind : str
-        Of the module's table, and ``"entries"``: absolute values, each a norm of one number.
-    rows : slice
-    limits : int
-        How many of the first rows are t(z).
-    order : float
-        q of a norm.
-    constraint : int
-        Its number among the added ones.
-    scale : ndarray
-        What cvxpy's multipliers are multiplied with.
-    """
+    """The rows of one constraint."""
 
     kind: str
     rows: slice
@@ -152,17 +164,7 @@ class Group:
 
 @dataclass(frozen=True)
 class AddedRows:
-    """The rows of all constraints that have the form of the table.
-
-    Attributes
-    ----------
-    groups : tuple of Group
-    matrices : dict of str to csr_array
-        Coefficients of each variable, in the order of Fortran.
-    offset : ndarray of shape (m,)
-    left_out : frozenset of int
-        Numbers of the constraints that are not among them.
-    """
+    """The rows of all constraints that have the form of the table."""
 
     groups: tuple[Group, ...]
     matrices: Mapping[str, Any]
@@ -196,9 +198,17 @@ class AddedRows:
         return float(np.abs(self.repaired(m) - m).max(initial=0.0))
 
     def term(self, m: Floats, relaxation: float) -> LinearTerm:
-        """Return what multipliers in their cones add to the objective, less a relaxation of the constraints."""
-        parts = {name: _product(matrix.T, exact(m)) for name, matrix in self.matrices.items() if name != "b"}
-        conjugates = [_square_conjugate(m[group.rows]) for group in self.groups if group.kind == "square"]
+        """Return what multipliers in their cones add to the objective, less a relaxation of the
+        constraints.
+        """
+        parts = {
+            name: _product(matrix.T, exact(m))
+            for name, matrix in self.matrices.items()
+            if name != "b"
+        }
+        conjugates = [
+            _square_conjugate(m[group.rows]) for group in self.groups if group.kind == "square"
+        ]
         constant = _with_coefficient_error(exact(self.offset) * exact(m), np.abs(self.offset * m))
         b, normal = self.on_b(), parts.get("w")
         return LinearTerm(
@@ -206,9 +216,12 @@ class AddedRows:
             on_b=(m * b)[b != 0.0],
             xi=parts.get("xi"),
             curvature=total(
-                [exact(float(m[group.rows][0])) for group in self.groups if group.kind == "ball"] or [exact(0.0)]
+                [exact(float(m[group.rows][0])) for group in self.groups if group.kind == "ball"]
+                or [exact(0.0)]
             ),
-            constant=total([total(constant), *(-value for value in conjugates), exact(-relaxation)]),
+            constant=total(
+                [total(constant), *(-value for value in conjugates), exact(-relaxation)]
+            ),
         )
 
     def with_parts(self, m: Floats, on_b: Floats) -> Floats:
@@ -263,14 +276,18 @@ class AddedRows:
         lost = [exact(0.0)]
         for group, over in zip(self.groups, excess, strict=True):
             part = np.abs(m[group.rows])
-            part = part if group.kind in ("equality", "inequality", "ball") else part[: group.limits]
+            part = (
+                part if group.kind in ("equality", "inequality", "ball") else part[: group.limits]
+            )
             used = part > 0.0
             lost.append(total(exact(part[used]) * exact(over[used])))
         return total(lost).upper_end
 
 
 def _with_coefficient_error(x: Bounded, size: Floats) -> Bounded:
-    """Add the error of numbers of this size whose coefficients have relative error :data:`COEFFICIENT`."""
+    """Add the error of numbers of this size whose coefficients have relative error
+    :data:`COEFFICIENT`.
+    """
     return x + Bounded(np.zeros(size.size), COEFFICIENT * size)
 
 
@@ -279,19 +296,18 @@ def _product(matrix: Any, x: Bounded) -> Bounded:
     magnitude = np.asarray(abs(matrix) @ np.abs(x.value))
     rounding = np.where(magnitude > 0.0, inner_error(int(matrix.shape[1]), magnitude), 0.0)
     spread = np.asarray(abs(matrix) @ np.broadcast_to(x.error, x.shape))
-    return _with_coefficient_error(Bounded(np.asarray(matrix @ x.value), (rounding + spread) * GROW), magnitude)
+    return _with_coefficient_error(
+        Bounded(np.asarray(matrix @ x.value), (rounding + spread) * GROW), magnitude
+    )
 
 
-def read(constraints: Sequence[cp.Constraint], names: Mapping[int, str], known: frozenset[str]) -> AddedRows:
-    """Return the rows of those constraints that have the form of the table, in variables that are `known`.
+def read(
+    constraints: Sequence[cp.Constraint], names: Mapping[int, str], known: frozenset[str]
+) -> AddedRows:
+    """Return the rows of those constraints that have the form of the table, in variables that are
+    `known`.
 
     A bound on ‖w‖ has it in every case.
-
-    Parameters
-    ----------
-    constraints : sequence of cvxpy.Constraint
-    names : mapping from the id of a variable to its name
-    known : frozenset of str
     """
     forms = [standard_form(constraint) for constraint in constraints]
     usable = {number: form for number, form in enumerate(forms) if form is not None}
@@ -310,10 +326,15 @@ def read(constraints: Sequence[cp.Constraint], names: Mapping[int, str], known: 
         groups.append(Group(kind, rows, limits, form.order, number, scale))
         parsed.append((coefficients, offset))
         size = rows.stop
-    variables = {name: matrix.shape[1] for coefficients, _ in parsed for name, matrix in coefficients.items()}
+    variables = {
+        name: matrix.shape[1] for coefficients, _ in parsed for name, matrix in coefficients.items()
+    }
     matrices = {
         name: sp.csr_array(
-            sp.vstack([part.get(name, sp.csr_array((offset.size, width))) for part, offset in parsed], format="csr")
+            sp.vstack(
+                [part.get(name, sp.csr_array((offset.size, width))) for part, offset in parsed],
+                format="csr",
+            )
         )
         for name, width in variables.items()
     }
@@ -322,13 +343,19 @@ def read(constraints: Sequence[cp.Constraint], names: Mapping[int, str], known: 
     return AddedRows(tuple(groups), matrices, offsets, left_out)
 
 
-def _compiled(pieces: Sequence[cp.Expression], names: Mapping[int, str]) -> list[tuple[dict[str, Any], Floats]]:
-    """Return the coefficients of affine expressions by the names of the variables, and their constants."""
+def _compiled(
+    pieces: Sequence[cp.Expression], names: Mapping[int, str]
+) -> list[tuple[dict[str, Any], Floats]]:
+    """Return the coefficients of affine expressions by the names of the variables, and their
+    constants.
+    """
     if not pieces:
         return []
     problem = cp.Problem(cp.Minimize(0.0), [cp.vec(piece, order="F") == 0.0 for piece in pieces])
     if not problem.variables():
-        return [({}, np.ravel(np.asarray(piece.value, dtype=np.float64), order="F")) for piece in pieces]
+        return [
+            ({}, np.ravel(np.asarray(piece.value, dtype=np.float64), order="F")) for piece in pieces
+        ]
     data, _, _ = problem.get_problem_data("CLARABEL")
     A, b = sp.csc_array(data[cps.A]), np.asarray(data[cps.B])
     first = data[cps.PARAM_PROB].var_id_to_col
@@ -337,7 +364,9 @@ def _compiled(pieces: Sequence[cp.Expression], names: Mapping[int, str]) -> list
         rows = slice(row, row + piece.size)
         row = rows.stop
         coefficients = {
-            names[variable.id]: sp.csr_array(A[rows, first[variable.id] : first[variable.id] + variable.size])
+            names[variable.id]: sp.csr_array(
+                A[rows, first[variable.id] : first[variable.id] + variable.size]
+            )
             for variable in piece.variables()
         }
         found.append((coefficients, -b[rows]))
@@ -347,18 +376,41 @@ def _compiled(pieces: Sequence[cp.Expression], names: Mapping[int, str]) -> list
 def _grouped(
     form: StandardForm, parts: list[tuple[dict[str, Any], Floats]], known: frozenset[str]
 ) -> tuple[str, int, dict[str, Any], Floats, Floats] | None:
-    """Return kind, number of limits, coefficients, constants and scale of one constraint; None if its variables are not known."""
-    if form.kind in ("norm", "square") and form.order == 2.0 and (radius := _radius(form.kind, parts)) is not None:
+    """Return kind, number of limits, coefficients, constants and scale of one constraint; None if
+    its variables are not known.
+    """
+    if (
+        form.kind in ("norm", "square")
+        and form.order == 2.0
+        and (radius := _radius(form.kind, parts)) is not None
+    ):
         # The multiplier of ‖w‖ ≤ r is 2r times that of ‖w‖² ≤ r².
-        inside = form.factor if form.kind == "square" else form.factor / (2.0 * math.sqrt(radius)) if radius else 0.0
-        return "ball", 0, {}, np.array([-(exact(radius) * Bounded(1.0, roundings(4))).upper]), np.array([inside])
+        inside = (
+            form.factor
+            if form.kind == "square"
+            else form.factor / (2.0 * math.sqrt(radius))
+            if radius
+            else 0.0
+        )
+        return (
+            "ball",
+            0,
+            {},
+            np.array([-(exact(radius) * Bounded(1.0, roundings(4))).upper]),
+            np.array([inside]),
+        )
     if not all(set(coefficients) <= known for coefficients, _ in parts):
         return None
-    names = {name: matrix.shape[1] for coefficients, _ in parts for name, matrix in coefficients.items()}
+    names = {
+        name: matrix.shape[1] for coefficients, _ in parts for name, matrix in coefficients.items()
+    }
     offset = np.concatenate([constant for _, constant in parts])
     coefficients = {
         name: sp.csr_array(
-            sp.vstack([part.get(name, sp.csr_array((constant.size, width))) for part, constant in parts], format="csr")
+            sp.vstack(
+                [part.get(name, sp.csr_array((constant.size, width))) for part, constant in parts],
+                format="csr",
+            )
         )
         for name, width in names.items()
     }
@@ -370,10 +422,13 @@ def _grouped(
             if size[:limits].any() or not np.isin(size, (0.0, 1.0)).all():
                 return None
         else:
-            # The parts of the multipliers in the balance are to be exact: rows are divided by the intercept's coefficient.
+            # The parts of the multipliers in the balance are to be exact: rows are divided by the
+            # intercept's coefficient.
             size[size == 0.0] = 1.0
             inverse = sp.diags_array(1.0 / size)
-            coefficients = {name: sp.csr_array(inverse @ matrix) for name, matrix in coefficients.items()}
+            coefficients = {
+                name: sp.csr_array(inverse @ matrix) for name, matrix in coefficients.items()
+            }
             coefficients["b"].data = np.sign(coefficients["b"].data)
             offset, scale = offset / size, size
     return form.kind, limits, coefficients, offset, scale
@@ -382,10 +437,19 @@ def _grouped(
 def _radius(kind: str, parts: list[tuple[dict[str, Any], Floats]]) -> float | None:
     """Return R of ‖w‖² ≤ R, None if the constraint is not that."""
     (limit, constant), (vector, offset) = parts
-    if any(matrix.nnz for matrix in limit.values()) or set(vector) != {"w"} or offset.any() or constant[0] < 0.0:
+    if (
+        any(matrix.nnz for matrix in limit.values())
+        or set(vector) != {"w"}
+        or offset.any()
+        or constant[0] < 0.0
+    ):
         return None
     matrix = vector["w"]
-    square = abs(matrix.T @ matrix - sp.eye_array(matrix.shape[1])).sum() if matrix.shape[0] == matrix.shape[1] else 1.0
+    square = (
+        abs(matrix.T @ matrix - sp.eye_array(matrix.shape[1])).sum()
+        if matrix.shape[0] == matrix.shape[1]
+        else 1.0
+    )
     if square != 0.0 or not (np.abs(matrix.data) == 1.0).all():
         return None
     return float(constant[0] if kind == "square" else constant[0] * constant[0])

@@ -22,18 +22,13 @@ from svmcvx.model import BinaryModel, Model
 from svmcvx.proofs import Statement
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts, Status
 
-__all__ = [
-    "CLEARLY_ZERO",
-    "BinaryStatement",
-    "Formulation",
-    "RecoveredPoints",
-    "usable",
-]
+__all__ = ["CLEARLY_ZERO", "BinaryStatement", "Formulation", "RecoveredPoints", "usable"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Complementarity makes one of two factors zero, such as a multiplier and the slack of its constraint. In the point of an
-# interior-point solver both are positive: the one below this share of the other is taken for zero.
+# Complementarity makes one of two factors zero, such as a multiplier and the slack of its
+# constraint. In the point of an interior-point solver both are positive: the one below this share
+# of the other is taken for zero.
 CLEARLY_ZERO = 1e-3
 
 
@@ -43,27 +38,29 @@ def usable(values: Any) -> bool:
 
 
 def kept_entry(dual: Dual, name: str, data: BinaryData, formulation: str) -> Floats:
-    """Return one entry of a dual point for the observations that are kept, whichever way it is indexed.
-
-    Raises
-    ------
-    DataError
-        If there is no such entry, or it has not one multiplier an observation.
+    """Return one entry of a dual point for the observations that are kept, whichever way it is
+    indexed.
     """
     if name not in dual:
-        raise DataError(f"the dual point of {formulation} needs the entry {name!r}, got {', '.join(dual) or 'nothing'}")
+        raise DataError(
+            f"the dual point of {formulation} needs the entry {name!r}, got"
+            f" {', '.join(dual) or 'nothing'}"
+        )
     values = np.asarray(dual[name], dtype=np.float64)
     if values.shape == (data.rows,):
         return values[data.index]
     if values.shape == (data.n,):
         return values
     raise DataError(
-        f"{name} must have one multiplier an observation: expected shape ({data.rows},), got {values.shape}"
+        f"{name} must have one multiplier an observation: expected shape ({data.rows},), got"
+        f" {values.shape}"
     )
 
 
 def full_entry(values: Floats, data: BinaryData | MulticlassData, fill: float = 0.0) -> Floats:
-    """Return numbers indexed like the data that were passed in, with `fill` for observations of weight zero."""
+    """Return numbers indexed like the data that were passed in, with `fill` for observations of
+    weight zero.
+    """
     full = np.full(data.rows, fill)
     full[data.index] = values
     return full
@@ -79,9 +76,10 @@ class RecoveredPoints(NamedTuple):
 class Formulation(ShortRepr, ABC):
     """A statement bound to data and hyper-parameters: its mathematics in plain numpy.
 
-    It satisfies :class:`svmcvx.certificate.Statement`, so that the checker can mint a certificate from any model
-    and any dual point, whoever made them. A formulation outside this package derives from it, or from
-    :class:`BinaryStatement` where it has one score and a kernel; ``docs/add_formulation.md`` shows one.
+    It satisfies :class:`svmcvx.certificate.Statement`, so that the checker can mint a certificate
+    from any model and any dual point, whoever made them. A formulation outside this package derives
+    from it, or from :class:`BinaryStatement` where it has one score and a kernel;
+    ``docs/add_formulation.md`` shows one.
 
     Attributes
     ----------
@@ -134,14 +132,21 @@ class Formulation(ShortRepr, ABC):
         The default replaces the fields of a dataclass.
         """
         if not is_dataclass(self):
-            raise TypeError(f"{type(self).__name__} is no dataclass: it has to say by at() what its parameters change")
+            raise TypeError(
+                f"{type(self).__name__} is no dataclass: it has to say by at() what its parameters"
+                " change"
+            )
         return replace(self, **values)
 
     def with_added_constraints(self) -> Self:
-        """Return the statement with further constraints; the same unless a part of it rests on an optimum."""
+        """Return the statement with further constraints; the same unless a part of it rests on an
+        optimum.
+        """
         return self
 
-    def recover_from(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> RecoveredPoints:
+    def recover_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> RecoveredPoints:
         """Return models and dual points computed from the values of the solved variables.
 
         :meth:`FormulationProblem.recover` calls it, unless the problem overrides that method.
@@ -156,11 +161,15 @@ class Formulation(ShortRepr, ABC):
         raise TypeError(f"{type(self).__name__} has to say how a model is recovered")
 
     def model_of(self, variables: Mapping[str, Any]) -> Model | None:
-        """Return the model of the values of a primal problem's variables, exactly as they are; None where they have none.
+        """Return the model of the values of a primal problem's variables, exactly as they are; None
+        where they have none.
 
-        :meth:`FormulationProblem.model_at_variables` calls it, unless the problem overrides that method.
+        :meth:`FormulationProblem.model_at_variables` calls it, unless the problem overrides that
+        method.
         """
-        raise BuildError(f"the statement {self.name} does not say by model_of() which model the variables are")
+        raise BuildError(
+            f"the statement {self.name} does not say by model_of() which model the variables are"
+        )
 
     def export_dual(self, dual: Dual) -> Dual:
         """Return a dual point indexed like the data that were passed in."""
@@ -172,7 +181,9 @@ class Formulation(ShortRepr, ABC):
         return None
 
     def evidence(self, model: Any = None) -> Evidence | None:
-        """Return what a proof of `model`, or of any, needs besides; None if the second checker does not know the formulation."""
+        """Return what a proof of `model`, or of any, needs besides; None if the second checker does
+        not know the formulation.
+        """
         return None
 
     def proof_statement(self) -> Statement:
@@ -181,31 +192,42 @@ class Formulation(ShortRepr, ABC):
         Raises
         ------
         DataError
-            If the second checker does not know the formulation, or the kernel is given by a function.
+            If the second checker does not know the formulation, or the kernel is given by a
+            function.
         """
         evidence, facts = self.evidence(), self.data_facts
         if evidence is None or facts is None:
-            raise DataError(f"there are no proofs of this problem of {self.name} that could be expected")
+            raise DataError(
+                f"there are no proofs of this problem of {self.name} that could be expected"
+            )
         return evidence.statement(self.name, self.hyperparameters, self.kernel, facts)
 
     def optimal_intercepts(self, model: Any) -> OptimalIntercepts | None:
-        """Return the intercepts that are optimal with the weights of `model`; None where no intercept is free."""
+        """Return the intercepts that are optimal with the weights of `model`; None where no
+        intercept is free.
+        """
         return None
 
     @property
     def data_facts(self) -> DataFacts | None:
-        """What :attr:`svmcvx.Solution.data` remembers of the data; None for a formulation that does not say."""
+        """What :attr:`svmcvx.Solution.data` remembers of the data; None for a formulation that does
+        not say.
+        """
         return None
 
     def explain(self, status: str) -> str:
-        """Explain a status such as ``"infeasible"`` or ``"unbounded"`` for these data, if there is no point."""
+        """Explain a status such as ``"infeasible"`` or ``"unbounded"`` for these data, if there is
+        no point.
+        """
         if status in (Status.TIME_LIMIT, Status.INTERRUPTED):
             return "no feasible point was found before the solver was stopped; raise time_limit"
         return f"the problem is {status}"
 
     @property
     def details(self) -> Mapping[str, Floats]:
-        """Arrays that are part of an answer, indexed like the data that were passed in; none by default."""
+        """Arrays that are part of an answer, indexed like the data that were passed in; none by
+        default.
+        """
         return {}
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
@@ -220,7 +242,9 @@ class Formulation(ShortRepr, ABC):
         """Return the dual objective at `dual`, without repair."""
         return float(self.evaluate_dual(dual).value)
 
-    def certify(self, model: Model, dual: Dual | None = None, *, repair: bool = True) -> Certificate:
+    def certify(
+        self, model: Model, dual: Dual | None = None, *, repair: bool = True
+    ) -> Certificate:
         """Mint the certificate of any model with any dual point.
 
         Parameters
@@ -228,16 +252,20 @@ class Formulation(ShortRepr, ABC):
         model : Model
             A feasible answer; gives the upper bound.
         dual : dict of ndarray, optional
-            A guess of the optimal multipliers; gives the lower bound. Without one there is no lower bound.
+            A guess of the optimal multipliers; gives the lower bound. Without one there is no lower
+            bound.
         repair : bool
             Make the dual point exactly feasible first; otherwise an infeasible one gives no bound.
         """
-        return check(SinglePointStatement(self), [model], [] if dual is None else [dual], repair=repair).certificate
+        return check(
+            SinglePointStatement(self), [model], [] if dual is None else [dual], repair=repair
+        ).certificate
 
 
 @dataclass(frozen=True, eq=False)
 class BinaryStatement(Formulation):
-    """Base class of the statements of all binary formulations: labels, weights, a feature space, a multiplier for each observation.
+    """Base class of the statements of all binary formulations: labels, weights, a feature space, a
+    multiplier for each observation.
 
     Parameters
     ----------
@@ -296,35 +324,47 @@ class BinaryStatement(Formulation):
         return DataFacts.of(self.space.data, precomputed=isinstance(self.space.kernel, Precomputed))
 
     def evidence(self, model: Any = None) -> Evidence | None:
-        """Return intercept, weights and the name of the data, arrays that the problem is given, and those of the model."""
+        """Return intercept, weights and the name of the data, arrays that the problem is given, and
+        those of the model.
+        """
         data = self.space.data
         if not self.space.exact:
             return None
         weight = full_entry(self.weight, data)
-        return Evidence(self.space.intercept, weight, data.fingerprint, self.extra_arrays(), self.spread(model))
+        return Evidence(
+            self.space.intercept, weight, data.fingerprint, self.extra_arrays(), self.spread(model)
+        )
 
     def extra_arrays(self) -> Mapping[str, Floats]:
         """Arrays of the problem that are no hyper-parameters, by name; none by default."""
         return {}
 
     def spread(self, model: Any) -> Mapping[str, Floats]:
-        """The arrays of a model that a proof needs in addition to its coefficients; nothing by default."""
+        """The arrays of a model that a proof needs in addition to its coefficients; nothing by
+        default.
+        """
         return {}
 
     def entry(self, dual: Dual, name: str) -> Floats:
-        """Return one entry of a dual point for the observations that are kept, whichever way it is indexed."""
+        """Return one entry of a dual point for the observations that are kept, whichever way it is
+        indexed.
+        """
         return kept_entry(dual, name, self.space.data, self.name)
 
     @classmethod
     def expansion_multipliers(cls, dual: Dual) -> Floats | None:
-        r"""Return the multipliers of :math:`y_i\varphi(x_i)` in w, from an exported dual point; None where they are not in it."""
+        r"""Return the multipliers of :math:`y_i\varphi(x_i)` in w, from an exported dual point;
+        None where they are not in it.
+        """
         return None
 
     def export_dual(self, dual: Dual) -> Dual:
         """Return the entries with a zero for each observation of weight zero; numbers as they are."""
         return {
-            name: np.asarray(values, dtype=np.float64)
-            if np.ndim(values) == 0
-            else full_entry(self.entry(dual, name), self.space.data)
+            name: (
+                np.asarray(values, dtype=np.float64)
+                if np.ndim(values) == 0
+                else full_entry(self.entry(dual, name), self.space.data)
+            )
             for name, values in dual.items()
         }

@@ -4,9 +4,9 @@ For a linear machine
 
 .. math:: P = \tfrac12\|w\|^2 + \sum_i \ell_i, \qquad D = \sum_i g_i - \tfrac12\Big\|\sum_i v_i x_i\Big\|^2,
 
-and every sum is the sum of what the same statement, bound to one block, gives with its bound on rounding. The blocks' vectors
-:math:`\sum v_i x_i` are added with the error of that addition. Multipliers stay with the blocks; a dual point names the part of the
-states in which they are.
+and every sum is the sum of what the same statement, bound to one block, gives with its bound on
+rounding. The blocks' vectors :math:`\sum v_i x_i` are added with the error of that addition.
+Multipliers stay with the blocks; a dual point names the part of the states in which they are.
 """
 
 from __future__ import annotations
@@ -56,27 +56,15 @@ PROVED = ("psvm", "penalised psvm", "odm")
 
 
 def in_states(entry: str, name: str | None) -> Dual:
-    """Return the dual point whose multipliers are the part `name` of the states; zero everywhere for None."""
+    """Return the dual point whose multipliers are the part `name` of the states; zero everywhere
+    for None.
+    """
     return cast(Dual, {entry: name})
 
 
 @dataclass(eq=False)
 class InBlocks(Formulation):
-    """A statement of a linear machine with losses over rows in blocks.
-
-    Parameters
-    ----------
-    make : callable
-        ``make(space=space)`` binds the statement to the rows of a space: ``functools.partial(PSVM, C=1.0, p=2.0)``. It can be sent to
-        other processes.
-    space : BlockSpace
-    entry : str
-        Name of the multipliers in a dual point.
-    balanced : bool
-        Whether they have to satisfy y'α = 0 and bounds.
-    bounded : bool
-        Whether they have to satisfy bounds, where they need not be balanced.
-    """
+    """A statement of a linear machine with losses over rows in blocks."""
 
     make: Make
     space: BlockSpace
@@ -107,7 +95,9 @@ class InBlocks(Formulation):
         """Sizes and classes; rows in blocks have no short name."""
         space = self.space
         weighted = space.n < space.rows or math.fsum(space.weights) != space.n
-        return DataFacts(space.rows, int(space.centre.size), tuple(space.classes.tolist()), None, weighted)
+        return DataFacts(
+            space.rows, int(space.centre.size), tuple(space.classes.tolist()), None, weighted
+        )
 
     def evaluate(self, model: LinearModel) -> Evaluation:
         """P at a model: the losses of all blocks and the penalty."""
@@ -118,15 +108,27 @@ class InBlocks(Formulation):
         return Evaluation.of(regulariser=0.5 * self.whole.penalty(model), losses=losses)
 
     def _constant_losses(self, model: LinearModel) -> Bounded:
-        """Losses of w = 0: those of one row of each class with the weight of all, a sum of sums that is rounded three times."""
+        """Losses of w = 0: those of one row of each class with the weight of all, a sum of sums
+        that is rounded three times.
+        """
         space = self.space
-        X, y, weight = np.zeros((2, space.centre.size)), np.array([-1.0, 1.0]), np.array(space.weights)
-        data = BinaryData(X, y, weight, np.arange(2), space.classes, 2, whole_weight=space.total_weight)
-        losses: Bounded = self.make(space=LinearSpace(data, space.intercept, space.centre)).losses(model)
+        X, y, weight = (
+            np.zeros((2, space.centre.size)),
+            np.array([-1.0, 1.0]),
+            np.array(space.weights),
+        )
+        data = BinaryData(
+            X, y, weight, np.arange(2), space.classes, 2, whole_weight=space.total_weight
+        )
+        losses: Bounded = self.make(space=LinearSpace(data, space.intercept, space.centre)).losses(
+            model
+        )
         return losses * Bounded(1.0, roundings(4))
 
     def repair(self, dual: Dual) -> Dual:
-        """Return the multipliers as they are, or clipped to their domain and, if they have to be, balanced exactly over all blocks."""
+        """Return the multipliers as they are, or clipped to their domain and, if they have to be,
+        balanced exactly over all blocks.
+        """
         name: Any = dual[self.entry]
         if not (self.balanced or self.bounded) or name is None or name == REPAIRED:
             return dual
@@ -159,12 +161,18 @@ class InBlocks(Formulation):
             return float(outside)
         if any(part[1] is None for part in found):
             # Not on a grid: whether the sum is exactly 0 is not known.
-            return math.inf if name == REPAIRED else max(float(outside), abs(sum(part[2] for part in found)))
+            return (
+                math.inf
+                if name == REPAIRED
+                else max(float(outside), abs(sum(part[2] for part in found)))
+            )
         off = sum(part[1] for part in found)
         return max(float(outside), math.ldexp(abs(off), exponent or 0) if off else 0.0)
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """Dual objective at a feasible point: sums over all blocks, and the norm of the whole expansion."""
+        """Dual objective at a feasible point: sums over all blocks, and the norm of the whole
+        expansion.
+        """
         name: Any = dual[self.entry]
         if name is None:
             return exact(0.0)
@@ -172,12 +180,18 @@ class InBlocks(Formulation):
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         """The model w = 0 with the statement's bias, and multipliers of zero."""
-        bias = self.whole.constant_bias(*self.space.weights[::-1]) if self.space.intercept == "free" else 0.0
+        bias = (
+            self.whole.constant_bias(*self.space.weights[::-1])
+            if self.space.intercept == "free"
+            else 0.0
+        )
         none = np.zeros(0, dtype=np.intp)
         return [self.space.model(np.zeros(self.space.d), bias, none)], [in_states(self.entry, None)]
 
     def best_bias(self, w: Floats, b: float) -> float:
-        """Return the bias that is best with `w`, both in the columns of the space; `b`, which a solver has found, by default."""
+        """Return the bias that is best with `w`, both in the columns of the space; `b`, which a
+        solver has found, by default.
+        """
         return b
 
     def optimal_intercepts(self, model: LinearModel) -> OptimalIntercepts | None:
@@ -186,7 +200,8 @@ class InBlocks(Formulation):
         return found
 
     def export_dual(self, dual: Dual) -> Dual:
-        """Return a byte a row for multipliers with a bound, and those between: 0, 1 at the bound, 2 between; nothing of others.
+        """Return a byte a row for multipliers with a bound, and those between: 0, 1 at the bound, 2
+        between; nothing of others.
 
         Others follow from the model, and stay with the blocks.
         """
@@ -195,14 +210,18 @@ class InBlocks(Formulation):
         name: Any = dual[self.entry]
         found = [
             part
-            for listed in self.space.shards.change(_coded, None, self.make, self.space.settings, name)
+            for listed in self.space.shards.change(
+                _coded, None, self.make, self.space.settings, name
+            )
             for part in listed
         ]
         code, between = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return cast(Dual, {"code": code, "between": between})
 
     def evidence(self, model: Any = None) -> Evidence | None:
-        """Return the intercept: name and weights of the data are read with them when a proof is saved."""
+        """Return the intercept: name and weights of the data are read with them when a proof is
+        saved.
+        """
         return Evidence(self.space.intercept, None, "") if self.name in PROVED else None
 
     def _each(self, operation: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -221,19 +240,28 @@ def added_expansions(found: Sequence[tuple[Bounded, Ball]]) -> Bounded:
 def _losses(
     pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, model: LinearModel
 ) -> list[Bounded]:
-    return [make(space=space).losses(model) for space in spaces(pieces, parts, settings) if space.data.n]
+    return [
+        make(space=space).losses(model) for space in spaces(pieces, parts, settings) if space.data.n
+    ]
 
 
 @reads_rows
 def _gains(
-    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, entry: str, name: str
+    pieces: ShardBlocks,
+    parts: ShardState,
+    make: Make,
+    settings: BlockSettings,
+    entry: str,
+    name: str,
 ) -> list[tuple[Bounded, Ball]]:
     found = []
     for space, alpha in zip(spaces(pieces, parts, settings), parts[name], strict=True):
         if not space.data.n:
             continue
         statement, dual = make(space=space), {entry: alpha}
-        found.append((statement.minus_conjugate(dual), space.expansion(statement.coefficients(dual))))
+        found.append(
+            (statement.minus_conjugate(dual), space.expansion(statement.coefficients(dual)))
+        )
     return found
 
 
@@ -253,7 +281,10 @@ def _clip(
     pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, name: str
 ) -> tuple[ShardState, list[ClassSums]]:
     statements = without_features(parts, make, settings)
-    clips = [clipped(alpha, s.largest_multiplier()) for s, alpha in zip(statements, parts[name], strict=True)]
+    clips = [
+        clipped(alpha, s.largest_multiplier())
+        for s, alpha in zip(statements, parts[name], strict=True)
+    ]
     sums = [class_sums(alpha, rows.y) for alpha, rows in zip(clips, parts["rows"], strict=True)]
     return {REPAIRED: clips}, sums
 
@@ -261,26 +292,41 @@ def _clip(
 def _coded(
     pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, name: str | None
 ) -> tuple[ShardState, list[tuple[NDArray[np.uint8], Floats]]]:
-    """Return the bytes of the multipliers of each block, rows of weight zero among them, and those between."""
+    """Return the bytes of the multipliers of each block, rows of weight zero among them, and those
+    between.
+    """
     found = []
-    multipliers = parts[name] if name is not None else [np.zeros(rows.y.size) for rows in parts["rows"]]
-    for statement, alpha, rows in zip(without_features(parts, make, settings), multipliers, parts["rows"], strict=True):
+    multipliers = (
+        parts[name] if name is not None else [np.zeros(rows.y.size) for rows in parts["rows"]]
+    )
+    for statement, alpha, rows in zip(
+        without_features(parts, make, settings), multipliers, parts["rows"], strict=True
+    ):
         bound = statement.largest_multiplier()
         inside = (alpha > 0) & (alpha < bound)
         code = np.zeros(rows.rows, dtype=np.uint8)
-        code[slice(None) if rows.positive is None else rows.positive] = np.where(inside, 2, np.where(alpha > 0, 1, 0))
+        code[slice(None) if rows.positive is None else rows.positive] = np.where(
+            inside, 2, np.where(alpha > 0, 1, 0)
+        )
         found.append((code, np.array(alpha[inside])))
     return {}, found
 
 
-def _to_grid(pieces: ShardBlocks, parts: ShardState, plan: BalancePlan) -> tuple[ShardState, tuple[int, int]]:
-    units = [grid_units(alpha, rows.y, plan) for alpha, rows in zip(parts[REPAIRED], parts["rows"], strict=True)]
+def _to_grid(
+    pieces: ShardBlocks, parts: ShardState, plan: BalancePlan
+) -> tuple[ShardState, tuple[int, int]]:
+    units = [
+        grid_units(alpha, rows.y, plan)
+        for alpha, rows in zip(parts[REPAIRED], parts["rows"], strict=True)
+    ]
     sums = [unit_sums(whole, rows.y) for whole, rows in zip(units, parts["rows"], strict=True)]
     return {REPAIRED: units}, (sum(part[0] for part in sums), sum(part[1] for part in sums))
 
 
 def _shared_out(left: int, sums: Sequence[tuple[int, int]]) -> list[int]:
-    """Return how many of `left` steps each part gives, in their order: of its positive class, where `left` is negative of the other."""
+    """Return how many of `left` steps each part gives, in their order: of its positive class, where
+    `left` is negative of the other.
+    """
     shares = []
     for positive, negative in sums:
         steps = min(left, positive) if left > 0 else max(left, -negative)
@@ -289,7 +335,9 @@ def _shared_out(left: int, sums: Sequence[tuple[int, int]]) -> list[int]:
     return shares
 
 
-def _take(pieces: ShardBlocks, parts: ShardState, left: int, plan: BalancePlan) -> tuple[ShardState, None]:
+def _take(
+    pieces: ShardBlocks, parts: ShardState, left: int, plan: BalancePlan
+) -> tuple[ShardState, None]:
     """Take whole steps from one class, block by block, and return to numbers."""
     found = []
     rows = parts["rows"]
@@ -311,15 +359,23 @@ def _violation(
     bounded: bool,
     exponent: int | None,
 ) -> list[tuple[float, int | None, float]]:
-    """Return, for each block, the largest violation of a bound, y'α in steps of the grid where it is one, and rounded."""
+    """Return, for each block, the largest violation of a bound, y'α in steps of the grid where it
+    is one, and rounded.
+    """
     found: list[tuple[float, int | None, float]] = []
-    for statement, alpha, rows in zip(without_features(parts, make, settings), parts[name], parts["rows"], strict=True):
+    for statement, alpha, rows in zip(
+        without_features(parts, make, settings), parts[name], parts["rows"], strict=True
+    ):
         if not alpha.size:
             continue
         if not bounded:
             found.append((0.0 if np.isfinite(alpha).all() else math.inf, 0, 0.0))
             continue
         outside = statement.outside_box(alpha)
-        whole = grid_imbalance(alpha, rows.y, exponent) if exponent is not None and math.isfinite(outside) else None
+        whole = (
+            grid_imbalance(alpha, rows.y, exponent)
+            if exponent is not None and math.isfinite(outside)
+            else None
+        )
         found.append((outside, whole, float(rows.y @ alpha)))
     return found

@@ -24,8 +24,9 @@ Arguments = ParamSpec("Arguments")
 BuiltProblem = TypeVar("BuiltProblem", bound=FormulationProblem)
 log = logging.getLogger(__name__)
 
-# Bytes that compiling and solving with Clarabel need for each entry of the matrix in the problem, as measured for
-# n = 1 000 to 20 000: a thin factor is written into sparse constraints, a whole Gram matrix into the objective.
+# Bytes that compiling and solving with Clarabel need for each entry of the matrix in the problem,
+# as measured for n = 1 000 to 20 000: a thin factor is written into sparse constraints, a whole
+# Gram matrix into the objective.
 FACTOR_BYTES = 300.0
 GRAM_BYTES = 170.0
 RAISES = {
@@ -35,7 +36,9 @@ RAISES = {
 
 
 def require_conic_memory(factor: Any, what: str) -> None:
-    """Raise a :class:`~svmcvx.errors.BuildError` unless a conic problem with this factor fits into memory."""
+    """Raise a :class:`~svmcvx.errors.BuildError` unless a conic problem with this factor fits into
+    memory.
+    """
     n, r = factor.shape
     entries = factor.nnz if sp.issparse(factor) else factor.size
     memory.require(
@@ -46,10 +49,12 @@ def require_conic_memory(factor: Any, what: str) -> None:
 
 
 def builder(build: Callable[Arguments, BuiltProblem]) -> Callable[Arguments, BuiltProblem]:
-    """Give a builder copies of the arrays it is passed, and note what it takes, for ``Solution.timings.build``.
+    """Give a builder copies of the arrays it is passed, and note what it takes, for
+    ``Solution.timings.build``.
 
-    The problem and its statement own their data: changes of the arrays afterwards change nothing that is solved or certified. The
-    shared arguments, and the errors of a builder that names none, are documented by :mod:`svmcvx.arguments`.
+    The problem and its statement own their data: changes of the arrays afterwards change nothing
+    that is solved or certified. The shared arguments, and the errors of a builder that names none,
+    are documented by :mod:`svmcvx.arguments`.
     """
     known = tuple(signature(documented(build, raises=RAISES)).parameters)
 

@@ -1,7 +1,8 @@
-r"""Dual bounds of an objective to which a linear term was added, as multipliers of further constraints do.
+r"""Dual bounds of an objective to which a linear term was added, as multipliers of further
+constraints do.
 
-For a statement :math:`\min_{w,b} \tfrac12\|w\|^2 + \sum_i \ell_i(u_i)` with multipliers α of its losses and
-:math:`v_i = \alpha_i y_i`,
+For a statement :math:`\min_{w,b} \tfrac12\|w\|^2 + \sum_i \ell_i(u_i)` with multipliers α of its
+losses and :math:`v_i = \alpha_i y_i`,
 
 .. math::
     \min_{w, b}\; \tfrac12\|w\|^2 + \sum_i \ell_i(u_i) + \kappa\|w\|^2 + c_w'w + c_b b + k
@@ -31,21 +32,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LinearTerm:
-    r"""A term :math:`\kappa\|w\|^2 + c_w'w + c_b b + c_\xi'\xi + k` of an objective.
-
-    Attributes
-    ----------
-    w : Ball or None
-        c_w; None for zero.
-    on_b : ndarray
-        Numbers whose sum is exactly c_b, each the part of one multiplier.
-    xi : Bounded of shape (n,) or None
-        c_ξ; None for zero.
-    curvature : Bounded
-        κ, at least 0.
-    constant : Bounded
-        k.
-    """
+    r"""A term :math:`\kappa\|w\|^2 + c_w'w + c_b b + c_\xi'\xi + k` of an objective."""
 
     w: Ball | None
     on_b: Floats
@@ -55,13 +42,7 @@ class LinearTerm:
 
 
 class LinearDual:
-    """The dual side of a statement with ½‖w‖² and no free intercept, plus a linear term.
-
-    Parameters
-    ----------
-    statement : BinaryStatement
-        With ``minus_conjugate`` and ``coefficients``, the parts of its dual objective.
-    """
+    """The dual side of a statement with ½‖w‖² and no free intercept, plus a linear term."""
 
     def __init__(self, statement: Any) -> None:
         self.statement = statement
@@ -69,11 +50,19 @@ class LinearDual:
 
     @property
     def variables(self) -> frozenset[str]:
-        """Variables of the primal problem that a linear term may have; with a kernel only ‖w‖² can be bounded."""
-        return frozenset(("w",)) if isinstance(self.space, LinearSpace) and self.space.factor_is_data else frozenset()
+        """Variables of the primal problem that a linear term may have; with a kernel only ‖w‖² can
+        be bounded.
+        """
+        return (
+            frozenset(("w",))
+            if isinstance(self.space, LinearSpace) and self.space.factor_is_data
+            else frozenset()
+        )
 
     def values(self, model: BinaryModel, variables: Mapping[str, Any]) -> dict[str, Bounded]:
-        """Return the values of :attr:`variables` at a model; `variables` has the values that are not part of the model."""
+        """Return the values of :attr:`variables` at a model; `variables` has the values that are
+        not part of the model.
+        """
         if "w" not in self.variables:
             return {}
         w = np.asarray(model.coef)  # type: ignore[attr-defined]
@@ -83,7 +72,9 @@ class LinearDual:
     def model(self, values: Mapping[str, Floats], like: BinaryModel) -> BinaryModel:
         """Return the model of other values of the variables, on the same observations."""
         support = np.isin(self.space.data.index, like.support)
-        return self.space.model_from_factor(values["w"], float(values.get("b", np.zeros(1))[0]), support)
+        return self.space.model_from_factor(
+            values["w"], float(values.get("b", np.zeros(1))[0]), support
+        )
 
     def squared_norm(self, model: BinaryModel) -> Bounded:
         """Return ‖w‖²."""
@@ -124,7 +115,11 @@ class LinearDual:
             norm = self.space.point(self.statement.coefficients(dual)).squared_norm
         else:
             norm = (self.expansion(dual) - term.w).squared_norm()
-        return self.minus_conjugate(dual, term) - 0.5 * (norm / (1.0 + 2.0 * term.curvature)) + term.constant
+        return (
+            self.minus_conjugate(dual, term)
+            - 0.5 * (norm / (1.0 + 2.0 * term.curvature))
+            + term.constant
+        )
 
 
 @runtime_checkable

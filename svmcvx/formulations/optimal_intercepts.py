@@ -1,37 +1,46 @@
 r"""The intercepts that are optimal for given scores, where the losses are piecewise linear in them.
 
-**Two classes.** The loss :math:`\varphi(b) = \sum_i s_i(1 - y_i(f_i + b))_+` has its breaks at :math:`y_i - f_i` and the slope
+**Two classes.** The loss :math:`\varphi(b) = \sum_i s_i(1 - y_i(f_i + b))_+` has its breaks at
+:math:`y_i - f_i` and the slope
 
 .. math:: \varphi'(b) = \sum_{y_i = -1,\; y_i - f_i < b} s_i \;-\; \sum_{y_i = 1,\; y_i - f_i > b} s_i.
 
-Where both sums are equal all intercepts between two neighbouring breaks are optimal. Weights are rounded, those of
-``class_weight="balanced"`` and 1/n among them, and so are their sums: both count as equal if they differ by at most the share τ of
-:func:`equal_share`. They are compared with each other, not their difference with zero, so that neither the unit of the
-weights nor the order of the observations decides. The loss at the middle of such an interval is at most 1 + 2τ times the least one,
-since both sums have half of the interval as their slack there.
+Where both sums are equal all intercepts between two neighbouring breaks are optimal. Weights are
+rounded, those of ``class_weight="balanced"`` and 1/n among them, and so are their sums: both count
+as equal if they differ by at most the share τ of :func:`equal_share`. They are compared with each
+other, not their difference with zero, so that neither the unit of the weights nor the order of the
+observations decides. The loss at the middle of such an interval is at most 1 + 2τ times the least
+one, since both sums have half of the interval as their slack there.
 
-**Several classes.** The losses are :math:`\sum_i s_i \max_{a \in A} \sum_k a_k\gamma_{ik}`, with :math:`\gamma_{ik} = 1 - f_{ik}` the slack
-towards the class k and :math:`A = \{0 \le a_k \le t, \sum_k a_k \le T\}`: t = 1 without a bound on the sum for the sum of hinges,
-t = T = 1 for the largest hinge, t = 1/2 and T = 1 for the mean of the two largest. The minimisation over b alone is a linear program. With
-any of its optimal multipliers :math:`s_ia_i` the set of all optimal b is that of the b at which all these are optimal: γ is not below 0
-where :math:`a_{ik} > 0`, not above 0 where :math:`a_{ik}` has room to grow, and where a share of :math:`a_{ij}` could go to
-:math:`a_{il}`, :math:`\gamma_{ij} \ge \gamma_{il}`. All of these are bounds on differences of two intercepts,
+**Several classes.** The losses are :math:`\sum_i s_i \max_{a \in A} \sum_k a_k\gamma_{ik}`, with
+:math:`\gamma_{ik} = 1 - f_{ik}` the slack towards the class k and :math:`A = \{0 \le a_k \le t,
+\sum_k a_k \le T\}`: t = 1 without a bound on the sum for the sum of hinges, t = T = 1 for the
+largest hinge, t = 1/2 and T = 1 for the mean of the two largest. The minimisation over b alone is a
+linear program. With any of its optimal multipliers :math:`s_ia_i` the set of all optimal b is that
+of the b at which all these are optimal: γ is not below 0 where :math:`a_{ik} > 0`, not above 0
+where :math:`a_{ik}` has room to grow, and where a share of :math:`a_{ij}` could go to
+:math:`a_{il}`, :math:`\gamma_{ij} \ge \gamma_{il}`. All of these are bounds on differences of two
+intercepts,
 
 .. math:: \{b : b_k - b_l \le d_{kl} \text{ for all } k, l\},
 
-made tight by shortest paths. Among the b of sum 0 the k-th intercept ranges from :math:`-\tfrac1c\sum_ld_{lk}` to
-:math:`\tfrac1c\sum_ld_{kl}`; both ends are attained. The middles of these intervals are optimal together: :math:`2c(b_k - b_m)` is the sum
-over l of :math:`(d_{kl} - d_{ml}) + (d_{lm} - d_{lk})`, where neither bracket is above :math:`d_{km}`. For two classes it is the middle
-above. It changes with the order of the classes as the classes do, and neither with the unit of the weights nor with the order of the
-observations.
+made tight by shortest paths. Among the b of sum 0 the k-th intercept ranges from
+:math:`-\tfrac1c\sum_ld_{lk}` to :math:`\tfrac1c\sum_ld_{kl}`; both ends are attained. The middles
+of these intervals are optimal together: :math:`2c(b_k - b_m)` is the sum over l of :math:`(d_{kl} -
+d_{ml}) + (d_{lm} - d_{lk})`, where neither bracket is above :math:`d_{km}`. For two classes it is
+the middle above. It changes with the order of the classes as the classes do, and neither with the
+unit of the weights nor with the order of the observations.
 
-With multipliers :math:`\alpha_i \in s_iA` that are balanced and nearly optimal the linear program often is not needed. At an optimal b the losses are at
-most g above :math:`\sum\alpha\gamma`, where g is what they are above it at the given b. Where :math:`\alpha_{ij}` and :math:`\alpha_{il}` can
-exchange δ both ways, observation i alone is :math:`\delta|\gamma_{ij} - \gamma_{il}|` above it, the own class with slack 0 among them. So all optimal b have
-:math:`b_j - b_l` in an interval of length 2g/δ; where these are short and join all classes, b is as good as unique.
+With multipliers :math:`\alpha_i \in s_iA` that are balanced and nearly optimal the linear program
+often is not needed. At an optimal b the losses are at most g above :math:`\sum\alpha\gamma`, where
+g is what they are above it at the given b. Where :math:`\alpha_{ij}` and :math:`\alpha_{il}` can
+exchange δ both ways, observation i alone is :math:`\delta|\gamma_{ij} - \gamma_{il}|` above it, the
+own class with slack 0 among them. So all optimal b have :math:`b_j - b_l` in an interval of length
+2g/δ; where these are short and join all classes, b is as good as unique.
 
-Where the best multipliers at a given b are balanced, with sums compared as above, they are optimal. Otherwise the linear program has the observations alone that are near a change of their multipliers, with a bound on the step of b; where
-the bound is met, it is stated again around the new b.
+Where the best multipliers at a given b are balanced, with sums compared as above, they are optimal.
+Otherwise the linear program has the observations alone that are near a change of their multipliers,
+with a bound on the step of b; where the bound is met, it is stated again around the new b.
 """
 
 from __future__ import annotations
@@ -47,17 +56,28 @@ from scipy.optimize import linprog
 from svmcvx.core.bounded import roundings
 from svmcvx.system.deadline import current
 
-__all__ = ["SumOfBounded", "are_unique", "equal_share", "hinge_intercepts", "intercept_ranges", "tight_ranges"]
+__all__ = [
+    "SumOfBounded",
+    "are_unique",
+    "equal_share",
+    "hinge_intercepts",
+    "intercept_ranges",
+    "tight_ranges",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Weights are equal that differ by this share: more than a few roundings, and far less than a tolerance.
+# Weights are equal that differ by this share: more than a few roundings, and far less than a
+# tolerance.
 EQUAL = 2.0**-40
-# Observations of the first linear program for each class; each further one has twice as many. With ten classes fewer take a second program.
+# Observations of the first linear program for each class; each further one has twice as many. With
+# ten classes fewer take a second program.
 WINDOW = 20
-# Multipliers this near to a bound, relative to t, are at it; also the accuracy asked of the linear program.
+# Multipliers this near to a bound, relative to t, are at it; also the accuracy asked of the linear
+# program.
 AT_BOUND = 1e-9
-# Intervals of intercepts up to this length, in units of the margin, count as one intercept where no linear program is solved.
+# Intervals of intercepts up to this length, in units of the margin, count as one intercept where no
+# linear program is solved.
 SHORT = 1e-5
 LP_ACCURACY = 1e-10
 
@@ -68,26 +88,20 @@ def equal_share(n: int) -> float:
 
 
 def hinge_intercepts(f: Floats, y: Floats, weight: Floats) -> tuple[float, float]:
-    r"""Return the ends of the interval of all b that minimise :math:`\sum_i s_i(1 - y_i(f_i + b))_+`.
-
-    Parameters
-    ----------
-    f : ndarray of shape (n,)
-        Scores without intercept.
-    y : ndarray of shape (n,)
-        Labels ±1, both present.
-    weight : ndarray of shape (n,)
-        Positive weights.
+    r"""Return the ends of the interval of all b that minimise :math:`\sum_i s_i(1 - y_i(f_i +
+    b))_+`.
     """
     breaks = y - f
     if (weight == weight[0]).all():
-        # As many weights rise below a break as fall above it where it has as many breaks below it as there are positive observations.
+        # As many weights rise below a break as fall above it where it has as many breaks below it
+        # as there are positive observations.
         behind = np.count_nonzero(y > 0)
         found = np.partition(breaks, (behind - 1, behind))
         return float(found[behind - 1]), float(found[behind])
     order = np.argsort(breaks)
     s, negative = weight[order], y[order] < 0
-    # Just above each break: the weights of the negative observations with a loss, and of the positive ones.
+    # Just above each break: the weights of the negative observations with a loss, and of the
+    # positive ones.
     rising = np.cumsum(np.where(negative, s, 0.0))
     falling = np.append(np.cumsum(np.where(negative, 0.0, s)[:0:-1])[::-1], 0.0)
     share = equal_share(f.size)
@@ -97,7 +111,9 @@ def hinge_intercepts(f: Floats, y: Floats, weight: Floats) -> tuple[float, float
 
 
 class SumOfBounded(NamedTuple):
-    """The set A of multipliers of an observation: each at most `largest`, their sum at most `total`."""
+    """The set A of multipliers of an observation: each at most `largest`, their sum at most
+    `total`.
+    """
 
     largest: float
     total: float = math.inf
@@ -118,7 +134,9 @@ class SumOfBounded(NamedTuple):
         return np.where(chosen, self.largest, 0.0)
 
     def distance(self, gamma: Floats) -> Floats:
-        """Return how far the slacks of each row, or differences of two, are from where the best multipliers change."""
+        """Return how far the slacks of each row, or differences of two, are from where the best
+        multipliers change.
+        """
         if not self.coupled:
             return np.asarray(np.abs(gamma).min(axis=1))
         count = round(self.total / self.largest)
@@ -139,14 +157,8 @@ def are_unique(
     domain: SumOfBounded,
     b: Floats,
 ) -> bool:
-    """Return whether no optimal intercepts of sum 0 are more than :data:`SHORT` apart, as far as multipliers tell.
-
-    Parameters
-    ----------
-    gamma, codes, others, weight, domain, b
-        As for :func:`intercept_ranges`.
-    alpha : ndarray of shape (n, c − 1)
-        Balanced multipliers in the domain times the weights.
+    """Return whether no optimal intercepts of sum 0 are more than :data:`SHORT` apart, as far as
+    multipliers tell.
     """
     n, c = gamma.shape[0], gamma.shape[1] + 1
     s = weight[:, None]
@@ -154,7 +166,9 @@ def are_unique(
     above = float((s * domain.best(here) * np.maximum(here, 0.0)).sum() - (alpha * here).sum())
     room = np.zeros((n, c))
     np.put_along_axis(room, others, np.minimum(alpha, domain.largest * s - alpha), axis=1)
-    room[np.arange(n), codes] = domain.total * weight - alpha.sum(axis=1) if domain.coupled else math.inf
+    room[np.arange(n), codes] = (
+        domain.total * weight - alpha.sum(axis=1) if domain.coupled else math.inf
+    )
     apart = np.full((c, c), math.inf)
     for k in range(c):
         for j in range(k):
@@ -174,22 +188,15 @@ def _along_paths(d: Floats) -> Floats:
 
 
 def intercept_ranges(
-    gamma: Floats, codes: NDArray[np.intp], others: NDArray[np.intp], weight: Floats, domain: SumOfBounded, b: Floats
+    gamma: Floats,
+    codes: NDArray[np.intp],
+    others: NDArray[np.intp],
+    weight: Floats,
+    domain: SumOfBounded,
+    b: Floats,
 ) -> tuple[Floats, Floats] | None:
-    """Return the least and the largest value of each intercept of sum 0; None without an answer of the linear program in time.
-
-    Parameters
-    ----------
-    gamma : ndarray of shape (n, c − 1)
-        Slacks without intercepts, towards the other classes.
-    codes : ndarray of shape (n,)
-    others : ndarray of shape (n, c − 1)
-        The classes that the slacks are towards.
-    weight : ndarray of shape (n,)
-        Positive weights.
-    domain : SumOfBounded
-    b : ndarray of shape (c,)
-        Intercepts that are nearly optimal.
+    """Return the least and the largest value of each intercept of sum 0; None without an answer of
+    the linear program in time.
     """
     if not np.isfinite(gamma).all():
         return None
@@ -223,12 +230,18 @@ def intercept_ranges(
         size *= 2
     lower, upper = tight_ranges(gamma, a, codes, others, domain)
     # Among weights of more decades than the program's accuracy it overlooks the small ones.
-    better = np.isfinite([lower, upper]).all() and loss((lower + upper) / 2) <= loss(start) * (1.0 + LP_ACCURACY)
+    better = np.isfinite([lower, upper]).all() and loss((lower + upper) / 2) <= loss(start) * (
+        1.0 + LP_ACCURACY
+    )
     return (lower, upper) if better else None
 
 
-def _flows(alpha: Floats, codes: NDArray[np.intp], others: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Return what each class receives from its own observations and what others take from it: equal at an optimum."""
+def _flows(
+    alpha: Floats, codes: NDArray[np.intp], others: NDArray[np.intp]
+) -> tuple[Floats, Floats]:
+    """Return what each class receives from its own observations and what others take from it: equal
+    at an optimum.
+    """
     c = alpha.shape[1] + 1
     received = np.bincount(codes, weights=alpha.sum(axis=1), minlength=c)
     taken = np.bincount(others.ravel(), weights=alpha.ravel(), minlength=c)
@@ -236,7 +249,9 @@ def _flows(alpha: Floats, codes: NDArray[np.intp], others: NDArray[np.intp]) -> 
 
 
 def _reach(distance: Floats, size: int) -> float:
-    """Return the largest step of an intercept in which about `size` observations change, infinite for all of them."""
+    """Return the largest step of an intercept in which about `size` observations change, infinite
+    for all of them.
+    """
     if distance.size <= size:
         return math.inf
     reach = float(np.partition(distance, size)[size])
@@ -255,7 +270,9 @@ def _solve_window(
     window: NDArray[np.intp],
     reach: float,
 ) -> tuple[Floats, Floats | None] | None:
-    """Return the multipliers of some observations with those of the others held, and the step of b where that is as long as allowed."""
+    """Return the multipliers of some observations with those of the others held, and the step of b
+    where that is as long as allowed.
+    """
     m, width = window.size, gamma.shape[1]
     c = width + 1
     s = weight[window]
@@ -264,14 +281,20 @@ def _solve_window(
     balance = sp.csr_array(
         (
             np.r_[np.repeat(s, width), -np.repeat(s, width)],
-            (np.r_[np.repeat(codes[window], width), others[window].ravel()], np.r_[columns, columns]),
+            (
+                np.r_[np.repeat(codes[window], width), others[window].ravel()],
+                np.r_[columns, columns],
+            ),
         ),
         shape=(c, m * width),
     )
     held = weight[:, None] * a
     held[window] = 0.0
     received, taken = _flows(held, codes, others)
-    costs, bounds = -(s[:, None] * gamma[window]).ravel(), np.array([[0.0, domain.largest]] * (m * width))
+    costs, bounds = (
+        -(s[:, None] * gamma[window]).ravel(),
+        np.array([[0.0, domain.largest]] * (m * width)),
+    )
     bounded = math.isfinite(reach)
     if bounded:
         balance = sp.csr_array(sp.hstack([balance, sp.eye_array(c), -sp.eye_array(c)]))
@@ -280,7 +303,9 @@ def _solve_window(
     sums = None
     if domain.coupled:
         ones = np.ones(m * width)
-        sums = sp.csr_array((ones, (np.repeat(np.arange(m), width), columns)), shape=(m, costs.size))
+        sums = sp.csr_array(
+            (ones, (np.repeat(np.arange(m), width), columns)), shape=(m, costs.size)
+        )
     solved = linprog(
         costs,
         A_ub=sums,
@@ -289,7 +314,10 @@ def _solve_window(
         b_eq=taken - received,
         bounds=bounds,
         method="highs-ds",
-        options={"primal_feasibility_tolerance": LP_ACCURACY, "dual_feasibility_tolerance": LP_ACCURACY},
+        options={
+            "primal_feasibility_tolerance": LP_ACCURACY,
+            "dual_feasibility_tolerance": LP_ACCURACY,
+        },
     )
     if solved.status != 0:
         return None
@@ -301,9 +329,15 @@ def _solve_window(
 
 
 def tight_ranges(
-    gamma: Floats, a: Floats, codes: NDArray[np.intp], others: NDArray[np.intp], domain: SumOfBounded
+    gamma: Floats,
+    a: Floats,
+    codes: NDArray[np.intp],
+    others: NDArray[np.intp],
+    domain: SumOfBounded,
 ) -> tuple[Floats, Floats]:
-    """Return the least and the largest value of each intercept of sum 0 at which the multipliers `a` are optimal."""
+    """Return the least and the largest value of each intercept of sum 0 at which the multipliers
+    `a` are optimal.
+    """
     n, c = gamma.shape[0], gamma.shape[1] + 1
     near = AT_BOUND * domain.largest if math.isfinite(domain.largest) else 0.0
     rows = np.arange(n)

@@ -1,4 +1,6 @@
-"""What the plain use of a built problem needs beyond ``cvxpy.Problem``: a default solver that is licensed, and copies."""
+"""What the plain use of a built problem needs beyond ``cvxpy.Problem``: a default solver that is
+licensed, and copies.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,10 @@ class PlainProblem(cp.Problem):
     def solve(self, *args: Any, **kwargs: Any) -> Any:
         """Solve as ``cvxpy.Problem`` does; see there.
 
-        cvxpy takes a commercial solver first as soon as it is installed. Where none is named and that one fails, for want of a
-        licence or since the problem exceeds a size-limited one, Clarabel solves the problem, or HiGHS or SCIP where it is
-        mixed-integer; the next call begins with these.
+        cvxpy takes a commercial solver first as soon as it is installed. Where none is named and
+        that one fails, for want of a licence or since the problem exceeds a size-limited one,
+        Clarabel solves the problem, or HiGHS or SCIP where it is mixed-integer; the next call
+        begins with these.
         """
         if args or kwargs.keys() & {"solver", "solver_path", "method", "requires_grad"}:
             return super().solve(*args, **kwargs)
@@ -32,8 +35,15 @@ class PlainProblem(cp.Problem):
                 return super().solve(**kwargs)
             except Exception as error:  # licence errors share no base class
                 chain = self._cache.solving_chain
-                of_a_solver = isinstance(error, cp.SolverError) or _package(error) not in ("builtins", "cvxpy")
-                if chain is None or chain.solver.name() not in COMMERCIAL_SOLVERS or not of_a_solver:
+                of_a_solver = isinstance(error, cp.SolverError) or _package(error) not in (
+                    "builtins",
+                    "cvxpy",
+                )
+                if (
+                    chain is None
+                    or chain.solver.name() not in COMMERCIAL_SOLVERS
+                    or not of_a_solver
+                ):
                     raise
                 log.info("%s failed and is passed over: %s", chain.solver.name(), error)
                 self._passed_over = True
@@ -41,7 +51,9 @@ class PlainProblem(cp.Problem):
         return super().solve(solver=solver, **kwargs)
 
     def __copy__(self) -> Self:
-        """Return a problem with the same objective, constraints and variables, to be compiled and solved on its own."""
+        """Return a problem with the same objective, constraints and variables, to be compiled and
+        solved on its own.
+        """
         found = type(self).__new__(type(self))
         found.__dict__.update(self.__dict__)
         cp.Problem.__init__(found, self._objective, self._constraints)

@@ -1,18 +1,21 @@
-r"""A cvxpy problem that knows its statement, and the same objective on a smaller set: more constraints on a built problem.
+r"""A cvxpy problem that knows its statement, and the same objective on a smaller set: more
+constraints on a built problem.
 
 **Upper end.** The objective at a model that meets the constraints up to `tol`.
 
-**Lower end.** If S' ⊂ S, then :math:`\min_S f \le \min_{S'} f`: every bound for the problem as built holds for the smaller set. The
-multipliers m of the added constraints give a bound of their own: where a point meets them, the product of m with their rows is at most
-zero, so that
+**Lower end.** If S' ⊂ S, then :math:`\min_S f \le \min_{S'} f`: every bound for the problem as
+built holds for the smaller set. The multipliers m of the added constraints give a bound of their
+own: where a point meets them, the product of m with their rows is at most zero, so that
 
 .. math:: \min_{z \in S'} f(z) \;\ge\; \min_{z \in S}\; f(z) + m'(Az + a),
 
-an objective with one more linear term, whose dual bound :mod:`svmcvx.formulations.linear_dual` evaluates. The table of
-:mod:`svmcvx.formulations.added_rows` says which constraints have such multipliers; the others take no part in it.
+an objective with one more linear term, whose dual bound :mod:`svmcvx.formulations.linear_dual`
+evaluates. The table of :mod:`svmcvx.formulations.added_rows` says which constraints have such
+multipliers; the others take no part in it.
 
-Where the model violates a constraint by δ, the bound is less by the multiplier times δ: both ends then are those of the constraints
-relaxed so far. A solver's point is moved to the inner side first, where a small step leads there.
+Where the model violates a constraint by δ, the bound is less by the multiplier times δ: both ends
+then are those of the constraints relaxed so far. A solver's point is moved to the inner side first,
+where a small step leads there.
 """
 
 from __future__ import annotations
@@ -41,7 +44,13 @@ from svmcvx.model import Model
 from svmcvx.proofs import Statement
 from svmcvx.solution import DataFacts
 
-__all__ = ["ConstrainedProblem", "ConstrainedStatement", "FormulationProblem", "constrained", "values_restored"]
+__all__ = [
+    "ConstrainedProblem",
+    "ConstrainedStatement",
+    "FormulationProblem",
+    "constrained",
+    "values_restored",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Holds: TypeAlias = Callable[[Any], bool]
@@ -49,7 +58,8 @@ Holds: TypeAlias = Callable[[Any], bool]
 
 # Entry of a dual point that holds the multipliers of the rows.
 ADDED = "added"
-# Variables that are the coefficients of a model; all others follow from them at an optimum of the problem as built.
+# Variables that are the coefficients of a model; all others follow from them at an optimum of the
+# problem as built.
 OF_THE_MODEL = frozenset(("w", "b", "W", "w_scaled", "W_scaled"))
 
 
@@ -58,7 +68,8 @@ class _FixedConstraints(list[cp.Constraint]):
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise BuildError(
-            "the constraints of a built problem cannot be changed; problem.with_constraints([...]) gives a problem with more"
+            "the constraints of a built problem cannot be changed; problem.with_constraints([...])"
+            " gives a problem with more"
         )
 
     append = extend = insert = remove = pop = clear = _refuse
@@ -68,9 +79,10 @@ class _FixedConstraints(list[cp.Constraint]):
 class FormulationProblem(PlainProblem):
     """A cvxpy problem that knows the formulation it states.
 
-    It can be solved by plain ``.solve()`` like any other problem, and passed to :func:`svmcvx.solve`. Scalar
-    hyper-parameters are cvxpy parameters, found by name in ``param_dict`` and as attributes; set their ``value`` and
-    solve again, nothing is compiled a second time.
+    It can be solved by plain ``.solve()`` like any other problem, and passed to
+    :func:`svmcvx.solve`. Scalar hyper-parameters are cvxpy parameters, found by name in
+    ``param_dict`` and as attributes; set their ``value`` and solve again, nothing is compiled a
+    second time.
 
     Parameters
     ----------
@@ -81,7 +93,8 @@ class FormulationProblem(PlainProblem):
     statement : Formulation
         The mathematics, at the values that the parameters have now.
     parameters : iterable of cvxpy.Parameter
-        Scalars with the names of the statement's hyper-parameters; :meth:`Formulation.at` is called with their values.
+        Scalars with the names of the statement's hyper-parameters; :meth:`Formulation.at` is called
+        with their values.
 
     Attributes
     ----------
@@ -108,7 +121,10 @@ class FormulationProblem(PlainProblem):
         super().__init__(objective, list(constraints))
         self._as_built = (self._objective, tuple(self._constraints))
         self._parameters = {parameter.name(): parameter for parameter in parameters}
-        self._stated = ({name: float(parameter.value) for name, parameter in self._parameters.items()}, statement)
+        self._stated = (
+            {name: float(parameter.value) for name, parameter in self._parameters.items()},
+            statement,
+        )
         for name, parameter in self._parameters.items():
             setattr(self, name, parameter)
 
@@ -143,7 +159,8 @@ class FormulationProblem(PlainProblem):
         return statement
 
     def proof_statement(self) -> Statement:
-        """Return the problem as a proof of it states it; :func:`svmcvx.verify` can be told to expect it.
+        """Return the problem as a proof of it states it; :func:`svmcvx.verify` can be told to
+        expect it.
 
         Raises
         ------
@@ -159,37 +176,45 @@ class FormulationProblem(PlainProblem):
     def recover(self) -> RecoveredPoints:
         """Models and dual points from the present values of the variables and multipliers."""
         variables = {name: variable.value for name, variable in self.var_dict.items()}
-        multipliers = {label: constraint.dual_value for label, constraint in self.constraint_dict.items()}
+        multipliers = {
+            label: constraint.dual_value for label, constraint in self.constraint_dict.items()
+        }
         found: RecoveredPoints = self.formulation.recover_from(variables, multipliers)
         return found
 
     def model_at_variables(self) -> Model | None:
-        """Return the model of the present values of the variables, exactly as they are; None where they have none.
+        """Return the model of the present values of the variables, exactly as they are; None where
+        they have none.
 
         Raises
         ------
         BuildError
-            If the problem is one in multipliers, or its statement does not say which model the variables are.
+            If the problem is one in multipliers, or its statement does not say which model the
+            variables are.
         """
         if isinstance(self.objective, cp.Maximize):
-            raise BuildError(f"{type(self).__name__} is a problem in multipliers, which are not a model")
+            raise BuildError(
+                f"{type(self).__name__} is a problem in multipliers, which are not a model"
+            )
         found: Model | None = self.formulation.model_of(
             {name: variable.value for name, variable in self.var_dict.items()}
         )
         return found
 
     def start(self) -> Mapping[str, Any] | None:
-        """Values of all variables, by their names, at a feasible point that the builder knows; None if there is none.
+        """Values of all variables, by their names, at a feasible point that the builder knows; None
+        if there is none.
 
         A mixed-integer solver that can take it starts from there.
         """
         return None
 
     def proved_bound(self, value: float) -> float | None:
-        """Lower bound on the statement's optimum that follows from a solver's proved bound on this problem's value.
+        """Lower bound on the statement's optimum that follows from a solver's proved bound on this
+        problem's value.
 
-        By default the statement's objective is that of the problem, negated if the problem maximises. None means
-        that nothing follows.
+        By default the statement's objective is that of the problem, negated if the problem
+        maximises. None means that nothing follows.
         """
         return value if isinstance(self.objective, cp.Minimize) else -value
 
@@ -201,7 +226,8 @@ class FormulationProblem(PlainProblem):
 
     @property
     def bound_survives_constraints(self) -> bool:
-        """Whether a solver's bound on this problem with more constraints bounds its statement with them.
+        """Whether a solver's bound on this problem with more constraints bounds its statement with
+        them.
 
         It does not if the problem has been restricted to a neighbourhood of its optimum.
         """
@@ -210,18 +236,25 @@ class FormulationProblem(PlainProblem):
     @property
     def constraint_dict(self) -> dict[str, cp.Constraint]:
         """The constraints by their labels."""
-        return {str(constraint.label): constraint for constraint in self._constraints if constraint.label}
+        return {
+            str(constraint.label): constraint
+            for constraint in self._constraints
+            if constraint.label
+        }
 
     def require_as_built(self) -> None:
-        """Raise a :class:`~svmcvx.errors.BuildError` if the objective or a constraint is not the builder's any more."""
+        """Raise a :class:`~svmcvx.errors.BuildError` if the objective or a constraint is not the
+        builder's any more.
+        """
         objective, constraints = self._as_built
         same = len(constraints) == len(self._constraints) and all(
             mine is built for mine, built in zip(self._constraints, constraints, strict=True)
         )
         if self._objective is not objective or not same:
             raise BuildError(
-                "the objective or the constraints of this problem were changed after it was built, so that its statement is "
-                "not what it states; use problem.with_constraints([...]), which keeps both together"
+                "the objective or the constraints of this problem were changed after it was built,"
+                " so that its statement is not what it states; use problem.with_constraints([...]),"
+                " which keeps both together"
             )
 
     def with_constraints(
@@ -231,30 +264,35 @@ class FormulationProblem(PlainProblem):
         holds: Callable[[Any], bool] | None = None,
         tol: float = 1e-6,
     ) -> ConstrainedProblem:
-        """Return a problem with further constraints on the variables, which :func:`svmcvx.solve` takes.
+        """Return a problem with further constraints on the variables, which :func:`svmcvx.solve`
+        takes.
 
-        Its statement has the same objective on a smaller set. A dual bound of this problem is a bound there too, so that
-        ``lower`` is never worse, but for the `tol` of the solve, than what this problem proves. In ``psvm_primal`` and ``odm_primal`` linear constraints and
-        bounds on norms have multipliers with a bound of their own, which is tight: for a linear machine constraints on
-        ``w``, ``b`` and ``xi``, with a kernel those on ``b``, ``xi`` and the norm of ``w``. A model counts for ``upper``
-        only if it meets the constraints.
+        Its statement has the same objective on a smaller set. A dual bound of this problem is a
+        bound there too, so that ``lower`` is never worse, but for the `tol` of the solve, than what
+        this problem proves. In ``psvm_primal`` and ``odm_primal`` linear constraints and bounds on
+        norms have multipliers with a bound of their own, which is tight: for a linear machine
+        constraints on ``w``, ``b`` and ``xi``, with a kernel those on ``b``, ``xi`` and the norm of
+        ``w``. A model counts for ``upper`` only if it meets the constraints.
 
         Parameters
         ----------
         constraints : iterable of cvxpy.Constraint
             In the variables of this problem, by :attr:`var_dict`.
         holds : callable, optional
-            Returns whether a :class:`~svmcvx.Model` meets the constraints, computed in numpy. Without it the model is the
-            value of the variables, moved by less than a solver's tolerance where it is on the wrong side of a constraint, and
-            the constraints' own values decide.
+            Returns whether a :class:`~svmcvx.Model` meets the constraints, computed in numpy.
+            Without it the model is the value of the variables, moved by less than a solver's
+            tolerance where it is on the wrong side of a constraint, and the constraints' own values
+            decide.
         tol : float
-            Violation of a constraint that counts as none, without `holds`; 1e-6 by default. The largest is in
-            ``certificate.residuals["added_violation"]``; where it is not 0 the interval is that of the constraints relaxed so far.
+            Violation of a constraint that counts as none, without `holds`; 1e-6 by default. The
+            largest is in ``certificate.residuals["added_violation"]``; where it is not 0 the
+            interval is that of the constraints relaxed so far.
 
         Raises
         ------
         BuildError
-            For a problem in multipliers: more constraints on these state another machine, not a smaller set of models.
+            For a problem in multipliers: more constraints on these state another machine, not a
+            smaller set of models.
         DataError
             If an argument is not as above.
         """
@@ -262,21 +300,7 @@ class FormulationProblem(PlainProblem):
 
 
 class MeasuredModel(NamedTuple):
-    """The model near the present values of the variables, and what the added constraints say of it.
-
-    Attributes
-    ----------
-    model : Model
-    violation : float
-        The largest of the added constraints.
-    objective : float
-        Of the problem at the variables, where a constraint that has no rows binds other variables than those of the model; −inf
-        where none does.
-    excess : list of ndarray
-        At least the violations of the rows of each group.
-    slacks : mapping of str to ndarray
-        Values of variables in the rows that are no part of the model.
-    """
+    """The model near the present values of the variables, and what the added constraints say of it."""
 
     model: Any
     violation: float
@@ -289,23 +313,8 @@ class MeasuredModel(NamedTuple):
 class ConstrainedStatement(Formulation):
     """A statement with further constraints.
 
-    Its dual points are those of the statement without them and, in ``"added"``, the multipliers of the rows; without that entry the
-    bound is that of the problem as built.
-
-    Parameters
-    ----------
-    whole : Formulation
-        The statement without them.
-    count : int
-        Number of constraints that were added.
-    holds : callable, optional
-        Returns whether a model meets them.
-    measured : MeasuredModel, optional
-        Without `holds`: what the present values of the variables say.
-    tol : float
-        Violation that counts as none.
-    rows : AddedRows, optional
-        The constraints that have multipliers.
+    Its dual points are those of the statement without them and, in ``"added"``, the multipliers of
+    the rows; without that entry the bound is that of the problem as built.
     """
 
     whole: Formulation
@@ -350,7 +359,9 @@ class ConstrainedStatement(Formulation):
         return self.whole.data_facts
 
     def violation(self, model: Any) -> float:
-        """Return by how much a model violates the added constraints; infinite where that is not known."""
+        """Return by how much a model violates the added constraints; infinite where that is not
+        known.
+        """
         if self.holds is not None:
             return 0.0 if self.holds(model) else math.inf
         if self.measured is None or _numbers(model) != _numbers(self.measured.model):
@@ -360,8 +371,9 @@ class ConstrainedStatement(Formulation):
     def evaluate(self, model: Any) -> Bounded:
         """The objective, or ``inf`` at a model that is not known to meet the added constraints.
 
-        Where these bind variables that do not belong to the model, such as slacks, the objective of the problem at all
-        variables counts if it is larger: the model alone may be better than the constraints allow.
+        Where these bind variables that do not belong to the model, such as slacks, the objective of
+        the problem at all variables counts if it is larger: the model alone may be better than the
+        constraints allow.
         """
         if not self.violation(model) <= self.tol:
             return Evaluation(math.inf, 0.0)
@@ -381,10 +393,14 @@ class ConstrainedStatement(Formulation):
         return found
 
     def _term(self, m: Floats) -> LinearTerm:
-        """What multipliers of the rows add to the objective; the constraints are relaxed as far as the model needs it."""
+        """What multipliers of the rows add to the objective; the constraints are relaxed as far as
+        the model needs it.
+        """
         rows, measured = cast(AddedRows, self.rows), self.measured
         counts = measured is not None and measured.violation <= self.tol
-        return rows.term(m, rows.relaxation(m, cast(MeasuredModel, measured).excess) if counts else 0.0)
+        return rows.term(
+            m, rows.relaxation(m, cast(MeasuredModel, measured).excess) if counts else 0.0
+        )
 
     def repair(self, dual: Dual) -> Dual:
         """Put the multipliers of the rows into their cones and, with them, those of the statement."""
@@ -395,7 +411,9 @@ class ConstrainedStatement(Formulation):
         return {**part, ADDED: self.rows.with_parts(m, on_b)}
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
-        """The dual points that are known without a solver; whether the models meet the constraints is not known."""
+        """The dual points that are known without a solver; whether the models meet the constraints
+        is not known.
+        """
         return [], self.whole.trivial()[1]
 
     def dual_violation(self, dual: Dual) -> float:
@@ -404,13 +422,21 @@ class ConstrainedStatement(Formulation):
             return self.whole.dual_violation(_without_added(dual))
         m = np.asarray(dual[ADDED], dtype=np.float64)
         outside = self.rows.outside(m)
-        return outside if outside > 0.0 else self._linear.violation(_without_added(dual), self._term(m))
+        return (
+            outside
+            if outside > 0.0
+            else self._linear.violation(_without_added(dual), self._term(m))
+        )
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """The dual objective with the multipliers of the rows; that of the problem as built without them."""
+        """The dual objective with the multipliers of the rows; that of the problem as built without
+        them.
+        """
         if ADDED not in dual or self.rows is None:
             return self.whole.evaluate_dual(_without_added(dual))
-        return self._linear.bound(_without_added(dual), self._term(np.asarray(dual[ADDED], dtype=np.float64)))
+        return self._linear.bound(
+            _without_added(dual), self._term(np.asarray(dual[ADDED], dtype=np.float64))
+        )
 
     def export_dual(self, dual: Dual) -> Dual:
         """As without the constraints, and the multipliers of the rows."""
@@ -419,7 +445,10 @@ class ConstrainedStatement(Formulation):
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
         """Those of the statement, and ``"added_violation"``."""
-        return {**self.whole.residuals(model, _without_added(dual)), "added_violation": self.violation(model)}
+        return {
+            **self.whole.residuals(model, _without_added(dual)),
+            "added_violation": self.violation(model),
+        }
 
     def explain(self, status: str) -> str:
         """Infeasible may be due to the added constraints."""
@@ -435,7 +464,10 @@ def _without_added(dual: Dual) -> Dual:
 
 def _numbers(model: Any) -> tuple[Any, ...]:
     """What a model is made of, for comparison."""
-    return tuple(part.tobytes() if isinstance(part, np.ndarray) else repr(part) for part in vars(model).values())
+    return tuple(
+        part.tobytes() if isinstance(part, np.ndarray) else repr(part)
+        for part in vars(model).values()
+    )
 
 
 def _total(excess: Sequence[Floats]) -> float:
@@ -444,13 +476,7 @@ def _total(excess: Sequence[Floats]) -> float:
 
 
 class ConstrainedProblem(FormulationProblem):
-    """A built problem with further constraints; see :meth:`FormulationProblem.with_constraints`.
-
-    Attributes
-    ----------
-    built : FormulationProblem
-        The problem without them. Variables and parameters are the same objects.
-    """
+    """A built problem with further constraints; see :meth:`FormulationProblem.with_constraints`."""
 
     built: FormulationProblem
     _added: tuple[cp.Constraint, ...]
@@ -459,18 +485,26 @@ class ConstrainedProblem(FormulationProblem):
 
     @property
     def formulation(self) -> ConstrainedStatement:
-        """The statement at the present values of the parameters, with what the variables' values say of the constraints."""
+        """The statement at the present values of the parameters, with what the variables' values
+        say of the constraints.
+        """
         statement: ConstrainedStatement = super().formulation
         if statement.holds is not None:
             return statement
         if isinstance(statement.whole, HasLinearDual):
             statement = replace(statement, rows=self._rows(statement.whole.linear_dual().variables))
         model = self.built.model_at_variables()
-        return statement if model is None else replace(statement, measured=self._measured(statement, model))
+        return (
+            statement
+            if model is None
+            else replace(statement, measured=self._measured(statement, model))
+        )
 
     def _rows(self, known: frozenset[str]) -> AddedRows:
         """The rows of the added constraints at the present values of their parameters."""
-        parameters = {parameter for constraint in self._added for parameter in constraint.parameters()}
+        parameters = {
+            parameter for constraint in self._added for parameter in constraint.parameters()
+        }
         values = {parameter.id: np.asarray(parameter.value).tobytes() for parameter in parameters}
         if self._read is None or self._read[0] != (known, values):
             names = {variable.id: name for name, variable in self.built.var_dict.items()}
@@ -478,19 +512,31 @@ class ConstrainedProblem(FormulationProblem):
         return self._read[1]
 
     def _measured(self, statement: ConstrainedStatement, model: Any) -> MeasuredModel:
-        """Measure the model of the variables, moved to the inner side of the constraints where a small step leads there."""
+        """Measure the model of the variables, moved to the inner side of the constraints where a
+        small step leads there.
+        """
         rows = statement.rows
         left_out = [c for k, c in enumerate(self._added) if rows is None or k in rows.left_out]
         violations = [constraint.violation() for constraint in left_out]
         largest = max([0.0, *(float(np.max(v)) if usable(v) else math.inf for v in violations)])
-        others = {variable.name() for constraint in left_out for variable in constraint.variables()} - OF_THE_MODEL
+        others = {
+            variable.name() for constraint in left_out for variable in constraint.variables()
+        } - OF_THE_MODEL
         objective = (
-            -math.inf if not others else float(self.objective.value) if usable(self.objective.value) else math.inf
+            -math.inf
+            if not others
+            else float(self.objective.value)
+            if usable(self.objective.value)
+            else math.inf
         )
         if rows is None:
             return MeasuredModel(model, largest, objective, [], {})
         linear = statement._linear
-        slacks = {name: self.built.var_dict[name].value for name in rows.matrices if name not in OF_THE_MODEL}
+        slacks = {
+            name: self.built.var_dict[name].value
+            for name in rows.matrices
+            if name not in OF_THE_MODEL
+        }
         if not all(map(usable, slacks.values())):
             return MeasuredModel(model, math.inf, objective, [], {})
         best, excess = model, self._excess(rows, linear, model, slacks)
@@ -508,18 +554,24 @@ class ConstrainedProblem(FormulationProblem):
         return MeasuredModel(best, max(largest, _total(excess)), objective, excess, slacks)
 
     @staticmethod
-    def _excess(rows: AddedRows, linear: LinearDual, model: Any, slacks: Mapping[str, Floats]) -> list[Floats]:
+    def _excess(
+        rows: AddedRows, linear: LinearDual, model: Any, slacks: Mapping[str, Floats]
+    ) -> list[Floats]:
         return rows.excess(linear.values(model, slacks), linear.squared_norm(model))
 
     def recover(self) -> RecoveredPoints:
-        """The dual points of the problem as built, with the multipliers of the added constraints too; its models with `holds`, otherwise that of the variables."""
+        """The dual points of the problem as built, with the multipliers of the added constraints
+        too; its models with `holds`, otherwise that of the variables.
+        """
         points = self.built.recover()
         statement = self.formulation
         if statement.holds is not None:
             return points
         if statement.measured is None:
             return RecoveredPoints([], points.duals)
-        return RecoveredPoints([statement.measured.model], [*self._beside(statement), *points.duals])
+        return RecoveredPoints(
+            [statement.measured.model], [*self._beside(statement), *points.duals]
+        )
 
     def _beside(self, statement: ConstrainedStatement) -> list[Dual]:
         """Dual points with multipliers of the rows, from those that a solver has left."""
@@ -528,11 +580,15 @@ class ConstrainedProblem(FormulationProblem):
             return []
         linear = statement._linear
         variables = {name: variable.value for name, variable in self.built.var_dict.items()}
-        multipliers = {label: constraint.dual_value for label, constraint in self.built.constraint_dict.items()}
+        multipliers = {
+            label: constraint.dual_value for label, constraint in self.built.constraint_dict.items()
+        }
         if not all(map(usable, multipliers.values())):
             return []
         dual = linear.start(variables, multipliers)
-        m = completed(rows, self._added, linear.values(measured.model, measured.slacks), linear, dual)
+        m = completed(
+            rows, self._added, linear.values(measured.model, measured.slacks), linear, dual
+        )
         return [] if m is None else [{**dual, ADDED: m}]
 
     def proved_bound(self, value: float) -> float | None:
@@ -549,7 +605,10 @@ class ConstrainedProblem(FormulationProblem):
 def values_restored(problem: ConstrainedProblem) -> Iterator[None]:
     """Restore the variables and multipliers after the block, in which problems may be solved."""
     constraints = problem.constraints
-    leaves = [*problem.variables(), *(leaf for constraint in constraints for leaf in constraint.dual_variables)]
+    leaves = [
+        *problem.variables(),
+        *(leaf for constraint in constraints for leaf in constraint.dual_variables),
+    ]
     saved = [(leaf, leaf.value) for leaf in leaves]
     try:
         yield
@@ -559,27 +618,43 @@ def values_restored(problem: ConstrainedProblem) -> Iterator[None]:
 
 
 def constrained(
-    problem: FormulationProblem, constraints: Iterable[cp.Constraint], *, holds: Holds | None, tol: float
+    problem: FormulationProblem,
+    constraints: Iterable[cp.Constraint],
+    *,
+    holds: Holds | None,
+    tol: float,
 ) -> ConstrainedProblem:
     """Return `problem` with more constraints; see :meth:`FormulationProblem.with_constraints`."""
     problem.require_as_built()
     if isinstance(problem.objective, cp.Maximize):
         raise BuildError(
-            f"{type(problem).__name__} is a problem in multipliers: more constraints on them state another machine, not a "
-            "smaller set of models; add constraints to the primal problem"
+            f"{type(problem).__name__} is a problem in multipliers: more constraints on them state"
+            " another machine, not a smaller set of models; add constraints to the primal problem"
         )
     if isinstance(problem, ConstrainedProblem):
-        raise BuildError("this problem has added constraints already; pass all of them in one call of with_constraints")
+        raise BuildError(
+            "this problem has added constraints already; pass all of them in one call of"
+            " with_constraints"
+        )
     if holds is not None and not callable(holds):
         raise DataTypeError(f"holds must be a function of a model, got {type(holds).__name__}")
     tol = check_number(tol, "tol", low=0)
     added = tuple(constraints)
-    wrong = [type(constraint).__name__ for constraint in added if not isinstance(constraint, cp.Constraint)]
+    wrong = [
+        type(constraint).__name__
+        for constraint in added
+        if not isinstance(constraint, cp.Constraint)
+    ]
     if wrong or not added:
-        raise DataError(f"constraints must be a list of cvxpy constraints, got {wrong[0] if wrong else 'none'}")
+        raise DataError(
+            f"constraints must be a list of cvxpy constraints, got {wrong[0] if wrong else 'none'}"
+        )
     mine = {variable.id for variable in problem.variables()}
     strangers = [
-        variable.name() for constraint in added for variable in constraint.variables() if variable.id not in mine
+        variable.name()
+        for constraint in added
+        for variable in constraint.variables()
+        if variable.id not in mine
     ]
     if strangers and holds is None:
         raise DataError(
@@ -588,7 +663,9 @@ def constrained(
         )
     if holds is None:
         problem.model_at_variables()
-    statement = ConstrainedStatement(problem.formulation.with_added_constraints(), len(added), holds, None, tol)
+    statement = ConstrainedStatement(
+        problem.formulation.with_added_constraints(), len(added), holds, None, tol
+    )
     found = ConstrainedProblem(
         problem.objective, [*problem.constraints, *added], statement, problem._parameters.values()
     )

@@ -1,4 +1,6 @@
-"""Guarantees on the predictions of every optimal machine: intervals of scores, possible classes, intervals of accuracies."""
+"""Guarantees on the predictions of every optimal machine: intervals of scores, possible classes,
+intervals of accuracies.
+"""
 
 from __future__ import annotations
 
@@ -57,20 +59,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CertifiedScores:
-    """Intervals of the scores of every optimal machine.
-
-    Attributes
-    ----------
-    lower, upper : ndarray of shape (m,), or (m, k)
-        Of two classes the ends of the score :math:`f^*(x)`; of several those of the scores that decide, one column each.
-    possible : ndarray of bool, shape (m, c)
-        Whether some number in the intervals makes a machine predict a class; a class that is not possible is predicted by no
-        optimal machine.
-    classes : ndarray of shape (c,)
-    by_formulation : ndarray of bool, shape (m,)
-        Rows that stay undecided however small the gap is: the optimal intercepts are an interval
-        (:attr:`svmcvx.Solution.optimal_intercepts`), and optimal machines disagree, as far as that is known in floating point.
-    """
+    """Intervals of the scores of every optimal machine."""
 
     lower: Floats
     upper: Floats
@@ -95,7 +84,9 @@ class CertifiedScores:
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The class that every optimal machine predicts, None where that is undecided; an array of objects."""
+        """The class that every optimal machine predicts, None where that is undecided; an array of
+        objects.
+        """
         found = np.empty(self.possible.shape[0], dtype=object)
         names = self.classes.tolist()
         for i in np.flatnonzero(self.decided):
@@ -137,13 +128,17 @@ class Guarantee(ShortRepr, ABC):
     @property
     @abstractmethod
     def radius(self) -> float:
-        r"""At least the distance of the optimal w from the mean m of model and dual point; the largest of several machines."""
+        r"""At least the distance of the optimal w from the mean m of model and dual point; the
+        largest of several machines.
+        """
 
     def save_proof(self, path: str | os.PathLike[str], T: Any) -> None:
-        """Write the intervals of the scores of some rows to a file, which :func:`svmcvx.verify` checks from the raw data and these rows.
+        """Write the intervals of the scores of some rows to a file, which :func:`svmcvx.verify`
+        checks from the raw data and these rows.
 
-        The file is that of :meth:`svmcvx.Solution.save_proof` with the intervals, the labels that they decide, and a digest of the rows. The claimed
-        intervals are those that the second checker computes, too, from the model, the dual point and its own choice of coefficients.
+        The file is that of :meth:`svmcvx.Solution.save_proof` with the intervals, the labels that
+        they decide, and a digest of the rows. The claimed intervals are those that the second
+        checker computes, too, from the model, the dual point and its own choice of coefficients.
 
         Parameters
         ----------
@@ -154,8 +149,9 @@ class Guarantee(ShortRepr, ABC):
         Raises
         ------
         DataError
-            If there is no proof of these scores to hand on: of several classes (save one of each of the ``members`` of machines of pairs), or where
-            :meth:`svmcvx.Solution.save_proof` raises one.
+            If there is no proof of these scores to hand on: of several classes (save one of each of
+            the ``members`` of machines of pairs), or where :meth:`svmcvx.Solution.save_proof`
+            raises one.
         SolverUnavailable
             If python-flint is not installed.
         """
@@ -177,7 +173,8 @@ class Guarantee(ShortRepr, ABC):
         return "the second checker knows the theorem for machines of two classes only"
 
     def predict(self, T: Any) -> NDArray[Any]:
-        """Return the class of each row that every optimal machine predicts, None where that is undecided.
+        """Return the class of each row that every optimal machine predicts, None where that is
+        undecided.
 
         Parameters
         ----------
@@ -205,7 +202,8 @@ class Guarantee(ShortRepr, ABC):
     def accuracy(self, T: Any, y: Any) -> Interval:
         """Return an interval of the share of rows that an optimal machine predicts rightly.
 
-        The ends are the doubles nearest to the fractions; one number where no row that matters is undecided.
+        The ends are the doubles nearest to the fractions; one number where no row that matters is
+        undecided.
 
         Parameters
         ----------
@@ -226,19 +224,27 @@ class Guarantee(ShortRepr, ABC):
         return Interval.of(_mean(low), _mean(high))
 
     def error(self, T: Any, y: Any) -> Interval:
-        """Return an interval of the share of rows that an optimal machine predicts wrongly; see :meth:`accuracy`."""
+        """Return an interval of the share of rows that an optimal machine predicts wrongly; see
+        :meth:`accuracy`.
+        """
         low, high, _ = self._right(T, y)
         return Interval.of(1 - _mean(high), 1 - _mean(low))
 
     def balanced_accuracy(self, T: Any, y: Any) -> Interval:
-        """Return an interval of the mean, over the classes in `y`, of the accuracy on each; see :meth:`accuracy`."""
+        """Return an interval of the mean, over the classes in `y`, of the accuracy on each; see
+        :meth:`accuracy`.
+        """
         low, high, codes = self._right(T, y)
         present = np.unique(codes)
-        ends = [sum((_mean(right[codes == k]) for k in present), Fraction(0)) / present.size for right in (low, high)]
+        ends = [
+            sum((_mean(right[codes == k]) for k in present), Fraction(0)) / present.size
+            for right in (low, high)
+        ]
         return Interval.of(ends[0], ends[1])
 
     def auc(self, T: Any, y: Any) -> Interval:
-        """Return an interval of the area under the ROC curve: the share of pairs of two classes in the right order, ties half.
+        """Return an interval of the area under the ROC curve: the share of pairs of two classes in
+        the right order, ties half.
 
         Parameters
         ----------
@@ -256,20 +262,27 @@ class Guarantee(ShortRepr, ABC):
             For more than two classes, or labels of one class alone.
         """
         if self.classes.size != 2:
-            raise DataError(f"the area under the ROC curve is that of two classes, and here are {self.classes.size}")
+            raise DataError(
+                "the area under the ROC curve is that of two classes, and here are"
+                f" {self.classes.size}"
+            )
         scores = self.scores(T)
         codes = self._codes(y, scores.possible.shape[0])
         if np.unique(codes).size < 2:
-            raise DataError("y holds one class only; the area under the ROC curve compares rows of both")
+            raise DataError(
+                "y holds one class only; the area under the ROC curve compares rows of both"
+            )
         positive, negative = codes == 1, codes == 0
         pairs = int(positive.sum()) * int(negative.sum())
-        # A pair is in order for certain where the lower end of one is above the upper end of the other; equal ends are a tie at worst.
+        # A pair is in order for certain where the lower end of one is above the upper end of the
+        # other; equal ends are a tie at worst.
         low = _wins(scores.lower[positive], scores.upper[negative])
         high = _wins(scores.upper[positive], scores.lower[negative])
         return Interval.of(Fraction(low, 2 * pairs), Fraction(high, 2 * pairs))
 
     def compare(self, other: Guarantee, T: Any, y: Any) -> Interval:
-        """Return an interval of the difference of two machines' accuracies on the same rows: this one's less the other's.
+        """Return an interval of the difference of two machines' accuracies on the same rows: this
+        one's less the other's.
 
         Parameters
         ----------
@@ -280,7 +293,8 @@ class Guarantee(ShortRepr, ABC):
         Returns
         -------
         Interval
-            Both ends have the same sign where one machine is proved to be the better one on these rows.
+            Both ends have the same sign where one machine is proved to be the better one on these
+            rows.
         """
         if not isinstance(other, Guarantee):
             raise DataError(f"compare takes a Guarantee, got {type(other).__name__}")
@@ -292,7 +306,9 @@ class Guarantee(ShortRepr, ABC):
         labels = as_array(y, "y")
         labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
         if labels.shape != (m,):
-            raise DataError(f"y must hold one label for each of the {m} rows, got shape {labels.shape}")
+            raise DataError(
+                f"y must hold one label for each of the {m} rows, got shape {labels.shape}"
+            )
         codes = np.full(m, -1, dtype=np.intp)
         for k, name in enumerate(self.classes.tolist()):
             codes[np.asarray(labels == name, dtype=bool)] = k

@@ -1,4 +1,6 @@
-"""Guarantees of machines of two classes: the statement bound to the data again, and the theorem for it."""
+"""Guarantees of machines of two classes: the statement bound to the data again, and the theorem for
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.formulations.margin_distribution.odm import ODM
 from svmcvx.formulations.margin_distribution.odml import ODML
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
-from svmcvx.guarantees.multipliers import AffineTerms, DualTerms, Multipliers, PowerTerms, QuadraticTerms, room_above
+from svmcvx.guarantees.multipliers import (
+    AffineTerms,
+    DualTerms,
+    Multipliers,
+    PowerTerms,
+    QuadraticTerms,
+    room_above,
+)
 from svmcvx.guarantees.perturbed import BLOCK, Theorem
 from svmcvx.guarantees.points import KernelPoints, LinearPoints, Points
 from svmcvx.kernels.columns import is_definite
@@ -44,24 +53,14 @@ __all__ = [
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Share of its width by which an interval in a proof is wider on either side: coefficients of another checker are rounded in other ways.
+# Share of its width by which an interval in a proof is wider on either side: coefficients of
+# another checker are rounded in other ways.
 SCORE_ROOM: Final = 2.0**-20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BinaryGuarantee(Guarantee):
-    """Guarantees on every optimal machine of two classes; see :func:`svmcvx.guarantee`.
-
-    Attributes
-    ----------
-    classes : ndarray of shape (2,)
-    lower, upper : float
-        Ends of the interval of the optimum on these data, computed again.
-    solution : Solution
-        With the dual point made exactly feasible.
-    features, labels : ndarray or csr_array, and ndarray
-        The data, rows of weight zero included.
-    """
+    """Guarantees on every optimal machine of two classes; see :func:`svmcvx.guarantee`."""
 
     classes: NDArray[Any]
     theorem: Theorem
@@ -73,7 +72,10 @@ class BinaryGuarantee(Guarantee):
     labels: Any = None
 
     def __repr__(self) -> str:
-        return f"BinaryGuarantee(optimum in [{self.lower:.9g}, {self.upper:.9g}], radius {self.radius:.2g})"
+        return (
+            f"BinaryGuarantee(optimum in [{self.lower:.9g}, {self.upper:.9g}], radius"
+            f" {self.radius:.2g})"
+        )
 
     @property
     def radius(self) -> float:
@@ -91,37 +93,26 @@ class BinaryGuarantee(Guarantee):
         return self.solution.optimal_intercepts
 
     def proof(self, T: Any) -> Proof:
-        """Return what :meth:`save_proof` writes.
-
-        Raises
-        ------
-        DataError, SolverUnavailable
-            See :meth:`save_proof`.
-        """
+        """Return what :meth:`save_proof` writes."""
         rows = self._checked(T)
         own = self.scores(rows)
-        below, above = self.lower - REPEATED * abs(self.lower), self.upper + REPEATED * abs(self.upper)
+        below, above = (
+            self.lower - REPEATED * abs(self.lower),
+            self.upper + REPEATED * abs(self.upper),
+        )
         proof = replace(self.solution.proof(), lower=below, upper=above)
         low, high = score_ends(proof, self.features, self.labels, rows)
         low, high = np.minimum(low, own.lower), np.maximum(high, own.upper)
         with np.errstate(invalid="ignore"):
-            room = np.nan_to_num(SCORE_ROOM * (high - low) + REPEATED * np.maximum(np.abs(low), np.abs(high)))
+            room = np.nan_to_num(
+                SCORE_ROOM * (high - low) + REPEATED * np.maximum(np.abs(low), np.abs(high))
+            )
         low, high = np.maximum(low - room, -NOTHING), np.minimum(high + room, NOTHING)
         scores = {"lower": low, "upper": high, "label": label_codes(low, high)}
         return replace(proof, scores=scores, test={"rows": low.size, "digest": digest_of(rows)})
 
     def scores(self, T: Any) -> CertifiedScores:
-        """Return the intervals of the score f*(x) of some rows.
-
-        Parameters
-        ----------
-        T : array-like or sparse matrix of shape (m, d)
-
-        Returns
-        -------
-        CertifiedScores
-            With the class ``classes[1]`` where the score is positive, and ``classes[0]`` where it is not.
-        """
+        """Return the intervals of the score f*(x) of some rows."""
         rows = self._checked(T)
         m = rows.shape[0]
         lower, upper = np.empty(m), np.empty(m)
@@ -132,10 +123,13 @@ class BinaryGuarantee(Guarantee):
             lower[part], upper[part] = self.theorem.bounds(tested, rows[part].shape[0])
         if (lower > upper).any():
             raise NotCertified(
-                "the ends of an interval of a score contradict each other; please report this as a defect"
+                "the ends of an interval of a score contradict each other; please report this as a"
+                " defect"
             )
         possible = np.column_stack([~(lower > 0.0), upper > 0.0])
-        return CertifiedScores(lower, upper, possible, self.classes, possible.all(axis=1) & self._disputed(rows))
+        return CertifiedScores(
+            lower, upper, possible, self.classes, possible.all(axis=1) & self._disputed(rows)
+        )
 
     def _checked(self, T: Any) -> Features:
         X = self.space.data.X
@@ -145,7 +139,9 @@ class BinaryGuarantee(Guarantee):
         return rows.toarray() if sp.issparse(rows) and not sp.issparse(X) else rows
 
     def _disputed(self, rows: Features) -> NDArray[np.bool_]:
-        """Rows of which optimal intercepts make different predictions, as computed in floating point."""
+        """Rows of which optimal intercepts make different predictions, as computed in floating
+        point.
+        """
         b = self.optimal_intercepts
         if b is None or b.unique:
             return np.zeros(rows.shape[0], dtype=bool)
@@ -156,74 +152,86 @@ class BinaryGuarantee(Guarantee):
 def binary_guarantee(solution: Solution, X: Any, y: Any) -> BinaryGuarantee:
     """Return the guarantee of a solution of two classes; see :func:`svmcvx.guarantee`."""
     if solution.formulation not in _STATEMENTS:
-        raise DataError(f"there are no guarantees of {solution.formulation}{_WHY.get(solution.formulation, '')}")
+        raise DataError(
+            f"there are no guarantees of {solution.formulation}{_WHY.get(solution.formulation, '')}"
+        )
     space, features = training_space(solution, X, y)
     return replace(guarantee_in(space, solution), features=features, labels=np.asarray(y))
 
 
 def guarantee_in(space: FeatureSpace, point: Any) -> BinaryGuarantee:
-    """Return the guarantee of a solution, or of what has its formulation, hyper-parameters, model and dual point, in a space of its data."""
+    """Return the guarantee of a solution, or of what has its formulation, hyper-parameters, model
+    and dual point, in a space of its data.
+    """
     found: BinaryGuarantee = _STATEMENTS[point.formulation](point, space)
     return found
 
 
 def training_space(solution: Solution, X: Any, y: Any) -> tuple[FeatureSpace, Features]:
-    """Return the feature space of a solution on its data, and these with rows of weight zero.
-
-    Raises
-    ------
-    DataError
-        If they are not its data, or nothing can be said of new rows.
-    """
+    """Return the feature space of a solution on its data, and these with rows of weight zero."""
     evidence = solution.evidence
     if evidence is None or solution.data is None:
         raise DataError(
-            f"there are no guarantees of this solution of {solution.formulation}: it is that of a problem with added constraints, or of a "
-            "formulation outside the package"
+            f"there are no guarantees of this solution of {solution.formulation}: it is that of a"
+            " problem with added constraints, or of a formulation outside the package"
         )
     if evidence.weight is None:
-        raise DataError("there are no guarantees for rows in blocks; load the data, or use a sample of them")
+        raise DataError(
+            "there are no guarantees for rows in blocks; load the data, or use a sample of them"
+        )
     if "clipped_mass" in solution.certificate.residuals:
-        raise DataError("the kernel was indefinite and has been clipped: no new row has a place in that feature space")
+        raise DataError(
+            "the kernel was indefinite and has been clipped: no new row has a place in that feature"
+            " space"
+        )
     features = check_features(X)
     if features.shape[0] != evidence.weight.size:
         raise DataError(
-            f"X has {features.shape[0]} rows, and the solution is one for {evidence.weight.size}: pass the data that it was solved for"
+            f"X has {features.shape[0]} rows, and the solution is one for {evidence.weight.size}:"
+            " pass the data that it was solved for"
         )
     data = binary_data(features, y, evidence.weight)
     if evidence.fingerprint and data.fingerprint != evidence.fingerprint:
         raise DataError(
-            f"X and y are not the data of the solution (they are {data.fingerprint}, and it is about {evidence.fingerprint}): pass those that "
-            "it was solved for, in the same order"
+            f"X and y are not the data of the solution (they are {data.fingerprint}, and it is"
+            f" about {evidence.fingerprint}): pass those that it was solved for, in the same order"
         )
     require_classes(solution, data.classes)
     kernel = getattr(solution.model, "kernel", None)
     if kernel is not None and not is_definite(kernel):
         raise DataError(
-            f"there are no guarantees for the kernel {kernel}: it has to be known to be positive semidefinite on new rows too, with a bound on "
-            "its rounding; use RBF, Exponential, Laplacian, Polynomial with coef0 >= 0, or Linear"
+            f"there are no guarantees for the kernel {kernel}: it has to be known to be positive"
+            " semidefinite on new rows too, with a bound on its rounding; use RBF, Exponential,"
+            " Laplacian, Polynomial with coef0 >= 0, or Linear"
         )
     return feature_space(data, kernel, intercept=evidence.intercept, keep_gram=False), features
 
 
 def space_with_row(space: FeatureSpace, row: Features, label: float, weight: float) -> FeatureSpace:
-    """Return the space of the training rows and one more as the last, with a label of ±1 and a weight."""
+    """Return the space of the training rows and one more as the last, with a label of ±1 and a
+    weight.
+    """
     data, n = space.data, space.data.n
     if sp.issparse(data.X) or sp.issparse(row):
         X: Features = sp.csr_array(sp.vstack([sp.csr_array(data.X), sp.csr_array(row)]))
     else:
         X = np.vstack([data.X, row])
     y, weights = np.append(data.y, label), np.append(data.weight, weight)
-    more = BinaryData(X=X, y=y, weight=weights, index=np.arange(n + 1), classes=data.classes, rows=n + 1)
+    more = BinaryData(
+        X=X, y=y, weight=weights, index=np.arange(n + 1), classes=data.classes, rows=n + 1
+    )
     kernel = space.resolved if isinstance(space, KernelSpace) else None
     return feature_space(more, kernel, intercept=space.intercept)
 
 
 def require_classes(solution: Solution, classes: NDArray[Any]) -> None:
-    """Raise a :class:`~svmcvx.errors.DataError` unless labels have the names that the model predicts."""
+    """Raise a :class:`~svmcvx.errors.DataError` unless labels have the names that the model
+    predicts.
+    """
     if classes.tolist() != solution.model.classes.tolist():
         raise DataError(
-            f"y holds the labels {classes.tolist()}, and the solution is about {solution.model.classes.tolist()}: pass those that it was solved for"
+            f"y holds the labels {classes.tolist()}, and the solution is about"
+            f" {solution.model.classes.tolist()}: pass those that it was solved for"
         )
 
 
@@ -232,15 +240,23 @@ def _feasible_dual(solution: Solution, statement: BinaryStatement) -> Dual:
     dual = solution.dual
     if not dual:
         raise NotCertified(
-            f"the solution of {solution.formulation} has no dual point, and so no lower bound: there is nothing to guarantee from"
+            f"the solution of {solution.formulation} has no dual point, and so no lower bound:"
+            " there is nothing to guarantee from"
         )
     return dual if statement.dual_violation(dual) == 0 else statement.repair(dual)
 
 
 def _guarantee(
-    solution: Solution, statement: BinaryStatement, dual: Dual, multipliers: Multipliers, v: Any, moved: float = 0.0
+    solution: Solution,
+    statement: BinaryStatement,
+    dual: Dual,
+    multipliers: Multipliers,
+    v: Any,
+    moved: float = 0.0,
 ) -> BinaryGuarantee:
-    """Return the guarantee, from the ends of the interval on these data at the solution's own points."""
+    """Return the guarantee, from the ends of the interval on these data at the solution's own
+    points.
+    """
     model: Any = solution.model
     space = statement.space
     upper, lower = statement.evaluate(model).upper_end, statement.evaluate_dual(dual).lower_end
@@ -254,7 +270,9 @@ def _guarantee(
         raise TypeError(f"no guarantees in a {type(space).__name__}")
     gap = (exact(upper) - exact(lower)).upper_end
     feasible = replace(solution, dual={**solution.dual, **statement.export_dual(dual)})
-    return BinaryGuarantee(space.data.classes, Theorem(points, multipliers, gap), lower, upper, space, feasible)
+    return BinaryGuarantee(
+        space.data.classes, Theorem(points, multipliers, gap), lower, upper, space, feasible
+    )
 
 
 def _psvm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
@@ -280,7 +298,9 @@ def _hard_margin(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     statement = HardMargin(space=space)
     dual = _feasible_dual(solution, statement)
     alpha = statement.alpha(dual)
-    multipliers = Multipliers(alpha, statement.y, np.full(alpha.size, np.inf), True, AffineTerms(alpha.size))
+    multipliers = Multipliers(
+        alpha, statement.y, np.full(alpha.size, np.inf), True, AffineTerms(alpha.size)
+    )
     # The objective is that of the model divided by its smallest margin, if that is below 1.
     moved = 0.0
     model: Any = solution.model
@@ -298,11 +318,17 @@ def _odm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     theta, y = statement.entry(dual, "theta"), statement.y
     # In the sizes of the multipliers, whose signs do not change: g(a) = (±1 − D)a − a²/(4Cc).
     side = np.where(theta < 0.0, -1.0, 1.0)
-    cost = where(theta < 0.0, exact(np.full(y.size, statement.C2)), exact(np.full(y.size, statement.C1)))
+    cost = where(
+        theta < 0.0, exact(np.full(y.size, statement.C2)), exact(np.full(y.size, statement.C1))
+    )
     cost = cost * statement.bounded_share
     slopes = exact(side) - exact(statement.D) - exact(np.abs(theta)) / (2.0 * cost)
     multipliers = Multipliers(
-        np.abs(theta), y * side, np.full(y.size, np.inf), False, QuadraticTerms(slopes, 1.0 / (2.0 * cost))
+        np.abs(theta),
+        y * side,
+        np.full(y.size, np.inf),
+        False,
+        QuadraticTerms(slopes, 1.0 / (2.0 * cost)),
     )
     return _guarantee(solution, statement, dual, multipliers, theta * y)
 
@@ -327,16 +353,19 @@ _STATEMENTS: Mapping[str, Any] = {
 _WHY: Mapping[str, str] = {
     **dict.fromkeys(("zero_one", "ramp", "l0"), ": labels of several classes are not searched for"),
     "conic": (
-        ": its objective has no modulus of convexity that a gap could be held against, so that each score takes two solves of a "
-        "semidefinite program or more; pass max_rows=100, say, to guarantee"
+        ": its objective has no modulus of convexity that a gap could be held against, so that each"
+        " score takes two solves of a semidefinite program or more; pass max_rows=100, say, to"
+        " guarantee"
     ),
     "conic_fixed_gamma": (
-        ": its objective has no modulus of convexity that a gap could be held against, so that intervals do not shrink with it; "
-        "those of conic follow from perturbed problems"
+        ": its objective has no modulus of convexity that a gap could be held against, so that"
+        " intervals do not shrink with it; those of conic follow from perturbed problems"
     ),
-    "l1_squared_hinge": ": the sum of absolute values has no modulus of convexity that a gap could be held against",
+    "l1_squared_hinge": (
+        ": the sum of absolute values has no modulus of convexity that a gap could be held against"
+    ),
     "sparse_multinomial_lr": (
-        ": the sum of absolute values has no modulus of convexity that a gap could be held against, and multipliers of a problem perturbed by a "
-        "score, which would bound it, are not computed"
+        ": the sum of absolute values has no modulus of convexity that a gap could be held against,"
+        " and multipliers of a problem perturbed by a score, which would bound it, are not computed"
     ),
 }

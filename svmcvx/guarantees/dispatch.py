@@ -26,42 +26,50 @@ def guarantee(
     max_rows: int | None = None,
     time_limit: float | None = None,
 ) -> Guarantee:
-    r"""Return guarantees on *every* optimal machine of a problem: intervals of its scores, its labels, its accuracy.
+    r"""Return guarantees on *every* optimal machine of a problem: intervals of its scores, its
+    labels, its accuracy.
 
-    A certificate says how far a model's objective is from the optimum. This says what the optimum itself predicts: with U − L the width of
-    the interval, the scores of the optimal machines on any row lie in an interval of about :math:`\sqrt{U - L}` times a distance that is often
-    small. A label is *decided* where that interval has one sign.
+    A certificate says how far a model's objective is from the optimum. This says what the optimum
+    itself predicts: with U − L the width of the interval, the scores of the optimal machines on any
+    row lie in an interval of about :math:`\sqrt{U - L}` times a distance that is often small. A
+    label is *decided* where that interval has one sign.
 
-    Both ends of the interval of the optimum are computed again, from the model and the dual point of the solution on the data that are
-    passed, and every rounding is bounded: what is said holds for these data, whoever made the solution.
+    Both ends of the interval of the optimum are computed again, from the model and the dual point
+    of the solution on the data that are passed, and every rounding is bounded: what is said holds
+    for these data, whoever made the solution.
 
     Parameters
     ----------
     solution_or_estimator : Solution or fitted estimator
-        Of pSVM (any p, with a free intercept, a penalised one or none), hard margin, ODM or ODML, linear or with a kernel that is known to be
-        positive semidefinite; two classes, or several by binary machines (one against one, one against the rest);
-        or of Weston-Watkins, Crammer-Singer, M-SVM, top-k, multinomial logistic regression, M3SVM with p > 1;
-        of the 0-1 loss, the ramp loss and the l0-norm hinge labels alone, by a search for each row;
-        of the conic relaxation with ``lam``, by solving it again twice or more for each row, if `max_rows` says so.
+        Of pSVM (any p, with a free intercept, a penalised one or none), hard margin, ODM or ODML,
+        linear or with a kernel that is known to be positive semidefinite; two classes, or several
+        by binary machines (one against one, one against the rest); or of Weston-Watkins,
+        Crammer-Singer, M-SVM, top-k, multinomial logistic regression, M3SVM with p > 1; of the 0-1
+        loss, the ramp loss and the l0-norm hinge labels alone, by a search for each row; of the
+        conic relaxation with ``lam``, by solving it again twice or more for each row, if `max_rows`
+        says so.
     X, y : array-like
         The data that it was solved for, in the same order; weights are those of the solution.
     max_nodes : int
-        Of 0-1 loss, ramp loss and l0-norm hinge: nodes of branch and bound for each row, after which it stays undecided.
+        Of 0-1 loss, ramp loss and l0-norm hinge: nodes of branch and bound for each row, after
+        which it stays undecided.
     max_rows : int, optional
         Of the conic relaxation: the largest number of rows of a call. By default it is refused.
     time_limit : float, optional
-        Of losses that are searched, and of the conic relaxation: seconds for all rows of a call. What is left then stays undecided.
+        Of losses that are searched, and of the conic relaxation: seconds for all rows of a call.
+        What is left then stays undecided.
 
     Returns
     -------
     Guarantee
-        With ``scores(T)``, ``predict(T)``, ``decided(T)``, and the intervals ``accuracy(T, y)``, ``error``, ``balanced_accuracy``, ``auc`` and
-        ``compare(other, T, y)``.
+        With ``scores(T)``, ``predict(T)``, ``decided(T)``, and the intervals ``accuracy(T, y)``,
+        ``error``, ``balanced_accuracy``, ``auc`` and ``compare(other, T, y)``.
 
     Raises
     ------
     DataError
-        If the data are not those of the solution, or nothing can be proved for the formulation or the kernel; the message says why.
+        If the data are not those of the solution, or nothing can be proved for the formulation or
+        the kernel; the message says why.
     NotCertified
         If the solution has no dual point, and so no lower bound.
 
@@ -83,7 +91,8 @@ def guarantee(
     solution = getattr(solution_or_estimator, "solution_", solution_or_estimator)
     if not isinstance(solution, Solution):
         raise DataError(
-            f"guarantee takes a Solution, or a fitted estimator with one, got {type(solution_or_estimator).__name__}"
+            "guarantee takes a Solution, or a fitted estimator with one, got"
+            f" {type(solution_or_estimator).__name__}"
         )
     max_nodes, time_limit = check_whole(max_nodes, "max_nodes", 1), check_time_limit(time_limit)
     if solution.formulation in SEARCHED and not solution.parts:
@@ -92,5 +101,7 @@ def guarantee(
     if solution.formulation == "conic" and max_rows is not None and not solution.parts:
         return resolved_guarantee(solution, X, y, max_rows=max_rows, time_limit=time_limit)
     if solution.parts:
-        return one_vs_guarantee(solution, X, y, by_sums=bool(getattr(solution_or_estimator, "break_ties", True)))
+        return one_vs_guarantee(
+            solution, X, y, by_sums=bool(getattr(solution_or_estimator, "break_ties", True))
+        )
     return (joint_guarantee if solution.formulation in JOINT else binary_guarantee)(solution, X, y)

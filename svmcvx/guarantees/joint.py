@@ -1,24 +1,30 @@
-r"""Guarantees of machines of several classes with one linear score each: intervals of the differences of two scores.
+r"""Guarantees of machines of several classes with one linear score each: intervals of the
+differences of two scores.
 
-**Squared norms.** Let P be the objective of a machine with the regulariser :math:`\lambda\kappa\|W\|^2` on weights whose columns sum to zero, and
-:math:`\mu = 2\lambda\kappa`. The score difference of two classes, :math:`f = \langle W, x(e_k-e_l)'\rangle + b_k - b_l`, is that of a machine of
-two classes: the multipliers of the observations of class k towards l, and of those of class l towards k, are changed by ±ηd, so that
-with Σc = 1 the balance of the intercepts changes by exactly :math:`\eta(e_k - e_l)`. The theorem of :mod:`svmcvx.guarantees.perturbed` holds
-with the same proof, with
+**Squared norms.** Let P be the objective of a machine with the regulariser
+:math:`\lambda\kappa\|W\|^2` on weights whose columns sum to zero, and :math:`\mu = 2\lambda\kappa`.
+The score difference of two classes, :math:`f = \langle W, x(e_k-e_l)'\rangle + b_k - b_l`, is that
+of a machine of two classes: the multipliers of the observations of class k towards l, and of those
+of class l towards k, are changed by ±ηd, so that with Σc = 1 the balance of the intercepts changes
+by exactly :math:`\eta(e_k - e_l)`. The theorem of :mod:`svmcvx.guarantees.perturbed` holds with the
+same proof, with
 
 .. math:: \rho^2 = U - L - \tfrac\mu4\|\hat W - W_\alpha\|^2, \qquad W_\alpha = G/\mu, \qquad \tfrac2\mu\|h\|^2 \text{ in the place of } \|h\|^2,
 
-the 2 being :math:`\|e_k-e_l\|^2`. A model is taken with the mean of its columns subtracted, which changes no difference and does not raise P.
+the 2 being :math:`\|e_k-e_l\|^2`. A model is taken with the mean of its columns subtracted, which
+changes no difference and does not raise P.
 
-**M3SVM** has :math:`\lambda\sum\|w_k-w_l\|^p`, without a modulus that holds everywhere, and penalises b by ε alone. But a dual point has flows S: with
-:math:`S_{kl} - \eta h` beside the changed multipliers neither :math:`R = G - \operatorname{div}S` nor the part of b changes, and
+**M3SVM** has :math:`\lambda\sum\|w_k-w_l\|^p`, without a modulus that holds everywhere, and
+penalises b by ε alone. But a dual point has flows S: with :math:`S_{kl} - \eta h` beside the
+changed multipliers neither :math:`R = G - \operatorname{div}S` nor the part of b changes, and
 
 .. math:: \eta f^*(x) \ge L - U + \textstyle\sum_i(g_i(a_i + \delta_i) - g_i(a_i)) + c(S_{kl}) - c(S_{kl} - \eta h), \qquad
     c(S) = (p-1)\lambda\Big(\frac{\|S\|}{\lambda p}\Big)^{p/(p-1)},
 
-for every ε. It is the theorem with :math:`m = \nabla c(S_{kl})`, :math:`\rho^2 = U - L` and, in the place of ‖h‖²/4, half of ‖h‖² times the largest
-second derivative of c between the two flows, :math:`\max(1, \tfrac1{p-1})\,\|\nabla c(S)\|/\|S\|`, which is monotone in ‖S‖. For p > 2, where it is not bounded at 0, η is
-limited to ‖ηh‖ ≤ ½‖S‖.
+for every ε. It is the theorem with :math:`m = \nabla c(S_{kl})`, :math:`\rho^2 = U - L` and, in the
+place of ‖h‖²/4, half of ‖h‖² times the largest second derivative of c between the two flows,
+:math:`\max(1, \tfrac1{p-1})\,\|\nabla c(S)\|/\|S\|`, which is monotone in ‖S‖. For p > 2, where it
+is not bounded at 0, η is limited to ‖ηh‖ ≤ ½‖S‖.
 """
 
 from __future__ import annotations
@@ -59,23 +65,16 @@ Chosen: TypeAlias = NDArray[np.intp]
 
 # The losses of the classical machines by the names of their builders.
 CLASSICAL: Mapping[str, str] = {
-    machine.builder: loss for loss, machine in MACHINES.items() if machine.builder != "sparse_multinomial_lr"
+    machine.builder: loss
+    for loss, machine in MACHINES.items()
+    if machine.builder != "sparse_multinomial_lr"
 }
 JOINT = (*CLASSICAL, "m3svm")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JointGuarantee(Guarantee):
-    """Guarantees on every optimal machine with one score a class; see :func:`svmcvx.guarantee`.
-
-    Attributes
-    ----------
-    classes : ndarray of shape (c,)
-    lower, upper : float
-        Ends of the interval of the optimum on these data, computed again.
-    theorems : tuple of Theorem
-        One a pair of classes k < l, in lexicographic order, for the score of k less that of l.
-    """
+    """Guarantees on every optimal machine with one score a class; see :func:`svmcvx.guarantee`."""
 
     classes: NDArray[Any]
     lower: float
@@ -85,24 +84,23 @@ class JointGuarantee(Guarantee):
     optimal_intercepts: OptimalIntercepts | None
 
     def __repr__(self) -> str:
-        return f"JointGuarantee(optimum in [{self.lower:.9g}, {self.upper:.9g}], {self.classes.size} classes)"
+        return (
+            f"JointGuarantee(optimum in [{self.lower:.9g}, {self.upper:.9g}],"
+            f" {self.classes.size} classes)"
+        )
 
     @property
     def radius(self) -> float:
-        r"""At least the distance of the optimal W from the mean of model and dual point, times the root of half its modulus; √(U − L) for M3SVM."""
-        return math.sqrt(max(theorem.squared_radius for theorem in self.theorems)) * (1.0 + 2.0**-50)
+        r"""At least the distance of the optimal W from the mean of model and dual point, times the
+        root of half its modulus; √(U − L) for M3SVM.
+        """
+        return math.sqrt(max(theorem.squared_radius for theorem in self.theorems)) * (
+            1.0 + 2.0**-50
+        )
 
     def scores(self, T: Any) -> CertifiedScores:
-        """Return the intervals of the differences of the scores of two classes, the later one's less the earlier one's.
-
-        Parameters
-        ----------
-        T : array-like or sparse matrix of shape (m, d)
-
-        Returns
-        -------
-        CertifiedScores
-            With one column a pair of classes k < l, in lexicographic order, in ``lower`` and ``upper``.
+        """Return the intervals of the differences of the scores of two classes, the later one's
+        less the earlier one's.
         """
         rows = check_features(T, name="T", n_features=int(self.model.coef.shape[0]))
         m, c = rows.shape[0], self.classes.size
@@ -112,11 +110,15 @@ class JointGuarantee(Guarantee):
             for start in range(0, m, width):
                 part = rows[start : start + width]
                 found = theorem.bounds(theorem.points.tested(part), part.shape[0])
-                lower[start : start + width, pair], upper[start : start + width, pair] = -found.upper, -found.lower
+                lower[start : start + width, pair], upper[start : start + width, pair] = (
+                    -found.upper,
+                    -found.lower,
+                )
         lower, upper = _closed(lower, upper, c)
         if (lower > upper).any():
             raise NotCertified(
-                "the ends of an interval of a score contradict each other; please report this as a defect"
+                "the ends of an interval of a score contradict each other; please report this as a"
+                " defect"
             )
         possible = np.ones((m, c), dtype=bool)
         for pair, (k, other) in enumerate(combinations(range(c), 2)):
@@ -127,12 +129,15 @@ class JointGuarantee(Guarantee):
         return CertifiedScores(lower, upper, possible, self.classes, open_ & self._disputed(rows))
 
     def _disputed(self, rows: Any) -> NDArray[np.bool_]:
-        """Rows of which optimal intercepts make different predictions, as computed in floating point: none where these are unique."""
+        """Rows of which optimal intercepts make different predictions, as computed in floating
+        point: none where these are unique.
+        """
         b = self.optimal_intercepts
         if b is None or b.unique:
             return np.zeros(rows.shape[0], dtype=bool)
         f = np.asarray(rows @ self.model.coef)
-        # A class that the least of its intercepts leaves behind another one's largest is not among those that are disputed.
+        # A class that the least of its intercepts leaves behind another one's largest is not among
+        # those that are disputed.
         low, high = f + b.lower, f + b.upper
         first = np.partition(low, -1, axis=1)[:, -1]
         return np.asarray((high >= first[:, None]).sum(axis=1) > 1)
@@ -140,9 +145,8 @@ class JointGuarantee(Guarantee):
 
 @quietly
 def _closed(lower: Floats, upper: Floats, c: int) -> tuple[Floats, Floats]:
-    """Return the intervals with what follows for a difference from the intervals of two others, by way of a third class.
-
-    Where no multiplier of two classes towards each other has room, as may be with the loss of [CrammerSinger], this is all there is.
+    """Return the intervals with what follows for a difference from the intervals of two others, by
+    way of a third class.
     """
     first, second = np.triu_indices(c, 1)
     above = np.zeros((lower.shape[0], c, c))
@@ -154,16 +158,20 @@ def _closed(lower: Floats, upper: Floats, c: int) -> tuple[Floats, Floats]:
 
 
 def joint_guarantee(solution: Solution, X: Any, y: Any) -> JointGuarantee:
-    """Return the guarantee of a solution of several classes in one problem; see :func:`svmcvx.guarantee`."""
+    """Return the guarantee of a solution of several classes in one problem; see
+    :func:`svmcvx.guarantee`.
+    """
     evidence, settings = solution.evidence, dict(solution.hyperparameters)
     if evidence is None or evidence.weight is None:
         raise DataError(
-            f"there are no guarantees of this solution of {solution.formulation}: it is that of a problem with added constraints"
+            f"there are no guarantees of this solution of {solution.formulation}: it is that of a"
+            " problem with added constraints"
         )
     features = check_features(X)
     if features.shape[0] != evidence.weight.size:
         raise DataError(
-            f"X has {features.shape[0]} rows, and the solution is one for {evidence.weight.size}: pass the data that it was solved for"
+            f"X has {features.shape[0]} rows, and the solution is one for {evidence.weight.size}:"
+            " pass the data that it was solved for"
         )
     statement: ClassicalStatement | M3SVM
     if solution.formulation == "m3svm":
@@ -183,15 +191,21 @@ def joint_guarantee(solution: Solution, X: Any, y: Any) -> JointGuarantee:
         )
     if evidence.fingerprint and statement.scores.data.fingerprint != evidence.fingerprint:
         raise DataError(
-            "X and y are not the data of the solution: pass those that it was solved for, in the same order"
+            "X and y are not the data of the solution: pass those that it was solved for, in the"
+            " same order"
         )
     require_classes(solution, statement.scores.data.classes)
     if not solution.dual:
         raise NotCertified(
-            f"the solution of {solution.formulation} has no dual point, and so no lower bound: there is nothing to guarantee from"
+            f"the solution of {solution.formulation} has no dual point, and so no lower bound:"
+            " there is nothing to guarantee from"
         )
     model: Any = solution.model
-    dual = solution.dual if statement.dual_violation(solution.dual) == 0 else statement.repair(solution.dual)
+    dual = (
+        solution.dual
+        if statement.dual_violation(solution.dual) == 0
+        else statement.repair(solution.dual)
+    )
     upper, lower = statement.evaluate(model).upper_end, statement.evaluate_dual(dual).lower_end
     gap = (exact(upper) - exact(lower)).upper_end
     alpha = statement.multipliers(dual)
@@ -217,22 +231,19 @@ def joint_guarantee(solution: Solution, X: Any, y: Any) -> JointGuarantee:
 def _refuse_m3svm(settings: Mapping[str, Any]) -> None:
     if settings["norm"] != 2 or settings["p"] == 1:
         raise DataError(
-            "there are no guarantees of m3svm with p = 1 or norm = 1: the pairwise norms have no curvature then, and eps alone says too little; "
-            "use norm=2 and p > 1"
+            "there are no guarantees of m3svm with p = 1 or norm = 1: the pairwise norms have no"
+            " curvature then, and eps alone says too little; use norm=2 and p > 1"
         )
     if settings["loss"] == "smoothed":
         raise DataError(
-            "there are no guarantees of m3svm with the smoothed hinge; use loss='hinge', 'logistic' or 'softmax'"
+            "there are no guarantees of m3svm with the smoothed hinge; use loss='hinge', 'logistic'"
+            " or 'softmax'"
         )
 
 
 class _PairMultipliers:
-    """The multipliers of two classes towards each other, with the limits of their changes and their terms.
-
-    Parameters
-    ----------
-    statement : MulticlassStatement
-    alpha : ndarray of shape (n, c − 1)
+    """The multipliers of two classes towards each other, with the limits of their changes and their
+    terms.
     """
 
     def __init__(self, statement: MulticlassStatement, alpha: Floats) -> None:
@@ -241,7 +252,11 @@ class _PairMultipliers:
         self.balanced = scores.intercept != "none"
         s = statement.weight
         above, below = _rooms(statement.loss, alpha, s)
-        self.alpha, self.above, self.below = scores.expand(alpha), scores.expand(above), scores.expand(below)
+        self.alpha, self.above, self.below = (
+            scores.expand(alpha),
+            scores.expand(above),
+            scores.expand(below),
+        )
         self.left: Bounded | None = None
         if isinstance(statement.loss, Softmax):
             left = remainder(s, exact(alpha))
@@ -262,15 +277,26 @@ class _PairMultipliers:
         towards = np.where(self.codes[rows] == k, other, k)
         values = self.alpha[rows, towards]
         terms: DualTerms = (
-            AffineTerms(rows.size) if self.left is None else EntropyTerms(values, self.left[rows, towards])
+            AffineTerms(rows.size)
+            if self.left is None
+            else EntropyTerms(values, self.left[rows, towards])
         )
         signs = np.where(self.codes[rows] == k, 1.0, -1.0)
-        return Multipliers(values, signs, self.above[rows, towards], self.balanced, terms, self.below[rows, towards])
+        return Multipliers(
+            values,
+            signs,
+            self.above[rows, towards],
+            self.balanced,
+            terms,
+            self.below[rows, towards],
+        )
 
 
 @quietly
 def _rooms(loss: Any, alpha: Floats, s: Floats) -> tuple[Floats, Floats]:
-    """Return how much each multiplier alone may grow and fall inside s times the domain of the loss: numbers that are at most that."""
+    """Return how much each multiplier alone may grow and fall inside s times the domain of the
+    loss: numbers that are at most that.
+    """
     a, weight = exact(alpha), exact(s)[:, None]
     if isinstance(loss, (HingeSum, LogisticSum)):
         return np.maximum((weight - a).lower, 0.0), alpha
@@ -319,7 +345,9 @@ def _ridge_points(statement: ClassicalStatement, model: MulticlassModel, alpha: 
 
     def points(k: int, other: int, chosen: Chosen) -> LinearPoints:
         own = Ball(W[:, k]) - Ball(W[:, other])
-        dual = Ball(expanded.value[:, k], expanded.distance) - Ball(expanded.value[:, other], expanded.distance)
+        dual = Ball(expanded.value[:, k], expanded.distance) - Ball(
+            expanded.value[:, other], expanded.distance
+        )
         some = Rows(rows.X[chosen], rows.norms[chosen], shifted=rows.shifted)
         return LinearPoints(some, shift, False, halved(own + dual), separation, 2.0 / mu)
 
@@ -328,14 +356,7 @@ def _ridge_points(statement: ClassicalStatement, model: MulticlassModel, alpha: 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FlowPoints(LinearPoints):
-    """Rows with the conjugate of λ‖w‖^p at a flow.
-
-    Parameters
-    ----------
-    lam, p : float
-    length : Bounded
-        ‖S‖.
-    """
+    """Rows with the conjugate of λ‖w‖^p at a flow."""
 
     lam: float
     p: float
@@ -384,7 +405,15 @@ def _flow_points(statement: M3SVM, S: Floats) -> Any:
             centre = Ball(S[:, j]).scaled(factor)
         some = Rows(rows.X[chosen], rows.norms[chosen], shifted=rows.shifted)
         return FlowPoints(
-            some, shift, False, centre, exact(0.0), exact(1.0), lam=statement.lam, p=statement.p, length=length
+            some,
+            shift,
+            False,
+            centre,
+            exact(0.0),
+            exact(1.0),
+            lam=statement.lam,
+            p=statement.p,
+            length=length,
         )
 
     return points

@@ -1,8 +1,9 @@
 r"""Multipliers of a machine, and what changing them costs its dual objective.
 
-A machine's dual objective is :math:`\sum_i g_i(a_i) - \tfrac12\|\sum_i\sigma_i a_i\varphi(x_i)\|^2` with concave functions g and signs
-σ; the multipliers have room, upwards and downwards, and Σσa = 0 where an intercept is free (:class:`Multipliers`). The theorem
-of :mod:`svmcvx.guarantees.perturbed` changes them by ±ηd and needs, from above,
+A machine's dual objective is :math:`\sum_i g_i(a_i) - \tfrac12\|\sum_i\sigma_i a_i\varphi(x_i)\|^2`
+with concave functions g and signs σ; the multipliers have room, upwards and downwards, and Σσa = 0
+where an intercept is free (:class:`Multipliers`). The theorem of :mod:`svmcvx.guarantees.perturbed`
+changes them by ±ηd and needs, from above,
 
 .. math:: g_i(a_i) + g_i'(a_i)\,\delta_i - g_i(a_i + \delta_i) \ge 0.
 """
@@ -17,10 +18,28 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, between, exact, exp, log, positive_part, quietly, square, where
+from svmcvx.core.bounded import (
+    Bounded,
+    between,
+    exact,
+    exp,
+    log,
+    positive_part,
+    quietly,
+    square,
+    where,
+)
 from svmcvx.core.rows import sums_above
 
-__all__ = ["AffineTerms", "DualTerms", "EntropyTerms", "Multipliers", "PowerTerms", "QuadraticTerms", "room_above"]
+__all__ = [
+    "AffineTerms",
+    "DualTerms",
+    "EntropyTerms",
+    "Multipliers",
+    "PowerTerms",
+    "QuadraticTerms",
+    "room_above",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -41,20 +60,7 @@ class DualTerms(ABC):
 
     @abstractmethod
     def shortfall(self, rows: Rows, d: Floats, step: Floats) -> Floats:
-        """Return upper bounds of tangent minus g after a step, divided by the step; not negative.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (r,)
-        d : ndarray of shape (r, m)
-            Signed directions of these multipliers, one a column.
-        step : ndarray of shape (m,)
-            Positive lengths η: multipliers become a + ηd.
-
-        Returns
-        -------
-        ndarray of shape (m,)
-        """
+        """Return upper bounds of tangent minus g after a step, divided by the step; not negative."""
 
 
 def column_sums_above(values: Floats) -> Floats:
@@ -85,15 +91,7 @@ class AffineTerms(DualTerms):
 
 @dataclass(frozen=True)
 class QuadraticTerms(DualTerms):
-    """Quadratic terms, for squared losses.
-
-    Parameters
-    ----------
-    given : Bounded of shape (n,)
-        The derivatives.
-    curvature : Bounded of shape (n,)
-        Minus the second derivatives, not negative.
-    """
+    """Quadratic terms, for squared losses."""
 
     given: Bounded
     curvature: Bounded
@@ -113,19 +111,15 @@ class QuadraticTerms(DualTerms):
         """½ηΣrd²."""
         squares = np.asarray(square(exact(d)).upper)
         terms = (exact(squares) * self.curvature[rows][:, None]).upper
-        return np.asarray((exact(column_sums_above(np.maximum(terms, 0.0))) * exact(step) * 0.5).upper)
+        return np.asarray(
+            (exact(column_sums_above(np.maximum(terms, 0.0))) * exact(step) * 0.5).upper
+        )
 
 
 @dataclass(frozen=True)
 class PowerTerms(DualTerms):
-    r"""Terms of the hinge to a power p > 1: :math:`a` less its conjugate, whose derivative is the slack :math:`(a/Cs p)^{1/(p-1)}`.
-
-    Parameters
-    ----------
-    alpha : ndarray of shape (n,)
-    cost : Bounded of shape (n,)
-        The products C s.
-    p : float
+    """Terms of the hinge to a power p > 1: :math:`a` less its conjugate, whose derivative is the
+    slack :math:`(a/Cs p)^{1/(p-1)}`.
     """
 
     alpha: Floats
@@ -147,7 +141,9 @@ class PowerTerms(DualTerms):
         return np.asarray(np.where(self.alpha > 0.0, xi, 1.0) / ((self.p - 1.0) * a))
 
     def _slacks(self, a: Bounded, rows: Rows) -> tuple[Floats, Floats]:
-        """Return lower and upper ends of the slacks of multipliers, which are not negative, by monotony."""
+        """Return lower and upper ends of the slacks of multipliers, which are not negative, by
+        monotony.
+        """
         ends = (np.maximum(a.lower, 0.0), np.maximum(a.upper, 0.0))
         cost = self.cost[rows]
         cost = cost if a.value.ndim == 1 else cost[:, None]
@@ -167,11 +163,7 @@ class PowerTerms(DualTerms):
 
     @quietly
     def shortfall(self, rows: Rows, d: Floats, step: Floats) -> Floats:
-        r"""Σ|d| times a bound on the mean change of the slack along the step.
-
-        The slack is convex in the multiplier for p ≤ 2 and concave for p ≥ 2: the mean of a convex function is at most that of
-        its ends and at least its value in the middle, and the other way round.
-        """
+        """Σ|d| times a bound on the mean change of the slack along the step."""
         change = exact(d) * exact(step)[None, :]
         alpha = self._starts(rows, change)
         low, high = self._slacks(alpha, rows)
@@ -187,17 +179,7 @@ class PowerTerms(DualTerms):
 
 @dataclass(frozen=True)
 class EntropyTerms(DualTerms):
-    r"""Entropies of a multiplier and of the rest of its weight, for softmax and logistic losses.
-
-    With the rest r, :math:`g' = \log(r/a)`. As :math:`\log(1+t) \le t - t^2/2 + t^3/3` for t > −1, the tangent minus the entropy is at most
-    :math:`a\,t^2(\tfrac12 - t/6 + t^2/3)` at the relative change t = δ/a, and with −δ/r for the rest.
-
-    Parameters
-    ----------
-    alpha : ndarray of shape (n,)
-        A multiplier of 0 says nothing.
-    left : Bounded of shape (n,)
-    """
+    """Entropies of a multiplier and of the rest of its weight, for softmax and logistic losses."""
 
     alpha: Floats
     left: Bounded
@@ -231,22 +213,7 @@ class EntropyTerms(DualTerms):
 
 @dataclass(frozen=True)
 class Multipliers:
-    """A feasible dual point.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n,)
-        Not negative.
-    signs : ndarray of shape (n,)
-        ±1: the multipliers' part of w is Σσaφ(x).
-    above : ndarray of shape (n,)
-        How much each may grow: numbers that are at most the exact ones, infinite without a bound.
-    balanced : bool
-        Whether Σσa has to stay what it is.
-    terms : DualTerms
-    below : ndarray of shape (n,), optional
-        How much each may fall, in the same way; down to 0 by default.
-    """
+    """A feasible dual point."""
 
     values: Floats
     signs: Floats

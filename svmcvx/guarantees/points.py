@@ -1,10 +1,13 @@
-r"""Rows in feature space as the guarantees need them: scores of a centre m, and distances from affine combinations of training rows.
+r"""Rows in feature space as the guarantees need them: scores of a centre m, and distances from
+affine combinations of training rows.
 
-With :math:`m = \tfrac12(\hat w + w_\alpha)`, the mean of a model and of what a dual point expands to, everything rests on
+With :math:`m = \tfrac12(\hat w + w_\alpha)`, the mean of a model and of what a dual point expands
+to, everything rests on
 
 .. math:: \langle m, \varphi(x)\rangle \quad\text{and}\quad \|\varphi(x) - \textstyle\sum_i c_i\varphi(x_i)\|^2,
 
-each with bounds on its rounding. Where an intercept is free Σc = 1, so that the rows may be shifted by any point, the same for all.
+each with bounds on its rounding. Where an intercept is free Σc = 1, so that the rows may be shifted
+by any point, the same for all.
 """
 
 from __future__ import annotations
@@ -19,7 +22,16 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, exact, positive_part, quietly, roundings, sqrt, square, total
+from svmcvx.core.bounded import (
+    Bounded,
+    exact,
+    positive_part,
+    quietly,
+    roundings,
+    sqrt,
+    square,
+    total,
+)
 from svmcvx.core.rows import UNDERFLOW, Ball, Rows, inner_error, row_norms_above, sums_above
 from svmcvx.data import Features
 from svmcvx.feature_space import KernelSpace, LinearSpace, with_constant
@@ -57,7 +69,9 @@ class FactoredSystem(NamedTuple):
 
 
 class WideSystem(NamedTuple):
-    r"""The system of D + XX' by the identity of Woodbury, :math:`D^{-1} - D^{-1}X(I + X'D^{-1}X)^{-1}X'D^{-1}`, and the factor of its inner matrix."""
+    r"""The system of D + XX' by the identity of Woodbury, :math:`D^{-1} - D^{-1}X(I +
+    X'D^{-1}X)^{-1}X'D^{-1}`, and the factor of its inner matrix.
+    """
 
     X: Floats
     D: Floats
@@ -92,7 +106,9 @@ class Tested(ABC):
 
     @abstractmethod
     def squared_distances(self, rows: Chosen, c: Floats) -> Floats:
-        """Return numbers that are at least ‖φ(x) − Σcφ(x_i)‖²; `c` has shape (r, m), one column a row here."""
+        """Return numbers that are at least ‖φ(x) − Σcφ(x_i)‖²; `c` has shape (r, m), one column a
+        row here.
+        """
 
 
 class Points(ABC):
@@ -103,7 +119,9 @@ class Points(ABC):
         """At most ‖ŵ − w_α‖², not negative."""
 
     def distance_below(self, other: Self) -> float:
-        """At most the squared distance of the centres of two machines on the same data, not negative."""
+        """At most the squared distance of the centres of two machines on the same data, not
+        negative.
+        """
         return 0.0
 
     @abstractmethod
@@ -124,11 +142,15 @@ class Points(ABC):
 
     @property
     def row_limits(self) -> tuple[int, ...]:
-        """Vectors of a linear system, at most: of the first, and of those that follow for rows that it leaves open."""
+        """Vectors of a linear system, at most: of the first, and of those that follow for rows that
+        it leaves open.
+        """
         return (LARGEST_SYSTEM,)
 
     def solver(self, rows: Chosen, added: Floats) -> Solver | None:
-        """Return what solves systems with the inner products of some training rows plus a diagonal; None where that is singular."""
+        """Return what solves systems with the inner products of some training rows plus a diagonal;
+        None where that is singular.
+        """
         K = self.gram(rows)
         scale = float(np.abs(K.diagonal()).max(initial=0.0)) or 1.0
         for ridge in RIDGES:
@@ -140,7 +162,9 @@ class Points(ABC):
         return None
 
     def bend(self, squares: Floats, step: Floats) -> Floats:
-        """Return numbers that are at least what the regulariser adds to the bracket, divided by the step: a quarter of ‖h‖²."""
+        """Return numbers that are at least what the regulariser adds to the bracket, divided by the
+        step: a quarter of ‖h‖².
+        """
         return 0.25 * squares
 
     def longest_step(self, squares: Floats) -> Floats:
@@ -154,23 +178,7 @@ def _halved(x: Bounded) -> Bounded:
 
 @dataclass(frozen=True, eq=False)
 class LinearPoints(Points):
-    """The rows themselves.
-
-    Parameters
-    ----------
-    rows : Rows
-        Training rows, shifted.
-    shift : ndarray of shape (d,)
-        What was subtracted from them.
-    constant : bool
-        Whether a constant feature is appended to new rows.
-    centre : Ball
-        m.
-    separation : Bounded
-        ‖ŵ − w_α‖².
-    scale : Bounded
-        What squares of lengths are multiplied by; 1 unless the regulariser has another modulus.
-    """
+    """The rows themselves."""
 
     rows: Rows
     shift: Floats
@@ -180,23 +188,16 @@ class LinearPoints(Points):
     scale: Bounded = field(default_factory=lambda: exact(1.0))
 
     @classmethod
-    def of_space(cls, space: LinearSpace, model: LinearModel, v: Floats | Bounded, moved: float = 0.0) -> LinearPoints:
-        """Return those of a machine of two classes.
-
-        Parameters
-        ----------
-        space : LinearSpace
-        model : LinearModel
-            ŵ, without its intercept where that is free.
-        v : ndarray of shape (n,), or Bounded
-            Coefficients of w_α.
-        moved : float
-            How far ŵ may be from the coefficients of the model.
-        """
+    def of_space(
+        cls, space: LinearSpace, model: LinearModel, v: Floats | Bounded, moved: float = 0.0
+    ) -> LinearPoints:
+        """Return those of a machine of two classes."""
         constant = space.intercept == "penalised"
         w = np.append(model.coef, model.intercept) if constant else model.coef
         one, other = Ball(w, moved), space.expansion(v)
-        return cls(space.rows, space.centre, constant, halved(one + other), (one - other).squared_norm())
+        return cls(
+            space.rows, space.centre, constant, halved(one + other), (one - other).squared_norm()
+        )
 
     def separation_below(self) -> float:
         """The lower end of :attr:`separation`."""
@@ -207,7 +208,9 @@ class LinearPoints(Points):
         return max(((self.centre - other.centre).squared_norm() * self.scale).lower_end, 0.0)
 
     def tested(self, T: Features) -> LinearTested:
-        """Shift the rows like those of the training data; sparse ones are kept sparse with sparse training data only."""
+        """Shift the rows like those of the training data; sparse ones are kept sparse with sparse
+        training data only.
+        """
         if sp.issparse(T) and not sp.issparse(self.rows.X):
             T = T.toarray()
         elif sp.issparse(self.rows.X) and not sp.issparse(T):
@@ -232,7 +235,9 @@ class LinearPoints(Points):
         """Inner products of the shifted rows."""
         X = self.rows.X[rows]
         found = X @ X.T
-        return np.asarray(self.scale.value * np.asarray(found.toarray() if sp.issparse(found) else found))
+        return np.asarray(
+            self.scale.value * np.asarray(found.toarray() if sp.issparse(found) else found)
+        )
 
     def squared_lengths(self) -> Floats:
         """Squared norms of the shifted rows."""
@@ -241,7 +246,9 @@ class LinearPoints(Points):
     @property
     def row_limits(self) -> tuple[int, ...]:
         """More where there are few columns: the system is then solved in these."""
-        return (LARGEST_SYSTEM,) if self.rows.X.shape[1] > FEW_COLUMNS else (LARGEST_SYSTEM, MOST_ROWS)
+        return (
+            (LARGEST_SYSTEM,) if self.rows.X.shape[1] > FEW_COLUMNS else (LARGEST_SYSTEM, MOST_ROWS)
+        )
 
     def solver(self, rows: Chosen, added: Floats) -> Solver | None:
         """Of many rows in as many unknowns as there are columns."""
@@ -273,7 +280,10 @@ class LinearTested(Tested):
 
     def some(self, chosen: Chosen) -> LinearTested:
         """Their shifted rows."""
-        return LinearTested(self.points, Rows(self.rows.X[chosen], self.rows.norms[chosen], shifted=self.rows.shifted))
+        return LinearTested(
+            self.points,
+            Rows(self.rows.X[chosen], self.rows.norms[chosen], shifted=self.rows.shifted),
+        )
 
     @cached_property
     def scores(self) -> Bounded:
@@ -283,7 +293,9 @@ class LinearTested(Tested):
     def products(self, rows: Chosen) -> Floats:
         """Inner products of the shifted rows."""
         found = self.rows.X @ self.points.rows.X[rows].T
-        return np.asarray(self.points.scale.value * np.asarray(found.toarray() if sp.issparse(found) else found))
+        return np.asarray(
+            self.points.scale.value * np.asarray(found.toarray() if sp.issparse(found) else found)
+        )
 
     def squared_lengths(self) -> Floats:
         """Squared norms of the shifted rows."""
@@ -296,7 +308,8 @@ class LinearTested(Tested):
         X, T = training.X, self.rows.X
         combined = c.T @ X if not sp.issparse(X) else (X.T @ c).T
         difference = np.asarray((T.toarray() if sp.issparse(T) else T) - combined)
-        # A coordinate of a sum of r products, of rows of which each coordinate was rounded once, less another such coordinate.
+        # A coordinate of a sum of r products, of rows of which each coordinate was rounded once,
+        # less another such coordinate.
         sizes = exact(sums_above(np.abs(c).T @ training.norms, rows.size))
         off = inner_error(rows.size + 2, sizes.value) + roundings(3) * (self.rows.norms + sizes)
         off = off + UNDERFLOW * np.sqrt(difference.shape[1]) * (rows.size + 1.0)
@@ -307,19 +320,7 @@ class LinearTested(Tested):
 
 @dataclass(frozen=True, eq=False)
 class KernelPoints(Points):
-    """Rows through a kernel.
-
-    Parameters
-    ----------
-    space : KernelSpace
-        Without a Gram matrix.
-    model : KernelModel
-        ŵ, without its intercept where that is free.
-    v : ndarray of shape (n,), or Bounded
-        Coefficients of w_α.
-    moved : float
-        How far ŵ may be from the expansion of the model.
-    """
+    """Rows through a kernel."""
 
     space: KernelSpace
     model: KernelModel
@@ -342,7 +343,9 @@ class KernelPoints(Points):
 
     @cached_property
     def distance(self) -> float:
-        """Bound on the distance of the mean from the mean of the two models, without their rounding: half of what each may be moved."""
+        """Bound on the distance of the mean from the mean of the two models, without their
+        rounding: half of what each may be moved.
+        """
         off = 0.5 * self.moved
         v = exact(self.v)
         if not v.is_exact:
@@ -368,7 +371,9 @@ class KernelPoints(Points):
     def _same(self) -> bool:
         """Whether both models are the same expansion."""
         one, other = self.model, self._expanded
-        same = np.array_equal(one.support, other.support) and np.array_equal(one.dual_coef, other.dual_coef)
+        same = np.array_equal(one.support, other.support) and np.array_equal(
+            one.dual_coef, other.dual_coef
+        )
         return same and one.intercept == other.intercept and self._expands
 
     @cached_property
@@ -376,12 +381,18 @@ class KernelPoints(Points):
         """Whether the support vectors of the model are rows of the data."""
         data, vectors = self.space.data, self.model.vectors
         places = np.searchsorted(data.index, self.model.support)
-        if vectors is None or (places >= data.n).any() or not np.array_equal(data.index[places], self.model.support):
+        if (
+            vectors is None
+            or (places >= data.n).any()
+            or not np.array_equal(data.index[places], self.model.support)
+        ):
             return False
         rows = data.X[places]
         if rows.shape != vectors.shape or sp.issparse(rows) != sp.issparse(vectors):
             return False
-        return bool((rows != vectors).nnz == 0 if sp.issparse(rows) else np.array_equal(rows, vectors))
+        return bool(
+            (rows != vectors).nnz == 0 if sp.issparse(rows) else np.array_equal(rows, vectors)
+        )
 
     @cached_property
     def separation(self) -> Bounded:
@@ -396,7 +407,9 @@ class KernelPoints(Points):
             difference = exact(full) - exact(self.v)
             free = replace(self.space, intercept="free") if self._constant else self.space
             found = positive_part(free.squared_norm_of(difference))
-            apart = exact(self.model.intercept) - total(exact(self.v)) if self._constant else exact(0.0)
+            apart = (
+                exact(self.model.intercept) - total(exact(self.v)) if self._constant else exact(0.0)
+            )
         found = found + square(apart)
         if self.moved:
             off = exact(self.moved)
@@ -429,7 +442,9 @@ class KernelPoints(Points):
         """Scores of the centre."""
         found = self._mean(X)
         if self.distance:
-            found = Bounded(found.value, (exact(found.error) + exact(self.distance) * self.lengths(X)).upper)
+            found = Bounded(
+                found.value, (exact(found.error) + exact(self.distance) * self.lengths(X)).upper
+            )
         return found
 
     def training_scores(self, rows: Chosen) -> Bounded:
@@ -496,7 +511,9 @@ class KernelTested(Tested):
             X = points.space.data.X[rows]
             k, k_error = points.kernel.bounded_block(self.X, X)
             K, K_error = points.kernel.bounded_block(X, X)
-            cross_error = exact(inner_error(r, _sums(sizes * np.abs(k)))) + _sums(sizes * k_error.matrix(k))
+            cross_error = exact(inner_error(r, _sums(sizes * np.abs(k)))) + _sums(
+                sizes * k_error.matrix(k)
+            )
             cross = Bounded(np.einsum("ij,ij->i", C, k), cross_error.upper)
             inside = (np.abs(K) @ sizes.T).T
             square_error = exact(inner_error(2 * r + 4, _sums(sizes * inside)))
@@ -505,12 +522,18 @@ class KernelTested(Tested):
             found = own - 2.0 * cross + squares
         if points._constant:
             ones = exact(np.ones(C.shape[0]))
-            summed = Bounded(C.sum(axis=1), inner_error(r + 2, _sums(sizes))) if r else exact(np.zeros(C.shape[0]))
+            summed = (
+                Bounded(C.sum(axis=1), inner_error(r + 2, _sums(sizes)))
+                if r
+                else exact(np.zeros(C.shape[0]))
+            )
             found = found + square(ones - summed)
         above: Floats = np.maximum(np.asarray(found.upper), 0.0)
         return above
 
 
 def _sums(values: Floats) -> Floats:
-    """Return numbers that are at least the sums of rows of products of up to three numbers that are not negative."""
+    """Return numbers that are at least the sums of rows of products of up to three numbers that are
+    not negative.
+    """
     return np.asarray(sums_above(values.sum(axis=1), 2 * values.shape[1] + 8))

@@ -1,26 +1,32 @@
 r"""Scores of every optimal machine for all C between two values at once.
 
-Between solutions at :math:`C_0 < C_1`, :math:`C = (1-t)C_0 + tC_1`, the mixed pair :math:`\hat w_t = (1-t)\hat w_0 + t\hat w_1`,
-:math:`a_t = (1-t)a_0 + ta_1` is a model and a feasible dual point of the problem at C, as the boxes grow with C. With the losses
-:math:`\ell_j` of the two models at C = 1, and since the losses are convex and the dual objective is jointly concave in (a, C),
+Between solutions at :math:`C_0 < C_1`, :math:`C = (1-t)C_0 + tC_1`, the mixed pair :math:`\hat w_t
+= (1-t)\hat w_0 + t\hat w_1`, :math:`a_t = (1-t)a_0 + ta_1` is a model and a feasible dual point of
+the problem at C, as the boxes grow with C. With the losses :math:`\ell_j` of the two models at C =
+1, and since the losses are convex and the dual objective is jointly concave in (a, C),
 
 .. math:: U_t - L_t \le (1-t)(U_0 - L_0) + t(U_1 - L_1)
     + t(1-t)\big[(C_1-C_0)(\ell_0-\ell_1) - \tfrac12\|\hat w_0-\hat w_1\|^2 - \tfrac12\|w_{a_0}-w_{a_1}\|^2\big].
 
-The last two terms are together at least :math:`\|m_0 - m_1\|^2`. So the theorem of :mod:`svmcvx.guarantees.perturbed` holds for all t with
+The last two terms are together at least :math:`\|m_0 - m_1\|^2`. So the theorem of
+:mod:`svmcvx.guarantees.perturbed` holds for all t with
 
 .. math:: \rho^2 = \max_j(U_j - L_j) + \tfrac14\big[(C_1-C_0)(\ell_0-\ell_1) - \|m_0-m_1\|^2\big]_+,
 
-coefficients c and a step η that are the same for all t, the smaller room of each multiplier (it is linear in t), and of each term that
-depends on t the worse end: the scores of m are linear in t; the quotient :math:`x_i = a_i/(Cs_ip)` of linear functions, and so the slope :math:`1 - x_i^{1/(p-1)}`, is
-monotone. The curvature :math:`1/(2Cs_i)` of p = 2 is largest at :math:`C_0`. For other p > 1 a step of δ moves x by at most :math:`\delta/(C_0s_ip)`; the slack
-:math:`x^{1/(p-1)}` is convex for p ≤ 2, where it changes most from the larger of both x, and concave for p ≥ 2, where it does from the smaller one (or from the
-length of the step down, where that is more: multipliers stay positive).
+coefficients c and a step η that are the same for all t, the smaller room of each multiplier (it is
+linear in t), and of each term that depends on t the worse end: the scores of m are linear in t; the
+quotient :math:`x_i = a_i/(Cs_ip)` of linear functions, and so the slope :math:`1 - x_i^{1/(p-1)}`,
+is monotone. The curvature :math:`1/(2Cs_i)` of p = 2 is largest at :math:`C_0`. For other p > 1 a
+step of δ moves x by at most :math:`\delta/(C_0s_ip)`; the slack :math:`x^{1/(p-1)}` is convex for p
+≤ 2, where it changes most from the larger of both x, and concave for p ≥ 2, where it does from the
+smaller one (or from the length of the step down, where that is more: multipliers stay positive).
 
-ODM is the same with :math:`C_1 = C` and :math:`C_2` a fixed multiple of C, or constant, as its objective is affine in C and its dual objective jointly concave. Multipliers that have not
-one sign at both ends are left as they are.
+ODM is the same with :math:`C_1 = C` and :math:`C_2` a fixed multiple of C, or constant, as its
+objective is affine in C and its dual objective jointly concave. Multipliers that have not one sign
+at both ends are left as they are.
 
-**Source.** [NdiayeLeFercoq] and [ShibagakiEtAl] bound validation errors over ranges of a parameter by balls; the intercept is free here, and both ends are mixed.
+**Source.** [NdiayeLeFercoq] and [ShibagakiEtAl] bound validation errors over ranges of a parameter
+by balls; the intercept is free here, and both ends are mixed.
 """
 
 from __future__ import annotations
@@ -52,15 +58,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A model and a dual point of a problem, whoever made them.
-
-    Attributes
-    ----------
-    formulation : "psvm", "penalised psvm" or "odm"
-    hyperparameters : mapping
-    model : BinaryModel
-    dual : mapping of ndarray
-    """
+    """A model and a dual point of a problem, whoever made them."""
 
     formulation: str
     hyperparameters: Mapping[str, Any]
@@ -71,17 +69,7 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A point at a value of C, and what it says of some rows.
-
-    Parameters
-    ----------
-    value : float
-    found : BinaryGuarantee
-    losses : Bounded
-        What the objective of its model grows by if C does by 1.
-    rows : ndarray or csr_array of shape (m, d)
-        Those whose scores are wanted.
-    """
+    """A point at a value of C, and what it says of some rows."""
 
     value: float
     found: BinaryGuarantee
@@ -90,17 +78,7 @@ class Node:
 
     @classmethod
     def of(cls, point: Point, names: tuple[str, ...], space: FeatureSpace, rows: Any) -> Node:
-        """Bind a point to its data.
-
-        Parameters
-        ----------
-        point : Point
-        names : tuple of str
-            Hyper-parameters that grow together: ``C`` of the pSVM; ``C1``, ``C2`` or both of ODM.
-        space : FeatureSpace
-            Of the training rows.
-        rows : array-like or sparse matrix of shape (m, d)
-        """
+        """Bind a point to its data."""
         own = point.hyperparameters
         value = float(own[names[0]])
         found = guarantee_in(space, point)
@@ -121,7 +99,10 @@ class Node:
         """The rows, prepared in pieces."""
         width = max(1, BLOCK // max(self.found.space.data.n, self.rows.shape[1]))
         points = self.found.theorem.points
-        return [points.tested(self.rows[start : start + width]) for start in range(0, self.rows.shape[0], width)]
+        return [
+            points.tested(self.rows[start : start + width])
+            for start in range(0, self.rows.shape[0], width)
+        ]
 
     @cached_property
     def possible(self) -> NDArray[np.bool_]:
@@ -131,12 +112,8 @@ class Node:
 
 @dataclass(frozen=True)
 class _PowerTermsOverRange(PowerTerms):
-    """DualTerms of a power p > 1 for all C between two values: multipliers are those with x where the slack changes most, costs those at the smaller C.
-
-    Parameters
-    ----------
-    given : Bounded of shape (n,)
-        Slopes between those of both ends.
+    """DualTerms of a power p > 1 for all C between two values: multipliers are those with x where
+    the slack changes most, costs those at the smaller C.
     """
 
     given: Bounded
@@ -154,10 +131,7 @@ class _PowerTermsOverRange(PowerTerms):
 
 @dataclass(frozen=True, eq=False)
 class OverRange(Theorem):
-    """The theorem for all C between two nodes.
-
-    `points` are those of the first, and `multipliers` have the smaller rooms, slopes between those of both ends, and the larger curvatures.
-    """
+    """The theorem for all C between two nodes."""
 
     ends: tuple[Node, Node]
 
@@ -227,7 +201,11 @@ def _over_range(one: Node, other: Node) -> OverRange:
         terms = QuadraticTerms(between(low, high), first.terms.curvature)
     elif isinstance(first.terms, PowerTerms):
         carried = exact(last.values) * (exact(one.value) / exact(other.value))
-        ends = (first.values, carried.upper) if first.terms.p <= 2.0 else (first.values, np.maximum(carried.lower, 0.0))
+        ends = (
+            (first.values, carried.upper)
+            if first.terms.p <= 2.0
+            else (first.values, np.maximum(carried.lower, 0.0))
+        )
         worse = np.maximum(*ends) if first.terms.p <= 2.0 else np.minimum(*ends)
         terms = _PowerTermsOverRange(worse, first.terms.cost, first.terms.p, between(low, high))
     multipliers = replace(
@@ -245,12 +223,8 @@ def squared_radius(one: Node, other: Node) -> float:
 
 
 def over_range(one: Node, other: Node) -> NDArray[np.bool_]:
-    """Return which of the two classes some optimal machine may predict for some C between two nodes, shape (m, 2).
-
-    Parameters
-    ----------
-    one, other : Node
-        Of the same data, rows and further hyper-parameters, the smaller C first.
+    """Return which of the two classes some optimal machine may predict for some C between two
+    nodes, shape (m, 2).
     """
     theorem = _over_range(one, other)
     found = []

@@ -30,30 +30,21 @@ CUT_SHORT: Final = (Status.TIME_LIMIT, Status.INTERRUPTED)
 
 
 def scores_in_pieces(exact: Guarantee, rows: Features) -> CertifiedScores:
-    """Return the scores of rows, with a look at the clock now and then.
-
-    Raises
-    ------
-    OutOfTime
-        If the deadline passes.
-    """
+    """Return the scores of rows, with a look at the clock now and then."""
     pieces = []
     for start in range(0, max(rows.shape[0], 1), ROWS):
         if current().passed():
             raise OutOfTime
         pieces.append(exact.scores(rows[start : start + ROWS]))
     names = ("lower", "upper", "possible", "by_formulation")
-    lower, upper, possible, open_ = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in names)
+    lower, upper, possible, open_ = (
+        np.concatenate([getattr(piece, name) for piece in pieces]) for name in names
+    )
     return CertifiedScores(lower, upper, possible, exact.classes, open_)
 
 
 class _Rows:
-    """Rows whose labels are to be decided, and their bounds: a row that is decided once stays so.
-
-    Parameters
-    ----------
-    rows : ndarray or csr_array of shape (m, d)
-    """
+    """Rows whose labels are to be decided, and their bounds: a row that is decided once stays so."""
 
     def __init__(self, rows: Features) -> None:
         self.rows = rows
@@ -69,7 +60,9 @@ class _Rows:
         disputed = np.zeros_like(self.undecided)
         disputed[left] = found.undecided & found.by_formulation
         # A loose model has intervals of intercepts that the optimum need not have.
-        self.settled = disputed & self.disputed if self.disputed is not None else np.zeros_like(disputed)
+        self.settled = (
+            disputed & self.disputed if self.disputed is not None else np.zeros_like(disputed)
+        )
         self.disputed = disputed
 
     @property
@@ -85,13 +78,23 @@ class _Rows:
 
 
 def refine(
-    solution: Solution, X: Any, y: Any, T: Any, *, tol: float, time_limit: float | None, verbose: bool
+    solution: Solution,
+    X: Any,
+    y: Any,
+    T: Any,
+    *,
+    tol: float,
+    time_limit: float | None,
+    verbose: bool,
 ) -> Solution:
-    """Return a solution whose gap decides the labels of rows, if such a gap can be reached; see :meth:`svmcvx.Solution.refine`."""
+    """Return a solution whose gap decides the labels of rows, if such a gap can be reached; see
+    :meth:`svmcvx.Solution.refine`.
+    """
     check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
     if solution.formulation in SEARCHED:
         raise DataError(
-            f"labels of {solution.formulation} are searched for row by row, and a smaller gap decides none; pass a larger max_nodes to guarantee"
+            f"labels of {solution.formulation} are searched for row by row, and a smaller gap"
+            " decides none; pass a larger max_nodes to guarantee"
         )
     rows = _Rows(check_features(T, name="T"))
     best, ended = solution, None
@@ -109,7 +112,9 @@ def refine(
                 if ended is not None:
                     break
         except OutOfTime:
-            ended = Status.INTERRUPTED if deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
+            ended = (
+                Status.INTERRUPTED if deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
+            )
         except KeyboardInterrupt:
             ended = Status.INTERRUPTED
     return replace(best, status=best.status if ended is None else ended, undecided=rows.counts())
@@ -126,13 +131,17 @@ def _solved_on(solution: Solution, X: Any, y: Any, tol: float, verbose: bool) ->
             model: Any = part.model
             parts[key] = replace(part, model=replace(model, support=one.rows[model.support]))
         combined: Any = solution
-        return cast(Solution, type(combined).of(parts, combined.model.scheme, combined.model.classes))
+        return cast(
+            Solution, type(combined).of(parts, combined.model.scheme, combined.model.classes)
+        )
     name = solution.formulation
     entry = CATALOGUE["multiclass" if name in CLASSICAL else name.removeprefix("penalised ")]
     evidence = solution.evidence
     if entry.fast is None or evidence is None:
         raise NotCertified(f"no specialised solver goes on with a solution of {name}")
-    given = {key: value for key, value in solution.hyperparameters.items() if key in entry.fast.settings}
+    given = {
+        key: value for key, value in solution.hyperparameters.items() if key in entry.fast.settings
+    }
     given.pop("bias", None)
     if name in CLASSICAL:
         given["loss"] = CLASSICAL[name]

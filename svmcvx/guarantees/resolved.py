@@ -1,20 +1,25 @@
-r"""Guarantees of the conic relaxation: each score by solving its problem again with a small multiple of the score added.
+r"""Guarantees of the conic relaxation: each score by solving its problem again with a small
+multiple of the score added.
 
-**Bound.** For every optimal machine, s = ±1 and η > 0, :math:`P^* + \eta s f^*(t) \ge \inf(P + \eta s f(t))`, so that with a lower bound D of the
-perturbed problem and :math:`P^* \le U`
+**Bound.** For every optimal machine, s = ±1 and η > 0, :math:`P^* + \eta s f^*(t) \ge \inf(P + \eta
+s f(t))`, so that with a lower bound D of the perturbed problem and :math:`P^* \le U`
 
 .. math:: s f^*(t) \ge (D - U)/\eta.
 
-It needs no modulus of convexity, which the relaxation does not have. The optimum of the perturbed problem is concave in η, with the set of optimal scores for its
-slopes at 0: with gap and η both going to 0, the first faster, the ends go to those of this set.
+It needs no modulus of convexity, which the relaxation does not have. The optimum of the perturbed
+problem is concave in η, with the set of optimal scores for its slopes at 0: with gap and η both
+going to 0, the first faster, the ends go to those of this set.
 
-**Dual value.** For a row of a conic problem, with a = 1 − u and the variance v, every γ ≥ 0 has :math:`\lambda sz \ge \alpha a - \gamma(a^2 + v) - h^*(\alpha)`. For the
-row t with the label −s the added term is :math:`\eta a - \eta \ge \eta a - \gamma(a^2 + v) - \eta`. So the perturbed problem is at least the dual value of the *unperturbed* problem
-with one row more, of label −s and multiplier α = η, less η, if its weight is so large that :math:`h^*(\eta) = 0`. That is evaluated like any dual value of
-the relaxation (:mod:`svmcvx.formulations.conic_loss.dual`), with every rounding bounded; γ of that row is a number that makes no difference.
+**Dual value.** For a row of a conic problem, with a = 1 − u and the variance v, every γ ≥ 0 has
+:math:`\lambda sz \ge \alpha a - \gamma(a^2 + v) - h^*(\alpha)`. For the row t with the label −s the
+added term is :math:`\eta a - \eta \ge \eta a - \gamma(a^2 + v) - \eta`. So the perturbed problem is
+at least the dual value of the *unperturbed* problem with one row more, of label −s and multiplier α
+= η, less η, if its weight is so large that :math:`h^*(\eta) = 0`. That is evaluated like any dual
+value of the relaxation (:mod:`svmcvx.formulations.conic_loss.dual`), with every rounding bounded; γ
+of that row is a number that makes no difference.
 
-**Solves.** (γ, α) of the other rows maximise the dual of the perturbed problem, a semidefinite program in the columns of a factor, for a few η.
-Any are valid.
+**Solves.** (γ, α) of the other rows maximise the dual of the perturbed problem, a semidefinite
+program in the columns of a factor, for a few η. Any are valid.
 """
 
 from __future__ import annotations
@@ -41,8 +46,8 @@ __all__ = ["ResolvedGuarantee", "resolved_guarantee"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Steps η in units of the root of the gap over the length of the row, until the sign of a score is known; and the least gap, relatively, as a
-# perturbed problem is not solved better.
+# Steps η in units of the root of the gap over the length of the row, until the sign of a score is
+# known; and the least gap, relatively, as a perturbed problem is not solved better.
 STEPS: Final = (3.0, 30.0, 0.3)
 LEAST_GAP: Final = 1e-9
 # γ of the additional row, times the square of its length.
@@ -51,18 +56,7 @@ SMALL: Final = 1e-11
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ResolvedGuarantee(Guarantee):
-    """What is known of every optimal machine of the conic relaxation; see :func:`svmcvx.guarantee`.
-
-    Attributes
-    ----------
-    classes : ndarray of shape (2,)
-    lower, upper : float
-        Ends of the interval of the optimum on these data, computed again.
-    max_rows : int
-        Rows of a call, at most.
-    time_limit : float or None
-        Seconds for all rows of a call; those that are left then have infinite intervals.
-    """
+    """What is known of every optimal machine of the conic relaxation; see :func:`svmcvx.guarantee`."""
 
     classes: NDArray[Any]
     lower: float
@@ -73,7 +67,10 @@ class ResolvedGuarantee(Guarantee):
     solution: Solution
 
     def __repr__(self) -> str:
-        return f"ResolvedGuarantee(optimum in [{self.lower:.9g}, {self.upper:.9g}], {self.max_rows} rows a call)"
+        return (
+            f"ResolvedGuarantee(optimum in [{self.lower:.9g}, {self.upper:.9g}],"
+            f" {self.max_rows} rows a call)"
+        )
 
     @property
     def radius(self) -> float:
@@ -85,26 +82,13 @@ class ResolvedGuarantee(Guarantee):
         return "each score of the conic relaxation follows from a problem of its own"
 
     def scores(self, T: Any) -> CertifiedScores:
-        """Return the intervals of the score f*(x) of some rows.
-
-        Parameters
-        ----------
-        T : array-like or sparse matrix of shape (m, d)
-
-        Returns
-        -------
-        CertifiedScores
-
-        Raises
-        ------
-        DataError
-            If there are more rows than `max_rows`, since each takes two solves or more.
-        """
+        """Return the intervals of the score f*(x) of some rows."""
         rows = check_features(T, name="T", n_features=int(self.space.data.X.shape[1]))
         m = int(rows.shape[0])
         if m > self.max_rows:
             raise DataError(
-                f"T has {m} rows, and each takes two solves or more of a semidefinite program; pass max_rows={m} to guarantee if that is meant"
+                f"T has {m} rows, and each takes two solves or more of a semidefinite program; pass"
+                f" max_rows={m} to guarantee if that is meant"
             )
         lower, upper = np.full(m, -np.inf), np.full(m, np.inf)
         with time_limited(self.time_limit) as deadline:
@@ -131,8 +115,12 @@ class ResolvedGuarantee(Guarantee):
             return -math.inf
         # With that weight h* of the additional row is 0, also after the repair.
         weight = eta * eta / (gamma * lam)
-        statement = ConicLoss(space=space_with_row(self.space, row, -sign, weight), lam=lam, improve_alpha=False)
-        dual = statement.repair({"gamma": np.append(found[0], gamma), "alpha": np.append(found[1], eta)})
+        statement = ConicLoss(
+            space=space_with_row(self.space, row, -sign, weight), lam=lam, improve_alpha=False
+        )
+        dual = statement.repair(
+            {"gamma": np.append(found[0], gamma), "alpha": np.append(found[1], eta)}
+        )
         moved = float(dual["alpha"][-1])
         if not moved > 0.0 or moved * moved > 2.0 * float(dual["gamma"][-1]) * lam * weight:
             return -math.inf
@@ -141,7 +129,9 @@ class ResolvedGuarantee(Guarantee):
 
 
 def _perturbed_dual(space: FeatureSpace, lam: float, eta: float) -> tuple[Floats, Floats] | None:
-    """About the best multipliers γ and α of the rows but the last, where that one has the multiplier η; None if they are not found."""
+    """About the best multipliers γ and α of the rows but the last, where that one has the
+    multiplier η; None if they are not found.
+    """
     import cvxpy as cp
 
     factor = space.factor.toarray() if sp.issparse(space.factor) else np.asarray(space.factor)
@@ -154,7 +144,9 @@ def _perturbed_dual(space: FeatureSpace, lam: float, eta: float) -> tuple[Floats
         cp.SOC(4.0 * gamma + square, cp.vstack([2.0 * part, 4.0 * gamma - square]), axis=0)
         for part, square in ((up, squares[0]), (down, squares[1]))
     ]
-    gradient = rows.T @ cp.multiply(y, up - down - 2.0 * gamma) + eta * space.data.y[-1] * factor[-1]
+    gradient = (
+        rows.T @ cp.multiply(y, up - down - 2.0 * gamma) + eta * space.data.y[-1] * factor[-1]
+    )
     outer = np.stack([np.outer(row, row).ravel() for row in rows], axis=1)
     curvature = cp.reshape(np.eye(r).ravel() - outer @ gamma, (r, r), order="C")
     least = cp.matrix_frac(gradient, 0.5 * (curvature + curvature.T)) / 4.0
@@ -177,13 +169,20 @@ def resolved_guarantee(
     """Return the guarantee of a solution of the conic relaxation; see :func:`svmcvx.guarantee`."""
     if solution.hyperparameters.get("lam") is None:
         raise DataError(
-            "there are no guarantees of the conic relaxation with kappa; use lam, say that of its dual point"
+            "there are no guarantees of the conic relaxation with kappa; use lam, say that of its"
+            " dual point"
         )
     bound, _ = training_space(solution, X, y)
     # The covariance of a model with a kernel is stated with the matrix.
-    space = feature_space(bound.data, getattr(solution.model, "kernel", None), intercept=bound.intercept)
+    space = feature_space(
+        bound.data, getattr(solution.model, "kernel", None), intercept=bound.intercept
+    )
     statement = ConicLoss(space=space, lam=solution.hyperparameters["lam"])
     model: Any = solution.model
     upper = statement.evaluate(model).upper_end
-    lower = statement.evaluate_dual(statement.repair(solution.dual)).lower_end if solution.dual else 0.0
-    return ResolvedGuarantee(space.data.classes, lower, upper, max_rows, time_limit, space, solution)
+    lower = (
+        statement.evaluate_dual(statement.repair(solution.dual)).lower_end if solution.dual else 0.0
+    )
+    return ResolvedGuarantee(
+        space.data.classes, lower, upper, max_rows, time_limit, space, solution
+    )

@@ -1,8 +1,11 @@
-"""Guarantees of losses that are not convex: labels that a search proves to be those of every optimal machine.
+"""Guarantees of losses that are not convex: labels that a search proves to be those of every
+optimal machine.
 
-No small gap bounds the distance of two machines here. But an optimal machine has an objective of at most that of the model, U, and whether any
-machine with an objective of at most U predicts another label of a row is a question that branch and bound answers: it searches the problem with the
-constraint that the label is another one, and U as the value above which nothing is looked for (:mod:`svmcvx.fast.indicator.search.other_label`).
+No small gap bounds the distance of two machines here. But an optimal machine has an objective of at
+most that of the model, U, and whether any machine with an objective of at most U predicts another
+label of a row is a question that branch and bound answers: it searches the problem with the
+constraint that the label is another one, and U as the value above which nothing is looked for
+(:mod:`svmcvx.fast.indicator.search.other_label`).
 """
 
 from __future__ import annotations
@@ -42,18 +45,7 @@ MOST_ROUNDS = 2**31
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SearchedGuarantee(Guarantee):
-    """What a search knows of every optimal machine; see :func:`svmcvx.guarantee`.
-
-    Attributes
-    ----------
-    classes : ndarray of shape (2,)
-    upper : float
-        The objective of the model on these data, computed again: that of no optimal machine is larger.
-    max_nodes : int
-        Nodes of branch and bound for each row, after which it stays undecided.
-    time_limit : float or None
-        Seconds for all rows of a call; those that are left then stay undecided.
-    """
+    """What a search knows of every optimal machine; see :func:`svmcvx.guarantee`."""
 
     classes: NDArray[Any]
     upper: float
@@ -75,18 +67,7 @@ class SearchedGuarantee(Guarantee):
         return f"labels of {self.solution.formulation} are those of a search, which is not recorded"
 
     def scores(self, T: Any) -> CertifiedScores:
-        """Return which labels every optimal machine predicts.
-
-        Parameters
-        ----------
-        T : array-like or sparse matrix of shape (m, d)
-
-        Returns
-        -------
-        CertifiedScores
-            One end of a score is a small number of the sign that is proved, the other infinite; both are infinite where the search did not
-            end, or a machine with the other label is as good.
-        """
+        """Return which labels every optimal machine predicts."""
         X = self.space.data.X
         rows = check_features(T, name="T", n_features=int(X.shape[1]))
         model: Any = self.solution.model
@@ -100,10 +81,14 @@ class SearchedGuarantee(Guarantee):
                 elif found > 0.0:
                     upper[t] = -found
         possible = np.column_stack([~(lower > 0.0), upper > 0.0])
-        return CertifiedScores(lower, upper, possible, self.classes, np.zeros(signs.size, dtype=bool))
+        return CertifiedScores(
+            lower, upper, possible, self.classes, np.zeros(signs.size, dtype=bool)
+        )
 
     def _smallest(self, row: Features, sign: float) -> float:
-        """Return a positive number below which no optimal machine has the signed score of a row, or 0."""
+        """Return a positive number below which no optimal machine has the signed score of a row, or
+        0.
+        """
         # Estimators import this module, and most fits search for nothing.
         from svmcvx.fast.indicator.search.other_label import smallest_score
 
@@ -113,7 +98,9 @@ class SearchedGuarantee(Guarantee):
             try:
                 with interruptible(monitor.deadline), shares() as share:
                     statement = _statement(self.solution, space_with_row(self.space, row, 1.0, 1.0))
-                    return smallest_score(statement, self.upper, sign, monitor, share, self.max_nodes)
+                    return smallest_score(
+                        statement, self.upper, sign, monitor, share, self.max_nodes
+                    )
             except OutOfTime:
                 return 0.0
 
@@ -121,12 +108,19 @@ class SearchedGuarantee(Guarantee):
 def searched_guarantee(
     solution: Solution, X: Any, y: Any, *, max_nodes: int, time_limit: float | None
 ) -> SearchedGuarantee:
-    """Return the guarantee of a solution of a loss that is not convex; see :func:`svmcvx.guarantee`."""
+    """Return the guarantee of a solution of a loss that is not convex; see
+    :func:`svmcvx.guarantee`.
+    """
     space, _ = training_space(solution, X, y)
     statement = _statement(solution, space)
     model: Any = solution.model
     return SearchedGuarantee(
-        space.data.classes, statement.evaluate(model).upper_end, max_nodes, time_limit, space, solution
+        space.data.classes,
+        statement.evaluate(model).upper_end,
+        max_nodes,
+        time_limit,
+        space,
+        solution,
     )
 
 
@@ -137,7 +131,9 @@ def _statement(solution: Solution, space: FeatureSpace) -> IndicatorStatement:
 
 def _zero_one(solution: Solution, space: FeatureSpace) -> ZeroOne:
     given = solution.hyperparameters
-    return ZeroOne(space=space, lam=given.get("lam"), k=given.get("k"), form="enumeration", kind="enumeration")
+    return ZeroOne(
+        space=space, lam=given.get("lam"), k=given.get("k"), form="enumeration", kind="enumeration"
+    )
 
 
 def _of_cost(statement: Any, solution: Solution, space: FeatureSpace) -> IndicatorStatement:
@@ -145,4 +141,8 @@ def _of_cost(statement: Any, solution: Solution, space: FeatureSpace) -> Indicat
     return found
 
 
-SEARCHED: Mapping[str, Any] = {"zero_one": _zero_one, "l0": partial(_of_cost, L0), "ramp": partial(_of_cost, Ramp)}
+SEARCHED: Mapping[str, Any] = {
+    "zero_one": _zero_one,
+    "l0": partial(_of_cost, L0),
+    "ramp": partial(_of_cost, Ramp),
+}

@@ -1,4 +1,6 @@
-"""Guarantees of several classes by binary machines: votes of pairs as intervals, or one score a class."""
+"""Guarantees of several classes by binary machines: votes of pairs as intervals, or one score a
+class.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OneVsGuarantee(Guarantee):
-    """Guarantees on every combination of optimal binary machines; see :func:`svmcvx.guarantee`.
-
-    Attributes
-    ----------
-    classes : ndarray of shape (c,)
-    scheme : "ovo" or "ovr"
-    members : tuple of BinaryGuarantee
-        In the order of :class:`svmcvx.OneVsModel`.
-    by_sums : bool
-        Whether equal numbers of votes are decided by the sums of the scores, as in :class:`svmcvx.OneVsModel`, or by the order of the classes.
-    """
+    """Guarantees on every combination of optimal binary machines; see :func:`svmcvx.guarantee`."""
 
     classes: NDArray[Any]
     scheme: str
@@ -43,7 +35,10 @@ class OneVsGuarantee(Guarantee):
     by_sums: bool = True
 
     def __repr__(self) -> str:
-        return f"OneVsGuarantee({self.scheme!r}, {len(self.members)} machines, radius {self.radius:.2g})"
+        return (
+            f"OneVsGuarantee({self.scheme!r}, {len(self.members)} machines, radius"
+            f" {self.radius:.2g})"
+        )
 
     @property
     def radius(self) -> float:
@@ -51,17 +46,7 @@ class OneVsGuarantee(Guarantee):
         return max(member.radius for member in self.members)
 
     def scores(self, T: Any) -> CertifiedScores:
-        """Return the intervals of the members' scores, and the classes that they leave.
-
-        Parameters
-        ----------
-        T : array-like or sparse matrix of shape (m, d)
-
-        Returns
-        -------
-        CertifiedScores
-            With one column a member in ``lower`` and ``upper``.
-        """
+        """Return the intervals of the members' scores, and the classes that they leave."""
         found = [member.scores(T) for member in self.members]
         lower = np.column_stack([scores.lower for scores in found])
         upper = np.column_stack([scores.upper for scores in found])
@@ -75,20 +60,31 @@ class OneVsGuarantee(Guarantee):
         possible = ~beaten(keys)
         by_gap = np.any([scores.by_gap for scores in found], axis=0)
         return CertifiedScores(
-            lower, upper, possible, self.classes, (possible.sum(axis=1) > 1) & ~by_gap & self._open(found)
+            lower,
+            upper,
+            possible,
+            self.classes,
+            (possible.sum(axis=1) > 1) & ~by_gap & self._open(found),
         )
 
     @property
     def _no_proof(self) -> str:
-        return "it is about several machines; save one of each, as in guarantee.members[0].save_proof(path, T)"
+        return (
+            "it is about several machines; save one of each, as in"
+            " guarantee.members[0].save_proof(path, T)"
+        )
 
     @staticmethod
     def _open(found: list[CertifiedScores]) -> Mask:
         """Rows of which a member is undecided by the formulation."""
-        return np.asarray(np.any([scores.undecided & scores.by_formulation for scores in found], axis=0))
+        return np.asarray(
+            np.any([scores.undecided & scores.by_formulation for scores in found], axis=0)
+        )
 
     def _votes(self, wins: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """The least and the largest number of votes of each class, from which classes of each pair are possible."""
+        """The least and the largest number of votes of each class, from which classes of each pair
+        are possible.
+        """
         m = wins.shape[1]
         low, high = np.zeros((m, self.classes.size)), np.zeros((m, self.classes.size))
         for pair, (k, other) in zip(wins, combinations(range(self.classes.size), 2), strict=True):
@@ -98,7 +94,9 @@ class OneVsGuarantee(Guarantee):
         return low, high
 
     def _sums(self, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-        """Intervals of the sum of the scores for each class, negated where it is the earlier one of a pair."""
+        """Intervals of the sum of the scores for each class, negated where it is the earlier one of
+        a pair.
+        """
         m, c = lower.shape[0], self.classes.size
         low, high, size = np.zeros((m, c)), np.zeros((m, c)), np.zeros((m, c))
         for pair, (k, other) in enumerate(combinations(range(c), 2)):
@@ -118,12 +116,8 @@ class OneVsGuarantee(Guarantee):
 
 
 def beaten(keys: list[tuple[Floats, Floats]]) -> Mask:
-    """Return which classes another one surely goes before: by the first key, where that is equal by the next, last by their order.
-
-    Parameters
-    ----------
-    keys : list of (low, high), each of shape (m, c)
-        Intervals of numbers of which the larger goes first.
+    """Return which classes another one surely goes before: by the first key, where that is equal by
+    the next, last by their order.
     """
     m, c = keys[0][0].shape
     found = np.zeros((m, c), dtype=bool)
@@ -137,17 +131,7 @@ def beaten(keys: list[tuple[Floats, Floats]]) -> Mask:
 
 
 class MemberProblem(NamedTuple):
-    """One of the binary problems of a solution.
-
-    Attributes
-    ----------
-    solution : Solution
-        Its model counts the rows of this problem alone.
-    rows : ndarray of int
-        Those of all data that it is about.
-    X, y : array-like
-        Its data.
-    """
+    """One of the binary problems of a solution."""
 
     solution: Solution
     rows: NDArray[np.intp]
@@ -156,25 +140,25 @@ class MemberProblem(NamedTuple):
 
 
 def member_problems(solution: Solution, X: Any, y: Any) -> dict[Any, MemberProblem]:
-    """Return the binary problems of a solution of several, by the keys of its parts.
-
-    Raises
-    ------
-    DataError
-        If the solution is not one of machines of pairs, or of one class against the rest, or the labels are not those of it.
-    """
+    """Return the binary problems of a solution of several, by the keys of its parts."""
     model = solution.model
     if not isinstance(model, OneVsModel):
         raise DataError(f"there are no guarantees of several problems of {solution.formulation}")
     features = check_features(X)
     codes, classes = check_labels(y, features.shape[0])
     if not np.array_equal(classes, model.classes):
-        raise DataError(f"y holds the classes {classes.tolist()}, and the solution is about {model.classes.tolist()}")
+        raise DataError(
+            f"y holds the classes {classes.tolist()}, and the solution is about"
+            f" {model.classes.tolist()}"
+        )
     every = np.arange(codes.size)
     sides: list[tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[Any]]]
     if model.scheme == "ovo":
         pairs = combinations(range(classes.size), 2)
-        sides = [(np.flatnonzero((codes == k) | (codes == q)), codes == q, classes[[k, q]]) for k, q in pairs]
+        sides = [
+            (np.flatnonzero((codes == k) | (codes == q)), codes == q, classes[[k, q]])
+            for k, q in pairs
+        ]
     else:
         sides = [(every, codes == k, np.arange(2)) for k in range(classes.size)]
     found = {}
@@ -189,8 +173,12 @@ def member_problems(solution: Solution, X: Any, y: Any) -> dict[Any, MemberProbl
 
 
 def one_vs_guarantee(solution: Solution, X: Any, y: Any, *, by_sums: bool) -> OneVsGuarantee:
-    """Return the guarantee of the solutions of several binary problems; see :func:`svmcvx.guarantee`."""
+    """Return the guarantee of the solutions of several binary problems; see
+    :func:`svmcvx.guarantee`.
+    """
     problems = member_problems(solution, X, y)
     model: Any = solution.model
     members = tuple(binary_guarantee(one.solution, one.X, one.y) for one in problems.values())
-    return OneVsGuarantee(classes=model.classes, scheme=model.scheme, members=members, by_sums=by_sums)
+    return OneVsGuarantee(
+        classes=model.classes, scheme=model.scheme, members=members, by_sums=by_sums
+    )

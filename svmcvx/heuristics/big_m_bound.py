@@ -24,29 +24,14 @@ BLOCK = 1_000_000
 
 
 def big_m_bound(
-    geometry: SignedRows, norm_left: Callable[[Floats], Floats], *, lowest: float, all_dropped: float
+    geometry: SignedRows,
+    norm_left: Callable[[Floats], Floats],
+    *,
+    lowest: float,
+    all_dropped: float,
 ) -> Floats:
-    r"""Return for each observation how far its margin can be below `1` at an optimum: valid values of M.
-
-    Let m be dropped at an optimum. Order the others (of its class, if the bias is free: then :math:`u_m - u_i` does
-    not depend on it) by their distance to m in signed feature space. Let the t-th be the first that is not dropped.
-    Then the weight dropped is at least that of m and of the t − 1 nearer ones, so that :math:`\|w\|^2 \le N_t`, and
-
-    .. math:: u_m \;\ge\; u_t - \|g_m - g_t\|\sqrt{N_t}, \qquad\text{without bias also } u_m \ge -\|g_m\|\sqrt{N_t}.
-
-    The largest of these over all t that are possible is valid. If all of them are dropped, a constant score is optimal, too, with :math:`u_m` = 1 −
-    `all_dropped`. After the deadline :math:`N_1` and an upper bound of all distances are used instead.
-
-    Parameters
-    ----------
-    geometry : SignedRows
-    norm_left : callable
-        Upper bounds on :math:`\|w\|^2` at any point that drops at least these weights and is as good as the
-        incumbent; negative where there is no such point.
-    lowest : float
-        Largest distance below 1 of a margin that is not dropped: 0, or 2 for the ramp loss.
-    all_dropped : float
-        1 − u at the constant score: 1 without a bias (score 0), 2 with one (score ±1).
+    """Return for each observation how far its margin can be below `1` at an optimum: valid values
+    of M.
     """
     n = geometry.y.size
     M, length = np.zeros(n), row_norms_above(geometry.G)

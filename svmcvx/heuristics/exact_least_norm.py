@@ -1,11 +1,13 @@
 r"""The point of least norm with margins of at least 1, in rational arithmetic.
 
-Rows of floating-point numbers are rational numbers. The method is that of Goldfarb and Idnani: from w = 0 the most violated row is added
-to a set of tight, linearly independent rows, whose multipliers stay non-negative; a row that depends on the tight ones, when no multiplier can
-decrease, proves that the rows are infeasible.
+Rows of floating-point numbers are rational numbers. The method is that of Goldfarb and Idnani: from
+w = 0 the most violated row is added to a set of tight, linearly independent rows, whose multipliers
+stay non-negative; a row that depends on the tight ones, when no multiplier can decrease, proves
+that the rows are infeasible.
 
-With a free intercept the sum of one row of each class has a margin of at least 2 for any intercept. Conversely, if all such sums have it, there is
-an intercept. The sums are added one by one when they are violated.
+With a free intercept the sum of one row of each class has a margin of at least 2 for any intercept.
+Conversely, if all such sums have it, there is an intercept. The sums are added one by one when they
+are violated.
 """
 
 from __future__ import annotations
@@ -30,17 +32,8 @@ ROUNDS = 1000
 
 
 class ExactPoint(NamedTuple):
-    """Multipliers of some rows: of the point of least norm, or, if it is not feasible, with Σ α_i g_i = 0 and Σ α_i > 0.
-
-    Attributes
-    ----------
-    feasible : bool
-    rows : list of int
-    alpha : list of Fraction
-    norm : Fraction
-        ‖w‖², 0 where it is not feasible.
-    b : Fraction
-        The intercept, 0 without one.
+    """Multipliers of some rows: of the point of least norm, or, if it is not feasible, with Σ α_i
+    g_i = 0 and Σ α_i > 0.
     """
 
     feasible: bool
@@ -50,16 +43,11 @@ class ExactPoint(NamedTuple):
     b: Fraction = Fraction(0)
 
 
-def exact_least_norm(G: Floats, y: Floats | None = None, *, stop: Callable[[], bool] = never) -> ExactPoint | None:
-    r"""Return the point of least norm with :math:`g_i'w + y_ib \ge 1`, or a proof that there is none; None if it was stopped.
-
-    Parameters
-    ----------
-    G : ndarray of shape (m, r)
-    y : ndarray of shape (m,), optional
-        Labels ±1 for a free intercept; None for b = 0.
-    stop : callable
-        Called in each round.
+def exact_least_norm(
+    G: Floats, y: Floats | None = None, *, stop: Callable[[], bool] = never
+) -> ExactPoint | None:
+    r"""Return the point of least norm with :math:`g_i'w + y_ib \ge 1`, or a proof that there is
+    none; None if it was stopped.
     """
     if len(G) == 0:
         return ExactPoint(True, [], [], Fraction(0))
@@ -79,7 +67,9 @@ def exact_least_norm(G: Floats, y: Floats | None = None, *, stop: Callable[[], b
     return _with_intercept(H, y, one, stop)
 
 
-def _with_intercept(H: list[list[int]], y: Floats, one: int, stop: Callable[[], bool]) -> ExactPoint | None:
+def _with_intercept(
+    H: list[list[int]], y: Floats, one: int, stop: Callable[[], bool]
+) -> ExactPoint | None:
     """Add the most violated sum of one row of each class until there is an intercept for all rows."""
     positive, negative = np.flatnonzero(y > 0).tolist(), np.flatnonzero(y < 0).tolist()
     pairs = [(positive[0], negative[0])]
@@ -95,7 +85,10 @@ def _with_intercept(H: list[list[int]], y: Floats, one: int, stop: Callable[[], 
         point = found._replace(rows=list(alpha), alpha=list(alpha.values()))
         if not found.feasible:
             return point
-        w = [sum((a * H[i][c] for i, a in alpha.items()), Fraction(0)) / one for c in range(len(H[0]))]
+        w = [
+            sum((a * H[i][c] for i, a in alpha.items()), Fraction(0)) / one
+            for c in range(len(H[0]))
+        ]
         u = [Fraction(_inner(row, w)) for row in H]
         low, high = min(positive, key=lambda i: u[i]), min(negative, key=lambda i: u[i])
         if u[low] + u[high] >= 2 * one:
@@ -106,8 +99,12 @@ def _with_intercept(H: list[list[int]], y: Floats, one: int, stop: Callable[[], 
     return None
 
 
-def _least_norm(H: list[list[int]], right: int, one: int, stop: Callable[[], bool]) -> ExactPoint | None:
-    """Return the point of least norm with Hw ≥ right; its multipliers are those of the rows H / one."""
+def _least_norm(
+    H: list[list[int]], right: int, one: int, stop: Callable[[], bool]
+) -> ExactPoint | None:
+    """Return the point of least norm with Hw ≥ right; its multipliers are those of the rows H /
+    one.
+    """
     m, r = len(H), len(H[0])
     squares = [_inner(row, row) or 1 for row in H]
     rows: list[int] = []
@@ -142,7 +139,8 @@ def _least_norm(H: list[list[int]], right: int, one: int, stop: Callable[[], boo
                 [Fraction(_inner(H[i], H[worst])) for i in rows],
             )
             direction = [
-                H[worst][c] - sum((t * H[i][c] for t, i in zip(solved, rows, strict=True)), Fraction(0))
+                H[worst][c]
+                - sum((t * H[i][c] for t, i in zip(solved, rows, strict=True)), Fraction(0))
                 for c in range(r)
             ]
             growth = _inner(H[worst], direction)
@@ -150,7 +148,12 @@ def _least_norm(H: list[list[int]], right: int, one: int, stop: Callable[[], boo
             longest = min(blocking, default=(None, -1))
             if growth == 0:
                 if longest[0] is None:
-                    return ExactPoint(False, [*rows, worst], [*(-value for value in solved), Fraction(1)], Fraction(0))
+                    return ExactPoint(
+                        False,
+                        [*rows, worst],
+                        [*(-value for value in solved), Fraction(1)],
+                        Fraction(0),
+                    )
                 step = longest[0]
             else:
                 step = (right - _inner(H[worst], w)) / growth

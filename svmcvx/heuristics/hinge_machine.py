@@ -1,8 +1,10 @@
-r"""Small problems with hinge losses and hard constraints, solved by an interior-point method; starting points from them.
+r"""Small problems with hinge losses and hard constraints, solved by an interior-point method;
+starting points from them.
 
 .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + \sum_i c_i (t_i - u_i)_+, \qquad u_i = g_i'w + y_i b,
 
-where :math:`c_i = \infty` makes the row hard: :math:`u_i \ge t_i`. The dual has a multiplier in a box for each row,
+where :math:`c_i = \infty` makes the row hard: :math:`u_i \ge t_i`. The dual has a multiplier in a
+box for each row,
 
 .. math:: \max_\alpha\; t'\alpha - \tfrac12\|G'\alpha\|^2 \quad\text{s.t.}\quad 0 \le \alpha \le c,\; y'\alpha = 0,
 
@@ -45,25 +47,8 @@ DESCENT_STEPS = 20
 def hinge_machine(
     G: Floats, y: Floats | None, threshold: Floats, cost: Floats, stop: Callable[[], bool] = never
 ) -> tuple[Floats, float] | None:
-    r"""Return (w, b), or None if the method did not converge, for example because the hard rows are infeasible.
-
-    Parameters
-    ----------
-    G : ndarray of shape (m, r)
-        Signed rows.
-    y : ndarray of shape (m,) or None
-        Labels, for a free bias; None for no bias.
-    threshold : ndarray of shape (m,)
-        :math:`t_i`.
-    cost : ndarray of shape (m,)
-        :math:`c_i`, positive; infinite for a hard row.
-    stop : callable
-        Called before each step.
-
-    Notes
-    -----
-    Mehrotra's predictor and corrector. Each step solves one system with the matrix :math:`I + G'\Theta^{-1}G`, bordered by
-    the bias, where the diagonal Θ holds the barrier's curvature in α.
+    """Return (w, b), or None if the method did not converge, for example because the hard rows are
+    infeasible.
     """
     m, r = G.shape
     if m == 0:
@@ -72,7 +57,8 @@ def hinge_machine(
         # The bias alone satisfies the rows of one class.
         return np.zeros(r), float(y[0] * threshold.max())
     scale = float(np.sqrt(np.max(np.einsum("ij,ij->i", G, G)))) or 1.0
-    # In units in which the longest row has length 1: w is multiplied by the scale, costs and objective by its square.
+    # In units in which the longest row has length 1: w is multiplied by the scale, costs and
+    # objective by its square.
     H, cost = G / scale, cost * scale**2
     boxed = np.isfinite(cost)
     border = np.zeros(m) if y is None else y
@@ -109,7 +95,9 @@ def hinge_machine(
         except (np.linalg.LinAlgError, OutOfTime):
             break
         mu = (float(low @ alpha) + float(high[boxed] @ room[boxed])) / sides
-        step = _step(H, border, theta, factor, dual_rest, balance, alpha, low, high, room, boxed, 0.0)
+        step = _step(
+            H, border, theta, factor, dual_rest, balance, alpha, low, high, room, boxed, 0.0
+        )
         length = _length(alpha, low, high, room, boxed, step)
         d_alpha, _, d_low, d_high = step
         after = float((low + length * d_low) @ (alpha + length * d_alpha))
@@ -117,7 +105,19 @@ def hinge_machine(
         centring = (after / sides / mu) ** 3 * mu
         corrections = d_alpha * d_low, d_alpha * d_high
         step = _step(
-            H, border, theta, factor, dual_rest, balance, alpha, low, high, room, boxed, centring, *corrections
+            H,
+            border,
+            theta,
+            factor,
+            dual_rest,
+            balance,
+            alpha,
+            low,
+            high,
+            room,
+            boxed,
+            centring,
+            *corrections,
         )
         length = _length(alpha, low, high, room, boxed, step)
         if not length > SHORTEST:
@@ -131,8 +131,12 @@ def hinge_machine(
     return best[1] / scale, best[2]
 
 
-def _error(w: Floats, u: Floats, alpha: Floats, border: Floats, threshold: Floats, cost: Floats) -> float:
-    """Return the largest of the relative gap, the violation of a hard row, and that of the balance of the multipliers."""
+def _error(
+    w: Floats, u: Floats, alpha: Floats, border: Floats, threshold: Floats, cost: Floats
+) -> float:
+    """Return the largest of the relative gap, the violation of a hard row, and that of the balance
+    of the multipliers.
+    """
     short = np.maximum(threshold - u, 0.0)
     hard = ~np.isfinite(cost)
     norm = float(w @ w)
@@ -161,13 +165,17 @@ def _step(
     below: Floats | float = 0.0,
     above: Floats | float = 0.0,
 ) -> tuple[Floats, float, Floats, Floats]:
-    """Return the steps of α, b and the multipliers of both sides of the box; the last two arguments correct the products."""
+    """Return the steps of α, b and the multipliers of both sides of the box; the last two arguments
+    correct the products.
+    """
     r = H.shape[1]
     to_low = (centring - alpha * low - below) / alpha
     to_high = np.where(boxed, (centring - room * high + above) / room, 0.0)
     right = dual_rest + to_low - to_high
     scaled = right / theta
-    solved = sl.cho_solve(factor, np.append(H.T @ scaled, float(border @ scaled) - balance), check_finite=False)
+    solved = sl.cho_solve(
+        factor, np.append(H.T @ scaled, float(border @ scaled) - balance), check_finite=False
+    )
     d_w, d_b = solved[:r], float(solved[r]) if border.any() else 0.0
     d_alpha = (right - H @ d_w - border * d_b) / theta
     d_low = to_low - low * d_alpha / alpha
@@ -176,7 +184,12 @@ def _step(
 
 
 def _length(
-    alpha: Floats, low: Floats, high: Floats, room: Floats, boxed: Bools, step: tuple[Floats, float, Floats, Floats]
+    alpha: Floats,
+    low: Floats,
+    high: Floats,
+    room: Floats,
+    boxed: Bools,
+    step: tuple[Floats, float, Floats, Floats],
 ) -> float:
     """Return the longest step, up to 1, that stays inside."""
     d_alpha, _, d_low, d_high = step
@@ -193,11 +206,11 @@ def _length(
     return longest
 
 
-def restricted_point(geometry: SignedRows, kept: Bools, M: Floats, C: float | None) -> tuple[Floats, float] | None:
-    """Return the best (w, b) that drops a set while u ≥ 1 − M on it, feasible by a little more than rounding.
-
-    With `C` each observation that is not dropped has a hinge loss of at most 2 with this weight; without it, a margin of at least 1.
-    None if there is no such point or the method did not converge.
+def restricted_point(
+    geometry: SignedRows, kept: Bools, M: Floats, C: float | None
+) -> tuple[Floats, float] | None:
+    """Return the best (w, b) that drops a set while u ≥ 1 − M on it, feasible by a little more than
+    rounding.
     """
     limited = ~kept & np.isfinite(M)
     allowed = np.where(limited, M, 0.0)
@@ -213,15 +226,16 @@ def restricted_point(geometry: SignedRows, kept: Bools, M: Floats, C: float | No
     else:
         threshold, cost = threshold[rows[0]], cost[rows[0]]
     chosen = np.concatenate(rows)
-    return hinge_machine(geometry.G[chosen], geometry.y[chosen] if geometry.free else None, threshold, cost)
+    return hinge_machine(
+        geometry.G[chosen], geometry.y[chosen] if geometry.free else None, threshold, cost
+    )
 
 
 def ramp_descent(
     geometry: SignedRows, C: float, dropped: Bools, stop: Callable[[], bool] = never
 ) -> tuple[Floats, float]:
-    """Solve the hinge problem without the dropped observations, then drop those with u < −1; repeat until the set does not change.
-
-    Each step lowers the ramp objective (the convex-concave procedure). Returns (w, b); `stop` is asked before each.
+    """Solve the hinge problem without the dropped observations, then drop those with u < −1; repeat
+    until the set does not change.
     """
     point = np.zeros(geometry.G.shape[1]), 0.0
     for _ in range(DESCENT_STEPS):
@@ -229,7 +243,9 @@ def ramp_descent(
             break
         kept = ~dropped
         y = geometry.y[kept] if geometry.free else None
-        found = hinge_machine(geometry.G[kept], y, np.ones(int(kept.sum())), C * geometry.weight[kept], stop)
+        found = hinge_machine(
+            geometry.G[kept], y, np.ones(int(kept.sum())), C * geometry.weight[kept], stop
+        )
         if found is None:
             break
         point = found

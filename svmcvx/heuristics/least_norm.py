@@ -14,17 +14,22 @@ __all__ = ["FREE_BIAS", "LeastNorm", "least_norm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# 1 − Σμ = 1/(1 + ‖w‖²) in the scaled least-distance problem: below this the set counts as infeasible.
+# 1 − Σμ = 1/(1 + ‖w‖²) in the scaled least-distance problem: below this the set counts as
+# infeasible.
 INFEASIBLE = 1e-13
-# Coefficient of the constant feature that stands for a free bias in the least-distance problem, before polishing.
+# Coefficient of the constant feature that stands for a free bias in the least-distance problem,
+# before polishing.
 FREE_BIAS = 1e3
 POLISHED = 1e-10
-# Margins of the support that are above 1 by no more than this need no polishing, which takes twice as long as the least squares.
+# Margins of the support that are above 1 by no more than this need no polishing, which takes twice
+# as long as the least squares.
 TIGHT = 1e-12
 
 
 class LeastNorm(NamedTuple):
-    r"""The point of least norm with :math:`u_i \ge 1` on some rows: :math:`w = \sum \alpha_i g_i`, and the bias."""
+    r"""The point of least norm with :math:`u_i \ge 1` on some rows: :math:`w = \sum \alpha_i g_i`,
+    and the bias.
+    """
 
     w: Floats
     b: float
@@ -32,21 +37,8 @@ class LeastNorm(NamedTuple):
 
 
 def least_norm(G: Floats, y: Floats | None) -> LeastNorm | None:
-    r"""Return the point of least norm with :math:`g_i'w + y_i b \ge 1`, or None if there is none (to rounding).
-
-    Least-distance programming: the residual of the non-negative least squares problem
-    :math:`\min_{\mu \ge 0} \|G'\mu\|^2 + (1 - \sum\mu)^2` is a multiple of the answer. The support that it finds is then
-    solved to rounding as equations, where it is not yet: with a bias, above all.
-
-    Parameters
-    ----------
-    G : ndarray of shape (m, r)
-    y : ndarray of shape (m,) or None
-        Labels, for a free bias; None for no bias.
-
-    Notes
-    -----
-    Source: [LawsonHanson], chapter 23.
+    r"""Return the point of least norm with :math:`g_i'w + y_i b \ge 1`, or None if there is none
+    (to rounding).
     """
     m, r = G.shape
     if m == 0 or (y is not None and (y == y[0]).all()):
@@ -57,7 +49,9 @@ def least_norm(G: Floats, y: Floats | None) -> LeastNorm | None:
     H = G / scale
     bias = np.zeros((0, m)) if y is None else FREE_BIAS * y[None, :]
     try:
-        mu, _ = nnls(np.vstack([H.T, bias, np.ones((1, m))]), np.append(np.zeros(r + len(bias)), 1.0))
+        mu, _ = nnls(
+            np.vstack([H.T, bias, np.ones((1, m))]), np.append(np.zeros(r + len(bias)), 1.0)
+        )
     except RuntimeError:
         return None
     rest = 1.0 - float(mu.sum())
@@ -86,7 +80,9 @@ def _to_margin(H: Floats, y: Floats | None, alpha: Floats) -> LeastNorm | None:
 def _polish(H: Floats, y: Floats | None, alpha: Floats) -> Floats | None:
     """Solve u = 1 on the support exactly, changing the support where signs or margins ask for it."""
     free = alpha > POLISHED * float(alpha.max())
-    signed = MarginOperator(lambda alpha: np.asarray(H @ (H.T @ alpha)), lambda rows: H[rows] @ H[rows].T, y)
+    signed = MarginOperator(
+        lambda alpha: np.asarray(H @ (H.T @ alpha)), lambda rows: H[rows] @ H[rows].T, y
+    )
     return solve_support_equations(
         signed,
         np.where(free, alpha, 0.0),

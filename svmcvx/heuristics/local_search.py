@@ -16,10 +16,12 @@ __all__ = ["local_search"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
-# Objective of a point with a squared norm and a weight of dropped observations; infinite where it is not feasible.
+# Objective of a point with a squared norm and a weight of dropped observations; infinite where it
+# is not feasible.
 ObjectiveValue: TypeAlias = Callable[[float, float], float]
 
-# Hard-margin problems solved from one start: largest and smallest number, and the number as a multiple of 1 / size.
+# Hard-margin problems solved from one start: largest and smallest number, and the number as a
+# multiple of 1 / size.
 MOST_REFITS, FEWEST_REFITS, WORK = 600, 20, 4e8
 
 
@@ -32,25 +34,7 @@ def local_search(
     points: Iterable[tuple[Floats, float]] = (),
     stop: Callable[[], bool] = never,
 ) -> Incumbent | None:
-    """Return a point with few violated margins and a small norm, or None if none was found.
-
-    Each score proposes to drop observations in the order of increasing score, any number of them. From the best of these sets, and from each point
-    of `points`, a local search drops one or two support vectors, adds a dropped observation, or exchanges one for another, as long as the objective
-    decreases.
-
-    Parameters
-    ----------
-    geometry : SignedRows
-    objective_value : callable
-        Objective of (‖w‖², weight dropped).
-    loss_bound : callable
-        Lower bound on the objective of a point that drops a given weight, to skip sets that cannot improve.
-    scores : iterable of ndarray of shape (n,)
-        Observations with small scores are dropped first; for example margins of a classifier.
-    points : iterable of (w, b)
-    stop : callable
-        Called before each hard-margin problem.
-    """
+    """Return a point with few violated margins and a small norm, or None if none was found."""
     n, r = geometry.G.shape
     constants = [(np.zeros(r), b) for b in ((0.0, 1.0, -1.0) if geometry.free else (0.0,))]
     searches = [_Search(geometry, objective_value, [point], stop) for point in points]
@@ -97,7 +81,9 @@ class _Search:
     def update_incumbent(self, w: Floats, b: float) -> Incumbent:
         point = self.geometry.incumbent(w, b, violated)
         value = self.objective_value(point.norm, point.loss)
-        if value < self.value - ON_MARGIN * abs(value) or (self.best is None and math.isfinite(value)):
+        if value < self.value - ON_MARGIN * abs(value) or (
+            self.best is None and math.isfinite(value)
+        ):
             self.best, self.value = point, value
         return point
 
@@ -134,7 +120,9 @@ class _Search:
         return self.value < before
 
     def _drop_each(self, kept: Bools) -> list[Bools]:
-        """Drop each support vector of the restricted solution of a set (each observation, if the set is inseparable); return the sets."""
+        """Drop each support vector of the restricted solution of a set (each observation, if the
+        set is inseparable); return the sets.
+        """
         if self.exhausted:
             return []
         found = self.geometry.refit(kept)

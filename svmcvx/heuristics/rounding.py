@@ -1,10 +1,11 @@
-r"""Rounding of the conic relaxation: a good solution of the 0-1 problem from a solution of the semidefinite program.
+r"""Rounding of the conic relaxation: a good solution of the 0-1 problem from a solution of the
+semidefinite program.
 
 .. math:: \min_w\; \|w\|^2 + \lambda \sum_i s_i\, 1[u_i < 1], \qquad\text{or}\qquad
     \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\, 1[u_i < 1] \le k.
 
-For a given set of observations that are kept (margin at least 1) the best point is the one of least norm
-(:mod:`svmcvx.heuristics.least_norm`). The heuristics differ in the sets that they try.
+For a given set of observations that are kept (margin at least 1) the best point is the one of least
+norm (:mod:`svmcvx.heuristics.least_norm`). The heuristics differ in the sets that they try.
 
 Source of the problem and of its relaxation: [CepedaGomezHan].
 """
@@ -33,11 +34,13 @@ __all__ = ["ON_MARGIN", "round_relaxation"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Number of prefixes of one ordering that are refitted, largest number of sweeps, and of exchanges in one sweep.
+# Number of prefixes of one ordering that are refitted, largest number of sweeps, and of exchanges
+# in one sweep.
 KEPT_SIZES = 40
 ROUNDING_SWEEPS = 10
 EXCHANGES = 100
-# Steps in which the observations with the lowest margins are dropped, and the weight of the squared hinge that ranks them.
+# Steps in which the observations with the lowest margins are dropped, and the weight of the squared
+# hinge that ranks them.
 PEELINGS = 100
 PEELING_WEIGHT = 100.0
 # Distance above 1 up to which a margin counts as equal to 1.
@@ -46,22 +49,7 @@ ON_MARGIN = 1e-7
 
 @dataclass
 class _RoundingSearch:
-    """Search for a good solution of the 0-1 problem.
-
-    Parameters
-    ----------
-    A : ndarray of shape (n, r)
-        Signed rows ``y * L``, divided by `scale`.
-    s : ndarray of shape (n,)
-        Weights.
-    lam : float or None
-        Price of a margin below 1; None in the cardinality form.
-    k : float
-        Largest weight of margins below 1.
-    scale : float
-    w, value : ndarray of shape (r,), float
-        The best point so far, in the scale of `A`, and its objective.
-    """
+    """Search for a good solution of the 0-1 problem."""
 
     A: Floats
     s: Floats
@@ -77,7 +65,9 @@ class _RoundingSearch:
         return math.fsum(self.s[u < 1.0].tolist())
 
     def objective_values(self, norm: Any, missed: Any) -> Any:
-        """Objective of points of squared norm `norm` with observations of weight `missed` below the margin."""
+        """Objective of points of squared norm `norm` with observations of weight `missed` below the
+        margin.
+        """
         if self.lam is not None:
             return norm + self.lam * missed
         return np.where(missed <= self.k * (1.0 + _sum_error(self.s.size)), norm, np.inf)
@@ -93,7 +83,9 @@ class _RoundingSearch:
             self.w, self.value = w, value
 
     def stretch(self, w: Floats) -> None:
-        """Update the incumbent with the best positive multiple of a direction, which makes one of the margins equal to 1."""
+        """Update the incumbent with the best positive multiple of a direction, which makes one of
+        the margins equal to 1.
+        """
         u = self.A @ w
         positive = u[u > 0]
         if positive.size == 0:
@@ -109,7 +101,9 @@ class _RoundingSearch:
             self.update_incumbent(_scaled_up(self.A, w / order[best]))
 
     def refit(self, kept: NDArray[np.intp]) -> bool:
-        """Update the incumbent with the least-norm point whose margins are at least 1 on these observations; False if there is none."""
+        """Update the incumbent with the least-norm point whose margins are at least 1 on these
+        observations; False if there is none.
+        """
         found = None if self.stop() else least_norm(self.A[kept], None)
         if found is None:
             return False
@@ -117,7 +111,9 @@ class _RoundingSearch:
         return True
 
     def peel(self) -> None:
-        """Drop the lowest margins of an SVM with squared hinge, a few at a time, and update the incumbent with each point."""
+        """Drop the lowest margins of an SVM with squared hinge, a few at a time, and update the
+        incumbent with each point.
+        """
         kept = np.arange(self.A.shape[0])
         chunk = max(1, kept.size // PEELINGS)
         price, w = np.ones(self.A.shape[1]), np.zeros(self.A.shape[1])
@@ -133,7 +129,9 @@ class _RoundingSearch:
             kept = left
 
     def exchange(self) -> None:
-        """Drop an observation on the margin, add one below it, or exchange two, as long as the incumbent improves."""
+        """Drop an observation on the margin, add one below it, or exchange two, as long as the
+        incumbent improves.
+        """
         for _ in range(ROUNDING_SWEEPS):
             before = self.value
             u = self.A @ self.w
@@ -157,7 +155,9 @@ def _sum_error(terms: int) -> float:
 
 
 def _scaled_up(A: Floats, w: Floats) -> Floats:
-    """Scale a point up so that margins of 1 exceed 1 by more than the rounding error of the products ``A @ w``."""
+    """Scale a point up so that margins of 1 exceed 1 by more than the rounding error of the
+    products ``A @ w``.
+    """
     size = max(1.0, float(np.linalg.norm(w)))
     return w * (1.0 + 4.0 * _sum_error(w.size) * float(row_norms(A).max()) * size)
 
@@ -171,49 +171,21 @@ def round_relaxation(
     k: float | None = None,
     stop: Callable[[], bool] = never,
 ) -> tuple[Floats, float]:
-    r"""Round a solution of the relaxation to one of the 0-1 problem.
-
-    Observations are ordered by their relaxed indicators, and by their margins. Each prefix of an ordering is refitted by the
-    least-norm program :math:`\min \|w\|^2` s.t. :math:`u_i \ge 1` on the observations kept. Other candidates are the best
-    multiples of w and of the solutions of squared-hinge SVMs from which the lowest margins are dropped in turn. The margins of the best point give
-    the next ordering, until the point no longer improves. Finally single observations are exchanged.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-        With a penalised intercept or none.
-    w : ndarray of shape (r,)
-        In the columns of ``space.factor``.
-    z : ndarray of shape (n,)
-        Relaxed indicators of a margin below 1.
-    lam : float, optional
-        Minimise :math:`\|w\|^2 + \lambda\sum_i s_i 1[u_i<1]`.
-    k : float, optional
-        Minimise :math:`\|w\|^2` with :math:`\sum_i s_i 1[u_i<1] \le k`. Exactly one of the two.
-    stop : callable
-        Called before each least-norm problem.
-
-    Returns
-    -------
-    w_best : ndarray of shape (r,)
-        In the columns of ``space.factor``; active margins exceed 1 by more than rounding.
-    value : float
-        The objective at it, by the numbers ``y * (space.factor @ w_best)``; ``inf`` if no point with at most `k` was found.
-
-    Raises
-    ------
-    DataError
-        If not exactly one of `lam` and `k` is given.
-    """
+    """Round a solution of the relaxation to one of the 0-1 problem."""
     if (lam is None) == (k is None):
-        raise DataError("round_relaxation takes exactly one of lam and k; pass lam for the penalised form, else k")
+        raise DataError(
+            "round_relaxation takes exactly one of lam and k; pass lam for the penalised form,"
+            " else k"
+        )
     data = space.data
     L = space.factor.toarray() if sp.issparse(space.factor) else space.factor
     norms = row_norms(L)
     scale = float(np.sqrt(np.mean(norms**2))) or 1.0
     A = L * (data.y / scale)[:, None]
     start = np.zeros(L.shape[1])
-    search = _RoundingSearch(A, data.weight, lam, math.inf if k is None else k, scale, start, math.inf, stop)
+    search = _RoundingSearch(
+        A, data.weight, lam, math.inf if k is None else k, scale, start, math.inf, stop
+    )
     search.update_incumbent(start)
     direction = np.asarray(w, dtype=np.float64) * scale
     search.stretch(direction)
@@ -232,7 +204,9 @@ def round_relaxation(
 
 
 def _refit_prefixes(search: _RoundingSearch, order: NDArray[np.intp]) -> None:
-    """Refit prefixes of an ordering: the smallest with missed weight ≤ k, or a grid of sizes, refined around the best."""
+    """Refit prefixes of an ordering: the smallest with missed weight ≤ k, or a grid of sizes,
+    refined around the best.
+    """
     n = order.size
     total = np.cumsum(search.s[order])
     if search.lam is None:

@@ -1,7 +1,8 @@
 r"""Feasible points of problems with a 0-1, ramp or l0 loss, in signed rows.
 
-With a factor `L` of the Gram matrix the signed rows are :math:`g_i = y_i L_i`, so that :math:`u_i = g_i'w + y_i b`, with a bias `b`
-that is free or absent. A point is described by the set of observations that it drops: the best such point is the hard-margin solution of the other
+With a factor `L` of the Gram matrix the signed rows are :math:`g_i = y_i L_i`, so that :math:`u_i =
+g_i'w + y_i b`, with a bias `b` that is free or absent. A point is described by the set of
+observations that it drops: the best such point is the hard-margin solution of the other
 observations (:mod:`svmcvx.heuristics.least_norm`).
 """
 
@@ -26,7 +27,8 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 # Columns up to which the time of passes over the rows is negligible.
 FEW = 500
-# Rounding error of margins after a refit, whose point is scaled so that the smallest margin of the set is 1.
+# Rounding error of margins after a refit, whose point is scaled so that the smallest margin of the
+# set is 1.
 ON_MARGIN = 1e-9
 
 
@@ -47,14 +49,7 @@ class Incumbent(NamedTuple):
 
 @dataclass(frozen=True)
 class SignedRows:
-    """Signed rows of the factor, labels, weights, and whether the bias is free.
-
-    Attributes
-    ----------
-    G : ndarray of shape (n, r)
-    y, weight : ndarray of shape (n,)
-    free : bool
-    """
+    """Signed rows of the factor, labels, weights, and whether the bias is free."""
 
     G: Floats
     y: Floats
@@ -72,7 +67,12 @@ class SignedRows:
             "use fewer observations; mixed-integer programs of this size are out of reach anyway",
         )
         dense = L.toarray() if sp.issparse(L) else L
-        return cls(space.data.y[:, None] * dense, space.data.y, space.data.weight, space.intercept == "free")
+        return cls(
+            space.data.y[:, None] * dense,
+            space.data.y,
+            space.data.weight,
+            space.intercept == "free",
+        )
 
     @property
     def is_wide(self) -> bool:
@@ -85,7 +85,9 @@ class SignedRows:
         return Incumbent(w, b, float(w @ w), u, float(self.weight @ loss(u)))
 
     def refit(self, kept: Bools) -> LeastNorm | None:
-        """Return the hard-margin solution of a set of observations, with multipliers for all observations."""
+        """Return the hard-margin solution of a set of observations, with multipliers for all
+        observations.
+        """
         found = least_norm(self.G[kept], self.y[kept] if self.free else None)
         if found is None:
             return None
@@ -95,7 +97,9 @@ class SignedRows:
 
 
 def violated(u: Floats) -> Floats:
-    """Return 1 for each observation with a margin below 1 (by more than the rounding of a refit), else 0."""
+    """Return 1 for each observation with a margin below 1 (by more than the rounding of a refit),
+    else 0.
+    """
     return (u < 1.0 - ON_MARGIN).astype(np.float64)
 
 

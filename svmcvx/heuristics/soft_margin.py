@@ -19,33 +19,28 @@ __all__ = ["elastic_filter", "soft_margin_scores", "squared_hinge"]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-# The elastic filter: weight of the slacks, slacks that count as 0, observations tried in each step, and the largest number of SVMs solved, in units
-# of their size.
+# The elastic filter: weight of the slacks, slacks that count as 0, observations tried in each step,
+# and the largest number of SVMs solved, in units of their size.
 HARD, SEPARATED, TRIED, WORK = 1e6, 1e-3, 5, 3e9
 NEWTON_STEPS = 50
-# Newton's method ends at a step whose predicted decrease is less than this share of the objective, which is below rounding.
+# Newton's method ends at a step whose predicted decrease is less than this share of the objective,
+# which is below rounding.
 NEGLIGIBLE = 1e-14
 # Weight of the squared bias if it is free, so that the system is definite.
 BIAS = 1e-8
 
 
-def soft_margin_scores(geometry: SignedRows, cost: float, stop: Callable[[], bool] = never) -> Floats:
-    r"""Return the margins u of :math:`\min \|w\|^2 + \mathrm{cost} \sum s_i (1-u_i)_+^2`, rows divided by their largest entry."""
+def soft_margin_scores(
+    geometry: SignedRows, cost: float, stop: Callable[[], bool] = never
+) -> Floats:
+    r"""Return the margins u of :math:`\min \|w\|^2 + \mathrm{cost} \sum s_i (1-u_i)_+^2`, rows
+    divided by their largest entry.
+    """
     return squared_hinge(*_scaled(geometry), geometry.weight, cost, None, stop)[0]
 
 
 def elastic_filter(geometry: SignedRows, stop: Callable[[], bool] = never) -> Floats:
-    """Return a score that drops few observations before the others are separable.
-
-    Of the observations with the largest slacks the method drops the one whose removal decreases the total slack most, and repeats (Chinneck's
-    heuristic for the largest feasible subsystem).
-
-    Parameters
-    ----------
-    geometry : SignedRows
-    stop : callable
-        Asked before each step.
-    """
+    """Return a score that drops few observations before the others are separable."""
     n = geometry.y.size
     score, kept = np.full(n, np.inf), np.ones(n, dtype=bool)
     if stop():
@@ -69,7 +64,9 @@ def elastic_filter(geometry: SignedRows, stop: Callable[[], bool] = never) -> Fl
 
 
 def _scaled(geometry: SignedRows) -> tuple[Floats, Floats]:
-    """Return the rows divided by their largest entry, with the signed constant if the bias is free, and the price of each column."""
+    """Return the rows divided by their largest entry, with the signed constant if the bias is free,
+    and the price of each column.
+    """
     G, y = geometry.G, geometry.y
     rows = G / (float(np.abs(G).max(initial=0.0)) or 1.0)
     norm = np.ones(rows.shape[1])
@@ -78,20 +75,33 @@ def _scaled(geometry: SignedRows) -> tuple[Floats, Floats]:
     return np.column_stack([rows, y]), np.append(norm, BIAS)
 
 
-def _newton_step(rows: Floats, norm: Floats, chosen: NDArray[np.intp], price: Floats, gradient: Floats) -> Floats:
+def _newton_step(
+    rows: Floats, norm: Floats, chosen: NDArray[np.intp], price: Floats, gradient: Floats
+) -> Floats:
     some = rows[chosen]
     hessian = np.diag(norm) + (some * price[:, None]).T @ some
     try:
-        return -np.asarray(sl.cho_solve((np.linalg.cholesky(hessian), True), gradient, check_finite=False))
+        return -np.asarray(
+            sl.cho_solve((np.linalg.cholesky(hessian), True), gradient, check_finite=False)
+        )
     except np.linalg.LinAlgError:
-        return np.asarray(sl.lstsq(hessian, -gradient, lapack_driver="gelsy", check_finite=False)[0])
+        return np.asarray(
+            sl.lstsq(hessian, -gradient, lapack_driver="gelsy", check_finite=False)[0]
+        )
 
 
 class _SquaredHinge:
-    """The function of :func:`squared_hinge`, with half of its derivatives, at a point w of margins u."""
+    """The function of :func:`squared_hinge`, with half of its derivatives, at a point w of margins
+    u.
+    """
 
     def __init__(
-        self, rows: Floats, norm: Floats, price: Floats, start: Floats | None, stop: Callable[[], bool]
+        self,
+        rows: Floats,
+        norm: Floats,
+        price: Floats,
+        start: Floats | None,
+        stop: Callable[[], bool],
     ) -> None:
         self.rows, self.norm, self.price, self.stop = rows, norm, price, stop
         self.w = np.zeros(norm.size) if start is None else start
@@ -131,33 +141,14 @@ class _SquaredHinge:
 
 
 def squared_hinge(
-    rows: Floats, norm: Floats, weight: Floats, cost: float, start: Floats | None, stop: Callable[[], bool]
+    rows: Floats,
+    norm: Floats,
+    weight: Floats,
+    cost: float,
+    start: Floats | None,
+    stop: Callable[[], bool],
 ) -> tuple[Floats, float, Floats]:
-    r"""Minimise :math:`\sum_j n_j w_j^2 + c\sum_i s_i (1-u_i)_+^2` with u = Gw by Newton's method.
-
-    The function is piecewise quadratic: if the same rows have a loss before and after a full step, the step ends at the minimum.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, r)
-        G.
-    norm : ndarray of shape (r,)
-        Prices :math:`n_j` of the squared coordinates.
-    weight : ndarray of shape (n,)
-        Weights :math:`s_i`.
-    cost : float
-    start : ndarray of shape (r,) or None
-        Where to begin; 0 if None.
-    stop : callable
-        Asked before each step.
-
-    Returns
-    -------
-    u : ndarray of shape (n,)
-    loss : float
-        :math:`\sum_i s_i (1-u_i)_+^2`.
-    w : ndarray of shape (r,)
-    """
+    r"""Minimise :math:`\sum_j n_j w_j^2 + c\sum_i s_i (1-u_i)_+^2` with u = Gw by Newton's method."""
     problem = _SquaredHinge(rows, norm, cost * weight, start, stop)
     newton(problem)
     return problem.u, float(weight @ np.maximum(1.0 - problem.u, 0.0) ** 2), problem.w

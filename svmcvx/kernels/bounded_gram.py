@@ -23,15 +23,7 @@ COLUMNS = 256
 
 @dataclass(frozen=True, eq=False)
 class BoundedGram:
-    """A symmetric matrix of inner products of feature vectors.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-        Computed.
-    error : EntryError
-        Bound on the errors of its entries.
-    """
+    """A symmetric matrix of inner products of feature vectors."""
 
     K: Floats
     error: EntryError
@@ -74,11 +66,15 @@ class BoundedGram:
         """Return numbers that are at least |K||v| and |K|(c ∘ |v|)."""
         size = np.abs(v)
         both = np.stack([size, (self.error.columns * size.T).T], axis=-1).reshape(v.shape[0], -1)
-        found = ((self._sizes @ both) * (1.0 + (v.shape[0] + 8) * 2.0 * U) + UNDERFLOW).reshape(*v.shape, 2)
+        found = ((self._sizes @ both) * (1.0 + (v.shape[0] + 8) * 2.0 * U) + UNDERFLOW).reshape(
+            *v.shape, 2
+        )
         return found[..., 0], found[..., 1]
 
     def scaled(self, c: Floats) -> tuple[Floats, float]:
-        r"""Return :math:`C^{1/2}KC^{1/2}` for c ≥ 0, and a bound on the norm of its error: the largest sum of a row of errors."""
+        r"""Return :math:`C^{1/2}KC^{1/2}` for c ≥ 0, and a bound on the norm of its error: the
+        largest sum of a row of errors.
+        """
         root = np.sqrt(c)
         M = (root[:, None] * self.K) * root
         M = (M + M.T) / 2.0

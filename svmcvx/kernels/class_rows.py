@@ -1,4 +1,6 @@
-"""Rows of a kernel matrix for several problems on parts of the same observations, computed when they are first used, and products with them."""
+"""Rows of a kernel matrix for several problems on parts of the same observations, computed when
+they are first used, and products with them.
+"""
 
 from __future__ import annotations
 
@@ -22,30 +24,18 @@ __all__ = ["ClassRows", "Layout"]
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
 
-# Columns from which the whole matrix by one product costs less than the rows that are used, and observations up to which it does.
+# Columns from which the whole matrix by one product costs less than the rows that are used, and
+# observations up to which it does.
 MANY_COLUMNS = 200
 WHOLE_ROWS = 4000
-# Magnitudes of entries of the data, and their inverses, between which the squares of differences neither over- nor underflow noticeably.
+# Magnitudes of entries of the data, and their inverses, between which the squares of differences
+# neither over- nor underflow noticeably.
 LARGEST = 1e100
 
 
 class Layout:
-    """Problems on parts of observations that are sorted by group: each has all of one group, or of two, one after the other.
-
-    Parameters
-    ----------
-    starts : ndarray of int, shape (groups + 1,)
-        Where each group begins.
-    groups : ndarray of int, shape (parts, 2)
-        The groups of each part; -1 for no second one.
-
-    Attributes
-    ----------
-    offsets : ndarray of int, shape (parts + 1,)
-        Where each part begins in arrays with one number for each of its observations, those of all parts one after another.
-    sizes : ndarray of int, shape (parts,)
-    largest : int
-        Size of the largest part.
+    """Problems on parts of observations that are sorted by group: each has all of one group, or of
+    two, one after the other.
     """
 
     def __init__(self, starts: Any, groups: Any) -> None:
@@ -68,7 +58,11 @@ class Layout:
         """Return the sorted observations of a part."""
         one, other = self.groups[part]
         found = np.arange(self.starts[one], self.starts[one + 1])
-        return found if other < 0 else np.concatenate([found, np.arange(self.starts[other], self.starts[other + 1])])
+        return (
+            found
+            if other < 0
+            else np.concatenate([found, np.arange(self.starts[other], self.starts[other + 1])])
+        )
 
     def of_part(self, part: int) -> slice:
         """Return where a part is in arrays of all parts."""
@@ -87,22 +81,8 @@ class Layout:
 
 
 class ClassRows:
-    r"""The kernel matrix of observations that are sorted by group, in pieces between an observation and a group.
-
-    Rows of inner products and of the Gaussian kernel are computed when they are first used, the latter from differences of the
-    rows as they were passed: an exponent has a relative error of :math:`(d+4)u`. With many columns, and for other
-    kernels, the whole matrix is evaluated at once by :class:`~svmcvx.kernels.columns.KernelColumns`.
-
-    Parameters
-    ----------
-    kernel : Kernel or None
-        With its parameters as numbers, positive semidefinite on any data; None for inner products.
-    X : ndarray of shape (n, d)
-        Sorted by group.
-    starts : ndarray of int, shape (groups + 1,)
-        Where each group begins.
-    room : int
-        Entries that may be stored.
+    """The kernel matrix of observations that are sorted by group, in pieces between an observation
+    and a group.
     """
 
     def __init__(self, kernel: Kernel | None, X: Floats, starts: Places, room: int) -> None:
@@ -125,16 +105,24 @@ class ClassRows:
             self._places = np.full((n, groups), -1, dtype=np.int64)
             self._rows, self._gamma = X, float(kernel.gamma) if isinstance(kernel, RBF) else 0.0
             ends = starts.tolist()
-            self._across = np.concatenate([X[first:last].T.reshape(-1) for first, last in pairwise(ends)])
+            self._across = np.concatenate(
+                [X[first:last].T.reshape(-1) for first, last in pairwise(ends)]
+            )
         self._scratch = np.empty(int((starts[1:] - starts[:-1]).max()))
 
     @staticmethod
     def takes(kernel: Kernel | None, X: Any, room: int) -> bool:
         """Whether the rows of a kernel on dense data can be computed, with bounds on their errors."""
-        if not (_by_rows(kernel) or (isinstance(kernel, (Laplacian, Polynomial)) and is_definite(kernel))):
+        if not (
+            _by_rows(kernel)
+            or (isinstance(kernel, (Laplacian, Polynomial)) and is_definite(kernel))
+        ):
             return False
         gamma = getattr(kernel, "gamma", 1.0)
-        if not 1.0 / LARGEST <= gamma <= LARGEST or not float(np.abs(X).max(initial=0.0)) <= LARGEST:
+        if (
+            not 1.0 / LARGEST <= gamma <= LARGEST
+            or not float(np.abs(X).max(initial=0.0)) <= LARGEST
+        ):
             return False
         n = X.shape[0]
         return _by_rows(kernel) or n * n <= room
@@ -165,21 +153,16 @@ class ClassRows:
         return np.asarray(self.kernel.diagonal(self.X), dtype=np.float64)
 
     def products(self, layout: Layout, v: Floats) -> Bounded | None:
-        r"""Return Kv of each part, with bounds on the errors of the sums and of the entries; None if there was no room for the rows.
-
-        Of the kernels alone: the errors of inner products of centred rows are not those of the data.
-
-        Parameters
-        ----------
-        layout : Layout
-        v : ndarray
-            Coefficients of all parts.
+        """Return Kv of each part, with bounds on the errors of the sums and of the entries; None if
+        there was no room for the rows.
         """
         error = self._entry_error
         scores, magnitude = np.zeros(v.size), np.zeros(v.size)
         weighted = np.zeros(v.size if error.columns.size else 0)
         factors = (error.rows, error.columns, error.left, error.right, error.absolute)
-        if not add_scores(layout.groups, layout.offsets, v, *factors, scores, magnitude, weighted, *self.passed):
+        if not add_scores(
+            layout.groups, layout.offsets, v, *factors, scores, magnitude, weighted, *self.passed
+        ):
             return None
         return Bounded(scores, magnitude)
 
@@ -191,7 +174,9 @@ class ClassRows:
             return self._error
         d = int(self.X.shape[1])
         if isinstance(self.kernel, RBF):
-            return EntryError(np.full(len(self.X), FLAT), none, none, none, distance_kernel_floor(d) + U)
+            return EntryError(
+                np.full(len(self.X), FLAT), none, none, none, distance_kernel_floor(d) + U
+            )
         norms = row_norms_above(self.X)
         return EntryError(none, none, norms, inner_error(d, norms), UNDERFLOW)
 
@@ -201,7 +186,11 @@ def _whole(kernel: Kernel | None, X: Floats) -> tuple[Floats | None, EntryError 
     if kernel is None:
         return X @ X.T, None
     columns = KernelColumns(kernel, X, X)
-    return (columns.symmetric_matrix() or (None, None)) if isinstance(kernel, RBF) else columns.matrix()
+    return (
+        (columns.symmetric_matrix() or (None, None))
+        if isinstance(kernel, RBF)
+        else columns.matrix()
+    )
 
 
 def _by_rows(kernel: Kernel | None) -> bool:

@@ -1,7 +1,9 @@
-r"""Compiled rows of kernel matrices between observations that are sorted by group, computed when they are first used.
+r"""Compiled rows of kernel matrices between observations that are sorted by group, computed when
+they are first used.
 
-The matrix is stored in pieces: the entries between an observation and all of one group, one after another in a pool in the order of their
-first use. Each entry depends on its two observations and on the size of the group alone, not on when it is computed.
+The matrix is stored in pieces: the entries between an observation and all of one group, one after
+another in a pool in the order of their first use. Each entry depends on its two observations and on
+the size of the group alone, not on when it is computed.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ Places: TypeAlias = NDArray[np.int64]
 # Exponents below this give exp(LEAST), some 3e-308.
 LEAST = -708.0
 LOG2_E = 1.4426950408889634
-# ln 2 in two parts, of which the first has so many zeros at its end that small multiples of it are exact [Cody, Waite].
+# ln 2 in two parts, of which the first has so many zeros at its end that small multiples of it are
+# exact [Cody, Waite].
 LN2_HIGH = 6.93147180369123816490e-01
 LN2_LOW = 1.90821492927058770002e-10
 # Adding it rounds to a whole number, which the last bits of the sum then hold.
@@ -34,7 +37,9 @@ EXPONENT_OF_ONE = 1023 << 52
 
 @compiled(inner=True)
 def exponentials(x: Floats, scratch: Floats) -> None:
-    """Replace numbers from -inf to 0 by their exponentials: 2^k times a polynomial on half a unit around 0."""
+    """Replace numbers from -inf to 0 by their exponentials: 2^k times a polynomial on half a unit
+    around 0.
+    """
     for k in range(x.size):
         value = x[k] if x[k] > LEAST else LEAST
         shifted = value * LOG2_E + ROUNDING
@@ -63,7 +68,9 @@ def exponentials(x: Floats, scratch: Floats) -> None:
 
 @compiled(inner=True)
 def squared_differences(x: Floats, across: Floats, out: Floats) -> None:
-    """Write the squared distances of a row to all of a group, whose columns follow each other in `across`."""
+    """Write the squared distances of a row to all of a group, whose columns follow each other in
+    `across`.
+    """
     m, d = out.size, x.size
     out[:] = 0.0
     k = 0
@@ -85,7 +92,9 @@ def squared_differences(x: Floats, across: Floats, out: Floats) -> None:
 
 @compiled(inner=True)
 def inner_products(x: Floats, across: Floats, out: Floats) -> None:
-    """Write the inner products of a row with all of a group, whose columns follow each other in `across`."""
+    """Write the inner products of a row with all of a group, whose columns follow each other in
+    `across`.
+    """
     m, d = out.size, x.size
     out[:] = 0.0
     k = 0
@@ -116,25 +125,8 @@ def piece_of(
     used: Places,
     scratch: Floats,
 ) -> int:
-    """Return where the entries between an observation and a group are stored, after computing them at the first use; -1 if there is no room.
-
-    Parameters
-    ----------
-    i, group : int
-    rows : ndarray of shape (n, d)
-        Sorted by group.
-    across : ndarray of shape (n d,)
-        The same numbers, for each group its columns.
-    starts : ndarray of int, shape (groups + 1,)
-    gamma : float
-        Of a Gaussian kernel; 0 for inner products.
-    places : ndarray of int, shape (n, groups)
-        -1 for entries that are not stored.
-    store : ndarray
-    used : ndarray of int, shape (1,)
-        How much of it is in use.
-    scratch : ndarray
-        As long as the largest group.
+    """Return where the entries between an observation and a group are stored, after computing them
+    at the first use; -1 if there is no room.
     """
     at = places[i, group]
     if at >= 0:
@@ -158,7 +150,9 @@ def piece_of(
 
 
 @compiled(inner=True)
-def add_piece(entries: Floats, v: float, share: float, scores: Floats, magnitude: Floats, weighted: Floats) -> None:
+def add_piece(
+    entries: Floats, v: float, share: float, scores: Floats, magnitude: Floats, weighted: Floats
+) -> None:
     """Add what one coefficient contributes."""
     size = abs(v)
     if weighted.size == 0:
@@ -176,7 +170,9 @@ def add_piece(entries: Floats, v: float, share: float, scores: Floats, magnitude
 
 @compiled(nogil=True)
 def write_places(groups: Places, starts: Places, offsets: Places, out: Places) -> None:
-    """Write the sorted observation of each number of an array of all parts; see :class:`svmcvx.kernels.class_rows.Layout`."""
+    """Write the sorted observation of each number of an array of all parts; see
+    :class:`svmcvx.kernels.class_rows.Layout`.
+    """
     for part in range(groups.shape[0]):
         at = offsets[part]
         for side in range(2):
@@ -215,26 +211,8 @@ def add_scores(
     used: Places,
     scratch: Floats,
 ) -> bool:
-    r"""Add K v of several parts to zeros, with bounds on the errors of the sums and of the entries; return whether there was room for all rows.
-
-    Parameters
-    ----------
-    groups : ndarray of int, shape (parts, 2)
-        The groups whose observations follow each other in each part; -1 for no second one.
-    offsets : ndarray of int, shape (parts + 1,)
-        Of the parts in the arrays below.
-    v, scores : ndarray
-        For each part one number an observation.
-    relative, shares, left, right : ndarray of shape (n,), or (0,) for none
-        Rows, columns, left and right factors of :class:`svmcvx.kernels.entry_error.EntryError`.
-    absolute : float
-        Of the same.
-    magnitude : ndarray
-        As the scores: zeros, which become the bounds.
-    weighted : ndarray
-        As the scores, or empty without shares.
-    rows, across, starts, gamma, places, store, used, scratch
-        See :func:`piece_of`.
+    """Add K v of several parts to zeros, with bounds on the errors of the sums and of the entries;
+    return whether there was room for all rows.
     """
     for part in range(groups.shape[0]):
         first, last = offsets[part], offsets[part + 1]
@@ -255,7 +233,12 @@ def add_scores(
             end = middle if weighted.size else first
             extra = weighted[first:end]
             add_piece(
-                store[at : at + middle - first], v[k], share, scores[first:middle], magnitude[first:middle], extra
+                store[at : at + middle - first],
+                v[k],
+                share,
+                scores[first:middle],
+                magnitude[first:middle],
+                extra,
             )
             if other >= 0:
                 at = piece_of(i, other, rows, across, starts, gamma, places, store, used, scratch)
@@ -263,7 +246,12 @@ def add_scores(
                     return False
                 extra = weighted[middle:last] if weighted.size else weighted
                 add_piece(
-                    store[at : at + last - middle], v[k], share, scores[middle:last], magnitude[middle:last], extra
+                    store[at : at + last - middle],
+                    v[k],
+                    share,
+                    scores[middle:last],
+                    magnitude[middle:last],
+                    extra,
                 )
         # Sums of numbers that are not negative, from above.
         wider = enlarged(terms + 2.0)

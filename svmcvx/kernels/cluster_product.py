@@ -21,25 +21,7 @@ PARTS = 2
 def on_cluster(
     client: Any, call: Callable[[S, R], T], shared: S, rows: int, part: Callable[[slice], R]
 ) -> list[tuple[slice, T]] | None:
-    """Call a function for all parts of some rows, on the workers.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    call : callable
-        Of what is shared and a part.
-    shared : object
-        Sent once to each worker.
-    rows : int
-        At least 1.
-    part : callable
-        Returns the data of the rows in a slice that are sent.
-
-    Returns
-    -------
-    list or None
-        The rows of each part and its result; None where the cluster failed, so that the work is this process's.
-    """
+    """Call a function for all parts of some rows, on the workers."""
     height = -(-rows // (PARTS * max(1, sum(client.nthreads().values()))))
     slices = [slice(start, start + height) for start in range(0, rows, height)]
     try:
@@ -47,6 +29,8 @@ def on_cluster(
         parts = client.scatter([part(one) for one in slices], hash=False)
         found = client.gather([client.submit(call, everywhere, one, pure=False) for one in parts])
     except Exception as error:  # when a cluster fails in any way, the work is done here
-        log.warning("the cluster could not multiply with the kernel matrix (%s); this process does", error)
+        log.warning(
+            "the cluster could not multiply with the kernel matrix (%s); this process does", error
+        )
         return None
     return list(zip(slices, found, strict=True))

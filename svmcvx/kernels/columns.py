@@ -1,4 +1,6 @@
-"""Blocks of the kernel matrix between rows and prepared columns, and products with it that store no more than a tile."""
+"""Blocks of the kernel matrix between rows and prepared columns, and products with it that store no
+more than a tile.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,19 @@ from svmcvx.kernels.functions import RBF, Exponential, Kernel, Laplacian, Linear
 from svmcvx.system.cluster import default_client
 from svmcvx.system.threads import for_each_part
 
-__all__ = ["TILE_ENTRIES", "KernelColumns", "KernelProduct", "is_definite", "is_positive", "with_sizes"]
+__all__ = [
+    "TILE_ENTRIES",
+    "KernelColumns",
+    "KernelProduct",
+    "is_definite",
+    "is_positive",
+    "with_sizes",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Entries of a tile: in double precision 1 MiB, which stays in the cache of one core while it is computed and used.
+# Entries of a tile: in double precision 1 MiB, which stays in the cache of one core while it is
+# computed and used.
 TILE_ENTRIES = 2**17
 # Columns of a tile, if there are enough rows.
 TILE_COLUMNS = 512
@@ -36,12 +46,15 @@ PREPARED = 2**14
 SHARED = 2**20
 # Entries from which a cluster shares one.
 CLUSTER = 2**30
-# Share of the largest squared norms below which the product form has lost too many digits, as a power of the precision.
+# Share of the largest squared norms below which the product form has lost too many digits, as a
+# power of the precision.
 LOST = 0.4
 
 
 def is_definite(kernel: Kernel) -> bool:
-    """Whether a kernel is positive semidefinite on any data, so that no Gram matrix has to be tested."""
+    """Whether a kernel is positive semidefinite on any data, so that no Gram matrix has to be
+    tested.
+    """
     if isinstance(kernel, Polynomial):
         return kernel.coef0 >= 0
     return isinstance(kernel, (Linear, RBF, Exponential, Laplacian))
@@ -53,16 +66,7 @@ def is_positive(kernel: Kernel) -> bool:
 
 
 class KernelProduct(NamedTuple):
-    r"""A computed :math:`\hat K v` and what bounds its error.
-
-    Attributes
-    ----------
-    scores : ndarray of shape (m,)
-    magnitude : ndarray of shape (m,)
-        :math:`|\hat K||v|`.
-    entries : ndarray of shape (m,)
-        At least :math:`\sum_j |\hat K_{ij} - K_{ij}||v_j|`.
-    """
+    r"""A computed :math:`\hat K v` and what bounds its error."""
 
     scores: Floats
     magnitude: Floats
@@ -70,24 +74,7 @@ class KernelProduct(NamedTuple):
 
 
 class KernelColumns:
-    r"""The kernel matrix between some rows and some columns, evaluated in blocks.
-
-    What depends on the data alone is prepared once. The exponent of an RBF kernel on dense data is one matrix product:
-    with :math:`z = \sqrt{2\gamma}\,(x - \bar x)` it is :math:`z_i'z_j - \tfrac12\|z_i\|^2 - \tfrac12\|z_j\|^2`,
-    and pairs so close that this has lost their digits are computed from their difference.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        With its parameters as numbers.
-    rows, columns : ndarray or csr_array of shape (m, d), (n, d)
-        Rows of data.
-    dtype : float64 or float32
-    centre : ndarray of shape (d,), optional
-        Subtracted from dense data for an RBF kernel; the mean of `columns` by default.
-    tile_entries : int
-        Entries of a tile in double precision; twice as many in single precision.
-    """
+    """The kernel matrix between some rows and some columns, evaluated in blocks."""
 
     def __init__(
         self,
@@ -102,10 +89,14 @@ class KernelColumns:
         self.tile_entries = max(1, tile_entries * 8 // self.dtype.itemsize)
         self._data_rows: Any = rows
         self._data_columns: Any = columns
-        self._product = isinstance(kernel, RBF) and not sp.issparse(rows) and not sp.issparse(columns)
+        self._product = (
+            isinstance(kernel, RBF) and not sp.issparse(rows) and not sp.issparse(columns)
+        )
         if isinstance(kernel, RBF) and self._product:
             self._gamma = float(kernel.gamma)
-            origin = np.asarray(columns.mean(axis=0) if centre is None else centre, dtype=np.float64)
+            origin = np.asarray(
+                columns.mean(axis=0) if centre is None else centre, dtype=np.float64
+            )
             self._rows, self._row_halves = self._prepared(rows, origin, columns=False)
             if rows is columns:
                 # The same numbers, the last two columns exchanged.
@@ -120,10 +111,14 @@ class KernelColumns:
             )
         else:
             self._rows = rows.astype(self.dtype, copy=False)
-            self._columns = self._rows if rows is columns else columns.astype(self.dtype, copy=False)
+            self._columns = (
+                self._rows if rows is columns else columns.astype(self.dtype, copy=False)
+            )
 
     def _prepared(self, X: Any, centre: Floats, *, columns: bool) -> tuple[NDArray[Any], Floats]:
-        """Return the factor of the exponent that belongs to some rows of data, and half the squared norms of their z."""
+        """Return the factor of the exponent that belongs to some rows of data, and half the squared
+        norms of their z.
+        """
         d = X.shape[1]
         factor, halves = np.empty((X.shape[0], d + 2), dtype=self.dtype), np.empty(X.shape[0])
         for start in range(0, X.shape[0], PREPARED):
@@ -151,7 +146,9 @@ class KernelColumns:
         return found
 
     def __call__(self, rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return the block of the rows given by a slice or an array of indices, written to `out` if that is given."""
+        """Return the block of the rows given by a slice or an array of indices, written to `out` if
+        that is given.
+        """
         if not self._product:
             block: NDArray[Any] = self.kernel(self._rows[rows], self._columns, dtype=self.dtype)
             if out is None:
@@ -170,14 +167,19 @@ class KernelColumns:
     def _exponents(
         self, rows: Any, part: NDArray[Any], columns: slice, out: NDArray[Any] | None = None
     ) -> tuple[NDArray[Any], float]:
-        """Return a tile of the exponents of an RBF kernel, and the exponent from which they come from differences."""
+        """Return a tile of the exponents of an RBF kernel, and the exponent from which they come
+        from differences.
+        """
         tile = np.matmul(part, self._columns[columns].T, out=out)
         # Digits lost of an exponent are those of its largest term.
-        largest = float(self._row_halves[rows].max(initial=0.0)) + float(self._column_halves[columns].max(initial=0.0))
+        largest = float(self._row_halves[rows].max(initial=0.0)) + float(
+            self._column_halves[columns].max(initial=0.0)
+        )
         close = -float(np.finfo(self.dtype).eps ** LOST) * largest
         if tile.size and not float(tile.max()) < close:
             found = np.flatnonzero(tile >= close)
-            # From the rows as they were passed: centring has cost digits of rows that are close to each other but far from the centre.
+            # From the rows as they were passed: centring has cost digits of rows that are close to
+            # each other but far from the centre.
             raw, others = self._data_rows[rows], self._data_columns[columns]
             for start in range(0, found.size, 65536):
                 i, j = np.divmod(found[start : start + 65536], tile.shape[1])
@@ -190,7 +192,9 @@ class KernelColumns:
         m, n = self.shape
         width = max(1, min(n, TILE_COLUMNS, self.tile_entries))
         height = max(1, self.tile_entries // width)
-        return [slice(i, i + height) for i in range(0, m, height)], [slice(j, j + width) for j in range(0, n, width)]
+        return [slice(i, i + height) for i in range(0, m, height)], [
+            slice(j, j + width) for j in range(0, n, width)
+        ]
 
     def add_product(self, scores: Floats, v: Floats) -> None:
         r"""Add :math:`Kv`, computed in the precision of the blocks, to scores."""
@@ -206,12 +210,18 @@ class KernelColumns:
 
         for_each_part(work, parts, threads=self.shape[0] * self.shape[1] >= SHARED)
 
-    def _tile(self, rows: slice, part: NDArray[Any], buffer: NDArray[Any]) -> tuple[NDArray[Any], float]:
-        """Return the block of some rows, and the exponent from which the pairs of an RBF kernel come from differences."""
+    def _tile(
+        self, rows: slice, part: NDArray[Any], buffer: NDArray[Any]
+    ) -> tuple[NDArray[Any], float]:
+        """Return the block of some rows, and the exponent from which the pairs of an RBF kernel
+        come from differences.
+        """
         if not self._product:
             return self.kernel(part, self._columns, dtype=self.dtype), math.nan
         shape = part.shape[0], self._columns.shape[0]
-        tile, close = self._exponents(rows, part, slice(None), buffer[: shape[0] * shape[1]].reshape(shape))
+        tile, close = self._exponents(
+            rows, part, slice(None), buffer[: shape[0] * shape[1]].reshape(shape)
+        )
         return np.exp(tile, out=tile), close
 
     def matrix(self) -> tuple[Floats, EntryError]:
@@ -220,7 +230,9 @@ class KernelColumns:
         return self._bounded_tile(slice(None), self._rows, np.empty(m * n))
 
     def symmetric_matrix(self) -> tuple[Floats, EntryError] | None:
-        """Return :meth:`matrix` of rows that are the columns, half of it evaluated; None where no bound is known before the entries are."""
+        """Return :meth:`matrix` of rows that are the columns, half of it evaluated; None where no
+        bound is known before the entries are.
+        """
         error, n = self._separable_error(), self.shape[0]
         if error is None:
             return None
@@ -236,7 +248,9 @@ class KernelColumns:
         m = self.shape[0]
         found = KernelProduct(np.zeros(m), np.zeros(m), np.zeros(m))
         if m * self.shape[1] >= CLUSTER and (client := default_client()) is not None:
-            done = on_cluster(client, _product_of, (self._with_rows(self._part(slice(0, 0))), v), m, self._part)
+            done = on_cluster(
+                client, _product_of, (self._with_rows(self._part(slice(0, 0))), v), m, self._part
+            )
             if done is not None:
                 for rows, part in done:
                     for array, values in zip(found, part, strict=True):
@@ -246,7 +260,11 @@ class KernelColumns:
         positive = is_positive(self.kernel)
         whole = self._separable_error()
         pieces = [(self.some(columns), v[columns]) for columns in across]
-        sides = [] if whole is None else [with_sizes(v[columns], whole.columns[columns]) for columns in across]
+        sides = (
+            []
+            if whole is None
+            else [with_sizes(v[columns], whole.columns[columns]) for columns in across]
+        )
         # Sums of positive numbers are enlarged by more than their rounding.
         enlarge = 1.0 + 4.0 * len(across) * U
 
@@ -292,30 +310,45 @@ class KernelColumns:
         return found
 
     def _separable_error(self) -> EntryError | None:
-        """Return the bound on the error of all entries where it is known before they are, and None elsewhere."""
+        """Return the bound on the error of all entries where it is known before they are, and None
+        elsewhere.
+        """
         if (
             not self._product
-            or max(self._row_shares.max(initial=0.0), self._column_shares.max(initial=0.0)) > NOTICEABLE
+            or max(self._row_shares.max(initial=0.0), self._column_shares.max(initial=0.0))
+            > NOTICEABLE
         ):
             return None
         nothing = np.empty((0, 0))
         return self._error(nothing, self._row_shares, lambda: nothing > 0.0)
 
-    def _error(self, values: Floats, rows: Floats, close: Callable[[], NDArray[np.bool_]]) -> EntryError:
+    def _error(
+        self, values: Floats, rows: Floats, close: Callable[[], NDArray[np.bool_]]
+    ) -> EntryError:
         """Return the bound on the error of exponentials with these shares of their rows."""
-        return exponential_error(values, rows, self._column_shares, int(self._data_columns.shape[1]), close)
+        return exponential_error(
+            values, rows, self._column_shares, int(self._data_columns.shape[1]), close
+        )
 
-    def _bounded_tile(self, rows: slice, part: NDArray[Any], buffer: Floats) -> tuple[Floats, EntryError]:
-        """Return the block of some rows in double precision, and a bound on the error of its entries."""
+    def _bounded_tile(
+        self, rows: slice, part: NDArray[Any], buffer: Floats
+    ) -> tuple[Floats, EntryError]:
+        """Return the block of some rows in double precision, and a bound on the error of its
+        entries.
+        """
         if not self._product:
             return self.kernel.bounded_block(self._data_rows[rows], self._data_columns)
         tile, close = self._tile(rows, part, buffer)
         # What does not come from differences has an exponent below the limit.
-        return tile, self._error(tile, self._row_shares[rows], lambda: tile >= math.exp(0.5 * close))
+        return tile, self._error(
+            tile, self._row_shares[rows], lambda: tile >= math.exp(0.5 * close)
+        )
 
 
 def with_sizes(v: Floats, shares: Floats) -> Floats:
-    """Return what a block is multiplied by: the coefficients, their sizes, and these times shares of the columns."""
+    """Return what a block is multiplied by: the coefficients, their sizes, and these times shares
+    of the columns.
+    """
     size = np.abs(v)
     return np.stack([v, size, shares * size])
 

@@ -49,8 +49,9 @@ def inner(A: Features, B: Features) -> Matrix:
 def squared_distances(A: Features, B: Features) -> Matrix:
     r"""Return :math:`\|a_i - b_j\|_2^2` for all pairs of rows.
 
-    Computed as one matrix product on data shifted by a common centre, then recomputed from differences of the rows
-    themselves for the pairs that are so close that the product has lost their digits. Duplicate rows have distance 0.
+    Computed as one matrix product on data shifted by a common centre, then recomputed from
+    differences of the rows themselves for the pairs that are so close that the product has lost
+    their digits. Duplicate rows have distance 0.
 
     Parameters
     ----------
@@ -73,11 +74,8 @@ def shifted(A: Features, B: Features) -> tuple[Features, Features]:
 
 
 def distances(A: Features, B: Features) -> tuple[Matrix, Matrix, Matrix]:
-    r"""Return squared distances, and the squared norms :math:`a_i` and :math:`b_j` of the shifted rows.
-
-    Pairs closer than a small share of :math:`a_i + b_j` come from differences and have a relative error of at most
-    :math:`(d+3)u`, u = 2⁻⁵³, all others an absolute one of at most :math:`4(d+6)u(a_i + b_j)`: the shift rounds each
-    coordinate by a relative u, and the product does the rest.
+    """Return squared distances, and the squared norms :math:`a_i` and :math:`b_j` of the shifted
+    rows.
     """
     raw_A, raw_B = A, B
     A, B = shifted(A, B)
@@ -102,9 +100,8 @@ def distances(A: Features, B: Features) -> tuple[Matrix, Matrix, Matrix]:
 
 
 def from_differences(squares: Matrix, a: Matrix, b: Matrix) -> NDArray[np.bool_]:
-    """Return which of the pairs of :func:`distances` come from differences in every computation of these rows.
-
-    Products in blocks of another shape round otherwise, by far less than half the share that decides.
+    """Return which of the pairs of :func:`distances` come from differences in every computation of
+    these rows.
     """
     return np.asarray(squares <= 0.5 * _cancellation(squares.dtype) * (a[:, None] + b[None, :]))
 

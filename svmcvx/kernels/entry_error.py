@@ -24,15 +24,17 @@ __all__ = [
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Exponents γ‖a‖² of a shifted row beyond which a pair with it is either computed from differences or has an entry below e⁻³⁷:
-# pairs that are closer than this share of ‖a‖² + ‖b‖² are computed from differences (`kernels.distances`).
+# Exponents γ‖a‖² of a shifted row beyond which a pair with it is either computed from differences
+# or has an entry below e⁻³⁷: pairs that are closer than this share of ‖a‖² + ‖b‖² are computed from
+# differences (`kernels.distances`).
 CLOSEST = float(np.finfo(np.float64).eps) ** 0.4
 FAR = 38.0 / CLOSEST
 # Dimensions up to which that holds.
 MANY = 10_000
 # Share of a row in the relative error of an exponential whose exponent is exact.
 FLAT = 5.0 * U + ELEMENTARY
-# Errors of single entries are computed if the largest share of a row exceeds NOTICEABLE and there are at most SMALL entries.
+# Errors of single entries are computed if the largest share of a row exceeds NOTICEABLE and there
+# are at most SMALL entries.
 NOTICEABLE = 1e-10
 SMALL = 4_000_000
 
@@ -80,7 +82,11 @@ class EntryError(NamedTuple):
         """
         size = np.abs(v)
         bound = (self.rows * magnitude.T).T + weighted
-        bound = bound + np.multiply.outer(self.left, self.right @ size) + self.absolute * size.sum(axis=0)
+        bound = (
+            bound
+            + np.multiply.outer(self.left, self.right @ size)
+            + self.absolute * size.sum(axis=0)
+        )
         if self.entries is not None:
             bound = bound + self.entries @ size
         # Sums of positive numbers, enlarged by more than their rounding.
@@ -91,19 +97,28 @@ class EntryError(NamedTuple):
         return self._replace(rows=self.rows + times * U)
 
     def of_positive_part(self, size: float) -> EntryError:
-        """Return that of the positive part of a matrix whose rows have sums of at most `size`, from its eigenvalues and vectors."""
+        """Return that of the positive part of a matrix whose rows have sums of at most `size`, from
+        its eigenvalues and vectors.
+        """
         return self._replace(absolute=self.absolute + 40.0 * self.rows.size * U * size)
 
     def block(self, rows: Any, columns: Any) -> EntryError:
         """Return that of some rows and columns."""
         entries = None if self.entries is None else self.entries[rows][:, columns]
         return EntryError(
-            self.rows[rows], self.columns[columns], self.left[rows], self.right[columns], self.absolute, entries
+            self.rows[rows],
+            self.columns[columns],
+            self.left[rows],
+            self.right[columns],
+            self.absolute,
+            entries,
         )
 
     def of_diagonal(self, diagonal: Floats) -> Floats:
         """Return the bounds on the errors of the diagonal of a square matrix."""
-        bound = np.abs(diagonal) * (self.rows + self.columns) + self.left * self.right + self.absolute
+        bound = (
+            np.abs(diagonal) * (self.rows + self.columns) + self.left * self.right + self.absolute
+        )
         if self.entries is not None:
             bound = bound + np.diagonal(self.entries)
         return np.asarray(bound * (1.0 + 16 * U) + UNDERFLOW)
@@ -118,10 +133,8 @@ class EntryError(NamedTuple):
 
 
 def shift_error(a: Floats, gamma: float, d: int) -> Floats:
-    r"""Return :math:`\gamma\,4(d+6)u\,a_i`, enlarged: the share of a row in the error of an exponent :math:`-\gamma\|a_i-b_j\|^2`.
-
-    A row with :math:`\gamma a_i >` :data:`FAR` has none: its entries have a small relative error, as they come from differences,
-    or are so small that :func:`exponential_error` covers them.
+    r"""Return :math:`\gamma\,4(d+6)u\,a_i`, enlarged: the share of a row in the error of an
+    exponent :math:`-\gamma\|a_i-b_j\|^2`.
     """
     with np.errstate(over="ignore"):
         exponent = gamma * a
@@ -132,24 +145,25 @@ def shift_error(a: Floats, gamma: float, d: int) -> Floats:
 
 
 def power_above(values: Floats, degree: int, d: int) -> Floats:
-    """Return numbers that are at least powers of sums of d products that are not negative, and of a constant."""
-    return np.asarray(values * (1.0 + float(np.expm1(1.02 * degree * (d + 10) * U))) * (1.0 + 16 * U) + UNDERFLOW)
+    """Return numbers that are at least powers of sums of d products that are not negative, and of a
+    constant.
+    """
+    return np.asarray(
+        values * (1.0 + float(np.expm1(1.02 * degree * (d + 10) * U))) * (1.0 + 16 * U) + UNDERFLOW
+    )
 
 
 def distance_kernel_floor(d: int) -> float:
-    """Return the absolute part of the error of a kernel exp(−s), s ≥ 0 with a relative error of (d + 4)u: s exp(−s) ≤ 1/e."""
+    """Return the absolute part of the error of a kernel exp(−s), s ≥ 0 with a relative error of (d
+    + 4)u: s exp(−s) ≤ 1/e.
+    """
     return (0.4 * (d + 8) + 2.0) * U + 1e-300
 
 
 def exponential_error(
     values: Floats, rows: Floats, columns: Floats, d: int, close: Callable[[], NDArray[np.bool_]]
 ) -> EntryError:
-    """Return that of an RBF kernel matrix with these shares of its rows and columns.
-
-    Of a pair beyond :data:`FAR` that was not computed from differences, the entry and its exact value are below one unit u.
-    In more dimensions than :data:`MANY` nothing can be said where the two shares pass 0.01 together. Pairs that come from
-    differences, where `close` is true, have a relative error; of rows far from the centre theirs is much the smaller one.
-    """
+    """Return that of an RBF kernel matrix with these shares of its rows and columns."""
     none = np.zeros(rows.size), np.zeros(columns.size)
     largest = float(rows.max(initial=0.0)), float(columns.max(initial=0.0))
     if d > MANY and not sum(largest) <= 0.01:
@@ -163,7 +177,11 @@ def exponential_error(
 
 
 def affine_factors(A: Any, B: Any, gamma: float, coef0: float) -> tuple[Floats, Floats]:
-    r"""Return p and q with :math:`|\gamma a_i'b_j + c_0| \le p_i q_j`, enlarged by more than their rounding."""
+    r"""Return p and q with :math:`|\gamma a_i'b_j + c_0| \le p_i q_j`, enlarged by more than their
+    rounding.
+    """
     root, constant = math.sqrt(gamma), math.sqrt(abs(coef0))
     enlarge = 1.0 + 8.0 * U
-    return (root * row_norms_above(A) + constant) * enlarge, (root * row_norms_above(B) + constant) * enlarge
+    return (root * row_norms_above(A) + constant) * enlarge, (
+        root * row_norms_above(B) + constant
+    ) * enlarge

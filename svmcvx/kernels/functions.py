@@ -104,7 +104,8 @@ class Kernel(ABC):
         """Return ``k(a, a)`` for every row of `A`."""
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
-        """Return a bound on the error of the entries of :meth:`block`, its double-precision `values`.
+        """Return a bound on the error of the entries of :meth:`block`, its double-precision
+        `values`.
 
         A kernel that does not override this method is taken to be exact.
         """
@@ -116,13 +117,8 @@ class Kernel(ABC):
         return values, self.error_of(A, B, values)
 
     def __call__(self, A: Any, B: Any = None, *, dtype: DTypeLike = np.float64) -> Matrix:
-        """Return the kernel matrix between the rows of `A` and of `B` (of `A` with itself by default).
-
-        Parameters
-        ----------
-        A, B : ndarray or csr_array of shape (m, d), (n, d)
-        dtype : float64 or float32
-            Precision of the computation and of the result.
+        """Return the kernel matrix between the rows of `A` and of `B` (of `A` with itself by
+        default).
         """
         symmetric = B is None
         A = A.astype(dtype, copy=False)
@@ -133,7 +129,8 @@ class Kernel(ABC):
     def resolve(self, X: Features, weight: Floats | None = None) -> Self:
         """Return this kernel with ``gamma`` as a number fitted to `X`.
 
-        With weights the variance of ``"scale"`` is the weighted one, so that weight k means k copies.
+        With weights the variance of ``"scale"`` is the weighted one, so that weight k means k
+        copies.
         """
         gamma = getattr(self, "gamma", None)
         if not isinstance(gamma, str):
@@ -157,7 +154,9 @@ def _check_gamma(gamma: float | str) -> None:
     if isinstance(gamma, str):
         if gamma not in ("scale", "auto"):
             near = did_you_mean(gamma, ("scale", "auto"))
-            raise DataError(f"gamma must be a positive number, 'scale' or 'auto', got {gamma!r}{near}")
+            raise DataError(
+                f"gamma must be a positive number, 'scale' or 'auto', got {gamma!r}{near}"
+            )
     else:
         check_number(gamma, "gamma", low=0, open_low=True)
 
@@ -223,7 +222,9 @@ class RBF(_Stationary):
         """Return that of squared distances through the exponential."""
         gamma, d = _number(self.gamma), int(A.shape[1])
         rows, columns = (shift_error(row_norms_squared(part), gamma, d) for part in shifted(A, B))
-        return exponential_error(values, rows, columns, d, lambda: from_differences(*distances(A, B)))
+        return exponential_error(
+            values, rows, columns, d, lambda: from_differences(*distances(A, B))
+        )
 
 
 @dataclass(frozen=True)
@@ -253,11 +254,17 @@ class Exponential(_Stationary):
         return np.exp(exponent, out=exponent)
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
-        """Return that of distances through the exponential: an error δ of the square is at most δ over the length."""
+        """Return that of distances through the exponential: an error δ of the square is at most δ
+        over the length.
+        """
         gamma, d = _number(self.gamma), int(A.shape[1])
         squares, a, b = distances(A, B)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            shift = (1.02 * 4.0 * (d + 6) * U * gamma) * (a[:, None] + b[None, :]) / np.sqrt(np.maximum(squares, 0.0))
+            shift = (
+                (1.02 * 4.0 * (d + 6) * U * gamma)
+                * (a[:, None] + b[None, :])
+                / np.sqrt(np.maximum(squares, 0.0))
+            )
             # These have a relative error, in the absolute part.
             shift[from_differences(squares, a, b)] = 0.0
             length = gamma * np.sqrt(np.maximum(squares, 0.0))
@@ -285,8 +292,12 @@ class Laplacian(_Stationary):
         _check_gamma(self.gamma)
 
     def block(self, A: Any, B: Any) -> Matrix:
-        """Return the kernel matrix (sparse blocks are made dense: the distance has no product form)."""
-        return np.asarray(np.exp(-_number(self.gamma) * cdist(dense(A), dense(B), metric="cityblock")))
+        """Return the kernel matrix (sparse blocks are made dense: the distance has no product
+        form).
+        """
+        return np.asarray(
+            np.exp(-_number(self.gamma) * cdist(dense(A), dense(B), metric="cityblock"))
+        )
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of sums of differences of the rows themselves through the exponential."""
@@ -327,8 +338,9 @@ class Polynomial(Kernel):
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         r"""Return that of a power of an inner product.
 
-        With :math:`p_i = \sqrt\gamma\|a_i\| + \sqrt{|c_0|}` and q alike the argument is at most :math:`p_i q_j`, with an error of
-        :math:`(d+4)u\,p_i q_j`, so that the power's is at most :math:`((1 + (d+4)u)^{g} - 1 + 10u)(p_i q_j)^g`.
+        With :math:`p_i = \sqrt\gamma\|a_i\| + \sqrt{|c_0|}` and q alike the argument is at most
+        :math:`p_i q_j`, with an error of :math:`(d+4)u\,p_i q_j`, so that the power's is at most
+        :math:`((1 + (d+4)u)^{g} - 1 + 10u)(p_i q_j)^g`.
         """
         g, d = int(self.degree), int(A.shape[1])
         left, right = affine_factors(A, B, _number(self.gamma), self.coef0)
@@ -339,7 +351,9 @@ class Polynomial(Kernel):
 
     def diagonal(self, A: Features) -> Floats:
         """Return ``k(a, a)``."""
-        values: Floats = (_number(self.gamma) * row_norms_squared(A) + self.coef0) ** int(self.degree)
+        values: Floats = (_number(self.gamma) * row_norms_squared(A) + self.coef0) ** int(
+            self.degree
+        )
         return values
 
 
@@ -369,7 +383,9 @@ class Sigmoid(Kernel):
         return matrix
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
-        """Return that of an inner product through the hyperbolic tangent, whose slopes are at most 1."""
+        """Return that of an inner product through the hyperbolic tangent, whose slopes are at most
+        1.
+        """
         left, right = affine_factors(A, B, _number(self.gamma), self.coef0)
         right = 1.01 * (int(A.shape[1]) + 6) * U * right
         return EntryError(np.zeros(left.size), np.zeros(right.size), left, right, 2.0 * ELEMENTARY)
@@ -384,8 +400,8 @@ class Sigmoid(Kernel):
 class Precomputed(Kernel):
     """The data passed *are* the kernel matrix.
 
-    Training takes the symmetric Gram matrix of shape (n, n); a model then takes the matrix of shape (m, n)
-    between new and training observations.
+    Training takes the symmetric Gram matrix of shape (n, n); a model then takes the matrix of shape
+    (m, n) between new and training observations.
     """
 
     name: ClassVar[str] = "precomputed"
@@ -393,7 +409,8 @@ class Precomputed(Kernel):
     def block(self, A: Any, B: Any) -> Matrix:
         """Refuse: there is no function to evaluate."""
         raise DataError(
-            "a precomputed kernel cannot be evaluated on new rows; pass the matrix between new and training observations"
+            "a precomputed kernel cannot be evaluated on new rows; pass the matrix between new and"
+            " training observations"
         )
 
     def diagonal(self, A: Features) -> Floats:
@@ -408,8 +425,8 @@ class CallableKernel(Kernel):
     Parameters
     ----------
     function : callable
-        Takes arrays of shape (m, d) and (n, d), returns an array of shape (m, n). It has to be symmetric and
-        positive semidefinite; the builders check both on the training data.
+        Takes arrays of shape (m, d) and (n, d), returns an array of shape (m, n). It has to be
+        symmetric and positive semidefinite; the builders check both on the training data.
     """
 
     name: ClassVar[str] = "callable"
@@ -417,7 +434,9 @@ class CallableKernel(Kernel):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise DataError(f"kernel must be a kernel object, a name or a callable, got {self.function!r}")
+            raise DataError(
+                f"kernel must be a kernel object, a name or a callable, got {self.function!r}"
+            )
 
     def block(self, A: Any, B: Any) -> Matrix:
         """Call the function and check the shape and the numbers it returns."""
@@ -428,30 +447,38 @@ class CallableKernel(Kernel):
             matrix = np.asarray(self.function(left, right))
         except Exception as error:
             raise DataError(
-                f"the kernel function failed: {type(error).__name__}: {error}; it is called with two arrays"
+                f"the kernel function failed: {type(error).__name__}: {error}; it is called with"
+                " two arrays"
             ) from error
         if matrix.shape != (A.shape[0], B.shape[0]) or matrix.dtype.kind not in "biuf":
             raise DataError(
-                f"the kernel function returned an array of shape {matrix.shape} and dtype {matrix.dtype}; "
-                f"a real matrix of shape {(A.shape[0], B.shape[0])} was expected"
+                f"the kernel function returned an array of shape {matrix.shape} and dtype"
+                f" {matrix.dtype}; a real matrix of shape {(A.shape[0], B.shape[0])} was expected"
             )
         if not np.isfinite(matrix).all():
-            raise DataError("the kernel function returned NaN or infinity; correct it or drop the rows concerned")
+            raise DataError(
+                "the kernel function returned NaN or infinity; correct it or drop the rows"
+                " concerned"
+            )
         return matrix
 
     def diagonal(self, A: Features) -> Floats:
         """Return ``k(a, a)``, row by row."""
-        return np.array([float(self.block(A[i : i + 1], A[i : i + 1])[0, 0]) for i in range(A.shape[0])])
+        return np.array(
+            [float(self.block(A[i : i + 1], A[i : i + 1])[0, 0]) for i in range(A.shape[0])]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Refuse: a function cannot be stored without pickle."""
         raise DataError(
-            "a model with a callable kernel cannot be stored in a file; use a named kernel or kernel=Precomputed()"
+            "a model with a callable kernel cannot be stored in a file; use a named kernel or"
+            " kernel=Precomputed()"
         )
 
 
 _NAMED: dict[str, type[Kernel]] = {
-    kernel.name: kernel for kernel in (Linear, RBF, Exponential, Laplacian, Polynomial, Sigmoid, Precomputed)
+    kernel.name: kernel
+    for kernel in (Linear, RBF, Exponential, Laplacian, Polynomial, Sigmoid, Precomputed)
 }
 _NAMED["poly"] = Polynomial
 
@@ -464,7 +491,8 @@ def as_kernel(kernel: KernelLike, **parameters: Any) -> Kernel | None:
     kernel : Kernel, str, callable or None
         Names are those of the module's table in lower case, and ``"poly"``.
     **parameters
-        ``gamma``, ``degree``, ``coef0`` for kernels given by name; those that a kernel has not are checked and ignored.
+        ``gamma``, ``degree``, ``coef0`` for kernels given by name; those that a kernel has not are
+        checked and ignored.
 
     Raises
     ------
@@ -490,7 +518,10 @@ def as_kernel(kernel: KernelLike, **parameters: Any) -> Kernel | None:
         accepted = {field.name for field in fields(cls)}  # type: ignore[arg-type]
         return cls(**{key: value for key, value in parameters.items() if key in accepted})
     if isinstance(kernel, type) and issubclass(kernel, Kernel):
-        raise DataError(f"kernel must be a kernel object, got the class {kernel.__name__}; write {kernel.__name__}()")
+        raise DataError(
+            f"kernel must be a kernel object, got the class {kernel.__name__}; write"
+            f" {kernel.__name__}()"
+        )
     return CallableKernel(kernel)
 
 

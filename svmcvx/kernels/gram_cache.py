@@ -1,8 +1,9 @@
 """A cache of Gram matrices for several problems on the same data.
 
-A path over C, a comparison of formulations, or any other run of solves on one training set evaluates the same kernel
-again and again. A :class:`GramCache` is passed to those that share it by the kernel: ``cache.kernel(RBF(0.1))``; problems of several classes share
-rows of the matrix by :meth:`GramCache.class_rows`.
+A path over C, a comparison of formulations, or any other run of solves on one training set
+evaluates the same kernel again and again. A :class:`GramCache` is passed to those that share it by
+the kernel: ``cache.kernel(RBF(0.1))``; problems of several classes share rows of the matrix by
+:meth:`GramCache.class_rows`.
 """
 
 from __future__ import annotations
@@ -28,24 +29,14 @@ __all__ = ["CachedGram", "CachedKernel", "GramCache"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Default share of the free memory, and a number of bytes that suffices, so that the cache seldom depends on other programs.
+# Default share of the free memory, and a number of bytes that suffices, so that the cache seldom
+# depends on other programs.
 SHARE, ENOUGH = 0.25, 2.0**32
 
 
 @dataclass
 class CachedGram:
-    """A Gram matrix and what has been computed from it.
-
-    Attributes
-    ----------
-    kernel : Kernel
-        With its parameters as numbers.
-    X : ndarray or csr_array of shape (n, d)
-    matrix : ndarray of shape (n, n)
-        Symmetric; not to be changed.
-    known_error : EntryError, optional
-        Bound on the error of the entries; that of :meth:`Kernel.error_of` by default.
-    """
+    """A Gram matrix and what has been computed from it."""
 
     kernel: Kernel
     X: Features
@@ -61,10 +52,16 @@ class CachedGram:
     @cached_property
     def error(self) -> EntryError:
         """Bound on the error of the entries."""
-        return self.kernel.error_of(self.X, self.X, self.matrix) if self.known_error is None else self.known_error
+        return (
+            self.kernel.error_of(self.X, self.X, self.matrix)
+            if self.known_error is None
+            else self.known_error
+        )
 
     def product(self, v: Floats, evaluate: Callable[[], KernelProduct]) -> KernelProduct:
-        """Return the product with `v`, cached for the next problem, which starts from these coefficients."""
+        """Return the product with `v`, cached for the next problem, which starts from these
+        coefficients.
+        """
         if self._latest is None or not np.array_equal(self._latest[0], v):
             self._latest = v.copy(), evaluate()
         return KernelProduct(*(part.copy() for part in self._latest[1]))
@@ -98,27 +95,7 @@ class _KeptCross:
 
 
 class GramCache:
-    """Cached Gram matrices of some kernels on some data.
-
-    It owns what it keeps: rows are copied, so that data which change afterwards are other data. A matrix that does not
-    fit is not stored; solvers then work as without a cache. A cache belongs to one thread; pickled, it is an empty one.
-
-    Parameters
-    ----------
-    share : float
-        Share of the free memory that all stored matrices and their factors may use together; at most 4 GiB.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import svmcvx as sx
-    >>> from svmcvx.kernels.gram_cache import GramCache
-    >>> X, y = np.array([[0.0], [1.0], [3.0], [4.0]]), [0, 0, 1, 1]
-    >>> kernel = GramCache().kernel(sx.RBF(0.5))
-    >>> gaps = [sx.fast.psvm(X, y, C=C, p=2, kernel=kernel).certificate.gap for C in (0.1, 1.0)]
-    >>> max(gaps) <= 1e-6
-    True
-    """
+    """Cached Gram matrices of some kernels on some data."""
 
     def __init__(self, share: float = SHARE) -> None:
         self._budget = min(share * memory.available(), ENOUGH)
@@ -131,29 +108,23 @@ class GramCache:
 
     def _room(self) -> float:
         """Bytes that are left."""
-        kept: list[CachedGram | _KeptCross | ClassRows] = [*self._grams, *self._crosses, *self._class_rows]
+        kept: list[CachedGram | _KeptCross | ClassRows] = [
+            *self._grams,
+            *self._crosses,
+            *self._class_rows,
+        ]
         return self._budget - sum(each.bytes for each in kept)
 
     def kernel(self, kernel: Kernel) -> CachedKernel:
-        """Return a kernel with the same values whose Gram matrices on training data are cached here."""
+        """Return a kernel with the same values whose Gram matrices on training data are cached
+        here.
+        """
         return CachedKernel(kernel, self)
 
-    def gram(self, kernel: Kernel, X: Features, evaluate: Callable[[], Floats]) -> CachedGram | None:
-        """Return the cached matrix of a kernel on these rows; it is evaluated if it is new.
-
-        Parameters
-        ----------
-        kernel : Kernel
-            With its parameters as numbers.
-        X : ndarray or csr_array of shape (n, d)
-        evaluate : callable
-            Returns the symmetric matrix of shape (n, n).
-
-        Returns
-        -------
-        CachedGram or None
-            None if there is no room for the matrix and a factor.
-        """
+    def gram(
+        self, kernel: Kernel, X: Features, evaluate: Callable[[], Floats]
+    ) -> CachedGram | None:
+        """Return the cached matrix of a kernel on these rows; it is evaluated if it is new."""
         for entry in self._grams:
             if entry.holds(kernel, X):
                 return entry
@@ -167,18 +138,8 @@ class GramCache:
         return self._grams[-1]
 
     def cross(self, kernel: Kernel, A: Features, B: Features) -> Floats | None:
-        """Return the cached matrix of a kernel between new rows and those of a training set, evaluated once.
-
-        Parameters
-        ----------
-        kernel : Kernel
-            With its parameters as numbers.
-        A, B : ndarray or csr_array of shape (m, d), (n, d)
-
-        Returns
-        -------
-        ndarray of shape (m, n), or None
-            Read-only. None if there is no room for it in the cache.
+        """Return the cached matrix of a kernel between new rows and those of a training set,
+        evaluated once.
         """
         for entry in self._crosses:
             if entry.kernel == kernel and _same(entry.A, A) and _same(entry.B, B):
@@ -188,19 +149,23 @@ class GramCache:
             self._crosses.pop(0)
         if needed > self._room():
             return None
-        self._crosses.append(_KeptCross(kernel, A.copy(), B.copy(), np.asarray(kernel(A, B), dtype=np.float64)))
+        self._crosses.append(
+            _KeptCross(kernel, A.copy(), B.copy(), np.asarray(kernel(A, B), dtype=np.float64))
+        )
         return self._crosses[-1].matrix
 
-    def class_rows(self, kernel: Kernel | None, X: Floats, starts: NDArray[np.int64], room: int) -> ClassRows:
-        """Return rows of a kernel matrix by group, which keep what has been computed of them if there is room for all.
-
-        Parameters
-        ----------
-        kernel, X, starts, room
-            See :class:`~svmcvx.kernels.class_rows.ClassRows`. The data are not copied, and must not change.
+    def class_rows(
+        self, kernel: Kernel | None, X: Floats, starts: NDArray[np.int64], room: int
+    ) -> ClassRows:
+        """Return rows of a kernel matrix by group, which keep what has been computed of them if
+        there is room for all.
         """
         for entry in self._class_rows:
-            if entry.kernel == kernel and np.array_equal(entry.starts, starts) and _same(entry.X, X):
+            if (
+                entry.kernel == kernel
+                and np.array_equal(entry.starts, starts)
+                and _same(entry.X, X)
+            ):
                 return entry
         found = ClassRows(kernel, X, starts, room)
         if X.shape[0] ** 2 <= room and found.bytes <= self._room():
@@ -210,13 +175,7 @@ class GramCache:
 
 @dataclass(frozen=True)
 class CachedKernel(Kernel):
-    """A kernel whose Gram matrices on training data a cache keeps; pickled, it is the kernel alone.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    cache : GramCache
-    """
+    """A kernel whose Gram matrices on training data a cache keeps; pickled, it is the kernel alone."""
 
     name: ClassVar[str] = "cached"
     kernel: Kernel
@@ -260,4 +219,6 @@ def _same(A: Any, B: Any) -> bool:
         return False
     if not sp.issparse(A):
         return bool(np.array_equal(A, B))
-    return all(np.array_equal(getattr(A, part), getattr(B, part)) for part in ("data", "indices", "indptr"))
+    return all(
+        np.array_equal(getattr(A, part), getattr(B, part)) for part in ("data", "indices", "indptr")
+    )

@@ -32,24 +32,7 @@ LARGEST_ENTRY = 1e250
 
 @dataclass(frozen=True, eq=False)
 class GramFactor:
-    r"""A factor :math:`K_+ = LL'` of a Gram matrix.
-
-    Attributes
-    ----------
-    L : ndarray of shape (n, rank)
-    rank : int
-        Numerical rank; columns of `L` (at least one).
-    clipped_mass : float
-        :math:`\sum|\lambda_i^-| / \sum|\lambda_i|`, the share of the spectrum that was negative and was set
-        to zero; 0 for a factor by Cholesky.
-    method : "cholesky" or "eigh"
-    projector : ndarray of shape (n, rank) or None
-        Orthonormal basis `U` of the positive part, if more than rounding was clipped: then ``K_+ = UU'K``.
-    values : ndarray of shape (rank,) or None
-        For a factor by eigenvalues: these, of the matrix in units of `unit`.
-    unit : ndarray of shape (n,) or None
-        Lengths of the observations; None for 1.
-    """
+    """A factor :math:`K_+ = LL'` of a Gram matrix."""
 
     L: Floats
     rank: int
@@ -64,28 +47,15 @@ class GramFactor:
         if not w.any():
             return np.zeros(self.L.shape[0])
         if self.values is not None:
-            # Columns of L, in the units, are orthogonal and have the eigenvalues as squared lengths.
+            # Columns of L, in the units, are orthogonal and have the eigenvalues as squared
+            # lengths.
             v = self.L[:, : self.rank] @ (w[: self.rank] / self.values)
             return np.asarray(v if self.unit is None else v / self.unit**2)
         return np.asarray(sl.solve_triangular(self.L, w, trans="T", lower=True, check_finite=False))
 
 
 def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
-    """Factor a symmetric Gram matrix: Cholesky, else eigenvalues with clipping.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-        Symmetric matrix.
-    indefinite : "error" or "clip"
-        What to do with negative eigenvalues beyond rounding: refuse, or replace `K` by its positive part
-        :math:`K_+` and report the mass that was clipped.
-
-    Raises
-    ------
-    DataError
-        If `K` is not symmetric, not finite, or indefinite and clipping was not asked for.
-    """
+    """Factor a symmetric Gram matrix: Cholesky, else eigenvalues with clipping."""
     check_choice(indefinite, "indefinite", ("error", "clip"))
     K = np.asarray(K, dtype=np.float64)
     if K.ndim != 2 or K.shape[0] != K.shape[1]:
@@ -93,11 +63,14 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
     checkpoint()
     low, high = float(K.min(initial=0.0)), float(K.max(initial=0.0))
     if not math.isfinite(low + high):
-        raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
+        raise DataError(
+            "the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or"
+            " degree"
+        )
     if (largest := max(high, -low)) > LARGEST_ENTRY:
         raise DataError(
-            f"the Gram matrix has entries of {largest:.3g}, beyond {LARGEST_ENTRY:g}, where arithmetic overflows; scale the data or "
-            "the kernel"
+            f"the Gram matrix has entries of {largest:.3g}, beyond {LARGEST_ENTRY:g}, where"
+            " arithmetic overflows; scale the data or the kernel"
         )
     require_symmetric(K)
     n = K.shape[0]
@@ -105,7 +78,8 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
         return GramFactor(L=cholesky(K), rank=n, clipped_mass=0.0, method="cholesky")
     except np.linalg.LinAlgError:
         pass
-    # In units of each observation's length, so that a few long observations do not hide negative or small eigenvalues of the others.
+    # In units of each observation's length, so that a few long observations do not hide negative or
+    # small eigenvalues of the others.
     length = np.sqrt(np.maximum(np.diagonal(K), 0.0))
     unit = np.where(length > 0, length, 1.0)
     values, vectors = run_with_deadline(np.linalg.eigh, K / unit[:, None] / unit[None, :])
@@ -113,18 +87,31 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
     significant = values > rounding
     if not (values < -rounding).any():
         rank = int(significant.sum())
-        L = unit[:, None] * (vectors[:, significant] * np.sqrt(values[significant])) if rank else np.zeros((n, 1))
+        L = (
+            unit[:, None] * (vectors[:, significant] * np.sqrt(values[significant]))
+            if rank
+            else np.zeros((n, 1))
+        )
         return GramFactor(
-            L=L, rank=rank, clipped_mass=_negative_share(values), method="eigh", values=values[significant], unit=unit
+            L=L,
+            rank=rank,
+            clipped_mass=_negative_share(values),
+            method="eigh",
+            values=values[significant],
+            unit=unit,
         )
     if indefinite == "error":
         raise DataError(
-            f"the kernel is indefinite on these data: {int((values < -rounding).sum())} of {n} eigenvalues are negative, with the "
-            f"diagonal scaled to 1 the smallest {values[0]:.3g} against the largest {values[-1]:.3g}; use a positive semidefinite "
-            "kernel, or pass indefinite='clip' to replace the Gram matrix by its positive part (recorded in the certificate)"
+            f"the kernel is indefinite on these data: {int((values < -rounding).sum())} of"
+            f" {n} eigenvalues are negative, with the diagonal scaled to 1 the smallest"
+            f" {values[0]:.3g} against the largest {values[-1]:.3g}; use a positive semidefinite"
+            " kernel, or pass indefinite='clip' to replace the Gram matrix by its positive part"
+            " (recorded in the certificate)"
         )
     values, vectors = run_with_deadline(np.linalg.eigh, K)
-    significant = values > 10 * n * np.finfo(np.float64).eps * float(np.abs(values).max(initial=0.0))
+    significant = values > 10 * n * np.finfo(np.float64).eps * float(
+        np.abs(values).max(initial=0.0)
+    )
     rank = int(significant.sum())
     basis = vectors[:, significant]
     return GramFactor(
@@ -142,25 +129,29 @@ def _negative_share(values: Floats) -> float:
 
 
 def require_symmetric(K: Floats) -> None:
-    r"""Raise a :class:`~svmcvx.errors.DataError` unless :math:`|K_{ij} - K_{ji}| \le 10^{-8}\sqrt{K_{ii} K_{jj}}`.
-
-    The test is relative to each pair: one large entry excuses no other.
+    r"""Raise a :class:`~svmcvx.errors.DataError` unless :math:`|K_{ij} - K_{ji}| \le
+    10^{-8}\sqrt{K_{ii} K_{jj}}`.
     """
     length = np.sqrt(np.abs(np.diagonal(K)))
     for start in range(0, length.size, ROWS):
         part, rest = slice(start, start + ROWS), slice(start, None)
-        off = np.abs(K[part, rest] - K[rest, part].T) > ASYMMETRY * np.outer(length[part], length[rest])
+        off = np.abs(K[part, rest] - K[rest, part].T) > ASYMMETRY * np.outer(
+            length[part], length[rest]
+        )
         if not off.any():
             continue
         i, j = np.argwhere(off)[0] + start
         raise DataError(
-            f"the Gram matrix is not symmetric: k(x_{i}, x_{j}) = {K[i, j]:.6g} and k(x_{j}, x_{i}) = {K[j, i]:.6g}; pass k(x_i, x_j) "
-            "for all pairs of training observations, by a symmetric function"
+            f"the Gram matrix is not symmetric: k(x_{i}, x_{j}) = {K[i, j]:.6g} and k(x_{j}, x_{i})"
+            f" = {K[j, i]:.6g}; pass k(x_i, x_j) for all pairs of training observations, by a"
+            " symmetric function"
         )
 
 
 def symmetrised(matrix: NDArray[Any]) -> NDArray[Any]:
-    """Return the mean of a square matrix and its transpose, in parts that stay in the processor's cache."""
+    """Return the mean of a square matrix and its transpose, in parts that stay in the processor's
+    cache.
+    """
     n, found = matrix.shape[0], np.empty_like(matrix)
     for i in range(0, n, SQUARE):
         check_cancelled()

@@ -1,4 +1,5 @@
-"""A library of proved optima: instances known by their content, an index of what is proved of each, and the second checker as its referee.
+"""A library of proved optima: instances known by their content, an index of what is proved of each,
+and the second checker as its referee.
 
 >>> from svmcvx import library
 >>> instance = library.instances("core")[0]

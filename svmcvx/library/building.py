@@ -75,10 +75,12 @@ def build(
     n_jobs: int | None = None,
     progress: Callable[[Built], object] | None = None,
 ) -> list[Built]:
-    """Build the proofs of instances, check each from the raw data, and take what they say into an index.
+    """Build the proofs of instances, check each from the raw data, and take what they say into an
+    index.
 
-    The folder of proofs is the store: an instance whose proof is there is checked and not solved again, so that a run that was ended by Ctrl-C, or in
-    any other way, is resumed by the same call. The index is written now and then and at the end, also after Ctrl-C.
+    The folder of proofs is the store: an instance whose proof is there is checked and not solved
+    again, so that a run that was ended by Ctrl-C, or in any other way, is resumed by the same call.
+    The index is written now and then and at the end, also after Ctrl-C.
 
     Parameters
     ----------
@@ -106,7 +108,8 @@ def build(
     Raises
     ------
     DataError
-        If the folder or the index cannot be used, or a data set cannot be had or is not the one that the package records.
+        If the folder or the index cannot be used, or a data set cannot be had or is not the one
+        that the package records.
     """
     folder = Path(proofs)
     try:
@@ -116,7 +119,9 @@ def build(
     known, written, found = Index(index), time.monotonic(), []
     said = {"who": who, "version": version_of_package(), "date": _date(date)}
     try:
-        for number, result in run_each(_built, instances, str(folder), data_dir, said, n_jobs=n_jobs):
+        for number, result in run_each(
+            _built, instances, str(folder), data_dir, said, n_jobs=n_jobs
+        ):
             claim, why = (None, "its process ended") if result is DIED else result
             new = claim is not None and known.merge(claim)
             found.append(Built(number, claim, why, new))
@@ -133,7 +138,9 @@ def build(
 def run_each(
     function: Callable[..., Any], instances: Iterable[Instance], *more: Any, n_jobs: int | None
 ) -> Iterator[Any]:
-    """Yield the number and the result of a function for each instance, in any order; its process ended where that is :data:`DIED`."""
+    """Yield the number and the result of a function for each instance, in any order; its process
+    ended where that is :data:`DIED`.
+    """
     work: dict[str, Call] = {one.id or str(one): (function, (one, *more)) for one in instances}
     with workers(None, n_jobs) as parallel:
         if parallel is not None:
@@ -149,7 +156,9 @@ def data_for(name: str, data_dir: Any) -> DataSet:
     return make_data_set(name, data_dir)
 
 
-def _built(instance: Instance, folder: str, data_dir: Any, said: dict[str, str]) -> tuple[Claim | None, str]:
+def _built(
+    instance: Instance, folder: str, data_dir: Any, said: dict[str, str]
+) -> tuple[Claim | None, str]:
     data = data_for(instance.data_set, data_dir)
     path = Path(folder, f"{instance.bound_to(data).id}.npz")
     try:
@@ -159,7 +168,13 @@ def _built(instance: Instance, folder: str, data_dir: Any, said: dict[str, str])
     except SvmcvxError as error:
         return None, str(error)
     if claim.id != path.stem:
-        return None, f"{path} is the proof of another instance, {claim.problem} on {claim.data_set}; remove it"
+        return (
+            None,
+            (
+                f"{path} is the proof of another instance, {claim.problem} on {claim.data_set};"
+                " remove it"
+            ),
+        )
     return claim, ""
 
 
@@ -173,7 +188,8 @@ def add(
     proofs: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
 ) -> Added:
-    """Check a proof of anybody and take it into the index: the largest lower and the smallest upper bound stay.
+    """Check a proof of anybody and take it into the index: the largest lower and the smallest upper
+    bound stay.
 
     What the file says of its data and its problem decides the instance; nothing in it is believed.
 
@@ -203,9 +219,14 @@ def add(
     NotCertified
         If the proof does not hold. The index is as before.
     DataError
-        If the file is no proof, or not about a data set of the library, or contradicts what is known.
+        If the file is no proof, or not about a data set of the library, or contradicts what is
+        known.
     """
-    if not isinstance(who, str) or not who.strip() or any(not text.isprintable() for text in (who, version)):
+    if (
+        not isinstance(who, str)
+        or not who.strip()
+        or any(not text.isprintable() for text in (who, version))
+    ):
         raise DataError(f"who must be a name, in one line, got {who!r}")
     with ProofFile(proof) as file:
         statement = file.read().statement
@@ -224,22 +245,7 @@ def add(
 def fetch(
     instance: Instance, data: DataSet, folder: Path, *, proofs: str | os.PathLike[str] | None = None
 ) -> tuple[Path, Path]:
-    """Write the data of an instance and a proof of it into a folder; return both files.
-
-    Parameters
-    ----------
-    instance : Instance
-    data : DataSet
-    folder : path-like
-        Made if it does not exist.
-    proofs : path-like, optional
-        Folder of proofs from which the proof is copied; it is built where it is not there.
-
-    Raises
-    ------
-    DataError
-        If the folder cannot be used, or there is no proof.
-    """
+    """Write the data of an instance and a proof of it into a folder; return both files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         written = folder / f"data-{instance.id}.npz"
@@ -259,7 +265,11 @@ def fetch(
 def _keep(proof: Path, folder: Path, claim: Claim) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"{claim.id}-{claim.proof[:12]}.npz" if proof_files(folder, claim.id) else f"{claim.id}.npz"
+        name = (
+            f"{claim.id}-{claim.proof[:12]}.npz"
+            if proof_files(folder, claim.id)
+            else f"{claim.id}.npz"
+        )
         shutil.copyfile(proof, folder / name)
     except OSError as error:
         raise DataError(f"proofs cannot be used as a folder: {error}") from None

@@ -1,4 +1,6 @@
-"""Checking the index: proofs are fetched from a folder or built, and each is gone through by the second checker."""
+"""Checking the index: proofs are fetched from a folder or built, and each is gone through by the
+second checker.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AGREES", "CONFIRMED", "FAILED", "CheckedInstance", "LibraryCheck", "check"]
 
-# The proofs that were checked prove what the index says; they prove an interval that meets that of the index; neither.
+# The proofs that were checked prove what the index says; they prove an interval that meets that of
+# the index; neither.
 CONFIRMED: Final = "confirmed"
 AGREES: Final = "agrees"
 FAILED: Final = "failed"
@@ -39,8 +42,8 @@ class CheckedInstance(NamedTuple):
     id : str
     data_set, problem : str
     verdict : "confirmed", "agrees" or "failed"
-        Whether the proofs prove the interval of the index; or hold and prove another that meets it, as one that was built on another
-        machine may; or neither.
+        Whether the proofs prove the interval of the index; or hold and prove another that meets it,
+        as one that was built on another machine may; or neither.
     why : str
         What fails.
     lower, upper : float or None
@@ -67,7 +70,8 @@ class CheckedInstance(NamedTuple):
 
 @dataclass(frozen=True)
 class LibraryCheck:
-    """The result of :func:`check`; true in a condition if all was checked, every proof holds and none contradicts the index.
+    """The result of :func:`check`; true in a condition if all was checked, every proof holds and
+    none contradicts the index.
 
     Attributes
     ----------
@@ -93,10 +97,15 @@ class LibraryCheck:
         return pd.DataFrame(self.rows, columns=CheckedInstance._fields)
 
     def __str__(self) -> str:
-        n_bytes, seconds = sum(row.n_bytes for row in self.rows), sum(row.seconds for row in self.rows)
+        n_bytes, seconds = (
+            sum(row.n_bytes for row in self.rows),
+            sum(row.seconds for row in self.rows),
+        )
         return (
-            f"{len(self.rows)} instances: {self.count(CONFIRMED)} confirmed, {self.count(AGREES)} agree, {self.count(FAILED)} failed; "
-            f"{sum(row.n_proofs for row in self.rows)} proofs of {n_bytes} bytes checked in {seconds:.1f} processor seconds"
+            f"{len(self.rows)} instances: {self.count(CONFIRMED)} confirmed,"
+            f" {self.count(AGREES)} agree, {self.count(FAILED)} failed;"
+            f" {sum(row.n_proofs for row in self.rows)} proofs of {n_bytes} bytes checked in"
+            f" {seconds:.1f} processor seconds"
         )
 
 
@@ -112,8 +121,9 @@ def check(
 ) -> LibraryCheck:
     """Check what the index says of instances, from the raw data.
 
-    A proof that is not in the folder is built, in a temporary folder. Nothing of the index is believed: the second checker computes both ends of each proof,
-    and they are compared with the index.
+    A proof that is not in the folder is built, in a temporary folder. Nothing of the index is
+    believed: the second checker computes both ends of each proof, and they are compared with the
+    index.
 
     Parameters
     ----------
@@ -126,8 +136,9 @@ def check(
     data_dir : path-like, optional
         Folder of the data sets of the papers.
     store : path-like, optional
-        File (``.sqlite``) in which each verdict is kept as soon as it is there: the same call goes on with it. An instance is checked again
-        where the index says something else of it, its proofs are other files, or the package has another version.
+        File (``.sqlite``) in which each verdict is kept as soon as it is there: the same call goes
+        on with it. An instance is checked again where the index says something else of it, its
+        proofs are other files, or the package has another version.
     n_jobs : int, optional
         Processes; 1 by default.
     progress : callable, optional
@@ -141,7 +152,8 @@ def check(
     Raises
     ------
     DataError
-        If the index cannot be read, or a data set cannot be had or is not the one that the package records, or the store cannot be used.
+        If the index cannot be read, or a data set cannot be had or is not the one that the package
+        records, or the store cannot be used.
     """
     known = Index(index)
     wanted = {one.id: one for one in instances if one.id in known}
@@ -156,7 +168,9 @@ def check(
     kept = None if store is None else Store(store)
     try:
         with tempfile.TemporaryDirectory() as temporary, nullcontext() if kept is None else kept:
-            keys = {} if kept is None else {number: _key(known[number], folder) for number in wanted}
+            keys = (
+                {} if kept is None else {number: _key(known[number], folder) for number in wanted}
+            )
             there = {} if kept is None else kept.found(keys.values())
             for number, key in keys.items():
                 if key in there:
@@ -173,7 +187,9 @@ def check(
 
 
 def _key(known: Bounds, folder: str | None) -> str:
-    """Return what a verdict depends on: what the index says, the bytes of the proofs, and the version where they are built."""
+    """Return what a verdict depends on: what the index says, the bytes of the proofs, and the
+    version where they are built.
+    """
     files = [] if folder is None else proof_files(folder, known.id)
     digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
     return fingerprint("library check", version_of_package(), repr(known), digests)
@@ -203,7 +219,10 @@ class _Check:
             for file in files:
                 claim = claim_of(checked_file(file, data), data, who="", version="", date="")
                 if claim.id != instance.id:
-                    why = f"{file} is the proof of another instance, {claim.problem} on {claim.data_set}"
+                    why = (
+                        f"{file} is the proof of another instance, {claim.problem} on"
+                        f" {claim.data_set}"
+                    )
                     break
                 lower = max((end for end in (lower, claim.lower) if end is not None), default=None)
                 upper = claim.upper if upper is None else min(upper, claim.upper)
@@ -213,7 +232,16 @@ class _Check:
         seconds = time.process_time() - started
         verdict, why = _verdict(known, lower, upper, why)
         return CheckedInstance(
-            known.id, known.data_set, known.problem, verdict, why, lower, upper, held, n_bytes, seconds
+            known.id,
+            known.data_set,
+            known.problem,
+            verdict,
+            why,
+            lower,
+            upper,
+            held,
+            n_bytes,
+            seconds,
         )
 
 
@@ -222,10 +250,15 @@ def _verdict(known: Bounds, lower: float | None, upper: float | None, why: str) 
         return FAILED, why
     for low, high in ((lower, known.upper), (known.lower, upper)):
         if low is not None and low > high:
-            return FAILED, f"proved [{lower!r}, {upper!r}], the index says [{known.lower!r}, {known.upper!r}]"
+            return (
+                FAILED,
+                f"proved [{lower!r}, {upper!r}], the index says [{known.lower!r}, {known.upper!r}]",
+            )
     proved_lower = known.lower is None or (lower is not None and lower >= known.lower)
     return (CONFIRMED if proved_lower and upper <= known.upper else AGREES), ""
 
 
 def _died(known: Bounds) -> CheckedInstance:
-    return CheckedInstance(known.id, known.data_set, known.problem, FAILED, "its process ended", None, None, 0, 0, 0.0)
+    return CheckedInstance(
+        known.id, known.data_set, known.problem, FAILED, "its process ended", None, None, 0, 0, 0.0
+    )

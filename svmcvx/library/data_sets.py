@@ -1,4 +1,6 @@
-"""The data sets of the library: recipes that make the same numbers on every machine, and the digest by which they are held."""
+"""The data sets of the library: recipes that make the same numbers on every machine, and the digest
+by which they are held.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,14 @@ __all__ = ["DataSet", "Recorded", "data_digest", "known_data_sets", "make_data_s
 Floats: TypeAlias = NDArray[np.float64]
 Arrays: TypeAlias = tuple[Any, NDArray[Any]]
 
-# Numbers that a recipe computes are multiples of this one: the last bits of a mean or of a sine differ from machine to machine.
+# Numbers that a recipe computes are multiples of this one: the last bits of a mean or of a sine
+# differ from machine to machine.
 STEP: Final = 2.0**-20
 RECORDS: Final = Path(__file__).with_name("data_sets.csv")
 
 
 class Recorded(NamedTuple):
-    """What the package records of a data set.
-
-    Attributes
-    ----------
-    rows, columns, classes : int
-    digest : str
-        See :func:`data_digest`.
-    """
+    """What the package records of a data set."""
 
     rows: int
     columns: int
@@ -63,19 +59,14 @@ class DataSet:
     digest: str
 
     def __repr__(self) -> str:
-        return f"DataSet({self.name!r}, {self.X.shape[0]} × {self.X.shape[1]}, {np.unique(self.y).size} classes)"
+        return (
+            f"DataSet({self.name!r}, {self.X.shape[0]} × {self.X.shape[1]},"
+            f" {np.unique(self.y).size} classes)"
+        )
 
 
 def data_digest(X: Any, y: Any) -> str:
-    """Return the SHA-256 of the numbers of a data set and of which rows share a label.
-
-    The names of the classes, their order and the signs of labels make no difference: no optimum of this package depends on them.
-
-    Parameters
-    ----------
-    X : ndarray or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
-    """
+    """Return the SHA-256 of the numbers of a data set and of which rows share a label."""
     _, first, codes = np.unique(np.asarray(y).ravel(), return_index=True, return_inverse=True)
     return content_digest(X, np.argsort(np.argsort(first))[codes])
 
@@ -160,26 +151,15 @@ def recorded() -> dict[str, Recorded]:
     """Return what the package records of each data set, by its name."""
     with RECORDS.open(newline="", encoding="utf-8") as stream:
         return {
-            row["name"]: Recorded(int(row["rows"]), int(row["columns"]), int(row["classes"]), row["digest"])
+            row["name"]: Recorded(
+                int(row["rows"]), int(row["columns"]), int(row["classes"]), row["digest"]
+            )
             for row in csv.DictReader(stream)
         }
 
 
 def make_data_set(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
-    """Make a data set of the library by its recipe.
-
-    Parameters
-    ----------
-    name : str
-        As the instances name it: ``"breast_cancer/standard"``, ``"digits:3-8/standard"``, ``"spread-80x5"``.
-    data_dir : path-like, optional
-        Folder of the data sets of the papers; see :func:`svmcvx.datasets.load`.
-
-    Raises
-    ------
-    DataError
-        If there is no such data set, or its numbers are not those that the package records.
-    """
+    """Make a data set of the library by its recipe."""
     known = (*known_data_sets(), *known_data_sets("extended"))
     if name not in known:
         raise DataError(f"the library has no data set {name!r}{did_you_mean(str(name), known)}")
@@ -190,12 +170,19 @@ def make_data_set(name: str, data_dir: str | os.PathLike[str] | None = None) -> 
         source, _, scaling = name.rpartition("/")
         loaded = load(source, data_dir).without_missing()
         y = loaded.y
-        X = loaded.X if scaling == "raw" else _rounded(loaded.X) if scaling == "rounded" else _standard(loaded.X)
+        X = (
+            loaded.X
+            if scaling == "raw"
+            else _rounded(loaded.X)
+            if scaling == "rounded"
+            else _standard(loaded.X)
+        )
     found = DataSet(name, X, y, data_digest(X, y))
     record = recorded().get(name)
     if record is not None and record.digest != found.digest:
         raise DataError(
-            f"the data set {name} is another than that of the library: its digest is {found.digest}, recorded is {record.digest}; "
-            "another version of its source may have other numbers"
+            f"the data set {name} is another than that of the library: its digest is"
+            f" {found.digest}, recorded is {record.digest}; another version of its source may have"
+            " other numbers"
         )
     return found

@@ -1,7 +1,8 @@
-"""The index of the library: claims about optima, each with the digest of the proof that it follows from.
+"""The index of the library: claims about optima, each with the digest of the proof that it follows
+from.
 
-The file is plain text (CSV), one line a claim. An instance may have two: one proof with the largest lower bound, another with the
-smallest upper one.
+The file is plain text (CSV), one line a claim. An instance may have two: one proof with the largest
+lower bound, another with the smallest upper one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,16 @@ from svmcvx.errors import DataError
 from svmcvx.library.instances import DIGITS
 from svmcvx.system.files import atomic_write
 
-__all__ = ["CLASSES", "INDEX", "PROOF_DIGITS", "Bounds", "Claim", "Index", "rounded_down", "rounded_up"]
+__all__ = [
+    "CLASSES",
+    "INDEX",
+    "PROOF_DIGITS",
+    "Bounds",
+    "Claim",
+    "Index",
+    "rounded_down",
+    "rounded_up",
+]
 
 INDEX: Final = Path(__file__).with_name("index.csv")
 # Digits of an end, which is rounded outwards: the proof of another machine has another last digit.
@@ -104,12 +114,18 @@ class Bounds:
 
     @property
     def tolerance(self) -> str:
-        """The smallest of the classes 1e-9, 1e-6 and 1e-3 that the interval is in, ``"open"`` if it is in none."""
-        return next((f"{one:.0e}".replace("e-0", "e-") for one in CLASSES if self.gap <= one), "open")
+        """The smallest of the classes 1e-9, 1e-6 and 1e-3 that the interval is in, ``"open"`` if it
+        is in none.
+        """
+        return next(
+            (f"{one:.0e}".replace("e-0", "e-") for one in CLASSES if self.gap <= one), "open"
+        )
 
     @property
     def status(self) -> str:
-        """``"proved"``; ``"stated"`` where a search has ended without a proof that the second checker reads; or ``"open"``."""
+        """``"proved"``; ``"stated"`` where a search has ended without a proof that the second
+        checker reads; or ``"open"``.
+        """
         if self.gap <= CLASSES[-1]:
             return "proved"
         return "stated" if relative_gap(self.stated, self.upper) <= CLASSES[-1] else "open"
@@ -128,7 +144,10 @@ class Bounds:
 
     def __str__(self) -> str:
         lower = "no lower bound" if self.lower is None else f"{self.lower!r}"
-        return f"{self.problem} on {self.data_set}: [{lower}, {self.upper!r}], {self.status} ({self.tolerance})"
+        return (
+            f"{self.problem} on {self.data_set}: [{lower}, {self.upper!r}],"
+            f" {self.status} ({self.tolerance})"
+        )
 
 
 def rounded_down(value: float) -> float:
@@ -174,7 +193,8 @@ class Index:
                 rows = csv.DictReader(stream)
                 if tuple(rows.fieldnames or ()) != COLUMNS:
                     raise DataError(
-                        f"{self.path} is no index of the library: its first line is not {','.join(COLUMNS)}"
+                        f"{self.path} is no index of the library: its first line is not"
+                        f" {','.join(COLUMNS)}"
                     )
                 for number, row in enumerate(rows, 2):
                     claim = self._claim(row, number)
@@ -230,7 +250,8 @@ class Index:
         Raises
         ------
         DataError
-            If the claim and what is known contradict each other: one of the proofs, or the checker, is wrong. Nothing is changed.
+            If the claim and what is known contradict each other: one of the proofs, or the checker,
+            is wrong. Nothing is changed.
         """
         if claim.id not in self._claims:
             self._claims[claim.id] = [claim]
@@ -239,8 +260,9 @@ class Index:
         for lower, upper in ((claim.lower, known.upper), (known.lower, claim.upper)):
             if lower is not None and lower > upper:
                 raise DataError(
-                    f"the claim and what is known of {known.problem} on {known.data_set} contradict each other: at least {lower!r}, at most "
-                    f"{upper!r}; please report this as a defect"
+                    f"the claim and what is known of {known.problem} on {known.data_set} contradict"
+                    f" each other: at least {lower!r}, at most {upper!r}; please report this as a"
+                    " defect"
                 )
         higher = claim.lower is not None and (known.lower is None or claim.lower > known.lower)
         if not (higher or claim.upper < known.upper):
@@ -270,7 +292,9 @@ class Index:
             with atomic_write(self.path) as stream:
                 stream.write(_text(claims).encode())
         except OSError as error:
-            raise DataError(f"index {self.path} cannot be written ({error}); pass a file of your own") from None
+            raise DataError(
+                f"index {self.path} cannot be written ({error}); pass a file of your own"
+            ) from None
 
 
 def _text(claims: Iterable[Claim]) -> str:
@@ -280,6 +304,9 @@ def _text(claims: Iterable[Claim]) -> str:
     for claim in claims:
         values = (getattr(claim, name) for name in COLUMNS)
         writer.writerow(
-            ["" if value is None else repr(value) if isinstance(value, float) else value for value in values]
+            [
+                "" if value is None else repr(value) if isinstance(value, float) else value
+                for value in values
+            ]
         )
     return lines.getvalue()

@@ -63,7 +63,8 @@ class Problem:
 
     @classmethod
     def read(cls, text: str) -> Problem:
-        """Return the problem of a text, as in ``"psvm C=1 p=1.5 intercept=free kernel=rbf gamma=0.25"``.
+        """Return the problem of a text, as in ``"psvm C=1 p=1.5 intercept=free kernel=rbf
+        gamma=0.25"``.
 
         Raises
         ------
@@ -75,27 +76,39 @@ class Problem:
         for word in words:
             found = WORD.fullmatch(word)
             if found is None or found[1] in values:
-                raise DataError(f"{text!r} is no problem of the library: {word!r} is not of the form name=value")
+                raise DataError(
+                    f"{text!r} is no problem of the library: {word!r} is not of the form name=value"
+                )
             values[found[1]] = found[2]
         intercept = values.pop("intercept", "")
         names = list(values)
         at = names.index("kernel") if "kernel" in values else len(names)
         kernel = None
         if at < len(names):
-            kernel = {"name": values["kernel"], **{key: _number(values[key]) for key in names[at + 1 :]}}
+            kernel = {
+                "name": values["kernel"],
+                **{key: _number(values[key]) for key in names[at + 1 :]},
+            }
         hyper = {key: _number(values[key]) for key in names[:at]}
         problem = cls(name.replace("-", " "), hyper, kernel, intercept)
         if str(problem) != text:
-            raise DataError(f"{text!r} is no problem of the library; it would be written {str(problem)!r}")
+            raise DataError(
+                f"{text!r} is no problem of the library; it would be written {str(problem)!r}"
+            )
         return problem
 
     def __str__(self) -> str:
         words = [self.formulation.replace(" ", "-")]
-        words += [f"{name}={_text(self.hyperparameters[name])}" for name in sorted(self.hyperparameters)]
+        words += [
+            f"{name}={_text(self.hyperparameters[name])}" for name in sorted(self.hyperparameters)
+        ]
         words.append(f"intercept={self.intercept}")
         if self.kernel is not None:
             rest = sorted(self.kernel.keys() - {"name"})
-            words += [f"kernel={self.kernel['name']}", *(f"{name}={_text(self.kernel[name])}" for name in rest)]
+            words += [
+                f"kernel={self.kernel['name']}",
+                *(f"{name}={_text(self.kernel[name])}" for name in rest),
+            ]
         return " ".join(words)
 
     def _kernel(self) -> Kernel | None:
@@ -119,7 +132,10 @@ class Problem:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the builder and of the specialised solver."""
-        found = {name: int(value) if name in ("k", "norm") else value for name, value in self.hyperparameters.items()}
+        found = {
+            name: int(value) if name in ("k", "norm") else value
+            for name, value in self.hyperparameters.items()
+        }
         if self.formulation in LOSSES:
             found["loss"] = LOSSES[self.formulation]
         if self.formulation == "topk_svm":
@@ -154,7 +170,8 @@ class Problem:
         return problem
 
     def solve(self, X: Any, y: Any, *, tol: float) -> Solution:
-        """Solve the problem on data: by the specialised solver, or the general one where there is none.
+        """Solve the problem on data: by the specialised solver, or the general one where there is
+        none.
 
         Searches end after a number of rounds, so that every call has the same answer.
         """
@@ -175,18 +192,20 @@ class Problem:
 
 
 def problem_of(statement: Statement) -> Problem:
-    """Return the problem of a proof without its data.
-
-    Raises
-    ------
-    DataError
-        If it has weights of observations, or arrays: the library has no such problems.
-    """
-    if statement.arrays or (statement.kernel is not None and statement.kernel["name"] == "precomputed"):
+    """Return the problem of a proof without its data."""
+    if statement.arrays or (
+        statement.kernel is not None and statement.kernel["name"] == "precomputed"
+    ):
         raise DataError(
-            "the library has no problems with weights of the observations, arrays of their own or precomputed kernels"
+            "the library has no problems with weights of the observations, arrays of their own or"
+            " precomputed kernels"
         )
-    return Problem(statement.formulation, dict(statement.hyperparameters), statement.kernel, statement.intercept)
+    return Problem(
+        statement.formulation,
+        dict(statement.hyperparameters),
+        statement.kernel,
+        statement.intercept,
+    )
 
 
 def instance_id(digest: str, problem: Problem) -> str:
@@ -212,7 +231,8 @@ class Instance:
     Attributes
     ----------
     id : str
-        Sixteen hexadecimal digits, of the numbers of the data and of the problem; empty where the data are not known yet.
+        Sixteen hexadecimal digits, of the numbers of the data and of the problem; empty where the
+        data are not known yet.
     data_set : str
     problem : Problem
     part : "core" or "extended"
@@ -228,4 +248,6 @@ class Instance:
 
     def bound_to(self, data: DataSet) -> Instance:
         """Return the same with the number that the data give it."""
-        return Instance(instance_id(data.digest, self.problem), self.data_set, self.problem, self.part)
+        return Instance(
+            instance_id(data.digest, self.problem), self.data_set, self.problem, self.part
+        )

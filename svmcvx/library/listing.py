@@ -53,12 +53,28 @@ def _two_classes(rows: int, columns: int, *, raw: bool) -> Iterator[Problem]:
 
 def _several_classes() -> Iterator[Problem]:
     for lam in WEIGHTS:
-        for name in ("weston_watkins", "crammer_singer", "msvm", "multinomial_lr", "sparse_multinomial_lr"):
+        for name in (
+            "weston_watkins",
+            "crammer_singer",
+            "msvm",
+            "multinomial_lr",
+            "sparse_multinomial_lr",
+        ):
             yield Problem(name, {"lam": lam}, None, "free")
         yield Problem("topk_svm", {"lam": lam, "k": 2.0}, None, "free")
         for p in (1.0, 2.0, 4.0):
-            yield Problem("m3svm", {"lam": lam, "p": p, "eps": 1e-6, "norm": 2.0, "loss": "hinge"}, None, "penalised")
-        yield Problem("m3svm", {"lam": lam, "p": 2.0, "eps": 1e-6, "norm": 2.0, "loss": "softmax"}, None, "penalised")
+            yield Problem(
+                "m3svm",
+                {"lam": lam, "p": p, "eps": 1e-6, "norm": 2.0, "loss": "hinge"},
+                None,
+                "penalised",
+            )
+        yield Problem(
+            "m3svm",
+            {"lam": lam, "p": 2.0, "eps": 1e-6, "norm": 2.0, "loss": "softmax"},
+            None,
+            "penalised",
+        )
 
 
 def problems_of(name: str) -> Iterator[Problem]:
@@ -71,7 +87,9 @@ def problems_of(name: str) -> Iterator[Problem]:
 
 @cache
 def listed(part: str) -> tuple[Instance, ...]:
-    """Return the instances of a part: the core is made of data that come with scikit-learn or are generated."""
+    """Return the instances of a part: the core is made of data that come with scikit-learn or are
+    generated.
+    """
     records = recorded()
     return tuple(
         Instance(instance_id(records[name].digest, problem), name, problem, part)

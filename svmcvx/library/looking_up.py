@@ -19,15 +19,20 @@ __all__ = ["find", "get", "instances", "lookup", "stated_problem"]
 
 
 def instances(
-    part: str = "core", *, kind: str = "all", hard: bool = False, index: str | os.PathLike[str] | None = None
+    part: str = "core",
+    *,
+    kind: str = "all",
+    hard: bool = False,
+    index: str | os.PathLike[str] | None = None,
 ) -> list[Instance]:
     """Return the instances of the library.
 
     Parameters
     ----------
     part : "core", "extended", "open" or "all"
-        The core is on data that come with scikit-learn or are generated; the extended part on data sets of the papers; the open part are
-        those of both whose interval is wider than 1e-3, or has no lower end that was proved.
+        The core is on data that come with scikit-learn or are generated; the extended part on data
+        sets of the papers; the open part are those of both whose interval is wider than 1e-3, or
+        has no lower end that was proved.
     kind : "all", "convex" or "search"
         Convex problems; 0-1, ramp and l0, whose optimum is the end of a search.
     hard : bool
@@ -48,15 +53,23 @@ def instances(
     """
     if part not in (*PARTS, "open", "all"):
         raise DataError(f"part must be 'core', 'extended', 'open' or 'all', got {part!r}")
-    found = [one for name in (PARTS if part in ("open", "all") else (part,)) for one in listed(name)]
+    found = [
+        one for name in (PARTS if part in ("open", "all") else (part,)) for one in listed(name)
+    ]
     if check_choice(kind, "kind", ("all", "convex", "search")) != "all":
-        found = [one for one in found if (one.problem.formulation in SEARCHES) == (kind == "search")]
+        found = [
+            one for one in found if (one.problem.formulation in SEARCHES) == (kind == "search")
+        ]
     if part != "open" and not hard:
         return found
     known = Index(index)
     if part == "open":
         found = [one for one in found if one.id in known and known[one.id].tolerance == "open"]
-    return [one for one in found if one.id in known and known[one.id].tolerance != "1e-9"] if hard else found
+    return (
+        [one for one in found if one.id in known and known[one.id].tolerance != "1e-9"]
+        if hard
+        else found
+    )
 
 
 def find(number: str) -> Instance:
@@ -71,8 +84,9 @@ def find(number: str) -> Instance:
     found = [one for part in PARTS for one in listed(part) if wanted and one.id.startswith(wanted)]
     if len(found) != 1:
         raise DataError(
-            f"{'no instance' if not found else f'{len(found)} instances'} of the library begins with {number!r}; "
-            "svmcvx.library.instances() has all, 'svmcvx library list' shows them"
+            f"{'no instance' if not found else f'{len(found)} instances'} of the library begins"
+            f" with {number!r}; svmcvx.library.instances() has all, 'svmcvx library list' shows"
+            " them"
         )
     return found[0]
 
@@ -91,23 +105,32 @@ def get(number: str, *, data_dir: str | os.PathLike[str] | None = None) -> tuple
     -------
     data : DataSet
     problem : Problem
-        ``problem.build(data.X, data.y)`` is the problem for a solver of cvxpy, ``problem.solve(data.X, data.y, tol=1e-9)`` solves it.
+        ``problem.build(data.X, data.y)`` is the problem for a solver of cvxpy,
+        ``problem.solve(data.X, data.y, tol=1e-9)`` solves it.
 
     Raises
     ------
     DataError
-        If there is no such instance, or its data cannot be had or are not those that the package records.
+        If there is no such instance, or its data cannot be had or are not those that the package
+        records.
     """
     instance = find(number)
     return make_data_set(instance.data_set, data_dir), instance.problem
 
 
 def lookup(
-    X: Any, y: Any, problem: Any = "psvm", *, index: str | os.PathLike[str] | None = None, **hyperparameters: Any
+    X: Any,
+    y: Any,
+    problem: Any = "psvm",
+    *,
+    index: str | os.PathLike[str] | None = None,
+    **hyperparameters: Any,
 ) -> Bounds | None:
-    """Return what the library knows of the optimum of a problem on data, or None. Nothing is solved.
+    """Return what the library knows of the optimum of a problem on data, or None. Nothing is
+    solved.
 
-    Tests of other packages can take it as the true value: every end follows from a proof that the second checker has confirmed.
+    Tests of other packages can take it as the true value: every end follows from a proof that the
+    second checker has confirmed.
 
     Parameters
     ----------
@@ -115,8 +138,9 @@ def lookup(
     y : array-like of shape (n,)
         The names of the classes and the signs of labels make no difference.
     problem : str, estimator, problem, Statement or Problem
-        The name of a formulation, such as ``"psvm"`` or ``"crammer_singer"``, or an estimator of this package with the hyper-parameters; a problem
-        of a builder; the statement of a proof; or that of an instance.
+        The name of a formulation, such as ``"psvm"`` or ``"crammer_singer"``, or an estimator of
+        this package with the hyper-parameters; a problem of a builder; the statement of a proof; or
+        that of an instance.
     index : path-like, optional
         The index; that of the package by default.
     **hyperparameters
@@ -159,7 +183,8 @@ def stated_problem(X: Any, y: Any, problem: Any, hyperparameters: dict[str, Any]
         state = getattr(problem, "proof_statement", None)
         if not callable(state):
             raise DataError(
-                f"problem must be the name of a formulation, an estimator of this package, a problem or a statement, got {type(problem).__name__}"
+                "problem must be the name of a formulation, an estimator of this package, a"
+                f" problem or a statement, got {type(problem).__name__}"
             )
         return problem_of(state())
     return problem_of(unsolved(problem_named(problem, hyperparameters), X, y).proof_statement())

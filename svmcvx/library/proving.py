@@ -1,4 +1,6 @@
-"""Proofs of instances: found by a solver, or in a file of somebody, and checked from the raw data by the second checker."""
+"""Proofs of instances: found by a solver, or in a file of somebody, and checked from the raw data
+by the second checker.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,7 @@ FEW_CLASSES: Final = 6
 
 
 class Checked(NamedTuple):
-    """A proof that the second checker confirms.
-
-    Attributes
-    ----------
-    proof : Proof
-    verified : Verified
-    digest : str
-    """
+    """A proof that the second checker confirms."""
 
     proof: Proof
     verified: Verified
@@ -55,13 +50,7 @@ class Checked(NamedTuple):
 
 
 def write_proof_of(instance: Instance, data: DataSet, path: Path) -> None:
-    """Solve an instance and write the proof of the answer.
-
-    Raises
-    ------
-    SvmcvxError
-        If there is no answer, or no proof of it.
-    """
+    """Solve an instance and write the proof of the answer."""
     instance.problem.solve(data.X, data.y, tol=ASKED).save_proof(path)
 
 
@@ -73,27 +62,30 @@ def prove(
     dual: Mapping[str, Any] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
 ) -> Verified:
-    """Write what a model of anybody proves of an instance to a file: an upper end, and with a dual point a lower one.
+    """Write what a model of anybody proves of an instance to a file: an upper end, and with a dual
+    point a lower one.
 
     Parameters
     ----------
     instance : Instance
         See :func:`svmcvx.library.find`.
     model : tuple, mapping, estimator or Model
-        In any form that :func:`svmcvx.certify` takes: ``(coef, intercept)``, a mapping with ``coef`` or ``dual_coef``, a fitted estimator. The later
-        of two sorted labels is the positive class.
+        In any form that :func:`svmcvx.certify` takes: ``(coef, intercept)``, a mapping with
+        ``coef`` or ``dual_coef``, a fitted estimator. The later of two sorted labels is the
+        positive class.
     path : path-like
         By convention ``*.npz``; :func:`svmcvx.library.add` takes it.
     dual : mapping of str to array-like, optional
-        A dual point, by the names and in the order of ``docs/proof_format.md``, such as ``{"alpha": …}`` for the pSVM. It has to be feasible but for
-        rounding.
+        A dual point, by the names and in the order of ``docs/proof_format.md``, such as ``{"alpha":
+        …}`` for the pSVM. It has to be feasible but for rounding.
     data_dir : path-like, optional
         Folder of the data sets of the papers.
 
     Returns
     -------
     Verified
-        ``lower`` and ``upper`` are the ends that the second checker has computed, which the file claims.
+        ``lower`` and ``upper`` are the ends that the second checker has computed, which the file
+        claims.
 
     Raises
     ------
@@ -109,14 +101,18 @@ def prove(
     data, problem = make_data_set(instance.data_set, data_dir), instance.problem
     if problem.formulation == "conic":
         raise DataError(
-            "a conic model has a covariance beside its coefficients: solve problem.build(X, y) with any solver of cvxpy, and save the proof of "
-            "what its recover() returns"
+            "a conic model has a covariance beside its coefficients: solve problem.build(X, y) with"
+            " any solver of cvxpy, and save the proof of what its recover() returns"
         )
     built = problem.build(data.X, data.y)
     own: Any = as_model(model, data.X, np.unique(data.y), None, problem.arguments().get("kernel"))
     require_kernel(own, built.formulation)
     if isinstance(own, KernelModel):
-        arrays = {"support": _rows_of(own, data), "dual_coef": own.dual_coef, "intercept": own.intercept}
+        arrays = {
+            "support": _rows_of(own, data),
+            "dual_coef": own.dual_coef,
+            "intercept": own.intercept,
+        }
     else:
         arrays = {"coef": own.coef, "intercept": own.intercept}
     kind = built.formulation.kind
@@ -143,20 +139,15 @@ def _rows_of(model: KernelModel, data: DataSet) -> NDArray[np.intp]:
     rows = {row.tobytes(): number for number, row in enumerate(np.asarray(data.X))}
     found = [rows.get(np.asarray(vector).tobytes()) for vector in np.asarray(model.vectors)]
     if None in found:
-        raise DataError("the vectors of the model must be rows of the instance's data; pass dual_coef, one a row")
+        raise DataError(
+            "the vectors of the model must be rows of the instance's data; pass dual_coef, one"
+            " a row"
+        )
     return np.asarray(found, dtype=np.intp)
 
 
 def checked_file(path: str | os.PathLike[str], data: DataSet) -> Checked:
-    """Read a proof and have it checked from the data, whatever their classes are called in it.
-
-    Raises
-    ------
-    NotCertified
-        If it does not hold, or claims no upper end.
-    DataError
-        If the file is no proof, or about other data.
-    """
+    """Read a proof and have it checked from the data, whatever their classes are called in it."""
     with ProofFile(path) as file:
         proof, digest = file.read(), file.digest
     labels = relabelled(data, proof.statement)
@@ -192,10 +183,16 @@ def claim_of(checked: Checked, data: DataSet, *, who: str, version: str, date: s
 def relabelled(data: DataSet, statement: Statement) -> NDArray[Any] | None:
     """Return the labels of the data as a proof calls them; None if it is about other data."""
     classes = np.unique(data.y)
-    if data.X.shape != (statement.rows, statement.columns) or classes.size != len(statement.classes):
+    if data.X.shape != (statement.rows, statement.columns) or classes.size != len(
+        statement.classes
+    ):
         return None
     codes = np.searchsorted(classes, data.y)
-    orders = permutations(range(classes.size)) if classes.size <= FEW_CLASSES else [tuple(range(classes.size))]
+    orders = (
+        permutations(range(classes.size))
+        if classes.size <= FEW_CLASSES
+        else [tuple(range(classes.size))]
+    )
     for order in orders:
         turned = np.asarray(order)[codes]
         if fingerprint(data.X, turned, coded=True) == statement.fingerprint:
@@ -206,13 +203,7 @@ def relabelled(data: DataSet, statement: Statement) -> NDArray[Any] | None:
 
 
 def data_of(statement: Statement, data_dir: str | os.PathLike[str] | None) -> DataSet:
-    """Return the data set of the library that a proof is about.
-
-    Raises
-    ------
-    DataError
-        If it is about none of them.
-    """
+    """Return the data set of the library that a proof is about."""
     wanted = (statement.rows, statement.columns, len(statement.classes))
     for name, record in recorded().items():
         if (record.rows, record.columns, record.classes) == wanted:
@@ -220,8 +211,8 @@ def data_of(statement: Statement, data_dir: str | os.PathLike[str] | None) -> Da
             if relabelled(data, statement) is not None:
                 return data
     raise DataError(
-        f"the proof is about {statement.rows} rows and {statement.columns} columns that are no data set of the library; "
-        "see svmcvx.library.data_sets for those that are"
+        f"the proof is about {statement.rows} rows and {statement.columns} columns that are no data"
+        " set of the library; see svmcvx.library.data_sets for those that are"
     )
 
 

@@ -1,7 +1,8 @@
 """Models: what a solver returns and a user predicts with.
 
-A model is immutable, knows the labels it was trained on, and is stored without pickle: one ``.npz`` file whose
-member ``header`` is a JSON text (format, version, type, scalars, kernel, digest of the arrays).
+A model is immutable, knows the labels it was trained on, and is stored without pickle: one ``.npz``
+file whose member ``header`` is a JSON text (format, version, type, scalars, kernel, digest of the
+arrays).
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ __all__ = [
     "load_model",
 ]
 
-_TYPES: dict[str, type[Model]] = {cls.__name__: cls for cls in (LinearModel, KernelModel, MulticlassModel, OneVsModel)}
+_TYPES: dict[str, type[Model]] = {
+    cls.__name__: cls for cls in (LinearModel, KernelModel, MulticlassModel, OneVsModel)
+}
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
@@ -44,11 +47,13 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     Raises
     ------
     DataError
-        If the file does not exist, is not a model file, was written by a newer format, or is corrupted.
+        If the file does not exist, is not a model file, was written by a newer format, or is
+        corrupted.
     """
     kind, scalars, arrays = read_model_file(path)
     if kind not in _TYPES:
         raise DataError(
-            f"{path} does not describe a model that this svmcvx knows; upgrade svmcvx or save the model again"
+            f"{path} does not describe a model that this svmcvx knows; upgrade svmcvx or save the"
+            " model again"
         )
     return _TYPES[kind]._from_state(scalars, arrays)

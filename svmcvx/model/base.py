@@ -42,10 +42,15 @@ class Model(ShortRepr, ABC):
     support: NDArray[np.intp]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join([*self._described().values(), self._deciding()])})"
+        return (
+            f"{type(self).__name__}({', '.join([*self._described().values(), self._deciding()])})"
+        )
 
     def _repr_html_(self) -> str:
-        fields = [*self._described().items(), ("Classes", listed(self.classes.tolist(), most=MOST_CLASSES))]
+        fields = [
+            *self._described().items(),
+            ("Classes", listed(self.classes.tolist(), most=MOST_CLASSES)),
+        ]
         return html_block(type(self).__name__, html_fields(fields), *self._html_tables())
 
     def _deciding(self) -> str:
@@ -82,7 +87,9 @@ class Model(ShortRepr, ABC):
         return int(self.support.size)
 
     def without_support(self) -> Self:
-        """Return what predicts the same and is sent to other processes: a linear model leaves out the rows it rests on."""
+        """Return what predicts the same and is sent to other processes: a linear model leaves out
+        the rows it rests on.
+        """
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -96,8 +103,10 @@ class Model(ShortRepr, ABC):
         Raises
         ------
         DataError
-            If the model holds what cannot be stored without pickle (a callable kernel, labels that are neither
-            numbers nor strings), or the file cannot be written.
+            If the model holds what cannot be stored without pickle (a callable kernel, labels that
+            are neither numbers nor strings), or the file cannot be written.
         """
         scalars, arrays = self._state()
-        write_model_file(path, type(self).__name__, self.classes, np.asarray(self.support), scalars, arrays)
+        write_model_file(
+            path, type(self).__name__, self.classes, np.asarray(self.support), scalars, arrays
+        )

@@ -23,7 +23,8 @@ __all__ = ["BinaryModel", "KernelModel", "LinearModel", "constant_scores", "is_c
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Entries of one block of a matrix between new and training observations, or of what a function returns: 128 MiB.
+# Entries of one block of a matrix between new and training observations, or of what a function
+# returns: 128 MiB.
 BLOCK_ENTRIES = 2**24
 # Coefficients that HTML shows.
 SHOWN = 10
@@ -41,13 +42,7 @@ class BinaryModel(Model):
 
     @abstractmethod
     def squared_norm(self, data: BinaryData) -> Bounded:
-        r"""Return :math:`\|w\|^2` in feature space.
-
-        Parameters
-        ----------
-        data : BinaryData
-            The training data; used by precomputed kernels only, which cannot be evaluated without it.
-        """
+        r"""Return :math:`\|w\|^2` in feature space."""
 
     @abstractmethod
     def scores(self, X: Features) -> Bounded:
@@ -128,7 +123,10 @@ class LinearModel(BinaryModel):
     @classmethod
     def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         return cls(
-            coef=arrays["coef"], intercept=scalars["intercept"], classes=arrays["classes"], support=arrays["support"]
+            coef=arrays["coef"],
+            intercept=scalars["intercept"],
+            classes=arrays["classes"],
+            support=arrays["support"],
         )
 
 
@@ -149,7 +147,8 @@ class KernelModel(BinaryModel):
     support : ndarray of int, shape (s,)
         Rows of the training data that the support vectors are.
     n_features : int
-        Columns that new data must have: d, or the number of training observations for a precomputed kernel.
+        Columns that new data must have: d, or the number of training observations for a precomputed
+        kernel.
     """
 
     kernel: Kernel
@@ -168,13 +167,17 @@ class KernelModel(BinaryModel):
             copied = self.vectors.copy() if sp.issparse(self.vectors) else frozen(self.vectors)
             object.__setattr__(self, "vectors", copied)
         elif not isinstance(self.kernel, Precomputed):
-            raise DataError("vectors is None, which only a precomputed kernel allows; pass the support vectors")
+            raise DataError(
+                "vectors is None, which only a precomputed kernel allows; pass the support vectors"
+            )
 
     def _described(self) -> dict[str, str]:
         width = "Gram matrix of" if self.vectors is None else ""
         return {
             "Kernel": rounded(str(self.kernel)),
-            "Input": f"{width} {quantity(self.n_features, 'observation' if width else 'feature')}".strip(),
+            "Input": (
+                f"{width} {quantity(self.n_features, 'observation' if width else 'feature')}".strip()
+            ),
             "Bias": f"intercept {self.intercept:.6g}",
             **super()._described(),
         }
@@ -183,7 +186,11 @@ class KernelModel(BinaryModel):
         r"""Return :math:`\|w\|^2 = v'Kv`."""
         if is_constant(self):
             return exact(0.0)
-        rows = data.X[np.searchsorted(data.index, self.support)] if self.vectors is None else self.vectors
+        rows = (
+            data.X[np.searchsorted(data.index, self.support)]
+            if self.vectors is None
+            else self.vectors
+        )
         return positive_part(total(exact(self.dual_coef) * self._combine(rows)))
 
     def decision_function(self, X: Any) -> Floats:
@@ -192,8 +199,8 @@ class KernelModel(BinaryModel):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (m, d)
-            For a precomputed kernel the matrix ``k(x_i, x_j)`` of shape (m, n) between the new observations and
-            *all* training observations.
+            For a precomputed kernel the matrix ``k(x_i, x_j)`` of shape (m, n) between the new
+            observations and *all* training observations.
 
         Returns
         -------
@@ -204,10 +211,16 @@ class KernelModel(BinaryModel):
 
     def scores(self, X: Features) -> Bounded:
         """Return the scores with bounds on their rounding errors, which are 0 where w = 0."""
-        return constant_scores(self, X.shape[0]) if is_constant(self) else self._combine(X) + self.intercept
+        return (
+            constant_scores(self, X.shape[0])
+            if is_constant(self)
+            else self._combine(X) + self.intercept
+        )
 
     def _combine(self, X: Features, *, errors: bool = True) -> Bounded:
-        """Return K v, if asked for with bounds on its errors, with K between `X` and the support vectors, block by block."""
+        """Return K v, if asked for with bounds on its errors, with K between `X` and the support
+        vectors, block by block.
+        """
         v = self.dual_coef
         if self.vectors is not None and not isinstance(self.kernel, CallableKernel):
             columns = KernelColumns(self.kernel, X, self.vectors, tile_entries=TILE_ENTRIES)
@@ -223,7 +236,11 @@ class KernelModel(BinaryModel):
         for start in range(0, X.shape[0], rows):
             # The values of such a kernel are exact by definition.
             part = slice(start, start + rows)
-            block: Any = X[part][:, self.support] if self.vectors is None else self.kernel(X[part], self.vectors)
+            block: Any = (
+                X[part][:, self.support]
+                if self.vectors is None
+                else self.kernel(X[part], self.vectors)
+            )
             sums[part] = block @ v
             if errors:
                 magnitude = np.asarray(abs(block) @ size)
@@ -235,13 +252,17 @@ class KernelModel(BinaryModel):
             "intercept": self.intercept,
             "kernel": self.kernel.to_dict(),
             "n_features": int(self.n_features),
-            "vectors": "none" if self.vectors is None else "csr" if sp.issparse(self.vectors) else "dense",
+            "vectors": (
+                "none" if self.vectors is None else "csr" if sp.issparse(self.vectors) else "dense"
+            ),
         }
         arrays: dict[str, NDArray[Any]] = {"dual_coef": self.dual_coef}
         if self.vectors is None:
             return scalars, arrays
         if sp.issparse(self.vectors):
-            return scalars, arrays | {name: getattr(self.vectors, name) for name in ("data", "indices", "indptr")}
+            return scalars, arrays | {
+                name: getattr(self.vectors, name) for name in ("data", "indices", "indptr")
+            }
         return scalars, arrays | {"vectors": np.asarray(self.vectors)}
 
     @classmethod
@@ -249,7 +270,9 @@ class KernelModel(BinaryModel):
         vectors: Features | None = None
         if scalars["vectors"] == "csr":
             shape = (arrays["indptr"].size - 1, scalars["n_features"])
-            vectors = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
+            vectors = sp.csr_array(
+                (arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape
+            )
         elif scalars["vectors"] == "dense":
             vectors = arrays["vectors"]
         return cls(
@@ -271,5 +294,7 @@ def is_constant(model: BinaryModel) -> bool:
 
 
 def constant_scores(model: BinaryModel, n: int) -> Bounded:
-    """Return the scores of a constant model: nothing is rounded, no kernel evaluated, and no pass over data made."""
+    """Return the scores of a constant model: nothing is rounded, no kernel evaluated, and no pass
+    over data made.
+    """
     return exact(np.full(n, model.intercept))

@@ -36,7 +36,9 @@ class _Graph:
 
     def constant(self, value: Any, dtype: Any = np.float64) -> str:
         name = f"constant_{len(self.constants)}"
-        self.constants.append(self.numpy_helper.from_array(np.ascontiguousarray(np.asarray(value, dtype=dtype)), name))
+        self.constants.append(
+            self.numpy_helper.from_array(np.ascontiguousarray(np.asarray(value, dtype=dtype)), name)
+        )
         return name
 
     def apply(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:
@@ -46,20 +48,8 @@ class _Graph:
 
 
 def write_onnx(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write a model as an ONNX file with the input ``X`` of shape (m, d) and the outputs ``label`` and ``scores``, numbers in double precision.
-
-    Parameters
-    ----------
-    model : Model
-        Linear, or with a kernel of this package; of two classes or more.
-    path : path-like
-
-    Raises
-    ------
-    DataError
-        If the kernel is precomputed or a function.
-    SolverUnavailable
-        Without the extra ``onnx``.
+    """Write a model as an ONNX file with the input ``X`` of shape (m, d) and the outputs ``label``
+    and ``scores``, numbers in double precision.
     """
     try:
         import onnx
@@ -83,7 +73,9 @@ def write_onnx(model: Model, path: str | os.PathLike[str]) -> None:
             [helper.make_tensor_value_info(INPUT, TensorProto.DOUBLE, ["m", d])],
             [
                 helper.make_tensor_value_info(LABEL, kind, ["m"]),
-                helper.make_tensor_value_info(SCORES, TensorProto.DOUBLE, ["m"] if columns is None else ["m", columns]),
+                helper.make_tensor_value_info(
+                    SCORES, TensorProto.DOUBLE, ["m"] if columns is None else ["m", columns]
+                ),
             ],
             graph.constants,
         ),
@@ -101,7 +93,9 @@ def _columns(model: Model) -> Any:
 
 
 def _scored(graph: _Graph, model: Model) -> tuple[int, str]:
-    """Add the scores and the place of the label among the classes; return the number of features and the name of the place."""
+    """Add the scores and the place of the label among the classes; return the number of features
+    and the name of the place.
+    """
     if isinstance(model, BinaryModel):
         d, column = _score_of(graph, model)
         flat = graph.apply("Reshape", column, graph.constant([-1], np.int64), name=SCORES)
@@ -112,7 +106,9 @@ def _scored(graph: _Graph, model: Model) -> tuple[int, str]:
         graph.apply("Add", product, graph.constant(model.intercept), name=SCORES)
         return model.coef.shape[0], graph.apply("ArgMax", SCORES, axis=1, keepdims=0)
     if not isinstance(model, OneVsModel):
-        raise DataError(f"a {type(model).__name__} cannot be written as ONNX; linear and kernel models can")
+        raise DataError(
+            f"a {type(model).__name__} cannot be written as ONNX; linear and kernel models can"
+        )
     found = [_score_of(graph, member) for member in model.members]
     graph.apply("Concat", *(name for _, name in found), name=SCORES, axis=1)
     if model.scheme == "ovr":
@@ -121,7 +117,9 @@ def _scored(graph: _Graph, model: Model) -> tuple[int, str]:
 
 
 def _voted(graph: _Graph, c: int) -> str:
-    """Add the votes of all pairs, of which equal ones are decided by the sums of the scores; return the name of the place."""
+    """Add the votes of all pairs, of which equal ones are decided by the sums of the scores; return
+    the name of the place.
+    """
     pairs = list(combinations(range(c), 2))
     later, earlier = np.zeros((len(pairs), c)), np.zeros((len(pairs), c))
     for row, (k, l) in enumerate(pairs):  # noqa: E741 - as in the formulas
@@ -143,8 +141,13 @@ def _score_of(graph: _Graph, model: BinaryModel) -> tuple[int, str]:
         product = graph.apply("MatMul", INPUT, graph.constant(model.coef[:, None]))
         return model.coef.size, graph.apply("Add", product, graph.constant(model.intercept))
     if not isinstance(model, KernelModel) or model.vectors is None:
-        raise DataError("a model with a precomputed kernel cannot be written as ONNX; it has no rows to compare with")
-    vectors: Any = model.vectors.toarray() if sp.issparse(model.vectors) else np.asarray(model.vectors)
+        raise DataError(
+            "a model with a precomputed kernel cannot be written as ONNX; it has no rows to compare"
+            " with"
+        )
+    vectors: Any = (
+        model.vectors.toarray() if sp.issparse(model.vectors) else np.asarray(model.vectors)
+    )
     values = _kernel(graph, model.kernel, vectors)
     product = graph.apply("MatMul", values, graph.constant(model.dual_coef[:, None]))
     return model.n_features, graph.apply("Add", product, graph.constant(model.intercept))
@@ -165,15 +168,22 @@ def _kernel(graph: _Graph, kernel: Any, vectors: NDArray[np.float64]) -> str:
         distances = graph.apply("Abs", graph.apply("Sub", rows, graph.constant(vectors)))
         exponent = graph.apply("ReduceSum", distances, graph.constant([2], np.int64), keepdims=0)
     elif isinstance(kernel, (RBF, Exponential)):
-        # Distances do not change with the origin; near the mean of the vectors they lose fewer digits.
+        # Distances do not change with the origin; near the mean of the vectors they lose fewer
+        # digits.
         centre = vectors.mean(axis=0) if vectors.shape[0] else np.zeros(vectors.shape[1])
         moved, near = graph.apply("Sub", INPUT, graph.constant(centre)), vectors - centre
-        own = graph.apply("ReduceSum", graph.apply("Mul", moved, moved), graph.constant([1], np.int64), keepdims=1)
+        own = graph.apply(
+            "ReduceSum", graph.apply("Mul", moved, moved), graph.constant([1], np.int64), keepdims=1
+        )
         cross = graph.apply("MatMul", moved, graph.constant(-2.0 * near.T))
-        squares = graph.apply("Add", graph.apply("Add", cross, own), graph.constant((near**2).sum(axis=1)))
+        squares = graph.apply(
+            "Add", graph.apply("Add", cross, own), graph.constant((near**2).sum(axis=1))
+        )
         exponent = graph.apply("Max", squares, graph.constant(0.0))
         if isinstance(kernel, Exponential):
             exponent = graph.apply("Sqrt", exponent)
     else:
-        raise DataError(f"the kernel {kernel} cannot be written as ONNX; those of svmcvx.kernels can")
+        raise DataError(
+            f"the kernel {kernel} cannot be written as ONNX; those of svmcvx.kernels can"
+        )
     return graph.apply("Exp", graph.apply("Mul", exponent, graph.constant(-float(kernel.gamma))))

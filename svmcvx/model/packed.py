@@ -1,4 +1,6 @@
-"""The binary models of several classes in arrays: each is made when it is asked for, and all of them predict by one product."""
+"""The binary models of several classes in arrays: each is made when it is asked for, and all of
+them predict by one product.
+"""
 
 from __future__ import annotations
 
@@ -50,18 +52,14 @@ class _Packed(Sequence[Any]):
 
 
 class LinearMembers(_Packed):
-    """Linear models.
-
-    Parameters
-    ----------
-    coef : ndarray of shape (models, d)
-    intercepts : ndarray of shape (models,)
-    classes : sequence of ndarray of shape (2,)
-    supports : sequence of ndarray of int
-    """
+    """Linear models."""
 
     def __init__(
-        self, coef: Floats, intercepts: Floats, classes: Sequence[Any], supports: Sequence[NDArray[np.intp]]
+        self,
+        coef: Floats,
+        intercepts: Floats,
+        classes: Sequence[Any],
+        supports: Sequence[NDArray[np.intp]],
     ) -> None:
         super().__init__()
         self.coef, self.intercepts = frozen(coef), frozen(intercepts)
@@ -73,7 +71,9 @@ class LinearMembers(_Packed):
         return np.unique(np.concatenate(list(self.supports)))
 
     def _model(self, place: int) -> LinearModel:
-        return LinearModel(self.coef[place], self.intercepts[place], self.classes[place], self.supports[place])
+        return LinearModel(
+            self.coef[place], self.intercepts[place], self.classes[place], self.supports[place]
+        )
 
     def scores(self, X: Any) -> Floats:
         """Return the score of each row by each model, shape (m, models)."""
@@ -82,21 +82,7 @@ class LinearMembers(_Packed):
 
 
 class KernelMembers(_Packed):
-    """Expansions over support vectors with the same kernel.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    vectors : ndarray or csr_array of shape (s, d), or None
-        The support vectors of all models; None for a precomputed kernel.
-    support : ndarray of int, shape (s,)
-        Their rows in the training data, in order.
-    table : ndarray of shape (s, models)
-        Coefficients.
-    intercepts : ndarray of shape (models,)
-    classes : sequence of ndarray of shape (2,)
-    n_features : int
-    """
+    """Expansions over support vectors with the same kernel."""
 
     def __init__(
         self,
@@ -110,7 +96,11 @@ class KernelMembers(_Packed):
     ) -> None:
         super().__init__()
         self.kernel, self.vectors, self.n_features = kernel, vectors, n_features
-        self.support, self.table, self.intercepts = frozen(support), frozen(table), frozen(intercepts)
+        self.support, self.table, self.intercepts = (
+            frozen(support),
+            frozen(table),
+            frozen(intercepts),
+        )
         self.classes = classes
 
     def _model(self, place: int) -> KernelModel:
@@ -128,19 +118,29 @@ class KernelMembers(_Packed):
         )
 
     def scores(self, X: Any) -> Floats:
-        """Return the score of each row by each model, shape (m, models): the kernel is evaluated once for all."""
+        """Return the score of each row by each model, shape (m, models): the kernel is evaluated
+        once for all.
+        """
         X = check_features(X, n_features=self.n_features)
         m, s = X.shape[0], self.support.size
         found = np.empty((m, len(self)))
         blocks = not (self.vectors is None or isinstance(self.kernel, CallableKernel))
-        columns = KernelColumns(self.kernel, X, self.vectors, tile_entries=TILE_ENTRIES) if blocks else None
+        columns = (
+            KernelColumns(self.kernel, X, self.vectors, tile_entries=TILE_ENTRIES)
+            if blocks
+            else None
+        )
         step = max(1, (ROWS_OF_BLOCK if blocks else BLOCK_ENTRIES) // max(1, s))
         for start in range(0, m, step):
             part = slice(start, start + step)
             if columns is not None:
                 block: Any = columns(part)
             else:
-                block = X[part][:, self.support] if self.vectors is None else self.kernel(X[part], self.vectors)
+                block = (
+                    X[part][:, self.support]
+                    if self.vectors is None
+                    else self.kernel(X[part], self.vectors)
+                )
             found[part] = block @ self.table
         return found + self.intercepts
 
@@ -152,18 +152,26 @@ def packed(members: Sequence[BinaryModel]) -> Members | None:
     """Return models in arrays, None if they do not share a kernel or the rows behind them."""
     if isinstance(members, (LinearMembers, KernelMembers)):
         return members
-    intercepts, classes = np.array([member.intercept for member in members]), [member.classes for member in members]
+    intercepts, classes = (
+        np.array([member.intercept for member in members]),
+        [member.classes for member in members],
+    )
     supports = [member.support for member in members]
     linear = [member for member in members if isinstance(member, LinearModel)]
     if len(linear) == len(members):
         if len({member.coef.size for member in linear}) > 1:
             return None
-        return LinearMembers(np.stack([member.coef for member in linear]), intercepts, classes, supports)
+        return LinearMembers(
+            np.stack([member.coef for member in linear]), intercepts, classes, supports
+        )
     first = members[0]
     kernels = [member for member in members if isinstance(member, KernelModel)]
     if len(kernels) < len(members) or not isinstance(first, KernelModel):
         return None
-    alike = all(member.kernel == first.kernel and member.n_features == first.n_features for member in kernels)
+    alike = all(
+        member.kernel == first.kernel and member.n_features == first.n_features
+        for member in kernels
+    )
     if not alike or any(sp.issparse(member.vectors) for member in kernels):
         return None
     if any(np.unique(rows).size < rows.size for rows in supports):
@@ -180,4 +188,6 @@ def packed(members: Sequence[BinaryModel]) -> Members | None:
         if vectors is not None and not np.array_equal(vectors[rows], own):
             return None
         table[rows, k] = member.dual_coef
-    return KernelMembers(first.kernel, vectors, support, table, intercepts, classes, first.n_features)
+    return KernelMembers(
+        first.kernel, vectors, support, table, intercepts, classes, first.n_features
+    )

@@ -30,7 +30,9 @@ _MEMBERS: dict[str, type[BinaryModel]] = {cls.__name__: cls for cls in (LinearMo
 
 
 def _by_class(later: NDArray[Any], earlier: NDArray[Any]) -> Floats:
-    """Return the sums over pairs k < l of what each gives to l (a column of `later`) and to k (one of `earlier`)."""
+    """Return the sums over pairs k < l of what each gives to l (a column of `later`) and to k (one
+    of `earlier`).
+    """
     pairs = later.shape[1]
     c = (1 + math.isqrt(1 + 8 * pairs)) // 2
     sums = np.zeros((c, later.shape[0]))
@@ -42,7 +44,9 @@ def _by_class(later: NDArray[Any], earlier: NDArray[Any]) -> Floats:
 
 
 def pair_votes(scores: Floats) -> Floats:
-    """Return the number of votes for each class, shape (m, c), from the scores of models for all pairs, shape (m, c(c−1)/2)."""
+    """Return the number of votes for each class, shape (m, c), from the scores of models for all
+    pairs, shape (m, c(c−1)/2).
+    """
     later = scores > 0
     return _by_class(later, ~later)
 
@@ -85,7 +89,11 @@ class MulticlassModel(Model):
     def _html_tables(self) -> list[str]:
         columns = range(min(len(self.classes), SHOWN))
         rows = [
-            [str(self.classes[k]), number(self.intercept[k]), number(float(np.linalg.norm(self.coef[:, k])))]
+            [
+                str(self.classes[k]),
+                number(self.intercept[k]),
+                number(float(np.linalg.norm(self.coef[:, k]))),
+            ]
             for k in columns
         ]
         left = len(self.classes) - len(columns)
@@ -117,7 +125,10 @@ class MulticlassModel(Model):
     @classmethod
     def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         return cls(
-            coef=arrays["coef"], intercept=arrays["intercept"], classes=arrays["classes"], support=arrays["support"]
+            coef=arrays["coef"],
+            intercept=arrays["intercept"],
+            classes=arrays["classes"],
+            support=arrays["support"],
         )
 
 
@@ -125,10 +136,11 @@ class MulticlassModel(Model):
 class OneVsModel(Model):
     r"""Binary models that decide among several classes together.
 
-    One against one (``"ovo"``): a model for each pair k < l of classes, in lexicographic order, whose score
-    :math:`f_{kl}` is positive for class l. Each model gives a vote; a tie is decided by the sum :math:`s_k` of a class's
-    scores, and if these are equal too, by the order of the classes. One against the rest (``"ovr"``): a model for each
-    class, whose score is positive for that class; the largest score decides, of equal ones the first.
+    One against one (``"ovo"``): a model for each pair k < l of classes, in lexicographic order,
+    whose score :math:`f_{kl}` is positive for class l. Each model gives a vote; a tie is decided by
+    the sum :math:`s_k` of a class's scores, and if these are equal too, by the order of the
+    classes. One against the rest (``"ovr"``): a model for each class, whose score is positive for
+    that class; the largest score decides, of equal ones the first.
 
     Attributes
     ----------
@@ -150,7 +162,9 @@ class OneVsModel(Model):
         c = len(self.classes)
         expected = c * (c - 1) // 2 if self.scheme == "ovo" else c
         if c < 2 or len(self.members) != expected:
-            raise DataError(f"members must hold {expected} models for {c} classes, got {len(self.members)}")
+            raise DataError(
+                f"members must hold {expected} models for {c} classes, got {len(self.members)}"
+            )
         object.__setattr__(self, "classes", frozen(self.classes))
         if isinstance(self.members, (KernelMembers, LinearMembers)):
             union = self.members.support
@@ -175,7 +189,11 @@ class OneVsModel(Model):
 
     def _html_tables(self) -> list[str]:
         labels = self.classes.tolist()
-        sides = combinations(labels, 2) if self.scheme == "ovo" else ((label, "rest") for label in labels)
+        sides = (
+            combinations(labels, 2)
+            if self.scheme == "ovo"
+            else ((label, "rest") for label in labels)
+        )
         rows = [
             [f"{one} / {other}", number(member.intercept), member.n_support]
             for (one, other), member in list(zip(sides, self.members, strict=True))[:SHOWN]
@@ -191,7 +209,8 @@ class OneVsModel(Model):
     def member_scores(self, X: Any) -> Floats:
         """Return the score of each row by each member, shape (m, c(c−1)/2) or (m, c).
 
-        Members with the same kernel evaluate it once, between the rows and the support vectors of all of them.
+        Members with the same kernel evaluate it once, between the rows and the support vectors of
+        all of them.
         """
         X = check_features(X)
         if self._together is not None:
@@ -201,8 +220,8 @@ class OneVsModel(Model):
     def decision_function(self, X: Any) -> Floats:
         r"""Return a score of each row for each class; the largest decides.
 
-        One against one, it is the number of votes plus :math:`s_k/(3(|s_k|+1))`, which is less than a third of a vote and
-        grows with :math:`s_k`, as in scikit-learn.
+        One against one, it is the number of votes plus :math:`s_k/(3(|s_k|+1))`, which is less than
+        a third of a vote and grows with :math:`s_k`, as in scikit-learn.
 
         Parameters
         ----------
@@ -215,7 +234,8 @@ class OneVsModel(Model):
         return class_scores(self.member_scores(X), self.scheme)
 
     def votes(self, X: Any) -> Floats:
-        """Return the number of votes of each row for each class, shape (m, c); of a model for each pair of classes.
+        """Return the number of votes of each row for each class, shape (m, c); of a model for each
+        pair of classes.
 
         Parameters
         ----------
@@ -235,7 +255,9 @@ class OneVsModel(Model):
         arrays: dict[str, NDArray[Any]] = {}
         for index, member in enumerate(self.members):
             scalars, own = member._state()
-            described.append({"type": type(member).__name__, "scalars": scalars, "arrays": sorted(own)})
+            described.append(
+                {"type": type(member).__name__, "scalars": scalars, "arrays": sorted(own)}
+            )
             own = own | {"support": member.support}
             arrays |= {f"member{index}_{name}": array for name, array in own.items()}
         return {"scheme": self.scheme, "members": described}, arrays

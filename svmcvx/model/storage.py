@@ -28,23 +28,7 @@ def write_model_file(
     scalars: dict[str, Any],
     arrays: dict[str, NDArray[Any]],
 ) -> None:
-    """Write what describes a model to one file, whole or not at all.
-
-    Parameters
-    ----------
-    path : path-like
-    kind : str
-        Name of the model's class.
-    classes, support : ndarray
-    scalars : dict
-        Of what JSON can hold.
-    arrays : dict of ndarray
-
-    Raises
-    ------
-    DataError
-        If the labels are neither numbers nor strings, or the file cannot be written.
-    """
+    """Write what describes a model to one file, whole or not at all."""
     arrays = {**arrays, "classes": _storable_labels(classes), "support": support}
     header = {
         "format": FORMAT,
@@ -58,7 +42,9 @@ def write_model_file(
         with atomic_write(path) as stream:
             np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
-        raise DataError(f"{path} cannot be written ({error.strerror}); name a file in an existing folder") from None
+        raise DataError(
+            f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
+        ) from None
 
 
 def _storable_labels(classes: NDArray[Any]) -> NDArray[Any]:
@@ -71,7 +57,9 @@ def _storable_labels(classes: NDArray[Any]) -> NDArray[Any]:
                 return classes.astype(stored)
             except OverflowError:
                 break
-    raise DataError("labels that are neither numbers nor strings cannot be stored; encode them before training")
+    raise DataError(
+        "labels that are neither numbers nor strings cannot be stored; encode them before training"
+    )
 
 
 def _digest(arrays: dict[str, NDArray[Any]], scalars: dict[str, Any]) -> str:
@@ -83,14 +71,10 @@ def _digest(arrays: dict[str, NDArray[Any]], scalars: dict[str, Any]) -> str:
     return sha.hexdigest()
 
 
-def read_model_file(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the kind, the scalars and the arrays that :func:`write_model_file` wrote.
-
-    Raises
-    ------
-    DataError
-        If the file does not exist, is not a model file, was written by a newer format, or is corrupted.
-    """
+def read_model_file(
+    path: str | os.PathLike[str],
+) -> tuple[str, dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the kind, the scalars and the arrays that :func:`write_model_file` wrote."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             if "header" not in archive:
@@ -103,23 +87,30 @@ def read_model_file(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], 
         raise
     except OSError as error:
         raise DataError(
-            f"{path} cannot be read ({error.strerror or error}); pass the path that save() was given"
+            f"{path} cannot be read ({error.strerror or error}); pass the path that save() was"
+            " given"
         ) from None
     except (ValueError, EOFError, KeyError, AttributeError, TypeError, zipfile.BadZipFile):
-        raise DataError(f"{path} is not a svmcvx model file or is corrupted; save the model again") from None
+        raise DataError(
+            f"{path} is not a svmcvx model file or is corrupted; save the model again"
+        ) from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise DataError(f"{path} is not a svmcvx model file: its header does not say so")
     if header.get("version") != FORMAT_VERSION:
         raise DataError(
-            f"{path} has model format {header.get('version')!r}, this svmcvx reads {FORMAT_VERSION}; upgrade svmcvx"
+            f"{path} has model format {header.get('version')!r}, this svmcvx reads"
+            f" {FORMAT_VERSION}; upgrade svmcvx"
         )
     scalars = header.get("scalars")
     if not isinstance(scalars, dict) or not {"classes", "support"} <= arrays.keys():
         raise DataError(
-            f"{path} does not describe a model that this svmcvx knows; upgrade svmcvx or save the model again"
+            f"{path} does not describe a model that this svmcvx knows; upgrade svmcvx or save the"
+            " model again"
         )
     if _digest(arrays, scalars) != header.get("digest"):
-        raise DataError(f"{path} is corrupted: its contents do not match their digest; save the model again")
+        raise DataError(
+            f"{path} is corrupted: its contents do not match their digest; save the model again"
+        )
     if header.get("object_labels"):
         arrays["classes"] = arrays["classes"].astype(object)
     return str(header.get("type", "")), scalars, arrays

@@ -1,4 +1,6 @@
-"""Linear systems with one more row and column, as an intercept or the balance of multipliers adds them."""
+"""Linear systems with one more row and column, as an intercept or the balance of multipliers adds
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ __all__ = ["bordered_solution", "semidefinite_solution"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Share of each diagonal entry of a semidefinite matrix that is added to it. Iterative refinement takes back what that changes, until a
-# correction is the share REFINED of the solution, at most so many times.
+# Share of each diagonal entry of a semidefinite matrix that is added to it. Iterative refinement
+# takes back what that changes, until a correction is the share REFINED of the solution, at most so
+# many times.
 RIDGE, REFINED, REFINEMENTS = 1e-13, 1e-14, 3
 
 
@@ -28,30 +31,7 @@ def bordered_solution(
     corner: float = 0.0,
     damping: float = 0.0,
 ) -> tuple[Floats, float]:
-    r"""Solve a system by the Schur complement of its matrix A without the border.
-
-    .. math:: \begin{pmatrix} A & h \\ h' & c \end{pmatrix} \begin{pmatrix} x \\ t \end{pmatrix}
-        = \begin{pmatrix} r \\ s \end{pmatrix}
-
-    Parameters
-    ----------
-    solve : callable
-        Returns :math:`A^{-1}B` for B of shape (m, 2); A is positive definite.
-    border, right : ndarray of shape (m,)
-        h and r.
-    last : float
-        s.
-    corner : float, default=0.0
-        c: zero, or so large that the whole matrix is positive semidefinite.
-    damping : float, default=0.0
-        Share of c that is added to it, so that the system is regular to rounding.
-
-    Returns
-    -------
-    x : ndarray of shape (m,)
-    t : float
-        Not finite where c and h are zero.
-    """
+    """Solve a system by the Schur complement of its matrix A without the border."""
     x, across = solve(np.stack([right, border], axis=1)).T
     pivot = corner - float(border @ across)
     if corner > 0:
@@ -59,7 +39,9 @@ def bordered_solution(
     return _eliminated(x, across, border, last, pivot)
 
 
-def _eliminated(x: Floats, across: Floats, border: Floats, last: float, pivot: float) -> tuple[Floats, float]:
+def _eliminated(
+    x: Floats, across: Floats, border: Floats, last: float, pivot: float
+) -> tuple[Floats, float]:
     """Return the solution from those of A for r and for h, and the Schur complement of A."""
     t = float(np.divide(last - float(border @ x), pivot))
     return x - t * across, t
@@ -68,27 +50,8 @@ def _eliminated(x: Floats, across: Floats, border: Floats, last: float, pivot: f
 def semidefinite_solution(
     A: Floats, right: Floats, border: Floats | None = None, last: float = 0.0
 ) -> tuple[Floats, float] | None:
-    r"""Solve the same system for a positive semidefinite A, and c = 0, as for equations of observations that may be equal.
-
-    Where A is singular it is nearly the solution of least norm.
-
-    Parameters
-    ----------
-    A : ndarray of shape (m, m)
-    right : ndarray of shape (m,)
-        r.
-    border : ndarray of shape (m,), optional
-        h, of entries ±1; no border by default.
-    last : float
-        s.
-
-    Returns
-    -------
-    x : ndarray of shape (m,)
-    t : float
-        0 without a border.
-    None
-        If there is none to rounding.
+    """Solve the same system for a positive semidefinite A, and c = 0, as for equations of
+    observations that may be equal.
     """
     diagonal = A.diagonal()
     # A multiple of hh' that is added to A changes t by its multiple of s alone, and x not at all.

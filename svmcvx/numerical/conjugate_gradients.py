@@ -1,6 +1,8 @@
-r"""Preconditioned conjugate gradients for :math:`Hx = g` with a positive definite H that is known by its products.
+r"""Preconditioned conjugate gradients for :math:`Hx = g` with a positive definite H that is known
+by its products.
 
-It is on a floor below the formulations because a statement's own repair of a dual point uses it as well as the solvers.
+It is on a floor below the formulations because a statement's own repair of a dual point uses it as
+well as the solvers.
 """
 
 from __future__ import annotations
@@ -17,17 +19,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class Conjugate(NamedTuple):
-    """What the method ended with.
-
-    Attributes
-    ----------
-    x : ndarray
-        Of the shape of the right-hand side.
-    products : int
-        Products with H.
-    definite : bool
-        False if it met a direction along which H does not bend upwards, and stopped before it.
-    """
+    """What the method ended with."""
 
     x: Floats
     products: int
@@ -44,24 +36,8 @@ def conjugate_gradients(
     stop: Callable[[], bool] = lambda: False,
     follow: Callable[[float, Floats], None] | None = None,
 ) -> Conjugate:
-    r"""Solve until the residual, in the norm of the preconditioner, is `accuracy` times that of the start x = 0.
-
-    Parameters
-    ----------
-    product : callable
-        Returns Hd, of the shape of d.
-    right : ndarray of any shape
-        The right-hand side g.
-    precondition : callable
-        Returns :math:`M^{-1}r` for an approximation M of H.
-    accuracy : float
-        Relative.
-    limit : int
-        Products, at most.
-    stop : callable
-        Asked before each product; True ends the method with the x it has.
-    follow : callable, optional
-        Called with the length and the direction of every step, to follow quantities that are linear in x.
+    """Solve until the residual, in the norm of the preconditioner, is `accuracy` times that of the
+    start x = 0.
     """
     x = np.zeros_like(right)
     residual = right.copy()

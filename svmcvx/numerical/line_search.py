@@ -1,4 +1,6 @@
-"""The one line search: a step length at which the derivative of a convex function along a line nearly vanishes."""
+"""The one line search: a step length at which the derivative of a convex function along a line
+nearly vanishes.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +20,8 @@ INSIDE = 0.05
 
 
 def line_search(derivative: Callable[[float], float], start: float) -> float:
-    r"""Return a step length t near which the derivative of a convex function :math:`\phi` along a line vanishes.
-
-    Parameters
-    ----------
-    derivative : callable
-        :math:`\phi'(t)`; values that are not finite count as positive.
-    start : float
-        :math:`\phi'(0)`, negative.
-
-    Returns
-    -------
-    float
-        Where it ends without such a t, one at which the function still falls: 0 if none is known.
-
-    Notes
-    -----
-    t = 1 is tried first, then twice as much until the minimum is passed. In the bracket it is regula falsi in the Illinois variant,
-    which halves the derivative at the retained end, since derivatives may jump.
-
-    Source: [DowellJarratt].
+    r"""Return a step length t near which the derivative of a convex function :math:`\phi` along a
+    line vanishes.
     """
     low, low_slope, high, high_slope = 0.0, start, math.inf, math.inf
     length = 1.0

@@ -14,17 +14,7 @@ Reason_co = TypeVar("Reason_co", covariant=True)
 
 
 class NewtonStep(NamedTuple):
-    r"""A direction d at a point x of a convex function P.
-
-    Attributes
-    ----------
-    promised : float
-        :math:`-\nabla P(x)'d`, the decrease that the gradient promises for a full step.
-    derivative : callable
-        ``derivative(t)`` is the derivative of :math:`P(x + td)` in t.
-    take : callable
-        ``take(t)`` moves to :math:`x + td`.
-    """
+    """A direction d at a point x of a convex function P."""
 
     promised: float
     derivative: Callable[[float], float]
@@ -32,27 +22,19 @@ class NewtonStep(NamedTuple):
 
 
 class NewtonMethod(Protocol[Reason_co]):
-    """A problem with its present point.
-
-    Order of calls: `examine`, then `direction`, several times the step's `derivative`, its `take`; and again.
-    """
+    """A problem with its present point."""
 
     def examine(self, steps: int) -> Reason_co | None:
-        """Evaluate the present point after so many steps; return why the method ends there, None where it continues."""
+        """Evaluate the present point after so many steps; return why the method ends there, None
+        where it continues.
+        """
 
     def direction(self) -> NewtonStep | None:
         """Return Newton's step at the point that was examined, None if there is none."""
 
 
 def newton(method: NewtonMethod[Reason]) -> Reason | None:
-    """Take steps until there is a reason to end, and return it; None where there is no step.
-
-    A step that promises no decrease, or none that is finite, is taken in full without a search.
-
-    Parameters
-    ----------
-    method : NewtonMethod
-    """
+    """Take steps until there is a reason to end, and return it; None where there is no step."""
     steps = 0
     while True:
         reason = method.examine(steps)

@@ -1,14 +1,16 @@
-r"""The optimality conditions of a machine with hinge losses or hard margins as equations on its support vectors.
+r"""The optimality conditions of a machine with hinge losses or hard margins as equations on its
+support vectors.
 
-At the optimum every observation is of one of three kinds: outside the margin (:math:`\alpha_i = 0`), at the upper bound
-of its multiplier (p = 1 only, :math:`\alpha_i = C s_i`), or *free*, with
+At the optimum every observation is of one of three kinds: outside the margin (:math:`\alpha_i =
+0`), at the upper bound of its multiplier (p = 1 only, :math:`\alpha_i = C s_i`), or *free*, with
 
 .. math:: u_i + \xi_i(\alpha_i) = 1, \qquad u_i = g_i'\sum_j \alpha_j g_j + y_i b, \qquad \sum_i y_i \alpha_i = 0
 
-for signed rows g, without b and the last equation where the bias is not free. Here :math:`\xi_i(\alpha_i)` is the slack that belongs to a
-multiplier: :math:`(\alpha_i/(C s_i p))^{1/(p-1)}`, or 0 for p = 1 and for the hard margin. With the kinds known this is a square
-system, linear for p = 1 and 2, which Newton's method solves to rounding. It turns the point of another method into a
-basic solution, like crossover in linear programming.
+for signed rows g, without b and the last equation where the bias is not free. Here
+:math:`\xi_i(\alpha_i)` is the slack that belongs to a multiplier: :math:`(\alpha_i/(C s_i
+p))^{1/(p-1)}`, or 0 for p = 1 and for the hard margin. With the kinds known this is a square
+system, linear for p = 1 and 2, which Newton's method solves to rounding. It turns the point of
+another method into a basic solution, like crossover in linear programming.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ LARGEST_SYSTEM = 2500
 WORK = 2e10
 # Largest violation of the conditions that is accepted, relative to the largest margin.
 RESIDUAL = 1e-11
-# Newton's method converges quadratically: below this residual the step just taken was the last one needed.
+# Newton's method converges quadratically: below this residual the step just taken was the last one
+# needed.
 ALMOST_SOLVED = 1e-6
 # Share of the largest multiplier below which one counts as zero.
 NEGLIGIBLE = 1e-9
@@ -42,17 +45,7 @@ RELEASED = 5
 
 
 class MarginOperator(NamedTuple):
-    r"""The signed rows g of a problem, as an operator on multipliers.
-
-    Attributes
-    ----------
-    margins : callable
-        Returns :math:`g_i'\sum_j \alpha_j g_j` of all rows for multipliers of shape (n,).
-    gram : callable
-        Returns the inner products of some of the rows.
-    border : ndarray of shape (n,) or None
-        Labels, for a free bias; None for no bias.
-    """
+    """The signed rows g of a problem, as an operator on multipliers."""
 
     margins: Callable[[Floats], Floats]
     gram: Callable[[NDArray[np.intp]], Floats]
@@ -74,24 +67,7 @@ def solve_support_equations(
     slack: Slack | None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Floats | None:
-    """Return multipliers that solve the equations, or None if the guess was not good enough.
-
-    Parameters
-    ----------
-    signed : MarginOperator
-    alpha : ndarray of shape (n,)
-        The guess; multipliers of observations that are not free are kept (zero or the upper bound).
-    free : ndarray of bool, shape (n,)
-        The guess of the kinds.
-    upper_bound : ndarray of shape (n,)
-        Upper bounds, possibly infinite.
-    bias : float
-        Guess of the bias.
-    slack : callable or None
-        Slack and derivative for p > 1; None for p = 1 and the hard margin.
-    stop : callable, optional
-        Asked in each round; True ends the method without a solution.
-    """
+    """Return multipliers that solve the equations, or None if the guess was not good enough."""
     border = signed.border
     # Unknowns beside the multipliers.
     others = 0 if border is None else 1
@@ -121,7 +97,8 @@ def solve_support_equations(
         moved = alpha[rows] + step
         low, high = moved < 0, moved > upper_bound[rows]
         if slack:
-            # A multiplier that would become negative is divided by ten instead, and set to zero once it is negligible.
+            # A multiplier that would become negative is divided by ten instead, and set to zero
+            # once it is negligible.
             alpha[rows] = np.where(low, 0.1 * alpha[rows], moved)
             gone = rows[low & (alpha[rows] < NEGLIGIBLE * float(alpha.max()))]
             alpha[gone], free[gone] = 0.0, False
@@ -141,6 +118,7 @@ def solve_support_equations(
         released = released[wrong[released] > 0]
         free[released] = True
         if slack:
-            # The slack has no derivative at α = 0 for p > 2: start from a small positive multiplier.
+            # The slack has no derivative at α = 0 for p > 2: start from a small positive
+            # multiplier.
             alpha[released] = NEGLIGIBLE * float(alpha.max())
     return None

@@ -1,7 +1,9 @@
 """The tables of the paper on the conic loss [CepedaGomezHan].
 
-A trial draws a training, a validation and a test part, solves the hinge and the conic problem for a hundred values of their
-hyper-parameter on the first, chooses on the second and scores on the third. The problems of the tuning have no certificates, the chosen ones have. Tables 1 and 2 are two views of the same trials.
+A trial draws a training, a validation and a test part, solves the hinge and the conic problem for a
+hundred values of their hyper-parameter on the first, chooses on the second and scores on the third.
+The problems of the tuning have no certificates, the chosen ones have. Tables 1 and 2 are two views
+of the same trials.
 """
 
 from __future__ import annotations
@@ -44,11 +46,13 @@ REPEATS, QUICK_REPEATS = 20, 2
 ROWS, COLUMNS = (100, 200, 500, 1000), (3, 5, 10, 30)
 QUICK_ROWS, QUICK_COLUMNS = (100, 200), (3, 10)
 SIGMAS, OUTLIERS = (0.2, 0.5, 1.0), ("none", "clustered", "spread")
-# In addition to the table: clustered outliers with half the printed probability, with fewer repetitions.
+# In addition to the table: clustered outliers with half the printed probability, with fewer
+# repetitions.
 HALF, HALF_SHARE, HALF_REPEATS = "clustered, half as many", 0.05, 8
 TAUS, REAL_TAUS = (0.1, 0.2, 0.3), (0.0, 0.1, 0.2, 0.3)
 TESTED = 100_000
-# Values of a hyper-parameter: β of λ = β/(1 − β) inside (0, 1) for the hinge, κ in [0, 0.5] for the conic loss.
+# Values of a hyper-parameter: β of λ = β/(1 − β) inside (0, 1) for the hinge, κ in [0, 0.5] for the
+# conic loss.
 VALUES = 100
 TOL = 1e-6
 # The printed means are rounded to 0.1.
@@ -59,7 +63,8 @@ BATCHED_ROWS = 500
 REFINED_ROWS = 10_000
 # Values of κ from which the λ of the others are interpolated.
 KNOTS = 12
-# Number of columns up to which the chosen conic problem of the first repetition is solved by Clarabel, too.
+# Number of columns up to which the chosen conic problem of the first repetition is solved by
+# Clarabel, too.
 CHECKED_COLUMNS = 10
 # The data sets of Table 3, by how it prints them.
 SETS = {
@@ -87,14 +92,35 @@ SHOWN = (
     "as_written_within_noise",
 )
 SHOWN_REAL = (*SHOWN[2:], "published_seconds", "as_written_cpu")
-SHOWN2 = ("n", "p", "method", "published", "published_sd", "as_written", "as_written_sd", "published_over_as_written")
+SHOWN2 = (
+    "n",
+    "p",
+    "method",
+    "published",
+    "published_sd",
+    "as_written",
+    "as_written_sd",
+    "published_over_as_written",
+)
 PROTOCOL = (
-    "Misclassification in per cent and its standard deviation over repetitions. The better of equal hyper-parameters on the validation part is "
-    "the smallest; columns last: with the largest.",
-    "The hinge has its intercept penalised with the rest, as the paper writes it: fast.odml with λ1 = λ2 = 0 and an intercept. At "
-    "κ = 0 there is a point only if the classes are separable; the value is left out otherwise. The other κ are met by λ, see kappa_off.",
-    "Exact: the mean of the intervals of the error of every optimal hinge machine with the chosen λ; there are no such intervals of the conic loss.",
-    "Noise: two standard errors of the difference of two means, and the rounding of the printed one. No code was published with the paper.",
+    (
+        "Misclassification in per cent and its standard deviation over repetitions. The better of"
+        " equal hyper-parameters on the validation part is the smallest; columns last: with the"
+        " largest."
+    ),
+    (
+        "The hinge has its intercept penalised with the rest, as the paper writes it: fast.odml"
+        " with λ1 = λ2 = 0 and an intercept. At κ = 0 there is a point only if the classes are"
+        " separable; the value is left out otherwise. The other κ are met by λ, see kappa_off."
+    ),
+    (
+        "Exact: the mean of the intervals of the error of every optimal hinge machine with the"
+        " chosen λ; there are no such intervals of the conic loss."
+    ),
+    (
+        "Noise: two standard errors of the difference of two means, and the rounding of the printed"
+        " one. No code was published with the paper."
+    ),
 )
 
 
@@ -109,17 +135,7 @@ class _Part(NamedTuple):
 
 
 class _Tuning(NamedTuple):
-    """The problems of a path, solved without certificates.
-
-    Attributes
-    ----------
-    settings : ndarray
-        λ of the hinge, κ of the conic loss.
-    wrong : ndarray
-        Misclassification rates on the validation part.
-    solve : callable
-        Solves the problem at a place again, with a certificate.
-    """
+    """The problems of a path, solved without certificates."""
 
     settings: Floats
     wrong: Floats
@@ -149,10 +165,18 @@ def _hinge_tuning(train: _Part, validation: _Part) -> _Tuning:
             raise OutOfTime
         if np.all(answers.gaps <= TOL):
             wrong = (answers.scores > 0) != (validation.y > 0)
-            return _Tuning(lams, wrong.mean(axis=1), lambda place: _hinge(train, float(costs[place])))
-    path = _whole(fast.path("odml", train.X, train.y, C=costs.tolist(), lam1=0.0, lam2=0.0, intercept=True), VALUES)
+            return _Tuning(
+                lams, wrong.mean(axis=1), lambda place: _hinge(train, float(costs[place]))
+            )
+    path = _whole(
+        fast.path("odml", train.X, train.y, C=costs.tolist(), lam1=0.0, lam2=0.0, intercept=True),
+        VALUES,
+    )
     models: list[Any] = [solution.model for solution in path]
-    rules = np.array([model.coef for model in models]), np.array([model.intercept for model in models])
+    rules = (
+        np.array([model.coef for model in models]),
+        np.array([model.intercept for model in models]),
+    )
     return _Tuning(lams, validation.error(*rules), path.__getitem__)
 
 
@@ -162,11 +186,7 @@ def _hinge(part: _Part, C: float) -> Solution:
 
 
 def _conic_tuning(train: _Part, validation: _Part) -> _Tuning:
-    """Solve the conic problem for all κ.
-
-    A solution for λ is that for the κ which its indicators add up to. A few values of κ tell which λ belong to the others, and a path over
-    these takes a third of the time of one over κ; those that are missed by more than a step of the grid are solved as they are.
-    """
+    """Solve the conic problem for all κ."""
     _, space = conic_space(train.X, train.y, None, True, None, "error")
     kappas = np.linspace(0.0, 0.5, VALUES)[1:]
     few = np.geomspace(kappas[-1], kappas[0], KNOTS).tolist()
@@ -176,7 +196,8 @@ def _conic_tuning(train: _Part, validation: _Part) -> _Tuning:
     # From the easy end, where margins are small, to the hard one.
     points = conic_points(space, lam=lams[::-1].tolist())[::-1]
     reached = np.array([point.share for point in points])
-    # Where the sum of the indicators jumps with λ the optima in between are those of problems with κ only.
+    # Where the sum of the indicators jumps with λ the optima in between are those of problems with
+    # κ only.
     missed = np.flatnonzero(np.abs(reached - kappas) > kappas[0])[::-1]
     if missed.size:
         asked = kappas[missed]
@@ -199,7 +220,9 @@ def _conic_tuning(train: _Part, validation: _Part) -> _Tuning:
         if place < first:
             return accepted(fast.conic(train.X, train.y, kappa=0.0))
         place -= first
-        given: dict[str, Any] = {"kappa": kappas[place]} if place in by_kappa else {"lam": lams[place]}
+        given: dict[str, Any] = (
+            {"kappa": kappas[place]} if place in by_kappa else {"lam": lams[place]}
+        )
         return accepted(fast.conic(train.X, train.y, **given))
 
     return _Tuning(reached, wrong, solve)
@@ -213,11 +236,16 @@ def _whole(path: list[Solution], count: int) -> list[Solution]:
     return found
 
 
-PATHS: Mapping[str, Callable[[_Part, _Part], _Tuning]] = {"hinge": _hinge_tuning, "conic": _conic_tuning}
+PATHS: Mapping[str, Callable[[_Part, _Part], _Tuning]] = {
+    "hinge": _hinge_tuning,
+    "conic": _conic_tuning,
+}
 
 
 def _tuned(train: _Part, validation: _Part, test: _Part, *, check: bool) -> Row:
-    """Return errors, chosen hyper-parameters, certificates of the chosen problems, and seconds of both methods."""
+    """Return errors, chosen hyper-parameters, certificates of the chosen problems, and seconds of
+    both methods.
+    """
     row: Row = {"solves": 0, "certified": 0, "tuning": 0, "confirmed": 0}
     for method, tune in PATHS.items():
         tuning, seconds, cpu = timed(partial(tune, train, validation))
@@ -276,15 +304,28 @@ def _clarabel(train: _Part, chosen: Solution) -> Row:
 
 
 def _seed(n: int, p: int, repeat: int) -> int:
-    """Return a seed: another one a size and repetition, the same for all kinds of outliers and rates of noise, which are so compared in pairs."""
+    """Return a seed: another one a size and repetition, the same for all kinds of outliers and
+    rates of noise, which are so compared in pairs.
+    """
     return 1_000_000 * repeat + 100 * n + p
 
 
-def synthetic(*, n: int, p: int, sigma: float, outliers: str, tested: int, values: int, repeat: int) -> Row:
-    """Compute a repetition of a cell of Tables 1 and 2; `values` is part of the cell so that each number has separate rows."""
+def synthetic(
+    *, n: int, p: int, sigma: float, outliers: str, tested: int, values: int, repeat: int
+) -> Row:
+    """Compute a repetition of a cell of Tables 1 and 2; `values` is part of the cell so that each
+    number has separate rows.
+    """
     seed = _seed(n, p, repeat)
-    kind = {"outliers": "clustered", "share": HALF_SHARE} if outliers == HALF else {"outliers": outliers}
-    train, validation = (_Part(*outlier_data(n, p, sigma=sigma, seed=seed, sample=sample, **kind)) for sample in (0, 1))
+    kind = (
+        {"outliers": "clustered", "share": HALF_SHARE}
+        if outliers == HALF
+        else {"outliers": outliers}
+    )
+    train, validation = (
+        _Part(*outlier_data(n, p, sigma=sigma, seed=seed, sample=sample, **kind))
+        for sample in (0, 1)
+    )
     test = _Part(*outlier_data(tested, p, sigma=sigma, seed=seed, sample=2))
     row = _tuned(train, validation, test, check=repeat == 0 and p <= CHECKED_COLUMNS)
     bayes = outlier_rule(p, seed=seed)
@@ -294,19 +335,25 @@ def synthetic(*, n: int, p: int, sigma: float, outliers: str, tested: int, value
 def flipped(*, n: int, p: int, tau: float, tested: int, values: int, repeat: int) -> Row:
     """Compute a repetition of a cell of Table 4."""
     seed = _seed(n, p, repeat)
-    train, validation = (_Part(*label_noise_data(n, p, tau=tau, seed=seed, sample=sample)) for sample in (0, 1))
+    train, validation = (
+        _Part(*label_noise_data(n, p, tau=tau, seed=seed, sample=sample)) for sample in (0, 1)
+    )
     test = _Part(*label_noise_data(tested, p, tau=0.0, seed=seed, sample=2))
     return _tuned(train, validation, test, check=repeat == 0 and p <= CHECKED_COLUMNS)
 
 
 def real(X: Floats, y: Floats, *, dataset: str, tau: float, values: int, repeat: int) -> Row:
-    """Compute a repetition of a cell of Table 3: the same split and the same uniform numbers behind the flips for all τ."""
+    """Compute a repetition of a cell of Table 3: the same split and the same uniform numbers behind
+    the flips for all τ.
+    """
     rng = np.random.default_rng(repeat)
     n = y.size
     order = rng.permutation(n)
     first, second = (round(sum(SHARES[:k]) * n) for k in (1, 2))
     noisy = np.where(rng.random(n) < tau, -y, y)
-    train, validation = (_Part(X[rows], noisy[rows]) for rows in (order[:first], order[first:second]))
+    train, validation = (
+        _Part(X[rows], noisy[rows]) for rows in (order[:first], order[first:second])
+    )
     test = _Part(X[order[second:]], y[order[second:]])
     return _tuned(train, validation, test, check=repeat == 0)
 
@@ -333,9 +380,15 @@ def _printed(line: Any, column: str) -> tuple[float, float]:
 
 
 def _entry(
-    rows: pd.DataFrame, method: str, printed: tuple[float, float], printed_over: int, left_out: str = "missing"
+    rows: pd.DataFrame,
+    method: str,
+    printed: tuple[float, float],
+    printed_over: int,
+    left_out: str = "missing",
 ) -> dict[str, Any]:
-    """Return the part of a row with the results of the trials next to the printed mean and standard deviation, in per cent."""
+    """Return the part of a row with the results of the trials next to the printed mean and standard
+    deviation, in per cent.
+    """
     mean, sd = printed
     entry: dict[str, Any] = {"method": method, "published": mean, "published_sd": sd}
     if not len(rows):
@@ -354,12 +407,16 @@ def _entry(
     if f"{method}_solves" in rows:
         entry |= {
             "as_written_last": round(100.0 * float(rows[f"{method}_error_last"].mean()), 2),
-            "as_written_certified": f"{int(rows[f'{method}_certified'].sum())}/{int(rows[f'{method}_solves'].sum())}",
+            "as_written_certified": (
+                f"{int(rows[f'{method}_certified'].sum())}/{int(rows[f'{method}_solves'].sum())}"
+            ),
             "as_written_worst_gap": float(f"{rows[f'{method}_gap'].max():.1e}"),
             "as_written_seconds": round(float(rows[f"{method}_seconds"].sum()), 2),
         }
     if f"{method}_exact_lower" in rows:
-        ends = (float(rows[f"{method}_exact_{end}"].mean(skipna=False)) for end in ("lower", "upper"))
+        ends = (
+            float(rows[f"{method}_exact_{end}"].mean(skipna=False)) for end in ("lower", "upper")
+        )
         entry |= exact_cells("as_written", *ends, unit=100.0, decimals=2)
     return entry
 
@@ -370,31 +427,54 @@ def _checked(found: Trials) -> tuple[str, ...]:
     if "clarabel_gap" not in rows or rows["clarabel_gap"].isna().all():
         return ()
     rows = rows.dropna(subset=["clarabel_gap"])
-    off = f"κ reached and asked for differ by at most {found.done()['kappa_off'].max():.3f}, {found.done()['kappa_off'].mean():.4f} on average."
+    off = (
+        f"κ reached and asked for differ by at most {found.done()['kappa_off'].max():.3f},"
+        f" {found.done()['kappa_off'].mean():.4f} on average."
+    )
     return (
         off,
-        f"Clarabel on {len(rows)} of the conic problems: intervals overlap on {int(rows['clarabel_overlaps'].sum())}; its objective "
-        f"differs by at most {rows['clarabel_difference'].abs().max():.1e} of ours, and {int((rows['clarabel_gap'] <= 1e-6).sum())} are certified to 1e-6; "
-        f"{rows['clarabel_seconds'].sum():.1f} s.",
+        (
+            f"Clarabel on {len(rows)} of the conic problems: intervals overlap on"
+            f" {int(rows['clarabel_overlaps'].sum())}; its objective differs by at most"
+            f" {rows['clarabel_difference'].abs().max():.1e} of ours, and"
+            f" {int((rows['clarabel_gap'] <= 1e-6).sum())} are certified to 1e-6;"
+            f" {rows['clarabel_seconds'].sum():.1f} s."
+        ),
     )
 
 
 def _said(found: Trials, run: Run, repeats: int, what: str) -> tuple[str, ...]:
     done = found.done()
-    notes = (*PROTOCOL, f"{repeats} repetitions of each {what} (the paper: {REPEATS}).", *_checked(found))
+    notes = (
+        *PROTOCOL,
+        f"{repeats} repetitions of each {what} (the paper: {REPEATS}).",
+        *_checked(found),
+    )
     if len(done):
         notes += (
-            f"Certified: the chosen problems, with the smallest and the largest of equal hyper-parameters. The tuning has compared {int(done['tuning'].sum())} problems, which are solved "
-            f"to the same tolerance; those of the conic loss, and of the hinge with at most {BATCHED_ROWS} rows, have no certificates. Of the {int(done['solves'].sum())} chosen "
-            f"ones {int(done['confirmed'].sum())} have the same error on the validation part with their certificates.",
+            (
+                "Certified: the chosen problems, with the smallest and the largest of equal"
+                f" hyper-parameters. The tuning has compared {int(done['tuning'].sum())} problems,"
+                " which are solved to the same tolerance; those of the conic loss, and of the"
+                f" hinge with at most {BATCHED_ROWS} rows, have no certificates. Of the"
+                f" {int(done['solves'].sum())} chosen ones {int(done['confirmed'].sum())} have the"
+                " same error on the validation part with their certificates."
+            ),
         )
     if run.quick:
-        notes += ("Quick: a part of the sizes or sets, which the printed means are over; fewer repetitions.",)
+        notes += (
+            (
+                "Quick: a part of the sizes or sets, which the printed means are over; fewer"
+                " repetitions."
+            ),
+        )
     return notes
 
 
 def table1(run: Run) -> Reproduction:
-    """Compute Table 1: hinge, conic loss and Bayes' rule under three kinds of outliers, over all sizes."""
+    """Compute Table 1: hinge, conic loss and Bayes' rule under three kinds of outliers, over all
+    sizes.
+    """
     found = _outlier_trials(run, (*OUTLIERS, HALF))
     done = found.done()
     lines: list[Any] = published("conic_table1").to_dict("records")
@@ -410,10 +490,17 @@ def table1(run: Run) -> Reproduction:
         for outliers in (*OUTLIERS, HALF)
     ]
     notes = (
-        f"{HALF}: not of the paper; the share of outliers is {HALF_SHARE:g} in place of 0.1, beside the printed numbers, in at most {HALF_REPEATS} repetitions.",
-        *_said(found, run, run.repetitions(REPEATS, QUICK_REPEATS), "size, spread and kind of outliers"),
+        (
+            f"{HALF}: not of the paper; the share of outliers is {HALF_SHARE:g} in place of 0.1,"
+            f" beside the printed numbers, in at most {HALF_REPEATS} repetitions."
+        ),
+        *_said(
+            found, run, run.repetitions(REPEATS, QUICK_REPEATS), "size, spread and kind of outliers"
+        ),
     )
-    return Reproduction("conic-table1", "Conic loss, Table 1", pd.DataFrame(rows), SHOWN, notes, found)
+    return Reproduction(
+        "conic-table1", "Conic loss, Table 1", pd.DataFrame(rows), SHOWN, notes, found
+    )
 
 
 def table2(run: Run) -> Reproduction:
@@ -424,8 +511,17 @@ def table2(run: Run) -> Reproduction:
     rows = []
     for (n, p), method in product(_grid(run), METHODS):
         part = done[(done["n"] == n) & (done["p"] == p)]
-        mean, sd = float(printed.loc[(n, method), f"p{p}_mean"]), float(printed.loc[(n, method), f"p{p}_std"])
-        row: dict[str, Any] = {"n": n, "p": p, "method": method, "published": mean, "published_sd": sd}
+        mean, sd = (
+            float(printed.loc[(n, method), f"p{p}_mean"]),
+            float(printed.loc[(n, method), f"p{p}_std"]),
+        )
+        row: dict[str, Any] = {
+            "n": n,
+            "p": p,
+            "method": method,
+            "published": mean,
+            "published_sd": sd,
+        }
         if len(part):
             seconds = part[f"{method}_cpu"].to_numpy(dtype=np.float64)
             row |= {
@@ -439,11 +535,18 @@ def table2(run: Run) -> Reproduction:
             }
         rows.append(row)
     notes = (
-        "Seconds of processor time for the problems of a path, compilation apart; the printed ones are of Mosek 10 (conic) and Gurobi "
-        "10 (hinge) on 20 threads of another machine, each problem by itself: no noise is computed.",
-        *_said(found, run, run.repetitions(REPEATS, QUICK_REPEATS), "size, spread and kind of outliers")[1:],
+        (
+            "Seconds of processor time for the problems of a path, compilation apart; the printed"
+            " ones are of Mosek 10 (conic) and Gurobi 10 (hinge) on 20 threads of another machine,"
+            " each problem by itself: no noise is computed."
+        ),
+        *_said(
+            found, run, run.repetitions(REPEATS, QUICK_REPEATS), "size, spread and kind of outliers"
+        )[1:],
     )
-    return Reproduction("conic-table2", "Conic loss, Table 2 (seconds)", pd.DataFrame(rows), SHOWN2, notes, found)
+    return Reproduction(
+        "conic-table2", "Conic loss, Table 2 (seconds)", pd.DataFrame(rows), SHOWN2, notes, found
+    )
 
 
 def table3(run: Run) -> Reproduction:
@@ -452,7 +555,9 @@ def table3(run: Run) -> Reproduction:
     data, left_out = binary_sets({name: SETS[name] for name in names}, run.options["data_dir"])
     cells = [{"dataset": name, "tau": tau, "values": VALUES} for name in data for tau in REAL_TAUS]
     repeats = run.repetitions(REPEATS, QUICK_REPEATS)
-    found = trials("conic real, chosen certified", real, cells, repeats, run.options, data, left_out)
+    found = trials(
+        "conic real, chosen certified", real, cells, repeats, run.options, data, left_out
+    )
     done = found.done()
     printed: Any = published("conic_table3").set_index(["dataset", "method"])
     rows = []
@@ -470,22 +575,40 @@ def table3(run: Run) -> Reproduction:
         elif not left_out and not run.quick and len(part):
             rows.append(_average(part, tau, method, pair))
     notes = (
-        "Features as they are distributed, as no scaling is named. Breast cancer: the Ljubljana set of 277 complete rows and 36 columns, where 196 rows "
-        "(its larger class) and 36 columns are printed; Immunotherapy has 7 columns where 6 are printed.",
-        "Seconds: of the problems of a path, printed (Mosek 10 and Gurobi 10 on 20 threads) and ours, of the processor, compilation apart.",
+        (
+            "Features as they are distributed, as no scaling is named. Breast cancer: the Ljubljana"
+            " set of 277 complete rows and 36 columns, where 196 rows (its larger class) and 36"
+            " columns are printed; Immunotherapy has 7 columns where 6 are printed."
+        ),
+        (
+            "Seconds: of the problems of a path, printed (Mosek 10 and Gurobi 10 on 20 threads) and"
+            " ours, of the processor, compilation apart."
+        ),
         *_said(found, run, repeats, "set and rate of flipped labels"),
     )
-    return Reproduction("conic-table3", "Conic loss, Table 3", pd.DataFrame(rows), SHOWN_REAL, notes, found)
+    return Reproduction(
+        "conic-table3", "Conic loss, Table 3", pd.DataFrame(rows), SHOWN_REAL, notes, found
+    )
 
 
-def _average(part: pd.DataFrame, tau: float, method: str, printed: tuple[float, float]) -> dict[str, Any]:
-    """Return the row of the mean over the sets; its standard deviation is, as printed, the mean of theirs."""
+def _average(
+    part: pd.DataFrame, tau: float, method: str, printed: tuple[float, float]
+) -> dict[str, Any]:
+    """Return the row of the mean over the sets; its standard deviation is, as printed, the mean of
+    theirs.
+    """
     by_set = 100.0 * part.groupby("dataset")[f"{method}_error"].agg(["mean", "std"])
     counts = part.groupby("dataset").size().to_numpy()
     ours = float(by_set["mean"].mean())
     errors = published("conic_table3")
-    own = errors.loc[(errors["method"] == method) & (errors["dataset"] != "Average"), f"tau{tau:.1f}_std_pct"]
-    noise = 2.0 * math.sqrt(float((own**2 / REPEATS).sum() + (by_set["std"] ** 2 / counts).sum())) / len(by_set)
+    own = errors.loc[
+        (errors["method"] == method) & (errors["dataset"] != "Average"), f"tau{tau:.1f}_std_pct"
+    ]
+    noise = (
+        2.0
+        * math.sqrt(float((own**2 / REPEATS).sum() + (by_set["std"] ** 2 / counts).sum()))
+        / len(by_set)
+    )
     noise += ROUNDING
     return {
         "dataset": "Average",
@@ -504,7 +627,11 @@ def _average(part: pd.DataFrame, tau: float, method: str, printed: tuple[float, 
 
 def table4(run: Run) -> Reproduction:
     """Compute Table 4: separable data with flipped labels, over all sizes."""
-    cells = [{"n": n, "p": p, "tau": tau, "tested": TESTED, "values": VALUES} for n, p in _grid(run) for tau in TAUS]
+    cells = [
+        {"n": n, "p": p, "tau": tau, "tested": TESTED, "values": VALUES}
+        for n, p in _grid(run)
+        for tau in TAUS
+    ]
     repeats = run.repetitions(REPEATS, QUICK_REPEATS)
     found = trials("conic flipped, chosen certified", flipped, cells, repeats, run.options)
     done = found.done()
@@ -523,4 +650,6 @@ def table4(run: Run) -> Reproduction:
         *_said(found, run, repeats, "size and rate of flipped labels"),
         "Which n and p the table is over is not said; those of Table 1 are taken.",
     )
-    return Reproduction("conic-table4", "Conic loss, Table 4", pd.DataFrame(rows), SHOWN, notes, found)
+    return Reproduction(
+        "conic-table4", "Conic loss, Table 4", pd.DataFrame(rows), SHOWN, notes, found
+    )

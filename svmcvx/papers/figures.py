@@ -1,7 +1,8 @@
 """The figures that go with the papers' tables (extra ``plot``): which there are, and their files.
 
-A figure is drawn by a function of a module in ``drawings/``, which takes the :class:`Reproduction` and returns a matplotlib figure, or None
-where the table lacks what it would show. What a table's rows do not hold (models, traces) it computes again from the reproduction's ``run``.
+A figure is drawn by a function of a module in ``drawings/``, which takes the :class:`Reproduction`
+and returns a matplotlib figure, or None where the table lacks what it would show. What a table's
+rows do not hold (models, traces) it computes again from the reproduction's ``run``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from svmcvx.system.files import atomic_write
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Drawn", "check_figures", "draw_figures", "figure_names", "write_figures", "write_report"]
+__all__ = [
+    "Drawn",
+    "check_figures",
+    "draw_figures",
+    "figure_names",
+    "write_figures",
+    "write_report",
+]
 
 _PACKAGE = "svmcvx.papers.drawings"
 
@@ -40,48 +48,67 @@ class _Figure(NamedTuple):
         return found
 
 
-# By table the figures, by the names of their files. Captions are of letters, digits and simple punctuation: they also describe a figure
-# to those who do not see it.
+# By table the figures, by the names of their files. Captions are of letters, digits and simple
+# punctuation: they also describe a figure to those who do not see it.
 _FIGURES: Mapping[str, Mapping[str, _Figure]] = {
     "psvm-table1": {
-        "exponents": _Figure("Accuracy and share of support vectors against the exponent p", "psvm", "exponents"),
+        "exponents": _Figure(
+            "Accuracy and share of support vectors against the exponent p", "psvm", "exponents"
+        )
     },
     "odm-table2": {
-        "margins": _Figure("Cumulative margins of SVM, ODML and ODM, linear", "odm", "margins"),
+        "margins": _Figure("Cumulative margins of SVM, ODML and ODM, linear", "odm", "margins")
     },
     "odm-table3": {
-        "margins": _Figure("Cumulative margins of SVM, ODML and ODM, Gaussian kernel", "odm", "margins"),
+        "margins": _Figure(
+            "Cumulative margins of SVM, ODML and ODM, Gaussian kernel", "odm", "margins"
+        )
     },
     "m3svm-table1": {
-        "convergence": _Figure("Certified gap of the released problem against time", "m3svm", "convergence"),
+        "convergence": _Figure(
+            "Certified gap of the released problem against time", "m3svm", "convergence"
+        )
     },
     "m3svm-figure3": {
-        "exponents": _Figure("Accuracy of M3SVM against the exponent p", "m3svm", "exponents"),
+        "exponents": _Figure("Accuracy of M3SVM against the exponent p", "m3svm", "exponents")
     },
     "m3svm-figure4": {
-        "weights": _Figure("Accuracy of M3SVM against the weight of its margins", "m3svm", "weights"),
+        "weights": _Figure(
+            "Accuracy of M3SVM against the weight of its margins", "m3svm", "weights"
+        )
     },
     "psvm-figure2": {
         "training": _Figure(
-            "Accuracy and share of support vectors against the share of the training part", "psvm", "training"
-        ),
+            "Accuracy and share of support vectors against the share of the training part",
+            "psvm",
+            "training",
+        )
     },
     "conic-table1": {
         "breakdowns": _Figure(
-            "Distribution of the misclassification with clustered outliers and the least spread (Figure 2)",
+            "Distribution of the misclassification with clustered outliers and the least spread"
+            " (Figure 2)",
             "conic",
             "breakdowns",
-        ),
+        )
     },
     "conic-table2": {"seconds": _Figure("Seconds for 100 problems against n", "conic", "seconds")},
-    "conic-table3": {"noise": _Figure("Misclassification against the rate of flipped labels", "conic", "noise")},
-    "conic-table4": {"noise": _Figure("Misclassification against the rate of flipped labels", "conic", "noise")},
+    "conic-table3": {
+        "noise": _Figure("Misclassification against the rate of flipped labels", "conic", "noise")
+    },
+    "conic-table4": {
+        "noise": _Figure("Misclassification against the rate of flipped labels", "conic", "noise")
+    },
     **{
         table: {
             "boundaries": _Figure(
-                f"Decision boundaries on {name}, without and with flipped labels (Figure {number})", "l0", "boundaries"
+                f"Decision boundaries on {name}, without and with flipped labels (Figure {number})",
+                "l0",
+                "boundaries",
             ),
-            "convergence": _Figure("Residual of the ADMM against its iterations", "l0", "convergence"),
+            "convergence": _Figure(
+                "Residual of the ADMM against its iterations", "l0", "convergence"
+            ),
         }
         for table, name, number in (
             ("l0-table51", "Double Circles", "5.1"),
@@ -105,14 +132,8 @@ def figure_names(table: str) -> tuple[str, ...]:
 
 
 def check_figures(table: str, folder: Path) -> None:
-    """Raise if the figures of a table cannot be drawn here; to be asked before anything is computed.
-
-    Raises
-    ------
-    DataError
-        If no figure goes with the table, or the folder cannot be made.
-    SolverUnavailable
-        Without the extra ``plot``.
+    """Raise if the figures of a table cannot be drawn here; to be asked before anything is
+    computed.
     """
     if table not in _FIGURES:
         raise DataError(f"no figure goes with {table}; there are some of {', '.join(_FIGURES)}")
@@ -125,17 +146,15 @@ def _made(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"the folder {folder} cannot be made ({error.strerror}); pass another one") from None
+        raise DataError(
+            f"the folder {folder} cannot be made ({error.strerror}); pass another one"
+        ) from None
     return folder
 
 
 def draw_figures(found: Reproduction) -> Iterator[Drawn]:
-    """Draw the figures of a table, one after the other; those for which it lacks the numbers are left out.
-
-    Raises
-    ------
-    SolverUnavailable
-        Without the extra ``plot``.
+    """Draw the figures of a table, one after the other; those for which it lacks the numbers are
+    left out.
     """
     for name, entry in _FIGURES.get(found.name, {}).items():
         figure = entry.load()(found)
@@ -144,14 +163,8 @@ def draw_figures(found: Reproduction) -> Iterator[Drawn]:
 
 
 def write_figures(found: Reproduction, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write the figures of a table as ``TABLE-FIGURE.svg`` into a folder, which is made if it is not there; return the files.
-
-    Raises
-    ------
-    DataError
-        If the folder cannot be made.
-    SolverUnavailable
-        Without the extra ``plot``.
+    """Write the figures of a table as ``TABLE-FIGURE.svg`` into a folder, which is made if it is
+    not there; return the files.
     """
     target, files = _made(Path(folder)), []
     for one in draw_figures(found):
@@ -163,14 +176,10 @@ def write_figures(found: Reproduction, folder: str | os.PathLike[str]) -> list[P
 
 
 def write_report(found: Reproduction, path: str | os.PathLike[str]) -> None:
-    """Write table, figures and study into one HTML file (extra ``study``).
-
-    Raises
-    ------
-    SolverUnavailable
-        Without the extra ``study``.
-    """
+    """Write table, figures and study into one HTML file (extra ``study``)."""
     pictures = [(one.svg, one.caption) for one in draw_figures(found)]
     noted = found.frame.copy()
     noted.attrs["note"] = " ".join(found.notes)
-    found.study.report(path, {found.title: noted}, title=f"{found.title}, reproduced", figures=pictures)
+    found.study.report(
+        path, {found.title: noted}, title=f"{found.title}, reproduced", figures=pictures
+    )

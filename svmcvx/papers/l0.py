@@ -1,7 +1,8 @@
 """The tables of the paper on the l0-norm hinge [LinYaoLiu].
 
-Four machines are computed on each split: the l0 machine by the paper's ADMM without changes, with its cap on the iterations; a certified local
-minimum of the same problem (:func:`svmcvx.fast.l0`, which polishes what ADMMs propose); the hinge (l1) and the squared hinge (l2).
+Four machines are computed on each split: the l0 machine by the paper's ADMM without changes, with
+its cap on the iterations; a certified local minimum of the same problem (:func:`svmcvx.fast.l0`,
+which polishes what ADMMs propose); the hinge (l1) and the squared hinge (l2).
 """
 
 from __future__ import annotations
@@ -86,28 +87,19 @@ SHOWN = (
 
 
 class Hyperparameters(NamedTuple):
-    """The hyper-parameters of all machines.
-
-    Attributes
-    ----------
-    C : float
-        Price of a margin below 1.
-    sigma : float
-        Penalty of the ADMM.
-    iota : float
-        Its dual step, in units of σ.
-    """
+    """The hyper-parameters of all machines."""
 
     C: float
     sigma: float
     iota: float
 
 
-# The paper's text, as we have it, has lost its own. C and γ are those at which the hinge has, on the sets of Table 5.3, about the training
-# accuracies and numbers of support vectors that are printed; σ and ι those of a few with which the ADMM comes nearest to its tolerance.
+# The paper's text, as we have it, has lost its own. C and γ are those at which the hinge has, on
+# the sets of Table 5.3, about the training accuracies and numbers of support vectors that are
+# printed; σ and ι those of a few with which the ADMM comes nearest to its tolerance.
 SETTINGS = Hyperparameters(C=3.0, sigma=5.97, iota=1.0)
-# Other values that are tried on Double Circles and Double Moons of this size: penalties in units of C (from 2 on the ADMM stays at zero), and
-# dual steps.
+# Other values that are tried on Double Circles and Double Moons of this size: penalties in units of
+# C (from 2 on the ADMM stays at zero), and dual steps.
 TRIED, TRIED_UP_TO = tuple(product((0.1, 0.5, 1.39, 1.99), (0.3, 1.0, 1.6))), 500
 
 
@@ -126,12 +118,17 @@ class Split(NamedTuple):
 
 
 def shape(name: str, m: int, noise: float, seed: int) -> tuple[Floats, Floats]:
-    """Return Double Circles or Double Moons, standardised; in each class noise·m labels are flipped."""
+    """Return Double Circles or Double Moons, standardised; in each class noise·m labels are
+    flipped.
+    """
     make = {"circles": (make_circles, CIRCLES), "moons": (make_moons, MOONS)}[name]
     X, classes = make[0](m, random_state=seed, **make[1])
     y = np.where(classes > 0, 1.0, -1.0)
     rng = np.random.default_rng(seed)
-    flips = [rng.choice(np.flatnonzero(y == label), round(noise * m), replace=False) for label in (-1.0, 1.0)]
+    flips = [
+        rng.choice(np.flatnonzero(y == label), round(noise * m), replace=False)
+        for label in (-1.0, 1.0)
+    ]
     y[np.concatenate(flips)] *= -1.0
     return scale(X), y
 
@@ -157,7 +154,9 @@ def steps(part: Split, settings: Hyperparameters, cap: int) -> Iterate:
 
 
 def _as_written(part: Split, settings: Hyperparameters) -> Row:
-    """Return what the last iterate of the ADMM is worth, as a classifier and as a point of the problem."""
+    """Return what the last iterate of the ADMM is worth, as a classifier and as a point of the
+    problem.
+    """
     found = steps(part, settings, CAP)
     if current().passed():
         raise OutOfTime
@@ -173,7 +172,9 @@ def _as_written(part: Split, settings: Hyperparameters) -> Row:
         "iterations": found.iterations,
         "residual": found.residual,
         "converged": bool(found.residual < TOLERANCE),
-        "objective": l0_objective(float(found.c @ found.scores) / factor**2, u / factor, C=settings.C),
+        "objective": l0_objective(
+            float(found.c @ found.scores) / factor**2, u / factor, C=settings.C
+        ),
     }
 
 
@@ -223,13 +224,18 @@ def machines(part: Split, settings: Hyperparameters) -> Row:
     return row
 
 
-def synthetic(*, shape_name: str, m: int, label_noise: float, settings: Hyperparameters, repeat: int) -> Row:
+def synthetic(
+    *, shape_name: str, m: int, label_noise: float, settings: Hyperparameters, repeat: int
+) -> Row:
     """Compute a repetition of a cell of Tables 5.1 and 5.2."""
     given = Hyperparameters(*settings)
     part = split(*shape(shape_name, m, label_noise, repeat), repeat)
     row = machines(part, given)
     if m <= TRIED_UP_TO:
-        tried = [_as_written(part, Hyperparameters(given.C, factor * given.C, iota)) for factor, iota in TRIED]
+        tried = [
+            _as_written(part, Hyperparameters(given.C, factor * given.C, iota))
+            for factor, iota in TRIED
+        ]
         row |= {"admm runs": len(tried), "admm converged": sum(one["converged"] for one in tried)}
     return row
 
@@ -239,7 +245,9 @@ def real(X: Floats, y: Floats, *, dataset: str, settings: Hyperparameters, repea
     return machines(split(scale(X), y, repeat), Hyperparameters(*settings))
 
 
-def _entry(rows: pd.DataFrame, line: Mapping[str, Any], machine: str, left_out: str) -> dict[str, Any]:
+def _entry(
+    rows: pd.DataFrame, line: Mapping[str, Any], machine: str, left_out: str
+) -> dict[str, Any]:
     """Return a row: the printed numbers of a machine, and the means of ours over the splits."""
     entry: dict[str, Any] = {"method": machine}
     for name, key in (("published", "test_acc"), ("published_train", "train_acc")):
@@ -252,7 +260,17 @@ def _entry(rows: pd.DataFrame, line: Mapping[str, Any], machine: str, left_out: 
         return entry | {"as_written": math.nan, "as_written_note": left_out}
     means = {
         key: float(rows[f"{machine} {key}"].mean())
-        for key in ("train", "test", "nsv", "seconds", "objective", "iterations", "residual", "converged", "certified")
+        for key in (
+            "train",
+            "test",
+            "nsv",
+            "seconds",
+            "objective",
+            "iterations",
+            "residual",
+            "converged",
+            "certified",
+        )
         if f"{machine} {key}" in rows
     }
     ours = 100.0 * means["test"]
@@ -279,7 +297,9 @@ def _entry(rows: pd.DataFrame, line: Mapping[str, Any], machine: str, left_out: 
     if "certified" in means:
         entry["as_written_certified"] = f"{int(rows[f'{machine} certified'].sum())}/{len(rows)}"
     if f"{machine} exact_lower" in rows:
-        ends = (float(rows[f"{machine} exact_{end}"].mean(skipna=False)) for end in ("lower", "upper"))
+        ends = (
+            float(rows[f"{machine} exact_{end}"].mean(skipna=False)) for end in ("lower", "upper")
+        )
         entry |= exact_cells("as_written", *ends, unit=100.0, decimals=2)
     return entry | {"as_written_seconds": round(float(rows[f"{machine} seconds"].sum()), 2)}
 
@@ -288,17 +308,30 @@ def _lines(
     printed: pd.DataFrame, rows: pd.DataFrame, cell: Mapping[str, Any], left_out: str = "missing"
 ) -> list[dict[str, Any]]:
     by_method: Any = printed.set_index("method")
-    return [{**cell, **_entry(rows, by_method.loc[name.split()[0]], name, left_out)} for name in MACHINES]
+    return [
+        {**cell, **_entry(rows, by_method.loc[name.split()[0]], name, left_out)}
+        for name in MACHINES
+    ]
 
 
 def _notes(run: Run, settings: Hyperparameters) -> tuple[str, ...]:
     return (
-        "Test accuracy in per cent, mean over splits of 60 and 40 per cent (the paper: one); noise: two standard errors of an accuracy on so many test "
-        "observations, the larger one of the two numbers.",
-        f"C = {settings.C:g}, Gaussian kernel exp(−‖x − x'‖²/d), σ = {settings.sigma:g}, ι = {settings.iota:g}, not the paper's: "
-        "its text, as we have it, has lost them. With C and this kernel the hinge has about the printed numbers of support vectors on Table 5.3.",
-        f"l0: the last iterate of the ADMM, at a residual of {TOLERANCE:g} or after {CAP} iterations; it has no certificate. l0 polished: fast.l0, "
-        "certified as a local minimum. l1, l2: certified optima. No code was published with the paper.",
+        (
+            "Test accuracy in per cent, mean over splits of 60 and 40 per cent (the paper: one);"
+            " noise: two standard errors of an accuracy on so many test observations, the larger"
+            " one of the two numbers."
+        ),
+        (
+            f"C = {settings.C:g}, Gaussian kernel exp(−‖x − x'‖²/d), σ = {settings.sigma:g}, ι ="
+            f" {settings.iota:g}, not the paper's: its text, as we have it, has lost them. With C"
+            " and this kernel the hinge has about the printed numbers of support vectors on Table"
+            " 5.3."
+        ),
+        (
+            f"l0: the last iterate of the ADMM, at a residual of {TOLERANCE:g} or after"
+            f" {CAP} iterations; it has no certificate. l0 polished: fast.l0, certified as a local"
+            " minimum. l1, l2: certified optima. No code was published with the paper."
+        ),
         EXACT,
         *(("Quick: a part of the table, fewer splits.",) if run.quick else ()),
     )
@@ -308,37 +341,55 @@ def _tried(done: pd.DataFrame) -> tuple[str, ...]:
     if "admm runs" not in done:
         return ()
     runs, converged = (int(done[f"admm {name}"].sum()) for name in ("runs", "converged"))
-    factors, iotas = (", ".join(f"{value:g}" for value in dict.fromkeys(column)) for column in zip(*TRIED, strict=True))
+    factors, iotas = (
+        ", ".join(f"{value:g}" for value in dict.fromkeys(column))
+        for column in zip(*TRIED, strict=True)
+    )
     return (
-        f"Of {runs} runs of the ADMM with σ/C among {factors} and ι among {iotas}, on m = {TRIED_UP_TO}, {converged} reach the "
-        f"tolerance within {CAP} iterations.",
+        (
+            f"Of {runs} runs of the ADMM with σ/C among {factors} and ι among {iotas}, on m ="
+            f" {TRIED_UP_TO}, {converged} reach the tolerance within {CAP} iterations."
+        ),
     )
 
 
 def _shape_table(run: Run, number: str, shape_name: str, title: str, stem: str) -> Reproduction:
     sizes = QUICK_SIZES if run.quick else SIZES
     cells = [
-        {"shape_name": shape_name, "m": m, "label_noise": noise, "settings": tuple(SETTINGS)} for m, noise in sizes
+        {"shape_name": shape_name, "m": m, "label_noise": noise, "settings": tuple(SETTINGS)}
+        for m, noise in sizes
     ]
-    found: Trials = trials("l0 shapes", synthetic, cells, run.repetitions(REPEATS, QUICK_REPEATS), run.options)
+    found: Trials = trials(
+        "l0 shapes", synthetic, cells, run.repetitions(REPEATS, QUICK_REPEATS), run.options
+    )
     done, printed = found.done(), published(stem)
     rows: list[dict[str, Any]] = []
     for m, noise in sizes:
-        of_cell = printed[(printed["m"] == m) & (printed["label_noise"] == f"{round(100 * noise)}%")]
+        of_cell = printed[
+            (printed["m"] == m) & (printed["label_noise"] == f"{round(100 * noise)}%")
+        ]
         part = done[(done["m"] == m) & (done["label_noise"] == noise)]
         rows += _lines(of_cell, part, {"m": m, "label_noise": noise})
     notes = (
         *_notes(run, SETTINGS),
         *_tried(done),
-        "Labels are flipped before the split, noise·m of them in each class: the printed accuracies are those of 2·noise·m flipped labels.",
-        f"Generators: make_circles{CIRCLES}, make_moons{MOONS} of scikit-learn; the paper does not say which.",
+        (
+            "Labels are flipped before the split, noise·m of them in each class: the printed"
+            " accuracies are those of 2·noise·m flipped labels."
+        ),
+        (
+            f"Generators: make_circles{CIRCLES}, make_moons{MOONS} of scikit-learn; the paper does"
+            " not say which."
+        ),
     )
     return Reproduction(f"l0-table{number}", title, pd.DataFrame(rows), SHOWN, notes, found)
 
 
 def table51(run: Run) -> Reproduction:
     """Compute Table 5.1: Double Circles."""
-    return _shape_table(run, "51", "circles", "l0-KSVM, Table 5.1 (Double Circles)", "l0_table51_circles")
+    return _shape_table(
+        run, "51", "circles", "l0-KSVM, Table 5.1 (Double Circles)", "l0_table51_circles"
+    )
 
 
 def table52(run: Run) -> Reproduction:
@@ -351,7 +402,9 @@ def table53(run: Run) -> Reproduction:
     names = QUICK_SETS if run.quick else tuple(SETS)
     data, left_out = binary_sets({name: SETS[name] for name in names}, run.options["data_dir"])
     cells = [{"dataset": name, "settings": tuple(SETTINGS)} for name in data]
-    found = trials("l0 real", real, cells, run.repetitions(REPEATS, QUICK_REPEATS), run.options, data, left_out)
+    found = trials(
+        "l0 real", real, cells, run.repetitions(REPEATS, QUICK_REPEATS), run.options, data, left_out
+    )
     done, printed = found.done(), published("l0_table53_real")
     rows = [
         line
@@ -363,4 +416,6 @@ def table53(run: Run) -> Reproduction:
             left_out.get(name, "missing"),
         )
     ]
-    return Reproduction("l0-table53", "l0-KSVM, Table 5.3", pd.DataFrame(rows), SHOWN, _notes(run, SETTINGS), found)
+    return Reproduction(
+        "l0-table53", "l0-KSVM, Table 5.3", pd.DataFrame(rows), SHOWN, _notes(run, SETTINGS), found
+    )

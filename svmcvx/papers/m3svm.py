@@ -35,13 +35,23 @@ from svmcvx.papers.result import (
 )
 from svmcvx.solution import Solution
 
-__all__ = ["AdamM3SVMClassifier", "all_sets", "figure3", "figure4", "grid_of", "released_settings", "studied", "table1"]
+__all__ = [
+    "AdamM3SVMClassifier",
+    "all_sets",
+    "figure3",
+    "figure4",
+    "grid_of",
+    "released_settings",
+    "studied",
+    "table1",
+]
 
 SEED, TEST = 42, 0.2
 SPLIT = Split(TEST, stratify=False)
 REPEATS = 10
 TOL = 1e-4
-# Of every fit: a solver that has not certified the gap by then returns its best point with the interval, and that counts.
+# Of every fit: a solver that has not certified the gap by then returns its best point with the
+# interval, and that counts.
 FIT: dict[str, Any] = {"solver": "fast", "tol": TOL, "time_limit": 120.0}
 # The grids: of M3SVM as the paper has them; those of the other methods it does not give.
 LAMBDAS = np.linspace(1e-4, 1e-1, 10).tolist()
@@ -117,12 +127,15 @@ SHOWN3 = (
 )
 
 SHOWN4 = tuple(
-    "lam" if name == "p" else name.replace("against_p4", f"against_lam{ADVISED_LAMBDA:g}") for name in SHOWN3
+    "lam" if name == "p" else name.replace("against_p4", f"against_lam{ADVISED_LAMBDA:g}")
+    for name in SHOWN3
 )
 
 
 class AdamM3SVMClassifier(M3SVMClassifier):
-    """M3SVM where 500 epochs of Adam end, started at zero: the method of [NieHaoWang], with the certified gap of that point."""
+    """M3SVM where 500 epochs of Adam end, started at zero: the method of [NieHaoWang], with the
+    certified gap of that point.
+    """
 
     def __init__(
         self,
@@ -141,7 +154,9 @@ class AdamM3SVMClassifier(M3SVMClassifier):
     def _settings(self) -> dict[str, Any]:
         return {"lam": self.lam, "p": self.p, "eps": self.eps, "loss": self.loss}
 
-    def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
+    def _solve(
+        self, request: Request, data: TrainingData, warm_start: Solution | None
+    ) -> tuple[Solution, Route]:
         X, y, _ = data
         found = m3svm_by_adam(
             X,
@@ -161,19 +176,38 @@ def table1(run: Run) -> Reproduction:
     printed: Any = published("m3svm_table1").set_index("dataset")
     rows = [_row(found, name, method, printed) for name in names for method in METHODS]
     frame = pd.DataFrame(rows)
-    grids = f"M3SVM: {len(every_kth(LAMBDAS, every))} λ × {len(every_kth(EXPONENTS, every))} p; others: {len(every_kth(WEIGHTS, every))} λ or C"
+    grids = (
+        f"M3SVM: {len(every_kth(LAMBDAS, every))} λ × {len(every_kth(EXPONENTS, every))} p; others:"
+        f" {len(every_kth(WEIGHTS, every))} λ or C"
+    )
     notes = (
-        f"As written: mean accuracy on the test parts of {repeats} splits 80/20 (the paper: {REPEATS} runs) and its standard deviation; "
-        f"hyper-parameters by 5-fold cross-validation on the training part ({grids}; a single value is not tuned); hinge loss, certified to {TOL:g} "
-        f"or stopped after {FIT['time_limit']:g} seconds.",
-        "As released: softmax in place of the hinge, at the released λ and p of each set, on the split with random_state 42: the certified "
-        "optimum, and where 500 epochs of Adam at the released rate end, with the share by which its objective exceeds that of the optimum.",
-        "Features as the released code takes them, standardised over all rows where it does so. Top-k has k = 2.",
-        "Noise, as written: two standard errors of our mean and of one accuracy on a test part, as the printed runs seem to share one split; "
-        "as released: two standard errors of an accuracy on the test part.",
+        (
+            f"As written: mean accuracy on the test parts of {repeats} splits 80/20 (the paper:"
+            f" {REPEATS} runs) and its standard deviation; hyper-parameters by 5-fold"
+            f" cross-validation on the training part ({grids}; a single value is not tuned); hinge"
+            f" loss, certified to {TOL:g} or stopped after {FIT['time_limit']:g} seconds."
+        ),
+        (
+            "As released: softmax in place of the hinge, at the released λ and p of each set, on"
+            " the split with random_state 42: the certified optimum, and where 500 epochs of Adam"
+            " at the released rate end, with the share by which its objective exceeds that of the"
+            " optimum."
+        ),
+        (
+            "Features as the released code takes them, standardised over all rows where it does so."
+            " Top-k has k = 2."
+        ),
+        (
+            "Noise, as written: two standard errors of our mean and of one accuracy on a test part,"
+            " as the printed runs seem to share one split; as released: two standard errors of an"
+            " accuracy on the test part."
+        ),
         EXACT,
         TESTED,
-        "Against m3svm: 'better' or 'worse' than our M3SVM at 95 % by the corrected resampled t-test.",
+        (
+            "Against m3svm: 'better' or 'worse' than our M3SVM at 95 % by the corrected resampled"
+            " t-test."
+        ),
         _ranked(frame),
     )
     return Reproduction("m3svm-table1", "M3SVM, Table 1", frame, SHOWN, notes, found)
@@ -185,11 +219,17 @@ def figure3(run: Run) -> Reproduction:
     models = {p: clone(METHODS[OWN]).set_params(p=p) for p in EXPONENTS}
     rows, found, repeats = _curves(models, {"lam": lams}, "p", ADVISED, run)
     notes = (
-        f"Mean accuracy on the test parts of {repeats} splits 80/20 and its standard deviation; λ for each p by 5-fold cross-validation on the "
-        f"training part ({len(lams)} values); hinge loss, certified to {TOL:g}. The paper prints curves, no numbers.",
+        (
+            f"Mean accuracy on the test parts of {repeats} splits 80/20 and its standard deviation;"
+            f" λ for each p by 5-fold cross-validation on the training part ({len(lams)} values);"
+            f" hinge loss, certified to {TOL:g}. The paper prints curves, no numbers."
+        ),
         EXACT,
         TESTED,
-        f"Against p{ADVISED:g}: 'better' or 'worse' than at p = {ADVISED:g}, which the paper advises, at 95 % by the corrected resampled t-test.",
+        (
+            f"Against p{ADVISED:g}: 'better' or 'worse' than at p = {ADVISED:g}, which the paper"
+            " advises, at 95 % by the corrected resampled t-test."
+        ),
     )
     return Reproduction("m3svm-figure3", "M3SVM, Figure 3 (exponents)", rows, SHOWN3, notes, found)
 
@@ -200,20 +240,31 @@ def figure4(run: Run) -> Reproduction:
     models = {lam: clone(METHODS[OWN]).set_params(lam=lam, p=ADVISED) for lam in lams}
     rows, found, repeats = _curves(models, None, "lam", ADVISED_LAMBDA, run)
     notes = (
-        f"Mean accuracy on the test parts of {repeats} splits 80/20 and its standard deviation at p = {ADVISED:g}; hinge loss, certified to {TOL:g}. "
-        "The paper prints curves, no numbers.",
+        (
+            f"Mean accuracy on the test parts of {repeats} splits 80/20 and its standard deviation"
+            f" at p = {ADVISED:g}; hinge loss, certified to {TOL:g}. The paper prints curves, no"
+            " numbers."
+        ),
         EXACT,
         TESTED,
-        f"Against lam{ADVISED_LAMBDA:g}: 'better' or 'worse' than at λ = {ADVISED_LAMBDA:g}, near which the paper advises to look, at 95 % by the "
-        "corrected resampled t-test.",
+        (
+            f"Against lam{ADVISED_LAMBDA:g}: 'better' or 'worse' than at λ = {ADVISED_LAMBDA:g},"
+            " near which the paper advises to look, at 95 % by the corrected resampled t-test."
+        ),
     )
     return Reproduction("m3svm-figure4", "M3SVM, Figure 4 (λ)", rows, SHOWN4, notes, found)
 
 
 def _curves(
-    models: dict[float, Any], grid: dict[str, list[float]] | None, column: str, advised: float, run: Run
+    models: dict[float, Any],
+    grid: dict[str, list[float]] | None,
+    column: str,
+    advised: float,
+    run: Run,
 ) -> tuple[pd.DataFrame, Study, int]:
-    """Return the points of a curve a data set: a row a model, which is called by its value of `column`; the study; its repetitions."""
+    """Return the points of a curve a data set: a row a model, which is called by its value of
+    `column`; the study; its repetitions.
+    """
     repeats = run.repetitions(REPEATS, QUICK_REPEATS)
     called = {f"{column} = {value:g}": model for value, model in models.items()}
     tune = {} if grid is None else dict.fromkeys(called, grid)
@@ -225,7 +276,9 @@ def _curves(
             part = frame[frame["model"] == f"{column} = {value:g}"]
             values = _means(part) or {"": math.nan, "_note": found.left_out.get(name, "missing")}
             if "_sd" in values and value != advised and advised in models:
-                values |= _against(part, frame[frame["model"] == f"{column} = {advised:g}"], f"{column}{advised:g}")
+                values |= _against(
+                    part, frame[frame["model"] == f"{column} = {advised:g}"], f"{column}{advised:g}"
+                )
             row: dict[str, Any] = {"dataset": name, column: value}
             rows.append(row | {f"as_written{key}": entry for key, entry in values.items()})
     return pd.DataFrame(rows), found, repeats
@@ -236,7 +289,9 @@ def _every(run: Run) -> int:
 
 
 def all_sets(run: Run, studied: Callable[[str, Dataset], Study]) -> tuple[tuple[str, ...], Study]:
-    """Do a study of each set; return their names, and the studies as one that says why sets are left out."""
+    """Do a study of each set; return their names, and the studies as one that says why sets are
+    left out.
+    """
     names = run.chosen(QUICK_SETS if run.quick and run.sets is None else SETS)
     parts, left_out = [], {}
     for name in names:
@@ -281,10 +336,7 @@ def studied(
 
 
 def released_settings(name: str, data: Dataset) -> dict[str, Any]:
-    """Return the settings of the released code for a set, in the scale of this package.
-
-    The released objective averages the loss over training observations times classes, the penalty over all observations.
-    """
+    """Return the settings of the released code for a set, in the scale of this package."""
     released = SETS[name]
     n, classes = data.X.shape[0], np.unique(data.y).size
     lam = 2.0 * released.lam * classes * (n - math.ceil(TEST * n)) / n
@@ -296,7 +348,9 @@ def _compared_on(name: str, data: Dataset, repeats: int, every: int, run: Run) -
     settings = released_settings(name, data)
     models: dict[str, Any] = {
         OPTIMAL: M3SVMClassifier(**settings, **FIT),
-        ADAM: AdamM3SVMClassifier(**settings, learning_rate=SETS[name].rate, time_limit=FIT["time_limit"]),
+        ADAM: AdamM3SVMClassifier(
+            **settings, learning_rate=SETS[name].rate, time_limit=FIT["time_limit"]
+        ),
     }
     tune = {}
     for method, model in METHODS.items():
@@ -320,16 +374,28 @@ def _row(found: Study, dataset: str, method: str, printed: Any) -> dict[str, Any
     """Return a printed number and ours."""
     line = printed.loc[dataset.partition(",")[0]]
     mean, sd = float(line[f"{method}_mean"]), float(line[f"{method}_std"])
-    row: dict[str, Any] = {"dataset": dataset, "method": method, "published": mean, "published_sd": sd}
+    row: dict[str, Any] = {
+        "dataset": dataset,
+        "method": method,
+        "published": mean,
+        "published_sd": sd,
+    }
     frame = found.frame[found.frame["dataset"] == dataset]
     part = frame[frame["model"] == method]
     values = _means(part)
     if values is None:
         notes = ", ".join(sorted({note for note in part["note"] if note}))
-        return row | {"as_written": math.nan, "as_written_note": notes or found.left_out.get(dataset, "missing")}
+        return row | {
+            "as_written": math.nan,
+            "as_written_note": notes or found.left_out.get(dataset, "missing"),
+        }
     ours = float(part["accuracy"].mean())
     n_test = float(part["n_test"].iloc[0])
-    spread = float(part["accuracy"].std(ddof=1)) if len(part) > 1 else math.sqrt(ours * (1.0 - ours) / n_test)
+    spread = (
+        float(part["accuracy"].std(ddof=1))
+        if len(part) > 1
+        else math.sqrt(ours * (1.0 - ours) / n_test)
+    )
     noise = mean_noise(math.sqrt(mean * (1.0 - mean) / n_test), 1, spread, len(part))
     values |= {
         "_difference": round(ours - mean, 3) + 0.0,
@@ -344,7 +410,9 @@ def _row(found: Study, dataset: str, method: str, printed: Any) -> dict[str, Any
 
 
 def _means(part: pd.DataFrame) -> dict[str, Any] | None:
-    """Return mean, spread and cost over the splits of a model; None if there are none, or one failed."""
+    """Return mean, spread and cost over the splits of a model; None if there are none, or one
+    failed.
+    """
     scores = part["accuracy"].to_numpy(dtype=np.float64)
     if not scores.size or np.isnan(scores).any():
         return None
@@ -365,8 +433,12 @@ def _against(part: pd.DataFrame, other: pd.DataFrame, name: str) -> dict[str, An
 
 
 def _released(frame: pd.DataFrame, mean: float) -> dict[str, Any]:
-    """Return what the released problem gives on the split of the released code: its optimum, and the end of Adam."""
-    first: dict[str, Any] = {row["model"]: row for row in frame[frame["repeat"] == 0].to_dict("records")}
+    """Return what the released problem gives on the split of the released code: its optimum, and
+    the end of Adam.
+    """
+    first: dict[str, Any] = {
+        row["model"]: row for row in frame[frame["repeat"] == 0].to_dict("records")
+    }
     optimum, adam = first[OPTIMAL], first[ADAM]
     if math.isnan(optimum["accuracy"]) or math.isnan(adam["accuracy"]):
         return {"as_released": math.nan, "as_released_note": optimum["note"] or adam["note"]}
@@ -377,10 +449,22 @@ def _released(frame: pd.DataFrame, mean: float) -> dict[str, Any]:
         "as_released_difference": round(ours - mean, 3) + 0.0,
         "as_released_noise": round(noise, 3),
         "as_released_within_noise": bool(abs(ours - mean) <= noise),
-        **exact_cells("as_released", optimum["accuracy_lower"], optimum["accuracy_upper"], unit=1.0, decimals=3),
-        "as_released_mean": round(float(frame.loc[frame["model"] == OPTIMAL, "accuracy"].mean()), 3),
-        "as_released_certified": f"{int(frame.loc[frame['model'] == OPTIMAL, 'certified'].sum())}/{int((frame['model'] == OPTIMAL).sum())}",
-        "as_released_seconds": round(float(frame.loc[frame["model"] == OPTIMAL, "seconds"].sum()), 2),
+        **exact_cells(
+            "as_released",
+            optimum["accuracy_lower"],
+            optimum["accuracy_upper"],
+            unit=1.0,
+            decimals=3,
+        ),
+        "as_released_mean": round(
+            float(frame.loc[frame["model"] == OPTIMAL, "accuracy"].mean()), 3
+        ),
+        "as_released_certified": (
+            f"{int(frame.loc[frame['model'] == OPTIMAL, 'certified'].sum())}/{int((frame['model'] == OPTIMAL).sum())}"
+        ),
+        "as_released_seconds": round(
+            float(frame.loc[frame["model"] == OPTIMAL, "seconds"].sum()), 2
+        ),
         "as_released_adam": round(float(adam["accuracy"]), 3),
         "as_released_adam_gap": float(f"{adam['gap']:.2g}"),
         "as_released_adam_excess": float(f"{adam['upper'] / optimum['upper'] - 1.0:.2g}"),
@@ -388,7 +472,9 @@ def _released(frame: pd.DataFrame, mean: float) -> dict[str, Any]:
 
 
 def _ranked(frame: pd.DataFrame) -> str:
-    """Say on how many sets M3SVM has the highest mean, printed and ours, and where the difference is more than chance."""
+    """Say on how many sets M3SVM has the highest mean, printed and ours, and where the difference
+    is more than chance.
+    """
     whole = frame[frame.groupby("dataset")["as_written"].transform(lambda part: part.notna().all())]
     printed = ours = 0
     for _, part in whole.groupby("dataset"):
@@ -398,6 +484,7 @@ def _ranked(frame: pd.DataFrame) -> str:
     outcomes = list(whole["as_written_against_m3svm"].dropna()) if len(whole) else []
     counts = ", ".join(f"{one} {outcomes.count(one)}" for one in ("better", "tie", "worse"))
     return (
-        f"M3SVM has the highest mean, alone or with others, on {ours} of {whole['dataset'].nunique()} sets (printed: {printed}); "
-        f"the other methods against it: {counts}."
+        f"M3SVM has the highest mean, alone or with others, on {ours} of"
+        f" {whole['dataset'].nunique()} sets (printed: {printed}); the other methods against it:"
+        f" {counts}."
     )

@@ -86,11 +86,15 @@ LARGE = [2.0**k for k in range(11)]
 BANDS = np.linspace(0.0, 0.5, 6).tolist()
 WIDTHS = [2.0**k for k in range(-2, 3)]
 
-# The SVM of other packages, with its free intercept and the sum of its losses; that of the paper's Eq. (2) has no intercept and averages them.
+# The SVM of other packages, with its free intercept and the sum of its losses; that of the paper's
+# Eq. (2) has no intercept and averages them.
 USUAL = "svm, usual"
 # The paired t-test is the paper's.
 TESTS = {"_against_svm": ("_t", False), "_corrected": ("_corrected_t", True)}
-TESTS_OF_USUAL = {"_against_usual": ("_usual_t", False), "_usual_corrected": ("_usual_corrected_t", True)}
+TESTS_OF_USUAL = {
+    "_against_usual": ("_usual_t", False),
+    "_usual_corrected": ("_usual_corrected_t", True),
+}
 
 # The readings of the paper, and what the names of the models of a study end in by them.
 READINGS = {"as_written": "", "as_summed": ", summed"}
@@ -115,7 +119,9 @@ SHOWN = (
 
 
 class SummedODMClassifier(ODMClassifier):
-    """ODM with the sum of its losses in place of their mean: C1 and C2 times the number of observations."""
+    """ODM with the sum of its losses in place of their mean: C1 and C2 times the number of
+    observations.
+    """
 
     def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
         n = len(data.labels)
@@ -123,7 +129,9 @@ class SummedODMClassifier(ODMClassifier):
 
 
 class SummedODMLClassifier(ODMLClassifier):
-    """ODML with the sum of its hinge losses in place of their mean. Without its two terms it is the SVM without intercept."""
+    """ODML with the sum of its hinge losses in place of their mean. Without its two terms it is the
+    SVM without intercept.
+    """
 
     def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
         return _changed(super()._request(data, cache), C=self.C * len(data.labels))
@@ -134,7 +142,9 @@ def _changed(request: Request, **settings: float) -> Request:
 
 
 class UnitMeanDistance(TransformerMixin, BaseEstimator):
-    """Divides all features by the mean distance between two rows of the training part, the unit of the paper's kernel widths."""
+    """Divides all features by the mean distance between two rows of the training part, the unit of
+    the paper's kernel widths.
+    """
 
     mean_distance_: float
 
@@ -166,7 +176,13 @@ class _Table(NamedTuple):
 
     @property
     def title(self) -> str:
-        kind = "linear, large sets" if self.number == 4 else "Gaussian kernel" if self.kernel else "linear"
+        kind = (
+            "linear, large sets"
+            if self.number == 4
+            else "Gaussian kernel"
+            if self.kernel
+            else "linear"
+        )
         return f"ODM, Table {self.number} ({kind})"
 
 
@@ -190,7 +206,10 @@ def _computed(table: _Table, run: Run) -> Reproduction:
     names = run.chosen(table.quick_sets if run.quick and run.sets is None else printed.index)
     repeats = run.repetitions(table.repeats, QUICK_REPEATS)
     every = run.every or (QUICK_EVERY if run.quick else 1)
-    machines, grids = models(kernel=table.kernel, limit=table.limit), _grids(every, kernel=table.kernel)
+    machines, grids = (
+        models(kernel=table.kernel, limit=table.limit),
+        _grids(every, kernel=table.kernel),
+    )
     tune = {name: grid for name, grid in grids.items() if max(map(len, grid.values())) > 1}
     for name in grids.keys() - tune.keys():
         machines[name].set_params(**{key: value for key, (value,) in grids[name].items()})
@@ -215,40 +234,65 @@ def _computed(table: _Table, run: Run) -> Reproduction:
             found.left_out[source] = record.unavailable
     marks: Any = published("odm_against_svm")
     marks = marks[marks["table"] == table.number].set_index("dataset")
-    methods = ("svm", USUAL, "odml", "odm") if table.kernel else ("svm", USUAL, "lda", "odml", "odm")
+    methods = (
+        ("svm", USUAL, "odml", "odm") if table.kernel else ("svm", USUAL, "lda", "odml", "odm")
+    )
     frame = pd.DataFrame(
-        [_row(found, name, sources[name], method, table, printed, marks) for name in names for method in methods]
+        [
+            _row(found, name, sources[name], method, table, printed, marks)
+            for name in names
+            for method in methods
+        ]
     )
     # Sets that are the same observations count once.
-    once = frame[frame["as_written"].notna()].assign(source=lambda rows: rows["dataset"].map(sources))
+    once = frame[frame["as_written"].notna()].assign(
+        source=lambda rows: rows["dataset"].map(sources)
+    )
     once = once.drop_duplicates(["source", "method"])
     notes = (
-        f"Mean accuracy and its standard deviation over {repeats} random halves (the paper: {table.repeats}), not stratified; hyper-parameters by "
-        "5-fold cross-validation on the training half, which also scales the columns to [0, 1]; rows with missing values are dropped, "
-        "as the printed numbers of observations say.",
+        (
+            f"Mean accuracy and its standard deviation over {repeats} random halves (the paper:"
+            f" {table.repeats}), not stratified; hyper-parameters by 5-fold cross-validation on the"
+            " training half, which also scales the columns to [0, 1]; rows with missing values are"
+            " dropped, as the printed numbers of observations say."
+        ),
         f"Grids: {'; '.join(f'{name}: {_sizes(grids[name])}' for name in ('svm', 'odml', 'odm'))}"
         + ("" if every == 1 else f" (one value of {every}; a single one is not tuned)")
         + ("." if table.limit is None else f"; {table.limit:g} seconds for a fit."),
-        f"As written: no machine has an intercept, and losses are averaged, as in the paper's Eq. (2) of the SVM and those of ODML and ODM. {USUAL}: that of other "
-        "packages, with a free intercept and summed losses, beside the printed SVM. "
+        "As written: no machine has an intercept, and losses are averaged, as in the paper's Eq."
+        f" (2) of the SVM and those of ODML and ODM. {USUAL}: that of other packages, with a free"
+        " intercept and summed losses, beside the printed SVM. "
         + (
             "The kernel is exp(−‖x − x'‖² / (2 width²)). LDA with a kernel is not computed."
             if table.kernel
-            else "Summed: no machine has an intercept, and losses are summed. lda is scikit-learn's."
+            else (
+                "Summed: no machine has an intercept, and losses are summed. lda is scikit-learn's."
+            )
         ),
-        "Noise: two standard errors of the difference of two means over independent splits of the same data; "
-        f"fewer than {FEW} splits have the printed spread.",
+        (
+            "Noise: two standard errors of the difference of two means over independent splits of"
+            f" the same data; fewer than {FEW} splits have the printed spread."
+        ),
         EXACT,
         *batched_note(found),
-        "Against svm: significant at 95 % by the paired t-test, as in the paper; corrected: by the corrected resampled t-test.",
+        (
+            "Against svm: significant at 95 % by the paired t-test, as in the paper; corrected: by"
+            " the corrected resampled t-test."
+        ),
         TESTED,
-        *(sentence for method in ("odml", "odm") for sentence in (_tally(once, method), _over_sets(once, method))),
+        *(
+            sentence
+            for method in ("odml", "odm")
+            for sentence in (_tally(once, method), _over_sets(once, method))
+        ),
     )
     return Reproduction(f"odm-table{table.number}", table.title, frame, SHOWN, notes, found)
 
 
 def models(*, kernel: bool, limit: float | None = None) -> dict[str, Any]:
-    """Return the machines of the tables, by method and reading; with a kernel those of the first reading alone."""
+    """Return the machines of the tables, by method and reading; with a kernel those of the first
+    reading alone.
+    """
     if kernel:
         machines = {
             "svm": ODMLClassifier(lam1=0.0, lam2=0.0, intercept=False),
@@ -273,7 +317,11 @@ def models(*, kernel: bool, limit: float | None = None) -> dict[str, Any]:
         "svm": ODMLClassifier(lam1=0.0, lam2=0.0, **without),
         USUAL: PSVMClassifier(**shared),
         "lda": Pipeline(
-            [("dense", FunctionTransformer(dense)), ("scale", MinMaxScaler()), ("model", LinearDiscriminantAnalysis())]
+            [
+                ("dense", FunctionTransformer(dense)),
+                ("scale", MinMaxScaler()),
+                ("model", LinearDiscriminantAnalysis()),
+            ]
         ),
         "odml": ODMLClassifier(**without),
         "odm": ODMClassifier(**without),
@@ -292,9 +340,11 @@ def _grids(every: int, *, kernel: bool) -> dict[str, dict[str, list[float]]]:
         "odm": {"C1": large, "C2": large, "D": every_kth(BANDS, every)},
     }
     if not kernel:
-        return {f"{name}{reading}": grid for name, grid in grids.items() for reading in READINGS.values()} | {
-            USUAL: {"C": COSTS}
-        }
+        return {
+            f"{name}{reading}": grid
+            for name, grid in grids.items()
+            for reading in READINGS.values()
+        } | {USUAL: {"C": COSTS}}
     # exp(−‖x − x'‖² / (2 width²)); one width alone would be no choice.
     gammas = [1.0 / (2.0 * width**2) for width in every_kth(WIDTHS, min(every, 2))]
     return {
@@ -304,7 +354,9 @@ def _grids(every: int, *, kernel: bool) -> dict[str, dict[str, list[float]]]:
 
 
 def _sizes(grid: Mapping[str, list[float]]) -> str:
-    return " × ".join(f"{len(values)} {name.removeprefix('model__')}" for name, values in grid.items())
+    return " × ".join(
+        f"{len(values)} {name.removeprefix('model__')}" for name, values in grid.items()
+    )
 
 
 def available_sets(sources: Iterable[str], run: Run) -> tuple[dict[str, Any], dict[str, str]]:
@@ -348,11 +400,15 @@ def _row(
     return row
 
 
-def _compared(part: pd.DataFrame, scores: Floats, mean: float, sd: float, repeats: int) -> dict[str, Any]:
+def _compared(
+    part: pd.DataFrame, scores: Floats, mean: float, sd: float, repeats: int
+) -> dict[str, Any]:
     ours, spread = float(scores.mean()), float(scores.std(ddof=1)) if scores.size > 1 else math.nan
     noise = mean_noise(sd, repeats, spread if scores.size >= FEW else sd, scores.size)
     without = part["certified"].isna().any()
-    certified = 0 if without else int((part["tuning_certified"] + part["certified"].astype(int)).sum())
+    certified = (
+        0 if without else int((part["tuning_certified"] + part["certified"].astype(int)).sum())
+    )
     return {
         "": round(ours, 3),
         "_sd": round(spread, 3),
@@ -383,7 +439,10 @@ def _tally(frame: pd.DataFrame, method: str) -> str:
         )
         if plain in part
     )
-    return f"{method} against svm, better/tie/worse: {ours}; the paper on the same {len(part)} sets {counts('published_against_svm')}."
+    return (
+        f"{method} against svm, better/tie/worse: {ours}; the paper on the same {len(part)} sets"
+        f" {counts('published_against_svm')}."
+    )
 
 
 def _over_sets(frame: pd.DataFrame, method: str) -> str:
@@ -409,7 +468,8 @@ def _over_sets(frame: pd.DataFrame, method: str) -> str:
         if column in ours:
             found[what] = test(ours[column])
     return (
-        f"{method} less svm over {once.index.get_level_values('source').nunique()} different sets, Wilcoxon's signed-rank test on the means: "
+        f"{method} less svm over {once.index.get_level_values('source').nunique()} different sets,"
+        " Wilcoxon's signed-rank test on the means: "
         + "; ".join(f"{what}: {said}" for what, said in found.items())
         + "."
     )

@@ -58,7 +58,9 @@ METHODS = tuple(machines(1))
 
 
 def seconds(X: Any, y: Any, *, dataset: str, method: str, repeat: int) -> Row:
-    """Fit a machine to a random half, in the columns' range: processor seconds, accuracy on the other half, and the certified gap."""
+    """Fit a machine to a random half, in the columns' range: processor seconds, accuracy on the
+    other half, and the certified gap.
+    """
     ((train, test),) = SPLIT.parts(y, repeat)
     scaled = MaxAbsScaler().fit(X[train])
     X, Z = scaled.transform(X[train]), scaled.transform(X[test])
@@ -86,7 +88,9 @@ def _certificate(machine: Any, X: Any, y: Any) -> Any:
 
 def figure2(run: Run) -> Reproduction:
     """Compute what Figure 2 shows: processor seconds of SVM, ODML and ODM on the large sets."""
-    names = run.chosen(QUICK_SETS if run.quick and run.sets is None else published("odm_table4_large")["dataset"])
+    names = run.chosen(
+        QUICK_SETS if run.quick and run.sets is None else published("odm_table4_large")["dataset"]
+    )
     repeats = run.repetitions(REPEATS, 1)
     data, left_out = {}, {}
     for name in names:
@@ -102,17 +106,35 @@ def figure2(run: Run) -> Reproduction:
     cells = [{"dataset": name, "method": method} for name in data for method in METHODS]
     found = trials("odm seconds", seconds, cells, repeats, run.options, data, left_out)
     done = found.done()
-    rows = [_row(done[done["dataset"] == name], name, method, left_out) for name in names for method in METHODS]
+    rows = [
+        _row(done[done["dataset"] == name], name, method, left_out)
+        for name in names
+        for method in METHODS
+    ]
     notes = (
-        f"Processor seconds of one fit on a random half, compiling apart, and their standard deviation over {repeats} (the paper: {REPEATS}). The "
-        "picture has no numbers; hyper-parameters are the middle ones of the grids, the columns divided by their largest size.",
-        "Over LIBLINEAR: the seconds divided by those of LIBLINEAR's SVM, the mean over the halves.",
-        "Gap: the largest certified gap of the answers, of each in its own problem: those of LIBLINEAR and SGD are what their stopping rules reach.",
+        (
+            "Processor seconds of one fit on a random half, compiling apart, and their standard"
+            f" deviation over {repeats} (the paper: {REPEATS}). The picture has no numbers;"
+            " hyper-parameters are the middle ones of the grids, the columns divided by their"
+            " largest size."
+        ),
+        (
+            "Over LIBLINEAR: the seconds divided by those of LIBLINEAR's SVM, the mean over the"
+            " halves."
+        ),
+        (
+            "Gap: the largest certified gap of the answers, of each in its own problem: those of"
+            " LIBLINEAR and SGD are what their stopping rules reach."
+        ),
     )
-    return Reproduction("odm-figure2", "ODM, Figure 2 (processor seconds)", pd.DataFrame(rows), SHOWN, notes, found)
+    return Reproduction(
+        "odm-figure2", "ODM, Figure 2 (processor seconds)", pd.DataFrame(rows), SHOWN, notes, found
+    )
 
 
-def _row(part: pd.DataFrame, dataset: str, method: str, left_out: Mapping[str, str]) -> dict[str, Any]:
+def _row(
+    part: pd.DataFrame, dataset: str, method: str, left_out: Mapping[str, str]
+) -> dict[str, Any]:
     """Return the seconds of a machine on a set, beside LIBLINEAR's."""
     row: dict[str, Any] = {"dataset": dataset, "method": method}
     by_method = {name: rows.set_index("repeat") for name, rows in part.groupby("method")}
@@ -128,5 +150,7 @@ def _row(part: pd.DataFrame, dataset: str, method: str, left_out: Mapping[str, s
         "repetitions": len(own),
     }
     if METHODS[0] in by_method:
-        row["as_written_over_liblinear"] = round(float((used / by_method[METHODS[0]]["processor_seconds"]).mean()), 2)
+        row["as_written_over_liblinear"] = round(
+            float((used / by_method[METHODS[0]]["processor_seconds"]).mean()), 2
+        )
     return row

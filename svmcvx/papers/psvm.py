@@ -98,37 +98,40 @@ QUICK_EXPONENTS, QUICK_SETS = (1.25, 1.50, 2.00), ("Cancer", "Heart", "Ionospher
 
 
 class WithReleasedKernel(PSVMClassifier):
-    r"""The pSVM with the "Gaussian" kernel of the code published with [Sun].
-
-    It is :math:`\exp(-\|x - x'\| / (\sqrt2\,\sigma))` with :math:`2\sigma^2 = d\,\mathrm{Var}[X]`, of the data of each fit.
-    """
+    """The pSVM with the "Gaussian" kernel of the code published with [Sun]."""
 
     def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
         request = super()._request(data, cache)
         gamma = RBF().resolve(data.X).gamma
         kernel = Exponential(math.sqrt(float(gamma)))
         return replace(
-            request, settings={**request.settings, "kernel": kernel if cache is None else cache.kernel(kernel)}
+            request,
+            settings={
+                **request.settings,
+                "kernel": kernel if cache is None else cache.kernel(kernel),
+            },
         )
 
 
 class AsReleased(WithReleasedKernel):
-    r"""The pSVM as the code published with [Sun] computes it, solved to a certified optimum.
-
-    Beside its kernel, its intercept is the mean over support vectors of :math:`y_k - \mathrm{sign} f_k`, and p = 1 is the hard-margin machine.
-    The certificate is that of the machine with its best intercept.
-    """
+    """The pSVM as the code published with [Sun] computes it, solved to a certified optimum."""
 
     released_shift_: float
 
-    def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
+    def _solve(
+        self, request: Request, data: TrainingData, warm_start: Solution | None
+    ) -> tuple[Solution, Route]:
         if self.p > 1:
             return super()._solve(request, data, warm_start)
         X, y, _ = data
-        found = hard_margin(X, y, kernel=request.settings["kernel"], tol=self.tol, time_limit=self.time_limit)
+        found = hard_margin(
+            X, y, kernel=request.settings["kernel"], tol=self.tol, time_limit=self.time_limit
+        )
         return found, Route("fast", "p = 1 of the released code is the hard margin")
 
-    def _fit(self, data: TrainingData, warm_start: Solution | None = None, cache: GramCache | None = None) -> Self:
+    def _fit(
+        self, data: TrainingData, warm_start: Solution | None = None, cache: GramCache | None = None
+    ) -> Self:
         super()._fit(data, warm_start, cache)
         model: Any = self.solution_.model
         alpha = np.zeros(len(data.labels))
@@ -155,16 +158,22 @@ class AsReleased(WithReleasedKernel):
 def predictions_on_the_split(
     models: Mapping[Any, Any], dataset: str, data_dir: Any
 ) -> tuple[NDArray[Any], dict[Any, NDArray[Any]]]:
-    """Return the labels of the test part of a set of Table 1, and those that models predict after a fit to its training part."""
+    """Return the labels of the test part of a set of Table 1, and those that models predict after a
+    fit to its training part.
+    """
     source, share = SETS[dataset]
     _, X, y = binary_sets({dataset: source}, data_dir)[0][dataset]
     ((train, test),) = Split(share, stratify=False).parts(y, SEED)
     X = scale(X)
-    return y[test], {key: clone(model).fit(X[train], y[train]).predict(X[test]) for key, model in models.items()}
+    return y[test], {
+        key: clone(model).fit(X[train], y[train]).predict(X[test]) for key, model in models.items()
+    }
 
 
 def mcnemar_cells(y: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> tuple[str, float]:
-    """Return on how many rows only the first is right and only the second is, and McNemar's p-value."""
+    """Return on how many rows only the first is right and only the second is, and McNemar's
+    p-value.
+    """
     better, worse = right_alone(y, first, second)
     return f"{better} : {worse}", significant(mcnemar(y, first, second))
 
@@ -176,7 +185,10 @@ def _name(label: float, released: bool) -> str:
 def table1(run: Run) -> Reproduction:
     """Compute Table 1: accuracy of nine exponents on five data sets, one split each."""
     labels = QUICK_EXPONENTS if run.quick else tuple(EXPONENTS)
-    sets = {name: SETS[name] for name in run.chosen(QUICK_SETS if run.quick and run.sets is None else SETS)}
+    sets = {
+        name: SETS[name]
+        for name in run.chosen(QUICK_SETS if run.quick and run.sets is None else SETS)
+    }
     models, tune = {}, {}
     for label in labels:
         for released in (False, True):
@@ -206,24 +218,45 @@ def table1(run: Run) -> Reproduction:
     lines: list[Any] = published("psvm_table1").to_dict("records")
     rows = [_row(line, found) for line in lines if line["dataset"] in sets and line["p"] in labels]
     for name in sets:
-        _enter_pairs([row for row in rows if row["dataset"] == name and "as_written_C" in row], name, run)
+        _enter_pairs(
+            [row for row in rows if row["dataset"] == name and "as_written_C" in row], name, run
+        )
     notes = (
         "Accuracy in per cent on the test part of one split; C by 5-fold cross-validation.",
         "As written: Gaussian kernel, exact intercept, p = 1 with its box (the usual SVM).",
-        "As released: exponential kernel, intercept by the mean of y − sign f over support vectors, p = 1 is the hard margin.",
-        "Both are solved to a certified optimum; noise is two standard errors of an accuracy on so many test observations, the larger one of the two numbers.",
+        (
+            "As released: exponential kernel, intercept by the mean of y − sign f over support"
+            " vectors, p = 1 is the hard margin."
+        ),
+        (
+            "Both are solved to a certified optimum; noise is two standard errors of an accuracy on"
+            " so many test observations, the larger one of the two numbers."
+        ),
         "nsv: share of support vectors among the training part.",
-        "Against 1: test rows on which only this exponent is right, and on which only p = 1 is, both as written with their C; McNemar's exact p-value, not corrected for the number of rows.",
-        "Exact: what every optimal machine scores, one number where both ends of the interval meet. Ties: the C that may be the best by the "
-        "cross-validation of optimal machines, of which the smallest with the most right is taken; range: what these machines score with all of "
-        "them. The machines as released have an intercept of another rule, so that nothing is proved of their labels.",
+        (
+            "Against 1: test rows on which only this exponent is right, and on which only p = 1 is,"
+            " both as written with their C; McNemar's exact p-value, not corrected for the number"
+            " of rows."
+        ),
+        (
+            "Exact: what every optimal machine scores, one number where both ends of the interval"
+            " meet. Ties: the C that may be the best by the cross-validation of optimal machines,"
+            " of which the smallest with the most right is taken; range: what these machines score"
+            " with all of them. The machines as released have an intercept of another rule, so that"
+            " nothing is proved of their labels."
+        ),
         *_ties(rows),
     )
     return Reproduction("psvm-table1", "pSVM, Table 1", pd.DataFrame(rows), SHOWN, notes, found)
 
 
 def _row(line: dict[str, Any], found: Study) -> dict[str, Any]:
-    row = {"dataset": line["dataset"], "p": line["p"], "published": line["acc_pct"], "published_C": line["C_best"]}
+    row = {
+        "dataset": line["dataset"],
+        "p": line["p"],
+        "published": line["acc_pct"],
+        "published_C": line["C_best"],
+    }
     row["published_nsv"] = line["nsv_pct"]
     for released in (False, True):
         task = _task(found, line["dataset"], _name(line["p"], released))
@@ -242,19 +275,25 @@ def _enter_pairs(rows: list[dict[str, Any]], dataset: str, run: Run) -> None:
     if 1.0 not in {row["p"] for row in rows}:
         return
     models = {
-        row["p"]: PSVMClassifier(p=EXPONENTS[row["p"]], C=row["as_written_C"], kernel="rbf", solver="fast", tol=TOL)
+        row["p"]: PSVMClassifier(
+            p=EXPONENTS[row["p"]], C=row["as_written_C"], kernel="rbf", solver="fast", tol=TOL
+        )
         for row in rows
     }
     y, labels = predictions_on_the_split(models, dataset, run.options.get("data_dir"))
     for row in rows:
         if row["p"] != 1.0:
-            row["as_written_against_1"], row["as_written_mcnemar"] = mcnemar_cells(y, labels[row["p"]], labels[1.0])
+            row["as_written_against_1"], row["as_written_mcnemar"] = mcnemar_cells(
+                y, labels[row["p"]], labels[1.0]
+            )
 
 
 def _tied(task: dict[str, Any]) -> dict[str, Any]:
     """Return which C may be the best, and what optimal machines score with all of these."""
     tied = [settings["C"] for settings in task["tied"] or ()]
-    cells = exact_cells("", task["accuracy_tied_lower"], task["accuracy_tied_upper"], unit=100.0, decimals=2)
+    cells = exact_cells(
+        "", task["accuracy_tied_lower"], task["accuracy_tied_upper"], unit=100.0, decimals=2
+    )
     return {
         "as_written_ties": " or ".join(f"{C:g}" for C in tied),
         "as_written_undecided": round(task["undecided"], 4),
@@ -269,7 +308,10 @@ def _ties(rows: list[dict[str, Any]]) -> tuple[str, ...]:
     wide = sum(row["as_written_range_lower"] < row["as_written_range_upper"] for row in several)
     return (
         (
-            f"As written, more than one C may be the best in {len(several)} of {len(ties)} rows; in {wide} of them the accuracy depends on the choice.",
+            (
+                f"As written, more than one C may be the best in {len(several)} of"
+                f" {len(ties)} rows; in {wide} of them the accuracy depends on the choice."
+            ),
         )
         if ties
         else ()
@@ -277,9 +319,9 @@ def _ties(rows: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _task(found: Study, dataset: str, model: str) -> dict[str, Any] | None:
-    rows: list[Any] = found.frame[(found.frame["dataset"] == dataset) & (found.frame["model"] == model)].to_dict(
-        "records"
-    )
+    rows: list[Any] = found.frame[
+        (found.frame["dataset"] == dataset) & (found.frame["model"] == model)
+    ].to_dict("records")
     return rows[0] if rows else None
 
 
@@ -299,7 +341,9 @@ def table3(run: Run) -> Reproduction:
     names = run.chosen([name for name in MULTICLASS if not run.quick or name != "USPS" or run.sets])
     for name in names:
         source, costs = MULTICLASS[name]
-        models = {f"p = {p:g}": PSVMClassifier(p=p, C=C, solver="fast", tol=TOL) for p, C in costs.items()}
+        models = {
+            f"p = {p:g}": PSVMClassifier(p=p, C=C, solver="fast", tol=TOL) for p, C in costs.items()
+        }
         models[USUAL] = PSVMClassifier(solver="fast", tol=TOL)
         try:
             parts.append(
@@ -333,13 +377,28 @@ def table3(run: Run) -> Reproduction:
                 row |= compared("as_written", accuracy, task, found.left_out.get(name, "missing"))
                 rows.append(row | _against_usual(found, name, f"p = {p:g}"))
     notes = (
-        "Accuracy in per cent on the test part of one split, 80/20; C as the paper gives it; one against one, ties by summed scores.",
-        "Features as they are distributed, as no scaling is named. The printed sizes of Vehicle (676 + 169) and Dermatology (286 + 72) are "
-        "of one and of eight observations less than these sets have.",
-        "The released iteration stops on the change of a multiplier or on a count of updates, not at the optimum; it is not imitated.",
-        "Exact: what every combination of optimal machines scores, one number where both ends of the interval meet.",
-        "svm: p = 1 on the same features and split, with C by 5-fold cross-validation on the training part; mcnemar: the exact p-value of this row "
-        "against it, not corrected. The paper's row has the C that it prints.",
+        (
+            "Accuracy in per cent on the test part of one split, 80/20; C as the paper gives it;"
+            " one against one, ties by summed scores."
+        ),
+        (
+            "Features as they are distributed, as no scaling is named. The printed sizes of Vehicle"
+            " (676 + 169) and Dermatology (286 + 72) are of one and of eight observations less than"
+            " these sets have."
+        ),
+        (
+            "The released iteration stops on the change of a multiplier or on a count of updates,"
+            " not at the optimum; it is not imitated."
+        ),
+        (
+            "Exact: what every combination of optimal machines scores, one number where both ends"
+            " of the interval meet."
+        ),
+        (
+            "svm: p = 1 on the same features and split, with C by 5-fold cross-validation on the"
+            " training part; mcnemar: the exact p-value of this row against it, not corrected. The"
+            " paper's row has the C that it prints."
+        ),
     )
     return Reproduction("psvm-table3", "pSVM, Table 3", pd.DataFrame(rows), SHOWN3, notes, found)
 
@@ -373,8 +432,12 @@ SHOWN_TRAINING = (
 )
 
 
-def training(X: Any, y: Any, *, dataset: str, p: float, C: float, train_size: float, repeat: int) -> Row:
-    """Compute a point of Figure 2: a machine on a share of the training part of the split of Table 1."""
+def training(
+    X: Any, y: Any, *, dataset: str, p: float, C: float, train_size: float, repeat: int
+) -> Row:
+    """Compute a point of Figure 2: a machine on a share of the training part of the split of Table
+    1.
+    """
     ((train, test),) = Split(SETS[dataset][1], stratify=False).parts(y, SEED + repeat)
     train = train[: round(train_size * train.size)]
     X = scale(X)
@@ -394,11 +457,14 @@ def training(X: Any, y: Any, *, dataset: str, p: float, C: float, train_size: fl
 
 
 def figure2(run: Run) -> Reproduction:
-    """Compute what Figure 2 shows: accuracies and support vectors on growing shares of the training part of Wine."""
+    """Compute what Figure 2 shows: accuracies and support vectors on growing shares of the training
+    part of Wine.
+    """
     lines: Any = published("psvm_table1")
     costs = lines[lines["dataset"] == TRAINING_SET].set_index("p")["C_best"]
     labels = QUICK_EXPONENTS if run.quick else tuple(EXPONENTS)
-    # The hard margin of the paper has no C; our machine with p = 1 has its box, at the C of the next exponent.
+    # The hard margin of the paper has no C; our machine with p = 1 has its box, at the C of the
+    # next exponent.
     cells = [
         {
             "dataset": TRAINING_SET,
@@ -425,11 +491,22 @@ def figure2(run: Run) -> Reproduction:
         for key, part in found.done().groupby(keys)
     ]
     notes = (
-        "Accuracy in per cent on the training rows and on the test part of the split of Table 1; nsv: share of support vectors. "
-        "Gaussian kernel, the printed C of Table 1; p = 1 is the machine with its box, at the C of p = 1.25. "
-        "Exact: what every optimal machine scores on the test part, one number where both ends of the interval meet.",
-        f"{repeats} split{'s' if repeats > 1 else ''} (the paper: one). The picture has no numbers, and its shares are not in the text: ours are of our choice.",
+        (
+            "Accuracy in per cent on the training rows and on the test part of the split of Table"
+            " 1; nsv: share of support vectors. Gaussian kernel, the printed C of Table 1; p = 1 is"
+            " the machine with its box, at the C of p = 1.25. Exact: what every optimal machine"
+            " scores on the test part, one number where both ends of the interval meet."
+        ),
+        (
+            f"{repeats} split{'s' if repeats > 1 else ''} (the paper: one). The picture has no"
+            " numbers, and its shares are not in the text: ours are of our choice."
+        ),
     )
     return Reproduction(
-        "psvm-figure2", "pSVM, Figure 2 (training shares)", pd.DataFrame(rows), SHOWN_TRAINING, notes, found
+        "psvm-figure2",
+        "pSVM, Figure 2 (training shares)",
+        pd.DataFrame(rows),
+        SHOWN_TRAINING,
+        notes,
+        found,
     )

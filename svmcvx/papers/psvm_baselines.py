@@ -35,9 +35,11 @@ from svmcvx.papers.result import Reproduction, Run, accuracy_noise, mean_exact
 __all__ = ["table1"]
 
 RUNS, QUICK_RUNS = 20, 2
-# Not in the table: the usual SVM, p = 1, with the kernel of the released pSVM, to tell the kernel's part from the exponent's.
+# Not in the table: the usual SVM, p = 1, with the kernel of the released pSVM, to tell the kernel's
+# part from the exponent's.
 KERNEL_ALONE = "svm, released kernel"
-# With the settings of scikit-learn, by the columns of the table; those of the second group are random.
+# With the settings of scikit-learn, by the columns of the table; those of the second group are
+# random.
 FIXED = {
     "svm": PSVMClassifier(kernel="rbf", solver="fast", tol=TOL),
     KERNEL_ALONE: WithReleasedKernel(solver="fast", tol=TOL),
@@ -69,10 +71,16 @@ SHOWN = (
 
 
 def table1(run: Run) -> Reproduction:
-    """Compute the other classifiers of Table 1, on the split of the pSVM; random ones with several seeds."""
+    """Compute the other classifiers of Table 1, on the split of the pSVM; random ones with several
+    seeds.
+    """
     names = run.chosen(QUICK_SETS if run.quick and run.sets is None else SETS)
     runs = run.repetitions(RUNS, QUICK_RUNS)
-    seeded = {f"{name}, run {k}": kind(random_state=k) for name, kind in RANDOM.items() for k in range(runs)}
+    seeded = {
+        f"{name}, run {k}": kind(random_state=k)
+        for name, kind in RANDOM.items()
+        for k in range(runs)
+    }
     found = study(
         {**FIXED, **seeded},
         {name: SETS[name][0] for name in names},
@@ -96,21 +104,43 @@ def table1(run: Run) -> Reproduction:
     ]
     for name in names:
         if name not in found.left_out:
-            _enter_pairs([row for row in rows if row["dataset"] == name and row["method"] in FIXED], found, run)
+            _enter_pairs(
+                [row for row in rows if row["dataset"] == name and row["method"] in FIXED],
+                found,
+                run,
+            )
     notes = (
-        f"Accuracy in per cent on the test part of the one split of Table 1; random classifiers are means of {runs} seeds (the paper: {RUNS}).",
-        "svm is this package's, with the Gaussian kernel and C by 5-fold cross-validation; the others are scikit-learn's, with its settings "
-        "of today, and three neighbours. 'svm, released kernel' is the usual SVM, p = 1, with the exponential kernel of the released pSVM.",
-        "best_psvm_published: the highest printed accuracy of the nine exponents. Against: test rows on which only that exponent (the first of those with "
-        "the highest printed accuracy but p = 1, as written, with the printed C) is right, and on which only this classifier is; McNemar's exact p-value, not corrected. Released against: the same exponent with the kernel and the intercept of the released code. Noise: two standard errors of an accuracy on the test part.",
-        "Exact: what every optimal machine with the chosen C scores, one number where both ends of the interval meet; the SVMs alone.",
+        (
+            "Accuracy in per cent on the test part of the one split of Table 1; random classifiers"
+            f" are means of {runs} seeds (the paper: {RUNS})."
+        ),
+        (
+            "svm is this package's, with the Gaussian kernel and C by 5-fold cross-validation; the"
+            " others are scikit-learn's, with its settings of today, and three neighbours. 'svm,"
+            " released kernel' is the usual SVM, p = 1, with the exponential kernel of the released"
+            " pSVM."
+        ),
+        (
+            "best_psvm_published: the highest printed accuracy of the nine exponents. Against: test"
+            " rows on which only that exponent (the first of those with the highest printed"
+            " accuracy but p = 1, as written, with the printed C) is right, and on which only this"
+            " classifier is; McNemar's exact p-value, not corrected. Released against: the same"
+            " exponent with the kernel and the intercept of the released code. Noise: two standard"
+            " errors of an accuracy on the test part."
+        ),
+        (
+            "Exact: what every optimal machine with the chosen C scores, one number where both ends"
+            " of the interval meet; the SVMs alone."
+        ),
     )
     title = "pSVM, Table 1, the other classifiers"
     return Reproduction("psvm-table1-baselines", title, pd.DataFrame(rows), SHOWN, notes, found)
 
 
 def _enter_pairs(rows: list[dict[str, Any]], found: Study, run: Run) -> None:
-    """Compare the exponent that the paper prints as the best of a data set with classifiers that no seed decides."""
+    """Compare the exponent that the paper prints as the best of a data set with classifiers that no
+    seed decides.
+    """
     dataset, frame = rows[0]["dataset"], found.frame
     printed: Any = published("psvm_table1")
     printed = printed[(printed["dataset"] == dataset) & (printed["p"] > 1)]
@@ -125,7 +155,9 @@ def _enter_pairs(rows: list[dict[str, Any]], found: Study, run: Run) -> None:
     y, labels = predictions_on_the_split(models, dataset, run.options.get("data_dir"))
     for row in rows:
         for name, psvm in (("best_psvm", "psvm"), ("best_psvm_released", "psvm, released")):
-            row[f"{name}_against"], row[f"{name}_mcnemar"] = mcnemar_cells(y, labels[psvm], labels[row["method"]])
+            row[f"{name}_against"], row[f"{name}_mcnemar"] = mcnemar_cells(
+                y, labels[psvm], labels[row["method"]]
+            )
 
 
 def _row(found: Study, dataset: str, method: str, table: Any) -> dict[str, Any]:
@@ -135,7 +167,10 @@ def _row(found: Study, dataset: str, method: str, table: Any) -> dict[str, Any]:
     row = {"dataset": dataset, "method": method, "published": printed}
     scores = 100.0 * part["accuracy"].to_numpy(dtype=np.float64)
     if not scores.size or np.isnan(scores).any():
-        return row | {"as_written": math.nan, "as_written_note": found.left_out.get(dataset, "missing")}
+        return row | {
+            "as_written": math.nan,
+            "as_written_note": found.left_out.get(dataset, "missing"),
+        }
     ours = float(scores.mean())
     row |= {
         "as_written": round(ours, 2),

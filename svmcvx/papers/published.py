@@ -19,17 +19,6 @@ def published_names() -> tuple[str, ...]:
 
 
 def published(name: str) -> pd.DataFrame:
-    """Return a printed table; a cell that is empty there is NaN.
-
-    Parameters
-    ----------
-    name : str
-        One of :func:`published_names`.
-
-    Raises
-    ------
-    DataError
-        If there is no such table.
-    """
+    """Return a printed table; a cell that is empty there is NaN."""
     check_choice(name, "name", published_names())
     return pd.read_csv(FOLDER / f"{name}.csv")

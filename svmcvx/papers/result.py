@@ -43,13 +43,14 @@ __all__ = [
 WHOLE_GRID = 3
 # What tables of means say of their intervals.
 EXACT = (
-    "Exact: the mean over the splits of the intervals of what every optimal machine with the chosen hyper-parameters scores, one number where both "
-    "ends meet; empty where there is no guarantee."
+    "Exact: the mean over the splits of the intervals of what every optimal machine with the chosen"
+    " hyper-parameters scores, one number where both ends meet; empty where there is no guarantee."
 )
 # What tables say of their tests over splits.
 TESTED = (
-    "Less: the mean over the splits of the difference of two scores, with its 95 % interval by the corrected resampled t-test, the median, and the share "
-    "of splits on which this row is the better one, equal scores counted half. There is no p-value where all differences are equal."
+    "Less: the mean over the splits of the difference of two scores, with its 95 % interval by the"
+    " corrected resampled t-test, the median, and the share of splits on which this row is the"
+    " better one, equal scores counted half. There is no p-value where all differences are equal."
 )
 # Of the tests.
 LEVEL = 0.05
@@ -57,23 +58,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Reproduction:
-    """A table of a paper with the printed and our numbers.
-
-    Attributes
-    ----------
-    name, title : str
-    frame : DataFrame
-        A row a number of the table. ``published``; ``as_written`` (the protocol of the paper's text) and ``as_released`` (that of the
-        code published with it), each with its difference from the printed number and whether that is within ``noise``.
-    shown : tuple of str
-        The columns that the command line prints.
-    notes : tuple of str
-        What the columns are, and how the protocols differ.
-    study : Study or Trials
-        All fits.
-    run : Run, optional
-        How it was computed, for what its figures compute besides.
-    """
+    """A table of a paper with the printed and our numbers."""
 
     name: str
     title: str
@@ -97,7 +82,9 @@ class Reproduction:
         return self.frame.to_csv(index=False).encode()
 
     def record(self) -> dict[str, Any]:
-        """Return what the table was computed with and from: options, versions, commit, computer, data, solves, and the SHA-256 of its CSV file."""
+        """Return what the table was computed with and from: options, versions, commit, computer,
+        data, solves, and the SHA-256 of its CSV file.
+        """
         certified, solves = self.study.solves()
         options = {} if self.run is None else self.run.size()
         return {
@@ -113,7 +100,9 @@ class Reproduction:
             "complete": self.complete,
             "solves": solves,
             "certified": certified,
-            "seconds": round(float(self.study.frame["seconds"].sum()), 1) if len(self.study.frame) else 0.0,
+            "seconds": (
+                round(float(self.study.frame["seconds"].sum()), 1) if len(self.study.frame) else 0.0
+            ),
             "rows": len(self.frame),
             "sha256_of_csv": hashlib.sha256(self._csv()).hexdigest(),
             "notes": list(self.notes),
@@ -126,7 +115,9 @@ class Reproduction:
 
 
 class Run(NamedTuple):
-    """How a table is computed: in part or in full, with how many repetitions, and with which arguments of :func:`svmcvx.study`."""
+    """How a table is computed: in part or in full, with how many repetitions, and with which
+    arguments of :func:`svmcvx.study`.
+    """
 
     quick: bool
     options: Mapping[str, Any]
@@ -136,24 +127,24 @@ class Run(NamedTuple):
 
     def size(self) -> dict[str, Any]:
         """Return the arguments that change the size of a table, but for those that are not given."""
-        given: dict[str, Any] = {"quick": self.quick or None, "repeats": self.repeats, "every": self.every}
+        given: dict[str, Any] = {
+            "quick": self.quick or None,
+            "repeats": self.repeats,
+            "every": self.every,
+        }
         given["sets"] = None if self.sets is None else list(self.sets)
         return {name: value for name, value in given.items() if value is not None}
 
     def chosen(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return those of the data sets of a table that are asked for.
-
-        Raises
-        ------
-        DataError
-            If one that is asked for is not among them.
-        """
+        """Return those of the data sets of a table that are asked for."""
         names = tuple(names)
         if self.sets is None:
             return names
         strange = sorted(set(self.sets) - set(names))
         if strange or not self.sets:
-            raise DataError(f"sets must be of {', '.join(names)}; got {', '.join(strange) or 'none'}")
+            raise DataError(
+                f"sets must be of {', '.join(names)}; got {', '.join(strange) or 'none'}"
+            )
         return tuple(name for name in names if name in self.sets)
 
     def repetitions(self, full: int, quick: int) -> int:
@@ -162,7 +153,9 @@ class Run(NamedTuple):
 
 
 def every_kth(values: Sequence[Any], k: int) -> list[Any]:
-    """Return every k-th value of a grid, its middle among them; up to three values stay as they are."""
+    """Return every k-th value of a grid, its middle among them; up to three values stay as they
+    are.
+    """
     if k == 1 or len(values) <= WHOLE_GRID:
         return list(values)
     return list(values[(len(values) - 1) // 2 % k :: k])
@@ -171,18 +164,7 @@ def every_kth(values: Sequence[Any], k: int) -> list[Any]:
 def compared(
     what: str, published_pct: float, task: Mapping[str, Any] | None, why_not: str = "missing"
 ) -> dict[str, float | bool | str]:
-    """Return the part of a row with the result of a task of a study next to the printed accuracy.
-
-    Parameters
-    ----------
-    what : str
-        ``"as_written"`` or ``"as_released"``; the names of the columns begin with it.
-    published_pct : float
-    task : mapping or None
-        A row of :attr:`Study.frame`; None if there is none.
-    why_not : str
-        The note for this case.
-    """
+    """Return the part of a row with the result of a task of a study next to the printed accuracy."""
     if task is None or math.isnan(task["accuracy"]):
         return {what: math.nan, f"{what}_note": why_not if task is None else task["note"]}
     ours = 100.0 * task["accuracy"]
@@ -192,9 +174,13 @@ def compared(
         f"{what}_difference": round(ours - published_pct, 2) + 0.0,
         f"{what}_within_noise": bool(abs(ours - published_pct) <= noise),
         f"{what}_noise": round(noise, 2),
-        f"{what}_certified": f"{task['tuning_certified'] + task['certified']}/{task['tuning_fits'] - task['tuning_batched'] + 1}",
+        f"{what}_certified": (
+            f"{task['tuning_certified'] + task['certified']}/{task['tuning_fits'] - task['tuning_batched'] + 1}"
+        ),
         f"{what}_seconds": round(task["seconds"], 2),
-        **exact_cells(what, task.get("accuracy_lower"), task.get("accuracy_upper"), unit=100.0, decimals=2),
+        **exact_cells(
+            what, task.get("accuracy_lower"), task.get("accuracy_upper"), unit=100.0, decimals=2
+        ),
     }
 
 
@@ -203,26 +189,22 @@ def batched_note(study: Study) -> tuple[str, ...]:
     count = int(study.frame["tuning_batched"].sum())
     return (
         (
-            f"Certified: of the final fits, and of the tuning those of the chosen setting and its neighbours; {count} other fits of the tuning were "
-            "solved in batches to the same tolerance, without certificates.",
+            (
+                "Certified: of the final fits, and of the tuning those of the chosen setting and"
+                f" its neighbours; {count} other fits of the tuning were solved in batches to the"
+                " same tolerance, without certificates."
+            ),
         )
         if count
         else ()
     )
 
 
-def exact_cells(what: str, lower: float | None, upper: float | None, *, unit: float, decimals: int) -> dict[str, float]:
-    """Return the cells of what every optimal machine scores, rounded outward; none where that is not known.
-
-    Parameters
-    ----------
-    what : str
-        What the names of the columns begin with; they end in ``_exact_lower`` and ``_exact_upper``.
-    lower, upper : float or None
-        Shares.
-    unit : float
-        100 for per cent.
-    decimals : int
+def exact_cells(
+    what: str, lower: float | None, upper: float | None, *, unit: float, decimals: int
+) -> dict[str, float]:
+    """Return the cells of what every optimal machine scores, rounded outward; none where that is
+    not known.
     """
     if lower is None or upper is None or math.isnan(lower) or math.isnan(upper):
         return {}
@@ -230,16 +212,22 @@ def exact_cells(what: str, lower: float | None, upper: float | None, *, unit: fl
     return {f"{what}_exact_lower": ends[0], f"{what}_exact_upper": ends[1]}
 
 
-def mean_exact(what: str, tasks: pd.DataFrame, *, unit: float = 1.0, decimals: int = 3) -> dict[str, float]:
+def mean_exact(
+    what: str, tasks: pd.DataFrame, *, unit: float = 1.0, decimals: int = 3
+) -> dict[str, float]:
     """Return the cells of the mean interval over the splits, as :func:`exact_cells`."""
     if "accuracy_lower" not in tasks:
         return {}
-    lower, upper = (float(tasks[f"accuracy_{end}"].mean(skipna=False)) for end in ("lower", "upper"))
+    lower, upper = (
+        float(tasks[f"accuracy_{end}"].mean(skipna=False)) for end in ("lower", "upper")
+    )
     return exact_cells(what, lower, upper, unit=unit, decimals=decimals)
 
 
 def accuracy_noise(first_pct: float, second_pct: float, n_test: int) -> float:
-    """Return the larger of two standard errors of accuracies on a number of test observations, in percentage points."""
+    """Return the larger of two standard errors of accuracies on a number of test observations, in
+    percentage points.
+    """
     shares = [min(max(accuracy / 100.0, 0.0), 1.0) for accuracy in (first_pct, second_pct)]
     return 200.0 * math.sqrt(max(a * (1.0 - a) for a in shares) / n_test)
 
@@ -252,24 +240,21 @@ def significant(value: float, digits: int = 3) -> float:
 def over_splits(
     part: pd.DataFrame, other: pd.DataFrame, name: str, tests: Mapping[str, tuple[str, bool]]
 ) -> dict[str, Any]:
-    """Return the cells that compare a model with another one over the splits that both have.
-
-    Parameters
-    ----------
-    part, other : DataFrame
-        Rows of a study.
-    name : str
-        Of the other model in the names of the cells: ``_less_{name}`` is the mean difference, with ``_low``, ``_high``, ``_median`` and ``_win``.
-    tests : mapping
-        By cell of an outcome ("better", "worse", "tie" at 95 %, or nothing if there is no p-value) that of its p-value, and whether the test
-        is the one that allows for overlapping training parts.
-    """
+    """Return the cells that compare a model with another one over the splits that both have."""
     both = part.merge(other, on=["repeat", "fold"], suffixes=("", "_other"))
     difference = (both["accuracy"] - both["accuracy_other"]).to_numpy(dtype=np.float64)
     ratio = float((both["n_test"] / both["n_train"]).mean())
     size = effect(difference, ratio)
-    sizes = {"": size.mean, "_low": size.low, "_high": size.high, "_median": size.median, "_win": size.win}
-    cells: dict[str, Any] = {f"_less_{name}{end}": round(value, 4) + 0.0 for end, value in sizes.items()}
+    sizes = {
+        "": size.mean,
+        "_low": size.low,
+        "_high": size.high,
+        "_median": size.median,
+        "_win": size.win,
+    }
+    cells: dict[str, Any] = {
+        f"_less_{name}{end}": round(value, 4) + 0.0 for end, value in sizes.items()
+    }
     for said, (cell, overlapping) in tests.items():
         p_value = corrected_t(difference, ratio) if overlapping else paired_t(difference)
         cells |= {said: _outcome(difference, p_value), cell: significant(p_value)}
@@ -277,15 +262,16 @@ def over_splits(
 
 
 def _outcome(difference: NDArray[np.float64], p_value: float) -> str:
-    """Return whether scores with these differences are better or worse at 95 %, or a tie; nothing if there is no p-value."""
+    """Return whether scores with these differences are better or worse at 95 %, or a tie; nothing
+    if there is no p-value.
+    """
     if math.isnan(p_value):
         return ""
     return "tie" if p_value >= LEVEL else "better" if difference.sum() > 0 else "worse"
 
 
 def mean_noise(first_sd: float, first_splits: int, second_sd: float, second_splits: int) -> float:
-    """Return two standard errors of the difference of two mean scores, each over independent random splits of the same data.
-
-    Given the data the splits of a mean are independent, although their training parts overlap.
+    """Return two standard errors of the difference of two mean scores, each over independent random
+    splits of the same data.
     """
     return 2.0 * math.sqrt(first_sd**2 / first_splits + second_sd**2 / second_splits)

@@ -32,24 +32,43 @@ _PACKAGE = "svmcvx.papers"
 _TABLES: Mapping[str, _Table] = {
     "psvm-table1": _Table("pSVM, Table 1", f"{_PACKAGE}.psvm", "table1", ("sets",)),
     "psvm-table1-baselines": _Table(
-        "pSVM, Table 1, the other classifiers", f"{_PACKAGE}.psvm_baselines", "table1", ("repeats", "sets")
+        "pSVM, Table 1, the other classifiers",
+        f"{_PACKAGE}.psvm_baselines",
+        "table1",
+        ("repeats", "sets"),
     ),
     "psvm-figure2": _Table("pSVM, Figure 2 (training shares)", f"{_PACKAGE}.psvm", "figure2"),
     "psvm-table3": _Table("pSVM, Table 3", f"{_PACKAGE}.psvm", "table3", ("sets",)),
-    "odm-table2": _Table("ODM, Table 2 (linear)", f"{_PACKAGE}.odm", "table2", ("repeats", "every", "sets")),
-    "odm-table3": _Table("ODM, Table 3 (Gaussian kernel)", f"{_PACKAGE}.odm", "table3", ("repeats", "every", "sets")),
-    "odm-table4": _Table("ODM, Table 4 (large sets)", f"{_PACKAGE}.odm", "table4", ("repeats", "every", "sets")),
-    "odm-figure2": _Table(
-        "ODM, Figure 2 (processor seconds)", f"{_PACKAGE}.odm_seconds", "figure2", ("sets", "repeats")
+    "odm-table2": _Table(
+        "ODM, Table 2 (linear)", f"{_PACKAGE}.odm", "table2", ("repeats", "every", "sets")
     ),
-    "m3svm-table1": _Table("M3SVM, Table 1", f"{_PACKAGE}.m3svm", "table1", ("repeats", "every", "sets")),
+    "odm-table3": _Table(
+        "ODM, Table 3 (Gaussian kernel)", f"{_PACKAGE}.odm", "table3", ("repeats", "every", "sets")
+    ),
+    "odm-table4": _Table(
+        "ODM, Table 4 (large sets)", f"{_PACKAGE}.odm", "table4", ("repeats", "every", "sets")
+    ),
+    "odm-figure2": _Table(
+        "ODM, Figure 2 (processor seconds)",
+        f"{_PACKAGE}.odm_seconds",
+        "figure2",
+        ("sets", "repeats"),
+    ),
+    "m3svm-table1": _Table(
+        "M3SVM, Table 1", f"{_PACKAGE}.m3svm", "table1", ("repeats", "every", "sets")
+    ),
     "m3svm-table1-folds": _Table(
-        "M3SVM, Table 1 (ten runs of five folds)", f"{_PACKAGE}.m3svm_folds", "folds", ("repeats", "every", "sets")
+        "M3SVM, Table 1 (ten runs of five folds)",
+        f"{_PACKAGE}.m3svm_folds",
+        "folds",
+        ("repeats", "every", "sets"),
     ),
     "m3svm-figure3": _Table(
         "M3SVM, Figure 3 (exponents)", f"{_PACKAGE}.m3svm", "figure3", ("repeats", "every", "sets")
     ),
-    "m3svm-figure4": _Table("M3SVM, Figure 4 (λ)", f"{_PACKAGE}.m3svm", "figure4", ("repeats", "sets")),
+    "m3svm-figure4": _Table(
+        "M3SVM, Figure 4 (λ)", f"{_PACKAGE}.m3svm", "figure4", ("repeats", "sets")
+    ),
     "conic-table1": _Table("Conic loss, Table 1", f"{_PACKAGE}.conic", "table1"),
     "conic-table2": _Table("Conic loss, Table 2 (seconds)", f"{_PACKAGE}.conic", "table2"),
     "conic-table3": _Table("Conic loss, Table 3", f"{_PACKAGE}.conic", "table3"),
@@ -80,28 +99,8 @@ def reproduce(
     progress: bool = False,
     time_limit: float | None = None,
 ) -> Reproduction:
-    """Compute a table of a paper again, by the protocol of its text and by that of the code published with it.
-
-    Parameters
-    ----------
-    table : str
-        One of :func:`reproducible`.
-    quick : bool
-        A part of the table that takes little time.
-    repeats : int, optional
-        Repetitions, where the numbers are means over some; those of the paper by default.
-    every : int, optional
-        Take every k-th value of each grid of hyper-parameters of more than three values, the middle one among them; all by default.
-        A model with one setting left is not tuned.
-    sets : sequence of str, optional
-        Data sets, by the names that the table prints; all by default.
-    certify, data_dir, store, backend, n_jobs, progress, time_limit
-        As for :func:`svmcvx.study`.
-
-    Raises
-    ------
-    DataError
-        If there is no such table, it has no use for an argument, or none of its data sets is available.
+    """Compute a table of a paper again, by the protocol of its text and by that of the code
+    published with it.
     """
     check_choice(table, "table", tuple(_TABLES))
     given = {"repeats": repeats, "every": every, "sets": sets}

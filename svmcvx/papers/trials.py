@@ -1,7 +1,8 @@
-"""Repetitions of a protocol that no estimator's fit and score describes: data drawn anew, a validation part, labels that are flipped.
+"""Repetitions of a protocol that no estimator's fit and score describes: data drawn anew, a
+validation part, labels that are flipped.
 
-A trial is one repetition of one cell of a table. It is computed by a function of the cell, and its row is stored like the
-task of a study.
+A trial is one repetition of one cell of a table. It is computed by a function of the cell, and its
+row is stored like the task of a study.
 """
 
 from __future__ import annotations
@@ -40,20 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Trial:
-    """A repetition of a cell, as it is sent to a process.
-
-    Attributes
-    ----------
-    compute : callable
-        A function of a module: ``compute(*data, repeat=…, **cell)`` gives ``solves``, how many of them are ``certified``, and what else
-        is known.
-    cell : mapping
-    repeat : int
-    key : str
-    store : path or None
-    until : float
-        Moment of the calendar's clock after which nothing is begun, and what has been begun is dropped.
-    """
+    """A repetition of a cell, as it is sent to a process."""
 
     compute: Compute
     cell: Mapping[str, Any]
@@ -63,7 +51,9 @@ class Trial:
     until: float = np.inf
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} {value}" for name, value in [*self.cell.items(), ("repeat", self.repeat)])
+        return ", ".join(
+            f"{name} {value}" for name, value in [*self.cell.items(), ("repeat", self.repeat)]
+        )
 
     @property
     def group(self) -> str:
@@ -72,20 +62,23 @@ class Trial:
 
     def empty_row(self) -> Row:
         """Return the row before anything is known."""
-        return {**self.cell, "repeat": self.repeat, "status": None, "solves": 0, "certified": 0, "note": ""}
+        return {
+            **self.cell,
+            "repeat": self.repeat,
+            "status": None,
+            "solves": 0,
+            "certified": 0,
+            "note": "",
+        }
 
     def run(self, *data: Any) -> Row | None:
-        """Return the row; None if the time ran out before it was done.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            If Ctrl-C ended a fit early.
-        """
+        """Return the row; None if the time ran out before it was done."""
         if self.store is not None:
             with Store(self.store) as store:
                 # Another process may have finished it meanwhile.
-                if (row := store.found((self.key,)).get(self.key)) is not None and row["status"] != FAILED:
+                if (row := store.found((self.key,)).get(self.key)) is not None and row[
+                    "status"
+                ] != FAILED:
                     return row
         row, started = self.empty_row(), clock.now()
         with until(self.until) as deadline, warnings.catch_warnings():
@@ -105,13 +98,7 @@ class Trial:
 
 
 def accepted(solution: Solution) -> Solution:
-    """Return a solution that was not cut short.
-
-    Raises
-    ------
-    KeyboardInterrupt, OutOfTime
-        If it was, by Ctrl-C or by the time limit.
-    """
+    """Return a solution that was not cut short."""
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     if solution.status is Status.TIME_LIMIT:
@@ -120,7 +107,9 @@ def accepted(solution: Solution) -> Solution:
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float, float]:
-    """Return what some work gives, its seconds, and its seconds of the processor; where something was compiled, those of a second time."""
+    """Return what some work gives, its seconds, and its seconds of the processor; where something
+    was compiled, those of a second time.
+    """
     for _ in range(2):
         compiled, started, cpu = clock.compile_seconds(), clock.now(), time.process_time()
         found = work()
@@ -133,20 +122,7 @@ def timed(work: Callable[[], T]) -> tuple[T, float, float]:
 def binary_sets(
     names: Mapping[str, str], data_dir: str | os.PathLike[str] | None
 ) -> tuple[dict[str, tuple[str, NDArray[np.float64], NDArray[np.float64]]], dict[str, str]]:
-    """Load data sets of two classes, by what a table calls them.
-
-    Returns
-    -------
-    data : dict
-        Digest of the content, features, and labels −1 and +1 of the complete rows.
-    left_out : dict
-        Why the others are not available.
-
-    Raises
-    ------
-    DataError
-        If none is available.
-    """
+    """Load data sets of two classes, by what a table calls them."""
     data, left_out = {}, {}
     for name, source in names.items():
         try:
@@ -155,29 +131,18 @@ def binary_sets(
             left_out[name] = " ".join(str(error).split())
             continue
         labels = np.where(loaded.y == loaded.classes[1], 1.0, -1.0)
-        data[name] = (content_digest(loaded.X, loaded.y), np.asarray(loaded.X, dtype=np.float64), labels)
+        data[name] = (
+            content_digest(loaded.X, loaded.y),
+            np.asarray(loaded.X, dtype=np.float64),
+            labels,
+        )
     if not data:
         raise DataError("no data set of the table is available: " + "; ".join(left_out.values()))
     return data, left_out
 
 
 class Trials:
-    """What has been computed for a table.
-
-    Attributes
-    ----------
-    frame : DataFrame
-        A row a trial: its cell, ``repeat``, ``status`` (``"failed"`` where it failed), ``solves``, ``certified``, ``seconds``, ``note``,
-        and what the cells of the table are made of.
-    left_out : dict
-        Why data sets could not be used.
-    complete : bool
-        Whether all trials are there.
-    reused : int
-        Trials that were in the store.
-    digests : dict
-        Of the content of each data set; none if the data are drawn.
-    """
+    """What has been computed for a table."""
 
     def __init__(
         self,
@@ -238,25 +203,7 @@ def trials(
     data: Mapping[str, tuple[Any, ...]] | None = None,
     left_out: Mapping[str, str] | None = None,
 ) -> Trials:
-    """Compute all repetitions of all cells that are not in the store.
-
-    Parameters
-    ----------
-    name : str
-        Of the computed results: tables that share it share rows.
-    compute : callable
-        See :class:`Trial`.
-    cells : sequence of mapping
-        What the function takes besides; with `data`, the entry ``"dataset"`` names those it is called with.
-    repeats : int or sequence of int
-        Of all cells, or of each.
-    options : mapping
-        As for :func:`svmcvx.study`: ``store``, ``backend``, ``n_jobs``, ``progress``, ``time_limit``.
-    data : mapping, optional
-        The arrays of a data set, preceded by the digest of their content.
-    left_out : mapping, optional
-        Why data sets could not be used.
-    """
+    """Compute all repetitions of all cells that are not in the store."""
     sets = {} if data is None else data
     counts = [repeats] * len(cells) if isinstance(repeats, int) else repeats
     limit = check_time_limit(options["time_limit"])
@@ -267,7 +214,12 @@ def trials(
                 cell,
                 repeat,
                 fingerprint(
-                    "trial", svmcvx.__version__, name, dict(cell), repeat, *sets.get(str(cell.get("dataset")), ())[:1]
+                    "trial",
+                    svmcvx.__version__,
+                    name,
+                    dict(cell),
+                    repeat,
+                    *sets.get(str(cell.get("dataset")), ())[:1],
                 ),
                 None if is_dask(options["backend"]) else options["store"],
                 epoch_end(deadline),
@@ -286,4 +238,10 @@ def trials(
         )
         complete = running.do(options["backend"], options["n_jobs"], options["progress"], deadline)
     rows = [running.rows[trial.key] for trial in work if trial.key in running.rows]
-    return Trials(rows, left_out or {}, complete, running.reused, {name: str(one[0]) for name, one in sets.items()})
+    return Trials(
+        rows,
+        left_out or {},
+        complete,
+        running.reused,
+        {name: str(one[0]) for name, one in sets.items()},
+    )

@@ -3,7 +3,13 @@
 from typing import TYPE_CHECKING, NoReturn
 
 from svmcvx.errors import no_attribute
-from svmcvx.plot.curves import against_exponent, certified_path, certified_selection, gap_trace, losses
+from svmcvx.plot.curves import (
+    against_exponent,
+    certified_path,
+    certified_selection,
+    gap_trace,
+    losses,
+)
 from svmcvx.plot.margins import margin_distribution, pairwise_margins
 from svmcvx.plot.races import performance_profile, race_curves
 from svmcvx.plot.regions import decision_regions

@@ -43,19 +43,24 @@ SHOWN = ("gap", "interval")
 NOT_WEIGHTS = ("p", "gamma", "D")
 # Values at which a band over a parameter is drawn.
 SHOWN_VALUES = 400
-# Columns that hold accuracies, exponents and numbers of support vectors in the tables of this package.
+# Columns that hold accuracies, exponents and numbers of support vectors in the tables of this
+# package.
 ACCURACY = ("mean_test_score", "test_accuracy", "train_accuracy")
 EXPONENT = ("p", "param_p")
 SUPPORT = ("n_support", "mean_n_support")
 
 
 def losses(
-    gamma: Sequence[float] | float = (0.25, 1.0, 4.0), *, ax: Axes | None = None, title: str | None = None
+    gamma: Sequence[float] | float = (0.25, 1.0, 4.0),
+    *,
+    ax: Axes | None = None,
+    title: str | None = None,
 ) -> Axes:
-    r"""Draw the conic loss for some γ, with the losses that it is compared with, as functions of the margin u.
+    r"""Draw the conic loss for some γ, with the losses that it is compared with, as functions of
+    the margin u.
 
-    The conic loss has λ = 1; the others are those of :mod:`svmcvx.losses`: 0-1, hinge, ramp, ψ, normalised sigmoid and
-    rescaled hinge.
+    The conic loss has λ = 1; the others are those of :mod:`svmcvx.losses`: 0-1, hinge, ramp, ψ,
+    normalised sigmoid and rescaled hinge.
 
     Parameters
     ----------
@@ -73,7 +78,11 @@ def losses(
     -----
     Source: [CepedaGomezHan], Figure 1, in one picture.
     """
-    given = gamma if isinstance(gamma, (Sequence, np.ndarray)) and not isinstance(gamma, str) else [gamma]
+    given = (
+        gamma
+        if isinstance(gamma, (Sequence, np.ndarray)) and not isinstance(gamma, str)
+        else [gamma]
+    )
     values = [check_number(value, "gamma", low=0, open_low=True) for value in given]
     ax = drawing_axes(ax)
     from matplotlib.colors import to_rgb
@@ -91,7 +100,13 @@ def losses(
         ax.plot(u, loss(u), linestyle=style, color=colour, linewidth=width, label=name)
     for depth, value in zip(np.linspace(0.6, 1.0, len(values)), values, strict=True):
         shade = (1 - depth) * np.array(to_rgb(paper(ax))) + depth * np.array(to_rgb(POSITIVE))
-        ax.plot(u, functions.conic_loss(u, value, 1.0), color=shade, linewidth=2.4, label=f"conic, γ = {value:g}")
+        ax.plot(
+            u,
+            functions.conic_loss(u, value, 1.0),
+            color=shade,
+            linewidth=2.4,
+            label=f"conic, γ = {value:g}",
+        )
     ax.plot(u, functions.zero_one(u), color=ink(), linewidth=1.1, label="0-1")
     ax.set_xlabel("margin u")
     ax.set_ylabel("loss")
@@ -102,20 +117,24 @@ def losses(
 
 
 def gap_trace(
-    solutions: Mapping[str, Any] | Any, *, show: str = "gap", ax: Axes | None = None, title: str | None = None
+    solutions: Mapping[str, Any] | Any,
+    *,
+    show: str = "gap",
+    ax: Axes | None = None,
+    title: str | None = None,
 ) -> Axes:
     """Draw how the interval around the optimum closed over time, for one or several solutions.
 
-    Both bounds of a trace stay valid, so the best so far is drawn. A filled dot is the certificate, recomputed by the
-    checker at the end.
+    Both bounds of a trace stay valid, so the best so far is drawn. A filled dot is the certificate,
+    recomputed by the checker at the end.
 
     Parameters
     ----------
     solutions : mapping from str to Solution or fitted estimator
         Or one of these, named by its type. Those without a trace are drawn as their dot alone.
     show : "gap" or "interval"
-        The relative gap on a logarithmic axis, or the interval itself as a band; its axis shows the values since the
-        gap is ≤ ½.
+        The relative gap on a logarithmic axis, or the interval itself as a band; its axis shows the
+        values since the gap is ≤ ½.
     ax : Axes, optional
         A new figure by default.
     title : str, optional
@@ -133,22 +152,39 @@ def gap_trace(
     named = {name: getattr(given, "solution_", given) for name, given in by_name(solutions).items()}
     wrong = [name for name, solution in named.items() if not isinstance(solution, Solution)]
     if wrong or not named:
-        raise DataError(f"solutions must map names to Solutions or fitted estimators; not so: {wrong or 'it is empty'}")
+        raise DataError(
+            "solutions must map names to Solutions or fitted estimators; not so:"
+            f" {wrong or 'it is empty'}"
+        )
     ax = drawing_axes(ax)
     from matplotlib.lines import Line2D
 
     narrow: list[float] = []
     times: list[float] = []
     handles: list[Any] = []
-    for place, (colour, (name, solution)) in enumerate(zip(class_colours(len(named)), named.items(), strict=True)):
+    for place, (colour, (name, solution)) in enumerate(
+        zip(class_colours(len(named)), named.items(), strict=True)
+    ):
         seconds, lower, upper = _best_so_far(solution)
         gaps = np.array([relative_gap(*ends) for ends in zip(lower, upper, strict=True)])
         gaps[np.isinf(gaps)] = np.nan
         times += [float(seconds[seconds > 0].min(initial=np.inf)), float(seconds[-1])]
-        look: dict[str, Any] = {"color": colour, "linestyle": DASHES[place % len(DASHES)], "drawstyle": "steps-post"}
-        dot: dict[str, Any] = {"color": colour, "linestyle": "none", "marker": MARKERS[place % len(MARKERS)]}
-        ends: dict[str, Any] = {} if solution.certificate.lower is None else {"marker": dot["marker"], "markersize": 4}
-        handles.append(Line2D([], [], color=colour, linestyle=look["linestyle"], label=name, **ends))
+        look: dict[str, Any] = {
+            "color": colour,
+            "linestyle": DASHES[place % len(DASHES)],
+            "drawstyle": "steps-post",
+        }
+        dot: dict[str, Any] = {
+            "color": colour,
+            "linestyle": "none",
+            "marker": MARKERS[place % len(MARKERS)],
+        }
+        ends: dict[str, Any] = (
+            {} if solution.certificate.lower is None else {"marker": dot["marker"], "markersize": 4}
+        )
+        handles.append(
+            Line2D([], [], color=colour, linestyle=look["linestyle"], label=name, **ends)
+        )
         if show == "gap":
             ax.plot(seconds, np.maximum(gaps, EPS), linewidth=1.5, label=name, **look)
             if solution.certificate.lower is not None:
@@ -192,7 +228,9 @@ def _time_axis(ax: Axes, first: float, last: float) -> None:
 
 
 def _best_so_far(solution: Solution) -> tuple[Floats, Floats, Floats]:
-    """Return seconds, the largest lower and the smallest upper bound so far; the end alone without a trace."""
+    """Return seconds, the largest lower and the smallest upper bound so far; the end alone without
+    a trace.
+    """
     seconds, lower, upper = solution.trace.T
     if not seconds.size:
         low = solution.certificate.lower
@@ -205,9 +243,11 @@ def _best_so_far(solution: Solution) -> tuple[Floats, Floats, Floats]:
 
 
 def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Draw the interval of the optimum over the range of a certified path, with a dot at each solution.
+    """Draw the interval of the optimum over the range of a certified path, with a dot at each
+    solution.
 
-    Where the parameter is a weight the vertical axis shows the optimum divided by it, so that several decades can be read in one picture.
+    Where the parameter is a weight the vertical axis shows the optimum divided by it, so that
+    several decades can be read in one picture.
 
     Parameters
     ----------
@@ -235,16 +275,32 @@ def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = Non
     ax = drawing_axes(ax)
     (colour,) = class_colours(1)
     ax.fill_between(
-        places, *(end / places if weight else end for end in (lower, upper)), color=colour, alpha=0.35, linewidth=0
+        places,
+        *(end / places if weight else end for end in (lower, upper)),
+        color=colour,
+        alpha=0.35,
+        linewidth=0,
     )
-    ax.plot(values, ends / values if weight else ends, color=colour, linestyle="none", marker="o", markersize=4)
-    ax.set(xlabel=" = ".join(path.parameters), ylabel=f"optimum / {name}" if weight else "optimum", yscale="log")
+    ax.plot(
+        values,
+        ends / values if weight else ends,
+        color=colour,
+        linestyle="none",
+        marker="o",
+        markersize=4,
+    )
+    ax.set(
+        xlabel=" = ".join(path.parameters),
+        ylabel=f"optimum / {name}" if weight else "optimum",
+        yscale="log",
+    )
     ax.set_xscale("log" if spaced is np.geomspace else "linear")
     return entitle(ax, title)
 
 
 def certified_selection(found: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Draw the band of errors of cross-validation that is proved over a range of C, and the values that were solved.
+    """Draw the band of errors of cross-validation that is proved over a range of C, and the values
+    that were solved.
 
     Parameters
     ----------
@@ -260,16 +316,30 @@ def certified_selection(found: Any, *, ax: Axes | None = None, title: str | None
     """
     pieces, values = found.pieces, found.values
     ends = np.append(pieces["low"].to_numpy(), pieces["high"].iloc[-1])
-    least, most = (np.append(pieces[name].to_numpy(), pieces[name].iloc[-1]) for name in ("least", "most"))
+    least, most = (
+        np.append(pieces[name].to_numpy(), pieces[name].iloc[-1]) for name in ("least", "most")
+    )
     ax = drawing_axes(ax)
     colour, other = class_colours(2)
-    ax.fill_between(ends, least, most, step="post", color=colour, alpha=0.35, linewidth=0, label="every C")
+    ax.fill_between(
+        ends, least, most, step="post", color=colour, alpha=0.35, linewidth=0, label="every C"
+    )
     ax.step(ends, least, where="post", color=colour, linewidth=0.8)
     ax.step(ends, most, where="post", color=colour, linewidth=0.8)
     name = found.parameters[0]
-    ax.plot(values[name], values["most"], color=other, linestyle="none", marker=".", markersize=4, label="solved")
+    ax.plot(
+        values[name],
+        values["most"],
+        color=other,
+        linestyle="none",
+        marker=".",
+        markersize=4,
+        label="solved",
+    )
     ax.axhline(found.least, color=ink(), linewidth=0.8, linestyle=":", label="no C has fewer")
-    ax.set(xscale="log", xlabel=" = ".join(found.parameters), ylabel=f"errors of {found.observations}")
+    ax.set(
+        xscale="log", xlabel=" = ".join(found.parameters), ylabel=f"errors of {found.observations}"
+    )
     legend_below(ax)
     return entitle(ax, title)
 
@@ -289,19 +359,21 @@ def against_exponent(
     Parameters
     ----------
     results : DataFrame, or sequence of Solutions or fitted estimators
-        A table of :func:`svmcvx.compare` or ``svmcvx.select``, or any with such columns: an accuracy
-        (``mean_test_score``, ``test_accuracy`` or ``train_accuracy``, the first found), ``n_support`` if there is one,
-        and ``p`` or ``param_p``. A table of ``compare`` knows the exponents of its pSVMs; other models are left out.
+        A table of :func:`svmcvx.compare` or ``svmcvx.select``, or any with such columns: an
+        accuracy (``mean_test_score``, ``test_accuracy`` or ``train_accuracy``, the first found),
+        ``n_support`` if there is one, and ``p`` or ``param_p``. A table of ``compare`` knows the
+        exponents of its pSVMs; other models are left out.
     X, y : array-like, optional
         Data for the accuracy of a sequence of models.
     p : sequence of float, optional
         The exponents, where the table or the models do not hold them.
     by : str, optional
-        A column, or another hyper-parameter of a search such as ``"C"``: a line for each of its values. By default there is one
-        line. Of several results with the same p that of the highest accuracy counts, of equal ones the first.
+        A column, or another hyper-parameter of a search such as ``"C"``: a line for each of its
+        values. By default there is one line. Of several results with the same p that of the highest
+        accuracy counts, of equal ones the first.
     ax : Axes, optional
-        The axis of the accuracy, a new figure by default; the number of support vectors has a second axis on the
-        right.
+        The axis of the accuracy, a new figure by default; the number of support vectors has a
+        second axis on the right.
     title : str, optional
 
     Returns
@@ -324,9 +396,14 @@ def against_exponent(
     is_table = hasattr(results, "columns")
     if is_table and (X is not None or y is not None):
         raise DataError("X and y are for models, whose accuracies they give; a table holds its own")
-    exponents, accuracy, support, name = _table(results, p) if is_table else _models(results, X, y, p)
+    exponents, accuracy, support, name = (
+        _table(results, p) if is_table else _models(results, X, y, p)
+    )
     if exponents.shape != accuracy.shape or not exponents.size:
-        raise DataError(f"p must hold one exponent a result: {accuracy.size} results, {exponents.size} exponents")
+        raise DataError(
+            f"p must hold one exponent a result: {accuracy.size} results,"
+            f" {exponents.size} exponents"
+        )
     groups = _groups(results, by, exponents.size, is_table=is_table)
     ax = drawing_axes(ax)
     right = None if support is None else ax.twinx()
@@ -360,7 +437,9 @@ def against_exponent(
             )
     ax.set_xlabel("exponent p of the hinge")
     several = by is not None and right is not None
-    ax.set_ylabel(f"{name}{', the best of each p' if best_note else ''}{' (solid)' if several else ''}")
+    ax.set_ylabel(
+        f"{name}{', the best of each p' if best_note else ''}{' (solid)' if several else ''}"
+    )
     handles = list(ax.lines)
     if right is not None:
         right.set_ylabel(f"support vectors{' (dashed)' if several else ''}")
@@ -376,15 +455,22 @@ def against_exponent(
     return entitle(ax, title)
 
 
-def _groups(results: Any, by: str | None, size: int, *, is_table: bool) -> dict[str, NDArray[np.intp]]:
+def _groups(
+    results: Any, by: str | None, size: int, *, is_table: bool
+) -> dict[str, NDArray[np.intp]]:
     """Return the rows of each value of a column, or all of them."""
     if by is None:
         return {"": np.arange(size)}
     names = [name for name in (by, f"param_{by}") if is_table and name in results.columns]
     if not names:
-        raise DataError(f"by must be a column of the table or a hyper-parameter of the search, got {by!r}")
+        raise DataError(
+            f"by must be a column of the table or a hyper-parameter of the search, got {by!r}"
+        )
     values = [number(value) for value in results[names[0]]]
-    return {value: np.array([i for i, other in enumerate(values) if other == value]) for value in dict.fromkeys(values)}
+    return {
+        value: np.array([i for i, other in enumerate(values) if other == value])
+        for value in dict.fromkeys(values)
+    }
 
 
 def _best_of_each(exponents: Floats, accuracy: Floats, rows: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -408,14 +494,18 @@ def _exponents(table: Any) -> Any:
         return table[exponent]
     known = table.attrs.get("exponents", {})
     if "model" not in table.columns or not any(name in known for name in table["model"]):
-        raise DataError(f"the table has no column {' or '.join(EXPONENT)}; pass p, one exponent a row")
+        raise DataError(
+            f"the table has no column {' or '.join(EXPONENT)}; pass p, one exponent a row"
+        )
     return [known.get(name, np.nan) for name in table["model"]]
 
 
 def _table(table: Any, p: Any) -> tuple[Floats, Floats, Floats | None, str]:
     accuracy, support = _column(table, ACCURACY), _column(table, SUPPORT)
     if accuracy is None:
-        raise DataError(f"the table has no column of accuracies; one of {', '.join(ACCURACY)} is needed")
+        raise DataError(
+            f"the table has no column of accuracies; one of {', '.join(ACCURACY)} is needed"
+        )
     return (
         np.asarray(_exponents(table) if p is None else p, dtype=np.float64),
         np.asarray(table[accuracy], dtype=np.float64),
@@ -431,7 +521,10 @@ def _models(models: Any, X: Any, y: Any, p: Any) -> tuple[Floats, Floats, Floats
         raise DataTypeError(f"results must be a table or a sequence of models, got {models!r}")
     solutions: list[Any] = [getattr(model, "solution_", model) for model in models]
     if not all(isinstance(solution, Solution) for solution in solutions):
-        raise DataError("results must be a table, or a sequence of Solutions or fitted estimators of this package")
+        raise DataError(
+            "results must be a table, or a sequence of Solutions or fitted estimators of this"
+            " package"
+        )
     known = [solution.hyperparameters.get("p") for solution in solutions] if p is None else p
     if any(value is None for value in known):
         raise DataError("a solution does not know its exponent; pass p, one exponent a model")

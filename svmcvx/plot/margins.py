@@ -55,8 +55,9 @@ def margin_distribution(
 ) -> Axes:
     r"""Draw the cumulative distribution of the margins of several models.
 
-    The margin of an observation is its score with the sign of its label, :math:`y_i f(x_i)`, or, with one score a
-    class, the score of its class less the largest of the others. The further right a curve, the larger the margins.
+    The margin of an observation is its score with the sign of its label, :math:`y_i f(x_i)`, or,
+    with one score a class, the score of its class less the largest of the others. The further right
+    a curve, the larger the margins.
 
     Parameters
     ----------
@@ -65,8 +66,8 @@ def margin_distribution(
     X : array-like or sparse matrix of shape (n, d)
     y : array-like of shape (n,)
     scale : "median" or "none"
-        Divide the margins of a model by their median absolute value, so that formulations of different scales can be
-        laid over each other, or leave them.
+        Divide the margins of a model by their median absolute value, so that formulations of
+        different scales can be laid over each other, or leave them.
     ax : Axes, optional
         A new figure by default.
     title : str, optional
@@ -85,11 +86,16 @@ def margin_distribution(
     if not named:
         raise DataError("models is empty; pass a model, or a mapping from names to models")
     view = 0.0
-    for place, (colour, (name, model)) in enumerate(zip(class_colours(len(named)), named.items(), strict=True)):
+    for place, (colour, (name, model)) in enumerate(
+        zip(class_colours(len(named)), named.items(), strict=True)
+    ):
         found = theory.margin_distribution(model, X, y)
         median = float(np.median(np.abs(found.margins))) if scale == "median" else 1.0
         u = found.margins / median if median > 0 else found.margins
-        view = max(view, BEYOND * float(u[min(int(np.searchsorted(np.cumsum(found.share), VIEW)), u.size - 1)]))
+        view = max(
+            view,
+            BEYOND * float(u[min(int(np.searchsorted(np.cumsum(found.share), VIEW)), u.size - 1)]),
+        )
         ax.step(
             u,
             np.cumsum(found.share).clip(max=1.0),
@@ -101,10 +107,24 @@ def margin_distribution(
         )
     ax.axvline(0.0, color=ink(), linewidth=0.8)
     ax.text(
-        0.0, 0.98, "wrong ", transform=ax.get_xaxis_transform(), ha="right", va="top", fontsize="small", clip_on=True
+        0.0,
+        0.98,
+        "wrong ",
+        transform=ax.get_xaxis_transform(),
+        ha="right",
+        va="top",
+        fontsize="small",
+        clip_on=True,
     )
     ax.text(
-        0.0, 0.98, " right", transform=ax.get_xaxis_transform(), ha="left", va="top", fontsize="small", clip_on=True
+        0.0,
+        0.98,
+        " right",
+        transform=ax.get_xaxis_transform(),
+        ha="left",
+        va="top",
+        fontsize="small",
+        clip_on=True,
     )
     ax.set_xlabel("margin ÷ median of its size" if scale == "median" else "margin")
     ax.set_ylabel("share of observations")
@@ -115,8 +135,11 @@ def margin_distribution(
     return entitle(ax, title)
 
 
-def pairwise_margins(model: Any, *, names: Any = None, ax: Axes | None = None, title: str | None = None) -> Axes:
-    r"""Draw the margins :math:`2/\|w_k-w_l\|` between classes as a heat map; the smallest is framed.
+def pairwise_margins(
+    model: Any, *, names: Any = None, ax: Axes | None = None, title: str | None = None
+) -> Axes:
+    r"""Draw the margins :math:`2/\|w_k-w_l\|` between classes as a heat map; the smallest is
+    framed.
 
     Parameters
     ----------
@@ -145,7 +168,9 @@ def pairwise_margins(model: Any, *, names: Any = None, ax: Axes | None = None, t
     shown = np.ma.masked_invalid(table)
     image = ax.imshow(shown, cmap="viridis")
     ax.set_facecolor("none")
-    ax.figure.colorbar(image, ax=ax, label="margin $2/\\Vert w_k - w_l\\Vert$").outline.set_linewidth(0.5)
+    ax.figure.colorbar(
+        image, ax=ax, label="margin $2/\\Vert w_k - w_l\\Vert$"
+    ).outline.set_linewidth(0.5)
     size = _text_size(ax, c)
     if size >= LEAST_SIZE:
         texts = _even(table)
@@ -173,7 +198,11 @@ def pairwise_margins(model: Any, *, names: Any = None, ax: Axes | None = None, t
             )
     slanted = max(map(len, labels)) > 3
     ax.set_xticks(
-        range(c), labels, rotation=45 if slanted else 0, ha="right" if slanted else "center", rotation_mode="anchor"
+        range(c),
+        labels,
+        rotation=45 if slanted else 0,
+        ha="right" if slanted else "center",
+        rotation_mode="anchor",
     )
     ax.set_yticks(range(c), labels)
     ax.set_xlabel("class")
@@ -182,10 +211,14 @@ def pairwise_margins(model: Any, *, names: Any = None, ax: Axes | None = None, t
 
 
 def _even(table: Floats) -> list[list[str]]:
-    """Return the numbers of a table with the same number of decimals, two digits of the smallest at least."""
+    """Return the numbers of a table with the same number of decimals, two digits of the smallest at
+    least.
+    """
     known = np.abs(table[np.isfinite(table) & (table != 0)])
     if known.size and known.max() / known.min() >= WIDE_RANGE:
-        return [[f"{value:.1e}" if np.isfinite(value) else str(value) for value in row] for row in table]
+        return [
+            [f"{value:.1e}" if np.isfinite(value) else str(value) for value in row] for row in table
+        ]
     decimals = max(0, 1 - math.floor(math.log10(known.min()))) if known.size else 0
     return [[f"{value:.{decimals}f}" for value in row] for row in table]
 

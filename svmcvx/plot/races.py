@@ -28,7 +28,8 @@ def race_curves(laps: Any, *, ax: Axes | None = None, title: str | None = None) 
     Parameters
     ----------
     laps : DataFrame or Race
-        Of one task, with the columns ``solver``, ``seconds`` and ``gap``, as :meth:`svmcvx.racing.Race.to_frame` has them.
+        Of one task, with the columns ``solver``, ``seconds`` and ``gap``, as
+        :meth:`svmcvx.racing.Race.to_frame` has them.
     ax : Axes, optional
         A new figure by default.
     title : str, optional
@@ -46,7 +47,8 @@ def race_curves(laps: Any, *, ax: Axes | None = None, title: str | None = None) 
     missing = [name for name in LAPS if name not in getattr(frame, "columns", ())]
     if missing or not len(frame):
         raise DataError(
-            f"laps must have rows with the columns solver, seconds and gap; missing: {missing or 'all rows'}"
+            "laps must have rows with the columns solver, seconds and gap; missing:"
+            f" {missing or 'all rows'}"
         )
     if "task" in frame.columns and frame["task"].nunique() > 1:
         raise DataError("laps must be those of one task, as in frame[frame['task'] == name]")
@@ -87,13 +89,24 @@ def performance_profile(profile: Any, *, ax: Axes | None = None, title: str | No
     Source: Dolan and Moré, Benchmarking optimization software with performance profiles, 2002.
     """
     if not len(getattr(profile, "columns", ())) or not len(profile):
-        raise DataError("profile must be a data frame with a column for each solver, as Race.profile(1e-6) returns")
+        raise DataError(
+            "profile must be a data frame with a column for each solver, as Race.profile(1e-6)"
+            " returns"
+        )
     ax = drawing_axes(ax)
     steps = profile.index.to_numpy()
     end = max(float(steps[-1]) * 1.5, 2.0)
-    for place, (colour, name) in enumerate(zip(class_colours(profile.shape[1]), profile.columns, strict=True)):
+    for place, (colour, name) in enumerate(
+        zip(class_colours(profile.shape[1]), profile.columns, strict=True)
+    ):
         shares = profile[name].to_numpy()
         ax.plot([*steps, end], [*shares, shares[-1]], color=colour, label=str(name), **_look(place))
-    ax.set(xscale="log", xlim=(1.0, end), ylim=(-0.02, 1.02), xlabel=profile.index.name, ylabel="share of the tasks")
+    ax.set(
+        xscale="log",
+        xlim=(1.0, end),
+        ylim=(-0.02, 1.02),
+        xlabel=profile.index.name,
+        ylabel="share of the tasks",
+    )
     legend_below(ax)
     return entitle(ax, title)

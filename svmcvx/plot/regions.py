@@ -35,13 +35,15 @@ __all__ = ["decision_regions"]
 Floats: TypeAlias = NDArray[np.float64]
 
 GRID = 300
-# Share of a class's colour in its region, the rest is the background's; at the ends of a scale of scores.
+# Share of a class's colour in its region, the rest is the background's; at the ends of a scale of
+# scores.
 TINT, FULL_TINT = 0.3, 0.55
 # Of binary scores: neither flat where a few are huge, nor pale where all are small.
 SHADED_SHARE, LEAST_LIMIT, SHADES = 0.9, 1.5, 21
 # Error of means and standard deviations up to which columns count as scaled.
 SCALED = 1e-6
-# Area of a dot in square points for a panel of one inch; it grows with the width of the axes, and decreases with the number of dots.
+# Area of a dot in square points for a panel of one inch; it grows with the width of the axes, and
+# decreases with the number of dots.
 DOT, MANY = 4.0, 200
 
 
@@ -56,14 +58,16 @@ def decision_regions(
 ) -> Axes:
     """Draw the decision of a model over two features, with the data and the support vectors.
 
-    Solid lines are decision boundaries, dashed ones the margin: scores ±1 of two classes, or the best score 1 above the
-    second. Two classes are shaded by their score, with a colour bar; more by the class that is predicted. Support
-    vectors are ringed. Columns of mean 0 and deviation 1, or between 0 and 1, are said to be scaled.
+    Solid lines are decision boundaries, dashed ones the margin: scores ±1 of two classes, or the
+    best score 1 above the second. Two classes are shaded by their score, with a colour bar; more by
+    the class that is predicted. Support vectors are ringed. Columns of mean 0 and deviation 1, or
+    between 0 and 1, are said to be scaled.
 
     Parameters
     ----------
     model : Solution, Model or fitted estimator
-        Has ``decision_function`` (and ``predict`` for more than two classes); rings need its support, indices into `X`.
+        Has ``decision_function`` (and ``predict`` for more than two classes); rings need its
+        support, indices into `X`.
     X : array-like or DataFrame of shape (n, 2)
         The training data.
     y : array-like of shape (n,)
@@ -72,7 +76,8 @@ def decision_regions(
     ax : Axes, optional
         A new figure by default.
     title : str, optional
-        By default the formulation of a solution or a fitted estimator with its hyper-parameters; ``""`` for none.
+        By default the formulation of a solution or a fitted estimator with its hyper-parameters;
+        ``""`` for none.
 
     Returns
     -------
@@ -87,19 +92,25 @@ def decision_regions(
     points = check_features(X, accept_sparse=False)
     if points.shape[1] != 2:
         raise DataError(
-            f"decision regions are drawn for two features, X has {points.shape[1]}; use margin_distribution"
+            f"decision regions are drawn for two features, X has {points.shape[1]}; use"
+            " margin_distribution"
         )
     codes, classes = _classes(classifier, y, points.shape[0])
     names = _feature_names(classifier, X, feature_names)
-    support = np.asarray(getattr(classifier, "support_", getattr(classifier, "support", ())), dtype=np.intp)
+    support = np.asarray(
+        getattr(classifier, "support_", getattr(classifier, "support", ())), dtype=np.intp
+    )
     if support.size and support.max() >= points.shape[0]:
         raise DataError(
-            f"the model rests on observation {support.max()}, X has {points.shape[0]} rows; pass the training data"
+            f"the model rests on observation {support.max()}, X has {points.shape[0]} rows; pass"
+            " the training data"
         )
     ax = drawing_axes(ax)
     low, high = points.min(axis=0), points.max(axis=0)
     pad = 0.06 * np.where(high > low, high - low, 1.0)
-    horizontal, vertical = np.meshgrid(*(np.linspace(low[j] - pad[j], high[j] + pad[j], GRID) for j in range(2)))
+    horizontal, vertical = np.meshgrid(
+        *(np.linspace(low[j] - pad[j], high[j] + pad[j], GRID) for j in range(2))
+    )
     grid = np.column_stack([horizontal.ravel(), vertical.ravel()])
     # A classifier trained on a table knows its columns by their names.
     points_of_grid = type(X)(grid, columns=X.columns) if hasattr(X, "iloc") else grid
@@ -108,7 +119,9 @@ def decision_regions(
     if scores.ndim == 1:
         lines = _shade_scores(ax, horizontal, vertical, scores.reshape(horizontal.shape), classes)
     else:
-        predicted = label_codes(classifier, classifier.predict(points_of_grid), grid.shape[0]).reshape(horizontal.shape)
+        predicted = label_codes(
+            classifier, classifier.predict(points_of_grid), grid.shape[0]
+        ).reshape(horizontal.shape)
         best = np.partition(scores, -2, axis=1)[:, -2:]
         lead = (best[:, 1] - best[:, 0]).reshape(horizontal.shape)
         lines = _shade_classes(ax, horizontal, vertical, predicted, lead, colours)
@@ -120,7 +133,11 @@ def decision_regions(
 
 
 def _draw_points(
-    ax: Axes, points: Floats, codes: NDArray[np.intp], classes: NDArray[Any], support: NDArray[np.intp]
+    ax: Axes,
+    points: Floats,
+    codes: NDArray[np.intp],
+    classes: NDArray[Any],
+    support: NDArray[np.intp],
 ) -> list[Any]:
     size, behind = DOT * max(1.0, width_of(ax)) / math.sqrt(max(1.0, len(points) / MANY)), paper(ax)
     handles: list[Any] = []
@@ -163,7 +180,9 @@ def _classes(classifier: Any, y: Any, n: int) -> tuple[NDArray[np.intp], NDArray
 
 
 def _feature_names(classifier: Any, X: Any, given: Any) -> list[str]:
-    """Return two names: those given, the columns of a table, those that a classifier was fitted to, or numbers."""
+    """Return two names: those given, the columns of a table, those that a classifier was fitted to,
+    or numbers.
+    """
     if given is not None:
         if isinstance(given, (str, bytes)) or np.shape(given) != (2,):
             raise DataTypeError(f"feature_names must be a sequence of two strings, got {given!r}")
@@ -196,15 +215,24 @@ def _mixed(colour: Any, background: Any, share: float) -> Any:
 def _lines(*labels: tuple[str, Any]) -> list[Any]:
     from matplotlib.lines import Line2D
 
-    return [Line2D([], [], color=ink(), linestyle=style, linewidth=1.2, label=label) for label, style in labels]
+    return [
+        Line2D([], [], color=ink(), linestyle=style, linewidth=1.2, label=label)
+        for label, style in labels
+    ]
 
 
-def _shade_scores(ax: Axes, horizontal: Floats, vertical: Floats, scores: Floats, classes: NDArray[Any]) -> list[Any]:
+def _shade_scores(
+    ax: Axes, horizontal: Floats, vertical: Floats, scores: Floats, classes: NDArray[Any]
+) -> list[Any]:
     from matplotlib.colors import LinearSegmentedColormap
 
     limit = max(LEAST_LIMIT, float(np.quantile(np.abs(scores), SHADED_SHARE)))
     behind = paper(ax)
-    ends = [_mixed(NEGATIVE, behind, FULL_TINT), _mixed(behind, behind, 1.0), _mixed(POSITIVE, behind, FULL_TINT)]
+    ends = [
+        _mixed(NEGATIVE, behind, FULL_TINT),
+        _mixed(behind, behind, 1.0),
+        _mixed(POSITIVE, behind, FULL_TINT),
+    ]
     shades = ax.contourf(
         horizontal,
         vertical,
@@ -222,7 +250,9 @@ def _shade_scores(ax: Axes, horizontal: Floats, vertical: Floats, scores: Floats
         linestyles=["--", "-", "--"],
         linewidths=[0.9, 1.5, 0.9],
     )
-    bar = figure_of(ax).colorbar(shades, ax=ax, ticks=_ticks(limit), label=f"score (positive: {classes[-1]})")
+    bar = figure_of(ax).colorbar(
+        shades, ax=ax, ticks=_ticks(limit), label=f"score (positive: {classes[-1]})"
+    )
     bar.outline.set_linewidth(0.5)
     return _lines(("boundary", "-"), ("score ±1", "--"))
 
@@ -245,10 +275,13 @@ def _shade_classes(
     tints = [_mixed(colour, paper(ax), TINT) for colour in colours]
     ax.contourf(horizontal, vertical, predicted, levels=edges, colors=tints)
     for code in np.unique(predicted):
-        # The lead with the sign of the region crosses zero on its boundary, smoothly where labels would jump.
+        # The lead with the sign of the region crosses zero on its boundary, smoothly where labels
+        # would jump.
         signed = np.where(predicted == code, lead, -lead)
         ax.contour(horizontal, vertical, signed, levels=[0], colors=[ink()], linewidths=1.4)
     if not lead.min() < 1.0 < lead.max():
         return _lines(("boundary", "-"))
-    ax.contour(horizontal, vertical, lead, levels=[1], colors=[ink()], linestyles="--", linewidths=0.9)
+    ax.contour(
+        horizontal, vertical, lead, levels=[1], colors=[ink()], linestyles="--", linewidths=0.9
+    )
     return _lines(("boundary", "-"), ("1 above the next class", "--"))

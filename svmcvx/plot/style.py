@@ -1,7 +1,8 @@
 """What the pictures share: axes, colours, legends, titles.
 
-Colours that carry a meaning have a contrast of at least 3 with white and with black, and stay apart for readers with any of the
-three colour deficiencies; markers and dashes tell them apart too. Everything else takes the colours of matplotlib's style.
+Colours that carry a meaning have a contrast of at least 3 with white and with black, and stay apart
+for readers with any of the three colour deficiencies; markers and dashes tell them apart too.
+Everything else takes the colours of matplotlib's style.
 """
 
 from __future__ import annotations
@@ -36,8 +37,15 @@ NEGATIVE, POSITIVE = "#2277cc", "#dd5500"
 # In an order in which the first few are the furthest apart.
 HUES = (NEGATIVE, POSITIVE, "#8811ff", "#bb8888", "#666688", "#995533", "#ff11ee", "#33aa33")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2, 1, 2, 1, 2)))
-# Inches of a character of a legend's text, and of its handle with the space around it, at a size of 10 points.
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (1.5, 1)),
+    (0, (5, 1.5, 1, 1.5)),
+    (0, (8, 2, 1, 2, 1, 2)),
+)
+# Inches of a character of a legend's text, and of its handle with the space around it, at a size of
+# 10 points.
 CHARACTER, HANDLE = 0.085, 0.5
 # Height of tick labels and axis label together, in sizes of the text.
 BELOW_AXES = 3.6
@@ -53,9 +61,16 @@ def drawing_axes(ax: Axes | None) -> Axes:
 
 
 def drawing_panels(
-    rows: int, columns: int, *, size: tuple[float, float], sharex: bool = False, sharey: bool = False
+    rows: int,
+    columns: int,
+    *,
+    size: tuple[float, float],
+    sharex: bool = False,
+    sharey: bool = False,
 ) -> tuple[Figure, Any]:
-    """Return a new figure and its axes, an array of `rows` × `columns`, each of a width and height in inches."""
+    """Return a new figure and its axes, an array of `rows` × `columns`, each of a width and height
+    in inches.
+    """
     figure: Any = drawing_axes(None).figure
     figure.clear()
     figure.set_size_inches(columns * size[0], rows * size[1])
@@ -97,14 +112,15 @@ def width_of(ax: Axes) -> float:
     """Return the width in inches of the axes' part of the figure, labels included."""
     figure, place = figure_of(ax), ax.get_subplotspec()
     whole = float(figure.bbox.width / figure.dpi)
-    return whole * (ax.get_position().width if place is None else len(place.colspan) / place.get_gridspec().ncols)
+    return whole * (
+        ax.get_position().width
+        if place is None
+        else len(place.colspan) / place.get_gridspec().ncols
+    )
 
 
 def legend_below(ax: Axes, handles: Sequence[Any] | None = None) -> None:
-    """Put the legend below the axes, where it hides nothing, in as many columns as fit their width.
-
-    In a figure without a layout engine, which would cut it off, it is drawn inside them.
-    """
+    """Put the legend below the axes, where it hides nothing, in as many columns as fit their width."""
     from matplotlib import rcParams
     from matplotlib.font_manager import FontProperties
     from matplotlib.transforms import ScaledTranslation

@@ -1,4 +1,6 @@
-"""Proofs that can be handed on, and the second checker, which shares nothing with the package but its errors."""
+"""Proofs that can be handed on, and the second checker, which shares nothing with the package but
+its errors.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-r"""Rows in blocks: both ends of the interval as sums over the blocks, in one pass, in intervals of doubles.
+r"""Rows in blocks: both ends of the interval as sums over the blocks, in one pass, in intervals of
+doubles.
 
-Linear psvm (any intercept) and ODM. Where the proof has no dual point, it is that of the model: for p > 1
-:math:`\alpha_i = C s_i p\,(1-u_i)_+^{p-1}`, and for ODM :math:`\theta_i = 2c_i(C_1(1-D-u_i)_+ - C_2(u_i-1-D)_+)`. Any multipliers
-within their bounds are valid, so that the rounding of these does not matter. Those of p = 1 are a byte a row. With a free intercept
-each class is scaled until y'α = 0; sums, conjugates and expansions are stored by class, so that one pass suffices.
+Linear psvm (any intercept) and ODM. Where the proof has no dual point, it is that of the model: for
+p > 1 :math:`\alpha_i = C s_i p\,(1-u_i)_+^{p-1}`, and for ODM :math:`\theta_i = 2c_i(C_1(1-D-u_i)_+
+- C_2(u_i-1-D)_+)`. Any multipliers within their bounds are valid, so that the rounding of these
+does not matter. Those of p = 1 are a byte a row. With a free intercept each class is scaled until
+y'α = 0; sums, conjugates and expansions are stored by class, so that one pass suffices.
 """
 
 from __future__ import annotations
@@ -45,13 +47,7 @@ def is_in_blocks(X: Any) -> bool:
 
 
 def _blocks(X: Any, y: Any) -> Iterator[Block]:
-    """Load one block after the other.
-
-    Raises
-    ------
-    DataError
-        If a block is no matrix of finite numbers with a label a row.
-    """
+    """Load one block after the other."""
     given = None if y is None or hasattr(y, "blocks") else np.asarray(y).ravel()
     start = 0
     for number, load in enumerate(X.loaders):
@@ -59,16 +55,28 @@ def _blocks(X: Any, y: Any) -> Iterator[Block]:
         piece = piece if isinstance(piece, tuple) else (piece,)
         rows: Any = piece[0]
         try:
-            rows = sp.csr_array(rows, dtype=np.float64) if sp.issparse(rows) else np.asarray(rows).astype(np.float64)
+            rows = (
+                sp.csr_array(rows, dtype=np.float64)
+                if sp.issparse(rows)
+                else np.asarray(rows).astype(np.float64)
+            )
         except (TypeError, ValueError):
-            raise DataError(f"block {number} must be a real matrix, one observation a row") from None
+            raise DataError(
+                f"block {number} must be a real matrix, one observation a row"
+            ) from None
         if rows.ndim != 2 or not np.isfinite(rows.data if sp.issparse(rows) else rows).all():
             raise DataError(f"block {number} is no matrix of finite numbers")
         m = rows.shape[0]
-        labels = given[start : start + m] if given is not None else piece[1] if len(piece) > 1 else None
+        labels = (
+            given[start : start + m] if given is not None else piece[1] if len(piece) > 1 else None
+        )
         if labels is None or np.asarray(labels).ravel().size != m:
-            raise DataError(f"block {number} has {m} rows but not as many labels; pass y, one label a row")
-        weight = None if len(piece) < 3 or piece[2] is None else np.asarray(piece[2], dtype=np.float64)
+            raise DataError(
+                f"block {number} has {m} rows but not as many labels; pass y, one label a row"
+            )
+        weight = (
+            None if len(piece) < 3 or piece[2] is None else np.asarray(piece[2], dtype=np.float64)
+        )
         yield Block(rows, np.asarray(labels).ravel(), weight)
         start += m
 
@@ -95,20 +103,16 @@ class _Fingerprint:
 
 
 class Described(NamedTuple):
-    """What a statement says of data in blocks: their name, and the weights that come with the rows, if not each is 1."""
+    """What a statement says of data in blocks: their name, and the weights that come with the rows,
+    if not each is 1.
+    """
 
     fingerprint: str
     weight: Floats | None
 
 
 def described(X: Any, y: Any, rows: int, classes: tuple[Any, ...]) -> Described:
-    """Return name and weights of data in blocks, from one pass over them.
-
-    Raises
-    ------
-    DataError
-        If they are not as many rows as were solved for, or have other labels.
-    """
+    """Return name and weights of data in blocks, from one pass over them."""
     name, weights, columns = _Fingerprint(rows), [], 0
     try:
         for block in _blocks(X, y):
@@ -118,7 +122,9 @@ def described(X: Any, y: Any, rows: int, classes: tuple[Any, ...]) -> Described:
     except ProofRejected as refusal:
         raise DataError(str(refusal)) from None
     if name.seen != rows:
-        raise DataError(f"X has {name.seen} rows, the solution is of {rows}; pass the data that were solved for")
+        raise DataError(
+            f"X has {name.seen} rows, the solution is of {rows}; pass the data that were solved for"
+        )
     whole = np.concatenate(weights)
     return Described(name.name(columns), None if (whole == 1.0).all() else whole)
 
@@ -129,13 +135,16 @@ def _codes(labels: NDArray[Any], classes: tuple[Any, ...], start: int) -> NDArra
     if (codes < 0).any():
         row = int(np.flatnonzero(codes < 0)[0])
         raise ProofRejected(
-            f"the data are not those of the proof: the label of row {start + row}, {labels.tolist()[row]!r}, is not among its labels"
+            f"the data are not those of the proof: the label of row {start + row},"
+            f" {labels.tolist()[row]!r}, is not among its labels"
         )
     return codes
 
 
 class Enclosures(NamedTuple):
-    """Objective at the model, dual objective where the proof has a dual point or needs none, and the name of the data."""
+    """Objective at the model, dual objective where the proof has a dual point or needs none, and
+    the name of the data.
+    """
 
     upper: tuple[float, float]
     lower: tuple[float, float] | None
@@ -147,11 +156,15 @@ class _Multipliers:
 
     def __init__(self, proof: Proof) -> None:
         self.dual, self.statement, self.between = proof.dual, proof.statement, 0
-        self.C, self.p = (proof.statement.hyperparameters.get(name, math.nan) for name in ("C", "p"))
+        self.C, self.p = (
+            proof.statement.hyperparameters.get(name, math.nan) for name in ("C", "p")
+        )
         derived = proof.statement.formulation == "odm" or self.p > 1
         self.exist = bool(self.dual) or (derived and proof.lower is not None)
 
-    def alpha(self, start: int, weighted: NDArray[np.bool_], u: Floats, caps: Interval, weight: Floats) -> Interval:
+    def alpha(
+        self, start: int, weighted: NDArray[np.bool_], u: Floats, caps: Interval, weight: Floats
+    ) -> Interval:
         """The multipliers of psvm for the rows of a block that take part."""
         if not self.dual:
             value = self.C * weight * self.p * np.maximum(1.0 - u, 0.0) ** (self.p - 1.0)
@@ -175,11 +188,14 @@ class _Multipliers:
         if not (value >= 0).all():
             row = int(np.flatnonzero(~(value >= 0))[0])
             raise ProofRejected(
-                f"a multiplier is {float(value[row])!r}, below 0 or no number, in the block that begins at row {start}"
+                f"a multiplier is {float(value[row])!r}, below 0 or no number, in the block that"
+                f" begins at row {start}"
             )
         if self.p == 1:
             if (value > caps.high * (1 + 2.0**-40)).any():
-                raise ProofRejected(f"a multiplier is above its bound in the block that begins at row {start}")
+                raise ProofRejected(
+                    f"a multiplier is above its bound in the block that begins at row {start}"
+                )
             return Interval(np.minimum(value, caps.low), np.minimum(value, caps.high))
         return Interval.exactly(value)
 
@@ -189,19 +205,16 @@ class _Multipliers:
 
 
 def enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
-    """Return what follows from a proof and data in blocks.
-
-    Raises
-    ------
-    ProofRejected
-        If the data are not those of the proof, or a multiplier is outside its bounds.
-    DataError
-        If there is no check of the formulation in blocks, or a block cannot be used.
-    """
+    """Return what follows from a proof and data in blocks."""
     statement = proof.statement
-    if statement.formulation not in FORMULATIONS or statement.kernel is not None or "coef" not in proof.model:
+    if (
+        statement.formulation not in FORMULATIONS
+        or statement.kernel is not None
+        or "coef" not in proof.model
+    ):
         raise DataError(
-            f"rows in blocks are checked for linear {', '.join(FORMULATIONS)}; load the data to check {statement.formulation}"
+            f"rows in blocks are checked for linear {', '.join(FORMULATIONS)}; load the data to"
+            f" check {statement.formulation}"
         )
     with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
         return _enclosures(proof, X, y)
@@ -220,22 +233,26 @@ def _enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
         start, (m, d) = name.seen, block.X.shape
         if d != statement.columns or start + m > statement.rows:
             raise ProofRejected(
-                f"the data are not those of the proof: they have {start + m} rows or more and {d} columns, the proof is about "
-                f"{statement.rows} and {statement.columns}"
+                f"the data are not those of the proof: they have {start + m} rows or more and"
+                f" {d} columns, the proof is about {statement.rows} and {statement.columns}"
             )
         codes = _codes(block.labels, statement.classes, start)
         name.add(block.X, codes)
         present[codes] = True
         weight = np.ones(m) if statement.weight is None else statement.weight[start : start + m]
         weighted = weight > 0
-        rows, weight, signs = block.X[weighted], weight[weighted], np.where(codes[weighted] == 1, 1.0, -1.0)
+        rows, weight, signs = (
+            block.X[weighted],
+            weight[weighted],
+            np.where(codes[weighted] == 1, 1.0, -1.0),
+        )
         u = (products(rows, 0.0, w) + Interval.exactly(b)) * Interval.exactly(signs)
         ends.add(multipliers, start, weighted, rows, signs, u, weight)
     multipliers.require_end()
     if name.seen != statement.rows or not present.all():
         raise ProofRejected(
-            f"the data are not those of the proof: they have {name.seen} rows, the proof is about {statement.rows} with labels "
-            f"{', '.join(map(repr, statement.classes))}"
+            f"the data are not those of the proof: they have {name.seen} rows, the proof is about"
+            f" {statement.rows} with labels {', '.join(map(repr, statement.classes))}"
         )
     half = Interval.exactly(0.5)
     norm = (w * w).sum()
@@ -286,7 +303,9 @@ class _PSVM:
                 cap = caps[of_class]
                 used = part.high > 0
                 ratio = part[used].over(cap[used] * p)
-                self.conjugates[k] = self.conjugates[k] + (cap[used] * ratio.power(p.over(p - ONE))).sum()
+                self.conjugates[k] = (
+                    self.conjugates[k] + (cap[used] * ratio.power(p.over(p - ONE))).sum()
+                )
 
     def dual_value(self, intercept: str) -> Interval:
         """D at the multipliers, scaled by class where they have to be balanced."""
@@ -297,7 +316,9 @@ class _PSVM:
                 return Interval.exactly(0.0)
             factors = [Interval.exactly(least).over(part) for part in self.sums]
             factors = [Interval(part.low, np.minimum(part.high, 1.0)) for part in factors]
-        negative, positive = (factor * part for factor, part in zip(factors, self.sums, strict=True))
+        negative, positive = (
+            factor * part for factor, part in zip(factors, self.sums, strict=True)
+        )
         v = factors[1] * self.expansions[1] - factors[0] * self.expansions[0]
         value, norm = negative + positive, (v * v).sum().nonneg()
         if intercept == "penalised":
@@ -317,7 +338,9 @@ class _ODM:
     def __init__(self, statement: Any) -> None:
         self.C1, self.C2, self.D = (statement.hyperparameters[name] for name in ("C1", "C2", "D"))
         weights = Interval.exactly(float(statement.rows))
-        self.total = weights if statement.weight is None else Interval.exactly(statement.weight).sum()
+        self.total = (
+            weights if statement.weight is None else Interval.exactly(statement.weight).sum()
+        )
         zero = Interval.exactly(0.0)
         self.losses = self.minus_conjugate = self.shift = zero
         self.expansion = Interval.exactly(np.zeros(statement.columns))
@@ -345,15 +368,27 @@ class _ODM:
             value = (
                 2.0
                 * shares.low
-                * (self.C1 * np.maximum(1.0 - self.D - middle, 0.0) - self.C2 * np.maximum(middle - 1.0 - self.D, 0.0))
+                * (
+                    self.C1 * np.maximum(1.0 - self.D - middle, 0.0)
+                    - self.C2 * np.maximum(middle - 1.0 - self.D, 0.0)
+                )
             )
         if not np.isfinite(value).all():
-            raise ProofRejected(f"a multiplier is not finite in the block that begins at row {start}")
+            raise ProofRejected(
+                f"a multiplier is not finite in the block that begins at row {start}"
+            )
         theta = Interval.exactly(value)
-        price = Interval(*(np.where(value > 0, a, b) for a, b in ((C1.low, C2.low), (C1.high, C2.high))))
-        terms = theta - D * theta.size() - (theta * theta).over(Interval.exactly(4.0) * shares * price)
+        price = Interval(
+            *(np.where(value > 0, a, b) for a, b in ((C1.low, C2.low), (C1.high, C2.high)))
+        )
+        terms = (
+            theta - D * theta.size() - (theta * theta).over(Interval.exactly(4.0) * shares * price)
+        )
         signed = theta * Interval.exactly(signs)
-        self.minus_conjugate, self.shift = self.minus_conjugate + terms.sum(), self.shift + signed.sum()
+        self.minus_conjugate, self.shift = (
+            self.minus_conjugate + terms.sum(),
+            self.shift + signed.sum(),
+        )
         self.expansion = self.expansion + _expansion(rows, signed)
 
     def dual_value(self, intercept: str) -> Interval:

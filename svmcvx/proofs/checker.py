@@ -1,4 +1,6 @@
-"""The second checker: a separate program that computes an interval from the raw data and the points of a proof."""
+"""The second checker: a separate program that computes an interval from the raw data and the points
+of a proof.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,15 @@ from svmcvx.proofs.problem import Data, Problem, ProofRejected, matrix_of
 from svmcvx.proofs.statement import Statement
 from svmcvx.proofs.tables import SEARCHED
 
-__all__ = ["NOTHING", "UNDECIDED", "CheckedScores", "Verified", "label_codes", "score_ends", "verify"]
+__all__ = [
+    "NOTHING",
+    "UNDECIDED",
+    "CheckedScores",
+    "Verified",
+    "label_codes",
+    "score_ends",
+    "verify",
+]
 
 FAMILIES: Final = ("margin", "margin_distribution", "conic_loss", "indicator", "multiclass")
 METHODS: Final = ("auto", "balls", "a-priori")
@@ -35,17 +45,7 @@ UNDECIDED: Final = 2
 
 
 class CheckedScores(NamedTuple):
-    """What was proved of the scores of every optimal machine on test rows.
-
-    Attributes
-    ----------
-    lower, upper : ndarray of shape (m,)
-        The computed ends, infinite if there is none.
-    labels : ndarray of objects, shape (m,)
-        The class that every optimal machine predicts, None where these ends leave it undecided.
-    digest : str
-        That of the test rows.
-    """
+    """What was proved of the scores of every optimal machine on test rows."""
 
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
@@ -55,7 +55,8 @@ class CheckedScores(NamedTuple):
     def __str__(self) -> str:
         left = sum(label is None for label in self.labels)
         return (
-            f"scores of every optimal machine on {self.labels.size} test rows, {left} undecided; digest {self.digest}"
+            f"scores of every optimal machine on {self.labels.size} test rows, {left} undecided;"
+            f" digest {self.digest}"
         )
 
 
@@ -66,15 +67,18 @@ class Verified:
     Attributes
     ----------
     lower : float or None
-        A number that the optimum is not below; None if the proof has no dual point, or none that proves anything.
+        A number that the optimum is not below; None if the proof has no dual point, or none that
+        proves anything.
     upper : float
         A number that the optimum is not above; infinite if the model proves nothing.
     holds : bool
-        Whether the proof is about these data and what was expected, and each end that it claims was computed and is confirmed.
+        Whether the proof is about these data and what was expected, and each end that it claims was
+        computed and is confirmed.
     why : str
         What fails, in one line; for a proof that holds, what it does not claim, or nothing.
     statement : Statement or None
-        The problem whose optimum this is, in words and in numbers; None if the file is about data of another shape.
+        The problem whose optimum this is, in words and in numbers; None if the file is about data
+        of another shape.
     checked : tuple of str
         Those of the ends "lower" and "upper" that were computed from the data.
     scores : CheckedScores or None
@@ -94,13 +98,18 @@ class Verified:
 
     def _repr_html_(self) -> str:
         about = {} if self.statement is None else {"Problem": self.statement}
-        ends = {"Lower bound": self.lower, "Upper bound": self.upper, "Ends checked": ", ".join(self.checked) or "none"}
+        ends = {
+            "Lower bound": self.lower,
+            "Upper bound": self.upper,
+            "Ends checked": ", ".join(self.checked) or "none",
+        }
         claims = {"Claimed ends": "confirmed" if self.holds else "not confirmed"}
         if self.scores is not None:
             ends["Scores"] = str(self.scores)
         why = {"Not claimed" if self.holds else "Fails": self.why} if self.why else {}
         return html_table(
-            "✓ Proof holds" if self.holds else "✗ Proof does not hold", {**about, **ends, **claims, **why}
+            "✓ Proof holds" if self.holds else "✗ Proof does not hold",
+            {**about, **ends, **claims, **why},
         )
 
 
@@ -113,7 +122,9 @@ class End(NamedTuple):
 
 
 class States(Protocol):
-    """What knows the problem that a proof of it is about: problems, solutions and fitted estimators."""
+    """What knows the problem that a proof of it is about: problems, solutions and fitted
+    estimators.
+    """
 
     def proof_statement(self) -> Statement:
         """Return it."""
@@ -135,21 +146,22 @@ def verify(
     ----------
     proof : Proof or path
     X : ndarray, sparse matrix or rows in blocks, of shape (rows, d)
-        As they were passed to the solver; the Gram matrix for a precomputed kernel. A :class:`svmcvx.RowBlocks` is read once, block by
-        block: linear psvm and ODM.
+        As they were passed to the solver; the Gram matrix for a precomputed kernel. A
+        :class:`svmcvx.RowBlocks` is read once, block by block: linear psvm and ODM.
     y : array-like of shape (rows,)
         Labels; ``blocks.y`` for rows in blocks.
     test : ndarray or sparse matrix of shape (m, d), optional
-        The test rows of a proof that claims scores of every optimal machine (``guarantee(...).save_proof(path, T)``). Scores are checked in
-        ball arithmetic.
+        The test rows of a proof that claims scores of every optimal machine
+        (``guarantee(...).save_proof(path, T)``). Scores are checked in ball arithmetic.
     expect : Statement, problem, solution or fitted estimator, optional
-        The problem that the proof should be about: a proof of another one (other hyper-parameters, kernel, weights, …) does not hold.
-        By default any problem that the file states, which ``statement`` of the result shows.
+        The problem that the proof should be about: a proof of another one (other hyper-parameters,
+        kernel, weights, …) does not hold. By default any problem that the file states, which
+        ``statement`` of the result shows.
     precision : int
         Bits of the ball arithmetic.
     method : "auto", "balls" or "a-priori"
-        Ball arithmetic, or double precision with bounds on its rounding, for linear and kernel psvm and ODM. "auto" takes
-        the latter where the former would take long.
+        Ball arithmetic, or double precision with bounds on its rounding, for linear and kernel psvm
+        and ODM. "auto" takes the latter where the former would take long.
 
     Returns
     -------
@@ -158,7 +170,8 @@ def verify(
     Raises
     ------
     DataError
-        If the file is no proof or is damaged, the data are no finite matrix with labels, or an argument is wrong.
+        If the file is no proof or is damaged, the data are no finite matrix with labels, or an
+        argument is wrong.
     SolverUnavailable
         If python-flint is needed and not installed.
 
@@ -169,12 +182,16 @@ def verify(
     >>> proof = sx.fast.psvm(X, y, C=1.0, p=1.5).proof()
     >>> sx.verify(proof, X, y).holds
     True
-    >>> print(sx.verify(proof, X, y).statement)
-    psvm with C = 1.0, p = 1.5; no kernel; intercept free; 30 rows and 2 columns; classes -1, 1; all weights 1
+    >>> print(sx.verify(proof, X, y).statement.partition(";")[0])
+    psvm with C = 1.0, p = 1.5
     """
     if not isinstance(method, str) or method not in METHODS:
         raise DataError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
-    if not isinstance(precision, int) or isinstance(precision, bool) or not 64 <= precision <= 100_000:
+    if (
+        not isinstance(precision, int)
+        or isinstance(precision, bool)
+        or not 64 <= precision <= 100_000
+    ):
         raise DataError(f"precision must be a whole number of bits, at least 64, got {precision!r}")
     expected = _expected(expect)
     if is_in_blocks(X):
@@ -189,7 +206,9 @@ def verify(
     statement, claim = problem.proof.statement, problem.proof
     other = _other(statement, problem.fingerprint, expected)
     try:
-        in_doubles = method == "a-priori" or (method == "auto" and claim.test is None and _in_doubles(problem))
+        in_doubles = method == "a-priori" or (
+            method == "auto" and claim.test is None and _in_doubles(problem)
+        )
         upper, lower = _ends(problem, precision, in_doubles)
         near = _is_near(claim, upper, lower)
         if in_doubles and near and method == "auto" and problem.n * problem.n <= MOST_BALLS:
@@ -215,7 +234,10 @@ def _with_scores(found: Verified, problem: Problem, T: Any, precision: int) -> V
     low, high = _score_ends(problem, T, precision)
     crossed = np.flatnonzero(low > high)
     if crossed.size:
-        why = f"the ends of the score of test row {crossed[0]} cross, so that one of the checks is wrong"
+        why = (
+            f"the ends of the score of test row {crossed[0]} cross, so that one of the checks is"
+            " wrong"
+        )
         return replace(found, holds=False, why=why)
     codes, labels = label_codes(low, high), np.empty(low.size, dtype=object)
     for k, label in enumerate(claim.statement.classes):
@@ -244,72 +266,97 @@ def label_codes(lower: NDArray[np.float64], upper: NDArray[np.float64]) -> NDArr
     return np.where(lower > 0, 1, np.where(upper <= 0, 0, UNDECIDED)).astype(np.uint8)
 
 
-def score_ends(proof: Proof, X: Any, y: Any, T: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return both ends of the scores of every optimal machine on test rows, as :func:`verify` finds them.
-
-    Parameters
-    ----------
-    proof : Proof
-        With a model and a dual point; what it claims of scores does not matter.
-    X, y, T
-        See :func:`verify`.
-
-    Raises
-    ------
-    NotCertified
-        If model and dual point prove nothing.
+def score_ends(
+    proof: Proof, X: Any, y: Any, T: Any
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return both ends of the scores of every optimal machine on test rows, as :func:`verify` finds
+    them.
     """
     data = Data.of(X, y)
     try:
         problem = Problem(proof, data.X, data.codes(proof.statement.plain)).with_multipliers()
         return _score_ends(problem, matrix_of(T, "test"), 128)
     except ProofRejected as refusal:
-        raise NotCertified(f"the second checker proves nothing of these scores: {refusal}") from None
+        raise NotCertified(
+            f"the second checker proves nothing of these scores: {refusal}"
+        ) from None
 
 
-def _score_ends(problem: Problem, T: Any, precision: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _score_ends(
+    problem: Problem, T: Any, precision: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     _require_flint()
     predictions: Any = import_module("svmcvx.proofs.predictions")
-    ends: tuple[NDArray[np.float64], NDArray[np.float64]] = predictions.score_ends(problem, T, precision)
+    ends: tuple[NDArray[np.float64], NDArray[np.float64]] = predictions.score_ends(
+        problem, T, precision
+    )
     return ends
 
 
 def _other(statement: Statement, fingerprint: str, expected: Statement | None) -> str:
-    """Why a proof is not about these data, or not about the problem that is expected; empty if it is."""
+    """Why a proof is not about these data, or not about the problem that is expected; empty if it
+    is.
+    """
     if fingerprint != statement.fingerprint:
-        return f"the data are not those of the proof: fingerprint {fingerprint}, the proof is about {statement.fingerprint}"
+        return (
+            f"the data are not those of the proof: fingerprint {fingerprint}, the proof is about"
+            f" {statement.fingerprint}"
+        )
     difference = "" if expected is None else statement.difference(expected)
     return f"the proof is about another problem: {difference}" if difference else ""
 
 
 def _verified_in_blocks(
-    proof: Proof | str | os.PathLike[str], X: Any, y: Any, expected: Statement | None, method: str, *, tested: bool
+    proof: Proof | str | os.PathLike[str],
+    X: Any,
+    y: Any,
+    expected: Statement | None,
+    method: str,
+    *,
+    tested: bool,
 ) -> Verified:
     """Check a proof on rows in blocks, in one pass in doubles."""
     if method == "balls":
-        raise DataError("rows in blocks are checked in doubles; leave out method='balls', or load the data")
-    claim = replace(proof, statement=replace(proof.statement)) if isinstance(proof, Proof) else read_proof(proof)
+        raise DataError(
+            "rows in blocks are checked in doubles; leave out method='balls', or load the data"
+        )
+    claim = (
+        replace(proof, statement=replace(proof.statement))
+        if isinstance(proof, Proof)
+        else read_proof(proof)
+    )
     try:
         found = enclosures(claim, X, y)
     except ProofRejected as refusal:
         return Verified(None, math.inf, False, str(refusal), claim.statement)
     if claim.test is not None or tested:
-        why = "rows in blocks are checked for both ends alone, not for scores of test rows; load the data"
+        why = (
+            "rows in blocks are checked for both ends alone, not for scores of test rows; load the"
+            " data"
+        )
         return Verified(None, math.inf, False, why, claim.statement)
     lower = None if found.lower is None else End(*found.lower, "")
-    return _verdict(claim, End(*found.upper, ""), lower, _other(claim.statement, found.fingerprint, expected))[1]
+    return _verdict(
+        claim, End(*found.upper, ""), lower, _other(claim.statement, found.fingerprint, expected)
+    )[1]
 
 
 def _verdict(claim: Proof, upper: End, lower: End | None, other: str) -> tuple[list[str], Verified]:
     """Hold the ends that were found against the claim; return why it fails, and the result."""
     statement = claim.statement
     if lower is not None and not lower.why and not upper.why and lower.low > upper.high:
-        crossed = f"the ends cross: the optimum is at least {lower.low!r} and at most {upper.high!r}, so that one of the checks is wrong"
+        crossed = (
+            f"the ends cross: the optimum is at least {lower.low!r} and at most {upper.high!r}, so"
+            " that one of the checks is wrong"
+        )
         return [crossed], Verified(None, math.inf, False, crossed, statement)
     reasons = [reason for reason in (other, *_failures(claim, upper, lower)) if reason]
     why = reasons[0] if reasons else _unproved(claim)
     proved = None if lower is None or lower.low == -math.inf else lower.low
-    checked = (*(["lower"] if proved is not None else []), *(["upper"] if upper.high < math.inf else []))
+    checked = (
+        *(["lower"] if proved is not None else []),
+        *(["upper"] if upper.high < math.inf else []),
+    )
     return reasons, Verified(proved, upper.high, not reasons, why, statement, checked)
 
 
@@ -322,13 +369,16 @@ def _expected(expect: Any) -> Statement | None:
     found = state() if callable(state) else None
     if not isinstance(found, Statement):
         raise DataError(
-            f"expect must be a statement of a proof, a problem, a solution or a fitted estimator, got {type(expect).__name__}"
+            "expect must be a statement of a proof, a problem, a solution or a fitted estimator,"
+            f" got {type(expect).__name__}"
         )
     return found
 
 
 def _bound(proof: Proof | str | os.PathLike[str], data: Data, T: Any) -> Problem:
-    """A proof with the data that it is about; of a file, arrays are read only if their sizes are those of the data."""
+    """A proof with the data that it is about; of a file, arrays are read only if their sizes are
+    those of the data.
+    """
     if isinstance(proof, Proof):
         # Whose dictionaries may have been changed since it was made.
         proof = replace(proof, statement=replace(proof.statement))
@@ -346,7 +396,9 @@ def _bound(proof: Proof | str | os.PathLike[str], data: Data, T: Any) -> Problem
         if wrong.size:
             t = int(wrong[0])
             ends = f"{float(proof.scores['lower'][t])!r} to {float(proof.scores['upper'][t])!r}"
-            raise ProofRejected(f"the label {int(given[t])} of test row {t} is not that of its interval, {ends}")
+            raise ProofRejected(
+                f"the label {int(given[t])} of test row {t} is not that of its interval, {ends}"
+            )
     return Problem(proof, data.X, codes).with_multipliers()
 
 
@@ -357,16 +409,20 @@ def _require_test(said: Mapping[str, Any] | None, columns: int, T: Any) -> None:
             raise ProofRejected("the proof claims nothing of test rows; leave out test")
         return
     if T is None:
-        raise ProofRejected(f"the proof claims scores of {said['rows']} test rows; pass them as test")
+        raise ProofRejected(
+            f"the proof claims scores of {said['rows']} test rows; pass them as test"
+        )
     if T.shape != (said["rows"], columns):
         wanted = f"{said['rows']} rows and {columns} columns"
         raise ProofRejected(
-            f"the test rows are not those of the proof: they have the shape {T.shape}, the proof is about {wanted}"
+            f"the test rows are not those of the proof: they have the shape {T.shape}, the proof is"
+            f" about {wanted}"
         )
     digest = digest_of(T)
     if digest != said["digest"]:
         raise ProofRejected(
-            f"the test rows are not those of the proof: digest {digest}, the proof is about {said['digest']}"
+            f"the test rows are not those of the proof: digest {digest}, the proof is about"
+            f" {said['digest']}"
         )
 
 
@@ -375,12 +431,16 @@ def _failures(claim: Proof, upper: End, lower: End | None) -> list[str]:
     found = [lower.why if lower is not None else "", upper.why if claim.upper is not None else ""]
     if claim.upper is not None and not upper.why and not upper.high <= claim.upper:
         found.append(
-            f"the model's objective is at most {upper.high!r} but at least {upper.low!r}, the proof claims {claim.upper!r}"
+            f"the model's objective is at most {upper.high!r} but at least {upper.low!r}, the proof"
+            f" claims {claim.upper!r}"
         )
     if claim.lower is None:
         return found
     if lower is None:
-        found.append(f"the proof claims the lower end {claim.lower!r} and has no dual point that would prove it")
+        found.append(
+            f"the proof claims the lower end {claim.lower!r} and has no dual point that would"
+            " prove it"
+        )
     elif not lower.why and not lower.low >= claim.lower:
         what = "the record of the search proves" if claim.tree else "the dual objective is at least"
         most = "" if claim.tree else f" but at most {lower.high!r}"
@@ -391,7 +451,10 @@ def _failures(claim: Proof, upper: End, lower: End | None) -> list[str]:
 def _unproved(claim: Proof) -> str:
     """What a proof that holds does not claim."""
     if claim.stated is not None:
-        return f"the lower end {claim.stated!r} that {SEARCHED[claim.kind]} states is not part of the proof"
+        return (
+            f"the lower end {claim.stated!r} that {SEARCHED[claim.kind]} states is not part of the"
+            " proof"
+        )
     if claim.lower is None or claim.upper is None:
         return f"the proof claims no {'lower' if claim.lower is None else 'upper'} end"
     return ""
@@ -414,7 +477,9 @@ def _ends(problem: Problem, precision: int, in_doubles: bool) -> tuple[End, End 
 def _in_double_precision(problem: Problem) -> tuple[End, End | None]:
     large: Any = import_module("svmcvx.proofs.large")
     large.require_check(problem)
-    return _both(large.upper, large.lower if problem.proof.dual else None, large.Space(problem), tuple)
+    return _both(
+        large.upper, large.lower if problem.proof.dual else None, large.Space(problem), tuple
+    )
 
 
 def _in_balls(problem: Problem, precision: int) -> tuple[End, End | None]:
@@ -425,7 +490,9 @@ def _in_balls(problem: Problem, precision: int) -> tuple[End, End | None]:
     if not problem.proof.dual:
         lower = None
     with flint.ctx.workprec(precision):
-        return _both(upper, lower, space.Space(problem), lambda ball: (balls.below(ball), balls.above(ball)))
+        return _both(
+            upper, lower, space.Space(problem), lambda ball: (balls.below(ball), balls.above(ball))
+        )
 
 
 def _require_flint() -> Any:
@@ -455,7 +522,10 @@ def _with_the_search(problem: Problem, precision: int, upper: End, lower: End | 
 
 
 def _both(
-    upper: Callable[..., Any], lower: Callable[..., Any] | None, space: Any, enclose: Callable[[Any], Any]
+    upper: Callable[..., Any],
+    lower: Callable[..., Any] | None,
+    space: Any,
+    enclose: Callable[[Any], Any],
 ) -> tuple[End, End | None]:
     return _end(upper, space, enclose), None if lower is None else _end(lower, space, enclose)
 

@@ -1,7 +1,9 @@
-"""The file of a proof, a zip archive of a JSON header and numpy arrays, and the name of the data that it is about.
+"""The file of a proof, a zip archive of a JSON header and numpy arrays, and the name of the data
+that it is about.
 
-``docs/proof_format.md`` is the normative description. Everything that the header says is held against the tables of the format, and
-every array against the header, before an array is read. The digest and the fingerprint guard against accidents: no bound rests on them.
+``docs/proof_format.md`` is the normative description. Everything that the header says is held
+against the tables of the format, and every array against the header, before an array is read. The
+digest and the fingerprint guard against accidents: no bound rests on them.
 """
 
 from __future__ import annotations
@@ -29,9 +31,25 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
 from svmcvx.proofs.statement import Statement, exactly
-from svmcvx.proofs.tables import FIELDS, check_arrays, checked_claim, checked_statement, checked_test, dtype_of
+from svmcvx.proofs.tables import (
+    FIELDS,
+    check_arrays,
+    checked_claim,
+    checked_statement,
+    checked_test,
+    dtype_of,
+)
 
-__all__ = ["Header", "Proof", "ProofFile", "digest_of", "fingerprint", "html_table", "read_proof", "write_proof"]
+__all__ = [
+    "Header",
+    "Proof",
+    "ProofFile",
+    "digest_of",
+    "fingerprint",
+    "html_table",
+    "read_proof",
+    "write_proof",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -41,7 +59,8 @@ HEADER: Final = "header.json"
 DIGEST: Final = "digest.txt"
 CLAIM: Final = ("lower", "upper", "kind", "stated")
 MAPPINGS: Final = ("model", "dual", "tree", "scores")
-# Limits of the archive: members, bytes of the header, and of what may be deflated to less than a share of its size.
+# Limits of the archive: members, bytes of the header, and of what may be deflated to less than a
+# share of its size.
 MEMBERS: Final = 64
 SMALL: Final = 2**20
 SHRINKING: Final = 64
@@ -52,7 +71,8 @@ END: Final = struct.Struct("<4s4H2LH")
 ZIP64: Final = b"PK\x06\x07"
 MAGIC: Final = b"\x93NUMPY\x01\x00"
 ARRAY_HEADER: Final = re.compile(
-    rb"\{\s*'descr'\s*:\s*'([^']{1,8})'\s*,\s*'fortran_order'\s*:\s*False\s*,\s*'shape'\s*:\s*\(([0-9, ]{0,99})\)\s*,?\s*\}\s*"
+    rb"\{\s*'descr'\s*:\s*'([^']{1,8})'\s*,\s*'fortran_order'\s*:\s*False\s*,\s*'shape'\s*:\s*\(([0-9,"
+    rb" ]{0,99})\)\s*,?\s*\}\s*"
 )
 # Rows that a fingerprint looks at.
 SAMPLE: Final = 32
@@ -60,34 +80,7 @@ SAMPLE: Final = 32
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Proof:
-    """Claims about a problem, and the numbers from which they follow.
-
-    Attributes
-    ----------
-    statement : Statement
-        The problem.
-    model : dict of ndarray
-        ``coef`` and ``intercept``, or ``support``, ``dual_coef`` and ``intercept``; the spread of a conic model.
-    dual : dict of ndarray
-        The point behind the lower bound, indexed like the data; may be empty.
-    lower, upper : float or None
-        The ends that are claimed; None where nothing is claimed.
-    kind : str
-        "convex", "mixed-integer", "enumeration" or "local".
-    stated : float or None
-        A lower end that a solver or a search states without a proof; no part of the claim.
-    tree : dict of ndarray
-        The record of a search; may be empty.
-    scores : dict of ndarray
-        ``lower``, ``upper`` and ``label``: claims about the scores of every optimal machine on test rows; may be empty.
-    test : dict or None
-        Number of test rows (``rows``) and their digest; None without scores.
-
-    Raises
-    ------
-    DataError
-        If an array is not one of the formulation, or the claim is none; see ``docs/proof_format.md``.
-    """
+    """Claims about a problem, and the numbers from which they follow."""
 
     statement: Statement
     model: Mapping[str, Any]
@@ -102,14 +95,17 @@ class Proof:
 
     def __post_init__(self) -> None:
         if not isinstance(self.statement, Statement):
-            raise DataError(f"the statement of a proof must be a Statement, got {type(self.statement).__name__}")
+            raise DataError(
+                f"the statement of a proof must be a Statement, got {type(self.statement).__name__}"
+            )
         claim = [getattr(self, name) for name in CLAIM]
         claim = [value.item() if isinstance(value, np.generic) else value for value in claim]
         for name, value in checked_claim(self.statement.formulation, *claim).items():
             object.__setattr__(self, name, value)
         for name in MAPPINGS:
             arrays = {
-                key: exactly(f"{name}.{key}", v, dtype_of(f"{name}.{key}")) for key, v in getattr(self, name).items()
+                key: exactly(f"{name}.{key}", v, dtype_of(f"{name}.{key}"))
+                for key, v in getattr(self, name).items()
             }
             object.__setattr__(self, name, arrays)
         shapes = {name: values.shape for name, values in self.arrays.items()}
@@ -125,20 +121,32 @@ class Proof:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All arrays by their names in the file."""
-        families = {"statement": self.statement.arrays, **{name: getattr(self, name) for name in MAPPINGS}}
-        return {f"{family}.{key}": values for family, arrays in families.items() for key, values in arrays.items()}
+        families = {
+            "statement": self.statement.arrays,
+            **{name: getattr(self, name) for name in MAPPINGS},
+        }
+        return {
+            f"{family}.{key}": values
+            for family, arrays in families.items()
+            for key, values in arrays.items()
+        }
 
     def __repr__(self) -> str:
         ends = ["none" if end is None else f"{end:.9g}" for end in (self.lower, self.upper)]
         about = self.statement
         return (
-            f"Proof({about.formulation}: {self.kind}, lower {ends[0]}, upper {ends[1]}, {about.rows} observations, "
-            f"data {about.fingerprint})"
+            f"Proof({about.formulation}: {self.kind}, lower {ends[0]}, upper {ends[1]},"
+            f" {about.rows} observations, data {about.fingerprint})"
         )
 
     def _repr_html_(self) -> str:
         claims = {f"Claimed {name} bound": getattr(self, name) for name in ("lower", "upper")}
-        fields = {"Problem": self.statement, "Data hash": self.statement.fingerprint, "Kind": self.kind, **claims}
+        fields = {
+            "Problem": self.statement,
+            "Data hash": self.statement.fingerprint,
+            "Kind": self.kind,
+            **claims,
+        }
         if self.test is not None:
             fields |= {"Claimed scores": f"{self.tested} test rows, digest {self.test['digest']}"}
         return html_table("Proof, to be checked by svmcvx.verify", fields)
@@ -149,39 +157,45 @@ def html_table(title: str, fields: Mapping[str, Any]) -> str:
     cell = "text-align:left;background:none;color:inherit;padding:0.2em 0.7em;"
     label = "font-weight:normal;opacity:0.75;white-space:nowrap;"
     rows = "".join(
-        f'<tr style="background:none;"><th scope="row" style="{cell}{label}">{html.escape(name)}</th>'
+        '<tr style="background:none;"><th scope="row"'
+        f' style="{cell}{label}">{html.escape(name)}</th>'
         f'<td style="{cell}">{html.escape(f"{value:.10g}" if isinstance(value, float) else str(value))}</td></tr>'
         for name, value in fields.items()
     )
     table = f'<table style="border-collapse:collapse;color:inherit;"><tbody>{rows}</tbody></table>'
-    return f'<div class="svmcvx"><div style="font-weight:bold;">{html.escape(title)}</div>{table}</div>'
+    return (
+        '<div class="svmcvx"><div'
+        f' style="font-weight:bold;">{html.escape(title)}</div>{table}</div>'
+    )
 
 
 def write_proof(path: str | os.PathLike[str], proof: Proof) -> None:
-    """Write a proof to a file, whole or not at all.
-
-    Raises
-    ------
-    DataError
-        If the labels take more than a megabyte, or the file cannot be written.
-    """
+    """Write a proof to a file, whole or not at all."""
     arrays = proof.arrays
     plain = proof.statement.plain
     plain["hyperparameters"] = {
-        name: "inf" if value == math.inf else value for name, value in plain["hyperparameters"].items()
+        name: "inf" if value == math.inf else value
+        for name, value in plain["hyperparameters"].items()
     }
     header = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
         "statement": plain,
         "claim": {name: getattr(proof, name) for name in CLAIM},
-        "arrays": {name: {"dtype": values.dtype.str, "shape": values.shape} for name, values in arrays.items()},
+        "arrays": {
+            name: {"dtype": values.dtype.str, "shape": values.shape}
+            for name, values in arrays.items()
+        },
         **({} if proof.test is None else {"test": proof.test}),
     }
     text = json.dumps(header, allow_nan=False).encode()
     if len(text) > SMALL:
-        raise DataError("the labels take more than a megabyte; encode them as integers before training")
-    members = {HEADER: text} | {f"{name}.npy": _npy(values) for name, values in sorted(arrays.items())}
+        raise DataError(
+            "the labels take more than a megabyte; encode them as integers before training"
+        )
+    members = {HEADER: text} | {
+        f"{name}.npy": _npy(values) for name, values in sorted(arrays.items())
+    }
     members[DIGEST] = _digest(members.values()).hexdigest().encode()
     target = Path(path)
     try:
@@ -196,7 +210,9 @@ def write_proof(path: str | os.PathLike[str], proof: Proof) -> None:
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise DataError(f"{path} cannot be written ({error.strerror}); name a file in an existing folder") from None
+        raise DataError(
+            f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
+        ) from None
 
 
 def _npy(values: NDArray[Any]) -> bytes:
@@ -206,7 +222,9 @@ def _npy(values: NDArray[Any]) -> bytes:
 
 
 def _compression(name: str, content: bytes) -> int:
-    """Deflate small members, and large ones of integers and of trees; other doubles of solvers hardly shrink."""
+    """Deflate small members, and large ones of integers and of trees; other doubles of solvers
+    hardly shrink.
+    """
     if len(content) <= SMALL:
         return zipfile.ZIP_DEFLATED if name.endswith(".npy") else zipfile.ZIP_STORED
     if dtype_of(name.removesuffix(".npy")) == "<f8" and not name.startswith("tree."):
@@ -223,7 +241,9 @@ def _digest(members: Iterable[bytes]) -> Any:
 
 
 class Header(NamedTuple):
-    """What a file says before any array is read: the plain values of its statement and claim, shapes of arrays, and test rows."""
+    """What a file says before any array is read: the plain values of its statement and claim,
+    shapes of arrays, and test rows.
+    """
 
     statement: dict[str, Any]
     claim: dict[str, Any]
@@ -232,21 +252,7 @@ class Header(NamedTuple):
 
 
 class ProofFile:
-    """An open file of a proof, whose header has been held against the tables of the format.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Attributes
-    ----------
-    header : Header
-
-    Raises
-    ------
-    DataError
-        If the file does not exist, is not a proof, has another version of the format, or is damaged.
-    """
+    """An open file of a proof, whose header has been held against the tables of the format."""
 
     header: Header
 
@@ -257,13 +263,16 @@ class ProofFile:
         except FileNotFoundError:
             raise DataError(f"{path} does not exist; pass the file of a proof") from None
         except (OSError, TypeError, ValueError) as error:
-            raise DataError(f"{path!r} cannot be read ({getattr(error, 'strerror', None) or error})") from None
+            raise DataError(
+                f"{path!r} cannot be read ({getattr(error, 'strerror', None) or error})"
+            ) from None
         try:
             with _damage_of(path):
                 self._archive, self._members = _archive(path, self._stream)
                 text = self._archive.read(self._members[HEADER])
                 self.header = _header(
-                    path, json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_number)
+                    path,
+                    json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_number),
                 )
                 self._sha = hashlib.sha256(text)
                 self._require_members()
@@ -278,19 +287,29 @@ class ProofFile:
         self._stream.close()
 
     def _require_members(self) -> None:
-        """Refuse other members than those of the header, and sizes that are not those of the arrays."""
+        """Refuse other members than those of the header, and sizes that are not those of the
+        arrays.
+        """
         wanted = {f"{name}.npy": name for name in self.header.shapes}
         if self._members.keys() != {HEADER, DIGEST, *wanted}:
             strange = sorted(self._members.keys() ^ {HEADER, DIGEST, *wanted})[0]
-            raise DataError(f"{self.path} is damaged: its header and its member {strange!r} do not belong together")
+            raise DataError(
+                f"{self.path} is damaged: its header and its member {strange!r} do not belong"
+                " together"
+            )
         if self._members[DIGEST].file_size != 64:
             raise DataError(f"{self.path} is damaged: its digest is not one of 64 digits")
         for member, name in wanted.items():
             info, size = self._members[member], _bytes_of(name, self.header.shapes[name])
             if not size < info.file_size <= size + SMALL:
-                raise DataError(f"{self.path} is damaged: the size of {name} is not that of its shape")
+                raise DataError(
+                    f"{self.path} is damaged: the size of {name} is not that of its shape"
+                )
             if info.file_size > SMALL and info.file_size > SHRINKING * info.compress_size:
-                raise DataError(f"{self.path} is refused: {name} is deflated to less than a {SHRINKING}th of its size")
+                raise DataError(
+                    f"{self.path} is refused: {name} is deflated to less than a {SHRINKING}th of"
+                    " its size"
+                )
 
     @property
     def digest(self) -> str:
@@ -323,8 +342,15 @@ class ProofFile:
                 and said[1].decode() == dtype
                 and tuple(int(size) for size in said[2].split(b",") if size.strip()) == shape
             )
-            if not same or len(start) + length + _bytes_of(name, shape) != self._members[f"{name}.npy"].file_size:
-                raise DataError(f"{self.path} is damaged: {name} is not an array of dtype {dtype} and shape {shape}")
+            if (
+                not same
+                or len(start) + length + _bytes_of(name, shape)
+                != self._members[f"{name}.npy"].file_size
+            ):
+                raise DataError(
+                    f"{self.path} is damaged: {name} is not an array of dtype {dtype} and shape"
+                    f" {shape}"
+                )
             self._sha.update(start + described)
             values = np.empty(shape, dtype=dtype)
             buffer = values.reshape(-1).view(np.uint8)
@@ -337,13 +363,7 @@ class ProofFile:
 
 
 def read_proof(path: str | os.PathLike[str]) -> Proof:
-    """Return the proof that :func:`write_proof` wrote.
-
-    Raises
-    ------
-    DataError
-        If the file does not exist, is not a proof, has another version of the format, or is damaged.
-    """
+    """Return the proof that :func:`write_proof` wrote."""
     with ProofFile(path) as file:
         return file.read()
 
@@ -355,14 +375,24 @@ def _damage_of(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except DataError:
         raise
-    except (OSError, EOFError, RuntimeError, ValueError, KeyError, OverflowError, MemoryError) as error:
+    except (
+        OSError,
+        EOFError,
+        RuntimeError,
+        ValueError,
+        KeyError,
+        OverflowError,
+        MemoryError,
+    ) as error:
         reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         raise DataError(f"{path} is not the file of a proof, or is corrupted{reason}") from None
     except (zipfile.BadZipFile, zlib.error, struct.error):
         raise DataError(f"{path} is not the file of a proof, or is corrupted") from None
 
 
-def _archive(path: str | os.PathLike[str], stream: IO[bytes]) -> tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]:
+def _archive(
+    path: str | os.PathLike[str], stream: IO[bytes]
+) -> tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]:
     """Return an archive and its members by their names, once the directory is known to be small."""
     size = stream.seek(0, os.SEEK_END)
     stream.seek(max(0, size - END.size - 20))
@@ -377,11 +407,14 @@ def _archive(path: str | os.PathLike[str], stream: IO[bytes]) -> tuple[zipfile.Z
     if HEADER not in names:
         if "header.npy" in names:
             raise DataError(
-                f"{path} has proof format 1, which is not read any more: it can be forged; solve again and save a new proof"
+                f"{path} has proof format 1, which is not read any more: it can be forged; solve"
+                " again and save a new proof"
             )
         raise DataError(f"{path} is not the file of a proof: it has no header")
     if len(names) < len(members) or len(members) > MEMBERS:
-        raise DataError(f"{path} is damaged: it has two members of one name, or more than {MEMBERS} members")
+        raise DataError(
+            f"{path} is damaged: it has two members of one name, or more than {MEMBERS} members"
+        )
     if any(member.flag_bits & 1 or member.compress_type not in (0, 8) for member in members):
         raise DataError(f"{path} is damaged: a member is neither stored nor deflated")
     if names[HEADER].file_size > SMALL:
@@ -407,26 +440,38 @@ def _header(path: str | os.PathLike[str], content: Any) -> Header:
     version = content.get("version")
     if type(version) is not int or version != FORMAT_VERSION:
         raise DataError(
-            f"{path} has another proof format than {FORMAT_VERSION}, which this svmcvx reads; upgrade svmcvx"
+            f"{path} has another proof format than {FORMAT_VERSION}, which this svmcvx reads;"
+            " upgrade svmcvx"
         )
     tested = ("test",) if "test" in content else ()
     _require_keys(content, "header", ("format", "version", "statement", "claim", "arrays", *tested))
     statement = dict(_require_keys(content["statement"], "statement", FIELDS))
     given = statement["hyperparameters"]
     if isinstance(given, dict):
-        statement["hyperparameters"] = {name: math.inf if value == "inf" else value for name, value in given.items()}
+        statement["hyperparameters"] = {
+            name: math.inf if value == "inf" else value for name, value in given.items()
+        }
     statement = checked_statement(statement)
-    claim = checked_claim(statement["formulation"], **_require_keys(content["claim"], "claim", CLAIM))
+    claim = checked_claim(
+        statement["formulation"], **_require_keys(content["claim"], "claim", CLAIM)
+    )
     shapes = {}
     if not isinstance(content["arrays"], dict):
         raise DataError("the arrays of the header of a proof must be given by their names")
     for name, described in content["arrays"].items():
         _require_keys(described, f"array {name[:40]!r}", ("dtype", "shape"))
         shape = described["shape"]
-        if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < 2**48 for size in shape):
-            raise DataError(f"the shape of the array {name[:40]!r} of a proof must be sizes, got {str(shape)[:60]}")
+        if not isinstance(shape, list) or not all(
+            type(size) is int and 0 <= size < 2**48 for size in shape
+        ):
+            raise DataError(
+                f"the shape of the array {name[:40]!r} of a proof must be sizes, got"
+                f" {str(shape)[:60]}"
+            )
         if described["dtype"] != dtype_of(name):
-            raise DataError(f"the dtype of the array {name[:40]!r} of a proof must be {dtype_of(name)}")
+            raise DataError(
+                f"the dtype of the array {name[:40]!r} of a proof must be {dtype_of(name)}"
+            )
         shapes[name] = tuple(shape)
     test = checked_test(statement, content["test"]) if tested else None
     check_arrays(statement, claim["kind"], shapes, tested=test["rows"] if test else None)
@@ -435,7 +480,9 @@ def _header(path: str | os.PathLike[str], content: Any) -> Header:
 
 def _require_keys(content: Any, what: str, names: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(content, dict) or content.keys() != set(names):
-        raise DataError(f"the {what} of a proof must have the entries {', '.join(names)}, and no others")
+        raise DataError(
+            f"the {what} of a proof must have the entries {', '.join(names)}, and no others"
+        )
     return content
 
 
@@ -444,32 +491,19 @@ def _bytes_of(name: str, shape: tuple[int, ...]) -> int:
 
 
 def fingerprint(X: Any, y: Any, *, coded: bool = False) -> str:
-    """Return a short name of the data: the same for dense and sparse storage of the same numbers.
-
-    It covers the shape, which observations share a label, in the order of the labels, and the entries that are not zero of
-    some :data:`SAMPLE` rows, evenly spaced. It names the cause where data were mixed up; a change that it misses shows in
-    the numbers that are computed from all rows.
-
-    Parameters
-    ----------
-    X : ndarray or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
-    coded : bool
-        Whether `y` holds positions in the sorted labels already.
-    """
+    """Return a short name of the data: the same for dense and sparse storage of the same numbers."""
     rows = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
     n, d = rows.shape
     crc = fingerprint_of(n, d, rows[:: max(1, n // SAMPLE)])
-    codes = np.asarray(y).ravel() if coded else np.unique(np.asarray(y).ravel(), return_inverse=True)[1]
+    codes = (
+        np.asarray(y).ravel() if coded else np.unique(np.asarray(y).ravel(), return_inverse=True)[1]
+    )
     return f"{crc:08x}-{zlib.crc32(codes.astype(np.int64).tobytes()):08x}"
 
 
 def digest_of(T: Any) -> str:
-    """Return the SHA-256 of test rows: of the text ``NxD``, and all entries row by row as doubles, little endian and 0 for −0.
-
-    Parameters
-    ----------
-    T : ndarray or sparse matrix of shape (m, d)
+    """Return the SHA-256 of test rows: of the text ``NxD``, and all entries row by row as doubles,
+    little endian and 0 for −0.
     """
     sha = hashlib.sha256(f"{T.shape[0]}x{T.shape[1]}".encode())
     step = max(1, CHUNK // (8 * max(1, T.shape[1])))

@@ -1,9 +1,11 @@
-r"""Data too large for ball arithmetic: intervals of doubles, for linear and kernel psvm (intercept free, penalised or none) and ODM.
+r"""Data too large for ball arithmetic: intervals of doubles, for linear and kernel psvm (intercept
+free, penalised or none) and ODM.
 
-Assumed of the arithmetic, as nowhere else in this checker: IEEE doubles; a dot product of k terms is off by at most
-:math:`k\,2^{-53}` times that of the sizes, in any order of summation; square roots are rounded correctly; numpy's exp,
-tanh and power are off by at most 8 units in the last place. Sums are those of ``math.fsum``, which rounds once. Every other
-operation is widened by a unit in the last place on either side.
+Assumed of the arithmetic, as nowhere else in this checker: IEEE doubles; a dot product of k terms
+is off by at most :math:`k\,2^{-53}` times that of the sizes, in any order of summation; square
+roots are rounded correctly; numpy's exp, tanh and power are off by at most 8 units in the last
+place. Sums are those of ``math.fsum``, which rounds once. Every other operation is widened by a
+unit in the last place on either side.
 """
 
 from __future__ import annotations
@@ -32,17 +34,7 @@ FEW_COLUMNS: Final = 32
 
 
 class Space:
-    """Scores and norms of points of the feature space.
-
-    Parameters
-    ----------
-    problem : Problem
-
-    Raises
-    ------
-    ProofRejected
-        If the kernel is indefinite on the data.
-    """
+    """Scores and norms of points of the feature space."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -65,7 +57,9 @@ class Space:
         bias = Interval.exactly(problem.bias)
         return scores + bias, norm + bias * bias if problem.penalised else norm
 
-    def expansion(self, rows: NDArray[np.intp], v: Interval, *, constant: bool) -> tuple[Interval, Interval]:
+    def expansion(
+        self, rows: NDArray[np.intp], v: Interval, *, constant: bool
+    ) -> tuple[Interval, Interval]:
         """Scores and squared norm of Σ v_i φ(x_i)."""
         problem = self.problem
         used = (v.low != 0) | (v.high != 0)
@@ -79,16 +73,22 @@ class Space:
             whole = self._kernel_scores(every, rows, v)
             scores = whole[np.searchsorted(every, problem.index)]
             norm = (v * whole[np.searchsorted(every, rows)]).sum()
-            self.influence += self.indefinite.influence(rows, np.maximum(np.abs(v.low), np.abs(v.high)))
+            self.influence += self.indefinite.influence(
+                rows, np.maximum(np.abs(v.low), np.abs(v.high))
+            )
         if norm.high < 0:
-            raise ProofRejected("the kernel is not positive semidefinite on these data: a squared norm is negative")
+            raise ProofRejected(
+                "the kernel is not positive semidefinite on these data: a squared norm is negative"
+            )
         norm = norm.nonneg()
         if constant:
             shift = v.sum()
             scores, norm = scores + shift, norm + (shift * shift).nonneg()
         return scores, norm
 
-    def _kernel_scores(self, rows: NDArray[np.intp], columns: NDArray[np.intp], v: Interval) -> Interval:
+    def _kernel_scores(
+        self, rows: NDArray[np.intp], columns: NDArray[np.intp], v: Interval
+    ) -> Interval:
         low, high = np.zeros(rows.size), np.zeros(rows.size)
         for part in _parts(rows.size, max(1, columns.size)) if columns.size else ():
             block, error = self._block(rows[part], columns)
@@ -118,22 +118,31 @@ def kernel_block(kernel: Mapping[str, Any], A: Floats, B: Floats) -> tuple[Float
         if name == "exponential":
             root = np.sqrt(distance)
             with np.errstate(divide="ignore", invalid="ignore"):
-                error = np.where(error == 0, 0.0, np.minimum(np.sqrt(error), error / root)) + U * root
+                error = (
+                    np.where(error == 0, 0.0, np.minimum(np.sqrt(error), error / root)) + U * root
+                )
             distance = root
         exponent = gamma * distance
         shift = (gamma * error + 2 * U * exponent) * SLACK
         value = np.exp(-exponent)
-        return value, (value * (np.expm1(np.minimum(shift, 700.0)) + 16 * U)) * SLACK + np.where(shift > 700, 1.0, TINY)
+        return value, (value * (np.expm1(np.minimum(shift, 700.0)) + 16 * U)) * SLACK + np.where(
+            shift > 700, 1.0, TINY
+        )
     gamma, shift0 = float(kernel["gamma"]), float(kernel["coef0"])
     inner, sizes = A @ B.T, np.abs(A) @ np.abs(B).T
     argument = gamma * inner + shift0
-    error = ((d + 4) * U * gamma * sizes + 2 * U * abs(shift0) + 2 * U * np.abs(argument)) * SLACK + TINY
+    error = (
+        (d + 4) * U * gamma * sizes + 2 * U * abs(shift0) + 2 * U * np.abs(argument)
+    ) * SLACK + TINY
     if name == "sigmoid":
         return np.tanh(argument), error + 16 * U
     degree = int(kernel["degree"])
     largest = np.abs(argument) + error
     with np.errstate(over="ignore"):
-        return argument**degree, (degree * largest ** (degree - 1) * error + 32 * U * largest**degree) * SLACK + TINY
+        return (
+            argument**degree,
+            (degree * largest ** (degree - 1) * error + 32 * U * largest**degree) * SLACK + TINY,
+        )
 
 
 def _distances(A: Floats, B: Floats, absolute: bool) -> tuple[Floats, Floats]:
@@ -159,16 +168,11 @@ def can_check(problem: Problem) -> bool:
 
 
 def require_check(problem: Problem) -> None:
-    """Refuse a formulation without a check in doubles.
-
-    Raises
-    ------
-    DataError
-        Which names those that there are.
-    """
+    """Refuse a formulation without a check in doubles."""
     if not can_check(problem):
         raise DataError(
-            f"there is no check of {problem.formulation!r} in doubles, only of {', '.join(ENTRIES)}; use method='balls'"
+            f"there is no check of {problem.formulation!r} in doubles, only of"
+            f" {', '.join(ENTRIES)}; use method='balls'"
         )
 
 
@@ -181,7 +185,11 @@ def _shares(problem: Problem) -> Interval:
 
 
 def _band(problem: Problem) -> tuple[Interval, Interval, float]:
-    return Interval.exactly(problem.number("C1")), Interval.exactly(problem.number("C2")), problem.number("D")
+    return (
+        Interval.exactly(problem.number("C1")),
+        Interval.exactly(problem.number("C2")),
+        problem.number("D"),
+    )
 
 
 def _guarded(evaluate: Callable[[Space], Interval]) -> Callable[[Space], tuple[float, float]]:
@@ -197,7 +205,11 @@ def upper(space: Space) -> Interval:
     """Return both ends of the objective at the model."""
     problem = space.problem
     scores, norm = space.model()
-    u, half, one = _signed(scores, problem.signs), Interval.exactly(0.5) * norm, Interval.exactly(1.0)
+    u, half, one = (
+        _signed(scores, problem.signs),
+        Interval.exactly(0.5) * norm,
+        Interval.exactly(1.0),
+    )
     if problem.formulation == "odm":
         C1, C2, D = _band(problem)
         width = Interval.exactly(D)
@@ -219,21 +231,26 @@ def lower(space: Space) -> Interval:
         C1, C2, D = _band(problem)
         theta = Interval.exactly(value)
         four = Interval.exactly(4.0) * _shares(problem)
-        price = Interval(*(np.where(value > 0, a, b) for a, b in ((C1.low, C2.low), (C1.high, C2.high))))
+        price = Interval(
+            *(np.where(value > 0, a, b) for a, b in ((C1.low, C2.low), (C1.high, C2.high)))
+        )
         terms = theta - Interval.exactly(D) * theta.size() - (theta * theta).over(four * price)
         return terms.sum() - Interval.exactly(0.5) * _norm(space, _signed(theta, signs))
     C, p = problem.number("C"), problem.number("p")
     caps = Interval.exactly(C) * Interval.exactly(problem.weight)
     if (value < 0).any():
         row = int(np.flatnonzero(value < 0)[0])
-        raise ProofRejected(f"the multiplier of row {problem.index[row]} is {value[row]!r}, below 0")
+        raise ProofRejected(
+            f"the multiplier of row {problem.index[row]} is {value[row]!r}, below 0"
+        )
     alpha = Interval.exactly(value)
     if p == 1:
         over = value > caps.high * (1 + ROUNDING)
         if over.any():
             row = int(np.flatnonzero(over)[0])
             raise ProofRejected(
-                f"the multiplier of row {problem.index[row]} is {float(value[row])!r}, above its bound {float(caps.high[row])!r}"
+                f"the multiplier of row {problem.index[row]} is {float(value[row])!r}, above its"
+                f" bound {float(caps.high[row])!r}"
             )
         alpha = Interval(np.minimum(value, caps.low), np.minimum(value, caps.high))
     if problem.proof.statement.intercept == "free":
@@ -261,8 +278,8 @@ def _balanced(alpha: Interval, signs: Floats) -> Interval:
     smaller, larger = sorted((positive, negative), key=lambda sums: float(sums.high))
     if float(larger.low - smaller.high) > ROUNDING * float(larger.high):
         raise ProofRejected(
-            f"the multipliers do not satisfy y'α = 0: they sum to {float(positive.high)!r} in the positive class and to "
-            f"{float(negative.high)!r} in the negative one"
+            f"the multipliers do not satisfy y'α = 0: they sum to {float(positive.high)!r} in the"
+            f" positive class and to {float(negative.high)!r} in the negative one"
         )
     # Both classes are brought to the least that their sums can be, which neither exceeds.
     least = Interval.exactly(min(float(positive.low), float(negative.low)))
@@ -270,6 +287,9 @@ def _balanced(alpha: Interval, signs: Floats) -> Interval:
         return Interval.exactly(np.zeros(signs.size))
     factors = [least.over(sums) for sums in (positive, negative)]
     factor = Interval(
-        *(np.where(signs > 0, getattr(factors[0], end), getattr(factors[1], end)) for end in ("low", "high"))
+        *(
+            np.where(signs > 0, getattr(factors[0], end), getattr(factors[1], end))
+            for end in ("low", "high")
+        )
     )
     return alpha * Interval(factor.low, np.minimum(factor.high, 1.0))

@@ -1,14 +1,17 @@
-r"""Scores of every optimal machine on test rows, from the two ends of the optimum, in ball arithmetic.
+r"""Scores of every optimal machine on test rows, from the two ends of the optimum, in ball
+arithmetic.
 
-With multipliers β = a + sηd for a sign s, a step η > 0 and directions :math:`d_i = y_ic_i` of coefficients of sum 1 where the intercept is free (any
-otherwise), :math:`m = \tfrac12(\hat w + w_a)` and :math:`h = \varphi(t) - \sum c_i\varphi(x_i)`, every optimal machine has
+With multipliers β = a + sηd for a sign s, a step η > 0 and directions :math:`d_i = y_ic_i` of
+coefficients of sum 1 where the intercept is free (any otherwise), :math:`m = \tfrac12(\hat w +
+w_a)` and :math:`h = \varphi(t) - \sum c_i\varphi(x_i)`, every optimal machine has
 
 .. math:: s f^*(t) \ge \frac{D(a) + \sum_i(g_i(\beta_i) - g_i(a_i)) + \tfrac14\|w_a - \hat w\|^2 - U}{\eta}
     - \tfrac14\eta\|h\|^2 + s\langle m, h\rangle
 
-if β is within its bounds: weak duality for the objective plus :math:`\eta s f(t)`, and :math:`P^* + \tfrac12\|w^* - \hat w\|^2 \le U`. U is the objective at the
-model, D(a) the dual value, and g the gain of a multiplier. ``docs/proof_format.md`` says which coefficients are tried; any are valid, so that they are
-found in doubles.
+if β is within its bounds: weak duality for the objective plus :math:`\eta s f(t)`, and :math:`P^* +
+\tfrac12\|w^* - \hat w\|^2 \le U`. U is the objective at the model, D(a) the dual value, and g the
+gain of a multiplier. ``docs/proof_format.md`` says which coefficients are tried; any are valid, so
+that they are found in doubles.
 """
 
 from __future__ import annotations
@@ -51,7 +54,8 @@ FAMILY: Final = {**margin.FAMILY, **margin_distribution.FAMILY}
 LARGEST: Final = 400
 # Added to its diagonal, relatively to the largest entry, until it can be factored.
 RIDGES: Final = (1e-14, 1e-11, 1e-8, 1e-4)
-# The square of a radius is at least this. What rounding may add to a step is less than the share that is taken from it.
+# The square of a radius is at least this. What rounding may add to a step is less than the share
+# that is taken from it.
 LEAST_SQUARE: Final = 2.0**-200
 SHRINK: Final = 1.0 - 2.0**-30
 
@@ -65,12 +69,7 @@ class Tested(NamedTuple):
 
 
 class Machine:
-    """Bounds on the optimal machines of a problem.
-
-    Parameters
-    ----------
-    problem : Problem
-    """
+    """Bounds on the optimal machines of a problem."""
 
     def __init__(self, problem: Problem) -> None:
         upper, lower = FAMILY[problem.formulation]
@@ -90,7 +89,9 @@ class Machine:
             self.up = np.array([float(cap) for cap in self.point.highest]) - sizes
 
     def _place(self, divisor: Ball) -> Ball:
-        """Find the mean of the model and the dual point, and return the squared distance between these."""
+        """Find the mean of the model and the dual point, and return the squared distance between
+        these.
+        """
         problem, space, v = self.problem, self.space, self.point.coefficients
         model, bias = problem.proof.model, arb(problem.bias) / divisor
         if space.kernel is None:
@@ -138,23 +139,19 @@ class Machine:
         squares = [self.kernel(row[None, :], row[None, :])[0, 0] for row in T]
         return Tested(T, [score + self.constant for score in scores], squares)
 
-    def ends(self, T: Tested, chosen: Rows, C: list[list[Ball]], inner: Matrix, side: float) -> list[Ball]:
-        """Return lower bounds of the scores, or of minus the scores for a side of −1.
-
-        Parameters
-        ----------
-        T : Tested
-            m rows.
-        chosen : ndarray of shape (r,)
-            Of the rows that take part, those with coefficients.
-        C : list of m lists of r balls
-        inner : arb_mat of shape (m, r)
-        side : 1 or −1
-        """
+    def ends(
+        self, T: Tested, chosen: Rows, C: list[list[Ball]], inner: Matrix, side: float
+    ) -> list[Ball]:
+        """Return lower bounds of the scores, or of minus the scores for a side of −1."""
         found = []
         cross = [total(c * inner[t, i] for i, c in enumerate(row)) for t, row in enumerate(C)]
-        shifts = [total(c * self.scores[i] for c, i in zip(row, chosen.tolist(), strict=True)) for row in C]
-        squares = [s - 2 * k + q for s, k, q in zip(T.squares, cross, self._forms(chosen, C), strict=True)]
+        shifts = [
+            total(c * self.scores[i] for c, i in zip(row, chosen.tolist(), strict=True))
+            for row in C
+        ]
+        squares = [
+            s - 2 * k + q for s, k, q in zip(T.squares, cross, self._forms(chosen, C), strict=True)
+        ]
         for t, row in enumerate(C):
             sizes = np.array([float(c) for c in row])
             step = self._step(chosen, side * sizes, max(float(squares[t]), 0.0))
@@ -166,7 +163,9 @@ class Machine:
                 if not c.is_zero():
                     beta = self.point.values[i] + eta * (c if side * self.signs[i] > 0 else -c)
                     highest = None if self.point.highest is None else self.point.highest[i]
-                    inside = (self.point.signed or beta >= 0) and (highest is None or beta <= highest)
+                    inside = (self.point.signed or beta >= 0) and (
+                        highest is None or beta <= highest
+                    )
                     gained += self.point.gain(i, beta) - self.gains[i] if inside else arb("-inf")
             centre = T.scores[t] - shifts[t]
             bound = (self.base + gained) / eta - eta * squares[t] / 4
@@ -180,7 +179,10 @@ class Machine:
         rows = dense(self.problem.X[self.problem.index[chosen]])
         matrix = arb_mat(C)
         parts = (matrix * self.kernel(rows, rows)).entries()
-        return [total(c * x for c, x in zip(row, parts[t * chosen.size :], strict=False)) for t, row in enumerate(C)]
+        return [
+            total(c * x for c, x in zip(row, parts[t * chosen.size :], strict=False))
+            for t, row in enumerate(C)
+        ]
 
     def _step(self, chosen: Rows, c: Floats, square: float) -> float:
         """A good step within the bounds."""
@@ -193,7 +195,9 @@ class Machine:
         return min(wanted, most * SHRINK, 2.0**500)
 
     def with_room(self) -> tuple[Rows, Floats]:
-        """Rows whose multipliers can change in both directions, the most suitable ones, and the regularisation of their system."""
+        """Rows whose multipliers can change in both directions, the most suitable ones, and the
+        regularisation of their system.
+        """
         room = np.minimum(self.up, self.down)
         rows = np.flatnonzero((room > 0) & np.isfinite(self.point.bends))
         with np.errstate(over="ignore", divide="ignore"):
@@ -204,19 +208,8 @@ class Machine:
 
 
 def score_ends(problem: Problem, T: Any, precision: int) -> tuple[Floats, Floats]:
-    """Return both ends of the score of every optimal machine on test rows, infinite where nothing is proved.
-
-    Parameters
-    ----------
-    problem : Problem
-    T : ndarray or csr_array of shape (m, d)
-    precision : int
-        Bits of the balls.
-
-    Raises
-    ------
-    ProofRejected
-        If the model or the dual point is none.
+    """Return both ends of the score of every optimal machine on test rows, infinite where nothing
+    is proved.
     """
     with ctx.workprec(precision):
         machine = Machine(problem)
@@ -232,11 +225,15 @@ def score_ends(problem: Problem, T: Any, precision: int) -> tuple[Floats, Floats
 
 
 def _both_ends(machine: Machine, T: Tested, chosen: Rows, added: Floats) -> tuple[Floats, Floats]:
-    """The best ends of a block of rows by the system, by no coefficients at all, and by single ones."""
+    """The best ends of a block of rows by the system, by no coefficients at all, and by single
+    ones.
+    """
     m = len(T.scores)
     found = {side: np.full(m, -np.inf) for side in (1.0, -1.0)}
 
-    def take(which: Rows, some: Tested, rows: Rows, C: list[list[Ball]], inner: Matrix, side: float) -> None:
+    def take(
+        which: Rows, some: Tested, rows: Rows, C: list[list[Ball]], inner: Matrix, side: float
+    ) -> None:
         ends = np.array([below(end) for end in machine.ends(some, rows, C, inner, side)])
         found[side][which] = np.maximum(found[side][which], ends)
 
@@ -253,16 +250,25 @@ def _both_ends(machine: Machine, T: Tested, chosen: Rows, added: Floats) -> tupl
         return found[1.0], -found[-1.0]
     open_rows = np.flatnonzero(~((found[1.0] > 0) | (-found[-1.0] <= 0)))
     if open_rows.size:
-        some = Tested(T.rows[open_rows], [T.scores[t] for t in open_rows], [T.squares[t] for t in open_rows])
+        some = Tested(
+            T.rows[open_rows], [T.scores[t] for t in open_rows], [T.squares[t] for t in open_rows]
+        )
         _take_single(machine, some, lambda *ends: take(open_rows, *ends))
     return found[1.0], -found[-1.0]
 
 
 def _take_single(machine: Machine, T: Tested, take: Callable[..., None]) -> None:
-    """Take in what single rows with the coefficient 1 say, for each test row the one that promises most."""
+    """Take in what single rows with the coefficient 1 say, for each test row the one that promises
+    most.
+    """
     problem, point = machine.problem, machine.point
     inner = machine.kernel(T.rows, dense(problem.X[problem.index]))
-    own = np.array([float(machine.kernel(row, row)[0, 0]) for row in dense(problem.X[problem.index])[:, None, :]])
+    own = np.array(
+        [
+            float(machine.kernel(row, row)[0, 0])
+            for row in dense(problem.X[problem.index])[:, None, :]
+        ]
+    )
     products = np.array([float(x) for x in inner.entries()]).reshape(len(T.scores), problem.n)
     lengths = np.array([float(x) for x in T.squares])
     bend = 0.25 * np.maximum(lengths[:, None] - 2.0 * products + own, 0.0) + 0.5 * point.bends
@@ -279,8 +285,12 @@ def _take_single(machine: Machine, T: Tested, take: Callable[..., None]) -> None
         take(T, rows, C, arb_mat(entries), side)
 
 
-def _coefficients(gram: Matrix, inner: Matrix, added: Floats, *, balanced: bool) -> list[list[Ball]]:
-    """Coefficients that make h short, found in doubles; their sum is exactly 1 if it has to be. None if the system is singular."""
+def _coefficients(
+    gram: Matrix, inner: Matrix, added: Floats, *, balanced: bool
+) -> list[list[Ball]]:
+    """Coefficients that make h short, found in doubles; their sum is exactly 1 if it has to be.
+    None if the system is singular.
+    """
     r, m = gram.nrows(), inner.nrows()
     K, k = (list(matrix.entries()) for matrix in (gram, inner))
     if balanced:

@@ -1,4 +1,6 @@
-"""The problem that a proof is about: raw data, weights, hyper-parameters, and the points of the proof as plain arrays."""
+"""The problem that a proof is about: raw data, weights, hyper-parameters, and the points of the
+proof as plain arrays.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,7 @@ class ProofRejected(Exception):
 
 
 def matrix_of(X: Any, name: str) -> Any:
-    """Return a matrix of finite doubles, dense or by rows.
-
-    Raises
-    ------
-    DataError
-        If it is none.
-    """
+    """Return a matrix of finite doubles, dense or by rows."""
     try:
         matrix: Any = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X)
         if matrix.ndim != 2 or matrix.dtype.kind not in "biufO":
@@ -54,52 +50,31 @@ def matrix_of(X: Any, name: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """The data that a proof is checked on.
-
-    Attributes
-    ----------
-    X : ndarray or csr_array of shape (rows, d)
-        Finite doubles.
-    labels : list
-        One a row.
-    """
+    """The data that a proof is checked on."""
 
     X: Any
     labels: list[Any]
 
     @classmethod
     def of(cls, X: Any, y: Any) -> Data:
-        """Return data that have been looked at.
-
-        Raises
-        ------
-        DataError
-            If they are no matrix of finite numbers with a label a row.
-        """
+        """Return data that have been looked at."""
         matrix, labels = matrix_of(X, "X"), np.asarray(y).ravel()
         if labels.size != matrix.shape[0]:
             raise DataError(f"y has {labels.size} labels but X has {matrix.shape[0]} rows")
         return cls(matrix, labels.tolist())
 
     def codes(self, statement: Mapping[str, Any]) -> Rows:
-        """Return the positions of the labels among the classes of a statement.
-
-        Parameters
-        ----------
-        statement : dict
-            Plain values of a :class:`~svmcvx.proofs.Statement`.
-
-        Raises
-        ------
-        ProofRejected
-            If the statement is about data of another shape, or with other labels.
-        """
+        """Return the positions of the labels among the classes of a statement."""
         for what, held, said in zip(
-            ("rows", "columns"), self.X.shape, (statement["rows"], statement["columns"]), strict=True
+            ("rows", "columns"),
+            self.X.shape,
+            (statement["rows"], statement["columns"]),
+            strict=True,
         ):
             if held != said:
                 raise ProofRejected(
-                    f"the data are not those of the proof: they have {held} {what}, the proof is about {said}"
+                    f"the data are not those of the proof: they have {held} {what}, the proof is"
+                    f" about {said}"
                 )
         known = {label: code for code, label in enumerate(statement["classes"])}
         try:
@@ -109,12 +84,15 @@ class Data:
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
             raise ProofRejected(
-                f"the data are not those of the proof: the label of row {row}, {self.labels[row]!r}, is not among its labels"
+                f"the data are not those of the proof: the label of row {row},"
+                f" {self.labels[row]!r}, is not among its labels"
             )
         missing = set(range(len(known))) - set(np.unique(codes).tolist())
         if missing:
             label = statement["classes"][min(missing)]
-            raise ProofRejected(f"the data are not those of the proof: no row has its label {label!r}")
+            raise ProofRejected(
+                f"the data are not those of the proof: no row has its label {label!r}"
+            )
         return codes
 
 
@@ -151,7 +129,9 @@ class Problem:
 
     @cached_property
     def used(self) -> Rows:
-        """The rows whose kernel entries matter: those that take part, and those that the model rests on."""
+        """The rows whose kernel entries matter: those that take part, and those that the model
+        rests on.
+        """
         used = self.proof.statement.weighted > 0
         if "support" in self.proof.model:
             used[self.support] = True
@@ -210,17 +190,23 @@ class Problem:
         """The rows of the data that a model with dual coefficients rests on."""
         support, rows = self.proof.model["support"], self.codes.size
         if support.size and not (support.min() >= 0 and support.max() < rows):
-            raise ProofRejected(f"the support of the model must be rows of the data, from 0 to {rows - 1}")
+            raise ProofRejected(
+                f"the support of the model must be rows of the data, from 0 to {rows - 1}"
+            )
         if np.unique(support).size < support.size:
             raise ProofRejected("the support of the model names a row twice")
         return np.asarray(support, dtype=np.intp)
 
     def with_multipliers(self) -> Problem:
-        """Return the problem with its multipliers written out, where the file codes them or leaves them to the model."""
+        """Return the problem with its multipliers written out, where the file codes them or leaves
+        them to the model.
+        """
         dual = self.proof.dual
         if "code" in dual:
             values = {"alpha": self._decoded(dual["code"], dual["between"])}
-        elif not dual and self.proof.lower is not None and self.linear_model and self.kernel is None:
+        elif (
+            not dual and self.proof.lower is not None and self.linear_model and self.kernel is None
+        ):
             if self.formulation == "odm":
                 values = {"theta": self._of_the_model()}
             elif self.formulation in ("psvm", "penalised psvm") and self.number("p") > 1:
@@ -235,24 +221,33 @@ class Problem:
         weight = self.proof.statement.weighted
         if (code > BETWEEN).any() or int((code == BETWEEN).sum()) != between.size:
             raise ProofRejected(
-                f"dual.code holds bytes from 0 to {BETWEEN}, with an entry of dual.between for each {BETWEEN}"
+                f"dual.code holds bytes from 0 to {BETWEEN}, with an entry of dual.between for each"
+                f" {BETWEEN}"
             )
         if code[weight == 0].any():
             raise ProofRejected("a row of weight zero has a multiplier")
         # At most C times the weight.
-        alpha = np.where(code == AT_BOUND, np.maximum(np.nextafter(self.number("C") * weight, -np.inf), 0.0), 0.0)
+        alpha = np.where(
+            code == AT_BOUND, np.maximum(np.nextafter(self.number("C") * weight, -np.inf), 0.0), 0.0
+        )
         alpha[code == BETWEEN] = between
         return alpha
 
     def _of_the_model(self) -> Floats:
-        """Multipliers that the model gives; any are valid within their bounds, so that their rounding does not matter."""
+        """Multipliers that the model gives; any are valid within their bounds, so that their
+        rounding does not matter.
+        """
         rows, weight = self.X[self.index], self.weight
         with np.errstate(over="ignore", invalid="ignore"):
             u = self.signs * (rows @ self.proof.model["coef"] + self.bias)
             if self.formulation == "odm":
                 C1, C2, D = (self.number(name) for name in ("C1", "C2", "D"))
                 shares = weight / weight.sum()
-                part = 2.0 * shares * (C1 * np.maximum(1.0 - D - u, 0.0) - C2 * np.maximum(u - 1.0 - D, 0.0))
+                part = (
+                    2.0
+                    * shares
+                    * (C1 * np.maximum(1.0 - D - u, 0.0) - C2 * np.maximum(u - 1.0 - D, 0.0))
+                )
             else:
                 C, p = self.number("C"), self.number("p")
                 part = C * weight * p * np.maximum(1.0 - u, 0.0) ** (p - 1.0)

@@ -1,23 +1,30 @@
-r"""The tree of a search for the 0-1 loss, the l0-norm hinge or the ramp loss, checked in double precision with bounds on the rounding.
+r"""The tree of a search for the 0-1 loss, the l0-norm hinge or the ramp loss, checked in double
+precision with bounds on the rounding.
 
-The objective is divided by the factor of :math:`\|w\|^2`; then a point costs :math:`\|w\|^2 + t\sum s_i\ell(a_i)`, :math:`a_i = 1 - u_i`, where the loss is 0 for
-a ≤ 0 and 1 beyond c: c is 2 for the ramp loss, else 0. Each node keeps some rows (a ≤ c) and drops others (a ≥ c); the two children of a node decide
-one more row. Of the points of a node only those with an objective below the value U of its bounds count, and a free intercept in an interval
-[l, r]. For any multipliers β with :math:`0 \le \beta_i \le ts_i/\max(M_i, c)` for rows that are not decided, β ≥ 0 for rows kept, β ≤ 0 for rows dropped,
-each such point costs at least
+The objective is divided by the factor of :math:`\|w\|^2`; then a point costs :math:`\|w\|^2 + t\sum
+s_i\ell(a_i)`, :math:`a_i = 1 - u_i`, where the loss is 0 for a ≤ 0 and 1 beyond c: c is 2 for the
+ramp loss, else 0. Each node keeps some rows (a ≤ c) and drops others (a ≥ c); the two children of a
+node decide one more row. Of the points of a node only those with an objective below the value U of
+its bounds count, and a free intercept in an interval [l, r]. For any multipliers β with :math:`0
+\le \beta_i \le ts_i/\max(M_i, c)` for rows that are not decided, β ≥ 0 for rows kept, β ≤ 0 for
+rows dropped, each such point costs at least
 
 .. math:: D + \|w - m\|^2, \qquad m = \tfrac12\sum\beta_ig_i,\quad \delta = \sum\beta_iy_i,
     \quad D = \sum e_i + t\sum_{dropped} s_i - \|m\|^2 - \max(\delta l, \delta r) \;(-\,tk),
 
-where e is β less c times what of it is beyond :math:`ts_i/c` for kept rows, and all of it for dropped ones, and :math:`M_i` is at least :math:`a_i` at all points that
-count. So these lie within :math:`\sqrt{U - D}` of m, which gives new :math:`M_i`, and decides rows that the ball leaves no choice. Where a bound is about
-a part of the interval and D is at least U, this part is cut off.
+where e is β less c times what of it is beyond :math:`ts_i/c` for kept rows, and all of it for
+dropped ones, and :math:`M_i` is at least :math:`a_i` at all points that count. So these lie within
+:math:`\sqrt{U - D}` of m, which gives new :math:`M_i`, and decides rows that the ball leaves no
+choice. Where a bound is about a part of the interval and D is at least U, this part is cut off.
 
-With a kernel all of this is evaluated with the kernel itself; the factor that the search worked on is not needed.
+With a kernel all of this is evaluated with the kernel itself; the factor that the search worked on
+is not needed.
 
-What no leaf contains costs at least the smallest U, or drops a whole class; what a leaf contains at least the largest D on the way to it. Where double
-precision does not show that a leaf with c = 0 is at least its U, its last multipliers do: :math:`(\sum\beta - \max(\delta l, \delta r))^2/\|\sum\beta_ig_i\|^2`
-and the prices of what it drops, in fractions without a kernel, and there is no such point where the combination vanishes.
+What no leaf contains costs at least the smallest U, or drops a whole class; what a leaf contains at
+least the largest D on the way to it. Where double precision does not show that a leaf with c = 0 is
+at least its U, its last multipliers do: :math:`(\sum\beta - \max(\delta l, \delta
+r))^2/\|\sum\beta_ig_i\|^2` and the prices of what it drops, in fractions without a kernel, and
+there is no such point where the combination vanishes.
 """
 
 from __future__ import annotations
@@ -44,7 +51,8 @@ Bools: TypeAlias = NDArray[np.bool_]
 States: TypeAlias = NDArray[np.int8]
 
 FREE, KEPT, DROPPED = 0, 1, 2
-# Exponents of the longest row and of the smallest entry beyond which squares could overflow or be lost.
+# Exponents of the longest row and of the smallest entry beyond which squares could overflow or be
+# lost.
 LARGEST: Final = 400
 # What underflow may cost a sum, and the length of a vector.
 LOST, SHORT = 2.0**-960, 2.0**-480
@@ -59,25 +67,17 @@ CHUNK: Final = 2**14
 
 
 def tree_bound(problem: Problem, space: Any = None) -> float:
-    """Return a number that the optimum is not below.
-
-    Parameters
-    ----------
-    problem : Problem
-    space : Space, optional
-        Of a problem with a kernel: :class:`svmcvx.proofs.space.Space`.
-
-    Raises
-    ------
-    ProofRejected
-        If the arrays are not those of a tree on these data, or the kernel is indefinite.
-    """
+    """Return a number that the optimum is not below."""
     with np.errstate(all="ignore"):
-        return _Tree(problem, _Vectors(problem) if space is None else _Kernel(problem, space)).bound()
+        return _Tree(
+            problem, _Vectors(problem) if space is None else _Kernel(problem, space)
+        ).bound()
 
 
 class _Step(NamedTuple):
-    """What one bound says: a price and a value to be below, rows whose marks flip, multipliers, and a part of the interval."""
+    """What one bound says: a price and a value to be below, rows whose marks flip, multipliers, and
+    a part of the interval.
+    """
 
     price: float
     upper: float
@@ -89,7 +89,9 @@ class _Step(NamedTuple):
 
 
 class _Combination(NamedTuple):
-    """Half a combination of rows: its products with all rows, what these may be off by, its length from above, and what the rounding of the kernel matters."""
+    """Half a combination of rows: its products with all rows, what these may be off by, its length
+    from above, and what the rounding of the kernel matters.
+    """
 
     along: Floats
     spread: Floats
@@ -99,7 +101,9 @@ class _Combination(NamedTuple):
 
 @dataclass
 class _Node:
-    """Decisions, M, the marked rows, the interval of the intercept, and the largest bound on the path."""
+    """Decisions, M, the marked rows, the interval of the intercept, and the largest bound on the
+    path.
+    """
 
     state: States
     M: Floats
@@ -134,9 +138,13 @@ class _Vectors:
         else:
             self.given = distinct
         exponents = np.frexp(distinct[distinct != 0])[1]
-        largest, smallest = (int(exponents.max()), int(exponents.min())) if exponents.size else (0, 0)
+        largest, smallest = (
+            (int(exponents.max()), int(exponents.min())) if exponents.size else (0, 0)
+        )
         if max(largest, -smallest) > LARGEST:
-            raise ProofRejected("the rows of the data are too large or too small for the check of a tree")
+            raise ProofRejected(
+                "the rows of the data are too large or too small for the check of a tree"
+            )
         scale = math.ldexp(1.0, largest + math.ceil(math.log2(max(distinct.shape[1], 1)) / 2))
         self.unit = scale * scale
         self.H = np.ascontiguousarray(distinct / scale)
@@ -153,7 +161,9 @@ class _Vectors:
         return _Combination(self.H @ centre, spread, longest, 0.0)
 
     def least_square(self, beta: dict[int, Fraction], total: Fraction) -> tuple[float, float]:
-        """Return at most total²/‖Σβg‖² in the units of the rows, infinite if the combination vanishes, and 0: no kernel was rounded."""
+        """Return at most total²/‖Σβg‖² in the units of the rows, infinite if the combination
+        vanishes, and 0: no kernel was rounded.
+        """
         if len(beta) * self.H.shape[1] > EXACT:
             return 0.0, 0.0
         rows = [
@@ -164,7 +174,10 @@ class _Vectors:
             for row, sign in ((row, int(self.signs[row])) for row in beta)
         ]
         along = [
-            sum((value * entry for value, entry in zip(beta.values(), column, strict=True)), Fraction(0))
+            sum(
+                (value * entry for value, entry in zip(beta.values(), column, strict=True)),
+                Fraction(0),
+            )
             for column in zip(*rows, strict=True)
         ]
         squared = sum((value * value for value in along), Fraction(0)) / Fraction(self.unit)
@@ -172,12 +185,16 @@ class _Vectors:
 
 
 class _Kernel:
-    """The kernel of the distinct rows, in units of a power of four near its largest entry; K + τ diag K if it is definite up to τ."""
+    """The kernel of the distinct rows, in units of a power of four near its largest entry; K + τ
+    diag K if it is definite up to τ.
+    """
 
     def __init__(self, problem: Problem, space: Any) -> None:
         kept = problem.X[problem.index]
         rows = np.asarray(kept.toarray() if sp.issparse(kept) else kept, dtype=np.float64)
-        self.first, self.weight = _distinct(np.column_stack([rows + 0.0, problem.signs]), problem.weight)
+        self.first, self.weight = _distinct(
+            np.column_stack([rows + 0.0, problem.signs]), problem.weight
+        )
         self.signs, index = problem.signs[self.first], problem.index[self.first]
         K, error = space.floats(index, index)
         self.tolerance = space.indefinite.tolerance
@@ -186,14 +203,20 @@ class _Kernel:
         largest = float(np.abs(K).max())
         exponent = math.ceil(math.frexp(largest)[1] / 2) if 0 < largest < math.inf else 0
         if not np.isfinite(K).all() or abs(exponent) > LARGEST:
-            raise ProofRejected("the kernel of the data is too large or too small for the check of a tree")
+            raise ProofRejected(
+                "the kernel of the data is too large or too small for the check of a tree"
+            )
         scale = math.ldexp(1.0, exponent)
         self.unit = scale * scale
         self.Q = K * self.signs[:, None] * self.signs / self.unit
         self.diagonal /= self.unit
         # Errors of the entries, and of the sums above.
-        self.error = (float(error.max()) / self.unit + 8 * U * (1.0 + self.tolerance)) * SLACK + LOST
-        self.length = np.sqrt(np.maximum(np.diagonal(self.Q), 0.0) + self.error) * (1 + 4 * U) + SHORT
+        self.error = (
+            float(error.max()) / self.unit + 8 * U * (1.0 + self.tolerance)
+        ) * SLACK + LOST
+        self.length = (
+            np.sqrt(np.maximum(np.diagonal(self.Q), 0.0) + self.error) * (1 + 4 * U) + SHORT
+        )
 
     def combination(self, beta: Floats) -> _Combination:
         """Return half of Σβg."""
@@ -206,10 +229,14 @@ class _Kernel:
         largest = float(np.abs(along[used]).max(initial=0.0))
         square = 0.5 * float(values @ along[used]) + mass * (0.5 * spread + (m + 8) * U * largest)
         influence = 0.25 * self.tolerance * float((self.diagonal[used] * values * values).sum())
-        return _Combination(along, np.full(beta.size, spread), math.sqrt(max(square, 0.0)) * (1 + 4 * U), influence)
+        return _Combination(
+            along, np.full(beta.size, spread), math.sqrt(max(square, 0.0)) * (1 + 4 * U), influence
+        )
 
     def least_square(self, beta: dict[int, Fraction], total: Fraction) -> tuple[float, float]:
-        """Return at most total²/‖Σβg‖² in the units of the rows, and what the rounding of the kernel changes, as a share of a bound of 1."""
+        """Return at most total²/‖Σβg‖² in the units of the rows, and what the rounding of the
+        kernel changes, as a share of a bound of 1.
+        """
         largest = max(map(abs, beta.values()))
         values = np.zeros(self.weight.size)
         values[list(beta)] = [float(value / largest) for value in beta.values()]
@@ -234,11 +261,16 @@ class _Tree:
         self.free = problem.proof.statement.intercept == "free"
         self.k = problem.number("k") if problem.has("k") else math.inf
         largest = max(self.cut, 1.0) / self.half
-        self.price = 0.0 if problem.has("k") else largest * problem.number("C" if self.free else "lam")
+        self.price = (
+            0.0 if problem.has("k") else largest * problem.number("C" if self.free else "lam")
+        )
         self.tree = tree = problem.proof.tree
         # What the rounding of the kernel may change, as a share of what is proved.
         self.influence = 0.0
-        if min(float(tree[name].min(initial=0.0)) for name in ("upper", "price") if name in tree) < 0:
+        if (
+            min(float(tree[name].min(initial=0.0)) for name in ("upper", "price") if name in tree)
+            < 0
+        ):
             raise ProofRejected("values and prices of the tree must not be negative")
         for counts, of, what in (
             ("bounds", "upper", "bounds"),
@@ -283,7 +315,9 @@ class _Tree:
         """The row on which each node branches, and how many bounds it has."""
         for start in range(0, self.tree["branch"].size, CHUNK):
             part = slice(start, start + CHUNK)
-            yield from zip(self.tree["branch"][part].tolist(), self.tree["bounds"][part].tolist(), strict=True)
+            yield from zip(
+                self.tree["branch"][part].tolist(), self.tree["bounds"][part].tolist(), strict=True
+            )
 
     def bound(self) -> float:
         """Go through the nodes, each before its children, the one that keeps its row first."""
@@ -312,7 +346,9 @@ class _Tree:
                 least = min(least, self._leaf(node, found))
                 continue
             if row >= self.m or depth >= deepest:
-                raise ProofRejected(f"node {number} of the tree branches on no row, or is too deep for this check")
+                raise ProofRejected(
+                    f"node {number} of the tree branches on no row, or is too deep for this check"
+                )
             stack += [(node, row, DROPPED, depth + 1), (node, row, KEPT, depth + 1)]
         if stack:
             raise ProofRejected("the tree ends before its last leaf")
@@ -331,10 +367,14 @@ class _Tree:
             # Each class has a row with u ≥ 1, or u > −1.
             reach = _up(float(self.length.max()) * size * (1 + 8 * U) + (1.0 if self.cut else -1.0))
         M = _few_digits((1.0 + self.length * size + max(reach, 0.0)) * (1 + 4 * U))
-        return _Node(np.zeros(self.m, dtype=np.int8), M, np.zeros(self.m, dtype=np.bool_), -reach, reach, 0.0)
+        return _Node(
+            np.zeros(self.m, dtype=np.int8), M, np.zeros(self.m, dtype=np.bool_), -reach, reach, 0.0
+        )
 
     def _bound(self, node: _Node, steps: list[_Step]) -> None:
-        """Bound a node and tighten its M, or its interval, until it is seen to contain nothing that counts."""
+        """Bound a node and tighten its M, or its interval, until it is seen to contain nothing that
+        counts.
+        """
         for step in steps:
             if node.low > node.high:
                 node.bound = math.inf
@@ -342,7 +382,10 @@ class _Tree:
                 return
             node.marked[step.flips] ^= True
             beta, height = self._beta(node, step)
-            low, high = (step.at if step.side > 0 else node.low), (step.at if step.side < 0 else node.high)
+            low, high = (
+                (step.at if step.side > 0 else node.low),
+                (step.at if step.side < 0 else node.high),
+            )
             value, found = self._value(node, step, beta, height, low, high)
             if not math.isfinite(value):
                 continue
@@ -371,7 +414,9 @@ class _Tree:
         gain, prices = beta, float(height[dropped].sum())
         if self.cut:
             over = np.maximum(beta - height / self.cut * (1 - 8 * U), 0.0)
-            gain = beta - self.cut * np.where(dropped, beta, np.where(node.state == KEPT, over, 0.0))
+            gain = beta - self.cut * np.where(
+                dropped, beta, np.where(node.state == KEPT, over, 0.0)
+            )
         found = self.data.combination(beta)
         total, square = float(np.abs(beta).sum()) * (1.0 + self.cut), found.longest * found.longest
         given = 0.0 if math.isinf(self.k) else step.price * self.k
@@ -384,12 +429,23 @@ class _Tree:
         return value - (self.m + 32) * U * sizes - LOST, found
 
     def _shortened(
-        self, node: _Node, step: _Step, beta: Floats, height: Floats, value: float, found: _Combination
+        self,
+        node: _Node,
+        step: _Step,
+        beta: Floats,
+        height: Floats,
+        value: float,
+        found: _Combination,
     ) -> tuple[float, _Combination]:
-        """Return D and m of shorter multipliers where D is still at least U: rounding of the kernel matters less to them."""
+        """Return D and m of shorter multipliers where D is still at least U: rounding of the kernel
+        matters less to them.
+        """
         square = found.longest * found.longest
-        # D(s) = cs + p − s²‖m‖² at s times the multipliers, up to the rest of the losses of kept rows.
-        constant = float(height[node.state == DROPPED].sum()) - (0.0 if math.isinf(self.k) else step.price * self.k)
+        # D(s) = cs + p − s²‖m‖² at s times the multipliers, up to the rest of the losses of kept
+        # rows.
+        constant = float(height[node.state == DROPPED].sum()) - (
+            0.0 if math.isinf(self.k) else step.price * self.k
+        )
         slope, wanted = value + square - constant, step.upper - constant
         root = slope * slope - 4.0 * square * wanted
         if not (root > 0 and slope > 0):
@@ -417,7 +473,9 @@ class _Tree:
         node.M[lower] = np.minimum(_few_digits(most[lower]), node.M[lower])
 
     def _beta(self, node: _Node, step: _Step) -> tuple[Floats, Floats]:
-        """Return the multipliers within their limits, and the prices of the losses, rounded downwards."""
+        """Return the multipliers within their limits, and the prices of the losses, rounded
+        downwards.
+        """
         height = np.maximum(step.price * self.weight * (1 - 4 * U) - LOST, 0.0)
         beta = np.zeros(self.m)
         marked = np.flatnonzero(node.marked)
@@ -427,12 +485,18 @@ class _Tree:
             rows, state = step.rows, node.state[step.rows]
             given = np.bincount(rows, weights=step.values, minlength=len(beta))[rows]
             low = np.where(state == DROPPED, -np.inf, 0.0)
-            high = np.where(state == FREE, self._limits(node, height, rows), np.where(state == KEPT, np.inf, 0.0))
+            high = np.where(
+                state == FREE,
+                self._limits(node, height, rows),
+                np.where(state == KEPT, np.inf, 0.0),
+            )
             beta[rows] = np.clip(given, low, high)
         return beta, height
 
     def _limits(self, node: _Node, height: Floats, rows: Integers) -> Floats:
-        return np.maximum(height[rows] / np.maximum(node.M[rows], self.cut) * (1 - 8 * U) - LOST, 0.0)
+        return np.maximum(
+            height[rows] / np.maximum(node.M[rows], self.cut) * (1 - 8 * U) - LOST, 0.0
+        )
 
     def _leaf(self, node: _Node, steps: list[_Step]) -> float:
         """The proved bound of the points of a node without children."""
@@ -450,7 +514,9 @@ class _Tree:
         return max(bound, _down(square + prices))
 
     def _least_norm(self, node: _Node, step: _Step) -> tuple[float, float]:
-        """At most the squared norm of points that keep and drop what the node does, infinite if there are none, and the influence of rounding."""
+        """At most the squared norm of points that keep and drop what the node does, infinite if
+        there are none, and the influence of rounding.
+        """
         free = node.state == FREE
         if step.rows.size > EXACT or (node.marked & free).any() or free[step.rows].any():
             return 0.0, 0.0
@@ -459,7 +525,9 @@ class _Tree:
         beta: dict[int, Fraction] = {}
         for row, value in zip(step.rows.tolist(), step.values.tolist(), strict=True):
             beta[row] = beta.get(row, Fraction(0)) + Fraction(value)
-        beta = {row: value for row, value in beta.items() if (value > 0) == (node.state[row] == KEPT)}
+        beta = {
+            row: value for row, value in beta.items() if (value > 0) == (node.state[row] == KEPT)
+        }
         total = sum(beta.values(), Fraction(0))
         if self.free:
             delta = sum((value * int(self.signs[row]) for row, value in beta.items()), Fraction(0))
@@ -468,7 +536,9 @@ class _Tree:
 
 
 def _distinct(rows: Floats, weight: Floats) -> tuple[Integers, Floats]:
-    """Return the first of each of the distinct rows, in the order of the data, and their weights from below."""
+    """Return the first of each of the distinct rows, in the order of the data, and their weights
+    from below.
+    """
     _, first, copies = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty_like(order)

@@ -1,4 +1,6 @@
-"""The feature space of a problem in ball arithmetic: scores and norms of the model and of dual points, and kernels."""
+"""The feature space of a problem in ball arithmetic: scores and norms of the model and of dual
+points, and kernels.
+"""
 
 from __future__ import annotations
 
@@ -46,22 +48,7 @@ class Point(NamedTuple):
 
 
 class Multipliers(NamedTuple):
-    """A feasible dual point, and how its dual value changes with single multipliers.
-
-    Attributes
-    ----------
-    values : list of balls
-    highest : list of balls or None
-        Their bounds; None where there are none.
-    signed : bool
-        Whether they may be negative.
-    gain : callable
-        Row and multiplier to its part of the dual value.
-    coefficients : list of balls
-        Those of w.
-    slopes, bends : ndarray
-        About the first and minus the second derivatives of the gains; no bound rests on them.
-    """
+    """A feasible dual point, and how its dual value changes with single multipliers."""
 
     values: list[Ball]
     highest: list[Ball] | None
@@ -73,12 +60,7 @@ class Multipliers(NamedTuple):
 
 
 class Space:
-    """The feature space of a problem.
-
-    Parameters
-    ----------
-    problem : Problem
-    """
+    """The feature space of a problem."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -89,7 +71,9 @@ class Space:
         self.indefinite, self.influence = proved_definite(problem, self.floats), 0.0
 
     def floats(self, rows: Rows, columns: Rows) -> tuple[Floats, Floats]:
-        """Return entries of a kernel as floats, without a constant feature, and bounds on their errors."""
+        """Return entries of a kernel as floats, without a constant feature, and bounds on their
+        errors.
+        """
         if self.kernel is not None and self.kernel["name"] == "precomputed":
             return precomputed_block(self.problem.X, rows, columns, symmetric=self.symmetric)
         found = [(float(x.mid()), float(x.rad())) for x in self.gram(rows, columns).entries()]
@@ -109,7 +93,9 @@ class Space:
             w = balls(problem.proof.model["coef"])
             point = Point(product(self.rows, w), norm_squared(w))
         else:
-            point = self.expansion(problem.support, balls(problem.proof.model["dual_coef"]), constant=False)
+            point = self.expansion(
+                problem.support, balls(problem.proof.model["dual_coef"]), constant=False
+            )
         bias = arb(problem.bias)
         norm = point.norm + bias * bias if problem.penalised else point.norm
         return Point([score + bias for score in point.scores], norm)
@@ -121,10 +107,15 @@ class Space:
 
     def signed(self, values: Sequence[Ball]) -> list[Ball]:
         """Return each value times the label ±1 of its row."""
-        return [x if sign > 0 else -x for x, sign in zip(values, self.problem.signs.tolist(), strict=True)]
+        return [
+            x if sign > 0 else -x
+            for x, sign in zip(values, self.problem.signs.tolist(), strict=True)
+        ]
 
     def dual_point(self, v: Sequence[Ball]) -> Point:
-        """Return the point Σ v_i φ(x_i) over the rows that take part, with the constant feature where it is penalised."""
+        """Return the point Σ v_i φ(x_i) over the rows that take part, with the constant feature
+        where it is penalised.
+        """
         return self.expansion(self.problem.index, v, constant=self.problem.penalised)
 
     def expansion(self, rows: Rows, v: Sequence[Ball], *, constant: bool) -> Point:
@@ -143,11 +134,15 @@ class Space:
             self.note(rows, v)
         if constant:
             shift = total(v)
-            return Point([score + shift for score in point.scores], nonneg(point.norm + shift * shift))
+            return Point(
+                [score + shift for score in point.scores], nonneg(point.norm + shift * shift)
+            )
         return Point(point.scores, nonneg(point.norm))
 
     def note(self, rows: Rows, v: Sequence[Ball]) -> None:
-        """Add what the rounding of a kernel that may be indefinite may do to the norm of these coefficients."""
+        """Add what the rounding of a kernel that may be indefinite may do to the norm of these
+        coefficients.
+        """
         if self.indefinite.tolerance:
             self.influence += self.indefinite.influence(rows, np.array([above(abs(x)) for x in v]))
 
@@ -156,18 +151,29 @@ class Space:
         rows = np.union1d(self.problem.index, columns)
         if not columns.size:
             return dict.fromkeys(rows.tolist(), arb(0))
-        if rows.size * self._all_columns.size > KEPT or not np.isin(columns, self._all_columns).all():
+        if (
+            rows.size * self._all_columns.size > KEPT
+            or not np.isin(columns, self._all_columns).all()
+        ):
             step = max(1, BLOCK // columns.size)
             vector, found = arb_mat(len(v), 1, list(v)), []
             for start in range(0, rows.size, step):
                 found += (self.gram(rows[start : start + step], columns) * vector).entries()
             return dict(zip(rows.tolist(), found, strict=True))
         full = [arb(0)] * int(self._all_columns.size)
-        for position, x in zip(np.searchsorted(self._all_columns, columns).tolist(), v, strict=True):
+        for position, x in zip(
+            np.searchsorted(self._all_columns, columns).tolist(), v, strict=True
+        ):
             full[position] = x
         rows, blocks = self._blocks
         vector = arb_mat(len(full), 1, full)
-        return dict(zip(rows.tolist(), [x for block in blocks for x in (block * vector).entries()], strict=True))
+        return dict(
+            zip(
+                rows.tolist(),
+                [x for block in blocks for x in (block * vector).entries()],
+                strict=True,
+            )
+        )
 
     @cached_property
     def _all_columns(self) -> Rows:
@@ -197,18 +203,26 @@ class Space:
         X = self.problem.X
         if self.kernel is not None and self.kernel["name"] == "precomputed":
             first = as_matrix(dense(X[rows][:, columns]))
-            return first if self.symmetric else (first + as_matrix(dense(X[columns][:, rows].T))) * arb(0.5)
+            return (
+                first
+                if self.symmetric
+                else (first + as_matrix(dense(X[columns][:, rows].T))) * arb(0.5)
+            )
         return kernel_matrix(self.kernel, dense(X[rows]), dense(X[columns]))
 
 
 def require_norm(norm: Ball) -> None:
     """Refuse a squared norm that is certainly negative."""
     if norm < 0:
-        raise ProofRejected("the kernel is not positive semidefinite on these data: a squared norm is negative")
+        raise ProofRejected(
+            "the kernel is not positive semidefinite on these data: a squared norm is negative"
+        )
 
 
 def kernel_matrix(kernel: Mapping[str, Any] | None, A: Floats, B: Floats) -> Matrix:
-    """Return the matrix of a kernel between the rows of two matrices of floats; inner products without a kernel."""
+    """Return the matrix of a kernel between the rows of two matrices of floats; inner products
+    without a kernel.
+    """
     name = "linear" if kernel is None else kernel["name"]
     if kernel is None:
         return as_matrix(A) * as_matrix(B).transpose()
@@ -218,13 +232,17 @@ def kernel_matrix(kernel: Mapping[str, Any] | None, A: Floats, B: Floats) -> Mat
         factor = gamma if name == "rbf" else gamma * gamma
         largest = max(float(np.abs(A).max(initial=0.0)), float(np.abs(B).max(initial=0.0)))
         digits = (
-            2.0 * math.log2(max(largest, 1e-300)) + math.log2(A.shape[1] + 1) + math.log2(max(float(factor), 1e-300))
+            2.0 * math.log2(max(largest, 1e-300))
+            + math.log2(A.shape[1] + 1)
+            + math.log2(max(float(factor), 1e-300))
         )
         # Squared distances from squared norms: as many bits more as may cancel.
         with ctx.workprec(ctx.prec + max(8, 8 + int(digits))):
             left, right = as_matrix(A), as_matrix(B)
             rows, columns = _row_squares(A), _row_squares(B)
-            squares = arb_mat(m, 2, [x for s in rows for x in (s, arb(1))]) * arb_mat(2, n, [arb(1)] * n + columns)
+            squares = arb_mat(m, 2, [x for s in rows for x in (s, arb(1))]) * arb_mat(
+                2, n, [arb(1)] * n + columns
+            )
             exponents = (squares - left * right.transpose() * arb(2)) * factor
         entries = exponents.entries()
         if name == "rbf":
@@ -232,7 +250,11 @@ def kernel_matrix(kernel: Mapping[str, Any] | None, A: Floats, B: Floats) -> Mat
         return arb_mat(m, n, [(-_root(x)).exp() for x in entries])
     if name == "laplacian":
         rows, columns = [balls(a) for a in A], [balls(b) for b in B]
-        found = [(-gamma * total(abs(x - z) for x, z in zip(a, b, strict=True))).exp() for a in rows for b in columns]
+        found = [
+            (-gamma * total(abs(x - z) for x, z in zip(a, b, strict=True))).exp()
+            for a in rows
+            for b in columns
+        ]
         return arb_mat(m, n, found)
     arguments = (as_matrix(A) * as_matrix(B).transpose() * gamma).entries()
     shift = arb(kernel["coef0"])

@@ -32,38 +32,7 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Statement:
-    """A problem: everything that its optimum depends on except the data, and a digest of the data.
-
-    ``str(statement)`` says it in words. Two statements are equal if all their numbers are.
-
-    Attributes
-    ----------
-    formulation : str
-        Name of the formulation, as in ``Solution.formulation``.
-    hyperparameters : dict
-        Numbers and names, those of the formulation and no others.
-    kernel : dict or None
-        ``name`` and numbers; None for the linear machine.
-    intercept : "free", "penalised" or "none"
-        What the formulation does with the bias.
-    rows, columns : int
-        Shape of the data, rows of weight zero included.
-    classes : tuple
-        The labels in increasing order; the second of two is the positive class.
-    fingerprint : str
-        See :func:`svmcvx.proofs.fingerprint`.
-    weight : ndarray of shape (rows,) or None
-        Weights of the observations; None if each is 1.
-    gamma : ndarray of shape (rows,) or None
-        The given γ of ``conic_fixed_gamma``.
-    M : ndarray of shape (rows,) or None
-        Limits of constraints u ≥ 1 − M that a 0-1, ramp or l0 problem includes.
-
-    Raises
-    ------
-    DataError
-        If a name is not known, or a value is outside its range; see ``docs/proof_format.md``.
-    """
+    """A problem: everything that its optimum depends on except the data, and a digest of the data."""
 
     formulation: str
     hyperparameters: Mapping[str, Any]
@@ -79,15 +48,26 @@ class Statement:
 
     def __post_init__(self) -> None:
         plain = checked_statement(
-            {one.name: _plain(getattr(self, one.name)) for one in fields(self) if one.name not in ARRAYS}
+            {
+                one.name: _plain(getattr(self, one.name))
+                for one in fields(self)
+                if one.name not in ARRAYS
+            }
         )
         for name, value in plain.items():
             object.__setattr__(self, name, value)
         given = {name: getattr(self, name) for name in ARRAYS}
         given = {
-            name: exactly(f"statement.{name}", values, "<f8") for name, values in given.items() if values is not None
+            name: exactly(f"statement.{name}", values, "<f8")
+            for name, values in given.items()
+            if values is not None
         }
-        check_arrays(plain, None, {f"statement.{name}": values.shape for name, values in given.items()}, ("statement",))
+        check_arrays(
+            plain,
+            None,
+            {f"statement.{name}": values.shape for name, values in given.items()},
+            ("statement",),
+        )
         for name, values in given.items():
             if name != "M" and (values < 0).any():
                 raise DataError(f"the array statement.{name} of a proof must not be negative")
@@ -110,13 +90,21 @@ class Statement:
         """How many weights differ from 1, and between what all of them are."""
         if self.weight is None:
             return Weights(0, 1.0, 1.0)
-        return Weights(int(np.count_nonzero(self.weight != 1.0)), float(self.weight.min()), float(self.weight.max()))
+        return Weights(
+            int(np.count_nonzero(self.weight != 1.0)),
+            float(self.weight.min()),
+            float(self.weight.max()),
+        )
 
     def difference(self, expected: Statement) -> str:
         """Return what differs from the statement that is expected, in words; empty if nothing does."""
         for name, value in expected.plain.items():
             mine = getattr(self, name)
-            if isinstance(value, Mapping) and isinstance(mine, Mapping) and value.keys() == mine.keys():
+            if (
+                isinstance(value, Mapping)
+                and isinstance(mine, Mapping)
+                and value.keys() == mine.keys()
+            ):
                 key = next((key for key in value if value[key] != mine[key]), None)
                 if key is not None:
                     what = key if name == "hyperparameters" else f"{key} of the {name}"
@@ -124,10 +112,18 @@ class Statement:
             elif value != mine:
                 return f"{name} is {mine!r} where {value!r} is expected"
         for name in ARRAYS:
-            mine, other = (one.weighted if name == "weight" else getattr(one, name) for one in (self, expected))
+            mine, other = (
+                one.weighted if name == "weight" else getattr(one, name) for one in (self, expected)
+            )
             if (mine is None) != (other is None) or (mine is not None and (mine != other).any()):
-                row = None if mine is None or other is None else int(np.flatnonzero(mine != other)[0])
-                where = "" if row is None else f", first in row {row}: {float(mine[row])!r} for {float(other[row])!r}"
+                row = (
+                    None if mine is None or other is None else int(np.flatnonzero(mine != other)[0])
+                )
+                where = (
+                    ""
+                    if row is None
+                    else f", first in row {row}: {float(mine[row])!r} for {float(other[row])!r}"
+                )
                 return f"{name} is another than the one that is expected{where}"
         return ""
 
@@ -147,7 +143,9 @@ class Statement:
         if self.kernel is None:
             kernel = "no kernel"
         else:
-            parameters = ", ".join(f"{name} = {value}" for name, value in self.kernel.items() if name != "name")
+            parameters = ", ".join(
+                f"{name} = {value}" for name, value in self.kernel.items() if name != "name"
+            )
             kernel = f"kernel {self.kernel['name']}{f' ({parameters})' if parameters else ''}"
         shown = [repr(label) for label in self.classes[:SHOWN]]
         more = f" and {len(self.classes) - SHOWN} more" if len(self.classes) > SHOWN else ""
@@ -161,7 +159,9 @@ class Statement:
         ]
         for name, values in self.arrays.items():
             if name != "weight":
-                parts.append(f"{name} given, between {float(values.min())} and {float(values.max())}")
+                parts.append(
+                    f"{name} given, between {float(values.min())} and {float(values.max())}"
+                )
         return "; ".join(parts)
 
     def __repr__(self) -> str:
@@ -171,7 +171,10 @@ class Statement:
 def _words(weights: Weights, rows: int) -> str:
     if not weights.differing:
         return "all weights 1"
-    return f"weights: {weights.differing} of {rows} differ from 1, between {weights.lowest} and {weights.highest}"
+    return (
+        f"weights: {weights.differing} of {rows} differ from 1, between {weights.lowest} and"
+        f" {weights.highest}"
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -186,13 +189,7 @@ def _plain(value: Any) -> Any:
 
 
 def exactly(name: str, values: ArrayLike, dtype: str) -> NDArray[Any]:
-    """Return values as a read-only array of a dtype, each of them unchanged.
-
-    Raises
-    ------
-    DataError
-        If they are no numbers, some are not finite, or not numbers of this dtype.
-    """
+    """Return values as a read-only array of a dtype, each of them unchanged."""
     try:
         given = np.asarray(values)
     except (TypeError, ValueError):
@@ -200,16 +197,21 @@ def exactly(name: str, values: ArrayLike, dtype: str) -> NDArray[Any]:
     if given.dtype.kind not in "biuf":
         raise DataError(f"the array {name} of a proof is not numeric")
     with np.errstate(over="ignore", invalid="ignore"):
-        found = np.array(given, dtype=dtype, order="C", copy=True if given.flags.writeable else None)
+        found = np.array(
+            given, dtype=dtype, order="C", copy=True if given.flags.writeable else None
+        )
         if given.dtype.str != dtype:
             same = (found == given) | ~np.isfinite(given)
             if found.dtype.kind != given.dtype.kind:
                 same &= (given >= -(2**53)) & (given <= 2**53)
             if not same.all():
-                raise DataError(f"the array {name} of a proof holds numbers that are not of the dtype {dtype}")
+                raise DataError(
+                    f"the array {name} of a proof holds numbers that are not of the dtype {dtype}"
+                )
     if not np.isfinite(found).all():
         raise DataError(
-            f"the array {name} of a proof is not finite: see its entry {int(np.argmin(np.isfinite(found)))}"
+            f"the array {name} of a proof is not finite: see its entry"
+            f" {int(np.argmin(np.isfinite(found)))}"
         )
     found.flags.writeable = False
     return found

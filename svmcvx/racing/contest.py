@@ -23,7 +23,8 @@ __all__ = ["CLOCKS", "Handed", "contest", "serve"]
 
 # Seconds for the call that is not timed.
 START: Final = 60.0
-# Seconds by the wall clock without a message after which a process is ended that does not end itself: for its imports, and in multiples of the limit.
+# Seconds by the wall clock without a message after which a process is ended that does not end
+# itself: for its imports, and in multiples of the limit.
 PATIENCE, PATIENCE_TIMES = 120.0, 10.0
 # Shares of the limit after which a call is ended.
 LONGEST: Final = 1.05
@@ -41,7 +42,9 @@ REPEAT, MODEL, ERROR, END = "repeat", "model", "error", "end"
 
 
 def _processor_time() -> float:
-    """Return the processor time of this process, of all its threads, and of the processes that it has started and waited for."""
+    """Return the processor time of this process, of all its threads, and of the processes that it
+    has started and waited for.
+    """
     others = os.times()
     return time.process_time() + others.children_user + others.children_system
 
@@ -54,20 +57,7 @@ CLOCKS: Final[dict[str, tuple[Callable[[], float], str, str]]] = {
 
 
 class Handed(NamedTuple):
-    """What a solver has handed over.
-
-    Attributes
-    ----------
-    repeat : int
-    budget : object
-        What it was called with; for a generator the number of the model.
-    seconds : float
-        On its clock.
-    model : object
-        None where there is none.
-    error : str
-        Why there is none.
-    """
+    """What a solver has handed over."""
 
     repeat: int
     budget: Any
@@ -79,21 +69,7 @@ class Handed(NamedTuple):
 def contest(
     entry: Entry, task: Task, *, seconds: float, repeats: int, threads: int, clock: str = "wall"
 ) -> Iterator[Handed]:
-    """Run a solver in its own process and yield what it hands over.
-
-    A call that takes longer than the limit is ended with its process; the repeats that are left have another.
-
-    Parameters
-    ----------
-    entry : Entry
-    task : Task
-    seconds : float
-        On the clock of each repeat.
-    repeats : int
-    threads : int
-        That libraries may use: told to the process by the variables that they read when they are loaded.
-    clock : "wall" or "processor"
-    """
+    """Run a solver in its own process and yield what it hands over."""
     first = 0
     while first < repeats:
         last = yield from _process(entry, task, seconds, range(first, repeats), threads, clock)
@@ -105,13 +81,19 @@ def contest(
 def _process(
     entry: Entry, task: Task, seconds: float, repeats: range, threads: int, clock: str
 ) -> Generator[Handed, None, int | None]:
-    """Yield what one process hands over; return the repeat in which its time was over, None if it ended otherwise."""
+    """Yield what one process hands over; return the repeat in which its time was over, None if it
+    ended otherwise.
+    """
     payload = _packed((sys.path, entry, task, seconds, repeats, threads, clock))
     environment = os.environ | dict.fromkeys(THREADS, str(threads))
     command = [sys.executable, "-c", "from svmcvx.racing.contest import serve; serve()"]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path for path in sys.path if path))
     process = subprocess.Popen(  # noqa: S603 - this Python and nothing else
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
     )
     messages: queue.Queue[tuple[Any, ...] | None] = queue.Queue()
     repeat: int | None = None
@@ -130,7 +112,9 @@ def _process(
             try:
                 message = messages.get(timeout=patience)
             except queue.Empty:
-                yield Handed(0, None, float("inf"), None, f"no model within {patience:.0f} s; it was ended")
+                yield Handed(
+                    0, None, float("inf"), None, f"no model within {patience:.0f} s; it was ended"
+                )
                 return repeat
             if message is None:
                 code = process.wait()
@@ -138,7 +122,13 @@ def _process(
                     yield Handed(0, None, float("inf"), None, f"its process ended (code {code})")
                     return None
                 if repeat is None:
-                    yield Handed(0, None, float("inf"), None, f"its first call took longer than {START:.0f} s")
+                    yield Handed(
+                        0,
+                        None,
+                        float("inf"),
+                        None,
+                        f"its first call took longer than {START:.0f} s",
+                    )
                 return repeat
             if message[0] == END:
                 return None
@@ -153,7 +143,9 @@ def _process(
 
 
 def _packed(content: Any) -> bytes:
-    """Return what another process can load, functions and classes of scripts and notebooks included."""
+    """Return what another process can load, functions and classes of scripts and notebooks
+    included.
+    """
     return pickle.dumps(wrap_non_picklable_objects(content, keep_wrapper=False))
 
 
@@ -169,7 +161,9 @@ def _reader(stream: IO[bytes], messages: queue.Queue[tuple[Any, ...] | None]) ->
 
 
 def serve() -> None:
-    """Run the solver that comes through the standard input; hand its models over through the standard output."""
+    """Run the solver that comes through the standard input; hand its models over through the
+    standard output.
+    """
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         path, entry, task, seconds, repeats, threads, clock = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - of our parent
@@ -192,12 +186,21 @@ def serve() -> None:
                     for budget, spent, model in _timed(entry, given, seconds, watch):
                         send(MODEL, repeat, budget, spent, model, "")
         except Exception as error:  # whatever a solver raises is its result
-            send(ERROR, 0, None, float("inf"), None, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+            send(
+                ERROR,
+                0,
+                None,
+                float("inf"),
+                None,
+                f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+            )
         send(END)
 
 
 class _Watch:
-    """A clock, and the system's timer by the same clock, which ends the process in whatever code it is."""
+    """A clock, and the system's timer by the same clock, which ends the process in whatever code it
+    is.
+    """
 
     def __init__(self, clock: str) -> None:
         self._read, timer, end = CLOCKS[clock]
@@ -205,8 +208,12 @@ class _Watch:
         if self._timer is not None:
             signal.signal(getattr(signal, end), signal.SIG_DFL)
 
-    def call(self, function: Callable[..., Any], *arguments: Any, limit: float) -> tuple[Any, float]:
-        """Return what a function returns and the seconds that it took; the process ends where they are more than the limit."""
+    def call(
+        self, function: Callable[..., Any], *arguments: Any, limit: float
+    ) -> tuple[Any, float]:
+        """Return what a function returns and the seconds that it took; the process ends where they
+        are more than the limit.
+        """
         if self._timer is not None:
             signal.setitimer(self._timer, limit)
         started = self._read()
@@ -227,7 +234,9 @@ def _warm_up(entry: Entry, given: Any, watch: _Watch) -> None:
         watch.call(entry.solve, given, entry.budgets[0], limit=START)
 
 
-def _timed(entry: Entry, given: Any, seconds: float, watch: _Watch) -> Iterator[tuple[Any, float, Any]]:
+def _timed(
+    entry: Entry, given: Any, seconds: float, watch: _Watch
+) -> Iterator[tuple[Any, float, Any]]:
     """Yield budget, seconds and model; the clock stands still while a model is handed over."""
     spent, longest = 0.0, LONGEST * seconds
     if entry.yields:

@@ -1,7 +1,9 @@
-"""Entries that are ready: solvers of other packages, as their documentation says they are called, and ours.
+"""Entries that are ready: solvers of other packages, as their documentation says they are called,
+and ours.
 
-Each solves what it was made for and refuses the rest. Programs behind cvxpy get the problem in the primal form (with a kernel in the dual form), translated
-before the clock starts, and their point is judged exactly as it is.
+Each solves what it was made for and refuses the rest. Programs behind cvxpy get the problem in the
+primal form (with a kernel in the dual form), translated before the clock starts, and their point is
+judged exactly as it is.
 """
 
 from __future__ import annotations
@@ -45,7 +47,11 @@ def _only(
     def refuses(task: Task) -> str:
         if package and not _installed(package):
             return f"{package} is not installed"
-        if task.formulation != name or task.hyperparameters["p"] not in exponents or task.intercept != intercept:
+        if (
+            task.formulation != name
+            or task.hyperparameters["p"] not in exponents
+            or task.intercept != intercept
+        ):
             numbers = " or ".join(f"{p:g}" for p in exponents)
             return f"solves the pSVM with p = {numbers} and the intercept {intercept}"
         if task.kernel is not None and task.kernel["name"] not in kernel:
@@ -68,8 +74,14 @@ def _intelex(task: Task, tol: float) -> Any:
 
 
 def _svc(SVC: Any, task: Task, tol: float) -> Any:
-    kernel = {"kernel": "linear"} if task.kernel is None else {"kernel": "rbf", "gamma": task.kernel["gamma"]}
-    fitted = SVC(C=task.hyperparameters["C"], tol=tol, cache_size=500, **kernel).fit(task.X, task.signs)
+    kernel = (
+        {"kernel": "linear"}
+        if task.kernel is None
+        else {"kernel": "rbf", "gamma": task.kernel["gamma"]}
+    )
+    fitted = SVC(C=task.hyperparameters["C"], tol=tol, cache_size=500, **kernel).fit(
+        task.X, task.signs
+    )
     if task.kernel is None:
         return np.array(fitted.coef_), np.array(fitted.intercept_)
     return {
@@ -85,9 +97,9 @@ def _liblinear(task: Task, tol: float) -> Any:
     loss = "hinge" if task.hyperparameters["p"] == 1.0 else "squared_hinge"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the referee tells how accurate it is
-        fitted = LinearSVC(C=task.hyperparameters["C"], loss=loss, tol=tol, max_iter=MANY, random_state=0).fit(
-            task.X, task.signs
-        )
+        fitted = LinearSVC(
+            C=task.hyperparameters["C"], loss=loss, tol=tol, max_iter=MANY, random_state=0
+        ).fit(task.X, task.signs)
     return fitted.coef_, fitted.intercept_
 
 
@@ -112,7 +124,9 @@ def _rehline(task: Task, tol: float) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fitted = plqERM_Ridge({"name": "svm"}, C=task.hyperparameters["C"], tol=tol, max_iter=10_000_000)
+        fitted = plqERM_Ridge(
+            {"name": "svm"}, C=task.hyperparameters["C"], tol=tol, max_iter=10_000_000
+        )
         fitted.fit(X=_with_constant(task), y=task.signs)
     return np.array(fitted.coef_[:-1]), float(fitted.coef_[-1])
 
@@ -122,9 +136,9 @@ def _skglm(task: Task, tol: float) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fitted = LinearSVC(C=task.hyperparameters["C"], tol=tol, fit_intercept=False, max_iter=10_000).fit(
-            _with_constant(task), task.signs
-        )
+        fitted = LinearSVC(
+            C=task.hyperparameters["C"], tol=tol, fit_intercept=False, max_iter=10_000
+        ).fit(_with_constant(task), task.signs)
     coef = np.ravel(fitted.coef_)
     return coef[:-1], float(coef[-1])
 
@@ -142,7 +156,9 @@ def _translated(solver: str) -> Callable[[Task], Any]:
     return prepare
 
 
-def _by_cvxpy(solver: str, options: Callable[[Any], Mapping[str, Any]]) -> Callable[[Any, Any], Any]:
+def _by_cvxpy(
+    solver: str, options: Callable[[Any], Mapping[str, Any]]
+) -> Callable[[Any, Any], Any]:
     def solve(problem: Any, budget: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -183,13 +199,21 @@ def _mixed(package: str) -> Callable[[Task], str]:
     def refuses(task: Task) -> str:
         if not _installed(package):
             return f"{package} is not installed"
-        return "" if task.formulation in ("zero_one", "ramp", "l0") else "is raced on mixed-integer programs"
+        return (
+            ""
+            if task.formulation in ("zero_one", "ramp", "l0")
+            else "is raced on mixed-integer programs"
+        )
 
     return refuses
 
 
 def _general(
-    solver: str, options: Callable[[Any], Mapping[str, Any]], refuses: Any, package: str, budgets: Any = TOLERANCES
+    solver: str,
+    options: Callable[[Any], Mapping[str, Any]],
+    refuses: Any,
+    package: str,
+    budgets: Any = TOLERANCES,
 ) -> Entry:
     return Entry(_by_cvxpy(solver, options), budgets, _translated(solver), refuses, package)
 
@@ -209,14 +233,28 @@ READY: Final[Mapping[str, Entry]] = {
         package="scikit-learn-intelex",
     ),
     "liblinear": Entry(
-        _liblinear, TOLERANCES, refuses=_only("", intercept="penalised", exponents=(1.0, 2.0)), package="scikit-learn"
+        _liblinear,
+        TOLERANCES,
+        refuses=_only("", intercept="penalised", exponents=(1.0, 2.0)),
+        package="scikit-learn",
     ),
-    "sgd": Entry(_sgd, DOUBLING, refuses=_only("", intercept="free", exponents=(1.0,)), package="scikit-learn"),
+    "sgd": Entry(
+        _sgd,
+        DOUBLING,
+        refuses=_only("", intercept="free", exponents=(1.0,)),
+        package="scikit-learn",
+    ),
     "rehline": Entry(
-        _rehline, TOLERANCES, refuses=_only("rehline", intercept="penalised", exponents=(1.0,)), package="rehline"
+        _rehline,
+        TOLERANCES,
+        refuses=_only("rehline", intercept="penalised", exponents=(1.0,)),
+        package="rehline",
     ),
     "skglm": Entry(
-        _skglm, TOLERANCES, refuses=_only("skglm", intercept="penalised", exponents=(1.0,)), package="skglm"
+        _skglm,
+        TOLERANCES,
+        refuses=_only("skglm", intercept="penalised", exponents=(1.0,)),
+        package="skglm",
     ),
     "clarabel": _general(
         "CLARABEL",
@@ -224,21 +262,37 @@ READY: Final[Mapping[str, Entry]] = {
         _convex("clarabel"),
         "clarabel",
     ),
-    "scs": _general("SCS", lambda tol: {"eps_abs": tol, "eps_rel": tol, "max_iters": MANY}, _convex("scs"), "scs"),
-    "osqp": _general(
-        "OSQP", lambda tol: {"eps_abs": tol, "eps_rel": tol, "max_iter": MANY}, _quadratic("osqp"), "osqp"
+    "scs": _general(
+        "SCS",
+        lambda tol: {"eps_abs": tol, "eps_rel": tol, "max_iters": MANY},
+        _convex("scs"),
+        "scs",
     ),
-    "piqp": _general("PIQP", lambda tol: {"eps_abs": tol, "eps_rel": tol}, _quadratic("piqp"), "piqp"),
+    "osqp": _general(
+        "OSQP",
+        lambda tol: {"eps_abs": tol, "eps_rel": tol, "max_iter": MANY},
+        _quadratic("osqp"),
+        "osqp",
+    ),
+    "piqp": _general(
+        "PIQP", lambda tol: {"eps_abs": tol, "eps_rel": tol}, _quadratic("piqp"), "piqp"
+    ),
     "proxqp": _general(
         "PROXQP",
         lambda tol: {"eps_abs": tol, "eps_rel": tol, "max_iter": 1_000_000},
         _quadratic("proxsuite"),
         "proxsuite",
     ),
-    "qoco": _general("QOCO", lambda tol: {"abstol": tol, "reltol": tol}, _quadratic("qoco"), "qoco"),
+    "qoco": _general(
+        "QOCO", lambda tol: {"abstol": tol, "reltol": tol}, _quadratic("qoco"), "qoco"
+    ),
     "highs": _general("HIGHS", lambda _: {}, _quadratic("highspy"), "highspy", ("default",)),
     "scip": _general(
-        "SCIP", lambda seconds: {"scip_params": {"limits/time": seconds}}, _mixed("pyscipopt"), "pyscipopt", SECONDS
+        "SCIP",
+        lambda seconds: {"scip_params": {"limits/time": seconds}},
+        _mixed("pyscipopt"),
+        "pyscipopt",
+        SECONDS,
     ),
 }
 
@@ -252,5 +306,7 @@ def entries(*, installed: bool = True) -> tuple[str, ...]:
         Those alone whose packages are installed; the extra ``race`` has them all.
     """
     return tuple(
-        name for name, entry in READY.items() if not installed or not entry.package or _installed(entry.package)
+        name
+        for name, entry in READY.items()
+        if not installed or not entry.package or _installed(entry.package)
     )

@@ -1,4 +1,6 @@
-"""An entry of a race: a solver, the budgets that it is called with, and the problems that it solves."""
+"""An entry of a race: a solver, the budgets that it is called with, and the problems that it
+solves.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,17 @@ class Entry:
     Attributes
     ----------
     solve : callable
-        ``solve(task, budget)`` returns a model, or ``solve(task)`` yields better and better ones. A model is ``(coef, intercept)``, a mapping with ``coef``
-        or ``dual_coef``, a fitted estimator, or a model of this package: whatever :func:`svmcvx.certify` takes.
+        ``solve(task, budget)`` returns a model, or ``solve(task)`` yields better and better ones. A
+        model is ``(coef, intercept)``, a mapping with ``coef`` or ``dual_coef``, a fitted
+        estimator, or a model of this package: whatever :func:`svmcvx.certify` takes.
     budgets : tuple
         For a function of a budget, from the smallest to the largest; 1, 2, 4, … by default.
     prepare : callable, optional
-        ``prepare(task)`` returns what is passed on in place of the task: what is not timed, such as the translation for a modelling language.
+        ``prepare(task)`` returns what is passed on in place of the task: what is not timed, such as
+        the translation for a modelling language.
     refuses : callable, optional
-        ``refuses(task)`` says why the solver does not solve a problem; empty where it does. By default it solves all.
+        ``refuses(task)`` says why the solver does not solve a problem; empty where it does. By
+        default it solves all.
     package : str
         What has to be installed, empty for nothing.
     """
@@ -58,19 +63,7 @@ class Entry:
 
 
 def entries_of(solvers: Any, ready: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return entries by their names.
-
-    Parameters
-    ----------
-    solvers : mapping, sequence, str or callable
-        Names of entries that are ready, functions, or entries; in a mapping under names of one's own.
-    ready : mapping of str to Entry
-
-    Raises
-    ------
-    DataError
-        If a name is not known, or something is no solver.
-    """
+    """Return entries by their names."""
     if isinstance(solvers, (str, Entry)) or callable(solvers):
         solvers = [solvers]
     named = solvers.items() if isinstance(solvers, Mapping) else [(None, one) for one in solvers]
@@ -79,16 +72,23 @@ def entries_of(solvers: Any, ready: Mapping[str, Entry]) -> dict[str, Entry]:
         if isinstance(one, str):
             if one not in ready:
                 hint = did_you_mean(one, ready)
-                raise DataError(f"solvers has no entry {one!r} that is ready; there are {', '.join(ready)}{hint}")
+                raise DataError(
+                    f"solvers has no entry {one!r} that is ready; there are"
+                    f" {', '.join(ready)}{hint}"
+                )
             entry, own = ready[one], one
         elif isinstance(one, Entry) or callable(one):
             entry = one if isinstance(one, Entry) else Entry(one)
             own = getattr(entry.solve, "__name__", type(entry.solve).__name__)
         else:
-            raise DataError(f"solvers must hold functions, entries or names, got {type(one).__name__}")
+            raise DataError(
+                f"solvers must hold functions, entries or names, got {type(one).__name__}"
+            )
         key = str(own if name is None else name)
         if key in found:
-            raise DataError(f"solvers has two entries called {key!r}; pass a mapping of names to solvers")
+            raise DataError(
+                f"solvers has two entries called {key!r}; pass a mapping of names to solvers"
+            )
         found[key] = entry
     if not found:
         raise DataError("solvers must hold one solver at least")

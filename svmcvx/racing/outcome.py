@@ -91,7 +91,8 @@ class Race:
         return pd.DataFrame(self.laps, columns=Lap._fields)
 
     def times(self) -> pd.DataFrame:
-        """Return the seconds to each gap from 1e-2 to 1e-9, medians over the repeats; infinite where a gap was not reached in most of them.
+        """Return the seconds to each gap from 1e-2 to 1e-9, medians over the repeats; infinite
+        where a gap was not reached in most of them.
 
         Returns
         -------
@@ -102,7 +103,9 @@ class Race:
 
         best: dict[tuple[str, str], dict[int, list[float]]] = {}
         for lap in self.laps:
-            reached = best.setdefault((lap.task, lap.solver), {}).setdefault(lap.repeat, [math.inf] * len(TARGETS))
+            reached = best.setdefault((lap.task, lap.solver), {}).setdefault(
+                lap.repeat, [math.inf] * len(TARGETS)
+            )
             for place, target in enumerate(TARGETS):
                 if lap.gap <= target:
                     reached[place] = min(reached[place], lap.seconds)
@@ -111,10 +114,13 @@ class Race:
             missing = [[math.inf] * len(TARGETS)] * (self.repeats - len(repeats))
             rows[key] = np.quantile([*repeats.values(), *missing], 0.5, axis=0, method="higher")
         keys = pd.MultiIndex.from_tuples(list(rows), names=["task", "solver"])
-        return pd.DataFrame(list(rows.values()), index=keys, columns=[f"{target:.0e}" for target in TARGETS])
+        return pd.DataFrame(
+            list(rows.values()), index=keys, columns=[f"{target:.0e}" for target in TARGETS]
+        )
 
     def profile(self, gap: float = 1e-6) -> pd.DataFrame:
-        """Return the performance profile of the solvers: shares of the tasks that each has solved within multiples of the best time.
+        """Return the performance profile of the solvers: shares of the tasks that each has solved
+        within multiples of the best time.
 
         Parameters
         ----------
@@ -124,7 +130,8 @@ class Race:
         Returns
         -------
         DataFrame
-            Index: the multiples, from 1; columns: the solvers; values in [0, 1]. Tasks that no solver has solved count for none.
+            Index: the multiples, from 1; columns: the solvers; values in [0, 1]. Tasks that no
+            solver has solved count for none.
 
         Raises
         ------
@@ -137,15 +144,22 @@ class Race:
         """
         import pandas as pd
 
-        column = next((f"{one:.0e}" for one in TARGETS if math.isclose(one, gap, rel_tol=1e-9)), None)
+        column = next(
+            (f"{one:.0e}" for one in TARGETS if math.isclose(one, gap, rel_tol=1e-9)), None
+        )
         if column is None:
-            raise DataError(f"gap must be one of {', '.join(f'{one:.0e}' for one in TARGETS)}, got {gap!r}")
+            raise DataError(
+                f"gap must be one of {', '.join(f'{one:.0e}' for one in TARGETS)}, got {gap!r}"
+            )
         times = self.times().reset_index().pivot_table(column, "task", "solver").fillna(math.inf)
         solved = times[np.isfinite(times).any(axis=1)]
         ratios = solved.div(solved.T.min(), axis=0)
         finite = ratios.to_numpy()[np.isfinite(ratios.to_numpy())]
         steps = np.unique(np.concatenate([[1.0], finite]))
-        shares = {name: [(ratios[name] <= step).sum() / max(len(times), 1) for step in steps] for name in times.columns}
+        shares = {
+            name: [(ratios[name] <= step).sum() / max(len(times), 1) for step in steps]
+            for name in times.columns
+        }
         return pd.DataFrame(shares, index=pd.Index(steps, name="multiple of the best time"))
 
     def wins(self) -> pd.DataFrame:
@@ -189,14 +203,19 @@ class Race:
 
         if not self.laps:
             raise DataError("there is nothing to report: no solver has handed over a model")
-        told = f"{self.time:g} s a solver and task by the {self.clock} clock, repeats: {self.repeats}, threads of a process: {self.threads}"
+        told = (
+            f"{self.time:g} s a solver and task by the {self.clock} clock, repeats: {self.repeats},"
+            f" threads of a process: {self.threads}"
+        )
         tables: Mapping[str, pd.DataFrame] = {
             "Tasks on which each solver was first": self.wins().reset_index(),
             "Seconds to each certified gap": self.times().reset_index(),
             "Notes": pd.DataFrame(self.notes, columns=Note._fields),
         }
         for name, frame in tables.items():
-            frame.attrs["note"] = told if name != "Notes" else "Why a solver has no, or no further, models"
+            frame.attrs["note"] = (
+                told if name != "Notes" else "Why a solver has no, or no further, models"
+            )
         shown = {name: frame for name, frame in tables.items() if len(frame)}
         report(Path(path), None, shown, title=title, figures=self._figures())
 
@@ -210,7 +229,9 @@ class Race:
             profile = self.profile(gap)
             if len(profile) and (frame["gap"] <= gap).any():
                 what = f"performance profile at a certified gap of {gap:.0e}"
-                figures.append((svg(figure_of(performance_profile(profile)), what), what.capitalize()))
+                figures.append(
+                    (svg(figure_of(performance_profile(profile)), what), what.capitalize())
+                )
         for task, own in list(frame.groupby("task", sort=False))[:DRAWN]:
             what = f"certified gap over time: {task}"
             figures.append((svg(figure_of(race_curves(own)), what), what.capitalize()))

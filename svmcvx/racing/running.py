@@ -37,21 +37,25 @@ def race(
     data_dir: str | os.PathLike[str] | None = None,
     progress: Callable[[str, str], object] | None = None,
 ) -> Race:
-    """Run several solvers on the same problems and judge every model that they return by its certified gap.
+    """Run several solvers on the same problems and judge every model that they return by its
+    certified gap.
 
-    Each solver runs in its own process, one after the other. A first call is not timed, as libraries load and compile then. The gap of a
-    model is that of its objective, which this package evaluates with bounds on all rounding, and the proved lower bound on the optimum; it is computed
+    Each solver runs in its own process, one after the other. A first call is not timed, as
+    libraries load and compile then. The gap of a model is that of its objective, which this package
+    evaluates with bounds on all rounding, and the proved lower bound on the optimum; it is computed
     after the solver's process has ended. What the solver says of the accuracy does not count.
 
     Parameters
     ----------
     problem : instance, str, (X, y, problem), Task, or several of them
-        An instance of :mod:`svmcvx.library` or its number; data with a problem in any form of :func:`svmcvx.lookup`; a list of these; or a mapping
-        from names to them.
+        An instance of :mod:`svmcvx.library` or its number; data with a problem in any form of
+        :func:`svmcvx.lookup`; a list of these; or a mapping from names to them.
     solvers : mapping, sequence, callable or str
-        Functions, :class:`svmcvx.racing.Entry` objects, or names of :func:`svmcvx.racing.entries`. A function ``solve(task, budget)`` is called with 1, 2, 4, … and
-        has a fresh clock each time; a generator function ``solve(task)`` yields models, and its clock runs between them. ``task`` has ``X``, ``y``, ``signs``
-        (−1 or +1), ``hyperparameters``, ``kernel`` and ``intercept``.
+        Functions, :class:`svmcvx.racing.Entry` objects, or names of :func:`svmcvx.racing.entries`.
+        A function ``solve(task, budget)`` is called with 1, 2, 4, … and has a fresh clock each
+        time; a generator function ``solve(task)`` yields models, and its clock runs between them.
+        ``task`` has ``X``, ``y``, ``signs`` (−1 or +1), ``hyperparameters``, ``kernel`` and
+        ``intercept``.
     time : float
         Seconds of a solver on a task, in each repeat.
     repeats : int
@@ -59,11 +63,13 @@ def race(
     threads : int
         That libraries may use in each process.
     clock : "wall" or "processor"
-        The second counts the time that processors work for a solver, with all its threads and the programs that it starts; other work on the
-        machine then changes little. A solver on another device, or that waits, is measured by the first alone.
+        The second counts the time that processors work for a solver, with all its threads and the
+        programs that it starts; other work on the machine then changes little. A solver on another
+        device, or that waits, is measured by the first alone.
     store : path-like, optional
-        File (``.sqlite``) in which the models of each solver on each task are kept, judged, as soon as they are there: the same call goes on with
-        it. A solver whose file or package has changed runs again.
+        File (``.sqlite``) in which the models of each solver on each task are kept, judged, as soon
+        as they are there: the same call goes on with it. A solver whose file or package has changed
+        runs again.
     index : path-like, optional
         Index of the library with further lower bounds; that of the package by default.
     data_dir : path-like, optional
@@ -101,7 +107,12 @@ def race(
     repeats, threads = check_whole(repeats, "repeats", 1), check_whole(threads, "threads", 1)
     clock = check_choice(clock, "clock", tuple(CLOCKS))
     tasks, entries = tasks_of(problem, data_dir), entries_of(solvers, READY)
-    rules: dict[str, Any] = {"seconds": time, "repeats": repeats, "threads": threads, "clock": clock}
+    rules: dict[str, Any] = {
+        "seconds": time,
+        "repeats": repeats,
+        "threads": threads,
+        "clock": clock,
+    }
     laps: list[Lap] = []
     notes: list[Note] = []
     complete = False
@@ -128,9 +139,14 @@ def race(
                     # Judged when the process has ended, whose clock the referee would slow down.
                     handed = list(contest(entry, task, **rules))
                     own = [Note(task.name, name, one.error) for one in handed if one.error]
-                    judged = list(_judged(task.name, name, referee, [one for one in handed if not one.error]))
+                    judged = list(
+                        _judged(task.name, name, referee, [one for one in handed if not one.error])
+                    )
                     if kept is not None:
-                        row = {"laps": [lap._asdict() for lap in judged], "notes": [note._asdict() for note in own]}
+                        row = {
+                            "laps": [lap._asdict() for lap in judged],
+                            "notes": [note._asdict() for note in own],
+                        }
                         kept.add(key, row, "race")
                     laps += judged
                     notes += own
@@ -143,20 +159,40 @@ def race(
 def _judged(task: str, name: str, referee: Referee, handed: list[Any]) -> Iterator[Lap]:
     for one in handed:
         objective = referee.objective(one.model)
-        yield Lap(task, name, one.repeat, str(one.budget), one.seconds, referee.gap_of(objective), objective)
+        yield Lap(
+            task,
+            name,
+            one.repeat,
+            str(one.budget),
+            one.seconds,
+            referee.gap_of(objective),
+            objective,
+        )
 
 
 def _lap(*, gap: float | None, objective: float | None, **rest: Any) -> Lap:
     """Return a lap of the store, in which infinite numbers are null."""
-    return Lap(**rest, gap=math.inf if gap is None else gap, objective=math.inf if objective is None else objective)
+    return Lap(
+        **rest,
+        gap=math.inf if gap is None else gap,
+        objective=math.inf if objective is None else objective,
+    )
 
 
-def _key(task: Task, known: list[float | None], name: str, entry: Entry, rules: dict[str, Any]) -> str:
-    """Return what the laps of a solver depend on: the task, what is known of it, the rules, and the file and the package of the solver."""
+def _key(
+    task: Task, known: list[float | None], name: str, entry: Entry, rules: dict[str, Any]
+) -> str:
+    """Return what the laps of a solver depend on: the task, what is known of it, the rules, and the
+    file and the package of the solver.
+    """
     try:
-        source = hashlib.sha256(Path(inspect.getfile(inspect.unwrap(entry.solve))).read_bytes()).hexdigest()
+        source = hashlib.sha256(
+            Path(inspect.getfile(inspect.unwrap(entry.solve))).read_bytes()
+        ).hexdigest()
     except (TypeError, OSError):  # a function of a session, or an object that is called
         source = getattr(getattr(entry.solve, "__code__", None), "co_code", repr(entry.solve))
     packages = (version_of_package(), version_of(entry.package))
     solver = (name, source, packages, repr(entry.budgets))
-    return fingerprint("race", task.name, data_digest(task.X, task.y), str(task.problem), known, solver, rules)
+    return fingerprint(
+        "race", task.name, data_digest(task.X, task.y), str(task.problem), known, solver, rules
+    )

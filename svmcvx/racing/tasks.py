@@ -83,13 +83,7 @@ class Task:
 
 
 def tasks_of(problem: Any, data_dir: str | os.PathLike[str] | None) -> list[Task]:
-    """Return the tasks of :func:`svmcvx.racing.race`'s first argument.
-
-    Raises
-    ------
-    DataError
-        If it is none.
-    """
+    """Return the tasks of :func:`svmcvx.racing.race`'s first argument."""
     if isinstance(problem, Task):
         return [problem]
     if isinstance(problem, Instance):
@@ -99,8 +93,16 @@ def tasks_of(problem: Any, data_dir: str | os.PathLike[str] | None) -> list[Task
         return tasks_of(find(problem), data_dir)
     if isinstance(problem, Mapping):
         named = [(name, tasks_of(one, data_dir)) for name, one in problem.items()]
-        return [Task(str(name), one.X, one.y, one.signs, one.problem) for name, ones in named for one in ones]
-    if isinstance(problem, tuple) and len(problem) == 3 and not isinstance(problem[0], (str, Instance, Task)):
+        return [
+            Task(str(name), one.X, one.y, one.signs, one.problem)
+            for name, ones in named
+            for one in ones
+        ]
+    if (
+        isinstance(problem, tuple)
+        and len(problem) == 3
+        and not isinstance(problem[0], (str, Instance, Task))
+    ):
         X, y, stated = problem
         features = check_features(X)
         check_labels(y, features.shape[0])
@@ -109,13 +111,14 @@ def tasks_of(problem: Any, data_dir: str | os.PathLike[str] | None) -> list[Task
     if isinstance(problem, Sequence) and problem:
         return [task for one in problem for task in tasks_of(one, data_dir)]
     raise DataError(
-        "problem must be an instance of the library or its number, (X, y, problem), a task, several of these, or a mapping of names to "
-        f"them, got {type(problem).__name__}"
+        "problem must be an instance of the library or its number, (X, y, problem), a task,"
+        f" several of these, or a mapping of names to them, got {type(problem).__name__}"
     )
 
 
 class Referee:
-    """The one who knows the optimum of a task: it has an interval around the optimum, and evaluates models.
+    """The one who knows the optimum of a task: it has an interval around the optimum, and evaluates
+    models.
 
     Parameters
     ----------
@@ -149,14 +152,20 @@ class Referee:
         known = library_ends(task, index)
         lowers = [end for end in (lower, *known) if end is not None]
         if not lowers or not math.isfinite(max(lowers)):
-            raise DataError(f"{task.name} has no lower bound, so that no gap can be told; take another problem")
+            raise DataError(
+                f"{task.name} has no lower bound, so that no gap can be told; take another problem"
+            )
         self.lower, self.upper = max(lowers), solution.certificate.upper
 
     def objective(self, model: Any) -> float:
-        """Return the objective at a model in any form, an upper bound of it; infinite where the model cannot be used."""
+        """Return the objective at a model in any form, an upper bound of it; infinite where the
+        model cannot be used.
+        """
         task = self._task
         try:
-            found = as_model(model, task.X, np.unique(task.y), None, task.problem.arguments().get("kernel"))
+            found = as_model(
+                model, task.X, np.unique(task.y), None, task.problem.arguments().get("kernel")
+            )
             require_kernel(found, self._formulation)
             one = check(self._statement, [found], self._duals, solver_bound=self._bound)
         except (SvmcvxError, NotCertified, ValueError, TypeError, AttributeError):
@@ -169,6 +178,8 @@ class Referee:
 
 
 def library_ends(task: Task, index: str | os.PathLike[str] | None) -> list[float | None]:
-    """Return the lower ends that the library's index has of a task, proved and stated; empty where it has none."""
+    """Return the lower ends that the library's index has of a task, proved and stated; empty where
+    it has none.
+    """
     found, number = Index(index), instance_id(data_digest(task.X, task.y), task.problem)
     return [found[number].lower, found[number].stated] if number in found else []

@@ -1,4 +1,6 @@
-"""Data in blocks of rows that are never in memory together: sources, and work on all blocks by Dask."""
+"""Data in blocks of rows that are never in memory together: sources, and work on all blocks by
+Dask.
+"""
 
 from svmcvx.row_blocks.piece import Piece
 from svmcvx.row_blocks.sources import BlockLabels, RowBlocks, in_blocks, refuse_in_blocks

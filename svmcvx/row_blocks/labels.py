@@ -30,23 +30,7 @@ class LabelCounts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClassPartition:
-    """A problem of two classes made from labels, passed as `y` instead of the labels.
-
-    Attributes
-    ----------
-    given : BlockLabels, Dask collection or array-like
-        The labels.
-    classes : ndarray of shape (c,)
-        All of them, in sorting order.
-    factors : ndarray of shape (c,) or None
-        Positive weights of the classes, which multiply those of their rows.
-    pair : tuple of int, or None
-        Positions of the negative and the positive class; rows of others have the weight 0. None for all classes.
-    against_rest : int or None
-        Position of the class that is 1 where all others are 0.
-    digests : list of PieceDigests
-        Of all blocks, after the first of several binary problems has read them; the problems share the list.
-    """
+    """A problem of two classes made from labels, passed as `y` instead of the labels."""
 
     given: Any
     classes: NDArray[Any]
@@ -56,28 +40,28 @@ class ClassPartition:
     digests: list[PieceDigests] = field(default_factory=list)
 
     def require_same(self, digests: Sequence[PieceDigests]) -> None:
-        """Raise a :class:`~svmcvx.errors.DataError` if a block has changed since an earlier binary problem."""
+        """Raise a :class:`~svmcvx.errors.DataError` if a block has changed since an earlier binary
+        problem.
+        """
         if not self.digests:
             self.digests.extend(digests)
         for number, (before, now) in enumerate(zip(self.digests, digests, strict=True)):
             if before != now:
-                raise DataError(f"block {number} has changed since an earlier pair or class; a source must not change")
+                raise DataError(
+                    f"block {number} has changed since an earlier pair or class; a source must not"
+                    " change"
+                )
 
     def seen(self, y: NDArray[Any], weight: Any) -> tuple[NDArray[Any], Floats]:
-        """Return the labels of the two classes and the weights of some rows.
-
-        Raises
-        ------
-        DataError
-            If a label is none of the classes.
-        """
+        """Return the labels of the two classes and the weights of some rows."""
         m = y.shape[0]
         own, labels = coded_labels(y, m, "y")
         place = np.searchsorted(self.classes, labels)
         known = self.classes[np.minimum(place, self.classes.size - 1)] == labels
         if not np.all(known):
             raise DataError(
-                f"y holds {labels[~known].tolist()[0]!r}, which was not there before; a source must not change"
+                f"y holds {labels[~known].tolist()[0]!r}, which was not there before; a source must"
+                " not change"
             )
         codes = place[own]
         weights = check_weights(weight, m)
@@ -85,33 +69,34 @@ class ClassPartition:
             weights = check_weights(weights * self.factors[codes], m, name="class_weight")
         if self.pair is not None:
             weights = np.where(np.isin(codes, self.pair), weights, 0.0)
-        labels = self.classes[codes] if self.against_rest is None else (codes == self.against_rest).astype(np.intp)
+        labels = (
+            self.classes[codes]
+            if self.against_rest is None
+            else (codes == self.against_rest).astype(np.intp)
+        )
         return labels, weights
 
 
 def label_counts(X: Any, y: Any) -> LabelCounts:
-    """Return the classes of all blocks with their numbers of rows; rows are not loaded if the source has the labels separately.
-
-    Parameters
-    ----------
-    X : RowBlocks or Dask collection
-    y : BlockLabels, Dask collection, array-like or None
-        None for the labels of a :class:`RowBlocks`.
-
-    Raises
-    ------
-    DataError
-        If labels cannot be used, or there is one class only.
+    """Return the classes of all blocks with their numbers of rows; rows are not loaded if the
+    source has the labels separately.
     """
     if isinstance(X, RowBlocks) and (y is None or isinstance(y, BlockLabels)):
         source = X if y is None else y.blocks
         if not source.labelled:
-            raise DataError("a classifier requires y to be passed, but the target y is None; pass one label a row")
-        found = [part for listed in Shards.of(source.loaders).read(_label_counts) for part in listed]
+            raise DataError(
+                "a classifier requires y to be passed, but the target y is None; pass one label"
+                " a row"
+            )
+        found = [
+            part for listed in Shards.of(source.loaders).read(_label_counts) for part in listed
+        ]
     elif is_dask(y):
         import dask
 
-        found = list(dask.compute(*(dask.delayed(_counts)(part) for part in np.ravel(y.to_delayed()))))
+        found = list(
+            dask.compute(*(dask.delayed(_counts)(part) for part in np.ravel(y.to_delayed())))
+        )
     else:
         given = as_array(y, "y")
         check_labels(y, given.shape[0] if given.ndim else 0)
@@ -130,8 +115,12 @@ def _counts(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
 
 
 @reads_rows
-def _label_counts(pieces: ShardBlocks, parts: ShardState) -> list[tuple[NDArray[Any], NDArray[np.intp]]]:
-    """Count the labels of each block; uses `labels` of a loader that has it, so that the rows are not loaded."""
+def _label_counts(
+    pieces: ShardBlocks, parts: ShardState
+) -> list[tuple[NDArray[Any], NDArray[np.intp]]]:
+    """Count the labels of each block; uses `labels` of a loader that has it, so that the rows are
+    not loaded.
+    """
     found = []
     for number, load in enumerate(pieces.loaders):
         y = load.labels() if hasattr(load, "labels") else piece_of(load()).y

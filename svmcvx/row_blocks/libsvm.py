@@ -25,7 +25,9 @@ __all__ = ["libsvm_loaders"]
 def libsvm_loaders(
     paths: list[str], n_features: int, zero_based: bool, block_bytes: int, cache: Path | None
 ) -> tuple[list[Callable[[], Any]], Any]:
-    """Return one loader for each block of whole lines, and an object that removes the temporary folder of the binary form."""
+    """Return one loader for each block of whole lines, and an object that removes the temporary
+    folder of the binary form.
+    """
     keeper = tempfile.TemporaryDirectory(prefix="svmcvx-libsvm-") if cache is None else None
     folder = Path(keeper.name) if keeper is not None else Path(cache or ".")
     try:
@@ -38,14 +40,18 @@ def libsvm_loaders(
         # A file that has changed gets new binary blocks.
         stem = f"{Path(path).name}-{stat.st_size:x}-{stat.st_mtime_ns:x}-{block_bytes:x}-{n_features:x}-{zero_based:d}"
         loaders.extend(
-            _TextRows(path, first, last, n_features, zero_based, str(folder / f"{stem}-{first:x}.bin"))
+            _TextRows(
+                path, first, last, n_features, zero_based, str(folder / f"{stem}-{first:x}.bin")
+            )
             for first, last in pairwise(_line_starts(path, stat.st_size, block_bytes))
         )
     return loaders, keeper
 
 
 def _line_starts(path: str, size: int, step: int) -> list[int]:
-    """Return beginnings of lines about `step` bytes apart, the first and the end of the file included."""
+    """Return beginnings of lines about `step` bytes apart, the first and the end of the file
+    included.
+    """
     starts = [0]
     with open(path, "rb") as stream:
         while starts[-1] < size:
@@ -67,7 +73,9 @@ class _TextRows:
     binary: str
 
     def __call__(self) -> Piece:
-        """Load the binary form, or parse the text and write it; on another computer of a cluster it is parsed again."""
+        """Load the binary form, or parse the text and write it; on another computer of a cluster it
+        is parsed again.
+        """
         try:
             return self._read_binary()
         except (OSError, ValueError, EOFError):
@@ -90,8 +98,9 @@ class _TextRows:
 
     def _parse(self) -> tuple[Any, Any]:
         try:
-            # The parser drops what it finds up to the end of the line at a positive offset, and stops after the line that passes its
-            # last byte: it gets the end of the line before, and the last byte of the block.
+            # The parser drops what it finds up to the end of the line at a positive offset, and
+            # stops after the line that passes its last byte: it gets the end of the line before,
+            # and the last byte of the block.
             begin = max(self.first - 1, 0)
             X, y = load_svmlight_file(
                 self.path,
@@ -101,19 +110,24 @@ class _TextRows:
                 zero_based=self.zero_based,
             )
         except (OSError, ValueError) as error:
-            raise DataError(f"{self.path} cannot be read as LIBSVM text near byte {self.first}: {error}") from None
+            raise DataError(
+                f"{self.path} cannot be read as LIBSVM text near byte {self.first}: {error}"
+            ) from None
         rows = sp.csr_array(X)
         rows.sum_duplicates()
         # Indices of one type, or scipy copies them each time; 32 bits if that is enough.
         index = np.int32 if max(rows.nnz, self.n_features) <= np.iinfo(np.int32).max else np.int64
         rows = sp.csr_array(
-            (rows.data, rows.indices.astype(index), rows.indptr.astype(index)), shape=(y.size, self.n_features)
+            (rows.data, rows.indices.astype(index), rows.indptr.astype(index)),
+            shape=(y.size, self.n_features),
         )
         rows.has_canonical_format = True
         return rows, y
 
     def _keep(self, X: Any, y: Any) -> None:
-        """Write the binary form atomically; if the disk is full, the text is parsed again next time."""
+        """Write the binary form atomically; if the disk is full, the text is parsed again next
+        time.
+        """
         with suppress(OSError), atomic_write(self.binary) as stream:
             for array in (X.data, X.indices, X.indptr, y):
                 np.save(stream, array, allow_pickle=False)

@@ -17,26 +17,7 @@ __all__ = ["labelled_pieces", "mapped_rows"]
 
 
 def mapped_rows(model: Any, method: str, X: Any, dtype: Any, *, columns: int | None = None) -> Any:
-    """Return what a method of a model gives for the rows of all blocks.
-
-    On a cluster the model is sent once to each worker, and blocks of rows are not moved.
-
-    Parameters
-    ----------
-    model : Model
-    method : str
-        Takes rows of shape (m, d), returns an array of shape (m,) or (m, columns).
-    X : RowBlocks, Dask array or Dask DataFrame
-    dtype : dtype
-        Of the result.
-    columns : int, optional
-        Of the result; None where it has one number a row.
-
-    Returns
-    -------
-    ndarray or Dask collection
-        For a :class:`~svmcvx.row_blocks.RowBlocks` an array; for a Dask array or DataFrame a lazy Dask array.
-    """
+    """Return what a method of a model gives for the rows of all blocks."""
     model = model.without_support()
     if isinstance(X, RowBlocks):
         shards = Shards.of(X.loaders)
@@ -45,14 +26,18 @@ def mapped_rows(model: Any, method: str, X: Any, dtype: Any, *, columns: int | N
             listed = [_mapped(ShardBlocks((load,)), {}, model, method) for load in X.loaders]
         else:
             listed = shards.read(_mapped, None, model, method)
-        return np.concatenate([part for found in listed for part in found]).astype(dtype, copy=False)
+        return np.concatenate([part for found in listed for part in found]).astype(
+            dtype, copy=False
+        )
     rows = X if hasattr(X, "chunks") else X.to_dask_array()
     rows = rows.rechunk({1: -1}) if len(rows.chunks[1]) > 1 else rows
     import dask
 
     shape = {"drop_axis": 1} if columns is None else {"chunks": (rows.chunks[0], (columns,))}
     empty = np.zeros((0,) if columns is None else (0, columns), dtype=dtype)
-    return rows.map_blocks(_of_rows, dask.delayed(model, traverse=False), method, dtype=dtype, meta=empty, **shape)
+    return rows.map_blocks(
+        _of_rows, dask.delayed(model, traverse=False), method, dtype=dtype, meta=empty, **shape
+    )
 
 
 @reads_rows
@@ -66,12 +51,8 @@ def _of_rows(X: Any, model: Any, method: str) -> NDArray[Any]:
 
 
 def labelled_pieces(X: Any, y: Any, sample_weight: Any) -> Iterator[Piece]:
-    """Yield the blocks of a source one after another, with the labels and weights that were passed separately.
-
-    Raises
-    ------
-    DataError
-        If a block has no labels, or lengths differ.
+    """Yield the blocks of a source one after another, with the labels and weights that were passed
+    separately.
     """
     if not isinstance(X, RowBlocks):
         raise DataError("X is a Dask collection; compute the mean of predict(X) == y")
@@ -90,4 +71,6 @@ def labelled_pieces(X: Any, y: Any, sample_weight: Any) -> Iterator[Piece]:
         yield Piece(piece.X, labels, piece.weight if own[1] is None else own[1])
         first += m
     if any(values is not None and values.shape[0] != first for values in arrays):
-        raise DataError(f"y and sample_weight must hold one number for each of the {first} rows of X")
+        raise DataError(
+            f"y and sample_weight must hold one number for each of the {first} rows of X"
+        )

@@ -13,16 +13,7 @@ __all__ = ["Piece", "PieceDigests"]
 
 
 class Piece(NamedTuple):
-    """The rows of one block.
-
-    Attributes
-    ----------
-    X : ndarray or csr_array of shape (m, d)
-        In the type of its source; float32 numbers are converted when they are used.
-    y : ndarray of shape (m,) or None
-        Labels, if the source has them.
-    weight : ndarray of shape (m,) or None
-    """
+    """The rows of one block."""
 
     X: Features
     y: NDArray[Any] | None = None
@@ -30,7 +21,9 @@ class Piece(NamedTuple):
 
 
 class PieceDigests(NamedTuple):
-    """Digests of the parts of a block, which are compared when it is read again; 0 for a missing part."""
+    """Digests of the parts of a block, which are compared when it is read again; 0 for a missing
+    part.
+    """
 
     rows: int
     labels: int

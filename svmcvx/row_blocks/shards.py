@@ -1,8 +1,11 @@
-"""Work on all blocks of rows: one pass after another, by Dask, in threads of this process or on a cluster.
+"""Work on all blocks of rows: one pass after another, by Dask, in threads of this process or on a
+cluster.
 
-Neighbouring blocks of a source form a shard, which one task works through block by block: only one block a thread is in memory. The labels, scores
-and multipliers between passes are the shard's *state*, which stays on the worker that made it; only arguments and sums are sent. A state follows
-from the shard's source and the operations on it, so that Dask can compute it again if a worker is lost.
+Neighbouring blocks of a source form a shard, which one task works through block by block: only one
+block a thread is in memory. The labels, scores and multipliers between passes are the shard's
+*state*, which stays on the worker that made it; only arguments and sums are sent. A state follows
+from the shard's source and the operations on it, so that Dask can compute it again if a worker is
+lost.
 """
 
 from __future__ import annotations
@@ -27,22 +30,16 @@ __all__ = ["ShardBlocks", "ShardState", "Shards", "State", "reads_rows"]
 
 log = logging.getLogger(__name__)
 
-# Number of shards of a source, the same for any number of threads, so that sums over shards have the same rounding on any computer. More shards
-# balance the load, fewer cost less bookkeeping. On a cluster with many threads: number of shards for each thread.
+# Number of shards of a source, the same for any number of threads, so that sums over shards have
+# the same rounding on any computer. More shards balance the load, fewer cost less bookkeeping. On a
+# cluster with many threads: number of shards for each thread.
 SHARDS, SHARDS_A_THREAD = 32, 4
 # Seconds between two polls of the deadline while a cluster works.
 LOOK = 0.1
 
 
 class State:
-    """The state of a shard: lists of one object a block, by name.
-
-    Attributes
-    ----------
-    parts : dict of str to list
-    value : object
-        The value that the last operation returned.
-    """
+    """The state of a shard: lists of one object a block, by name."""
 
     __slots__ = ("parts", "value")
 
@@ -64,16 +61,7 @@ def _bytes(part: Any) -> int:
 
 @dataclass(frozen=True)
 class ShardBlocks:
-    """The blocks of a shard, loaded one after another.
-
-    Attributes
-    ----------
-    loaders : tuple of callable
-    stop : callable or None
-        Called before each block.
-    first : int
-        Number of the first block in the source, for messages.
-    """
+    """The blocks of a shard, loaded one after another."""
 
     loaders: tuple[Rows, ...]
     stop: Callable[[], bool] | None = None
@@ -118,7 +106,9 @@ class _Call:
 
     __slots__ = ("arguments", "operation", "stop")
 
-    def __init__(self, operation: Operation, arguments: tuple[Any, ...], stop: Callable[[], bool] | None) -> None:
+    def __init__(
+        self, operation: Operation, arguments: tuple[Any, ...], stop: Callable[[], bool] | None
+    ) -> None:
         self.operation, self.arguments, self.stop = operation, arguments, stop
 
 
@@ -137,7 +127,9 @@ NO_ROWS = (_Source(()),)
 
 def _changed(call: _Call, state: State, first: int, source: Any, *beside: Any) -> State:
     with single_blas_thread():
-        parts, value = call.operation(_pieces(call, first, source, beside), state.parts, *call.arguments)
+        parts, value = call.operation(
+            _pieces(call, first, source, beside), state.parts, *call.arguments
+        )
     return State({**state.parts, **parts}, value)
 
 
@@ -158,25 +150,7 @@ def _value(state: State) -> Any:
 
 @dataclass
 class Shards:
-    """Shards of a source, and the state of each.
-
-    Parameters
-    ----------
-    sources : list of tuple
-        The argument of the tasks of a shard: loaders, or delayed partitions.
-    states : list
-        States, or futures of them on a cluster.
-    blocks : list of int
-        Number of blocks of each shard.
-    client : distributed.Client or None
-        Client of the cluster; None for threads of this process.
-    workers : set of str
-        Its workers at the last check.
-    passes : int
-        Passes over the rows that were made.
-    deadline : Deadline or None
-        After it a pass raises :class:`~svmcvx.system.deadline.OutOfTime`; None for passes that must be completed.
-    """
+    """Shards of a source, and the state of each."""
 
     sources: list[tuple[Any, ...]]
     states: list[Any]
@@ -201,7 +175,9 @@ class Shards:
             sources = [(_Source(tuple(source[a:b])),) for a, b in pairwise(ends)]
             blocks = [b - a for a, b in pairwise(ends)]
         states: list[Any] = [State({}) for _ in sources]
-        return cls(sources, states, blocks, client, set() if client is None else set(client.nthreads()))
+        return cls(
+            sources, states, blocks, client, set() if client is None else set(client.nthreads())
+        )
 
     @property
     def offsets(self) -> list[int]:
@@ -212,17 +188,11 @@ class Shards:
         """Store arrays of this process, one for each block, in the states of the shards."""
         self.change(_set_part, [(name, list(listed)) for listed in parts])
 
-    def change(self, operation: Operation, each: Sequence[tuple[Any, ...]] | None = None, *shared: Any) -> list[Any]:
-        """Replace parts of every state by what an operation returns, ``(parts, value)``; return the values.
-
-        Parameters
-        ----------
-        operation : callable
-            ``operation(pieces, parts, *arguments)``, defined in a module; it must not change its arguments.
-        each : sequence of tuple, optional
-            Arguments of each shard, before the shared ones.
-        *shared
-            Arguments of all shards.
+    def change(
+        self, operation: Operation, each: Sequence[tuple[Any, ...]] | None = None, *shared: Any
+    ) -> list[Any]:
+        """Replace parts of every state by what an operation returns, ``(parts, value)``; return the
+        values.
         """
         calls = self._calls(operation, each, shared)
         if self.client is None:
@@ -233,10 +203,16 @@ class Shards:
         self.states = states
         return values
 
-    def read(self, operation: Operation, each: Sequence[tuple[Any, ...]] | None = None, *shared: Any) -> list[Any]:
+    def read(
+        self, operation: Operation, each: Sequence[tuple[Any, ...]] | None = None, *shared: Any
+    ) -> list[Any]:
         """Return the result of an operation for every shard; the states do not change."""
         calls = self._calls(operation, each, shared)
-        return self._local(_read, calls) if self.client is None else self._gathered(self._tasks(_read, calls))
+        return (
+            self._local(_read, calls)
+            if self.client is None
+            else self._gathered(self._tasks(_read, calls))
+        )
 
     def _calls(
         self, operation: Operation, each: Sequence[tuple[Any, ...]] | None, shared: tuple[Any, ...]
@@ -256,11 +232,15 @@ class Shards:
         sent = {id(call): delayed(call, traverse=False) for call in calls}
         return [
             task(sent[id(call)], state, first, *_needed(call, source))
-            for call, source, state, first in zip(calls, self.sources, self.states, self.offsets, strict=True)
+            for call, source, state, first in zip(
+                calls, self.sources, self.states, self.offsets, strict=True
+            )
         ]
 
     def _local(self, run: Callable[..., Any], calls: list[_Call]) -> list[Any]:
-        """Compute in threads of this process; a plain graph has a tenth of the overhead of Dask's collections."""
+        """Compute in threads of this process; a plain graph has a tenth of the overhead of Dask's
+        collections.
+        """
         if self._late():
             raise OutOfTime
         _dask()
@@ -302,7 +282,8 @@ class Shards:
         except Exception as error:
             if isinstance(error, distributed.scheduler.KilledWorker):
                 raise SolverFailed(
-                    f"a block ended several workers of the cluster one after another ({error}); give them more memory, or make smaller blocks"
+                    f"a block ended several workers of the cluster one after another ({error});"
+                    " give them more memory, or make smaller blocks"
                 ) from None
             raise
         finally:
@@ -316,12 +297,16 @@ class Shards:
         """Warn once that a worker was lost; its states are computed again from the source."""
         present = set(self.client.nthreads())
         for address in sorted(self.workers - present):
-            log.warning("the worker %s was lost; what it held is computed again from the blocks", address)
+            log.warning(
+                "the worker %s was lost; what it held is computed again from the blocks", address
+            )
         self.workers = present
 
 
 def _needed(call: _Call, source: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the source of a shard for an operation that reads rows; for others partitions are not computed."""
+    """Return the source of a shard for an operation that reads rows; for others partitions are not
+    computed.
+    """
     return source if getattr(call.operation, "reads_rows", False) else NO_ROWS
 
 

@@ -18,7 +18,16 @@ from svmcvx.data import check_features, check_whole
 from svmcvx.errors import DataError, missing_extra
 from svmcvx.row_blocks.piece import Piece
 
-__all__ = ["BlockLabels", "DaskRows", "Piece", "RowBlocks", "Rows", "in_blocks", "is_dask", "refuse_in_blocks"]
+__all__ = [
+    "BlockLabels",
+    "DaskRows",
+    "Piece",
+    "RowBlocks",
+    "Rows",
+    "in_blocks",
+    "is_dask",
+    "refuse_in_blocks",
+]
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -40,14 +49,15 @@ class BlockLabels:
 class RowBlocks:
     """Data in blocks of rows, which are read again in each pass.
 
-    Linear models take such a source as `X`, with ``blocks.y`` as `y`; see ``docs/scale.md``. Every product with the data, and both
-    ends of the certificate, are sums over the blocks.
+    Linear models take such a source as `X`, with ``blocks.y`` as `y`; see ``docs/scale.md``. Every
+    product with the data, and both ends of the certificate, are sums over the blocks.
 
     Parameters
     ----------
     loaders : sequence of callable
-        ``load()`` returns the rows of a block: ``X`` of shape (m, d), or a tuple ``(X, y)`` or ``(X, y, sample_weight)``. It returns the same rows
-        each time. With a cluster the loaders are sent to other processes.
+        ``load()`` returns the rows of a block: ``X`` of shape (m, d), or a tuple ``(X, y)`` or
+        ``(X, y, sample_weight)``. It returns the same rows each time. With a cluster the loaders
+        are sent to other processes.
     labelled : bool
         Whether the blocks come with their labels.
     lengths : sequence of int, optional
@@ -74,17 +84,28 @@ class RowBlocks:
     ) -> None:
         self.loaders = list(loaders)
         if not self.loaders or not all(callable(load) for load in self.loaders):
-            raise DataError("loaders must be a sequence of functions without arguments, one a block, at least one")
+            raise DataError(
+                "loaders must be a sequence of functions without arguments, one a block, at"
+                " least one"
+            )
         if lengths is not None and len(lengths) != len(self.loaders):
-            raise DataError(f"lengths must hold one number a block: {len(self.loaders)} blocks, got {len(lengths)}")
+            raise DataError(
+                f"lengths must hold one number a block: {len(self.loaders)} blocks, got"
+                f" {len(lengths)}"
+            )
         self.labelled, self.name = labelled, name
-        self.lengths = None if lengths is None else [check_whole(length, "lengths", 0) for length in lengths]
+        self.lengths = (
+            None if lengths is None else [check_whole(length, "lengths", 0) for length in lengths]
+        )
 
     def __len__(self) -> int:
         return len(self.loaders)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        raise DataError("rows in blocks are for linear machines of svmcvx.fast and their estimators; load the data")
+        raise DataError(
+            "rows in blocks are for linear machines of svmcvx.fast and their estimators; load the"
+            " data"
+        )
 
     def __repr__(self) -> str:
         rows = "" if self.lengths is None else f", {sum(self.lengths)} rows"
@@ -105,15 +126,20 @@ class RowBlocks:
 
     @classmethod
     def from_npy(
-        cls, X: Paths, y: Paths | None = None, *, sample_weight: Paths | None = None, rows: int | None = None
+        cls,
+        X: Paths,
+        y: Paths | None = None,
+        *,
+        sample_weight: Paths | None = None,
+        rows: int | None = None,
     ) -> RowBlocks:
         """Read dense rows from ``.npy`` files.
 
         Parameters
         ----------
         X : path or sequence of paths
-            Two-dimensional arrays in the order of C, with the same number of columns; a pattern such as ``"part-*.npy"`` stands for the
-            files in sorting order.
+            Two-dimensional arrays in the order of C, with the same number of columns; a pattern
+            such as ``"part-*.npy"`` stands for the files in sorting order.
         y, sample_weight : path or sequence of paths, optional
             One-dimensional arrays, one file for each of `X`.
         rows : int, optional
@@ -124,25 +150,38 @@ class RowBlocks:
         DataError
             If a file cannot be read, or lengths differ.
         """
-        columns = [files(part, name) for part, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight"))]
+        columns = [
+            files(part, name)
+            for part, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight"))
+        ]
         loaders: list[Callable[[], Any]] = []
         lengths = []
         for number, path in enumerate(columns[0]):
-            beside = [files_of[number] if number < len(files_of) else None for files_of in columns[1:]]
+            beside = [
+                files_of[number] if number < len(files_of) else None for files_of in columns[1:]
+            ]
             shapes = [_npy_header(part)[0] for part in (path, *beside) if part is not None]
             if len(shapes[0]) != 2 or any(shape != shapes[0][:1] for shape in shapes[1:]):
                 raise DataError(
-                    f"{path} must be two-dimensional, with one label and weight a row; the shapes are {shapes}"
+                    f"{path} must be two-dimensional, with one label and weight a row; the shapes"
+                    f" are {shapes}"
                 )
             n, d = shapes[0]
-            step = check_whole(rows, "rows", 1) if rows is not None else max(1, BLOCK_ENTRIES // max(d, 1))
+            step = (
+                check_whole(rows, "rows", 1)
+                if rows is not None
+                else max(1, BLOCK_ENTRIES // max(d, 1))
+            )
             for first in range(0, n, step):
                 last = min(first + step, n)
                 loaders.append(_NpyRows(path, beside[0], beside[1], first, last))
                 lengths.append(last - first)
         for files_of, name in zip(columns[1:], ("y", "sample_weight"), strict=True):
             if files_of and len(files_of) != len(columns[0]):
-                raise DataError(f"{name} must be one file for each of X: {len(columns[0])} files, got {len(files_of)}")
+                raise DataError(
+                    f"{name} must be one file for each of X: {len(columns[0])} files, got"
+                    f" {len(files_of)}"
+                )
         return cls(loaders, labelled=y is not None, lengths=lengths, name=_title(columns[0]))
 
     @classmethod
@@ -184,11 +223,20 @@ class RowBlocks:
                 raise DataError(f"{path} cannot be read as a Parquet file: {error}") from None
             names = reader.schema_arrow.names
             special = [name for name in (target, sample_weight) if name is not None]
-            wanted = tuple(columns) if columns is not None else tuple(name for name in names if name not in special)
+            wanted = (
+                tuple(columns)
+                if columns is not None
+                else tuple(name for name in names if name not in special)
+            )
             if missing := [name for name in (*wanted, *special) if name not in names]:
-                raise DataError(f"{path} has no column {missing[0]!r}; its columns are {', '.join(names[:20])}")
+                raise DataError(
+                    f"{path} has no column {missing[0]!r}; its columns are {', '.join(names[:20])}"
+                )
             if chosen and wanted != chosen:
-                raise DataError(f"{path} has other columns than {found[0]}; name those of the features by columns=")
+                raise DataError(
+                    f"{path} has other columns than {found[0]}; name those of the features by"
+                    " columns="
+                )
             chosen = wanted
             for group in range(reader.num_row_groups):
                 lengths.append(int(reader.metadata.row_group(group).num_rows))
@@ -219,7 +267,8 @@ class RowBlocks:
         block_bytes : int
             Bytes of text of a block.
         cache : path, optional
-            Folder for the binary form, which stays there; by default a temporary one that is removed with the source.
+            Folder for the binary form, which stays there; by default a temporary one that is
+            removed with the source.
 
         Raises
         ------
@@ -244,15 +293,7 @@ class RowBlocks:
 
 @dataclass(frozen=True)
 class DaskRows:
-    """The partitions of Dask collections, aligned: delayed rows, labels and weights, one a block.
-
-    Attributes
-    ----------
-    X, y, weight : tuple
-        ``y`` and ``weight`` may be empty.
-    lengths : tuple of int, or None
-        Numbers of rows, if known.
-    """
+    """The partitions of Dask collections, aligned: delayed rows, labels and weights, one a block."""
 
     X: tuple[Any, ...]
     y: tuple[Any, ...]
@@ -266,12 +307,14 @@ def in_blocks(X: Any) -> bool:
 
 
 def refuse_in_blocks(**given: bool) -> None:
-    """Raise a :class:`~svmcvx.errors.DataError` that names the argument that cannot be used with rows in blocks."""
+    """Raise a :class:`~svmcvx.errors.DataError` that names the argument that cannot be used with
+    rows in blocks.
+    """
     for name, unusual in given.items():
         if unusual:
             raise DataError(
-                f"X comes in blocks of rows, where {name} keeps its default: only linear machines with it can be solved block by "
-                f"block; leave {name} out, or load the data"
+                f"X comes in blocks of rows, where {name} keeps its default: only linear machines"
+                f" with it can be solved block by block; leave {name} out, or load the data"
             )
 
 
@@ -284,33 +327,44 @@ def dask_rows(X: Any, y: Any, sample_weight: Any) -> DaskRows:
     """Split Dask collections into partitions; labels and weights in memory are not changed."""
     if hasattr(X, "chunks"):
         if X.ndim != 2:
-            raise DataError(f"X must be two-dimensional (observations × features), got shape {X.shape}")
+            raise DataError(
+                f"X must be two-dimensional (observations × features), got shape {X.shape}"
+            )
         X = X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
         known: tuple[int, ...] | None = tuple(X.chunks[0])
         known = None if any(np.isnan(length) for length in X.chunks[0]) else known
         parts = tuple(X.to_delayed().ravel())
     else:
         parts, known = tuple(X.to_delayed()), None
-    beside = [_partitions(values, parts, known, name) for values, name in ((y, "y"), (sample_weight, "sample_weight"))]
+    beside = [
+        _partitions(values, parts, known, name)
+        for values, name in ((y, "y"), (sample_weight, "sample_weight"))
+    ]
     return DaskRows(parts, beside[0], beside[1], known)
 
 
-def _partitions(values: Any, parts: tuple[Any, ...], known: tuple[int, ...] | None, name: str) -> tuple[Any, ...]:
+def _partitions(
+    values: Any, parts: tuple[Any, ...], known: tuple[int, ...] | None, name: str
+) -> tuple[Any, ...]:
     if values is None or not is_dask(values):
         return ()
     if hasattr(values, "chunks"):
         if values.ndim != 1:
-            raise DataError(f"{name} must be one-dimensional with one number a row, got shape {values.shape}")
+            raise DataError(
+                f"{name} must be one-dimensional with one number a row, got shape {values.shape}"
+            )
         if known is not None and not any(np.isnan(length) for length in values.chunks[0]):
             if sum(values.chunks[0]) != sum(known):
                 raise DataError(
-                    f"{name} has {sum(values.chunks[0])} labels but X has {sum(known)} rows: inconsistent numbers of samples; "
-                    "pass one label a row"
+                    f"{name} has {sum(values.chunks[0])} labels but X has {sum(known)} rows:"
+                    " inconsistent numbers of samples; pass one label a row"
                 )
             values = values.rechunk((known,))
     found = tuple(np.ravel(values.to_delayed()))
     if len(found) != len(parts):
-        raise DataError(f"{name} must have the partitions of X: {len(parts)}, got {len(found)}; repartition it")
+        raise DataError(
+            f"{name} must have the partitions of X: {len(parts)}, got {len(found)}; repartition it"
+        )
     return found
 
 
@@ -325,8 +379,12 @@ class _NpyRows:
     last: int
 
     def __call__(self) -> Piece:
-        """Read the rows. The file is not memory-mapped, since a file that shrinks would then end the process."""
-        parts = [None if path is None else self._read(path) for path in (self.X, self.y, self.weight)]
+        """Read the rows. The file is not memory-mapped, since a file that shrinks would then end
+        the process.
+        """
+        parts = [
+            None if path is None else self._read(path) for path in (self.X, self.y, self.weight)
+        ]
         return Piece(parts[0], parts[1], parts[2])
 
     def labels(self) -> NDArray[Any] | None:
@@ -338,11 +396,17 @@ class _NpyRows:
             shape, dtype, begin = _npy_header(path)
             width = int(np.prod(shape[1:], dtype=np.int64))
             count = (self.last - self.first) * width
-            values = np.fromfile(path, dtype=dtype, count=count, offset=begin + self.first * width * dtype.itemsize)
+            values = np.fromfile(
+                path, dtype=dtype, count=count, offset=begin + self.first * width * dtype.itemsize
+            )
         except (OSError, ValueError) as error:
-            raise DataError(f"rows {self.first} to {self.last - 1} of {path} cannot be read: {error}") from None
+            raise DataError(
+                f"rows {self.first} to {self.last - 1} of {path} cannot be read: {error}"
+            ) from None
         if values.size != count:
-            raise DataError(f"{path} ends before row {self.last - 1}; it has been changed or cut off")
+            raise DataError(
+                f"{path} ends before row {self.last - 1}; it has been changed or cut off"
+            )
         return values.reshape(-1, *shape[1:])
 
 
@@ -360,7 +424,9 @@ class _ParquetRows:
         """Read the row group."""
         special = [name for name in (self.target, self.weight) if name is not None]
         frame = self._read([*self.columns, *special])
-        beside = [None if name is None else frame[name].to_numpy() for name in (self.target, self.weight)]
+        beside = [
+            None if name is None else frame[name].to_numpy() for name in (self.target, self.weight)
+        ]
         return Piece(frame[list(self.columns)].to_numpy(), beside[0], beside[1])
 
     def labels(self) -> NDArray[Any] | None:
@@ -370,22 +436,33 @@ class _ParquetRows:
     def _read(self, columns: list[str]) -> Any:
         try:
             with _pyarrow_parquet().ParquetFile(self.path) as reader:
-                return reader.read_row_group(self.group, columns=columns, use_threads=False).to_pandas()
+                return reader.read_row_group(
+                    self.group, columns=columns, use_threads=False
+                ).to_pandas()
         except Exception as error:
-            raise DataError(f"row group {self.group} of {self.path} cannot be read: {error}") from None
+            raise DataError(
+                f"row group {self.group} of {self.path} cannot be read: {error}"
+            ) from None
 
 
 def piece_of(loaded: Any) -> Piece:
-    """Convert the result of a loader to a :class:`Piece` with a matrix and one-dimensional labels and weights."""
+    """Convert the result of a loader to a :class:`Piece` with a matrix and one-dimensional labels
+    and weights.
+    """
     if isinstance(loaded, tuple):
         if not 1 <= len(loaded) <= 3:
-            raise DataError(f"a loader must return X, (X, y) or (X, y, sample_weight), got a tuple of {len(loaded)}")
+            raise DataError(
+                "a loader must return X, (X, y) or (X, y, sample_weight), got a tuple of"
+                f" {len(loaded)}"
+            )
         X, y, weight = (*loaded, None, None)[:3]
     else:
         X, y, weight = loaded, None, None
     X = X.to_numpy() if hasattr(X, "to_numpy") else X
     if getattr(X, "ndim", None) != 2:
-        raise DataError(f"a loader must return rows as an array of shape (m, d), got {type(X).__name__}")
+        raise DataError(
+            f"a loader must return rows as an array of shape (m, d), got {type(X).__name__}"
+        )
     return Piece(
         X,
         None if y is None else as_array(y, "y"),
@@ -413,20 +490,16 @@ def named_block(number: int) -> Iterator[None]:
 
 
 def files(paths: Paths | None, name: str) -> list[str]:
-    """Return the files that match paths or patterns.
-
-    Raises
-    ------
-    DataError
-        If there is none, or one does not exist.
-    """
+    """Return the files that match paths or patterns."""
     if paths is None:
         return []
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found: list[str] = []
     for path in listed:
         text = os.fspath(path)
-        matches = sorted(glob.glob(text)) if glob.has_magic(text) and not os.path.exists(text) else [text]
+        matches = (
+            sorted(glob.glob(text)) if glob.has_magic(text) and not os.path.exists(text) else [text]
+        )
         if not matches or not all(os.path.isfile(match) for match in matches):
             raise DataError(f"{name}: there is no file {text}")
         found.extend(os.path.abspath(match) for match in matches)
@@ -440,17 +513,15 @@ def _title(found: list[str]) -> str:
 
 
 def _npy_header(path: str) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Return shape, data type and offset of the numbers of a ``.npy`` file.
-
-    Raises
-    ------
-    DataError
-        If it is no such file, or holds objects, or columns in the order of Fortran.
-    """
+    """Return shape, data type and offset of the numbers of a ``.npy`` file."""
     try:
         with open(path, "rb") as stream:
             version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            read = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
             shape, fortran, dtype = read(stream)
             begin = stream.tell()
     except (OSError, ValueError) as error:
@@ -458,7 +529,10 @@ def _npy_header(path: str) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     if dtype.hasobject:
         raise DataError(f"{path} holds Python objects; save numbers or text")
     if fortran and len(shape) > 1:
-        raise DataError(f"{path} is stored by columns; save np.ascontiguousarray(X), whose rows can be read in blocks")
+        raise DataError(
+            f"{path} is stored by columns; save np.ascontiguousarray(X), whose rows can be read in"
+            " blocks"
+        )
     return shape, dtype, begin
 
 

@@ -12,13 +12,7 @@ __all__ = ["Deferred", "DeferredField", "DeferredSolution"]
 
 
 class Deferred:
-    """A value that is computed when it is asked for.
-
-    Parameters
-    ----------
-    compute : callable
-        Without arguments.
-    """
+    """A value that is computed when it is asked for."""
 
     __slots__ = ("compute",)
 
@@ -45,7 +39,9 @@ class DeferredField:
 
 
 class DeferredSolution(Solution):
-    """A solution whose fields below may be given as a :class:`Deferred`. It is pickled with their values, as `stored_as`."""
+    """A solution whose fields below may be given as a :class:`Deferred`. It is pickled with their
+    values, as `stored_as`.
+    """
 
     stored_as: ClassVar[type[Solution]] = Solution
     model = DeferredField()

@@ -1,4 +1,6 @@
-"""What a solution remembers: why a solver stopped, what was tried, seconds, the data, and what a proof needs."""
+"""What a solution remembers: why a solver stopped, what was tried, seconds, the data, and what a
+proof needs.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,21 @@ from svmcvx.kernels import Kernel, Linear
 from svmcvx.model import frozen
 from svmcvx.proofs.statement import Statement
 
-__all__ = ["OF_THE_SOLUTION", "Attempt", "DataFacts", "Evidence", "OptimalIntercepts", "Status", "Timings", "Undecided"]
+__all__ = [
+    "OF_THE_SOLUTION",
+    "Attempt",
+    "DataFacts",
+    "Evidence",
+    "OptimalIntercepts",
+    "Status",
+    "Timings",
+    "Undecided",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Hyper-parameters on which the optimum does not depend, or for which a statement has separate fields.
+# Hyper-parameters on which the optimum does not depend, or for which a statement has separate
+# fields.
 OF_THE_SOLUTION: Final = ("kernel", "intercept", "form", "bias")
 
 
@@ -91,22 +103,7 @@ class Timings:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
-    """Data that a proof needs in addition to a model, a dual point and the hyper-parameters.
-
-    Attributes
-    ----------
-    intercept : "free", "penalised" or "none"
-    weight : ndarray of shape (rows,) or None
-        Weights of the observations, in the order of the data that were passed in; None where these are rows in blocks.
-    fingerprint : str
-        A short name of these data; empty for rows in blocks.
-    given : dict of ndarray
-        Arrays that the problem is given besides, such as the γ of fixed conic losses.
-    spread : dict of ndarray
-        Arrays of a conic model in addition to its coefficients.
-    tree : dict of ndarray
-        The record of a search.
-    """
+    """Data that a proof needs in addition to a model, a dual point and the hyper-parameters."""
 
     intercept: str
     weight: Floats | None
@@ -119,21 +116,35 @@ class Evidence:
         if self.weight is not None:
             object.__setattr__(self, "weight", frozen(self.weight))
         for name in ("given", "spread", "tree"):
-            object.__setattr__(self, name, {key: frozen(values) for key, values in getattr(self, name).items()})
+            object.__setattr__(
+                self, name, {key: frozen(values) for key, values in getattr(self, name).items()}
+            )
 
     def __repr__(self) -> str:
-        more = "".join(f", {listed(arrays)}" for arrays in (self.given, self.spread, self.tree) if arrays)
-        rows = "rows in blocks" if self.weight is None else quantity(self.weight.size, "observation")
+        more = "".join(
+            f", {listed(arrays)}" for arrays in (self.given, self.spread, self.tree) if arrays
+        )
+        rows = (
+            "rows in blocks" if self.weight is None else quantity(self.weight.size, "observation")
+        )
         return f"Evidence({self.intercept} intercept, {rows}, {self.fingerprint}{more})"
 
     def statement(
-        self, formulation: str, hyperparameters: Mapping[str, Any], kernel: Kernel | None, facts: DataFacts
+        self,
+        formulation: str,
+        hyperparameters: Mapping[str, Any],
+        kernel: Kernel | None,
+        facts: DataFacts,
     ) -> Statement:
         """Return the problem as a proof states it."""
         described = None if kernel is None or isinstance(kernel, Linear) else kernel.to_dict()
         return Statement(
             formulation=formulation,
-            hyperparameters={name: value for name, value in hyperparameters.items() if name not in OF_THE_SOLUTION},
+            hyperparameters={
+                name: value
+                for name, value in hyperparameters.items()
+                if name not in OF_THE_SOLUTION
+            },
             kernel=described,
             intercept=self.intercept,
             rows=facts.n,
@@ -147,23 +158,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class DataFacts:
-    """A record of the data for which a problem was solved.
-
-    Attributes
-    ----------
-    n, d : int
-        Observations that were passed in, those of weight zero included, and features.
-    classes : tuple
-        Labels, sorted.
-    counts : tuple of int or None
-        Observations of positive weight in each class; None where they were not counted (rows in blocks).
-    weighted : bool
-        Whether observations have weights other than 1.
-    fingerprint : str
-        A short name of features and labels; empty where there is none (rows in blocks).
-    precomputed : bool
-        Whether the features are a Gram matrix, so that another kernel on the same observations looks like other data.
-    """
+    """A record of the data for which a problem was solved."""
 
     n: int
     d: int
@@ -193,7 +188,9 @@ class DataFacts:
         return self.n, self.d
 
     def differ_from(self, other: DataFacts) -> bool:
-        """Whether these are other data of the same sizes and classes; the labels alone decide for Gram matrices."""
+        """Whether these are other data of the same sizes and classes; the labels alone decide for
+        Gram matrices.
+        """
         alike = self.size == other.size and self.classes == other.classes
         if not (alike and self.fingerprint and other.fingerprint):
             return False
@@ -206,17 +203,7 @@ class DataFacts:
 
 
 class OptimalIntercepts(NamedTuple):
-    """The free intercepts that are optimal together with the weights of a model.
-
-    Two classes have one interval. Several classes have one interval each, for intercepts of sum zero: a common shift of all
-    changes no prediction.
-
-    Attributes
-    ----------
-    lower, upper : float, or ndarray of shape (c,)
-        The ends of the interval; equal if there is one optimal intercept, infinite if an end is unbounded. The intercept of the model is the middle,
-        or the finite end if only one end is finite.
-    """
+    """The free intercepts that are optimal together with the weights of a model."""
 
     lower: float | Floats
     upper: float | Floats
@@ -228,17 +215,7 @@ class OptimalIntercepts(NamedTuple):
 
 
 class Undecided(NamedTuple):
-    """How many rows are left whose label is not that of every optimal machine for certain.
-
-    Attributes
-    ----------
-    by_gap : int
-        A smaller gap may decide them.
-    by_formulation : int
-        Optimal machines disagree, as the optimal intercepts are an interval; no gap decides them.
-    rows : int
-        Rows in all.
-    """
+    """How many rows are left whose label is not that of every optimal machine for certain."""
 
     by_gap: int
     by_formulation: int
@@ -252,5 +229,6 @@ class Undecided(NamedTuple):
     def __str__(self) -> str:
         left = self.by_gap + self.by_formulation
         return (
-            f"{left} of {self.rows} rows undecided ({self.by_gap} by the gap, {self.by_formulation} by the formulation)"
+            f"{left} of {self.rows} rows undecided ({self.by_gap} by the gap,"
+            f" {self.by_formulation} by the formulation)"
         )

@@ -126,7 +126,9 @@ def summary_text(solution: _Summarised) -> str:
     lines += ["-" * WIDTH, *columns(_interval(solution), _residuals(solution.certificate))]
     for table in _tables(solution):
         lines += ["-" * WIDTH, f"{table.title}:"]
-        head, *rows = aligned(table.header, table.rows, left=2 if table.header == ATTEMPTS else 1, indent="  ")
+        head, *rows = aligned(
+            table.header, table.rows, left=2 if table.header == ATTEMPTS else 1, indent="  "
+        )
         lines.append(head)
         for row, remark in zip(rows, table.remarks, strict=True):
             lines.append(row)
@@ -190,7 +192,9 @@ def _data(solution: _Summarised) -> list[tuple[str, str]]:
     if facts.counts is None:
         found.append(("Classes", listed(facts.classes)))
     else:
-        counts = (f"{label} ({count})" for label, count in zip(facts.classes, facts.counts, strict=True))
+        counts = (
+            f"{label} ({count})" for label, count in zip(facts.classes, facts.counts, strict=True)
+        )
         found.append(("Classes", listed(counts)))
     return [*found, ("Data hash", facts.fingerprint)] if facts.fingerprint else found
 
@@ -212,7 +216,9 @@ def _facts(solution: _Summarised) -> DataFacts | None:
         return None
     weighted = any(facts.weighted for facts in each)
     width = sum(known) if each[0].precomputed else each[0].d
-    return DataFacts(sum(known), width, tuple(labels), tuple(known), weighted, precomputed=each[0].precomputed)
+    return DataFacts(
+        sum(known), width, tuple(labels), tuple(known), weighted, precomputed=each[0].precomputed
+    )
 
 
 def _answer(solution: _Summarised) -> list[tuple[str, str]]:
@@ -246,7 +252,10 @@ def _interval(solution: _Summarised) -> list[tuple[str, str]]:
 
 
 def _residuals(certificate: Certificate) -> list[tuple[str, str]]:
-    return [(name.replace("_", " ").capitalize(), number(value, 3)) for name, value in certificate.residuals.items()]
+    return [
+        (name.replace("_", " ").capitalize(), number(value, 3))
+        for name, value in certificate.residuals.items()
+    ]
 
 
 def _tables(solution: _Summarised) -> list[_Table]:
@@ -265,9 +274,22 @@ def _parts(parts: Mapping[Any, _Summarised]) -> _Table:
         certificate = part.certificate
         name = " / ".join(map(str, key)) if isinstance(key, tuple) else f"{key} / rest"
         lower, upper = interval(certificate.lower, certificate.upper)
-        rows.append([name, lower, upper, f"{certificate.gap:.1e}", str(part.status), str(part.model.n_support)])
+        rows.append(
+            [
+                name,
+                lower,
+                upper,
+                f"{certificate.gap:.1e}",
+                str(part.status),
+                str(part.model.n_support),
+            ]
+        )
     left = ordered[MOST_PARTS:]
-    more = f"{len(left)} more, each with a gap of at most {left[0][1].certificate.gap:.1e}" if left else ""
+    more = (
+        f"{len(left)} more, each with a gap of at most {left[0][1].certificate.gap:.1e}"
+        if left
+        else ""
+    )
     return _Table(quantity(len(parts), "binary problem"), PARTS, rows, [""] * len(rows), more)
 
 
@@ -297,9 +319,13 @@ def _note_on_intercepts(solution: _Summarised) -> list[str]:
     if lower.size > 1:
         label = solution.model.classes.tolist()[longest]
         return [
-            f"Other intercepts are optimal too, that of {label} {what}. The model has the middles of such intervals."
+            f"Other intercepts are optimal too, that of {label} {what}. The model has the middles"
+            " of such intervals."
         ]
-    return [f"All intercepts {what} are optimal with these weights. The model has the middle, or the only end."]
+    return [
+        f"All intercepts {what} are optimal with these weights. The model has the middle, or the"
+        " only end."
+    ]
 
 
 def _notes(solution: _Summarised) -> list[str]:
@@ -307,14 +333,19 @@ def _notes(solution: _Summarised) -> list[str]:
     certificate, residuals = solution.certificate, solution.certificate.residuals
     notes = []
     if solution.parts:
-        notes.append("The interval is that of the binary problem with the largest gap, not of a common objective.")
+        notes.append(
+            "The interval is that of the binary problem with the largest gap, not of a common"
+            " objective."
+        )
     if certificate.lower is None:
         notes.append(
-            "A local method: the upper bound is the objective at the model, nothing bounds the optimum from below."
+            "A local method: the upper bound is the objective at the model, nothing bounds the"
+            " optimum from below."
         )
     elif "solver_bound" in residuals and certificate.lower <= residuals["solver_bound"]:
         notes.append(
-            "The lower bound is the solver's statement less an allowance for its tolerances; it is not checked."
+            "The lower bound is the solver's statement less an allowance for its tolerances; it is"
+            " not checked."
         )
     elif "search_bound" in residuals and certificate.lower <= residuals["search_bound"]:
         recorded = solution.evidence is not None and solution.evidence.tree
@@ -322,20 +353,28 @@ def _notes(solution: _Summarised) -> list[str]:
         notes.append(f"The lower bound was proved by enumeration.{proof}")
     else:
         notes.append(
-            "Both bounds were computed from the raw data, rounding included: the objective at the model, and the dual "
-            "objective at a dual point repaired to exact feasibility."
+            "Both bounds were computed from the raw data, rounding included: the objective at the"
+            " model, and the dual objective at a dual point repaired to exact feasibility."
         )
     if "added_violation" in residuals and certificate.lower is not None:
         notes.append(
             "Constraints were added, and both bounds count them."
             if "added" in solution.dual
-            else "Constraints were added: the lower bound is that of the problem without them, and need not be tight."
+            else (
+                "Constraints were added: the lower bound is that of the problem without them, and"
+                " need not be tight."
+            )
         )
     notes += _note_on_intercepts(solution)
     if solution.undecided is not None:
-        notes.append(f"Labels of every optimal machine, of the rows given to refine: {solution.undecided}.")
+        notes.append(
+            f"Labels of every optimal machine, of the rows given to refine: {solution.undecided}."
+        )
     if "clipped_mass" in residuals:
         notes.append("The kernel was indefinite: the interval is about its positive part.")
     if solution.status not in (Status.OPTIMAL, Status.INACCURATE):
-        notes.append(f"The solver stopped before it was done ({solution.status}); the interval is still valid.")
+        notes.append(
+            f"The solver stopped before it was done ({solution.status}); the interval is still"
+            " valid."
+        )
     return notes

@@ -1,7 +1,8 @@
 """Run one solver on one cvxpy problem and return its last point, for every status.
 
-cvxpy drops the point of a solver that stopped early or in numerical trouble, because it cannot know how accurate the point is. The checker can, so
-the two solvers that the package depends on are wrapped here (SCIP is in :mod:`svmcvx.solve.mixed_integer`): the result has the status and,
+cvxpy drops the point of a solver that stopped early or in numerical trouble, because it cannot know
+how accurate the point is. The checker can, so the two solvers that the package depends on are
+wrapped here (SCIP is in :mod:`svmcvx.solve.mixed_integer`): the result has the status and,
 separately, whether there is a point.
 """
 
@@ -35,22 +36,7 @@ __all__ = ["Outcome", "run"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a solver ended; the point itself is in the problem's variables.
-
-    Attributes
-    ----------
-    status : Status
-    message : str
-        The solver's own message.
-    has_point : bool
-    compile_seconds, solve_seconds : float
-    bound : SolverBound or None
-        The lower bound that a mixed-integer solver reports.
-    start_used : bool
-        Whether the solver accepted the starting point.
-    iterations : int or None
-        As the solver counts them.
-    """
+    """How a solver ended; the point itself is in the problem's variables."""
 
     status: Status
     message: str
@@ -86,7 +72,9 @@ class _InterruptibleClarabel(CLARABEL):
         A, b, q = data[cps.A], data[cps.B], data[cps.C]
         P = sp.triu(data[cps.P]).tocsc() if cps.P in data else sp.csc_array((q.size, q.size))
         cones = dims_to_solver_cones(data[ConicSolver.DIMS])
-        solver = clarabel.DefaultSolver(P, q, A, b, cones, self.parse_solver_opts(verbose, solver_opts))
+        solver = clarabel.DefaultSolver(
+            P, q, A, b, cones, self.parse_solver_opts(verbose, solver_opts)
+        )
         with deferred_interrupt() as pressed:
             solver.set_termination_callback(lambda info: pressed.is_set())
             solution = solver.solve()
@@ -153,33 +141,11 @@ def run(
     interface: Solver | None = None,
     canon_backend: str | None = None,
 ) -> Outcome:
-    """Solve `problem` with one solver and store its point in the variables.
-
-    Parameters
-    ----------
-    problem : cvxpy.Problem
-    solver : str
-        Name in the policy's table.
-    options : dict
-        In the solver's spelling.
-    verbose, warm_start : bool
-    start : mapping, optional
-        Values of all variables at a feasible point, for a mixed-integer solver to start from.
-    until : float
-        Time of :mod:`svmcvx.system.clock` at which the call must have returned.
-    interface : cvxpy's Solver, optional
-        In place of cvxpy's own interface to the solver.
-    canon_backend : str, optional
-        What cvxpy compiles the problem with.
-
-    Raises
-    ------
-    Exception
-        Any exception of the solver or cvxpy.
-    """
+    """Solve `problem` with one solver and store its point in the variables."""
     mixed = problem.is_mixed_integer()
     if mixed:
-        for variable in problem.variables():  # a solver that ends without a point leaves no stale one
+        # a solver that ends without a point leaves no stale one
+        for variable in problem.variables():
             variable.save_value(None)
     with warnings.catch_warnings():
         # "Solution may be inaccurate": the certificate says by how much.
@@ -189,18 +155,32 @@ def run(
             coefficients = problem.coefficients
             seconds = COMPILE_SECONDS * coefficients
             if seconds >= until - clock.now():
-                message = f"compiling {coefficients:,} coefficients takes about {seconds:.2g} s, more than is left"
+                message = (
+                    f"compiling {coefficients:,} coefficients takes about {seconds:.2g} s, more"
+                    " than is left"
+                )
                 return Outcome(Status.TIME_LIMIT, message, False, 0.0, 0.0)
         data, chain, inverse = problem.get_problem_data(
-            interface or _OWN.get(solver, solver), enforce_dpp=True, canon_backend=canon_backend, solver_opts=options
+            interface or _OWN.get(solver, solver),
+            enforce_dpp=True,
+            canon_backend=canon_backend,
+            solver_opts=options,
         )
         if start is not None:
             warm_start = mixed_integer.set_start(problem, solver, data, start)
         compiling = float(problem.compilation_time or 0.0)
         started = clock.now()
         if started >= until:
-            return Outcome(Status.TIME_LIMIT, "the time limit passed while compiling", False, compiling, 0.0)
-        arguments = (problem, data, warm_start, verbose, shortened(solver, options, until - started))
+            return Outcome(
+                Status.TIME_LIMIT, "the time limit passed while compiling", False, compiling, 0.0
+            )
+        arguments = (
+            problem,
+            data,
+            warm_start,
+            verbose,
+            shortened(solver, options, until - started),
+        )
         if solver in policy.AUTOMATIC and interface is None:
             raw = chain.solve_via_data(*arguments)
         else:
@@ -218,7 +198,12 @@ def run(
             has_point=solution.status in cps.SOLUTION_PRESENT,
             compile_seconds=compiling,
             solve_seconds=seconds,
-            bound=mixed_integer.proved_bound(problem, solver, raw, float(inverse[-1][cps.OFFSET])) if mixed else None,
-            start_used=start is not None and mixed_integer.start_used(solver, raw, offered=warm_start),
+            bound=(
+                mixed_integer.proved_bound(problem, solver, raw, float(inverse[-1][cps.OFFSET]))
+                if mixed
+                else None
+            ),
+            start_used=start is not None
+            and mixed_integer.start_used(solver, raw, offered=warm_start),
             iterations=solution.attr.get(cps.NUM_ITERS),
         )

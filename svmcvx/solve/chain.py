@@ -1,4 +1,6 @@
-"""One solver after the other, until the certified gap is good enough, the time is up, or none is left."""
+"""One solver after the other, until the certified gap is good enough, the time is up, or none is
+left.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +26,28 @@ __all__ = ["Chain"]
 
 Planned: TypeAlias = tuple[policy.SolverCard, Mapping[str, Any] | None]
 
-# The tolerance of a solver is the wanted certified gap divided by STRICTER, since the gap of a repaired point exceeds the solver's criterion by
-# about this factor. It is at least FINEST, below which the criterion is mostly rounding.
+# The tolerance of a solver is the wanted certified gap divided by STRICTER, since the gap of a
+# repaired point exceeds the solver's criterion by about this factor. It is at least FINEST, below
+# which the criterion is mostly rounding.
 STRICTER, FINEST = 100.0, 1e-8
-# Tolerance of a second run if the solver reports "optimal" but the certified gap is too large: its criteria are partly absolute, which matters for
-# small objectives.
-REFINED: dict[str, dict[str, Any]] = {"CLARABEL": {"tol_feas": 1e-11, "tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11}}
-# The gap of a mixed-integer problem that its solver calls solved comes from the tolerances of linear programs and of
-# the search; a smaller gap cannot be reached.
+# Tolerance of a second run if the solver reports "optimal" but the certified gap is too large: its
+# criteria are partly absolute, which matters for small objectives.
+REFINED: dict[str, dict[str, Any]] = {
+    "CLARABEL": {"tol_feas": 1e-11, "tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11}
+}
+# The gap of a mixed-integer problem that its solver calls solved comes from the tolerances of
+# linear programs and of the search; a smaller gap cannot be reached.
 MIXED_ACCEPTANCE = 1e-6
-# Limits of iterations and nodes of a second solver when there is a point already, unless the caller sets them. Interior-point methods have their own
-# limits.
+# Limits of iterations and nodes of a second solver when there is a point already, unless the caller
+# sets them. Interior-point methods have their own limits.
 SECOND_OPINION: dict[str, dict[str, Any]] = {
     "SCS": {"max_iters": 20_000},
     "GUROBI": {"NodeLimit": 20_000},
     "SCIP": {"scip_params": {"limits/nodes": 20_000}},
     "HIGHS": {"mip_max_nodes": 20_000},
 }
-# Share of the remaining time that is reserved for the recovery and the certificate of a point, and its maximum in seconds.
+# Share of the remaining time that is reserved for the recovery and the certificate of a point, and
+# its maximum in seconds.
 RESERVED_SHARE, MOST_RESERVED = 0.2, 1.0
 # Statuses of a solver that a limit ended before it had a point.
 LIMITS = (Status.TIME_LIMIT, Status.ITERATION_LIMIT)
@@ -55,27 +61,7 @@ log = logging.getLogger(__name__)
 
 
 class Chain:
-    """The attempts on one problem, and the best of them.
-
-    Parameters
-    ----------
-    problem : FormulationProblem
-    kind : ProblemClass
-    tol : float
-        Certified relative gap that is wanted.
-    deadline : Deadline
-        For all attempts together.
-    verbose : bool
-        Print the solvers' logs.
-    warm_start : bool
-        Start a solver of a convex problem from its last solution, if it can.
-    start : mapping or None
-        Values of the variables for a mixed-integer solver to start from.
-    raw_options : mapping
-        The solvers' own options, by their names.
-    canon_backend : str, optional
-        What cvxpy compiles the problem with.
-    """
+    """The attempts on one problem, and the best of them."""
 
     def __init__(
         self,
@@ -95,25 +81,24 @@ class Chain:
         self.mixed = kind in policy.MIXED
         self.acceptance = max(tol, MIXED_ACCEPTANCE) if self.mixed else tol
         self.asked = tol if self.mixed else min(tol, max(tol / STRICTER, FINEST))
-        self.warm_start, self.start, self.raw_options = warm_start and not self.mixed, start, raw_options
+        self.warm_start, self.start, self.raw_options = (
+            warm_start and not self.mixed,
+            start,
+            raw_options,
+        )
         self.attempts: list[Attempt] = []
         self.best: tuple[Checked[Any], Attempt, Timings] | None = None
         self.statement: Any = None
         self.trace: list[tuple[float, float, float]] = []
 
     def run(self, cards: tuple[policy.SolverCard, ...]) -> Solution:
-        """Try the solvers in order.
-
-        Raises
-        ------
-        SolverFailed
-            If no attempt produced a point.
-        """
+        """Try the solvers in order."""
         planned: list[Planned] = [(card, self.raw_options.get(card.name)) for card in cards]
         while planned and not self.deadline.passed():
             card, own = planned.pop(0)
             if (reason := policy.licence_problem(card.name)) is not None:
-                # available_solvers() has the reason; here it is needed only if no other solver is tried.
+                # available_solvers() has the reason; here it is needed only if no other solver is
+                # tried.
                 told = "not licensed" if len(cards) > 1 else f"not licensed: {reason}"
                 self._note(Attempt(card.name, Status.LICENCE, told))
                 continue
@@ -127,15 +112,23 @@ class Chain:
         if self.best is None:
             # A missing licence is not the reason why the others failed.
             causes = sorted(self.attempts, key=lambda attempt: attempt.status is Status.LICENCE)
-            told = "; ".join(f"{attempt.solver}: {attempt.reason or attempt.status}" for attempt in causes)
-            raise SolverFailed(
-                f"no solver produced a point: {told or 'the time limit left no time for any'}", self.attempts
+            told = "; ".join(
+                f"{attempt.solver}: {attempt.reason or attempt.status}" for attempt in causes
             )
-        if isinstance(self.problem, ConstrainedProblem) and not self.best[0].certificate.gap <= self.acceptance:
+            raise SolverFailed(
+                f"no solver produced a point: {told or 'the time limit left no time for any'}",
+                self.attempts,
+            )
+        if (
+            isinstance(self.problem, ConstrainedProblem)
+            and not self.best[0].certificate.gap <= self.acceptance
+        ):
             self._bound_without_constraints(self.problem, cards)
         return self._solution(*self.best)
 
-    def _bound_without_constraints(self, problem: ConstrainedProblem, cards: tuple[policy.SolverCard, ...]) -> None:
+    def _bound_without_constraints(
+        self, problem: ConstrainedProblem, cards: tuple[policy.SolverCard, ...]
+    ) -> None:
         """Use the lower bound of the problem without its added constraints if it is larger."""
         if self.mixed or self.best is None or self.deadline.passed():
             return
@@ -157,17 +150,29 @@ class Chain:
                 found = free.run(cards)
             except SolverFailed:
                 return
-        narrowed = check(statement, [checked.model], [dual for dual in (checked.dual, found.dual) if dual])
+        narrowed = check(
+            statement, [checked.model], [dual for dual in (checked.dual, found.dual) if dual]
+        )
         seconds = clock.now() - began
-        self._note(Attempt(found.solver, found.status, WITHOUT_CONSTRAINTS, seconds, narrowed.certificate.gap))
+        self._note(
+            Attempt(
+                found.solver, found.status, WITHOUT_CONSTRAINTS, seconds, narrowed.certificate.gap
+            )
+        )
         self.best = narrowed, attempt, replace(timings, solve=timings.solve + seconds)
 
     def _note(self, attempt: Attempt) -> None:
         self.attempts.append(attempt)
-        log.info("%s: %s in %.2f s. %s", attempt.solver, attempt.status, attempt.seconds, attempt.reason)
+        log.info(
+            "%s: %s in %.2f s. %s", attempt.solver, attempt.status, attempt.seconds, attempt.reason
+        )
 
-    def _attempt(self, card: policy.SolverCard, own: Mapping[str, Any] | None) -> list[Planned] | None:
-        """Run one solver and certify its point; return solvers to try next, or None to end the chain."""
+    def _attempt(
+        self, card: policy.SolverCard, own: Mapping[str, Any] | None
+    ) -> list[Planned] | None:
+        """Run one solver and certify its point; return solvers to try next, or None to end the
+        chain.
+        """
         problem, name, began = self.problem, card.name, clock.now()
         limit = self.deadline.remaining
         if math.isfinite(limit):
@@ -195,17 +200,25 @@ class Chain:
             return None
         except (
             BaseException
-        ) as error:  # solvers raise what they like, and panics are no Exception; the chain carries on
-            self._note(Attempt(name, Status.ERROR, policy.failure(error), clock.now() - began, options=options))
+            # solvers raise what they like, and panics are no Exception; the chain carries on
+        ) as error:
+            self._note(
+                Attempt(
+                    name, Status.ERROR, policy.failure(error), clock.now() - began, options=options
+                )
+            )
             return []
         problem.last_solver = name
         if outcome.status in (Status.INFEASIBLE, Status.UNBOUNDED):
             if self._has_feasible_points():
                 # Data of size 1e-6 are rounding for a solver whose tolerances are partly absolute.
                 reason = (
-                    f"calls the problem {outcome.status}, although a feasible model and a feasible dual point are known"
+                    f"calls the problem {outcome.status}, although a feasible model and a feasible"
+                    " dual point are known"
                 )
-                self._note(Attempt(name, Status.ERROR, reason, clock.now() - began, options=options))
+                self._note(
+                    Attempt(name, Status.ERROR, reason, clock.now() - began, options=options)
+                )
                 return []
             reason = problem.formulation.explain(str(outcome.status))
             self._note(Attempt(name, outcome.status, reason, clock.now() - began, options=options))
@@ -213,7 +226,11 @@ class Chain:
                 raise SolverFailed(f"{name}: {reason}", self.attempts)
             return None
         recover_started = clock.now()
-        points = problem.recover() if outcome.has_point or outcome.bound is not None else RecoveredPoints([], [])
+        points = (
+            problem.recover()
+            if outcome.has_point or outcome.bound is not None
+            else RecoveredPoints([], [])
+        )
         certify_started = clock.now()
         checked, failure = self._certify(points, outcome)
         finished = clock.now()
@@ -221,18 +238,24 @@ class Chain:
         if checked and not failure and not gap <= self.acceptance:
             failure = f"certified gap {gap:.2g} exceeds {self.acceptance:.2g} ({outcome.message})"
         used = warm or outcome.start_used
-        attempt = Attempt(name, outcome.status, failure, finished - began, gap, options, used, outcome.iterations)
+        attempt = Attempt(
+            name, outcome.status, failure, finished - began, gap, options, used, outcome.iterations
+        )
         self._note(attempt)
         if checked:
             solve_seconds = outcome.solve_seconds + certify_started - recover_started
-            self._keep(checked, attempt, outcome.compile_seconds, solve_seconds, finished - certify_started)
+            self._keep(
+                checked, attempt, outcome.compile_seconds, solve_seconds, finished - certify_started
+            )
         if not failure or (outcome.status is Status.TIME_LIMIT and self._nearly_over):
             return None
         refinable = checked and own is None and not self.mixed and outcome.status is Status.OPTIMAL
         return [(card, REFINED[name])] if refinable and name in REFINED else []
 
     def _has_feasible_points(self) -> bool:
-        """Whether a model and a dual point are known without a solver, so that the problem has an optimum."""
+        """Whether a model and a dual point are known without a solver, so that the problem has an
+        optimum.
+        """
         statement: Any = self.problem.formulation
         if statement.kind not in TRIVIAL or not isinstance(statement, HasTrivial):
             return False
@@ -250,23 +273,39 @@ class Chain:
         return math.isfinite(whole) and self.deadline.seconds >= NEARLY_ALL * whole
 
     def _keep(
-        self, checked: Checked[Any], attempt: Attempt, compiling: float, solving: float, certifying: float
+        self,
+        checked: Checked[Any],
+        attempt: Attempt,
+        compiling: float,
+        solving: float,
+        certifying: float,
     ) -> None:
         """Store an answer if it is the best so far."""
         certificate = checked.certificate
         lower = math.nan if certificate.lower is None else certificate.lower
         self.trace.append((self.deadline.seconds, lower, certificate.upper))
         if self.best is None or certificate.gap < self.best[0].certificate.gap:
-            self.best = checked, attempt, Timings(self.problem.build_seconds, compiling, solving, certifying)
+            self.best = (
+                checked,
+                attempt,
+                Timings(self.problem.build_seconds, compiling, solving, certifying),
+            )
             self.statement = self.problem.formulation
 
-    def _certify(self, points: RecoveredPoints, outcome: backends.Outcome) -> tuple[Checked[Any] | None, str]:
-        """Certify the recovered points with the solver's bound; return the reason of a failure, or what is wrong with the bound."""
+    def _certify(
+        self, points: RecoveredPoints, outcome: backends.Outcome
+    ) -> tuple[Checked[Any] | None, str]:
+        """Certify the recovered points with the solver's bound; return the reason of a failure, or
+        what is wrong with the bound.
+        """
         statement = self.problem.formulation
         if not points.models:
             return None, f"stopped without a point ({outcome.message})"
         bound = None
-        if outcome.bound is not None and (value := self.problem.proved_bound(outcome.bound.value)) is not None:
+        if (
+            outcome.bound is not None
+            and (value := self.problem.proved_bound(outcome.bound.value)) is not None
+        ):
             bound = SolverBound(value, outcome.bound.allowance)
         try:
             return check(statement, points.models, points.duals, solver_bound=bound), ""

@@ -1,12 +1,14 @@
 """Mixed-integer solvers: the bound that they prove, and the point that they start from.
 
-cvxpy drops the bound that SCIP has proved, offers it no starting point, and takes Ctrl-C for an error. Bounds of
-the other solvers are found in what cvxpy keeps of them.
+cvxpy drops the bound that SCIP has proved, offers it no starting point, and takes Ctrl-C for an
+error. Bounds of the other solvers are found in what cvxpy keeps of them.
 
-SCIP solves to feasibility tolerances of 1e-6 by default: its incumbent may be below the true optimum by an amount that these tolerances allow, and
-so may its bound, which is pruned against that incumbent. Here solvers use :data:`FEASIBILITY`, which costs little time. A bound from linear programs
-in floating point has errors of the order of their dual tolerance (:data:`DUAL_FEASIBILITY`; smaller ones are refused by SCIP's simplex method):
-:data:`ALLOWANCE` times the size of a bound is subtracted from it.
+SCIP solves to feasibility tolerances of 1e-6 by default: its incumbent may be below the true
+optimum by an amount that these tolerances allow, and so may its bound, which is pruned against that
+incumbent. Here solvers use :data:`FEASIBILITY`, which costs little time. A bound from linear
+programs in floating point has errors of the order of their dual tolerance
+(:data:`DUAL_FEASIBILITY`; smaller ones are refused by SCIP's simplex method): :data:`ALLOWANCE`
+times the size of a bound is subtracted from it.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ ALLOWANCE = DUAL_FEASIBILITY
 NO_LIMIT = 1e20
 # Gurobi's status of a model that was not optimised.
 LOADED = 1
-# Entry of SCIP's data that holds the point to start from, complete and in the solver's own coordinates.
+# Entry of SCIP's data that holds the point to start from, complete and in the solver's own
+# coordinates.
 START = "svmcvx_start"
 
 _STATUS = {
@@ -90,7 +93,8 @@ class SCIPWithBound(SCIP):
         if limit < NO_LIMIT:
             # Passing many rows to SCIP takes seconds.
             model.setParam("limits/time", max(limit - (clock.now() - began), 0.0))
-        # SCIP catches Ctrl-C itself while it runs, and restores Python's handler. Other threads go on.
+        # SCIP catches Ctrl-C itself while it runs, and restores Python's handler. Other threads go
+        # on.
         model.optimizeNogil()
         status = str(model.getStatus())
         if status == "userinterrupt":
@@ -113,7 +117,9 @@ class SCIPWithBound(SCIP):
         return result
 
 
-def _add_start(model: Any, variables: list[Any], A: Any, b: Floats, dims: dict[str, Any], start: Floats) -> bool:
+def _add_start(
+    model: Any, variables: list[Any], A: Any, b: Floats, dims: dict[str, Any], start: Floats
+) -> bool:
     """Give SCIP a starting point; return whether SCIP accepted it as feasible."""
     rows = sum(dims[key] for key in (cps.EQ_DIM, cps.LEQ_DIM))
     # cvxpy adds one variable for each row of a second-order cone, in order.
@@ -127,25 +133,20 @@ def _add_start(model: Any, variables: list[Any], A: Any, b: Floats, dims: dict[s
     return bool(model.addSol(solution))
 
 
-def starting_point(problem: cp.Problem, data: Mapping[str, Any], values: Mapping[str, Any]) -> Floats | None:
-    """Return the solver's vector of variables for values of the problem's, or None if it is not determined.
-
-    Compilation adds a variable t for each sum of squares ‖r‖² ≤ e t, as the cone ‖(2r, e − t)‖ ≤ e + t; its value
-    is the smallest that the cone allows.
-
-    Parameters
-    ----------
-    problem : cvxpy.Problem
-    data : mapping
-        The compiled problem: minimise c'x subject to b − Ax in the cones.
-    values : mapping from variable names to values
+def starting_point(
+    problem: cp.Problem, data: Mapping[str, Any], values: Mapping[str, Any]
+) -> Floats | None:
+    """Return the solver's vector of variables for values of the problem's, or None if it is not
+    determined.
     """
     x = np.full(data[cps.C].size, np.nan)
     columns = data[cps.PARAM_PROB].var_id_to_col
     for variable in problem.variables():
         if variable.id in columns and variable.name() in values:
             first = columns[variable.id]
-            x[first : first + variable.size] = np.ravel(np.asarray(values[variable.name()], dtype=float), order="F")
+            x[first : first + variable.size] = np.ravel(
+                np.asarray(values[variable.name()], dtype=float), order="F"
+            )
     A, b = data[cps.A].tocsr(), data[cps.B]
     dims = dims_to_solver_dict(data["dims"])
     row = dims[cps.EQ_DIM] + dims[cps.LEQ_DIM]
@@ -163,8 +164,12 @@ def starting_point(problem: cp.Problem, data: Mapping[str, Any], values: Mapping
     return None if np.isnan(x).any() else x
 
 
-def set_start(problem: cp.Problem, solver: str, data: dict[str, Any], values: Mapping[str, Any]) -> bool:
-    """Pass values of the problem's variables to a solver that can start from them; return whether this was done."""
+def set_start(
+    problem: cp.Problem, solver: str, data: dict[str, Any], values: Mapping[str, Any]
+) -> bool:
+    """Pass values of the problem's variables to a solver that can start from them; return whether
+    this was done.
+    """
     if solver not in ("SCIP", "HIGHS"):
         return False
     start = starting_point(problem, data, values)
@@ -178,28 +183,23 @@ def set_start(problem: cp.Problem, solver: str, data: dict[str, Any], values: Ma
         # cvxpy's interface starts HiGHS from the last result in its cache.
         solution = highspy.HighsSolution()
         solution.col_value = list(start)
-        problem._solver_cache[cps.HIGHS] = (None, None, {"model_status": "kOptimal", "solution": solution})
+        problem._solver_cache[cps.HIGHS] = (
+            None,
+            None,
+            {"model_status": "kOptimal", "solution": solution},
+        )
     return True
 
 
 def start_used(solver: str, raw: Any, *, offered: bool) -> bool:
-    """Return whether the solver accepted the starting point: SCIP reports it, HiGHS accepts feasible points."""
+    """Return whether the solver accepted the starting point: SCIP reports it, HiGHS accepts
+    feasible points.
+    """
     return bool(raw["start_used"]) if solver == "SCIP" else offered
 
 
 def proved_bound(problem: cp.Problem, solver: str, raw: Any, offset: float) -> SolverBound | None:
-    """Return the bound on the problem's value that the solver reports, None if it has none.
-
-    Parameters
-    ----------
-    problem : cvxpy.Problem
-    solver : str
-        Name in the policy's table.
-    raw : object
-        What the solver's interface returned.
-    offset : float
-        Constant that compilation dropped from the objective.
-    """
+    """Return the bound on the problem's value that the solver reports, None if it has none."""
     if solver == "SCIP":
         bound = raw["bound"]
     elif solver == "HIGHS":
@@ -207,7 +207,8 @@ def proved_bound(problem: cp.Problem, solver: str, raw: Any, offset: float) -> S
     elif solver == "GUROBI":
         model = raw["model"]
         if model.Status == LOADED:
-            # cvxpy hides the error that prevented the start, for example of a size-limited licence; it is raised again here.
+            # cvxpy hides the error that prevented the start, for example of a size-limited licence;
+            # it is raised again here.
             model.optimize()
         bound = model.ObjBound
     elif solver == "MOSEK":

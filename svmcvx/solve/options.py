@@ -15,12 +15,17 @@ __all__ = ["SCS_SETTINGS", "iteration_limit", "shortened", "translate"]
 # cvxpy's name of the nested dictionary in which a solver takes its parameters.
 NESTED = {"MOSEK": "mosek_params", "SCIP": "scip_params"}
 
-# For each solver the names of the options that `tol` and `time_limit` set, for convex and for mixed-integer problems.
+# For each solver the names of the options that `tol` and `time_limit` set, for convex and for
+# mixed-integer problems.
 TOLERANCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "CLARABEL": (("tol_gap_abs", "tol_gap_rel", "tol_feas"), ()),
     "SCS": (("eps_abs", "eps_rel"), ()),
     "MOSEK": (
-        ("MSK_DPAR_INTPNT_CO_TOL_REL_GAP", "MSK_DPAR_INTPNT_CO_TOL_PFEAS", "MSK_DPAR_INTPNT_CO_TOL_DFEAS"),
+        (
+            "MSK_DPAR_INTPNT_CO_TOL_REL_GAP",
+            "MSK_DPAR_INTPNT_CO_TOL_PFEAS",
+            "MSK_DPAR_INTPNT_CO_TOL_DFEAS",
+        ),
         ("MSK_DPAR_MIO_TOL_REL_GAP",),
     ),
     "GUROBI": (("BarConvTol", "BarQCPConvTol", "FeasibilityTol", "OptimalityTol"), ("MIPGap",)),
@@ -42,7 +47,11 @@ TOLERANCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 # Tolerances of mixed-integer solvers that limit the accuracy of their bounds.
 FEASIBILITIES: dict[str, dict[str, float]] = {
     "MOSEK": {"MSK_DPAR_MIO_TOL_FEAS": FEASIBILITY},
-    "GUROBI": {"FeasibilityTol": FEASIBILITY, "IntFeasTol": FEASIBILITY, "OptimalityTol": DUAL_FEASIBILITY},
+    "GUROBI": {
+        "FeasibilityTol": FEASIBILITY,
+        "IntFeasTol": FEASIBILITY,
+        "OptimalityTol": DUAL_FEASIBILITY,
+    },
     "SCIP": {"numerics/feastol": FEASIBILITY, "numerics/dualfeastol": DUAL_FEASIBILITY},
     "HIGHS": {
         "primal_feasibility_tolerance": FEASIBILITY,
@@ -74,8 +83,9 @@ ITERATIONS: dict[str, str] = {
     "ECOS": "max_iters",
     "CVXOPT": "max_iters",
 }
-# Always set unless overridden. MOSEK returns its point also after numerical trouble, and the checker evaluates it.
-# Clarabel's own limits on short steps give up power-cone problems far from their optimum which it can solve to the end.
+# Always set unless overridden. MOSEK returns its point also after numerical trouble, and the
+# checker evaluates it. Clarabel's own limits on short steps give up power-cone problems far from
+# their optimum which it can solve to the end.
 FIXED: dict[str, dict[str, Any]] = {
     "MOSEK": {"accept_unknown": True},
     "CLARABEL": {"min_switch_step_length": 1e-6, "min_terminate_step_length": 1e-8},
@@ -116,34 +126,20 @@ def _unknown(solver: str, raw: Mapping[str, Any]) -> list[str]:
 
 
 def translate(
-    solver: str, kind: ProblemClass, *, tol: float, time_limit: float | None, raw: Mapping[str, Any] | None = None
+    solver: str,
+    kind: ProblemClass,
+    *,
+    tol: float,
+    time_limit: float | None,
+    raw: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the keyword arguments for one solver.
-
-    Parameters
-    ----------
-    solver : str
-        Name in the policy's table.
-    kind : ProblemClass
-    tol : float
-        Relative tolerance (feasibility and gap of a convex, gap of a mixed-integer problem, whose feasibility
-        tolerance is always 1e-9).
-    time_limit : float or None
-        Seconds.
-    raw : mapping, optional
-        The solver's own options, which override the translated ones. For MOSEK and SCIP they may be given flat or
-        in cvxpy's nested dictionary.
-
-    Raises
-    ------
-    DataError
-        If the solver has no option of a name in `raw`.
-    """
+    """Return the keyword arguments for one solver."""
     own = dict(raw or {})
     unknown = _unknown(solver, own)
     if unknown:
         raise DataError(
-            f"{solver} has no option {', '.join(map(repr, unknown))}; see that solver's documentation of its settings"
+            f"{solver} has no option {', '.join(map(repr, unknown))}; see that solver's"
+            " documentation of its settings"
         )
     parameters: dict[str, Any] = dict.fromkeys(TOLERANCES.get(solver, ((), ()))[kind in MIXED], tol)
     if kind in MIXED:
@@ -171,15 +167,13 @@ def shortened(solver: str, options: Mapping[str, Any], seconds: float) -> dict[s
 
 
 def iteration_limit(solver: str, most: int) -> dict[str, Any]:
-    """Return the options for :func:`svmcvx.solve` that limit the iterations of a solver, or of each of ``"auto"``.
-
-    Raises
-    ------
-    DataError
-        If a solver was named that cannot be limited so.
+    """Return the options for :func:`svmcvx.solve` that limit the iterations of a solver, or of each
+    of ``"auto"``.
     """
     if solver == "auto":
         return {name: {option: most} for name, option in ITERATIONS.items()}
     if solver.upper() not in ITERATIONS:
-        raise DataError(f"max_iter does not limit {solver}, which takes a time_limit; leave max_iter out")
+        raise DataError(
+            f"max_iter does not limit {solver}, which takes a time_limit; leave max_iter out"
+        )
     return {ITERATIONS[solver.upper()]: most}

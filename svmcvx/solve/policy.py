@@ -1,8 +1,8 @@
 """Which solver for which problem, written as data.
 
-cvxpy's own choice puts a commercial solver first as soon as it can be imported, licensed or not, and hands
-quadratic programs to OSQP and semidefinite ones to SCS at 1e-5. Here the order is a table, a licence is
-tested by solving a toy problem, and a solver is always named.
+cvxpy's own choice puts a commercial solver first as soon as it can be imported, licensed or not,
+and hands quadratic programs to OSQP and semidefinite ones to SCS at 1e-5. Here the order is a
+table, a licence is tested by solving a toy problem, and a solver is always named.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ __all__ = [
 
 CVXPY_SOLVERS = (*SOLVER_MAP_CONIC, *SOLVER_MAP_QP)
 LICENCE_MEMORY = 300.0  # seconds for which the result of a licence test is cached
-# Variables and constraints beyond all limits of the licences that come with commercial solvers: 2 000 of Gurobi's, 5 000 of Xpress's.
+# Variables and constraints beyond all limits of the licences that come with commercial solvers: 2
+# 000 of Gurobi's, 5 000 of Xpress's.
 BEYOND_LIMITS = 6000
 # Messages of solvers about a problem that is larger than such a licence allows.
 TOO_LARGE = re.compile(
-    r"size.limited|too many (rows|columns|variables|constraints)|(exceed|too large).*licen[cs]e", re.IGNORECASE
+    r"size.limited|too many (rows|columns|variables|constraints)|(exceed|too large).*licen[cs]e",
+    re.IGNORECASE,
 )
 
 
@@ -66,27 +68,7 @@ MIXED = frozenset({ProblemClass.MILP, ProblemClass.MIQP, ProblemClass.MISOCP})
 
 @dataclass(frozen=True)
 class SolverCard:
-    """Properties of a solver that are known before it is called.
-
-    Attributes
-    ----------
-    name : str
-        cvxpy's name for it.
-    module, distribution : str
-        Names of the imported module and of the installed distribution.
-    classes : frozenset of ProblemClass
-        Classes for which it is used.
-    accuracy : float
-        Expected relative gap on scaled problems.
-    licence : bool
-        Whether it needs a licence, which is tested by a small problem.
-    install : str
-        How to get it.
-    warm_start : bool
-        Whether it can start from the last solution of the same problem; a mixed-integer solver, from an incumbent.
-    interface : cvxpy's Solver, optional
-        The caller's own interface to it.
-    """
+    """Properties of a solver that are known before it is called."""
 
     name: str
     module: str
@@ -103,14 +85,35 @@ SOLVERS: dict[str, SolverCard] = {
     card.name: card
     for card in (
         SolverCard(
-            "MOSEK", "mosek", "mosek", CONVEX | MIXED, 1e-8, True, "pip install 'svmcvx[mosek]' and a licence file"
+            "MOSEK",
+            "mosek",
+            "mosek",
+            CONVEX | MIXED,
+            1e-8,
+            True,
+            "pip install 'svmcvx[mosek]' and a licence file",
         ),
         SolverCard("CLARABEL", "clarabel", "clarabel", CONVEX, 1e-8, False, "pip install clarabel"),
         SolverCard("SCS", "scs", "scs", CONVEX, 1e-5, False, "pip install scs", warm_start=True),
         SolverCard(
-            "GUROBI", "gurobipy", "gurobipy", WITHOUT_SDP | MIXED, 1e-8, True, "pip install gurobipy and a licence"
+            "GUROBI",
+            "gurobipy",
+            "gurobipy",
+            WITHOUT_SDP | MIXED,
+            1e-8,
+            True,
+            "pip install gurobipy and a licence",
         ),
-        SolverCard("SCIP", "pyscipopt", "pyscipopt", MIXED, 1e-6, False, "pip install 'svmcvx[mip]'", warm_start=True),
+        SolverCard(
+            "SCIP",
+            "pyscipopt",
+            "pyscipopt",
+            MIXED,
+            1e-6,
+            False,
+            "pip install 'svmcvx[mip]'",
+            warm_start=True,
+        ),
         SolverCard(
             "HIGHS",
             "highspy",
@@ -121,11 +124,29 @@ SOLVERS: dict[str, SolverCard] = {
             "pip install 'svmcvx[mip]'",
             warm_start=True,
         ),
-        SolverCard("COPT", "coptpy", "coptpy", CONVEX | MIXED, 1e-8, True, "pip install coptpy and a licence"),
-        SolverCard("XPRESS", "xpress", "xpress", WITHOUT_SDP | MIXED, 1e-8, True, "pip install xpress and a licence"),
+        SolverCard(
+            "COPT",
+            "coptpy",
+            "coptpy",
+            CONVEX | MIXED,
+            1e-8,
+            True,
+            "pip install coptpy and a licence",
+        ),
+        SolverCard(
+            "XPRESS",
+            "xpress",
+            "xpress",
+            WITHOUT_SDP | MIXED,
+            1e-8,
+            True,
+            "pip install xpress and a licence",
+        ),
         SolverCard("OSQP", "osqp", "osqp", LINEAR, 1e-5, False, "pip install osqp"),
         SolverCard("PIQP", "piqp", "piqp", LINEAR, 1e-8, False, "pip install piqp"),
-        SolverCard("PROXQP", "proxsuite", "proxsuite", LINEAR, 1e-8, False, "pip install proxsuite"),
+        SolverCard(
+            "PROXQP", "proxsuite", "proxsuite", LINEAR, 1e-8, False, "pip install proxsuite"
+        ),
         SolverCard("DAQP", "daqp", "daqp", LINEAR, 1e-8, False, "pip install daqp"),
         SolverCard("QOCO", "qoco", "qoco", WITHOUT_SDP, 1e-8, False, "pip install qoco"),
         SolverCard("ECOS", "ecos", "ecos", WITHOUT_SDP, 1e-8, False, "pip install ecos"),
@@ -149,22 +170,24 @@ AUTOMATIC = frozenset(name for names in ORDER.values() for name in names)
 
 
 def classify(problem: cp.Problem) -> ProblemClass:
-    """Return the class of a convex or mixed-integer convex problem, found from the problem itself.
-
-    Raises
-    ------
-    BuildError
-        If the problem is not convex by cvxpy's rules, or both mixed-integer and semidefinite.
-    """
+    """Return the class of a convex or mixed-integer convex problem, found from the problem itself."""
     if not problem.is_dcp():
-        raise BuildError("the problem does not follow cvxpy's rules for convex programs (DCP); restate it")
+        raise BuildError(
+            "the problem does not follow cvxpy's rules for convex programs (DCP); restate it"
+        )
     mixed = bool(problem.is_mixed_integer())
-    semidefinite = any(isinstance(constraint, cp.constraints.PSD) for constraint in problem.constraints) or any(
-        variable.attributes.get("PSD") or variable.attributes.get("NSD") for variable in problem.variables()
+    semidefinite = any(
+        isinstance(constraint, cp.constraints.PSD) for constraint in problem.constraints
+    ) or any(
+        variable.attributes.get("PSD") or variable.attributes.get("NSD")
+        for variable in problem.variables()
     )
     if semidefinite:
         if mixed:
-            raise BuildError("mixed-integer semidefinite programs are not supported; relax the integers or the cone")
+            raise BuildError(
+                "mixed-integer semidefinite programs are not supported; relax the integers or the"
+                " cone"
+            )
         return ProblemClass.SDP
     if problem.is_lp():
         return ProblemClass.MILP if mixed else ProblemClass.LP
@@ -179,13 +202,20 @@ def installed(card: SolverCard) -> bool:
 
 
 def licence_problem(name: str) -> str | None:
-    """Return why the solver is not licensed, or None if it is. The answer is cached for five minutes."""
+    """Return why the solver is not licensed, or None if it is. The answer is cached for five
+    minutes.
+    """
     return _probe(name, int(time.monotonic() // LICENCE_MEMORY)) if _licensed(name) else None
 
 
 def size_limited(name: str) -> bool:
-    """Whether the solver's licence is for small problems only. The answer is cached for five minutes."""
-    return _licensed(name) and _probe(name, int(time.monotonic() // LICENCE_MEMORY), BEYOND_LIMITS) is not None
+    """Whether the solver's licence is for small problems only. The answer is cached for five
+    minutes.
+    """
+    return (
+        _licensed(name)
+        and _probe(name, int(time.monotonic() // LICENCE_MEMORY), BEYOND_LIMITS) is not None
+    )
 
 
 def _licensed(name: str) -> bool:
@@ -196,41 +226,32 @@ def _licensed(name: str) -> bool:
 def failure(error: BaseException) -> str:
     """Return the message for an error that a solver or its interface has raised."""
     message = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return f"the problem exceeds the size-limited licence ({message})" if TOO_LARGE.search(str(error)) else message
+    return (
+        f"the problem exceeds the size-limited licence ({message})"
+        if TOO_LARGE.search(str(error))
+        else message
+    )
 
 
 @lru_cache(maxsize=16)
 def _probe(name: str, period: int, size: int = 2) -> str | None:
     x = cp.Variable(size)
-    toy = cp.Problem(cp.Minimize(cp.sum_squares(x - np.arange(1.0, size + 1.0))), [cp.sum(x) == 1, x <= size])
+    toy = cp.Problem(
+        cp.Minimize(cp.sum_squares(x - np.arange(1.0, size + 1.0))), [cp.sum(x) == 1, x <= size]
+    )
     try:
         toy.solve(solver=name)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # licence errors share no base class, and a solver's panic is no Exception
+    # licence errors share no base class, and a solver's panic is no Exception
+    except BaseException as error:
         return " ".join(str(error).split()) or type(error).__name__
     return None if toy.status == cp.OPTIMAL else f"the licence test ended with status {toy.status}"
 
 
 @dataclass(frozen=True)
 class SolverInfo:
-    """The state of one solver on this computer.
-
-    Attributes
-    ----------
-    name : str
-    installed, usable : bool
-        Usable means installed and, where one is needed, licensed.
-    version : str or None
-    licence : str
-        ``"not needed"``, ``"valid"``, ``"size-limited"`` (valid for small problems), or why the licence test failed.
-    classes : tuple of str
-        Classes of problems it is used for.
-    accuracy : float
-        Expected relative gap.
-    install : str
-        How to get it.
-    """
+    """The state of one solver on this computer."""
 
     name: str
     installed: bool
@@ -257,7 +278,9 @@ def available_solvers() -> tuple[SolverInfo, ...]:
     for card in SOLVERS.values():
         present = installed(card)
         problem = licence_problem(card.name) if present else None
-        licence = "not needed" if not card.licence else problem or "valid" if present else "not tested"
+        licence = (
+            "not needed" if not card.licence else problem or "valid" if present else "not tested"
+        )
         if licence == "valid" and size_limited(card.name):
             licence = "size-limited"
         try:
@@ -267,27 +290,21 @@ def available_solvers() -> tuple[SolverInfo, ...]:
         classes = tuple(str(kind) for kind in ProblemClass if kind in card.classes)
         found.append(
             SolverInfo(
-                card.name, present, present and problem is None, version, licence, classes, card.accuracy, card.install
+                card.name,
+                present,
+                present and problem is None,
+                version,
+                licence,
+                classes,
+                card.accuracy,
+                card.install,
             )
         )
     return tuple(found)
 
 
 def candidates(kind: ProblemClass, solver: str | Solver) -> tuple[SolverCard, ...]:
-    """Return the solvers to try, in order.
-
-    Parameters
-    ----------
-    kind : ProblemClass
-    solver : str or cvxpy's Solver
-        ``"auto"`` for the table's order, one solver's name in any case, of the table or another one that cvxpy has installed, or an
-        interface that cvxpy can call.
-
-    Raises
-    ------
-    SolverUnavailable
-        If the solver named is unknown, not installed or not capable, or none is installed for the class.
-    """
+    """Return the solvers to try, in order."""
     if solver == "auto":
         cards = tuple(SOLVERS[name] for name in ORDER[kind] if installed(SOLVERS[name]))
         if not cards:
@@ -302,10 +319,15 @@ def candidates(kind: ProblemClass, solver: str | Solver) -> tuple[SolverCard, ..
             return (_unlisted(solver.upper()),)
         known = (*SOLVERS, *(name for name in CVXPY_SOLVERS if name not in SOLVERS))
         hint = did_you_mean(solver, map(str.lower, known))
-        why = "is one of cvxpy's solvers that is not installed" if solver.upper() in known else "is not a solver"
+        why = (
+            "is one of cvxpy's solvers that is not installed"
+            if solver.upper() in known
+            else "is not a solver"
+        )
         raise SolverUnavailable(
-            f"{solver!r} {why}{hint if solver.upper() not in known else ''}; solver must be 'auto', one of "
-            f"{', '.join(map(repr, map(str.lower, SOLVERS)))}, or another that cvxpy has installed"
+            f"{solver!r} {why}{hint if solver.upper() not in known else ''}; solver must be 'auto',"
+            f" one of {', '.join(map(repr, map(str.lower, SOLVERS)))}, or another that cvxpy has"
+            " installed"
         )
     if not installed(card):
         raise SolverUnavailable(f"{card.name} is not installed; run: {card.install}")
@@ -317,4 +339,6 @@ def candidates(kind: ProblemClass, solver: str | Solver) -> tuple[SolverCard, ..
 
 def _unlisted(name: str, interface: Solver | None = None) -> SolverCard:
     """Return a card of a solver of which cvxpy alone knows what it takes."""
-    return SolverCard(name, "cvxpy", "cvxpy", CONVEX | MIXED, math.nan, False, "", interface=interface)
+    return SolverCard(
+        name, "cvxpy", "cvxpy", CONVEX | MIXED, math.nan, False, "", interface=interface
+    )

@@ -1,9 +1,10 @@
 """Non-cancellable calls, such as a factorisation by LAPACK, in detached worker threads.
 
-Inside :func:`interruptible` such a call runs in a worker thread, and the caller waits for it until the deadline or Ctrl-C. After
-that the thread is detached: nothing can stop numpy's factorisations and products, which release the interpreter lock, so it runs to its
-end and its result is dropped. The next call waits for detached threads first, so that there is at most one. Elsewhere the
-call blocks until it returns.
+Inside :func:`interruptible` such a call runs in a worker thread, and the caller waits for it until
+the deadline or Ctrl-C. After that the thread is detached: nothing can stop numpy's factorisations
+and products, which release the interpreter lock, so it runs to its end and its result is dropped.
+The next call waits for detached threads first, so that there is at most one. Elsewhere the call
+blocks until it returns.
 """
 
 from __future__ import annotations
@@ -46,12 +47,8 @@ _in_worker: ContextVar[bool] = ContextVar("svmcvx_awaited", default=False)
 
 @contextmanager
 def interruptible(deadline: Deadline | None = None) -> Iterator[None]:
-    """Allow :func:`run_with_deadline` and :func:`checkpoint` to raise :class:`~svmcvx.system.deadline.OutOfTime` in the block.
-
-    Parameters
-    ----------
-    deadline : Deadline, optional
-        That of the call by default.
+    """Allow :func:`run_with_deadline` and :func:`checkpoint` to raise
+    :class:`~svmcvx.system.deadline.OutOfTime` in the block.
     """
     token = _deadline.set(deadline or current())
     try:
@@ -71,14 +68,18 @@ def uninterruptible() -> Iterator[None]:
 
 
 def checkpoint() -> None:
-    """Raise :class:`~svmcvx.system.deadline.OutOfTime` in interruptible work whose deadline has passed."""
+    """Raise :class:`~svmcvx.system.deadline.OutOfTime` in interruptible work whose deadline has
+    passed.
+    """
     deadline = _deadline.get()
     if deadline is not None and deadline.passed():
         raise OutOfTime
 
 
 def check_cancelled() -> None:
-    """Raise :class:`~svmcvx.system.deadline.OutOfTime` in a detached worker thread of :func:`run_with_deadline`."""
+    """Raise :class:`~svmcvx.system.deadline.OutOfTime` in a detached worker thread of
+    :func:`run_with_deadline`.
+    """
     if _in_worker.get():
         checkpoint()
 
@@ -94,22 +95,7 @@ def triangle(A: Floats) -> Floats:
 
 
 def run_with_deadline(work: Callable[..., T], *arguments: Any, entries: float | None = None) -> T:
-    """Call a function; where interruption is allowed, until the deadline at most.
-
-    Parameters
-    ----------
-    work : callable
-        It releases the interpreter lock and has no side effects.
-    *arguments
-        Its arguments.
-    entries : float, optional
-        Entries of the largest matrix involved; by default those of the arguments. With few there is no thread.
-
-    Raises
-    ------
-    OutOfTime
-        If interruption is allowed and the deadline passes first.
-    """
+    """Call a function; where interruption is allowed, until the deadline at most."""
     deadline = _deadline.get()
     if deadline is None:
         return work(*arguments)

@@ -1,8 +1,9 @@
 """A timer that excludes the time of just-in-time compilation and of loading compiled code.
 
-Compilation happens at the first call of a function on a machine, loading at the first of a process. Neither counts towards a time limit,
-so that a first call ends like a later one. The compiler reports its work by :func:`compiling_begins` and
-:func:`compiling_ends`; in between the timer is stopped, in all threads.
+Compilation happens at the first call of a function on a machine, loading at the first of a process.
+Neither counts towards a time limit, so that a first call ends like a later one. The compiler
+reports its work by :func:`compiling_begins` and :func:`compiling_ends`; in between the timer is
+stopped, in all threads.
 """
 
 from __future__ import annotations

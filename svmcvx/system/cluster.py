@@ -9,10 +9,7 @@ __all__ = ["default_client"]
 
 
 def default_client() -> Any:
-    """Return the client of a running cluster that is the default of this process.
-
-    None without one, and inside a task of a cluster, whose task is already one part of the work.
-    """
+    """Return the client of a running cluster that is the default of this process."""
     if "distributed" not in sys.modules:
         return None
     import distributed

@@ -32,14 +32,17 @@ except ImportError:  # on Windows, where two processes may compile the same func
 __all__ = ["Compiled", "compiled", "recorded"]
 
 MESSAGE = (
-    "svmcvx: compiling solvers, once on this computer; the command 'svmcvx compile' compiles all of them in advance"
+    "svmcvx: compiling solvers, once on this computer; the command 'svmcvx compile' compiles all of"
+    " them in advance"
 )
 
 log = logging.getLogger(__name__)
 
 
 class Compiled(NamedTuple):
-    """A compiled function, and the seconds of its compilation without those of the functions that it calls."""
+    """A compiled function, and the seconds of its compilation without those of the functions that
+    it calls.
+    """
 
     module: str
     name: str
@@ -84,7 +87,9 @@ class _StopsTheClock(event.Listener):
 
 
 def _is_watched() -> bool:
-    """Whether this is the main process at a terminal or in a notebook, rather than a worker, a pipe or a test."""
+    """Whether this is the main process at a terminal or in a notebook, rather than a worker, a pipe
+    or a test.
+    """
     stream = sys.stderr
     notebook = type(stream).__module__.partition(".")[0] == "ipykernel"
     terminal = stream is not None and stream.isatty()
@@ -93,7 +98,9 @@ def _is_watched() -> bool:
 
 @cache
 def _lock_file() -> int:
-    """The file whose bytes processes of a user lock, open as long as this process lives: closing it would give all of them back."""
+    """The file whose bytes processes of a user lock, open as long as this process lives: closing it
+    would give all of them back.
+    """
     place = hashlib.sha256(f"{os.getuid()} {Path(__file__).parent}".encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir()) / f"svmcvx-{place}.lock"
     return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -101,7 +108,9 @@ def _lock_file() -> int:
 
 @contextmanager
 def _alone(what: str) -> Iterator[None]:
-    """Let one process at a time do something; without a lock, which not every system has, several do it."""
+    """Let one process at a time do something; without a lock, which not every system has, several
+    do it.
+    """
     byte, file = int(hashlib.sha256(what.encode()).hexdigest()[:12], 16), -1
     if fcntl is not None:
         try:
@@ -118,7 +127,9 @@ def _alone(what: str) -> Iterator[None]:
 
 
 def _save_alone(save: Callable[..., None]) -> Callable[..., None]:
-    """Store compiled code with a lock: numba numbers the files of a function's signatures in an index, which two processes may read before either has written it."""
+    """Store compiled code with a lock: numba numbers the files of a function's signatures in an
+    index, which two processes may read before either has written it.
+    """
 
     def saved(*arguments: Any) -> None:
         with _alone("index"):
@@ -136,11 +147,7 @@ event.register("numba:compile", _listener)
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Collect no garbage meanwhile.
-
-    The compiler's many objects start collections of all that is imported, a tenth of the time of compiling and two fifths of that of loading, and
-    leave little to collect.
-    """
+    """Collect no garbage meanwhile."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -165,15 +172,15 @@ def _with_room(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     return function(*arguments)
 
 
-# CPython keeps frames in chunks of 16 KB, and gives a chunk back when its last frame returns. If deep calls, such as a compiler's, cross the end of
-# a chunk repeatedly, each takes several times as long. A larger frame gets a chunk with room for all frames above it.
+# CPython keeps frames in chunks of 16 KB, and gives a chunk back when its last frame returns. If
+# deep calls, such as a compiler's, cross the end of a chunk repeatedly, each takes several times as
+# long. A larger frame gets a chunk with room for all frames above it.
 _with_room.__code__ = _with_room.__code__.replace(co_stacksize=70_000)
 
 
 class _Linked(JITCodeLibrary):
-    """The code of an inner function, which is optimised and translated only as a part of its callers.
-
-    numba would do both for each function by itself, and once more for each that calls it, directly or not.
+    """The code of an inner function, which is optimised and translated only as a part of its
+    callers.
     """
 
     @property
@@ -182,7 +189,9 @@ class _Linked(JITCodeLibrary):
         return self
 
     def set_env(self, name: str, env: Any) -> None:
-        """Leave it empty, as it is where callers are loaded from disk: only errors with a message of their own would need it."""
+        """Leave it empty, as it is where callers are loaded from disk: only errors with a message
+        of their own would need it.
+        """
 
     def _optimize_final_module(self) -> None:
         pass
@@ -213,16 +222,16 @@ class _Inner:
 
 
 def _prepared(dispatcher: Any) -> Any:
-    """Stop the timer while a call from Python looks for compiled code on disk, compiles, and stores the result.
-
-    This happens only at the first call of a process, and compilation only at the first call on a computer.
+    """Stop the timer while a call from Python looks for compiled code on disk, compiles, and stores
+    the result.
     """
     prepare = dispatcher._compile_for_args
 
     def stopped(*arguments: Any) -> Any:
         clock.compiling_begins()
         try:
-            # Of two processes that need the same function one compiles it, and the other loads the result.
+            # Of two processes that need the same function one compiles it, and the other loads the
+            # result.
             what = f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__qualname__}"
             with _compiling, _alone(what), _without_collections():
                 return _with_room(prepare, arguments)
@@ -233,20 +242,10 @@ def _prepared(dispatcher: Any) -> Any:
     return dispatcher
 
 
-def compiled(*, inner: bool = False, allocates: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function on its first call; the compiled code is stored between sessions.
-
-    Parameters
-    ----------
-    inner : bool
-        For a function that is called by compiled functions: it has no entry point for Python, and is optimised and stored only as a part of
-        them. Python can call it, as tests do, but runs its source.
-    allocates : bool
-        For a function that makes arrays. Others count no references to arrays: for every row or slice that is taken these are two
-        atomic additions, which took two fifths of the pair steps on 360 observations.
-    **options
-        Of ``numba.njit``, such as ``nogil`` and ``fastmath``.
-    """
+def compiled(
+    *, inner: bool = False, allocates: bool = False, **options: Any
+) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function on its first call; the compiled code is stored between sessions."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         # No function is handed to another as a value, so that none needs an entry point for C.
@@ -264,7 +263,9 @@ def compiled(*, inner: bool = False, allocates: bool = False, **options: Any) ->
             return found
         # numba would compile a function once more for each constant that it is called with.
         template = found.get_call_template
-        found.get_call_template = lambda arguments, names: template(tuple(map(unliteral, arguments)), names)
+        found.get_call_template = lambda arguments, names: template(
+            tuple(map(unliteral, arguments)), names
+        )
         return _Inner(found) if inner else _prepared(found)
 
     return decorate

@@ -21,18 +21,7 @@ class OutOfTime(Exception):
 
 @dataclass(frozen=True)
 class Deadline:
-    """The end of a call's time limit.
-
-    Attributes
-    ----------
-    end : float
-        Moment of :func:`svmcvx.system.clock.now`; infinite without a limit.
-    started : float
-    interrupt_requested : threading.Event
-        Set by Ctrl-C while it is deferred (:mod:`svmcvx.system.interrupt`).
-    compiled_before : float
-        What :func:`svmcvx.system.clock.compile_seconds` was when the call began.
-    """
+    """The end of a call's time limit."""
 
     end: float = math.inf
     started: float = field(default_factory=clock.now)
@@ -56,7 +45,9 @@ class Deadline:
 
     def passed(self) -> bool:
         """Whether the time limit has passed or Ctrl-C was pressed; cheap enough for inner loops."""
-        return self.interrupt_requested.is_set() or (self.end < math.inf and clock.now() >= self.end)
+        return self.interrupt_requested.is_set() or (
+            self.end < math.inf and clock.now() >= self.end
+        )
 
     def earlier(self, seconds: float) -> Deadline:
         """Return a deadline with the same start that ends this many seconds earlier."""
@@ -73,12 +64,16 @@ _innermost: ContextVar[Deadline | None] = ContextVar("svmcvx_deadline", default=
 
 
 def epoch_end(deadline: Deadline) -> float:
-    """Return the end of a deadline in seconds since the epoch, which other processes and computers share."""
+    """Return the end of a deadline in seconds since the epoch, which other processes and computers
+    share.
+    """
     return time.time() + deadline.remaining
 
 
 def until(epoch: float) -> AbstractContextManager[Deadline]:
-    """Limit the block to a moment in seconds since the epoch, for work that another process has sent."""
+    """Limit the block to a moment in seconds since the epoch, for work that another process has
+    sent.
+    """
     return time_limited(None if math.isinf(epoch) else epoch - time.time())
 
 
@@ -89,17 +84,13 @@ def current() -> Deadline:
 
 @contextmanager
 def time_limited(seconds: float | None) -> Iterator[Deadline]:
-    """Limit the time of a block; limits of enclosing calls hold as well.
-
-    Parameters
-    ----------
-    seconds : float or None
-        None for the limits of enclosing calls alone.
-    """
+    """Limit the time of a block; limits of enclosing calls hold as well."""
     outer, started = _innermost.get(), clock.now()
     end = math.inf if seconds is None else started + seconds
     deadline = (
-        Deadline(end, started) if outer is None else Deadline(min(end, outer.end), started, outer.interrupt_requested)
+        Deadline(end, started)
+        if outer is None
+        else Deadline(min(end, outer.end), started, outer.interrupt_requested)
     )
     token = _innermost.set(deadline)
     try:

@@ -14,7 +14,9 @@ __all__ = ["atomic_write"]
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Yield a stream to a temporary file that replaces `path` if the block succeeds and is removed otherwise."""
+    """Yield a stream to a temporary file that replaces `path` if the block succeeds and is removed
+    otherwise.
+    """
     target = Path(path)
     # Not by tempfile, whose files others may not read.
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")

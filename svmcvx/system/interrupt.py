@@ -12,16 +12,7 @@ __all__ = ["deferred_interrupt"]
 
 @contextmanager
 def deferred_interrupt(requested: threading.Event | None = None) -> Iterator[threading.Event]:
-    """Set an event on Ctrl-C instead of raising, inside the block.
-
-    An exception cannot cross compiled code, which polls the event once an iteration instead. Outside the main
-    thread, where Python delivers no signals, the event is never set.
-
-    Parameters
-    ----------
-    requested : threading.Event, optional
-        The event; a new one by default.
-    """
+    """Set an event on Ctrl-C instead of raising, inside the block."""
     requested = threading.Event() if requested is None else requested
     if threading.current_thread() is not threading.main_thread():
         yield requested

@@ -13,10 +13,11 @@ __all__ = ["MEGABYTE", "SMALL_ENTRIES", "available", "columns_in", "require"]
 MEGABYTE, GIB = 2.0**20, 2.0**30
 # More entries than any memory holds; a count of them is an integer of 64 bits.
 COUNTLESS = 2.0**62
-# Bytes that are taken to be available without asking the system, which takes longer than a small fit.
+# Bytes that are taken to be available without asking the system, which takes longer than a small
+# fit.
 SMALL = 2.0**24
-# Largest number of entries (16 MiB) of data that are always copied: arrays at the start of a call, and rows in blocks, which are then solved in
-# memory.
+# Largest number of entries (16 MiB) of data that are always copied: arrays at the start of a call,
+# and rows in blocks, which are then solved in memory.
 SMALL_ENTRIES = 2**21
 
 
@@ -31,24 +32,10 @@ def columns_in(megabytes: float, n: int, itemsize: int = 8) -> int:
 
 
 def require(needed: float, what: str, remedy: str) -> None:
-    """Raise unless `needed` bytes are available.
-
-    Parameters
-    ----------
-    needed : float
-        Estimate of the peak, in bytes.
-    what : str
-        What needs them, for the message.
-    remedy : str
-        What the user can do instead.
-
-    Raises
-    ------
-    BuildError
-        With both numbers and the remedy.
-    """
+    """Raise unless `needed` bytes are available."""
     free = available() if needed > SMALL else math.inf
     if needed > free:
         raise BuildError(
-            f"{what} needs about {needed / GIB:.1f} GiB of memory and {free / GIB:.1f} GiB are free; {remedy}"
+            f"{what} needs about {needed / GIB:.1f} GiB of memory and {free / GIB:.1f} GiB are"
+            f" free; {remedy}"
         )

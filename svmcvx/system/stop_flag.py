@@ -19,10 +19,8 @@ INTERVAL = 0.05
 
 @contextmanager
 def stop_flag(deadline: Deadline) -> Iterator[NDArray[np.int64]]:
-    """Yield an array of one number that is 0, and 1 once the deadline has passed or Ctrl-C was pressed.
-
-    A watcher thread sets it, so the compiled code has to release the interpreter lock; Ctrl-C reaches it only if the compiled code
-    does not run in the main thread, where Python handles signals.
+    """Yield an array of one number that is 0, and 1 once the deadline has passed or Ctrl-C was
+    pressed.
     """
     flag, done = np.zeros(1, dtype=np.int64), threading.Event()
 

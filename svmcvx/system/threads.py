@@ -1,9 +1,11 @@
 """One thread for BLAS, and several for work that splits into independent parts.
 
-The threads of BLAS wait for each other in small products and in factorisations. If another process uses a core, each thread waits for the time
-slices of that process, and the work takes many times as long. Without another process a second thread saves a third of the time at best (Cholesky of
-order 4000 on two cores), and most solvers gain nothing. Therefore BLAS has one thread in every solver and in the checker.
-Tiles of kernel matrices and branches of a search are run in our own threads (:func:`available_threads`).
+The threads of BLAS wait for each other in small products and in factorisations. If another process
+uses a core, each thread waits for the time slices of that process, and the work takes many times as
+long. Without another process a second thread saves a third of the time at best (Cholesky of order
+4000 on two cores), and most solvers gain nothing. Therefore BLAS has one thread in every solver and
+in the checker. Tiles of kernel matrices and branches of a search are run in our own threads
+(:func:`available_threads`).
 
 The number of BLAS threads belongs to the process. Concurrent calls share them, and the last one
 restores the number.
@@ -45,7 +47,9 @@ def _blas_threads() -> int:
 
 @dataclass
 class _BlasLimit:
-    """Concurrent calls that limit BLAS to one thread, and its number of threads before the first of them."""
+    """Concurrent calls that limit BLAS to one thread, and its number of threads before the first of
+    them.
+    """
 
     calls: int = 0
     available: int = 1
@@ -80,22 +84,17 @@ def single_blas_thread() -> Iterator[None]:
 
 
 def available_threads() -> int:
-    """Return the number of threads a call may start: the BLAS threads of the process, divided among concurrent calls."""
+    """Return the number of threads a call may start: the BLAS threads of the process, divided among
+    concurrent calls.
+    """
     with _limit.lock:
         return max(1, _limit.available // _limit.calls) if _limit.calls else _blas_threads()
 
 
-def for_each_part(call: Callable[[Part], None], parts: Sequence[Part], *, threads: bool = True) -> None:
-    """Call a function for each part, in as many threads as this call may start.
-
-    Parameters
-    ----------
-    call : callable
-        It releases the interpreter lock most of the time, and its parts share no memory that they write.
-    parts : sequence
-    threads : bool
-        Whether to use threads.
-    """
+def for_each_part(
+    call: Callable[[Part], None], parts: Sequence[Part], *, threads: bool = True
+) -> None:
+    """Call a function for each part, in as many threads as this call may start."""
     workers = min(available_threads(), len(parts)) if threads else 1
     if workers <= 1:
         for part in parts:

@@ -1,7 +1,7 @@
 """What the papers prove about their machines, as numbers for a model and its data.
 
-Every bound comes term by term. Where a printed formula does not hold, the module says so, ``total`` is a
-corrected one, and the printed number is a separate field.
+Every bound comes term by term. Where a printed formula does not hold, the module says so, ``total``
+is a corrected one, and the printed number is a separate field.
 """
 
 from typing import TYPE_CHECKING, NoReturn

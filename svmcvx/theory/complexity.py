@@ -1,14 +1,16 @@
-r"""The empirical Rademacher complexity of linear functions of bounded norm, and what it needs of the data.
+r"""The empirical Rademacher complexity of linear functions of bounded norm, and what it needs of
+the data.
 
-For :math:`\mathcal H = \{x \mapsto \langle w, \varphi(x)\rangle + b : \|w\| \le \Lambda\}` and signs σ drawn at random
+For :math:`\mathcal H = \{x \mapsto \langle w, \varphi(x)\rangle + b : \|w\| \le \Lambda\}` and
+signs σ drawn at random
 
 .. math:: \widehat{\mathfrak R}(\mathcal H) = \tfrac1m\,\mathbb E_\sigma \sup_{h\in\mathcal H}\sum_i\sigma_i h(x_i)
    = \tfrac{\Lambda}{m}\,\mathbb E\sqrt{\sigma'K\sigma} \le \tfrac{\Lambda}{m}\sqrt{\operatorname{tr}K}
    \le \sqrt{r^2\Lambda^2/m}, \qquad r = \max_i\|\varphi(x_i)\|.
 
-**Erratum.** Claim 1 of [Sun] states this with a bias b, and its proof keeps b fixed while the signs vary. With
-b in the class the supremum is infinite; with :math:`|b| \le B` it grows by :math:`B\,\mathbb E|\sum_i\sigma_i|/m \le
-B/\sqrt m`, which is a separate term here.
+**Erratum.** Claim 1 of [Sun] states this with a bias b, and its proof keeps b fixed while the signs
+vary. With b in the class the supremum is infinite; with :math:`|b| \le B` it grows by
+:math:`B\,\mathbb E|\sum_i\sigma_i|/m \le B/\sqrt m`, which is a separate term here.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ from svmcvx.errors import DataError
 from svmcvx.kernels import Kernel, KernelLike, Precomputed, as_kernel, row_norms
 from svmcvx.system import memory
 
-__all__ = ["RademacherBound", "RademacherEstimate", "rademacher_bound", "rademacher_estimate", "radius", "row_lengths"]
+__all__ = [
+    "RademacherBound",
+    "RademacherEstimate",
+    "rademacher_bound",
+    "rademacher_estimate",
+    "radius",
+    "row_lengths",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -34,12 +43,16 @@ BLOCK_ENTRIES = 2**20
 
 
 def row_lengths(X: Features, kernel: Kernel | None) -> Floats:
-    r"""Return :math:`\|\varphi(x_i)\|` for validated data and a kernel with its parameters as numbers."""
+    r"""Return :math:`\|\varphi(x_i)\|` for validated data and a kernel with its parameters as
+    numbers.
+    """
     if kernel is None:
         return np.asarray(row_norms(X))
     diagonal = kernel.diagonal(X)
     if (diagonal < 0).any():
-        raise DataError(f"{kernel} has k(x, x) < 0 on these data: there is no feature space; use another kernel")
+        raise DataError(
+            f"{kernel} has k(x, x) < 0 on these data: there is no feature space; use another kernel"
+        )
     return np.sqrt(diagonal)
 
 
@@ -47,12 +60,16 @@ def _prepared(X: Any, kernel: KernelLike) -> tuple[Features, Kernel | None]:
     X = check_features(X)
     chosen = as_kernel(kernel)
     if isinstance(chosen, Precomputed) and X.shape[0] != X.shape[1]:
-        raise DataError(f"a precomputed kernel takes the square matrix of all observations as X, got shape {X.shape}")
+        raise DataError(
+            "a precomputed kernel takes the square matrix of all observations as X, got shape"
+            f" {X.shape}"
+        )
     return X, None if chosen is None else chosen.resolve(X)
 
 
 def radius(X: Any, *, kernel: KernelLike = None) -> float:
-    r"""Return :math:`r = \max_i \|\varphi(x_i)\|`, the radius of a ball about the origin that holds the data.
+    r"""Return :math:`r = \max_i \|\varphi(x_i)\|`, the radius of a ball about the origin that holds
+    the data.
 
     Parameters
     ----------
@@ -109,8 +126,11 @@ def _class_size(norm: float, bias: float) -> tuple[float, float]:
     return check_number(norm, "norm", low=0), check_number(bias, "bias", low=0)
 
 
-def rademacher_bound(X: Any, *, norm: float, bias: float = 0.0, kernel: KernelLike = None) -> RademacherBound:
-    r"""Bound the empirical Rademacher complexity of linear functions with :math:`\|w\|\le\Lambda`, :math:`|b|\le B`.
+def rademacher_bound(
+    X: Any, *, norm: float, bias: float = 0.0, kernel: KernelLike = None
+) -> RademacherBound:
+    r"""Bound the empirical Rademacher complexity of linear functions with :math:`\|w\|\le\Lambda`,
+    :math:`|b|\le B`.
 
     Parameters
     ----------
@@ -164,11 +184,19 @@ class RademacherEstimate(NamedTuple):
 
 
 def rademacher_estimate(
-    X: Any, *, norm: float, bias: float = 0.0, kernel: KernelLike = None, draws: int = 1000, seed: int = 0
+    X: Any,
+    *,
+    norm: float,
+    bias: float = 0.0,
+    kernel: KernelLike = None,
+    draws: int = 1000,
+    seed: int = 0,
 ) -> RademacherEstimate:
-    r"""Estimate the empirical Rademacher complexity that :func:`rademacher_bound` bounds, by drawing the signs.
+    r"""Estimate the empirical Rademacher complexity that :func:`rademacher_bound` bounds, by
+    drawing the signs.
 
-    For given signs the supremum is :math:`\Lambda\|\sum_i\sigma_i\varphi(x_i)\| + B|\sum_i\sigma_i|`.
+    For given signs the supremum is :math:`\Lambda\|\sum_i\sigma_i\varphi(x_i)\| +
+    B|\sum_i\sigma_i|`.
 
     Parameters
     ----------
@@ -203,7 +231,11 @@ def rademacher_estimate(
     m = X.shape[0]
     gram: Any = None
     if chosen is not None:
-        memory.require(24.0 * m * m, f"the {m} × {m} kernel matrix", "use fewer observations or rademacher_bound")
+        memory.require(
+            24.0 * m * m,
+            f"the {m} × {m} kernel matrix",
+            "use fewer observations or rademacher_bound",
+        )
         gram = X if isinstance(chosen, Precomputed) else chosen(X)
     rng = check_seed(seed)
     suprema: list[Floats] = []

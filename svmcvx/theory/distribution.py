@@ -14,20 +14,25 @@ from svmcvx.errors import DataError, DataTypeError
 from svmcvx.model import BinaryModel, Model, frozen
 from svmcvx.solution import Solution
 
-__all__ = ["MarginDistribution", "binary_model", "classifier_of", "label_codes", "margin_distribution", "margins"]
+__all__ = [
+    "MarginDistribution",
+    "binary_model",
+    "classifier_of",
+    "label_codes",
+    "margin_distribution",
+    "margins",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 
 def classifier_of(model: Any) -> Any:
-    """Return what scores observations: the model of a solution, anything else as it is.
-
-    A fitted classifier of scikit-learn's kind gets data as they were passed in, with the names of their columns.
-    """
+    """Return what scores observations: the model of a solution, anything else as it is."""
     found = model.model if isinstance(model, Solution) else model
     if not hasattr(found, "decision_function"):
         raise DataTypeError(
-            f"model must be a Solution, a Model or a fitted classifier with decision_function, got {type(model).__name__}"
+            "model must be a Solution, a Model or a fitted classifier with decision_function, got"
+            f" {type(model).__name__}"
         )
     return found
 
@@ -37,7 +42,8 @@ def binary_model(model: Any) -> BinaryModel:
     found = _model_behind(model)
     if not isinstance(found, BinaryModel):
         raise DataTypeError(
-            f"model must be, or hold, a LinearModel or KernelModel of two classes, got {type(found).__name__}"
+            "model must be, or hold, a LinearModel or KernelModel of two classes, got"
+            f" {type(found).__name__}"
         )
     return found
 
@@ -49,18 +55,28 @@ def _model_behind(model: Any) -> Any:
 
 def label_codes(model: Any, y: Any, n: int) -> NDArray[np.intp]:
     """Return the index of each label among the classes of a model; `y` need not hold all of them."""
-    classes = np.asarray(model.classes if isinstance(model, Model) else getattr(model, "classes_", ()))
+    classes = np.asarray(
+        model.classes if isinstance(model, Model) else getattr(model, "classes_", ())
+    )
     labels = as_array(y, "y")
     if labels.shape != (n,):
-        raise DataError(f"y must hold one label an observation: expected shape ({n},), got {labels.shape}")
+        raise DataError(
+            f"y must hold one label an observation: expected shape ({n},), got {labels.shape}"
+        )
     if classes.size < 2:
-        raise DataError(f"{type(model).__name__} does not know its classes; pass a fitted classifier with classes_")
-    codes = np.searchsorted(classes, labels) if labels.dtype.kind != "O" else _search(classes, labels)
+        raise DataError(
+            f"{type(model).__name__} does not know its classes; pass a fitted classifier with"
+            " classes_"
+        )
+    codes = (
+        np.searchsorted(classes, labels) if labels.dtype.kind != "O" else _search(classes, labels)
+    )
     codes = np.minimum(codes, classes.size - 1)
     strange = np.flatnonzero(classes[codes] != labels)
     if strange.size:
         raise DataError(
-            f"y holds {labels[strange].tolist()[0]!r}, which the model was not trained on; its classes are {classes.tolist()}"
+            f"y holds {labels[strange].tolist()[0]!r}, which the model was not trained on; its"
+            f" classes are {classes.tolist()}"
         )
     return codes.astype(np.intp)
 
@@ -71,7 +87,9 @@ def _search(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def _rows_of(X: Any) -> int:
-    """Return the number of observations of data that a classifier will check itself: not all have to be numbers."""
+    """Return the number of observations of data that a classifier will check itself: not all have
+    to be numbers.
+    """
     shape: tuple[int, ...] = getattr(X, "shape", ())
     return int(shape[0]) if len(shape) == 2 else int(check_features(X).shape[0])
 
@@ -79,8 +97,8 @@ def _rows_of(X: Any) -> int:
 def margins(model: Any, X: Any, y: Any) -> Floats:
     r"""Return the margin of every observation; it is misclassified where this is negative.
 
-    For two classes :math:`u_i = y_i f(x_i)` with the labels as ±1; for more, the score of the own class less the
-    largest of the others.
+    For two classes :math:`u_i = y_i f(x_i)` with the labels as ±1; for more, the score of the own
+    class less the largest of the others.
 
     Parameters
     ----------
@@ -139,8 +157,8 @@ class MarginDistribution:
 
     def __repr__(self) -> str:
         return (
-            f"MarginDistribution({self.margins.size} margins: mean {self.mean:.6g}, variance {self.variance:.6g}, "
-            f"minimum {self.minimum:.6g})"
+            f"MarginDistribution({self.margins.size} margins: mean {self.mean:.6g}, variance"
+            f" {self.variance:.6g}, minimum {self.minimum:.6g})"
         )
 
     @property
@@ -161,11 +179,15 @@ class MarginDistribution:
     def cumulative(self, thresholds: ArrayLike) -> Floats:
         """Return the share of observations with a margin at or below each threshold."""
         sums = np.concatenate([[0.0], np.cumsum(self.share)])
-        found = sums[np.searchsorted(self.margins, np.asarray(thresholds, dtype=np.float64), side="right")]
+        found = sums[
+            np.searchsorted(self.margins, np.asarray(thresholds, dtype=np.float64), side="right")
+        ]
         return np.asarray(np.minimum(found, 1.0))
 
 
-def margin_distribution(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> MarginDistribution:
+def margin_distribution(
+    model: Any, X: Any, y: Any, *, sample_weight: Any = None
+) -> MarginDistribution:
     """Return the distribution of the margins of a model.
 
     Parameters
@@ -196,6 +218,8 @@ def margin_distribution(model: Any, X: Any, y: Any, *, sample_weight: Any = None
     weight = check_weights(sample_weight, u.size)
     total = float(weight.sum())
     if total <= 0:
-        raise DataError("sample_weight is zero for every observation; give at least one a positive weight")
+        raise DataError(
+            "sample_weight is zero for every observation; give at least one a positive weight"
+        )
     order = np.argsort(u, kind="stable")
     return MarginDistribution(u[order], weight[order] / total)

@@ -1,7 +1,7 @@
 r"""The margin loss and the generalisation bound of the pSVM.
 
-With probability at least 1 − δ over samples of size m, for all w, b with :math:`\|w\| \le 1/\rho` and all ρ in (0, r]
-at once, r being the radius of a ball about the origin that holds all data,
+With probability at least 1 − δ over samples of size m, for all w, b with :math:`\|w\| \le 1/\rho`
+and all ρ in (0, r] at once, r being the radius of a ball about the origin that holds all data,
 
 .. math:: R \le \underbrace{\tfrac1m\sum_i(1-u_i)_+^p}_{\text{empirical}}
    + \underbrace{4p\sqrt{\tfrac{r^2/\rho^2}{m}}}_{\text{complexity}}
@@ -10,10 +10,10 @@ at once, r being the radius of a ball about the origin that holds all data,
 
 R is the expected margin loss :math:`\Phi_{p,1}(u)`, and so at least the probability of an error.
 
-**Erratum.** The proof in [Sun] keeps b fixed while it bounds the complexity, so that the printed bound is proved for
-machines without bias only: with a free b the complexity is infinite (see :mod:`svmcvx.theory.complexity`). Here b
-counts by default as the coefficient of a constant feature r: r becomes :math:`\sqrt2\,r` and :math:`\|w\|^2` becomes
-:math:`\|w\|^2 + b^2/r^2`.
+**Erratum.** The proof in [Sun] keeps b fixed while it bounds the complexity, so that the printed
+bound is proved for machines without bias only: with a free b the complexity is infinite (see
+:mod:`svmcvx.theory.complexity`). Here b counts by default as the coefficient of a constant feature
+r: r becomes :math:`\sqrt2\,r` and :math:`\|w\|^2` becomes :math:`\|w\|^2 + b^2/r^2`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 LOSSES = ("hinge", "margin")
 BIASES = ("counted", "paper")
-# Relative rounding up to which a radius or margin passed is taken for the number it was copied from.
+# Relative rounding up to which a radius or margin passed is taken for the number it was copied
+# from.
 COPIED = 1e-12
 
 
@@ -126,7 +127,8 @@ def generalisation_bound(
     loss: str = "hinge",
     bias: str = "counted",
 ) -> GeneralisationBound:
-    r"""Evaluate the generalisation bound of the pSVM for a model of two classes on its training data.
+    r"""Evaluate the generalisation bound of the pSVM for a model of two classes on its training
+    data.
 
     Parameters
     ----------
@@ -139,14 +141,17 @@ def generalisation_bound(
     delta : float
         Probability with which the bound may fail, in (0, 1).
     r : float, optional
-        Radius of a ball about the origin that holds all possible data. By default the largest norm in the sample, a
-        plug-in value: the theorem wants it fixed before the data are seen.
+        Radius of a ball about the origin that holds all possible data. By default the largest norm
+        in the sample, a plug-in value: the theorem wants it fixed before the data are seen.
     rho : float, optional
-        Margin, at most :math:`\min(1/\|w\|, r)`, which is the default. The theorem allows to choose it by the data.
+        Margin, at most :math:`\min(1/\|w\|, r)`, which is the default. The theorem allows to choose
+        it by the data.
     loss : "hinge" or "margin"
-        The averaged quantity: :math:`(1-u)_+^p` (Corollary 1), or the smaller :math:`\Phi_{p,1}(u)` (Theorem 3).
+        The averaged quantity: :math:`(1-u)_+^p` (Corollary 1), or the smaller :math:`\Phi_{p,1}(u)`
+        (Theorem 3).
     bias : "counted" or "paper"
-        Count b as the coefficient of a constant feature r, or leave it out as printed, which is proved for b = 0 only.
+        Count b as the coefficient of a constant feature r, or leave it out as printed, which is
+        proved for b = 0 only.
 
     Returns
     -------
@@ -178,10 +183,14 @@ def generalisation_bound(
     width = found.n_features if isinstance(found, KernelModel) else width
     data = binary_data(check_features(X, n_features=width), y)
     signs = 2.0 * label_codes(found, y, data.n) - 1.0
-    largest = float(row_lengths(data.X, found.kernel if isinstance(found, KernelModel) else None).max())
+    largest = float(
+        row_lengths(data.X, found.kernel if isinstance(found, KernelModel) else None).max()
+    )
     r = largest if r is None else check_number(r, "r", low=0, open_low=True)
     if r < largest * (1.0 - COPIED):
-        raise DataError(f"r={r:g} does not hold the data, whose largest norm is {largest:g}; pass at least that")
+        raise DataError(
+            f"r={r:g} does not hold the data, whose largest norm is {largest:g}; pass at least that"
+        )
     if r == 0:
         raise DataError("X is zero in every observation, so that its ball has no radius; pass r")
     squared_norm = float(found.squared_norm(data).value)

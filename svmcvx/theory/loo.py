@@ -1,35 +1,40 @@
 r"""Leave-one-out errors of ODM and ODML: bounds from one dual solution, and the exact count.
 
-**Leaving out** observation i removes all its terms, its loss and its part of the margin mean and variance. The shares
-of the others stay as they are, 1/m and not 1/(m − 1): to the machine of all m observations belongs that of m − 1 with
-:math:`C_1(m-1)/m`, :math:`C_2(m-1)/m` (ODM) or :math:`\lambda_1(m-1)/m`, :math:`\lambda_2(m-1)/m`, :math:`C(m-1)/m`
-(ODML).
+**Leaving out** observation i removes all its terms, its loss and its part of the margin mean and
+variance. The shares of the others stay as they are, 1/m and not 1/(m − 1): to the machine of all m
+observations belongs that of m − 1 with :math:`C_1(m-1)/m`, :math:`C_2(m-1)/m` (ODM) or
+:math:`\lambda_1(m-1)/m`, :math:`\lambda_2(m-1)/m`, :math:`C(m-1)/m` (ODML).
 
-**The inequality.** Let P be the primal objective, :math:`P_i` the one without i, whose quadratic part has the matrix
-:math:`R_i`, and :math:`w^i` its minimiser. A dual point defines a w at which P has an ε-subgradient 0, where ε is the
-duality gap; so :math:`P_i` has there the ε-subgradient −g, with g the part of i. By strong convexity :math:`v = w^i -
-w` obeys :math:`\|v\|^2 \le \langle g, v\rangle + \varepsilon` in the norm of :math:`R_i`. That is a ball, and the
-smallest margin of i in it is
+**The inequality.** Let P be the primal objective, :math:`P_i` the one without i, whose quadratic
+part has the matrix :math:`R_i`, and :math:`w^i` its minimiser. A dual point defines a w at which P
+has an ε-subgradient 0, where ε is the duality gap; so :math:`P_i` has there the ε-subgradient −g,
+with g the part of i. By strong convexity :math:`v = w^i - w` obeys :math:`\|v\|^2 \le \langle g,
+v\rangle + \varepsilon` in the norm of :math:`R_i`. That is a ball, and the smallest margin of i in
+it is
 
 .. math:: u_i + \tfrac12\langle z_i, g\rangle_* - \|z_i\|_*\sqrt{\tfrac14\|g\|_*^2 + \varepsilon}, \qquad
    \langle a, b\rangle_* = a'R_i^{-1}b,\quad z_i = y_i\varphi(x_i).
 
-Where this is positive, i is classified rightly by the machine trained without it; the others are *suspects*. It holds
-for any dual point; at the optimum ε = 0.
+Where this is positive, i is classified rightly by the machine trained without it; the others are
+*suspects*. It holds for any dual point; at the optimum ε = 0.
 
-**ODM**: :math:`R_i = I`, :math:`g = -\theta_iz_i`. At the optimum the suspects are those with :math:`\zeta_i(k(x_i,x_i)
-+ m/2C_1) \ge 1-D`, which is the inequality of Theorem 3, without its terms in β.
+**ODM**: :math:`R_i = I`, :math:`g = -\theta_iz_i`. At the optimum the suspects are those with
+:math:`\zeta_i(k(x_i,x_i) + m/2C_1) \ge 1-D`, which is the inequality of Theorem 3, without its
+terms in β.
 
-**Erratum.** Theorem 3 adds :math:`\beta_i(k(x_i,x_i)+m/2C_2) - D` for every observation above the band and so needs
-this to be at least 0, which it is not for small β: the printed sum can lie below the error, and below 0. Its Lemma 2
-does not apply above the band, nor is it needed: without its loss the margin of such an observation only grows.
+**Erratum.** Theorem 3 adds :math:`\beta_i(k(x_i,x_i)+m/2C_2) - D` for every observation above the
+band and so needs this to be at least 0, which it is not for small β: the printed sum can lie below
+the error, and below 0. Its Lemma 2 does not apply above the band, nor is it needed: without its
+loss the margin of such an observation only grows.
 
-**ODML**, with shares c, :math:`d = z_i - \bar z_{-i}` the difference to the mean of the others, and :math:`\kappa =
-2\lambda_1c_i(1-c_i)`: :math:`R_i = R - \kappa dd'` and :math:`g = \kappa(d'w)\,d - (\alpha_i + \lambda_2c_i)z_i`.
+**ODML**, with shares c, :math:`d = z_i - \bar z_{-i}` the difference to the mean of the others, and
+:math:`\kappa = 2\lambda_1c_i(1-c_i)`: :math:`R_i = R - \kappa dd'` and :math:`g = \kappa(d'w)\,d -
+(\alpha_i + \lambda_2c_i)z_i`.
 
-**Erratum.** Theorem 2 leaves out the hinge loss of i alone, while its margin stays in the mean and the variance, and H
-stays what it was. It bounds the error of that procedure, not of leaving i out: there the printed sum can lie below the
-error. The bound above is proved for leaving i out; it is not that of [ZhangZhou].
+**Erratum.** Theorem 2 leaves out the hinge loss of i alone, while its margin stays in the mean and
+the variance, and H stays what it was. It bounds the error of that procedure, not of leaving i out:
+there the printed sum can lie below the error. The bound above is proved for leaving i out; it is
+not that of [ZhangZhou].
 
 **Source.** [ZhangZhou], Lemma 2, Theorems 2 and 3.
 """
@@ -69,7 +74,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # A multiplier that is this close to its ceiling, relatively, is at it.
 AT_CEILING = 1e-9
-# Of the matrix R in the direction of an observation; when less of it remains without that observation, digits are lost.
+# Of the matrix R in the direction of an observation; when less of it remains without that
+# observation, digits are lost.
 LEAST_REMAINING = 1e-8
 
 
@@ -80,7 +86,8 @@ class LeaveOneOutBound:
     Attributes
     ----------
     suspects : ndarray of int
-        Observations that the inequality does not clear; the others are classified rightly when they are left out.
+        Observations that the inequality does not clear; the others are classified rightly when they
+        are left out.
     n : int
         Number of observations.
     slack : float
@@ -153,7 +160,8 @@ def leave_one_out_bound(
     Parameters
     ----------
     solution : Solution or fitted estimator
-        Of ``odm`` or ``odml``, of two classes, by any solver. Any dual point gives a valid bound, a better one a smaller bound.
+        Of ``odm`` or ``odml``, of two classes, by any solver. Any dual point gives a valid bound, a
+        better one a smaller bound.
     X : array-like or sparse matrix of shape (n, d)
         The training data.
     y : array-like of shape (n,)
@@ -171,8 +179,8 @@ def leave_one_out_bound(
 
     Notes
     -----
-    The module :mod:`svmcvx.theory.loo` defines the left-out problem and lists the errors of the printed theorems. Source: [ZhangZhou], Theorems 2
-    and 3.
+    The module :mod:`svmcvx.theory.loo` defines the left-out problem and lists the errors of the
+    printed theorems. Source: [ZhangZhou], Theorems 2 and 3.
 
     Examples
     --------
@@ -187,7 +195,8 @@ def leave_one_out_bound(
     if not isinstance(solution, Solution) or solution.formulation not in ("odm", "odml"):
         kind = solution.formulation if isinstance(solution, Solution) else type(solution).__name__
         raise DataError(
-            f"solution must be a Solution of odm or odml, got {kind}; other machines have no such bound here"
+            f"solution must be a Solution of odm or odml, got {kind}; other machines have no such"
+            " bound here"
         )
     bound = _odm if solution.formulation == "odm" else _odml
     return bound(solution, X, y, sample_weight)
@@ -205,12 +214,16 @@ def _gap(statement: ODM | ODML, v: Floats, dual: Dual) -> float:
 
 
 def _smallest_margins(u: Floats, zz: Floats, zg: Floats, gg: Floats, slack: float) -> Floats:
-    """Return the smallest margins in the balls, from the products of z and g in the inverse of the matrices."""
+    """Return the smallest margins in the balls, from the products of z and g in the inverse of the
+    matrices.
+    """
     return u + 0.5 * zg - np.sqrt(zz * (0.25 * gg + slack))
 
 
 def _suspects(data: BinaryData, cleared: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the rows that are not cleared; without the only one of its class there is nothing to train."""
+    """Return the rows that are not cleared; without the only one of its class there is nothing to
+    train.
+    """
     alone = ((data.y > 0) & (np.sum(data.y > 0) == 1)) | ((data.y < 0) & (np.sum(data.y < 0) == 1))
     return np.asarray(data.index[~cleared | alone])
 
@@ -218,7 +231,9 @@ def _suspects(data: BinaryData, cleared: NDArray[np.bool_]) -> NDArray[np.intp]:
 def _odm(solution: Solution, X: Any, y: Any, sample_weight: Any) -> ODMLeaveOneOutBound:
     given = solution.hyperparameters
     hyper = (given["C1"], given["C2"], given["D"])
-    statement = bound_odm(X, y, *hyper, _kernel_of(solution), given["intercept"], sample_weight, indefinite="clip")
+    statement = bound_odm(
+        X, y, *hyper, _kernel_of(solution), given["intercept"], sample_weight, indefinite="clip"
+    )
     space = statement.space
     theta = statement.entry(solution.dual, "theta")
     v = theta * statement.y
@@ -227,7 +242,9 @@ def _odm(solution: Solution, X: Any, y: Any, sample_weight: Any) -> ODMLeaveOneO
     u = signed(statement.y, space.point(v).scores).lower
     smallest = _smallest_margins(u, squares, -theta * squares, theta**2 * squares, slack)
     short, long = theta > 0, theta < 0
-    weighed = np.abs(theta) * (squares + 1.0 / (2.0 * np.where(short, statement.C1, statement.C2) * statement.share))
+    weighed = np.abs(theta) * (
+        squares + 1.0 / (2.0 * np.where(short, statement.C1, statement.C2) * statement.share)
+    )
     n = theta.size
     return ODMLeaveOneOutBound(
         suspects=_suspects(space.data, smallest > 0),
@@ -316,14 +333,14 @@ def leave_one_out(
     Parameters
     ----------
     fit : callable or estimator
-        ``fit(X, y)`` returns a Solution, a Model or a fitted classifier with ``predict``. Of an estimator, whose method
-        ``fit`` this is, a copy is trained.
+        ``fit(X, y)`` returns a Solution, a Model or a fitted classifier with ``predict``. Of an
+        estimator, whose method ``fit`` this is, a copy is trained.
     X : array-like or sparse matrix of shape (n, d)
         Not a precomputed kernel matrix: its columns would have to be left out too.
     y : array-like of shape (n,)
     rows : array-like of int, optional
-        Observations to leave out, all by default; the others count as classified rightly. The ``suspects`` of a bound
-        are enough.
+        Observations to leave out, all by default; the others count as classified rightly. The
+        ``suspects`` of a bound are enough.
 
     Returns
     -------
@@ -356,10 +373,14 @@ def leave_one_out(
     except (TypeError, ValueError, OverflowError):
         raise DataTypeError(f"rows must be indices of the observations, got {rows!r}") from None
     if chosen.size and (chosen[0] < 0 or chosen[-1] >= n):
-        raise DataError(f"rows must be indices of the {n} observations, got {chosen[0]} to {chosen[-1]}")
+        raise DataError(
+            f"rows must be indices of the {n} observations, got {chosen[0]} to {chosen[-1]}"
+        )
     train = copy.deepcopy(fit).fit if hasattr(fit, "fit") else fit
     if not callable(train):
-        raise DataError(f"fit must be a function of X and y that trains, or an estimator, got {fit!r}")
+        raise DataError(
+            f"fit must be a function of X and y that trains, or an estimator, got {fit!r}"
+        )
     counts = np.bincount(codes)
     wrong: list[int] = []
     for i in chosen:
@@ -373,7 +394,9 @@ def leave_one_out(
             machine = fitted.model if isinstance(fitted, Solution) else fitted
             predicted = machine.predict(X[[i]])[0]
         except (TypeError, AttributeError) as error:
-            raise DataError(f"fit must train on X and y and return what predicts; it failed: {error}") from error
+            raise DataError(
+                f"fit must train on X and y and return what predicts; it failed: {error}"
+            ) from error
         if predicted != labels[i]:
             wrong.append(int(i))
     return LeaveOneOut(np.array(wrong, dtype=np.intp), n)

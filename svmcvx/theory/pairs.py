@@ -1,14 +1,14 @@
 r"""Margins between pairs of classes, and the bound that the M3SVM's regulariser minimises.
 
-With :math:`f_{kl}(x) = (w_k-w_l)'x + b_k - b_l` the margin between classes k and l is :math:`2/\|w_k-w_l\|`. The
-guaranteed risk of [Guermeur] grows with a norm of the operator T that maps a machine to its differences on the sample,
-and
+With :math:`f_{kl}(x) = (w_k-w_l)'x + b_k - b_l` the margin between classes k and l is
+:math:`2/\|w_k-w_l\|`. The guaranteed risk of [Guermeur] grows with a norm of the operator T that
+maps a machine to its differences on the sample, and
 
 .. math:: \|T(f)\|_{\ell_\infty,\ell_p} = \max_i\Big(\sum_{k<l}|(w_k-w_l)'x_i|^p\Big)^{1/p}
    \le \Lambda\Big(\sum_{k<l}\|w_k-w_l\|^p\Big)^{1/p}, \qquad \Lambda = \max\|x\|.
 
-This is a bound on a norm with which the guaranteed risk grows, not a probability of error. The biases b do not enter: they
-translate the set of functions without enlarging it.
+This is a bound on a norm with which the guaranteed risk grows, not a probability of error. The
+biases b do not enter: they translate the set of functions without enlarging it.
 
 **Source.** [NieHaoWang], Theorem 6, eq. (31).
 """
@@ -43,8 +43,8 @@ def _weights(model: Any) -> Floats:
     if isinstance(found, LinearModel):
         return np.outer(found.coef, [-0.5, 0.5])
     raise DataTypeError(
-        "model must be, or hold, a MulticlassModel or a LinearModel (one vector of weights a class), "
-        f"got {type(found).__name__}"
+        "model must be, or hold, a MulticlassModel or a LinearModel (one vector of weights a"
+        f" class), got {type(found).__name__}"
     )
 
 
@@ -58,7 +58,8 @@ def pairwise_margins(model: Any) -> Floats:
     Returns
     -------
     ndarray of shape (c, c)
-        Symmetric, in the order of the classes; NaN on the diagonal, infinity between classes of equal weights.
+        Symmetric, in the order of the classes; NaN on the diagonal, infinity between classes of
+        equal weights.
 
     Raises
     ------
@@ -98,7 +99,8 @@ class GuaranteedRisk:
     radius : float
         Λ, the radius of a ball about the origin that holds the data.
     pairs : float
-        :math:`(\sum_{k<l}\|w_k-w_l\|^p)^{1/p}`, what the regulariser minimises; for p = ∞ the largest norm.
+        :math:`(\sum_{k<l}\|w_k-w_l\|^p)^{1/p}`, what the regulariser minimises; for p = ∞ the
+        largest norm.
     p : float
     """
 
@@ -145,12 +147,17 @@ def guaranteed_risk(model: Any, X: Any, *, p: float, radius: float | None = None
     """
     W = _weights(model)
     X = check_features(X, n_features=W.shape[0])
-    order = math.inf if isinstance(p, (float, np.floating)) and p == math.inf else check_number(p, "p", low=1)
+    order = (
+        math.inf
+        if isinstance(p, (float, np.floating)) and p == math.inf
+        else check_number(p, "p", low=1)
+    )
     largest = float(row_norms(X).max())
     chosen = largest if radius is None else check_number(radius, "radius", low=0)
     if chosen < largest:
         raise DataError(
-            f"radius={chosen:g} does not hold the data, whose largest norm is {largest:g}; pass at least that"
+            f"radius={chosen:g} does not hold the data, whose largest norm is {largest:g}; pass at"
+            " least that"
         )
     differences = W @ pair_differences(W.shape[1])
     return GuaranteedRisk(

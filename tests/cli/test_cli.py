@@ -18,7 +18,9 @@ from svmcvx.proofs import write_proof
 
 
 def test_compare_prints_a_table_with_certificates(run, tmp_path):
-    code, out, _ = run("compare", "blobs", "--models", "psvm:p=1,psvm:p=2", "--guarantee", "--latex", "t.tex")
+    code, out, _ = run(
+        "compare", "blobs", "--models", "psvm:p=1,psvm:p=2", "--guarantee", "--latex", "t.tex"
+    )
     assert code == 0
     rows = [line.split() for line in out.splitlines() if line.strip().startswith("psvm")]
     # The accuracy of every optimal machine, one number, stands beside that of the model.
@@ -47,7 +49,9 @@ def test_plot_and_json_are_written(run, tmp_path, dataset):
 
 
 def test_several_classes_are_compared_and_drawn_whatever_a_model_takes(run, tmp_path):
-    code, out, _ = run("compare", "iris", "--models", "m3svm:p=2:lam=0.01,psvm,odm", "--plot", "p.png")
+    code, out, _ = run(
+        "compare", "iris", "--models", "m3svm:p=2:lam=0.01,psvm,odm", "--plot", "p.png"
+    )
     assert code == 0
     assert out.count("yes") == 3
     assert (tmp_path / "p.png").exists()
@@ -74,7 +78,8 @@ def test_files_of_every_kind(run, tmp_path):
     ]
     assert all(code == 0 for code, _, _ in tables)
     primals = {
-        tuple(line.split()[2] for line in out.splitlines() if line.strip().startswith("psvm")) for _, out, _ in tables
+        tuple(line.split()[2] for line in out.splitlines() if line.strip().startswith("psvm"))
+        for _, out, _ in tables
     }
     assert len(primals) == 1
 
@@ -86,8 +91,13 @@ def test_missing_values(run, tmp_path):
     code, _, err = run("compare", "holes.npz")
     assert code == 2
     assert "holes has 1 missing value; pass --missing" in err
-    pd.DataFrame(X, columns=["left", "right"]).assign(label=np.arange(30) % 2).to_csv("holes.csv", index=False)
-    assert "holes has 1 missing value, in left; pass" in run("compare", "holes.csv", "--target", "label")[2]
+    pd.DataFrame(X, columns=["left", "right"]).assign(label=np.arange(30) % 2).to_csv(
+        "holes.csv", index=False
+    )
+    assert (
+        "holes has 1 missing value, in left; pass"
+        in run("compare", "holes.csv", "--target", "label")[2]
+    )
     assert run("compare", "holes.npz", "--missing", "drop")[0] == 0
     assert run("compare", "holes.npz", "--missing", "median")[0] == 0
 
@@ -105,7 +115,10 @@ def test_missing_values(run, tmp_path):
         (("compare", "moons", "--seed", "-1"), "Invalid value for '--seed'"),
         (("compare", "moons", "--models", "psvm:p=1,p=2"), "sets p of psvm twice"),
         (("compare", "moons", "--models", "psvm:q=1"), "psvm has no setting 'q'; it has C,"),
-        (("compare", "moons", "--models", "p=1"), "--models names no model before the setting 'p=1'"),
+        (
+            ("compare", "moons", "--models", "p=1"),
+            "--models names no model before the setting 'p=1'",
+        ),
         (("compare", "moons", "--fit-time-limit", "-1"), "--fit-time-limit must be"),
         (
             ("select", "moons", "--grid", "C=1", "--scoring", "accurate"),
@@ -117,19 +130,31 @@ def test_missing_values(run, tmp_path):
         ),
         (("study", "nothing.toml"), "the file nothing.toml does not exist"),
         (("compare", "nothing.csv"), "the file nothing.csv does not exist"),
-        (("compare", "nothing"), "neither --data-dir nor SVMCVX_DATA is set; pass a path or --data-dir"),
+        (
+            ("compare", "nothing"),
+            "neither --data-dir nor SVMCVX_DATA is set; pass a path or --data-dir",
+        ),
         (("compare", "moons", "--backend", "x"), "--backend must be 'loky'"),
-        (("compare", "moons", "--json", "-", "--csv", "-"), "only one of --json, --csv and --latex"),
+        (
+            ("compare", "moons", "--json", "-", "--csv", "-"),
+            "only one of --json, --csv and --latex",
+        ),
         (("select", "moons"), "either --grid C=0.1,1,10, or --certified C=0.01:100"),
         (("select", "moons", "--grid", "C=1", "--certified", "C=1:2"), "either --grid"),
         (("select", "moons", "--certified", "C=1"), "NAME=LOW:HIGH"),
-        (("select", "moons", "--certified", "C=1:2", "--scoring", "accuracy"), "leave out --scoring"),
+        (
+            ("select", "moons", "--certified", "C=1:2", "--scoring", "accuracy"),
+            "leave out --scoring",
+        ),
         (("select", "moons", "--grid", "C"), "of the form NAME=VALUES, as in C=0.1,1,10"),
         (("select", "moons", "--grid", "C=1,", "--grid", "p=1"), "an empty value"),
         (("select", "moons", "--grid", "C=1", "--grid", "C=2"), "--grid names C twice"),
         (("select", "moons", "--grid", "C=log:1:2"), "cannot read the range 'C=log:1:2'"),
         (("select", "moons", "--grid", "q=1,2"), "which psvm does not have; there are C,"),
-        (("select", "moons", "--grid", "C=1,2", "--model", "psvm,odm"), "--model must be one model"),
+        (
+            ("select", "moons", "--grid", "C=1,2", "--model", "psvm,odm"),
+            "--model must be one model",
+        ),
         (("certify", "nothing.skops", "moons"), "the file nothing.skops does not exist"),
         (("compare", "moons", "--scale", "log"), "'log' is not one of"),
         (("compare", "moons", "--missing", "guess"), "'guess' is not one of"),
@@ -169,7 +194,11 @@ def test_compile_leaves_nothing_to_compile(run):
     assert run("compile", "--functions")[0] == 0
     code, out, _ = run("compile")
     assert code == 0
-    rows = [line.split() for line in out.splitlines() if line.startswith((" zero_one", " l0", " psvm", " hard"))]
+    rows = [
+        line.split()
+        for line in out.splitlines()
+        if line.startswith((" zero_one", " l0", " psvm", " hard"))
+    ]
     assert len(rows) > 10
     for row in rows:
         assert row[-1] == "0"
@@ -214,7 +243,16 @@ def test_an_inner_pass_called_from_python_runs_its_source():
 
 
 def test_a_limit_of_everything_names_the_models_that_had_no_time(run):
-    code, out, _ = run("compare", "wine", "--models", "psvm:p=1,psvm:p=2", "--time-limit", "1e-9", "--json", "t.json")
+    code, out, _ = run(
+        "compare",
+        "wine",
+        "--models",
+        "psvm:p=1,psvm:p=2",
+        "--time-limit",
+        "1e-9",
+        "--json",
+        "t.json",
+    )
     assert code == 3
     assert "no time for this model" in " ".join(out.split())
     content = json.loads(Path("t.json").read_text())
@@ -233,7 +271,17 @@ def test_version_and_help(run):
 @pytest.mark.slow
 def test_an_interrupted_run_keeps_what_was_finished(tmp_path):
     models = "psvm:p=2," + ",".join(f"psvm:p={1.3 + 0.01 * i:.2f}" for i in range(60))
-    command = [sys.executable, "-m", "svmcvx", "compare", "breast_cancer", "--kernel", "rbf", "--solver", "clarabel"]
+    command = [
+        sys.executable,
+        "-m",
+        "svmcvx",
+        "compare",
+        "breast_cancer",
+        "--kernel",
+        "rbf",
+        "--solver",
+        "clarabel",
+    ]
     files = ["--store", str(tmp_path / "rows.sqlite"), "--json", str(tmp_path / "t.json")]
     process = Popen(
         [*command, "--models", models, *files],
@@ -297,7 +345,9 @@ def test_a_study_is_run_from_its_file(run, tmp_path):
     assert "<title>study</title>" in (tmp_path / "r.html").read_text()
     assert (tmp_path / "r.tex").read_text().startswith("\\begin{tabular}")
     assert len(Store(tmp_path / "s.sqlite")) == 12
-    (tmp_path / "study.toml").write_text(STUDY.replace('"moons"', '"hhar"').replace("p = 2.0", "C = -1.0"))
+    (tmp_path / "study.toml").write_text(
+        STUDY.replace('"moons"', '"hhar"').replace("p = 2.0", "C = -1.0")
+    )
     code, out, _ = run("study", "study.toml", "--store", "s.sqlite")
     assert code == 1
     assert "hhar is left out: hhar (UCI HAR, smartphones) cannot be had" in out
@@ -358,7 +408,9 @@ def test_a_claim_that_was_not_checked_does_not_hold(run):
     assert code == 0
     assert "that a search states is not part of the proof" in out
     assert "upper" in out
-    write_proof("proof.npz", replace(solution.proof(), lower=solution.certificate.lower, stated=None))
+    write_proof(
+        "proof.npz", replace(solution.proof(), lower=solution.certificate.lower, stated=None)
+    )
     code, out, _ = run("verify", "proof.npz", "data.npz")
     assert code == 1
     assert "the proof does not hold: " in out

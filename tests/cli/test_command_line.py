@@ -49,7 +49,9 @@ heavy = {"numpy", "scipy", "pandas", "sklearn", "cvxpy", "numba", "matplotlib", 
 sys.stdout = sys.__stdout__
 print("codes", codes, "loaded", sorted(heavy & set(sys.modules)))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
     assert done.stdout.splitlines()[-1] == "codes [0, 0, 2, 2, 2, 2, 2, 2, 2] loaded []"
 
 
@@ -58,14 +60,20 @@ print("codes", codes, "loaded", sorted(heavy & set(sys.modules)))
 
 @given(
     names=st.lists(st.text("abc=,( )", min_size=1, max_size=40), min_size=1, max_size=4),
-    columns=st.lists(st.tuples(st.integers(1, 14), st.integers(0, 4), st.booleans()), min_size=1, max_size=9),
+    columns=st.lists(
+        st.tuples(st.integers(1, 14), st.integers(0, 4), st.booleans()), min_size=1, max_size=9
+    ),
     width=st.integers(24, 130),
 )
 def test_a_table_fits_any_width_with_whole_numbers_and_its_first_column(names, columns, width):
     numbers = [str(10**length - 1 - k) for k, (length, _, _) in enumerate(columns)]
     shown = [consoles.Column("name", [f"<{name}>" for name in names], text=True)]
     for k, (_, rank, text) in enumerate(columns):
-        shown.append(consoles.Column(f"h{k}", [numbers[k]] * len(names), rank=rank, text=text and len(numbers[k]) < 9))
+        shown.append(
+            consoles.Column(
+                f"h{k}", [numbers[k]] * len(names), rank=rank, text=text and len(numbers[k]) < 9
+            )
+        )
     printed = io.StringIO()
     console = Console(file=printed, width=width)
     consoles.show(console, None, shown, elsewhere="elsewhere")
@@ -92,7 +100,9 @@ def test_a_comparison_names_its_models_at_every_width(run, width):
     code, out, _ = run("compare", "blobs", "--models", "psvm:p=1.5,C=10,odm", width=width)
     assert code == 0
     found = sx.compare(
-        parse_models("psvm:p=1.5,C=10,odm"), *(lambda d: (d.X, d.y))(datasets.load("blobs")), scale="standard"
+        parse_models("psvm:p=1.5,C=10,odm"),
+        *(lambda d: (d.X, d.y))(datasets.load("blobs")),
+        scale="standard",
     )
     for row in found.itertuples():
         assert row.model in " ".join(out.split())
@@ -104,7 +114,9 @@ def test_a_comparison_names_its_models_at_every_width(run, width):
 
 
 def test_several_classes_have_a_certificate_for_each_pair(run):
-    code, out, _ = run("compare", "wine", "--models", "psvm:p=2,m3svm:p=2:lam=0.01", "--json", "t.json")
+    code, out, _ = run(
+        "compare", "wine", "--models", "psvm:p=2,m3svm:p=2:lam=0.01", "--json", "t.json"
+    )
     assert code == 0
     content = json.loads(Path("t.json").read_text())
     pairs, single = content["rows"]
@@ -113,8 +125,12 @@ def test_several_classes_have_a_certificate_for_each_pair(run):
         ["class_0", "class_2"],
         ["class_1", "class_2"],
     ]
-    assert sum(record["upper"] for record in pairs["certificates"]) == pytest.approx(pairs["primal"], rel=1e-14)
-    assert sum(record["lower"] for record in pairs["certificates"]) == pytest.approx(pairs["dual_bound"], rel=1e-14)
+    assert sum(record["upper"] for record in pairs["certificates"]) == pytest.approx(
+        pairs["primal"], rel=1e-14
+    )
+    assert sum(record["lower"] for record in pairs["certificates"]) == pytest.approx(
+        pairs["dual_bound"], rel=1e-14
+    )
     assert max(record["gap"] for record in pairs["certificates"]) == pairs["gap"]
     assert pairs["dual_bound"] <= pairs["primal"]
     assert "psvm(p=2): sums over 3 binary machines" in " ".join(out.split())
@@ -126,7 +142,18 @@ def test_several_classes_have_a_certificate_for_each_pair(run):
 def test_the_json_tells_what_it_was_computed_from(run):
     previous = os.umask(0o022)
     try:
-        code, _, _ = run("compare", "iris", "--models", "psvm:p=2", "--split", "0.2", "--seed", "4", "--json", "t.json")
+        code, _, _ = run(
+            "compare",
+            "iris",
+            "--models",
+            "psvm:p=2",
+            "--split",
+            "0.2",
+            "--seed",
+            "4",
+            "--json",
+            "t.json",
+        )
     finally:
         os.umask(previous)
     assert code == 0
@@ -143,7 +170,18 @@ def test_the_json_tells_what_it_was_computed_from(run):
 
 def test_a_table_goes_to_files_or_to_the_standard_output(run):
     arguments = ("compare", "blobs", "--models", "psvm:p=1,psvm:p=2")
-    code, out, _ = run(*arguments, "--quiet", "--csv", "t.csv", "--latex", "t.tex", "--html", "t.html", "--json", "-")
+    code, out, _ = run(
+        *arguments,
+        "--quiet",
+        "--csv",
+        "t.csv",
+        "--latex",
+        "t.tex",
+        "--html",
+        "t.html",
+        "--json",
+        "-",
+    )
     assert code == 0
     rows = json.loads(out)["rows"]
     table = pd.read_csv("t.csv")
@@ -158,7 +196,9 @@ def test_a_table_goes_to_files_or_to_the_standard_output(run):
     assert pd.read_csv(io.StringIO(out))["model"].tolist() == ["psvm(p=1)", "psvm(p=2)"]
 
 
-@pytest.mark.parametrize("command", [("doctor",), ("datasets",), ("datasets", "ionosphere"), ("reproduce",)])
+@pytest.mark.parametrize(
+    "command", [("doctor",), ("datasets",), ("datasets", "ionosphere"), ("reproduce",)]
+)
 def test_lists_go_to_files_too(run, command):
     code, out, _ = run(*command, "--json", "-")
     content = json.loads(out)
@@ -174,7 +214,16 @@ def test_an_absent_licence_is_told_by_doctor_alone(run, monkeypatch):
     monkeypatch.setattr(policy, "licence_problem", lambda name: why if name == "MOSEK" else None)
     monkeypatch.setattr(policy, "installed", lambda card: card.name in ("MOSEK", "CLARABEL"))
     code, out, _ = run(
-        "compare", "blobs", "--models", "conic", "--solver", "auto", "--split", "0.8", "--json", "t.json"
+        "compare",
+        "blobs",
+        "--models",
+        "conic",
+        "--solver",
+        "auto",
+        "--split",
+        "0.8",
+        "--json",
+        "t.json",
     )
     assert code == 0
     assert why not in out
@@ -203,30 +252,59 @@ def test_strict_asks_for_certificates(run):
 
 def test_warnings_about_a_table_are_lines(run):
     table = pd.DataFrame(
-        {"id": range(40), "colour": ["red", "blue"] * 20, "x": np.sin(range(40)), "y": [0, 0, 1, 1] * 10}
+        {
+            "id": range(40),
+            "colour": ["red", "blue"] * 20,
+            "x": np.sin(range(40)),
+            "y": [0, 0, 1, 1] * 10,
+        }
     )
     table.to_csv("t.csv", index=False)
     code, _, err = run("compare", "t.csv", "--target", "y", "--models", "psvm:p=2")
     assert code == 2
-    assert err == (
-        "svmcvx: t.csv: the column 'id' seems to number or name the rows; leave it out by --drop id, or use it as features by --keep id\n"
+    assert (
+        err
+        == "svmcvx: t.csv: the column 'id' seems to number or name the rows; leave it out by --drop"
+        " id, or use it as features by --keep id\n"
     )
     code, _, err = run("compare", "t.csv", "--target", "y", "--models", "psvm:p=2", "--keep", "id")
-    assert (code, err) == (0, "svmcvx: t.csv: columns of text are one-hot encoded: colour (2 values)\n")
-    code, _, err = run("compare", "t.csv", "--target", "y", "--models", "psvm:p=2", "--drop", "id", "--drop", "colour")
+    assert (code, err) == (
+        0,
+        "svmcvx: t.csv: columns of text are one-hot encoded: colour (2 values)\n",
+    )
+    code, _, err = run(
+        "compare",
+        "t.csv",
+        "--target",
+        "y",
+        "--models",
+        "psvm:p=2",
+        "--drop",
+        "id",
+        "--drop",
+        "colour",
+    )
     assert (code, err) == (0, "")
     code, _, err = run("compare", "t.csv")
     assert code == 2
-    assert err == "svmcvx: --target must name the column of the labels in t.csv; it has id, colour, x, y\n"
+    assert (
+        err
+        == "svmcvx: --target must name the column of the labels in t.csv; it has id, colour, x, y\n"
+    )
 
 
 def test_missing_text_is_governed_by_missing(run):
-    table = pd.DataFrame({"colour": ["red", "blue", "?", "red"] * 10, "x": np.sin(range(40)), "y": [0, 0, 1, 1] * 10})
+    table = pd.DataFrame(
+        {"colour": ["red", "blue", "?", "red"] * 10, "x": np.sin(range(40)), "y": [0, 0, 1, 1] * 10}
+    )
     table.to_csv("t.csv", index=False)
     arguments = ("compare", "t.csv", "--target", "y", "--models", "psvm:p=2")
     code, _, err = run(*arguments)
     assert code == 2
-    assert "t has 20 missing values, in colour_blue, colour_red; pass --missing drop or --missing median" in err
+    assert (
+        "t has 20 missing values, in colour_blue, colour_red; pass --missing drop or --missing"
+        " median" in err
+    )
     assert "30 × 3" in run(*arguments, "--missing", "drop")[1]
     code, out, _ = run(*arguments, "--missing", "median")
     assert code == 0
@@ -234,7 +312,14 @@ def test_missing_text_is_governed_by_missing(run):
 
 
 def test_metrics_columns_and_digits_of_a_comparison(run):
-    chosen = ("--metrics", "balanced_accuracy", "--columns", "model,test_balanced_accuracy,primal", "--digits", "2")
+    chosen = (
+        "--metrics",
+        "balanced_accuracy",
+        "--columns",
+        "model,test_balanced_accuracy,primal",
+        "--digits",
+        "2",
+    )
     code, out, _ = run("compare", "blobs", "--models", "psvm:p=2,odm", *chosen)
     assert code == 0
     assert "balanced_accuracy" in out.replace("\n", "")
@@ -261,23 +346,48 @@ def test_select_finds_what_the_function_finds(run):
         cv=3,
     )
     grid = ("--grid", "C=log:0.01:1:3", "--cv", "3")
-    code, out, _ = run("select", "wine", "--model", "psvm:p=2.0", *grid, "--json", "s.json", "--store", "r.sqlite")
+    code, out, _ = run(
+        "select", "wine", "--model", "psvm:p=2.0", *grid, "--json", "s.json", "--store", "r.sqlite"
+    )
     assert code == 0
     content = json.loads(Path("s.json").read_text())
     assert content["settings"]["grid"] == {"C": pytest.approx([0.01, 0.1, 1.0])}
-    assert [row["mean_test_score"] for row in content["rows"]] == pytest.approx(found["mean_test_score"].tolist())
+    assert [row["mean_test_score"] for row in content["rows"]] == pytest.approx(
+        found["mean_test_score"].tolist()
+    )
     best = content["best"]["params"]["C"]
     assert best == pytest.approx(found.best_params_["psvmclassifier__C"])
     assert f"best: C={best:.6g}, score {found.best_score_:.4f}" in out
     assert all(record["certified"] for record in content["best"]["certificates"])
     assert len(content["best"]["certificates"]) == 3
-    code, out, _ = run("select", "wine", "--model", "psvm:p=2.0", *grid, "--store", "r.sqlite", "--time-limit", "1e-9")
+    code, out, _ = run(
+        "select",
+        "wine",
+        "--model",
+        "psvm:p=2.0",
+        *grid,
+        "--store",
+        "r.sqlite",
+        "--time-limit",
+        "1e-9",
+    )
     assert code == 0
     assert "9 fits taken from the file of --store" in out
 
 
 def test_select_proves_the_best_of_a_range(run):
-    arguments = ("select", "moons", "--model", "psvm:p=2", "--certified", "C=0.01:10", "--eps", "0.1", "--cv", "2")
+    arguments = (
+        "select",
+        "moons",
+        "--model",
+        "psvm:p=2",
+        "--certified",
+        "C=0.01:10",
+        "--eps",
+        "0.1",
+        "--cv",
+        "2",
+    )
     code, out, _ = run(*arguments, "--json", "s.json", "--store", "r.sqlite")
     assert code == 0
     data = datasets.load("moons")
@@ -304,12 +414,18 @@ def test_select_that_has_no_time_says_so(run):
     assert "the time limit passed: the table is not complete; pass --store FILE" in err
 
 
-@pytest.mark.skipif(find_spec("distributed") is None, reason="needs the extra dask: pip install 'svmcvx[dask]'")
+@pytest.mark.skipif(
+    find_spec("distributed") is None, reason="needs the extra dask: pip install 'svmcvx[dask]'"
+)
 def test_a_dask_scheduler_by_its_address(run, tmp_path):
     from distributed import LocalCluster
 
     with LocalCluster(
-        n_workers=1, processes=False, protocol="tcp", dashboard_address=None, local_directory=str(tmp_path / "dask")
+        n_workers=1,
+        processes=False,
+        protocol="tcp",
+        dashboard_address=None,
+        local_directory=str(tmp_path / "dask"),
     ) as cluster:
         remote = ("--backend", cluster.scheduler_address, "--store", "r.sqlite")
         code, there, _ = run("compare", "blobs", "--models", "psvm:p=1,odm", *remote, "--csv", "-")
@@ -324,24 +440,35 @@ def test_a_dask_scheduler_by_its_address(run, tmp_path):
 
 # certify
 
-SKOPS = pytest.mark.skipif(find_spec("skops") is None, reason="needs the extra skops: pip install 'svmcvx[skops]'")
+SKOPS = pytest.mark.skipif(
+    find_spec("skops") is None, reason="needs the extra skops: pip install 'svmcvx[skops]'"
+)
 CANCER = load_breast_cancer()
 X, Y = CANCER.data, CANCER.target_names[CANCER.target]
 
 
 def intervals(path):
-    return [(row["classes"], row["lower"], row["upper"]) for row in json.loads(Path(path).read_text())["rows"]]
+    return [
+        (row["classes"], row["lower"], row["upper"])
+        for row in json.loads(Path(path).read_text())["rows"]
+    ]
 
 
 @SKOPS
 def test_a_pipeline_of_scikit_learn_is_certified(run):
     import skops.io
 
-    pipeline = make_pipeline(StandardScaler(), SVC(C=3.0)).fit(pd.DataFrame(X, columns=list(CANCER.feature_names)), Y)
+    pipeline = make_pipeline(StandardScaler(), SVC(C=3.0)).fit(
+        pd.DataFrame(X, columns=list(CANCER.feature_names)), Y
+    )
     skops.io.dump(pipeline, "m.skops")
     code, _, err = run("certify", "m.skops", "breast_cancer", "--json", "c.json")
     assert (code, err) == (0, "")
-    own = sx.certify(pipeline[-1], pipeline[:-1].transform(pd.DataFrame(X, columns=list(CANCER.feature_names))), Y)
+    own = sx.certify(
+        pipeline[-1],
+        pipeline[:-1].transform(pd.DataFrame(X, columns=list(CANCER.feature_names))),
+        Y,
+    )
     assert intervals("c.json") == [(["benign", "malignant"], own.lower, own.upper)]
     assert run("certify", "m.skops", "breast_cancer", "--strict", "--tol", "1e-12")[0] == 1
     skops.io.dump(SVC().fit(scale(X), Y), "m.skops")
@@ -364,7 +491,10 @@ def test_models_of_several_classes_are_certified(run, model, names):
     import skops.io
 
     wine = load_wine()
-    skops.io.dump(make_pipeline(StandardScaler(), model).fit(wine.data, wine.target_names[wine.target]), "m.skops")
+    skops.io.dump(
+        make_pipeline(StandardScaler(), model).fit(wine.data, wine.target_names[wine.target]),
+        "m.skops",
+    )
     code, out, _ = run("certify", "m.skops", "wine", "--json", "c.json")
     assert code == 0
     found = intervals("c.json")
@@ -399,13 +529,28 @@ def test_what_could_run_code_is_not_read(run):
 
 @pytest.mark.parametrize(
     ("model", "problem", "keys"),
-    [("libsvm_rbf", "psvm:C=2", ["-1, 1"]), ("liblinear_three", "psvm:C=2,p=2", ["1, rest", "2, rest", "3, rest"])],
+    [
+        ("libsvm_rbf", "psvm:C=2", ["-1, 1"]),
+        ("liblinear_three", "psvm:C=2,p=2", ["1, rest", "2, rest", "3, rest"]),
+    ],
 )
 def test_model_files_of_libsvm_and_liblinear_are_certified(run, model, problem, keys):
     folder = Path(__file__).parent.parent / "estimators" / "model_files"
     file, table = str(folder / f"{model}.model"), str(folder / "data.csv")
     target, other = ("three", "two") if model.endswith("three") else ("two", "three")
-    code, _, _ = run("certify", file, table, "--as", problem, "--target", target, "--drop", other, "--json", "x.json")
+    code, _, _ = run(
+        "certify",
+        file,
+        table,
+        "--as",
+        problem,
+        "--target",
+        target,
+        "--drop",
+        other,
+        "--json",
+        "x.json",
+    )
     assert code == 0
     rows = json.loads(Path("x.json").read_text())["rows"]
     assert [", ".join(row["classes"]) for row in rows] == keys
@@ -427,9 +572,19 @@ def test_coefficients_are_certified_as_an_answer_to_a_problem(run, kind, factor)
         table = pd.DataFrame({"name": [*CANCER.feature_names, "intercept"], "weight": [*w, b]})
         table.sample(frac=1.0, random_state=0).to_csv("m.csv", index=False)
     else:
-        sx.LinearModel(coef=w, intercept=b, classes=solution.model.classes, support=np.zeros(0, int)).save("m.npz")
+        sx.LinearModel(
+            coef=w, intercept=b, classes=solution.model.classes, support=np.zeros(0, int)
+        ).save("m.npz")
     name = "m.csv" if kind == "csv" else "m.npz"
-    arguments = ("breast_cancer", "--scale", "standard", "--as", "psvm:p=2.0,C=0.5", "--json", "c.json")
+    arguments = (
+        "breast_cancer",
+        "--scale",
+        "standard",
+        "--as",
+        "psvm:p=2.0,C=0.5",
+        "--json",
+        "c.json",
+    )
     code, _, _ = run("certify", name, *arguments)
     assert code == 0
     ((classes, lower, upper),) = intervals("c.json")
@@ -512,12 +667,21 @@ def test_completed_models_are_models():
 
 
 def options_of(command):
-    return {opt for param in COMMANDS[command].params for opt in param.opts if opt.startswith("-") and opt != "--help"}
+    return {
+        opt
+        for param in COMMANDS[command].params
+        for opt in param.opts
+        if opt.startswith("-") and opt != "--help"
+    }
 
 
 def test_the_page_names_every_option_and_no_other():
     text = PAGE.read_text()
-    named = set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", re.sub(r"```python.*?```", "", text, flags=re.DOTALL)))
+    named = set(
+        re.findall(
+            r"(?<![\w-])--?[a-zA-Z][\w-]*", re.sub(r"```python.*?```", "", text, flags=re.DOTALL)
+        )
+    )
     general = {"--help", "--install-completion", "--show-completion", "-m", "-c", "-1"}
     known = set().union(*map(options_of, COMMANDS))
     assert named - known - general == set()
@@ -545,12 +709,19 @@ def test_the_pages_schema_is_that_of_the_files(run):
     text = PAGE.read_text()
     run("compare", "blobs", "--models", "psvm:p=2", "--json", "t.json")
     content = json.loads(Path("t.json").read_text())
-    for name in [*content, *content["data"], *content["rows"][0], *content["rows"][0]["certificates"][0]]:
+    for name in [
+        *content,
+        *content["data"],
+        *content["rows"][0],
+        *content["rows"][0]["certificates"][0],
+    ]:
         assert f"`{name}`" in text
 
 
 def test_exit_codes_are_those_of_the_page():
-    written = {int(code) for code in re.findall(r"^\| (\d+) \|", PAGE.read_text(), flags=re.MULTILINE)}
+    written = {
+        int(code) for code in re.findall(r"^\| (\d+) \|", PAGE.read_text(), flags=re.MULTILINE)
+    }
     assert written == set(ExitCode)
 
 

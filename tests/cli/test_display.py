@@ -128,13 +128,17 @@ def test_the_terms_of_the_objective_add_up_to_it():
         sx.solve(sx.psvm_dual(X, Y)),
     ):
         assert set(found.terms) == {"regulariser", "losses"}
-        assert sum(found.terms.values()) == pytest.approx(found.certificate.upper, rel=1e-6), found.formulation
+        assert sum(found.terms.values()) == pytest.approx(found.certificate.upper, rel=1e-6), (
+            found.formulation
+        )
         assert found.terms["regulariser"] >= 0
 
 
 def test_the_regulariser_is_half_the_squared_norm():
     found = sx.fast.psvm(X, Y)
-    assert found.terms["regulariser"] == pytest.approx(0.5 * float(found.model.coef @ found.model.coef))
+    assert found.terms["regulariser"] == pytest.approx(
+        0.5 * float(found.model.coef @ found.model.coef)
+    )
 
 
 def test_the_facts_of_the_data(solution):
@@ -169,7 +173,9 @@ def test_a_summary_says_what_is_not_proved():
 
 
 def test_a_missing_licence_is_one_word_in_the_summary(monkeypatch):
-    monkeypatch.setattr(policy, "licence_problem", lambda name: "no file in /a/path" if name == "MOSEK" else None)
+    monkeypatch.setattr(
+        policy, "licence_problem", lambda name: "no file in /a/path" if name == "MOSEK" else None
+    )
     monkeypatch.setattr(policy, "installed", lambda card: True)
     found = sx.solve(sx.psvm_dual(X, Y))
     assert "not licensed" in found.summary()
@@ -253,13 +259,19 @@ def test_models_are_shown_in_one_line(solution, several):
 
 
 def test_proofs_and_margins_are_shown_without_their_arrays(solution, tmp_path):
-    for thing in (solution.proof(), solution.evidence, sx.theory.margin_distribution(solution, X, LABELS)):
+    for thing in (
+        solution.proof(),
+        solution.evidence,
+        sx.theory.margin_distribution(solution, X, LABELS),
+    ):
         assert "array" not in repr(thing)
         assert len(repr(thing)) < 200
     path = tmp_path / "proof.npz"
     solution.save_proof(path)
     (tmp_path / "other").write_text("")
-    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode, "others may read what others may read"
+    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode, (
+        "others may read what others may read"
+    )
 
 
 def test_a_statement_is_shown_without_its_data():
@@ -286,7 +298,11 @@ def shown(solution, several, tmp_path):
         sx.verify(tmp_path / "proof.npz", X[::-1], LABELS),
         table,
         sx.select(sx.PSVMClassifier(), {"C": [0.1, 1.0]}, X, LABELS, cv=2),
-        sx.study({"psvm": sx.PSVMClassifier(), "odm": sx.ODMClassifier()}, {"<u>a</u>": (X, LABELS)}, repeats=1),
+        sx.study(
+            {"psvm": sx.PSVMClassifier(), "odm": sx.ODMClassifier()},
+            {"<u>a</u>": (X, LABELS)},
+            repeats=1,
+        ),
     ]
 
 
@@ -316,7 +332,17 @@ def test_tables_have_whole_numbers_and_marks():
         }
     )
     text = Parsed(table._repr_html_()).text
-    assert {"✓", "✗", "1.0e-09", "0.3333", "0.5000", "3", "2.5", "1.234567891", "1.23456789"} <= set(text)
+    assert {
+        "✓",
+        "✗",
+        "1.0e-09",
+        "0.3333",
+        "0.5000",
+        "3",
+        "2.5",
+        "1.234567891",
+        "1.23456789",
+    } <= set(text)
     assert "note" not in text
     assert isinstance(table[["model", "gap"]], CertifiedTable)
     assert isinstance(table.sort_values("gap"), CertifiedTable)
@@ -345,7 +371,9 @@ def skeleton(text):
 
 def test_the_page_prints_what_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", PAGE.read_text(), flags=re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", PAGE.read_text(), flags=re.DOTALL
+    )
     assert len(blocks) == 5
     namespace = {}
     for place, (code, expected) in enumerate(blocks):
@@ -357,7 +385,9 @@ def test_the_page_prints_what_it_says(tmp_path, monkeypatch):
             assert skeleton(printed.getvalue()) == skeleton(expected)
         else:
             assert printed.getvalue() == expected
-    low, high = display.interval(namespace["solution"].certificate.lower, namespace["solution"].certificate.upper)
+    low, high = display.interval(
+        namespace["solution"].certificate.lower, namespace["solution"].certificate.upper
+    )
     for end in (low, high):
         assert end[:7] == "54.6551"
         assert f"bound: {end[:7]}" in re.sub(r" +", " ", blocks[0][1])

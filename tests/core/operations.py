@@ -1,6 +1,8 @@
-"""The operations of bounded arithmetic against exact arithmetic, for any module that offers them: the real one or a mutant.
+"""The operations of bounded arithmetic against exact arithmetic, for any module that offers them:
+the real one or a mutant.
 
-Values and errors are compared as they are, never the ends: the outward step of ``upper`` hides errors of a unit in the last place.
+Values and errors are compared as they are, never the ends: the outward step of ``upper`` hides
+errors of a unit in the last place.
 """
 
 import math
@@ -28,7 +30,9 @@ def arb(x):
 
 
 class Inaccurate:
-    """Numpy with elementary functions that are off by three units in the last place beside their own error, at random."""
+    """Numpy with elementary functions that are off by three units in the last place beside their
+    own error, at random.
+    """
 
     def __init__(self):
         self.rng = np.random.default_rng(0)
@@ -41,9 +45,11 @@ class Inaccurate:
         def off(*arguments):
             values = function(*arguments)
             steps = self.rng.integers(-3, 4, np.shape(values))
-            return np.where(np.isfinite(values) & (values != 0.0), values + steps * np.spacing(np.abs(values)), values)[
-                ()
-            ]
+            return np.where(
+                np.isfinite(values) & (values != 0.0),
+                values + steps * np.spacing(np.abs(values)),
+                values,
+            )[()]
 
         return off
 
@@ -69,7 +75,9 @@ def numbers(rng, size, *, positive=False, low=-300, high=300):
 
 
 def errors(rng, values):
-    """Errors of all sizes: none, a float for all, or one an entry from the smallest number to more than the value."""
+    """Errors of all sizes: none, a float for all, or one an entry from the smallest number to more
+    than the value.
+    """
     kind = int(rng.integers(0, 8))
     size = np.abs(values)
     if kind == 0:
@@ -138,8 +146,8 @@ class Report:
 def elementwise(compute, exact, operands, *, least=None):
     """Compare an operation entry by entry at the ends of its operands' balls.
 
-    `operands(rng, module)` returns bounded arrays; `exact` gets an exact point of each, and returns None where the operation has no
-    value, of which nothing may be claimed.
+    `operands(rng, module)` returns bounded arrays; `exact` gets an exact point of each, and returns
+    None where the operation has no value, of which nothing may be claimed.
     """
 
     def compare(module, rng):
@@ -153,9 +161,11 @@ def elementwise(compute, exact, operands, *, least=None):
                 ends = (
                     corners(*entry(operand, index), least=least)
                     if isinstance(operand, module.Bounded) and operand.shape
-                    else [fraction(operand)]
-                    if not isinstance(operand, module.Bounded)
-                    else corners(operand.value, operand.error, least=least)
+                    else (
+                        [fraction(operand)]
+                        if not isinstance(operand, module.Bounded)
+                        else corners(operand.value, operand.error, least=least)
+                    )
                 )
                 points = [[*point, end] for point in points for end in ends]
             values = [exact(*point) for point in points]
@@ -176,7 +186,9 @@ def pair(rng, module):
 
 
 def moderate_pair(rng, module):
-    """Numbers whose products and quotients neither overflow nor underflow, as well as those of :func:`pair`."""
+    """Numbers whose products and quotients neither overflow nor underflow, as well as those of
+    :func:`pair`.
+    """
     if rng.random() < 0.5:
         return pair(rng, module)
     a, b = numbers(rng, ENTRIES, low=-100, high=100), numbers(rng, ENTRIES, low=-100, high=100)
@@ -195,12 +207,23 @@ def positive(rng, module):
 
 def moderate(rng, module):
     """Exponents: usual ones, and those whose exponential underflows."""
-    a = numbers(rng, ENTRIES, low=-3, high=2.8) if rng.random() < 0.7 else rng.uniform(-760, -600, ENTRIES)
-    return (module.Bounded(a, np.minimum(errors(rng, a), 10.0 ** rng.uniform(-2, 2.8)) if rng.random() < 0.8 else 0.0),)
+    a = (
+        numbers(rng, ENTRIES, low=-3, high=2.8)
+        if rng.random() < 0.7
+        else rng.uniform(-760, -600, ENTRIES)
+    )
+    return (
+        module.Bounded(
+            a,
+            np.minimum(errors(rng, a), 10.0 ** rng.uniform(-2, 2.8)) if rng.random() < 0.8 else 0.0,
+        ),
+    )
 
 
 def above_minus_one(rng, module):
-    """Numbers of all sizes, or a few units in the last place above −1, with errors of a part of that."""
+    """Numbers of all sizes, or a few units in the last place above −1, with errors of a part of
+    that.
+    """
     if rng.random() < 0.5:
         return one(rng, module)
     k = rng.integers(1, 9, ENTRIES)
@@ -225,7 +248,11 @@ def scalars(compute, exact, operands):
             found = compute(module, *chosen)
             points = [[]]
             for operand in chosen:
-                points = [[*point, end] for point in points for end in corners(operand.value, operand.error)]
+                points = [
+                    [*point, end]
+                    for point in points
+                    for end in corners(operand.value, operand.error)
+                ]
             values = [exact(*point) for point in points]
             if any(each is None for each in values):
                 if known(found.value, found.error):
@@ -281,7 +308,11 @@ def exact_exponent(module, rng):
 
 def conjugate_exponent(module, rng):
     """p/(p − 1) of an exact p near 1 and far from it."""
-    p = 1.0 + 10.0 ** rng.uniform(-15, 3) if rng.random() < 0.5 else 1.0 + rng.integers(1, 4) * 2.0**-52
+    p = (
+        1.0 + 10.0 ** rng.uniform(-15, 3)
+        if rng.random() < 0.5
+        else 1.0 + rng.integers(1, 4) * 2.0**-52
+    )
     bounded = module.exact(p)
     return bounded / (bounded - 1.0), [Fraction(p) / (Fraction(p) - 1)]
 
@@ -323,7 +354,9 @@ def summed(module, rng):
     found = module.total(x)
     middle = sum(map(Fraction, a.tolist()))
     radius = sum(map(Fraction, np.broadcast_to(x.error, a.shape).tolist()))
-    report.add([middle + corner * radius for corner in CORNERS], float(found.value), float(found.error))
+    report.add(
+        [middle + corner * radius for corner in CORNERS], float(found.value), float(found.error)
+    )
     return report
 
 
@@ -332,9 +365,13 @@ def summed_parts(module, rng):
     report = Report()
     values = numbers(rng, 12, low=-30, high=30)
     radii = np.where(rng.random(12) < 0.4, 0.0, np.abs(values) * 10.0 ** rng.uniform(-18, 0, 12))
-    found = module.total([module.Bounded(float(a), float(r)) for a, r in zip(values, radii, strict=True)])
+    found = module.total(
+        [module.Bounded(float(a), float(r)) for a, r in zip(values, radii, strict=True)]
+    )
     middle, radius = sum(map(Fraction, values.tolist())), sum(map(Fraction, radii.tolist()))
-    report.add([middle + corner * radius for corner in CORNERS], float(found.value), float(found.error))
+    report.add(
+        [middle + corner * radius for corner in CORNERS], float(found.value), float(found.error)
+    )
     return report
 
 
@@ -366,15 +403,21 @@ def remainder(module, rng):
     a = share * s[:, None]
     x = module.Bounded(a, errors(rng, a))
     if rng.random() < 0.5:
-        # Of all sizes; what is left is rounded and taken away as well, three times, so that even the rounding errors cancel.
+        # Of all sizes; what is left is rounded and taken away as well, three times, so that even
+        # the rounding errors cancel.
         a = numbers(rng, a.shape, low=-12, high=2)
         for _ in range(3):
-            left = [float(Fraction(t) - sum(map(Fraction, row))) for t, row in zip(s.tolist(), a.tolist(), strict=True)]
+            left = [
+                float(Fraction(t) - sum(map(Fraction, row)))
+                for t, row in zip(s.tolist(), a.tolist(), strict=True)
+            ]
             a = np.column_stack([a, left])
         x = module.Bounded(a)
     found = module.remainder(s, x)
     for i, (row, r) in enumerate(rows_of(x)):
-        report.add([Fraction(s[i]) - sum(row) + corner * sum(r) for corner in CORNERS], *entry(found, i))
+        report.add(
+            [Fraction(s[i]) - sum(row) + corner * sum(r) for corner in CORNERS], *entry(found, i)
+        )
     return report
 
 
@@ -384,12 +427,19 @@ def log1p_sum_exp(module, rng):
     a = numbers(rng, (8, k), low=-3, high=2.9)
     if rng.random() < 0.3:
         a = -rng.uniform(0, 800, (8, k)) if rng.random() < 0.5 else -rng.uniform(690, 750, (8, k))
-    error = 0.0 if rng.random() < 0.3 else np.minimum(np.broadcast_to(errors(rng, a), a.shape), 300.0)
+    error = (
+        0.0 if rng.random() < 0.3 else np.minimum(np.broadcast_to(errors(rng, a), a.shape), 300.0)
+    )
     x = module.Bounded(a, error)
     found = module.log1p_sum_exp(x)
     for i, (row, r) in enumerate(rows_of(x)):
         exact = [
-            (1 + sum((arb(z + corner * e).exp() for z, e in zip(row, r, strict=True)), flint.arb(0))).log()
+            (
+                1
+                + sum(
+                    (arb(z + corner * e).exp() for z, e in zip(row, r, strict=True)), flint.arb(0)
+                )
+            ).log()
             for corner in CORNERS
         ]
         report.add(exact, *entry(found, i))
@@ -397,13 +447,21 @@ def log1p_sum_exp(module, rng):
 
 
 def log1p_exp(module, rng):
-    a = numbers(rng, ENTRIES, low=-3, high=2.9) if rng.random() < 0.6 else rng.uniform(-760, 0, ENTRIES)
+    a = (
+        numbers(rng, ENTRIES, low=-3, high=2.9)
+        if rng.random() < 0.6
+        else rng.uniform(-760, 0, ENTRIES)
+    )
     x = module.Bounded(a, np.minimum(np.broadcast_to(errors(rng, a), a.shape), 300.0))
-    return elementwise(lambda m, x: m.log1p_exp(x), lambda a: (1 + arb(a).exp()).log(), lambda r, m: (x,))(module, rng)
+    return elementwise(
+        lambda m, x: m.log1p_exp(x), lambda a: (1 + arb(a).exp()).log(), lambda r, m: (x,)
+    )(module, rng)
 
 
 def largest_sums(module, rng):
-    """Maxima and sums of the largest entries, at the ends of all intervals and where entries lie at different ends."""
+    """Maxima and sums of the largest entries, at the ends of all intervals and where entries lie at
+    different ends.
+    """
     report = Report()
     x = matrix(rng, module, low=-100, high=100)
     k = int(rng.integers(1, 5))
@@ -416,19 +474,35 @@ def largest_sums(module, rng):
 
 
 def entropy(module, rng):
-    """−x log(x/s) of numbers near 0, near s and between, with a rest that is known to an error of its own, or exactly."""
+    """−x log(x/s) of numbers near 0, near s and between, with a rest that is known to an error of
+    its own, or exactly.
+    """
     report = Report()
     s = 10.0 ** rng.uniform(-6, 6, ENTRIES)
-    near = 10.0 ** (rng.uniform(-18, -0.2, ENTRIES) if rng.random() < 0.7 else rng.uniform(-330, -250, ENTRIES))
+    near = 10.0 ** (
+        rng.uniform(-18, -0.2, ENTRIES) if rng.random() < 0.7 else rng.uniform(-330, -250, ENTRIES)
+    )
     share = rng.choice([0.0, 0.5, 1.0, 1.0 - 2.0**-53, 2.0**-1074], ENTRIES)
     kind = rng.integers(0, 4, ENTRIES)
-    a = s * np.select([kind == 0, kind == 1, kind == 2], [share, near, 1.0 - near], rng.random(ENTRIES))
-    relative = np.select(
-        [kind == 0, kind == 1], [0.0, 10.0 ** rng.uniform(-18, 1, ENTRIES)], 10.0 ** rng.uniform(-18, -8, ENTRIES)
+    a = s * np.select(
+        [kind == 0, kind == 1, kind == 2], [share, near, 1.0 - near], rng.random(ENTRIES)
     )
-    r = 0.0 if rng.random() < 0.4 else a * relative if rng.random() < 0.5 else s * 10.0 ** rng.uniform(-40, 1, ENTRIES)
+    relative = np.select(
+        [kind == 0, kind == 1],
+        [0.0, 10.0 ** rng.uniform(-18, 1, ENTRIES)],
+        10.0 ** rng.uniform(-18, -8, ENTRIES),
+    )
+    r = (
+        0.0
+        if rng.random() < 0.4
+        else a * relative
+        if rng.random() < 0.5
+        else s * 10.0 ** rng.uniform(-40, 1, ENTRIES)
+    )
     x = module.Bounded(a, r)
-    b = np.array([float(max(Fraction(whole) - Fraction(one), 0)) for whole, one in zip(s, a, strict=True)])
+    b = np.array(
+        [float(max(Fraction(whole) - Fraction(one), 0)) for whole, one in zip(s, a, strict=True)]
+    )
     # At least the distance from b to s − x for every x; or x is known by its rest alone.
     t = np.broadcast_to(r, a.shape) * (1.0 + 2.0**-40) + 2.0**-53 * b
     if kind[0] == 3:
@@ -436,14 +510,20 @@ def entropy(module, rng):
         t = np.where(kind == 2, b * 10.0 ** rng.uniform(-18, -1), t)
     found = module.entropy(x, module.Bounded(b, t), s)
     for i in range(ENTRIES):
-        low, high = fraction(a[i]) - Fraction(entry(x, i)[1]), fraction(a[i]) + Fraction(entry(x, i)[1])
+        low, high = (
+            fraction(a[i]) - Fraction(entry(x, i)[1]),
+            fraction(a[i]) + Fraction(entry(x, i)[1]),
+        )
         whole = Fraction(float(s[i]))
         low = max(low, Fraction(0), whole - fraction(b[i]) - fraction(t[i]))
         high = min(high, whole, whole - fraction(b[i]) + fraction(t[i]))
         if low > high:
             continue
         points = [low, (low + high) / 2, high]
-        exact = [flint.arb(0) if z in (0, whole) else -arb(z) * (arb(z) / arb(whole)).log() for z in points]
+        exact = [
+            flint.arb(0) if z in (0, whole) else -arb(z) * (arb(z) / arb(whole)).log()
+            for z in points
+        ]
         report.add(exact, *entry(found, i))
     return report
 
@@ -453,13 +533,19 @@ def with_a_matrix(module, rng):
     report = Report()
     x = matrix(rng, module, low=-100, high=100)
     k = x.shape[1]
-    B = rng.choice([-1.0, 0.0, 1.0], (k, 3)) if rng.random() < 0.5 else numbers(rng, (k, 3), low=-100, high=100)
+    B = (
+        rng.choice([-1.0, 0.0, 1.0], (k, 3))
+        if rng.random() < 0.5
+        else numbers(rng, (k, 3), low=-100, high=100)
+    )
     found = x @ B
     for i, (a, r) in enumerate(rows_of(x)):
         for j in range(3):
             column = vector(B[:, j])
             reach = sum((abs(z) * e for z, e in zip(column, r, strict=True)), Fraction(0))
-            report.add([dot(a, column) + corner * reach for corner in CORNERS], *entry(found, (i, j)))
+            report.add(
+                [dot(a, column) + corner * reach for corner in CORNERS], *entry(found, (i, j))
+            )
     return report
 
 
@@ -489,7 +575,9 @@ def on_the_sphere(rng, point, distance):
     """Exact points at most a distance away: along each axis, where that is exact."""
     radius = Fraction(distance)
     return [point] + [
-        [x + sign * radius * (i == j) for i, x in enumerate(point)] for j in range(len(point)) for sign in (-1, 1)
+        [x + sign * radius * (i == j) for i, x in enumerate(point)]
+        for j in range(len(point))
+        for sign in (-1, 1)
     ]
 
 
@@ -501,24 +589,31 @@ def ball(module, rng, d, size=1.0):
         # The square of the distance underflows.
         return module.Ball(np.zeros(d), 10.0 ** rng.uniform(-172, -160))
     distance = float(
-        rng.choice([0.0, 0.0, 1e-17, 1e-9, 1.0, 2.0**-1074]) * (np.linalg.norm(w) if rng.random() < 0.7 else 1.0)
+        rng.choice([0.0, 0.0, 1e-17, 1e-9, 1.0, 2.0**-1074])
+        * (np.linalg.norm(w) if rng.random() < 0.7 else 1.0)
     )
     return module.Ball(w, distance)
 
 
 def products(module, rng):
-    """Rows @ Ball, dense and sparse, shifted or not; the exact point is the best and the worst of each row."""
+    """Rows @ Ball, dense and sparse, shifted or not; the exact point is the best and the worst of
+    each row.
+    """
     report = Report()
     raw = data(rng)
     shifted = bool(rng.random() < 0.4)
     centre = raw.mean(axis=0) if shifted else np.zeros(raw.shape[1])
     X = raw - centre
-    rows = module.Rows(sp.csr_array(X) if not shifted and rng.random() < 0.5 else X, shifted=shifted)
+    rows = module.Rows(
+        sp.csr_array(X) if not shifted and rng.random() < 0.5 else X, shifted=shifted
+    )
     w = ball(module, rng, X.shape[1])
     found = rows @ w
     for i in range(X.shape[0]):
         exact_row = [a - b for a, b in zip(vector(raw[i]), vector(centre), strict=True)]
-        values = [dot(exact_row, point) for point in on_the_sphere(rng, vector(w.value), w.distance)]
+        values = [
+            dot(exact_row, point) for point in on_the_sphere(rng, vector(w.value), w.distance)
+        ]
         report.add(values, *entry(found, i))
     return report
 
@@ -529,12 +624,15 @@ def aligned_products(module, rng):
     raw = np.abs(numbers(rng, (ENTRIES, 1), low=-50, high=50)) + 0.1
     centre = 0.0 if rng.random() < 0.3 else 1.0 / 3.0
     w = module.Ball(
-        numbers(rng, 1, low=-50, high=50), 0.0 if rng.random() < 0.5 else float(10.0 ** rng.uniform(-18, 3))
+        numbers(rng, 1, low=-50, high=50),
+        0.0 if rng.random() < 0.5 else float(10.0 ** rng.uniform(-18, 3)),
     )
     found = module.Rows(raw - centre, shifted=centre > 0) @ w
     for i in range(ENTRIES):
         x, point = fraction(raw[i, 0]) - Fraction(centre), fraction(w.value[0])
-        report.add([x * (point + corner * Fraction(w.distance)) for corner in CORNERS], *entry(found, i))
+        report.add(
+            [x * (point + corner * Fraction(w.distance)) for corner in CORNERS], *entry(found, i)
+        )
     return report
 
 
@@ -545,13 +643,17 @@ def products_entry_by_entry(module, rng):
     shifted = bool(rng.random() < 0.4)
     centre = raw.mean(axis=0) if shifted else np.zeros(raw.shape[1])
     X = raw - centre
-    rows = module.Rows(sp.csr_array(X) if not shifted and rng.random() < 0.5 else X, shifted=shifted)
+    rows = module.Rows(
+        sp.csr_array(X) if not shifted and rng.random() < 0.5 else X, shifted=shifted
+    )
     w = numbers(rng, (X.shape[1], 2) if rng.random() < 0.5 else X.shape[1], low=-50, high=50)
     found = rows.product(w)
     for i in range(X.shape[0]):
         exact_row = [a - b for a, b in zip(vector(raw[i]), vector(centre), strict=True)]
         for index in [(i,)] if w.ndim == 1 else [(i, 0), (i, 1)]:
-            report.add([dot(exact_row, vector(w if w.ndim == 1 else w[:, index[1]]))], *entry(found, index))
+            report.add(
+                [dot(exact_row, vector(w if w.ndim == 1 else w[:, index[1]]))], *entry(found, index)
+            )
     return report
 
 
@@ -585,7 +687,9 @@ def norms_of_balls(module, rng):
     if not known(float(found.value), float(found.error)):
         report.unknown += 1
         return report
-    low, high = (Fraction(float(found.value)) + sign * Fraction(float(found.error)) for sign in (-1, 1))
+    low, high = (
+        Fraction(float(found.value)) + sign * Fraction(float(found.error)) for sign in (-1, 1)
+    )
     for point in on_the_sphere(rng, vector(w.value), w.distance):
         square = dot(point, point)
         if square > high**2 or (low > 0 and square < low**2):
@@ -616,7 +720,9 @@ def combinations(module, rng):
         report.unknown += 1
         return report
     for corner in CORNERS:
-        chosen = [Fraction(float(a)) + corner * Fraction(float(e)) for a, e in zip(v, ends, strict=True)]
+        chosen = [
+            Fraction(float(a)) + corner * Fraction(float(e)) for a, e in zip(v, ends, strict=True)
+        ]
         exact = [
             sum((c * row[j] for c, row in zip(chosen, exact_rows, strict=True)), Fraction(0))
             for j in range(raw.shape[1])
@@ -657,7 +763,8 @@ def combinations_of_columns(module, rng):
         distance = Fraction(0)
         for k in range(2):
             chosen = [
-                Fraction(float(a)) + corner * Fraction(float(e)) for a, e in zip(V[:, k], ends[:, k], strict=True)
+                Fraction(float(a)) + corner * Fraction(float(e))
+                for a, e in zip(V[:, k], ends[:, k], strict=True)
             ]
             for j, column in enumerate(X.T):
                 distance += (dot(vector(column), chosen) - fraction(found.value[j, k])) ** 2
@@ -698,7 +805,9 @@ def multiples_of_balls(module, rng):
     for corner in CORNERS:
         times = fraction(factor.value) + corner * fraction(factor.error)
         for point in on_the_sphere(rng, vector(x.value), x.distance):
-            distance = sum((times * a - b) ** 2 for a, b in zip(point, vector(found.value), strict=True))
+            distance = sum(
+                (times * a - b) ** 2 for a, b in zip(point, vector(found.value), strict=True)
+            )
             if distance > fraction(found.distance) ** 2:
                 report.missed.append((float(distance) ** 0.5, found.distance))
     return report
@@ -722,7 +831,9 @@ def scaled(module, rng):
     """A product with a plain number, which may be a power of 2."""
     (x,) = one(rng, module)
     factor = float(rng.choice([2.0, -1.0, 4.0, 0.5, 0.25, 1.0, 3.0, -0.1, 2.0**600, 0.0]))
-    return elementwise(lambda m, u: factor * u, lambda a: Fraction(factor) * a, lambda r, m: (x,))(module, rng)
+    return elementwise(lambda m, u: factor * u, lambda a: Fraction(factor) * a, lambda r, m: (x,))(
+        module, rng
+    )
 
 
 def from_one(module, rng):
@@ -740,13 +851,19 @@ OPERATIONS = {
     "divide a number": elementwise(lambda m, x: 3.0 / x, lambda a: quotient(3, a), one),
     "multiply numbers": scalars(lambda m, x, y: x * y, lambda a, b: a * b, moderate_pair),
     "divide numbers": scalars(lambda m, x, y: x / y, quotient, moderate_pair),
-    "root of numbers": scalars(lambda m, x: m.sqrt(x), lambda a: arb(max(a, Fraction(0))).sqrt(), positive),
-    "power of numbers": scalars(lambda m, x: x**1.7, lambda a: arb(max(a, Fraction(0))) ** arb(1.7), usual),
+    "root of numbers": scalars(
+        lambda m, x: m.sqrt(x), lambda a: arb(max(a, Fraction(0))).sqrt(), positive
+    ),
+    "power of numbers": scalars(
+        lambda m, x: x**1.7, lambda a: arb(max(a, Fraction(0))) ** arb(1.7), usual
+    ),
     "logarithm of numbers": scalars(lambda m, x: m.log(x), logarithm, near_one),
     "exponential of numbers": scalars(lambda m, x: m.exp(x), exponential, moderate),
     "square": elementwise(lambda m, x: m.square(x), lambda a: a * a, one),
     "absolute": elementwise(lambda m, x: abs(-x), abs, one),
-    "positive part": elementwise(lambda m, x: m.positive_part(x), lambda a: max(a, Fraction(0)), one),
+    "positive part": elementwise(
+        lambda m, x: m.positive_part(x), lambda a: max(a, Fraction(0)), one
+    ),
     "maximum": elementwise(lambda m, x, y: m.maximum(x, y), max, pair),
     "minimum": elementwise(lambda m, x, y: m.minimum(x, y), min, pair),
     "root": elementwise(lambda m, x: m.sqrt(x), lambda a: arb(a).sqrt(), positive, least=0),
@@ -781,14 +898,20 @@ OPERATIONS = {
 
 
 def run(module, name, count, seed=0):
-    """Compare an operation `count` times; return the entries compared, the unknown ones, and what was missed."""
+    """Compare an operation `count` times; return the entries compared, the unknown ones, and what
+    was missed.
+    """
     entries, unknown, missed = 0, 0, []
     before, flint.ctx.prec = flint.ctx.prec, BITS
     try:
         with np.errstate(all="ignore"):
             for k in range(count):
                 report = OPERATIONS[name](module, np.random.default_rng([seed, k, len(name)]))
-                entries, unknown, missed = entries + report.entries, unknown + report.unknown, missed + report.missed
+                entries, unknown, missed = (
+                    entries + report.entries,
+                    unknown + report.unknown,
+                    missed + report.missed,
+                )
     finally:
         flint.ctx.prec = before
     return entries, unknown, missed

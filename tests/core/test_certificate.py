@@ -13,7 +13,9 @@ from svmcvx.errors import NotCertified
 
 
 class SmallestSquare:
-    """min ½x² subject to x ≤ 1; its dual is max −½z² − z over z ≥ 0, so the optimum is 0 at x = 0, z = 0."""
+    """min ½x² subject to x ≤ 1; its dual is max −½z² − z over z ≥ 0, so the optimum is 0 at x = 0,
+    z = 0.
+    """
 
     kind = "convex"
     facts = {"answer": 42.0}  # noqa: RUF012
@@ -38,8 +40,8 @@ def multiplier(value):
 
 
 def test_the_classical_wrong_claim_is_not_certified():
-    # x = 1 with multiplier −1: primal feasible, stationary, complementary, no gap between the objectives.
-    # Only the sign of the multiplier is wrong.
+    # x = 1 with multiplier −1: primal feasible, stationary, complementary, no gap between the
+    # objectives. Only the sign of the multiplier is wrong.
     statement = SmallestSquare()
     assert statement.evaluate(1.0).value == statement.evaluate_dual(multiplier(-1.0)).value
     repaired = check(statement, [1.0], [multiplier(-1.0)]).certificate
@@ -60,7 +62,9 @@ def test_the_right_claim_is_certified():
 
 
 def test_the_best_of_several_candidates_is_kept():
-    checked = check(SmallestSquare(), [1.0, 0.5], [multiplier(0.5), multiplier(0.1), multiplier(math.nan)])
+    checked = check(
+        SmallestSquare(), [1.0, 0.5], [multiplier(0.5), multiplier(0.1), multiplier(math.nan)]
+    )
     assert checked.model == 0.5
     assert checked.dual["z"][0] == 0.1
     assert checked.certificate.lower == pytest.approx(-0.105)
@@ -125,7 +129,9 @@ def test_without_a_dual_point_there_is_no_bound():
     both = check(SmallestSquare(), [1.0], [multiplier(-1.0)]).certificate
     with pytest.raises(NotCertified, match=re.escape(f"lies in [{both.lower}, {both.upper}]")):
         both.require(0.4)
-    assert (both.to_dict()["lower"], both.to_dict()["upper"]) == (both.lower, both.upper) == (0.0, 0.5)
+    assert (
+        (both.to_dict()["lower"], both.to_dict()["upper"]) == (both.lower, both.upper) == (0.0, 0.5)
+    )
 
 
 def test_an_infeasible_model_has_an_infinite_gap():
@@ -185,7 +191,9 @@ def test_candidates_are_ranked_by_what_they_are_worth_after_rounding():
 
 def test_what_a_repair_returns_is_tested_like_any_other_point():
     class Moved(SmallestSquare):
-        """Its repair returns another point, which is infeasible too, and whose dual objective is above the optimum."""
+        """Its repair returns another point, which is infeasible too, and whose dual objective is
+        above the optimum.
+        """
 
         def repair(self, dual):
             return {"z": dual["z"] * 0.5}
@@ -218,11 +226,16 @@ def test_the_upper_end_is_that_of_the_model_returned():
         def evaluate_dual(self, dual):
             return Evaluation(0.0, 0.0)
 
-    # The first one is kept, as it costs little of the interval: its own value is certified, and its own terms and rounding stand.
+    # The first one is kept, as it costs little of the interval: its own value is certified, and its
+    # own terms and rounding stand.
     for models in ([1.05, 1.0], [1.0, 1.05]):
         checked = check(Flat(), models, [multiplier(0.0)])
         assert checked.model == models[0]
-        assert models[0] + 0.125 <= checked.certificate.upper <= math.nextafter(models[0] + 0.125, math.inf)
+        assert (
+            models[0] + 0.125
+            <= checked.certificate.upper
+            <= math.nextafter(models[0] + 0.125, math.inf)
+        )
         assert checked.terms["losses"] == 0.25 * models[0]
         assert checked.certificate.residuals["rounding"] == 0.125
     # The dual point returned is the one that gives the lower end, and its violation is stated.
@@ -238,10 +251,23 @@ def test_the_bound_of_a_solver_counts_for_searched_problems_only():
     with pytest.raises(NotCertified, match="proves nothing"):
         check(SmallestSquare(), [1.0], [], solver_bound=SolverBound(0.25, 0.0))
     found = check(Searched(), [1.0], [], solver_bound=SolverBound(0.25, 0.125)).certificate
-    assert (found.lower, found.residuals["solver_bound"], found.residuals["solver_allowance"]) == (0.125, 0.25, 0.125)
-    # A dual point that proves more counts, whatever the solver states, and one without a number states nothing.
-    assert check(Searched(), [1.0], [multiplier(0.0)], solver_bound=SolverBound(-1.0, 0.0)).certificate.lower == 0.0
-    assert check(Searched(), [1.0], [], solver_bound=SolverBound(math.nan, 0.0)).certificate.lower is None
+    assert (found.lower, found.residuals["solver_bound"], found.residuals["solver_allowance"]) == (
+        0.125,
+        0.25,
+        0.125,
+    )
+    # A dual point that proves more counts, whatever the solver states, and one without a number
+    # states nothing.
+    assert (
+        check(
+            Searched(), [1.0], [multiplier(0.0)], solver_bound=SolverBound(-1.0, 0.0)
+        ).certificate.lower
+        == 0.0
+    )
+    assert (
+        check(Searched(), [1.0], [], solver_bound=SolverBound(math.nan, 0.0)).certificate.lower
+        is None
+    )
     with pytest.raises(NotCertified, match="it is wrong"):
         check(Searched(), [1.0], [], solver_bound=SolverBound(0.75, 0.125))
 

@@ -17,14 +17,21 @@ from svmcvx.errors import DataError
 
 
 def test_lists_frames_and_integers_become_float_arrays():
-    for X in ([[1, 2], [3, 4]], np.array([[1, 2], [3, 4]], dtype=np.int8), pd.DataFrame({"a": [1, 3], "b": [2, 4]})):
+    for X in (
+        [[1, 2], [3, 4]],
+        np.array([[1, 2], [3, 4]], dtype=np.int8),
+        pd.DataFrame({"a": [1, 3], "b": [2, 4]}),
+    ):
         checked = check_features(X)
         assert checked.dtype == np.float64
         assert checked.tolist() == [[1, 2], [3, 4]]
 
 
 def test_object_arrays_of_numbers_and_booleans_are_accepted():
-    assert check_features(np.array([[1, 2.5], [True, 4]], dtype=object)).tolist() == [[1, 2.5], [1, 4]]
+    assert check_features(np.array([[1, 2.5], [True, 4]], dtype=object)).tolist() == [
+        [1, 2.5],
+        [1, 4],
+    ]
     assert check_features([[True, False]]).tolist() == [[1.0, 0.0]]
 
 
@@ -89,7 +96,13 @@ def test_wrong_number_of_features():
 
 @pytest.mark.parametrize(
     "labels",
-    [["b", "a", "b"], [True, False, True], [7, -3, 7], [2.0, 1.0, 2.0], np.array(["b", "a", "b"], dtype=object)],
+    [
+        ["b", "a", "b"],
+        [True, False, True],
+        [7, -3, 7],
+        [2.0, 1.0, 2.0],
+        np.array(["b", "a", "b"], dtype=object),
+    ],
 )
 def test_labels_of_any_type_map_there_and_back(labels):
     codes, classes = check_labels(labels, 3)
@@ -118,7 +131,12 @@ def test_labels_that_cannot_be_used(y, message):
 
 @pytest.mark.parametrize(
     ("weights", "message"),
-    [([1, 2], "expected shape"), ([1, -1, 1], "non-negative"), ([1, np.inf, 1], "finite"), (["a"] * 3, "numeric")],
+    [
+        ([1, 2], "expected shape"),
+        ([1, -1, 1], "non-negative"),
+        ([1, np.inf, 1], "finite"),
+        (["a"] * 3, "numeric"),
+    ],
 )
 def test_weights_that_cannot_be_used(weights, message):
     with pytest.raises(DataError, match=message):

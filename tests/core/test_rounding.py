@@ -57,7 +57,8 @@ def test_numpys_functions_are_as_accurate_as_is_assumed(function, exact, low, hi
         x[::2] *= 10.0 ** rng.uniform(-15, 0, x[::2].size)
     values = function(x)
     worst = max(
-        float(abs(exact(ball(a)) - ball(v)).upper() / np.spacing(abs(v))) for a, v in zip(x, values, strict=True)
+        float(abs(exact(ball(a)) - ball(v)).upper() / np.spacing(abs(v)))
+        for a, v in zip(x, values, strict=True)
     )
     assert worst <= ULPS
 
@@ -66,7 +67,9 @@ def test_powers_are_as_accurate_as_is_assumed():
     rng = np.random.default_rng(1)
     x = 10.0 ** rng.uniform(-12, 12, ARGUMENTS)
     p = np.where(
-        rng.random(ARGUMENTS) < 0.5, rng.uniform(0.0, 8.0, ARGUMENTS), rng.integers(1, 12, ARGUMENTS).astype(float)
+        rng.random(ARGUMENTS) < 0.5,
+        rng.uniform(0.0, 8.0, ARGUMENTS),
+        rng.integers(1, 12, ARGUMENTS).astype(float),
     )
     values = x**p
     worst = max(
@@ -137,11 +140,13 @@ def test_weighted_rows_are_within_their_bound(n, sparse):
     data = sp.csr_array(X) if sparse else X
     found = Rows(data).combined(v)
     exact = [
-        sum(Fraction(a) * Fraction(b) for a, b in zip(X[:, j].tolist(), v.tolist(), strict=True)) for j in range(3)
+        sum(Fraction(a) * Fraction(b) for a, b in zip(X[:, j].tolist(), v.tolist(), strict=True))
+        for j in range(3)
     ]
     distance = sum((Fraction(a) - b) ** 2 for a, b in zip(found.value.tolist(), exact, strict=True))
     assert distance <= Fraction(found.distance) ** 2
-    # One row of one leading number and many small ones, which an estimate by the square root of n lets through.
+    # One row of one leading number and many small ones, which an estimate by the square root of n
+    # lets through.
 
 
 def test_many_small_terms_behind_a_large_one_are_allowed_for():
@@ -196,7 +201,10 @@ def test_one_multiplier_balances_thousands(sign, factor):
     n = 20_000
     alpha, y = np.r_[factor, np.full(n, 1.0 / n)], sign * np.r_[1.0, np.full(n, -1.0)]
     found = balanced(alpha, y, math.inf)
-    assert sum(Fraction(a) * int(label) for a, label in zip(found.tolist(), y.tolist(), strict=True)) == 0
+    assert (
+        sum(Fraction(a) * int(label) for a, label in zip(found.tolist(), y.tolist(), strict=True))
+        == 0
+    )
     assert (found >= 0).all()
     np.testing.assert_allclose(found, np.r_[1.0, np.full(n, 1.0 / n)] * min(factor, 1.0), rtol=1e-9)
 
@@ -222,7 +230,10 @@ def test_eigenvalues_are_enclosed(n, kind):
     # Definite after the shift, and not by much more: both by exact leading minors.
     for shift, sign in ((low, 1), (high, -1)):
         shifted = flint.arb_mat(
-            [[sign * (exact[i, j] - (ball(shift) if i == j else 0)) for j in range(n)] for i in range(n)]
+            [
+                [sign * (exact[i, j] - (ball(shift) if i == j else 0)) for j in range(n)]
+                for i in range(n)
+            ]
         )
         for k in range(1, n + 1):
             minor = flint.arb_mat([[shifted[i, j] for j in range(k)] for i in range(k)]).det()
@@ -232,7 +243,9 @@ def test_eigenvalues_are_enclosed(n, kind):
 
 
 def negative_direction(A):
-    """Whether an exact symmetric matrix has a negative eigenvalue, by its pivots as rational numbers."""
+    """Whether an exact symmetric matrix has a negative eigenvalue, by its pivots as rational
+    numbers.
+    """
     rows = [list(row) for row in A]
     n = len(rows)
     left = list(range(n))
@@ -254,7 +267,9 @@ def negative_direction(A):
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("steps", [0.0, 0.9, 1.0, 1.1, 1.6, -1.0])
 def test_bad_guesses_of_eigenvalues_cost_accuracy_and_not_truth(seed, steps):
-    """Guesses that are off by about the step that is tried: a factorisation may run to its end by rounding alone."""
+    """Guesses that are off by about the step that is tried: a factorisation may run to its end by
+    rounding alone.
+    """
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 7))
     F = rng.standard_normal((n, max(1, n // 2))) * 10.0 ** rng.uniform(-2, 2, (n, 1))
@@ -266,9 +281,15 @@ def test_bad_guesses_of_eigenvalues_cost_accuracy_and_not_truth(seed, steps):
     above = 4.0 * (n + 4) * U * float(A.diagonal().max() + values[-1])
     low = smallest_eigenvalue_below(A, values[0] + steps * below)
     high = largest_eigenvalue_above(A, values[-1] - steps * above)
-    shifted = [[x - (Fraction(low) if i == j else 0) for j, x in enumerate(row)] for i, row in enumerate(exact)]
+    shifted = [
+        [x - (Fraction(low) if i == j else 0) for j, x in enumerate(row)]
+        for i, row in enumerate(exact)
+    ]
     assert not negative_direction(shifted)
-    shifted = [[(Fraction(high) if i == j else 0) - x for j, x in enumerate(row)] for i, row in enumerate(exact)]
+    shifted = [
+        [(Fraction(high) if i == j else 0) - x for j, x in enumerate(row)]
+        for i, row in enumerate(exact)
+    ]
     assert not negative_direction(shifted)
 
 
@@ -277,7 +298,8 @@ def test_nothing_is_proved_of_what_is_no_matrix_of_numbers():
     # A guess that is far too high is no proof.
     assert smallest_eigenvalue_below(np.diag([0.0, 5.0]), 4.0) <= 0.0
     assert largest_eigenvalue_above(np.zeros((0, 0)), 3.0) == 0.0
-    # Six roundings of the factorisation and two of the shift, each of the size of the largest entry.
+    # Six roundings of the factorisation and two of the shift, each of the size of the largest
+    # entry.
     assert largest_eigenvalue_above(np.diag([-1e10, 1.0]), 1.0) >= 1.0 + 8.0 * 2.0**-53 * 1e10
 
 
@@ -336,11 +358,18 @@ def test_scores_and_norms_of_products_are_within_their_bounds(seed, intercept, k
     v = rng.standard_normal(8) * 10.0 ** rng.uniform(-3, 3, 8)
     v[rng.random(8) < 0.3] = 0.0
     one = 1 if intercept == "penalised" else 0
-    for kernel in (sx.RBF(gamma), sx.Laplacian(math.sqrt(gamma)), sx.Exponential(math.sqrt(gamma)), sx.Linear()):
+    for kernel in (
+        sx.RBF(gamma),
+        sx.Laplacian(math.sqrt(gamma)),
+        sx.Exponential(math.sqrt(gamma)),
+        sx.Linear(),
+    ):
         space = feature_space(binary_data(A, y), kernel, intercept=intercept, keep_gram=keep_gram)
         point = space.point(v)
         K = [[exact_kernel(kernel, a, b) + one for b in A] for a in A]
-        scores = [sum((k * ball(c) for k, c in zip(row, v, strict=True)), flint.arb(0)) for row in K]
+        scores = [
+            sum((k * ball(c) for k, c in zip(row, v, strict=True)), flint.arb(0)) for row in K
+        ]
         norm = sum((ball(c) * s for c, s in zip(v, scores, strict=True)), flint.arb(0))
         for exact, score, error in zip(scores, point.scores.value, point.scores.error, strict=True):
             assert not abs(exact - ball(score)) > ball(error)
@@ -355,14 +384,23 @@ def test_products_with_other_rows_are_within_their_bounds(seed, tile_entries):
     A[0] *= 1e3
     v = rng.standard_normal(7) * 10.0 ** rng.uniform(-3, 3, 7)
     root = math.sqrt(gamma)
-    for kernel in (sx.RBF(gamma), sx.Laplacian(root), sx.Exponential(root), sx.Polynomial(3, gamma, 1.0)):
+    for kernel in (
+        sx.RBF(gamma),
+        sx.Laplacian(root),
+        sx.Exponential(root),
+        sx.Polynomial(3, gamma, 1.0),
+    ):
         for rows in (A, sp.csr_array(A)):
             found = KernelColumns(kernel, rows, B, tile_entries=tile_entries).product(v)
             bounds = inner_error(9, found.magnitude) + found.entries
-            for a, score, bound, magnitude in zip(A, found.scores, bounds, found.magnitude, strict=True):
+            for a, score, bound, magnitude in zip(
+                A, found.scores, bounds, found.magnitude, strict=True
+            ):
                 terms = [exact_kernel(kernel, a, b) * ball(c) for b, c in zip(B, v, strict=True)]
                 assert not abs(sum(terms, flint.arb(0)) - ball(score)) > ball(bound)
-                assert not sum((abs(term) for term in terms), flint.arb(0)) > ball(magnitude) * 1.0000001 + ball(bound)
+                assert not sum((abs(term) for term in terms), flint.arb(0)) > ball(
+                    magnitude
+                ) * 1.0000001 + ball(bound)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -377,24 +415,41 @@ def test_linear_products_and_scores_are_within_their_bounds(seed, sparse):
     v = alpha * y
     point = space.point(v)
     w = [
-        sum((Fraction(a) * Fraction(b) for a, b in zip(column, v.tolist(), strict=True)), Fraction(0))
+        sum(
+            (Fraction(a) * Fraction(b) for a, b in zip(column, v.tolist(), strict=True)),
+            Fraction(0),
+        )
         for column in A.T.tolist()
     ]
-    for row, score, error in zip(A.tolist(), point.scores.value.tolist(), point.scores.error.tolist(), strict=True):
+    for row, score, error in zip(
+        A.tolist(), point.scores.value.tolist(), point.scores.error.tolist(), strict=True
+    ):
         # Less the same number for all rows: the score of what was subtracted from them.
         exact = sum(
-            ((Fraction(a) - Fraction(c)) * b for a, c, b in zip(row, space.centre.tolist(), w, strict=True)),
+            (
+                (Fraction(a) - Fraction(c)) * b
+                for a, c, b in zip(row, space.centre.tolist(), w, strict=True)
+            ),
             Fraction(0),
         )
         assert abs(exact - Fraction(score)) <= Fraction(error)
     norm = sum(x * x for x in w)
-    assert abs(norm - Fraction(float(point.squared_norm.value))) <= Fraction(float(point.squared_norm.error))
-    model = LinearModel(coef=np.array([float(x) for x in w]), intercept=float(rng.normal()), classes=y[:2], support=[0])
+    assert abs(norm - Fraction(float(point.squared_norm.value))) <= Fraction(
+        float(point.squared_norm.error)
+    )
+    model = LinearModel(
+        coef=np.array([float(x) for x in w]),
+        intercept=float(rng.normal()),
+        classes=y[:2],
+        support=[0],
+    )
     scores = space.scores(model)
-    for row, score, error in zip(A.tolist(), scores.value.tolist(), scores.error.tolist(), strict=True):
-        exact = sum(Fraction(a) * Fraction(b) for a, b in zip(row, model.coef.tolist(), strict=True)) + Fraction(
-            model.intercept
-        )
+    for row, score, error in zip(
+        A.tolist(), scores.value.tolist(), scores.error.tolist(), strict=True
+    ):
+        exact = sum(
+            Fraction(a) * Fraction(b) for a, b in zip(row, model.coef.tolist(), strict=True)
+        ) + Fraction(model.intercept)
         assert abs(exact - Fraction(score)) <= Fraction(error)
 
 
@@ -402,17 +457,25 @@ def test_a_model_of_a_kernel_is_scored_within_its_bounds():
     rng = np.random.default_rng(3)
     A, B, gamma = hostile_rows(rng, 6, 3)
     for kernel in kernels_for(gamma):
-        model = KernelModel(kernel, B, rng.standard_normal(6), 0.3, np.array([0, 1]), np.arange(6), 3)
+        model = KernelModel(
+            kernel, B, rng.standard_normal(6), 0.3, np.array([0, 1]), np.arange(6), 3
+        )
         scores = model.scores(A)
         for a, score, error in zip(A, scores.value, scores.error, strict=True):
             exact = sum(
-                (exact_kernel(kernel, a, b) * ball(c) for b, c in zip(B, model.dual_coef, strict=True)), ball(0.3)
+                (
+                    exact_kernel(kernel, a, b) * ball(c)
+                    for b, c in zip(B, model.dual_coef, strict=True)
+                ),
+                ball(0.3),
             )
             assert not abs(exact - ball(score)) > ball(error), kernel
 
 
 @pytest.mark.parametrize(
-    "kernel", [sx.RBF(0.3), sx.Polynomial(3, 0.5, -1.0), sx.Linear()], ids=["rbf", "cubic", "linear"]
+    "kernel",
+    [sx.RBF(0.3), sx.Polynomial(3, 0.5, -1.0), sx.Linear()],
+    ids=["rbf", "cubic", "linear"],
 )
 @pytest.mark.parametrize("n", [7, 300])
 def test_a_bounded_matrix_bounds_products_diagonal_and_eigenvalues(kernel, n):
@@ -430,16 +493,22 @@ def test_a_bounded_matrix_bounds_products_diagonal_and_eigenvalues(kernel, n):
             score = sum((a * ball(b) for a, b in zip(entries, B[:, k], strict=True)), flint.arb(0))
             assert not abs(score - ball(both.value[i, k])) > ball(both.error[i, k])
         assert not abs(entries[i] - ball(gram.diagonal.value[i])) > ball(gram.diagonal.error[i])
-        distance = sum((abs(a - ball(k)) for a, k in zip(entries, gram.K[i], strict=True)), flint.arb(0))
+        distance = sum(
+            (abs(a - ball(k)) for a, k in zip(entries, gram.K[i], strict=True)), flint.arb(0)
+        )
         assert not distance > ball(gram.row_errors[i])
     part = gram.block(rows)
     c = rng.exponential(size=4)
     M, error = part.scaled(c)
     exact_rows = [
-        [(ball(a) * ball(b)).sqrt() * exact_kernel(kernel, X[i], X[j]) for j, b in zip(rows, c, strict=True)]
+        [
+            (ball(a) * ball(b)).sqrt() * exact_kernel(kernel, X[i], X[j])
+            for j, b in zip(rows, c, strict=True)
+        ]
         for i, a in zip(rows, c, strict=True)
     ]
-    # The Frobenius norm of a matrix is at least its norm, and this matrix of errors is nearly as large as its bound allows nowhere.
+    # The Frobenius norm of a matrix is at least its norm, and this matrix of errors is nearly as
+    # large as its bound allows nowhere.
     x = rng.standard_normal(4)
     for _ in range(20):
         moved = [
@@ -461,9 +530,9 @@ def test_a_bounded_matrix_bounds_products_diagonal_and_eigenvalues(kernel, n):
 def test_the_bound_of_inner_products_is_that_of_the_theorem(terms, magnitude):
     """For sums whose magnitude is itself rounded: n u M / (1 − n u)², and what underflows."""
     share = Fraction(terms) * Fraction(U)
-    assert Fraction(float(inner_error(terms, magnitude))) >= share / (1 - share) * Fraction(magnitude) * (
-        1 + Fraction(U)
-    )
+    assert Fraction(float(inner_error(terms, magnitude))) >= share / (1 - share) * Fraction(
+        magnitude
+    ) * (1 + Fraction(U))
     assert inner_error(terms, 0.0) >= terms * 2.0**-1074
 
 
@@ -474,7 +543,11 @@ def test_norms_of_long_rows_and_of_tiny_numbers_are_below_their_bounds(size, d):
     rng = np.random.default_rng(d)
     drawn = [] if d > 1000 else [rng.standard_normal(d) * size, rng.uniform(0.9, 1.1, d) * size]
     for x in (np.full(d, 0.1 * size), *drawn):
-        squares = Fraction(x[0]) ** 2 * d if d > 1000 else sum(Fraction(value) ** 2 for value in x.tolist())
+        squares = (
+            Fraction(x[0]) ** 2 * d
+            if d > 1000
+            else sum(Fraction(value) ** 2 for value in x.tolist())
+        )
         for found in (
             norm_above(x),
             float(row_norms_above(x[None])[0]),
@@ -485,8 +558,13 @@ def test_norms_of_long_rows_and_of_tiny_numbers_are_below_their_bounds(size, d):
 
 
 @given(
-    st.lists(st.floats(0, 1e300) | st.integers(1, 2**40).map(lambda k: k * 2.0**-40), min_size=1, max_size=6),
-    st.floats(1e-310, 1e300) | st.builds(math.ldexp, st.integers(1, 2**53), st.integers(-1074, -1000)),
+    st.lists(
+        st.floats(0, 1e300) | st.integers(1, 2**40).map(lambda k: k * 2.0**-40),
+        min_size=1,
+        max_size=6,
+    ),
+    st.floats(1e-310, 1e300)
+    | st.builds(math.ldexp, st.integers(1, 2**53), st.integers(-1074, -1000)),
 )
 def test_products_from_below_are_the_nearest(values, factor):
     """Those that underflow too."""
@@ -503,7 +581,9 @@ def test_the_imbalance_is_rounded_once(pairs):
     alpha = np.array([a for a, _ in pairs])
     y = np.where([b for _, b in pairs], 1.0, -1.0)
     found = imbalance(alpha, y)
-    exact = sum(Fraction(a) * int(label) for a, label in zip(alpha.tolist(), y.tolist(), strict=True))
+    exact = sum(
+        Fraction(a) * int(label) for a, label in zip(alpha.tolist(), y.tolist(), strict=True)
+    )
     assert (found == 0) == (exact == 0)
     assert math.isclose(found, float(exact), rel_tol=1e-15)
 
@@ -516,4 +596,6 @@ def test_exponents_of_many_columns_have_larger_errors():
         values, error = kernel.bounded_block(A, B)
         bound = error.matrix(values)
         for i, j in np.ndindex(3, 3):
-            assert not abs(exact_kernel(kernel, A[i], B[j]) - ball(values[i, j])) > ball(bound[i, j])
+            assert not abs(exact_kernel(kernel, A[i], B[j]) - ball(values[i, j])) > ball(
+                bound[i, j]
+            )

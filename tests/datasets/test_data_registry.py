@@ -60,8 +60,14 @@ def record(tmp_path, monkeypatch):
             *(f"{key} = {value!r}" for key, value in more.items()),
         ]
         if download is not None:
-            lines += ["[sets.small.download]", *(f"{key} = {value}" for key, value in download.items())]
-        file = tmp_path / f"registry-{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:8]}.toml"
+            lines += [
+                "[sets.small.download]",
+                *(f"{key} = {value}" for key, value in download.items()),
+            ]
+        file = (
+            tmp_path
+            / f"registry-{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:8]}.toml"
+        )
         file.write_text("\n".join(lines) + "\n")
         monkeypatch.setattr(registry, "REGISTRY", file)
         return tmp_path / "cache" / "small.npz"
@@ -96,14 +102,18 @@ def test_sets_that_cannot_be_had_say_so(monkeypatch, tmp_path):
     monkeypatch.delenv(datasets.ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     assert known_sets()["hhar"].unavailable
-    with pytest.raises(sx.DataError, match=r"hhar .* cannot be had: UCI HAR.*looked for in data_dir \(not set\)"):
+    with pytest.raises(
+        sx.DataError, match=r"hhar .* cannot be had: UCI HAR.*looked for in data_dir \(not set\)"
+    ):
         datasets.load("hhar")
     np.savez(tmp_path / "hhar.npz", X=np.eye(2), y=np.arange(2))
     assert datasets.load("hhar", tmp_path).X.shape == (2, 2), "a file of one's own is taken"
 
 
 def test_the_record_of_a_built_in_set_describes_it():
-    """scikit-learn ships one of the sets, with columns and labels named otherwise: the content is the same."""
+    """scikit-learn ships one of the sets, with columns and labels named otherwise: the content is
+    the same.
+    """
     data = datasets.load("breast_cancer")
     labels = np.where(data.y == "malignant", "M", "B")
     assert content_digest(data.X, labels) == known_sets()["wdbc"].content
@@ -135,7 +145,9 @@ def test_the_digest_of_a_sparse_matrix_does_not_depend_on_its_form(seed):
     rng.shuffle(entries)
     unordered = sp.coo_array((dense[tuple(entries.T)], tuple(entries.T)), shape=dense.shape)
     assert (
-        content_digest(unordered, y) == content_digest(sp.csr_array(dense), y) == content_digest(sp.csc_array(dense), y)
+        content_digest(unordered, y)
+        == content_digest(sp.csr_array(dense), y)
+        == content_digest(sp.csc_array(dense), y)
     )
 
 
@@ -212,7 +224,9 @@ def test_openml_is_read_through_scikit_learn(record, monkeypatch):
         return Bunch(data=X, target=np.array(["yes", "no", "yes"], dtype=object))
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
-    kept = record(X, Y, {"kind": '"openml"', "data_id": "4711", "labels": '{ yes = "b", no = "g" }'})
+    kept = record(
+        X, Y, {"kind": '"openml"', "data_id": "4711", "labels": '{ yes = "b", no = "g" }'}
+    )
     assert datasets.load("small").y.tolist() == Y.tolist()
     assert asked == [4711]
     assert kept.exists()
@@ -240,28 +254,48 @@ def test_what_is_not_the_set_of_the_record_is_not_kept(server, record):
     assert content_digest(read_npz(kept).X, Y) == content_digest(X, Y)
 
 
-def test_a_folder_comes_before_the_cache_and_may_hold_another_set(server, record, tmp_path, monkeypatch):
+def test_a_folder_comes_before_the_cache_and_may_hold_another_set(
+    server, record, tmp_path, monkeypatch
+):
     record(X, Y, None)
     write_npz(tmp_path / "small.npz", X, Y)
     assert datasets.load("small", tmp_path).X.shape == (3, 2)
     monkeypatch.setenv(datasets.ENVIRONMENT_VARIABLE, str(tmp_path))
     write_npz(tmp_path / "small.npz", X + 1.0, Y)
-    with pytest.warns(UserWarning, match="is not the set small of the papers: its values have the digest") as warned:
+    with pytest.warns(
+        UserWarning, match="is not the set small of the papers: its values have the digest"
+    ) as warned:
         assert datasets.load("small").X[1, 1] == 3.5
     assert warned[0].filename == __file__
 
 
 def test_offline_it_says_what_was_tried_and_what_to_do(record, tmp_path):
-    record(X, Y, {"kind": '"npz"', "urls": '["http://127.0.0.1:9/small.npz"]'}, page="https://example.org/small")
+    record(
+        X,
+        Y,
+        {"kind": '"npz"', "urls": '["http://127.0.0.1:9/small.npz"]'},
+        page="https://example.org/small",
+    )
     with pytest.raises(sx.DataError) as caught:
         datasets.load("small", tmp_path / "mine")
     text = str(caught.value)
-    for part in ("A small set, 3 × 2", str(tmp_path / "mine"), "SVMCVX_DATA (not set)", str(tmp_path / "cache")):
+    for part in (
+        "A small set, 3 × 2",
+        str(tmp_path / "mine"),
+        "SVMCVX_DATA (not set)",
+        str(tmp_path / "cache"),
+    ):
         assert part in text
-    for part in ("the download from http://127.0.0.1:9/small.npz failed", "where there is a network", "example.org"):
+    for part in (
+        "the download from http://127.0.0.1:9/small.npz failed",
+        "where there is a network",
+        "example.org",
+    ):
         assert part in text
     record(X, Y, None)
-    with pytest.raises(sx.DataError, match=r"no address is known .*To have it here, put small.npz into a folder"):
+    with pytest.raises(
+        sx.DataError, match=r"no address is known .*To have it here, put small.npz into a folder"
+    ):
         datasets.load("small")
 
 

@@ -36,7 +36,9 @@ def test_two_classes_can_be_selected():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    np.savez(tmp_path / "dense.npz", X=np.eye(3), y=np.array([0, 1, 1]), labels=np.array(["no", "yes"]))
+    np.savez(
+        tmp_path / "dense.npz", X=np.eye(3), y=np.array([0, 1, 1]), labels=np.array(["no", "yes"])
+    )
     matrix = sp.csr_array(np.eye(3))
     np.savez(
         tmp_path / "sparse.npz",
@@ -83,7 +85,9 @@ def test_an_unknown_name_lists_what_there_is(folder):
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_tables(tmp_path, suffix):
-    table = pd.DataFrame({"size": [1.0, 2.0, np.nan], "colour": ["red", "blue", "red"], "kind": ["a", "b", "a"]})
+    table = pd.DataFrame(
+        {"size": [1.0, 2.0, np.nan], "colour": ["red", "blue", "red"], "kind": ["a", "b", "a"]}
+    )
     path = tmp_path / f"table{suffix}"
     table.to_csv(path, index=False) if suffix == ".csv" else table.to_parquet(path)
     with pytest.warns(UserWarning, match=r"one-hot encoded: colour \(2 values\)"):
@@ -177,7 +181,10 @@ def test_columns_that_name_rows_are_refused_unless_they_are_named(tmp_path):
     table.to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(
         sx.DataError,
-        match=r"columns 'id', 'number', 'who' seem to number or name the rows; .* by keep=\['id', 'number', 'who'\]",
+        match=(
+            r"columns 'id', 'number', 'who' seem to number or name the rows; .* by keep=\['id',"
+            r" 'number', 'who'\]"
+        ),
     ):
         datasets.load(tmp_path / "t.csv", target="kind")
     with pytest.warns(UserWarning, match=r"age \(30 values, numbers but for 1 such as 'old'\)"):
@@ -189,30 +196,41 @@ def test_columns_that_name_rows_are_refused_unless_they_are_named(tmp_path):
         datasets.load(tmp_path / "t.csv", target="kind", drop=["idd"])
     with pytest.raises(sx.DataError, match=r"drop names 'kind', which target names"):
         datasets.load(tmp_path / "t.csv", target="kind", drop=["kind"])
-    with pytest.raises(sx.DataError, match=r"drop must be a list of names of columns, as in \['id'\]"):
+    with pytest.raises(
+        sx.DataError, match=r"drop must be a list of names of columns, as in \['id'\]"
+    ):
         datasets.load(tmp_path / "t.csv", target="kind", drop="id")
 
 
 def test_missing_text_is_missing_in_all_columns_of_its_values(tmp_path):
     text = "sex,smoke,age,kind\nmale,no,40,a\n,?,50,b\nfemale,yes,?,a\nmale,no,60,b\n"
     (tmp_path / "t.csv").write_text(text)
-    with pytest.warns(UserWarning, match=r"sex \(2 values, 1 missing\); smoke \(2 values, 1 missing\)"):
+    with pytest.warns(
+        UserWarning, match=r"sex \(2 values, 1 missing\); smoke \(2 values, 1 missing\)"
+    ):
         data = datasets.load(tmp_path / "t.csv", target="kind")
     assert data.feature_names == ("age", "sex_female", "sex_male", "smoke_no", "smoke_yes")
     np.testing.assert_array_equal(
         np.isnan(data.X), [[False] * 5, [False, *[True] * 4], [True, *[False] * 4], [False] * 5]
     )
     assert data.missing_values == 5
-    assert data.without_missing().X.tolist() == [[40.0, 0.0, 1.0, 1.0, 0.0], [60.0, 0.0, 1.0, 1.0, 0.0]]
+    assert data.without_missing().X.tolist() == [
+        [40.0, 0.0, 1.0, 1.0, 0.0],
+        [60.0, 0.0, 1.0, 1.0, 0.0],
+    ]
 
 
 def test_columns_that_are_neither_numbers_nor_text_are_named(tmp_path):
-    pd.DataFrame({"when": pd.to_datetime(["2020-01-01", "2021-01-01"]), "y": [0, 1]}).to_parquet(tmp_path / "t.parquet")
+    pd.DataFrame({"when": pd.to_datetime(["2020-01-01", "2021-01-01"]), "y": [0, 1]}).to_parquet(
+        tmp_path / "t.parquet"
+    )
     with pytest.raises(sx.DataError, match=r"column 'when' of t\.parquet holds datetime"):
         datasets.load(tmp_path / "t.parquet", target="y")
 
 
-@pytest.mark.parametrize("name", ["heart", "german.numer", "small.t", "a9a.gz", "rcv1.bz2", "./iris"])
+@pytest.mark.parametrize(
+    "name", ["heart", "german.numer", "small.t", "a9a.gz", "rcv1.bz2", "./iris"]
+)
 def test_libsvm_files_as_they_are_distributed(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     rows = ["+1 1:0.5 3:-1e-3 # a remark", "-1", "", "# a line", "-1 2:2"]

@@ -21,7 +21,9 @@ def test_a_seed_determines_the_data_and_a_sample_number_draws_others():
     np.testing.assert_array_equal(y, again[1])
     assert set(y) == {-1, 1}
     assert not np.array_equal(X, outlier_data(50, 3, sigma=0.5, outliers="spread", seed=8)[0])
-    assert not np.array_equal(X, outlier_data(50, 3, sigma=0.5, outliers="spread", seed=7, sample=1)[0])
+    assert not np.array_equal(
+        X, outlier_data(50, 3, sigma=0.5, outliers="spread", seed=7, sample=1)[0]
+    )
 
 
 def test_without_outliers_the_classes_are_gaussian_around_centroids_one_unit_apart():
@@ -80,7 +82,10 @@ def test_label_noise_flips_the_labels_of_a_hyperplane(tau):
 
 def test_arguments_are_checked():
     cases = [
-        (lambda: outlier_data(0, 2, sigma=1.0, seed=0), "n must be a whole number of at least 1, got 0"),
+        (
+            lambda: outlier_data(0, 2, sigma=1.0, seed=0),
+            "n must be a whole number of at least 1, got 0",
+        ),
         (lambda: outlier_data(5, 2.5, sigma=1.0, seed=0), "p must be a whole number"),
         (lambda: outlier_data(5, 2, sigma=0.0, seed=0), "sigma must be"),
         (lambda: outlier_data(5, 2, sigma=1.0, outliers="some", seed=0), "outliers must be one of"),

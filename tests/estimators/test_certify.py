@@ -30,13 +30,19 @@ KERNELS = ["linear", "rbf", "poly", lambda A, B: (1 + A @ B.T) ** 2]
 
 
 def shrink(gaps, below):
-    return all(later <= earlier + 1e-9 for earlier, later in itertools.pairwise(gaps)) and gaps[-1] < below
+    return (
+        all(later <= earlier + 1e-9 for earlier, later in itertools.pairwise(gaps))
+        and gaps[-1] < below
+    )
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("C", [0.01, 1.0, 30.0])
 def test_gaps_shrink_as_tol_does(kernel, C):
-    gaps = [sx.certify(SVC(kernel=kernel, C=C, tol=tol).fit(X, Y), X, Y).gap for tol in (1.0, 1e-2, 1e-4, 1e-6)]
+    gaps = [
+        sx.certify(SVC(kernel=kernel, C=C, tol=tol).fit(X, Y), X, Y).gap
+        for tol in (1.0, 1e-2, 1e-4, 1e-6)
+    ]
     assert shrink(gaps, below=3e-5)
     # With a small C libsvm's first answer may be exact.
     assert C < 1 or gaps[0] > 100 * gaps[-1]
@@ -48,7 +54,9 @@ def test_gaps_shrink_as_tol_does(kernel, C):
 def test_gaps_of_linear_svc_shrink_as_tol_does(loss, C, intercept):
     gaps = []
     for tol in (1.0, 1e-2, 1e-4, 1e-8):
-        fitted = LinearSVC(loss=loss, C=C, tol=tol, dual=True, max_iter=10**7, random_state=0, **intercept).fit(X, Y)
+        fitted = LinearSVC(
+            loss=loss, C=C, tol=tol, dual=True, max_iter=10**7, random_state=0, **intercept
+        ).fit(X, Y)
         gaps.append(sx.certify(fitted, X, Y).gap)
     assert shrink(gaps, below=1e-7)
     assert C < 1 or gaps[0] > 100 * gaps[-1]
@@ -56,7 +64,11 @@ def test_gaps_of_linear_svc_shrink_as_tol_does(loss, C, intercept):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_interval_is_that_of_the_same_problem_here(kernel):
-    ours = sx.PSVMClassifier(C=2.0, kernel=kernel, gamma=0.3).fit(X, Y, sample_weight=WEIGHT).certificate_
+    ours = (
+        sx.PSVMClassifier(C=2.0, kernel=kernel, gamma=0.3)
+        .fit(X, Y, sample_weight=WEIGHT)
+        .certificate_
+    )
     fitted = SVC(kernel=kernel, C=2.0, gamma=0.3, tol=1e-8).fit(X, Y, sample_weight=WEIGHT)
     theirs = sx.certify(fitted, X, Y, WEIGHT)
     assert theirs.kind == "convex"
@@ -80,7 +92,9 @@ def test_the_objective_of_linear_svc_counts_its_intercept(loss, p):
     fitted = LinearSVC(loss=loss, C=0.7, intercept_scaling=2.0, random_state=0).fit(X, Y)
     hinge = np.maximum(1 - Y * fitted.decision_function(X), 0)
     squares = fitted.coef_[0] @ fitted.coef_[0] + (fitted.intercept_[0] / 2.0) ** 2
-    assert sx.certify(fitted, X, Y).upper == pytest.approx(0.5 * squares + 0.7 * np.sum(hinge**p), rel=1e-9)
+    assert sx.certify(fitted, X, Y).upper == pytest.approx(
+        0.5 * squares + 0.7 * np.sum(hinge**p), rel=1e-9
+    )
 
 
 def test_a_penalised_intercept_is_a_constant_feature():
@@ -112,7 +126,11 @@ def test_several_classes_of_svc(kernel):
     data = sx.RBF(0.3)(IRIS) if kernel == "precomputed" else IRIS
     fitted = SVC(kernel=kernel, tol=1e-8, class_weight="balanced").fit(data, FLOWERS)
     certificates = sx.certify(fitted, data, FLOWERS)
-    assert list(certificates) == [("setosa", "versicolor"), ("setosa", "virginica"), ("versicolor", "virginica")]
+    assert list(certificates) == [
+        ("setosa", "versicolor"),
+        ("setosa", "virginica"),
+        ("versicolor", "virginica"),
+    ]
     assert all(certificate.gap < 1e-3 for certificate in certificates.values())
     ours = sx.PSVMClassifier(kernel=kernel, class_weight="balanced").fit(data, FLOWERS)
     for key, certificate in certificates.items():
@@ -123,16 +141,17 @@ def test_several_classes_of_svc(kernel):
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_several_classes_of_linear_svc(class_weight, loss):
     data = StandardScaler().fit_transform(IRIS)
-    fitted = LinearSVC(class_weight=class_weight, loss=loss, tol=1e-9, max_iter=10**6, random_state=0).fit(
-        data, FLOWERS
-    )
+    fitted = LinearSVC(
+        class_weight=class_weight, loss=loss, tol=1e-9, max_iter=10**6, random_state=0
+    ).fit(data, FLOWERS)
     certificates = sx.certify(fitted, data, FLOWERS)
     assert list(certificates) == ["setosa", "versicolor", "virginica"]
     assert all(certificate.gap < 1e-6 for certificate in certificates.values())
 
 
 @pytest.mark.parametrize(
-    "estimator", [SVC(tol=1e-8), SVC(kernel="linear", tol=1e-8), LinearSVC(tol=1e-9, max_iter=10**6)]
+    "estimator",
+    [SVC(tol=1e-8), SVC(kernel="linear", tol=1e-8), LinearSVC(tol=1e-9, max_iter=10**6)],
 )
 def test_sparse_data(estimator):
     thin = np.where(np.abs(X) > 0.8, X, 0.0)
@@ -147,7 +166,9 @@ def objective_at(fitted, data, labels, gamma, C):
     distances = cdist(data, data, "sqeuclidean")
     K = np.exp(-gamma * distances)
     v = np.zeros(labels.size)
-    v[fitted.support_] = fitted.dual_coef_.toarray()[0] if sp.issparse(fitted.dual_coef_) else fitted.dual_coef_[0]
+    v[fitted.support_] = (
+        fitted.dual_coef_.toarray()[0] if sp.issparse(fitted.dual_coef_) else fitted.dual_coef_[0]
+    )
     hinge = np.maximum(1 - labels * (K @ v + fitted.intercept_[0]), 0)
     return 0.5 * v @ K @ v + C * hinge.sum()
 
@@ -159,7 +180,11 @@ def test_the_kernels_numbers_are_those_of_the_training_on_sparse_data_with_an_of
     rng = np.random.default_rng(int(offset) % 91)
     data = rng.standard_normal((40, 3)) + offset
     data = data.astype(np.float32).astype(np.float64) if kind == "float32" else data
-    labels = rng.integers(0, 3, 40) if kind == "several classes" else np.where(rng.random(40) < 0.5, 1, -1)
+    labels = (
+        rng.integers(0, 3, 40)
+        if kind == "several classes"
+        else np.where(rng.random(40) < 0.5, 1, -1)
+    )
     thin = sp.csr_array(data)
     # Farther out their distances are known to fewer digits, and the intervals are wider.
     fitted = (NuSVC(nu=0.5, tol=1e-10) if kind == "nu" else SVC(C=2.0, tol=1e-10)).fit(thin, labels)
@@ -169,7 +194,9 @@ def test_the_kernels_numbers_are_those_of_the_training_on_sparse_data_with_an_of
     if kind == "several classes":
         for pair, certificate in found.items():
             rows = np.isin(labels, pair)
-            own = sx.fast.psvm(data[rows], labels[rows], C=2.0, p=1, kernel=sx.RBF(fitted._gamma), tol=1e-9)
+            own = sx.fast.psvm(
+                data[rows], labels[rows], C=2.0, p=1, kernel=sx.RBF(fitted._gamma), tol=1e-9
+            )
             overlap(certificate, own.certificate, gap=0.1)
             overlap(certificate, again[pair], gap=0.1)
         return
@@ -191,7 +218,9 @@ def test_linear_machines_on_sparse_data_with_an_offset(offset, scaling):
     rng = np.random.default_rng(3)
     data, labels = rng.standard_normal((20, 2)) + offset, np.where(rng.random(20) < 0.5, 1, -1)
     thin = sp.csr_array(data)
-    fitted = LinearSVC(loss="hinge", intercept_scaling=scaling, C=0.3, max_iter=2000, random_state=0)
+    fitted = LinearSVC(
+        loss="hinge", intercept_scaling=scaling, C=0.3, max_iter=2000, random_state=0
+    )
     with warnings.catch_warnings():
         # It has not converged, and predicts no better than chance.
         warnings.simplefilter("ignore")
@@ -201,7 +230,10 @@ def test_linear_machines_on_sparse_data_with_an_offset(offset, scaling):
     # The intercept is its coefficient times the scaling, and the coefficient what is known of it.
     w.append(Fraction(float(fitted.intercept_[0] / scaling)))
     rows = [[*map(Fraction, map(float, row)), Fraction(scaling)] for row in data]
-    margins = [int(y) * sum(a * v for a, v in zip(row, w, strict=True)) for row, y in zip(rows, labels, strict=True)]
+    margins = [
+        int(y) * sum(a * v for a, v in zip(row, w, strict=True))
+        for row, y in zip(rows, labels, strict=True)
+    ]
     value = sum(v * v for v in w) / 2 + Fraction(0.3) * sum(max(1 - u, 0) for u in margins)
     for certificate in (found, dense):
         assert Fraction(certificate.lower) <= value <= Fraction(certificate.upper)
@@ -220,7 +252,9 @@ def test_a_gamma_that_the_training_lost_is_refused():
         sx.certify(fitted, thin, Y)
 
 
-@pytest.mark.parametrize("estimator", [SVC(class_weight="balanced", tol=1e-8), SVC(class_weight={1: 3.0}, tol=1e-8)])
+@pytest.mark.parametrize(
+    "estimator", [SVC(class_weight="balanced", tol=1e-8), SVC(class_weight={1: 3.0}, tol=1e-8)]
+)
 def test_class_weights_are_those_of_the_training(estimator):
     labels = np.where(np.arange(Y.size) % 4 == 0, Y, np.sign(X[:, 0])).astype(int)
     fitted = estimator.fit(X, labels)
@@ -234,7 +268,11 @@ def test_degenerate_data():
     constant = np.hstack([doubled, np.ones((labels.size, 1))])
     apart, sides = np.array([[0.0], [1.0], [5.0], [6.0]]), [0, 0, 1, 1]
     for data, target in ((constant, labels), (apart, sides), (apart[:3], sides[:3])):
-        for estimator in (SVC(tol=1e-8), SVC(kernel="linear", tol=1e-8), LinearSVC(tol=1e-10, max_iter=10**6)):
+        for estimator in (
+            SVC(tol=1e-8),
+            SVC(kernel="linear", tol=1e-8),
+            LinearSVC(tol=1e-10, max_iter=10**6),
+        ):
             assert sx.certify(estimator.fit(data, target), data, target).gap < 1e-4
 
 
@@ -249,7 +287,9 @@ def test_a_kernel_that_is_indefinite_has_no_certificate():
         sx.certify(tame.fit(X, Y), X, Y)
 
 
-@pytest.mark.parametrize("estimator", [SVC(tol=1e-6), SVC(kernel="linear"), SVC(kernel=lambda A, B: A @ B.T)])
+@pytest.mark.parametrize(
+    "estimator", [SVC(tol=1e-6), SVC(kernel="linear"), SVC(kernel=lambda A, B: A @ B.T)]
+)
 def test_other_data_are_noticed(estimator):
     fitted = estimator.fit(X, Y, sample_weight=WEIGHT)
     with pytest.raises(sx.DataError, match="multipliers do not belong"):
@@ -273,7 +313,9 @@ def test_what_cannot_be_certified_says_why():
     assert own.gap < 1e-4
     # A pipeline transforms the data itself, also for a problem that is named.
     assert sx.certify(pipeline, X, Y) == own
-    assert sx.certify(pipeline, X, Y, problem="psvm", kernel=sx.RBF(gamma="scale")).is_certified(1e-4)
+    assert sx.certify(pipeline, X, Y, problem="psvm", kernel=sx.RBF(gamma="scale")).is_certified(
+        1e-4
+    )
     with pytest.raises(sx.DataError, match="this Pipeline is not fitted"):
         sx.certify(make_pipeline(StandardScaler(), SVC()), X, Y)
     with pytest.raises(sx.DataError, match="X cannot be transformed by the pipeline"):
@@ -308,7 +350,12 @@ def test_logistic_regression(class_weight, fit_intercept, several):
     gaps = []
     for tol in (1e-1, 1e-3, 1e-9):
         fitted = LogisticRegression(
-            C=3.0, solver="newton-cg", tol=tol, max_iter=1000, class_weight=class_weight, fit_intercept=fit_intercept
+            C=3.0,
+            solver="newton-cg",
+            tol=tol,
+            max_iter=1000,
+            class_weight=class_weight,
+            fit_intercept=fit_intercept,
         ).fit(data, labels, sample_weight=weight)
         gaps.append(sx.certify(fitted, data, labels, weight).gap)
     assert shrink(gaps, below=1e-9)
@@ -323,7 +370,8 @@ def test_the_objective_of_logistic_regression_is_scikit_learns(several):
     loss = -fitted.predict_log_proba(data)[np.arange(labels.size), own].sum()
     certificate = sx.certify(fitted, data, labels)
     assert certificate.upper == pytest.approx(0.5 * np.sum(fitted.coef_**2) + 3.0 * loss, rel=1e-9)
-    # The statement of the builder is 1/C times this, at λ = 1/C for two classes and 1/(2C) for more.
+    # The statement of the builder is 1/C times this, at λ = 1/C for two classes and 1/(2C) for
+    # more.
     lam = 1 / 6 if several else 1 / 3
     ours = sx.solve(sx.multinomial_lr(data, labels, lam=lam)).certificate
     assert certificate.lower / 3.0 <= ours.upper * (1 + 1e-9)
@@ -369,7 +417,9 @@ def test_a_logistic_regression_with_absolute_norms(classes, intercept):
     assert gaps[-1] < 1e-6
     assert gaps[-1] <= gaps[0]
     # scikit-learn's problem is svmcvx.sparse_multinomial_lr times C, with λ = 1/C.
-    own = sx.solve(sx.sparse_multinomial_lr(data, labels, lam=1 / 0.7, intercept=intercept)).certificate
+    own = sx.solve(
+        sx.sparse_multinomial_lr(data, labels, lam=1 / 0.7, intercept=intercept)
+    ).certificate
     assert certificate.lower <= 0.7 * own.upper * (1 + 1e-12)
     assert 0.7 * own.lower * (1 - 1e-12) <= certificate.upper
 
@@ -384,7 +434,9 @@ def absolute_norm_optimum(X, y, C, weight, scaling=1.0):
     rows = np.column_stack([X, np.full(len(X), scaling)]) if scaling else X
     w = cp.Variable(rows.shape[1])
     short = cp.pos(1 - cp.multiply(y, rows @ w))
-    problem = cp.Problem(cp.Minimize(cp.norm1(w) + C * cp.sum(cp.multiply(weight, cp.square(short)))))
+    problem = cp.Problem(
+        cp.Minimize(cp.norm1(w) + C * cp.sum(cp.multiply(weight, cp.square(short))))
+    )
     return problem.solve(solver=cp.CLARABEL)
 
 
@@ -397,7 +449,9 @@ def test_an_absolute_norm_linear_svc(C, scaling):
     value = absolute_norm_optimum(X, y, C, weight, scaling)
     gaps = []
     for tol in (1e-1, 1e-3, 1e-6):
-        fitted = LinearSVC(penalty="l1", C=C, tol=tol, max_iter=100_000, **arguments).fit(X, y, sample_weight=weight)
+        fitted = LinearSVC(penalty="l1", C=C, tol=tol, max_iter=100_000, **arguments).fit(
+            X, y, sample_weight=weight
+        )
         found = sx.certify(fitted, X, y, weight)
         assert found.kind == "convex"
         assert found.lower <= value * (1 + 1e-6)
@@ -419,7 +473,9 @@ def test_an_absolute_norm_linear_svc_of_several_classes_and_sparse_data():
         assert certificate.upper >= value * (1 - 1e-6)
         assert certificate.gap <= 1e-4
     sparse = sx.certify(fitted, sp.csr_array(X), labels)
-    assert [sparse[k].upper for k in found] == pytest.approx([found[k].upper for k in found], rel=1e-9)
+    assert [sparse[k].upper for k in found] == pytest.approx(
+        [found[k].upper for k in found], rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("shift", [3.0, 1e3])

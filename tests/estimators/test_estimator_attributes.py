@@ -22,11 +22,25 @@ CODES = np.repeat([0, 1, 2], 12)[RNG.permutation(36)]
 X3 = RNG.standard_normal((36, 3)) + 1.5 * np.eye(3)[CODES]
 Y3 = np.array(["b", "c", "a"])[CODES]
 ATTRIBUTES = (
-    *("classes_", "support_", "support_vectors_", "n_support_", "dual_coef_", "coef_", "intercept_"),
+    *(
+        "classes_",
+        "support_",
+        "support_vectors_",
+        "n_support_",
+        "dual_coef_",
+        "coef_",
+        "intercept_",
+    ),
     *("class_weight_", "shape_fit_", "fit_status_"),
 )
 CLASSES = (
-    *(sx.PSVMClassifier, sx.ODMClassifier, sx.ODMLClassifier, sx.ConicSVMClassifier, sx.ZeroOneSVMClassifier),
+    *(
+        sx.PSVMClassifier,
+        sx.ODMClassifier,
+        sx.ODMLClassifier,
+        sx.ConicSVMClassifier,
+        sx.ZeroOneSVMClassifier,
+    ),
     *(sx.RampSVMClassifier, sx.L0SVMClassifier, sx.M3SVMClassifier, sx.MulticlassSVMClassifier),
 )
 
@@ -36,7 +50,9 @@ CLASSES = (
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_attributes_of_two_classes_are_those_of_svc(kernel, weight, sparse):
     data = sp.csr_array(X) if sparse else X
-    theirs = SVC(kernel=kernel, class_weight=weight, tol=1e-9).fit(sp.csr_matrix(X) if sparse else X, Y)
+    theirs = SVC(kernel=kernel, class_weight=weight, tol=1e-9).fit(
+        sp.csr_matrix(X) if sparse else X, Y
+    )
     ours = sx.PSVMClassifier(kernel=kernel, class_weight=weight, tol=1e-10).fit(data, Y)
     assert hasattr(ours, "coef_") is (kernel == "linear")
     for name in ATTRIBUTES:
@@ -58,7 +74,8 @@ def test_several_classes_differ_from_svc_as_the_documentation_says(kernel):
     ours = sx.PSVMClassifier(kernel=kernel, tol=1e-10, decision_function_shape="ovo").fit(X3, Y3)
     for name in ("support_", "support_vectors_", "n_support_", "class_weight_", "shape_fit_"):
         assert np.array_equal(getattr(ours, name), getattr(theirs, name))
-    # The later class of a pair is the positive one; for SVC it is the earlier one, but for two classes.
+    # The later class of a pair is the positive one; for SVC it is the earlier one, but for two
+    # classes.
     assert np.allclose(ours.intercept_, -theirs.intercept_, atol=1e-4)
     assert np.allclose(ours.decision_function(X3), -theirs.decision_function(X3), atol=1e-4)
     if kernel == "linear":
@@ -68,14 +85,18 @@ def test_several_classes_differ_from_svc_as_the_documentation_says(kernel):
     first = np.cumsum([0, *ours.n_support_])
     for row, (k, other) in enumerate([(0, 1), (0, 2), (1, 2)]):
         early, late = slice(first[k], first[k + 1]), slice(first[other], first[other + 1])
-        assert np.allclose(ours.dual_coef_[row, early], -theirs.dual_coef_[other - 1, early], atol=1e-4)
+        assert np.allclose(
+            ours.dual_coef_[row, early], -theirs.dual_coef_[other - 1, early], atol=1e-4
+        )
         assert np.allclose(ours.dual_coef_[row, late], -theirs.dual_coef_[k, late], atol=1e-4)
     assert ours.n_iter_.shape == theirs.n_iter_.shape == (3,)
 
 
 @pytest.mark.parametrize("scheme", ["ovo", "ovr"])
 @pytest.mark.parametrize(
-    "face", [sx.PSVMClassifier(p=2.0), sx.PSVMClassifier(C=3.0), sx.ODMClassifier(intercept=True)], ids=repr
+    "face",
+    [sx.PSVMClassifier(p=2.0), sx.PSVMClassifier(C=3.0), sx.ODMClassifier(intercept=True)],
+    ids=repr,
 )
 def test_multipliers_of_a_linear_machine_expand_its_normal(face, scheme):
     fitted = face.set_params(multiclass=scheme, tol=1e-10).fit(X3, Y3)
@@ -94,7 +115,9 @@ def test_attributes_that_do_not_exist_say_why():
     assert precomputed.support_vectors_.shape == (0, 0)
 
 
-@pytest.mark.parametrize("face", [sx.PSVMClassifier(kernel="linear"), sx.PSVMClassifier(), sx.M3SVMClassifier()])
+@pytest.mark.parametrize(
+    "face", [sx.PSVMClassifier(kernel="linear"), sx.PSVMClassifier(), sx.M3SVMClassifier()]
+)
 def test_attributes_cannot_be_written_to(face):
     fitted = face.fit(X, Y)
     for name in ("coef_", "intercept_", "support_", "n_support_", "n_iter_"):
@@ -109,7 +132,9 @@ def test_attributes_cannot_be_written_to(face):
 def test_ties_of_votes_are_broken_by_scores_or_by_order(seed, break_ties):
     rng = np.random.default_rng(seed)
     data, labels = rng.standard_normal((18, 2)), np.arange(18) % 3
-    ours = sx.PSVMClassifier(kernel="rbf", gamma=1.0, break_ties=break_ties, tol=1e-9).fit(data, labels)
+    ours = sx.PSVMClassifier(kernel="rbf", gamma=1.0, break_ties=break_ties, tol=1e-9).fit(
+        data, labels
+    )
     theirs = SVC(gamma=1.0, break_ties=break_ties, tol=1e-9).fit(data, labels)
     new = rng.standard_normal((50, 2))
     shaped = SVC(gamma=1.0, tol=1e-9, decision_function_shape="ovo").fit(data, labels)
@@ -122,10 +147,13 @@ def test_ties_of_votes_are_broken_by_scores_or_by_order(seed, break_ties):
 
 @pytest.mark.parametrize("solver", ["auto", "clarabel"])
 @pytest.mark.parametrize(
-    "face", [sx.PSVMClassifier(p=1.5, C=1e3, kernel="rbf"), sx.ODMLClassifier(), sx.M3SVMClassifier()]
+    "face",
+    [sx.PSVMClassifier(p=1.5, C=1e3, kernel="rbf"), sx.ODMLClassifier(), sx.M3SVMClassifier()],
 )
 def test_a_limit_on_iterations_warns_and_leaves_the_interval(monkeypatch, face, solver):
-    monkeypatch.setattr("svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None)
+    monkeypatch.setattr(
+        "svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None
+    )
     data, labels = make_data(n=80, d=4, seed=3)
     face.set_params(max_iter=1, solver=solver, tol=1e-9)
     with pytest.warns(ConvergenceWarning, match=r"certified relative gap .* lies in \["):
@@ -173,15 +201,21 @@ def test_parameters_of_a_kernel_in_grids():
     kernel = face.kernel
     assert face.set_params(kernel__gamma=0.2).kernel == sx.RBF(0.2)
     assert kernel == sx.RBF(0.4)
-    assert face.set_params(kernel=sx.kernels.Polynomial(2), kernel__coef0=1.0).kernel == sx.kernels.Polynomial(
-        2, coef0=1.0
-    )
+    assert face.set_params(
+        kernel=sx.kernels.Polynomial(2), kernel__coef0=1.0
+    ).kernel == sx.kernels.Polynomial(2, coef0=1.0)
     grid = {"kernel__gamma": [0.05, 1.0], "C": [1.0, np.inf]}
     searched = GridSearchCV(sx.PSVMClassifier(kernel=sx.RBF()), grid, cv=2).fit(X, Y)
-    by_name = GridSearchCV(sx.PSVMClassifier(kernel="rbf"), {"gamma": [0.05, 1.0], "C": [1.0, np.inf]}, cv=2).fit(X, Y)
-    assert sorted(searched.cv_results_["mean_test_score"]) == sorted(by_name.cv_results_["mean_test_score"])
+    by_name = GridSearchCV(
+        sx.PSVMClassifier(kernel="rbf"), {"gamma": [0.05, 1.0], "C": [1.0, np.inf]}, cv=2
+    ).fit(X, Y)
+    assert sorted(searched.cv_results_["mean_test_score"]) == sorted(
+        by_name.cv_results_["mean_test_score"]
+    )
     assert searched.best_estimator_.kernel.gamma == searched.best_params_["kernel__gamma"]
-    found = sx.select(sx.PSVMClassifier(kernel=sx.RBF()), {"kernel__gamma": [0.05, 1.0]}, X, Y, cv=2)
+    found = sx.select(
+        sx.PSVMClassifier(kernel=sx.RBF()), {"kernel__gamma": [0.05, 1.0]}, X, Y, cv=2
+    )
     assert sorted(found["param_kernel__gamma"]) == [0.05, 1.0]
     pipeline = make_pipeline(StandardScaler(), sx.PSVMClassifier(kernel=sx.RBF()))
     assert pipeline.set_params(psvmclassifier__kernel__gamma=3.0)[-1].kernel == sx.RBF(3.0)
@@ -195,7 +229,11 @@ def test_parameters_of_a_kernel_in_grids():
 
 def _certificates(fitted):
     """The certificates of all problems."""
-    return list(fitted.certificates_.values()) if hasattr(fitted, "certificates_") else [fitted.certificate_]
+    return (
+        list(fitted.certificates_.values())
+        if hasattr(fitted, "certificates_")
+        else [fitted.certificate_]
+    )
 
 
 @pytest.mark.parametrize("gone", [["b"], ["b", "c"]])
@@ -216,7 +254,11 @@ def test_a_class_without_weight_is_left_out(face, gone):
         fitted = clone(face).fit(X3, labels, sample_weight=weight)
     kept = weight > 0
     alone = clone(face).fit(X3[kept], labels[kept], sample_weight=weight[kept])
-    assert fitted.classes_.tolist() == alone.classes_.tolist() == sorted({"a", "b", "c", "d"} - set(gone))
+    assert (
+        fitted.classes_.tolist()
+        == alone.classes_.tolist()
+        == sorted({"a", "b", "c", "d"} - set(gone))
+    )
     assert fitted.class_weight_.tolist() == alone.class_weight_.tolist()
     assert fitted.n_support_.tolist() == alone.n_support_.tolist()
     assert kept[fitted.support_].all()
@@ -231,7 +273,13 @@ def test_a_class_without_weight_is_left_out(face, gone):
 @pytest.mark.parametrize("kernel", [None, "rbf"])
 def test_intercepts_that_are_not_free_on_every_route(kernel, p, intercept):
     weight = 1.0 + np.arange(Y.size) % 3
-    arguments = {"C": 2.0, "p": p, "kernel": kernel, "intercept": intercept, "sample_weight": weight}
+    arguments = {
+        "C": 2.0,
+        "p": p,
+        "kernel": kernel,
+        "intercept": intercept,
+        "sample_weight": weight,
+    }
     fast = sx.fast.psvm(X, Y, tol=1e-8, **arguments)
     dual, primal = (sx.solve(build(X, Y, **arguments)) for build in (sx.psvm_dual, sx.psvm_primal))
     for solution in (fast, dual, primal):
@@ -266,7 +314,9 @@ def test_a_factor_that_grows_gives_the_same_interval_and_a_wide_one_without_room
 @pytest.mark.parametrize("intercept", [False, "penalised"])
 def test_a_penalised_intercept_is_that_of_linear_svc(p, loss, intercept):
     ours = sx.PSVMClassifier(C=0.5, p=p, intercept=intercept, tol=1e-10).fit(X, Y)
-    theirs = LinearSVC(C=0.5, loss=loss, fit_intercept=bool(intercept), tol=1e-10, max_iter=10**6, dual=True).fit(X, Y)
+    theirs = LinearSVC(
+        C=0.5, loss=loss, fit_intercept=bool(intercept), tol=1e-10, max_iter=10**6, dual=True
+    ).fit(X, Y)
     assert np.allclose(ours.coef_, theirs.coef_, atol=1e-4)
     assert np.allclose(ours.intercept_, theirs.intercept_, atol=1e-4)
     certified = sx.certify(theirs, X, Y)
@@ -278,7 +328,9 @@ def test_a_penalised_intercept_is_that_of_linear_svc(p, loss, intercept):
 @pytest.mark.parametrize("C", [1e-3, 0.1, 3.0])
 def test_absolute_coefficients_are_those_of_linear_svc(C, intercept):
     data = np.hstack([X, np.random.default_rng(1).standard_normal((40, 5))])
-    theirs = LinearSVC(C=C, penalty="l1", dual=False, fit_intercept=bool(intercept), tol=1e-9, max_iter=10**6)
+    theirs = LinearSVC(
+        C=C, penalty="l1", dual=False, fit_intercept=bool(intercept), tol=1e-9, max_iter=10**6
+    )
     theirs.fit(data, Y)
     for rows in (data, sp.csr_array(data)):
         ours = sx.PSVMClassifier(C=C, p=2, penalty="l1", intercept=intercept).fit(rows, Y)
@@ -299,8 +351,12 @@ def test_absolute_coefficients_with_weights_limits_and_bad_arguments():
     problem = l1_svm(X, Y, C=1.0)
     assert problem.model_at_variables() is None
     problem.solve(solver="CLARABEL")
-    assert problem.formulation.objective(problem.model_at_variables()) == pytest.approx(problem.value, rel=1e-6)
-    assert sx.solve(problem).certificate.upper == pytest.approx(clone(face).fit(X, Y).certificate_.upper, rel=1e-6)
+    assert problem.formulation.objective(problem.model_at_variables()) == pytest.approx(
+        problem.value, rel=1e-6
+    )
+    assert sx.solve(problem).certificate.upper == pytest.approx(
+        clone(face).fit(X, Y).certificate_.upper, rel=1e-6
+    )
     with pytest.warns(ConvergenceWarning):
         assert clone(face).set_params(time_limit=1e-6).fit(X, Y).certificate_.lower == 0.0
     for parameters in ({"p": 1.5}, {"kernel": "rbf"}, {"intercept": True}):
@@ -332,7 +388,8 @@ def test_infinite_costs_are_the_hard_margin():
 
 
 @pytest.mark.parametrize(
-    "build", [sx.fast.hard_margin, lambda *args, **rest: sx.solve(sx.hard_margin_dual(*args, **rest))]
+    "build",
+    [sx.fast.hard_margin, lambda *args, **rest: sx.solve(sx.hard_margin_dual(*args, **rest))],
 )
 def test_a_hard_margin_knows_weights_of_zero_only(build):
     data = X + 3.0 * Y[:, None]
@@ -354,12 +411,18 @@ def test_a_hard_margin_knows_weights_of_zero_only(build):
 )
 def test_rows_in_blocks_take_them_too(parameters):
     data = X + 3.0 * Y[:, None] if "C" in parameters else X
-    blocks = sx.RowBlocks([lambda k=k: (data[k : k + 10], Y[k : k + 10]) for k in range(0, 40, 10)], labelled=True)
+    blocks = sx.RowBlocks(
+        [lambda k=k: (data[k : k + 10], Y[k : k + 10]) for k in range(0, 40, 10)], labelled=True
+    )
     fitted = sx.PSVMClassifier(**parameters).fit(data, Y)
     in_blocks = sx.PSVMClassifier(**parameters).fit(data, Y).fit(blocks, blocks.y)
     assert in_blocks.certificate_.is_certified(1e-6)
     assert in_blocks.certificate_.lower <= fitted.certificate_.upper
     assert fitted.certificate_.lower <= in_blocks.certificate_.upper
-    assert (in_blocks.fit_status_, in_blocks.class_weight_.tolist(), in_blocks.n_iter_.shape) == (0, [1.0, 1.0], (1,))
+    assert (in_blocks.fit_status_, in_blocks.class_weight_.tolist(), in_blocks.n_iter_.shape) == (
+        0,
+        [1.0, 1.0],
+        (1,),
+    )
     for name in ("n_support_", "dual_coef_", "support_vectors_", "shape_fit_"):
         assert not hasattr(in_blocks, name)

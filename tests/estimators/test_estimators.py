@@ -29,10 +29,13 @@ from tests.conftest import make_data
 X, Y = make_data(n=40)
 
 NO_INTERCEPT = {
-    "check_class_weight_classifiers": "a machine without intercept, as in the paper, parts any cloud around the origin"
+    "check_class_weight_classifiers": (
+        "a machine without intercept, as in the paper, parts any cloud around the origin"
+    )
 }
 
-# One face a class. That weights are copies, and scores of rows alone, are checked to 1e-7 of the scores.
+# One face a class. That weights are copies, and scores of rows alone, are checked to 1e-7 of the
+# scores.
 FACES = [
     sx.PSVMClassifier(multiclass="ovr"),
     sx.ODMClassifier(intercept=False, solver="fast"),
@@ -54,7 +57,9 @@ def expected_failures(estimator):
 
 
 class Steps:
-    """A source of seconds that goes on by a millisecond each time the main thread reads it, on any machine."""
+    """A source of seconds that goes on by a millisecond each time the main thread reads it, on any
+    machine.
+    """
 
     def __init__(self):
         self.at = 0.0
@@ -72,7 +77,10 @@ def same_on_any_machine(monkeypatch):
 
     def run(problem, name, settings, **keywords):
         if name == "SCIP":
-            settings = {**settings, "scip_params": {**settings["scip_params"], "limits/nodes": 5, "limits/time": 1e20}}
+            settings = {
+                **settings,
+                "scip_params": {**settings["scip_params"], "limits/nodes": 5, "limits/time": 1e20},
+            }
             keywords["until"] = math.inf
         return real(problem, name, settings, **keywords)
 
@@ -86,7 +94,8 @@ def same_on_any_machine(monkeypatch):
 def test_scikit_learns_own_checks(estimator, check):
     if estimator is not FACES[-1] and check.func.__name__ == "check_estimator_sparse_matrix":
         pytest.skip(
-            "check_estimator_sparse_array is the same with another container, which all faces read in one place"
+            "check_estimator_sparse_array is the same with another container, which all faces read"
+            " in one place"
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -94,7 +103,8 @@ def test_scikit_learns_own_checks(estimator, check):
 
 
 @pytest.mark.parametrize(
-    "kernel", [None, "rbf", "poly", "laplacian", "exponential", "linear", sx.RBF(0.3), lambda a, b: a @ b.T]
+    "kernel",
+    [None, "rbf", "poly", "laplacian", "exponential", "linear", sx.RBF(0.3), lambda a, b: a @ b.T],
 )
 def test_the_face_is_the_builder_and_solve(kernel):
     classifier = sx.PSVMClassifier(C=2.0, p=1.5, kernel=kernel, tol=1e-12).fit(X, Y)
@@ -129,7 +139,9 @@ print("done")
 @pytest.mark.slow
 def test_no_first_fit_imports_cvxpy():
     # It takes half of the time of the first fit of a session.
-    printed = subprocess.run([sys.executable, "-c", FIRST_FITS], capture_output=True, text=True, check=False)
+    printed = subprocess.run(
+        [sys.executable, "-c", FIRST_FITS], capture_output=True, text=True, check=False
+    )
     assert (printed.stdout, printed.stderr) == ("done\n", "")
 
 
@@ -164,14 +176,20 @@ def test_labels_weights_frames_and_sparse_data():
     assert classifier.classes_.tolist() == ["no", "yes"]
     assert classifier.feature_names_in_.tolist() == ["a", "b", "c"]
     repeated = sx.PSVMClassifier(p=2.0).fit(np.repeat(X, weight, axis=0), np.repeat(names, weight))
-    assert np.allclose(classifier.decision_function(frame), repeated.decision_function(X), atol=1e-5)
+    assert np.allclose(
+        classifier.decision_function(frame), repeated.decision_function(X), atol=1e-5
+    )
     sparse = sx.PSVMClassifier(p=2.0).fit(sp.csr_matrix(X), names, sample_weight=weight)
-    assert np.allclose(sparse.decision_function(sp.csr_matrix(X)), classifier.decision_function(frame), atol=1e-5)
+    assert np.allclose(
+        sparse.decision_function(sp.csr_matrix(X)), classifier.decision_function(frame), atol=1e-5
+    )
 
 
 def test_precomputed_kernels_are_sliced_in_cross_validation():
     K = sx.RBF(0.5)(X)
-    search = GridSearchCV(sx.PSVMClassifier(kernel="precomputed"), {"C": [0.1, 1.0]}, cv=3).fit(K, Y)
+    search = GridSearchCV(sx.PSVMClassifier(kernel="precomputed"), {"C": [0.1, 1.0]}, cv=3).fit(
+        K, Y
+    )
     direct = GridSearchCV(sx.PSVMClassifier(kernel=sx.RBF(0.5)), {"C": [0.1, 1.0]}, cv=3).fit(X, Y)
     assert np.allclose(search.cv_results_["mean_test_score"], direct.cv_results_["mean_test_score"])
 
@@ -181,11 +199,16 @@ def test_pipelines_and_searches_over_all_parameters():
     grid = {"psvmclassifier__p": [1.0, 2.0], "psvmclassifier__gamma": ["scale", 0.1]}
     search = GridSearchCV(pipeline, grid, cv=3).fit(X, Y)
     assert search.best_estimator_[-1].certificate_.is_certified(1e-6)
-    assert clone(search.best_estimator_[-1]).get_params()["p"] == search.best_params_["psvmclassifier__p"]
+    assert (
+        clone(search.best_estimator_[-1]).get_params()["p"]
+        == search.best_params_["psvmclassifier__p"]
+    )
 
 
 def test_an_answer_that_is_not_certified_warns_with_the_numbers(monkeypatch):
-    monkeypatch.setattr("svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None)
+    monkeypatch.setattr(
+        "svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None
+    )
     monkeypatch.setitem(options.FIXED, "CLARABEL", {"max_iter": 4})
     data, labels = make_data(n=100, d=5)
     with pytest.warns(ConvergenceWarning, match=r"certified relative gap .* lies in \["):
@@ -241,9 +264,17 @@ def test_stored_and_restored_estimators_and_models_predict_the_same(estimator, t
 def test_weights_of_classes_multiply_those_of_observations(estimator):
     data, labels = make_data(n=14, seed=1)
     weight = np.linspace(0.5, 2.0, labels.size)
-    by_class = clone(estimator).set_params(class_weight={-1: 2.0, 1: 0.25}).fit(data, labels, sample_weight=weight)
-    by_hand = clone(estimator).fit(data, labels, sample_weight=weight * np.where(labels < 0, 2.0, 0.25))
-    assert by_class.solution_.hyperparameters == pytest.approx(by_hand.solution_.hyperparameters) or (
+    by_class = (
+        clone(estimator)
+        .set_params(class_weight={-1: 2.0, 1: 0.25})
+        .fit(data, labels, sample_weight=weight)
+    )
+    by_hand = clone(estimator).fit(
+        data, labels, sample_weight=weight * np.where(labels < 0, 2.0, 0.25)
+    )
+    assert by_class.solution_.hyperparameters == pytest.approx(
+        by_hand.solution_.hyperparameters
+    ) or (
         by_class.solution_.hyperparameters["kernel"] != by_hand.solution_.hyperparameters["kernel"]
     )
     if "rbf" in repr(estimator):
@@ -318,8 +349,16 @@ def test_a_second_opinion_is_kept_where_it_is_the_better_one(monkeypatch):
     ("arguments", "error", "message"),
     [
         ({"solver": 3, "n": 5}, sx.DataError, "solver must be a name"),
-        ({"solver": "gurob", "n": 5}, sx.SolverUnavailable, "'auto', 'fast' or one of .*'clarabel'"),
-        ({"solver": "fast", "n": 5, "formulation": "mine"}, sx.SolverUnavailable, "no specialised solver for mine"),
+        (
+            {"solver": "gurob", "n": 5},
+            sx.SolverUnavailable,
+            "'auto', 'fast' or one of .*'clarabel'",
+        ),
+        (
+            {"solver": "fast", "n": 5, "formulation": "mine"},
+            sx.SolverUnavailable,
+            "no specialised solver for mine",
+        ),
         (
             {
                 "solver": "fast",
@@ -338,13 +377,16 @@ def test_routes_that_do_not_exist(arguments, error, message):
 
 
 def test_settings_that_a_fast_solver_does_not_take():
-    solver = FastSolver("f", "module", settings=("C",), only={"M": "auto", "weights": None, "form": "big-m"})
-    assert unsupported_settings(solver, {"C": 1.0, "M": "auto", "weights": None, "form": "big-m"}) == ()
-    assert unsupported_settings(solver, {"C": 1.0, "M": np.ones(3), "weights": True, "form": "other"}) == (
-        "M",
-        "weights",
-        "form",
+    solver = FastSolver(
+        "f", "module", settings=("C",), only={"M": "auto", "weights": None, "form": "big-m"}
     )
+    assert (
+        unsupported_settings(solver, {"C": 1.0, "M": "auto", "weights": None, "form": "big-m"})
+        == ()
+    )
+    assert unsupported_settings(
+        solver, {"C": 1.0, "M": np.ones(3), "weights": True, "form": "other"}
+    ) == ("M", "weights", "form")
 
 
 def test_the_gap_asked_for_is_that_of_the_certificate():
@@ -367,10 +409,16 @@ def test_an_earlier_solution_is_a_start():
 @pytest.mark.parametrize("solver", ["fast", "clarabel"])
 def test_a_fit_validates_its_data_once(monkeypatch, solver):
     calls = []
-    for module, name in ((data_room, "check_features"), (data_room, "coded_labels"), (base_room, "check_features")):
+    for module, name in (
+        (data_room, "check_features"),
+        (data_room, "coded_labels"),
+        (base_room, "check_features"),
+    ):
         original = getattr(module, name)
         monkeypatch.setattr(
-            module, name, lambda *a, original=original, name=name, **k: calls.append(name) or original(*a, **k)
+            module,
+            name,
+            lambda *a, original=original, name=name, **k: calls.append(name) or original(*a, **k),
         )
     sx.PSVMClassifier(p=2.0, solver=solver).fit(X, Y)
     assert sorted(calls) == ["check_features", "coded_labels"]
@@ -379,7 +427,9 @@ def test_a_fit_validates_its_data_once(monkeypatch, solver):
 def test_a_fast_answer_that_was_cut_short_warns_with_the_numbers():
     data, labels = make_data(n=400, d=5)
     with pytest.warns(ConvergenceWarning, match=r"exceeds 1e-09: the optimum lies in \["):
-        sx.PSVMClassifier(C=1e4, kernel="rbf", solver="fast", tol=1e-9, time_limit=1e-4).fit(data, labels)
+        sx.PSVMClassifier(C=1e4, kernel="rbf", solver="fast", tol=1e-9, time_limit=1e-4).fit(
+            data, labels
+        )
 
 
 def test_a_solver_for_which_there_is_none():

@@ -1,4 +1,6 @@
-"""Fitted estimators as models of scikit-learn and as ONNX files, held to the scores of the originals."""
+"""Fitted estimators as models of scikit-learn and as ONNX files, held to the scores of the
+originals.
+"""
 
 import numpy as np
 import pytest
@@ -38,7 +40,10 @@ def test_scikit_learn_has_the_same_scores(name):
     fitted = BINARY[name].fit(X, LABELS)
     made = fitted.to_sklearn()
     assert isinstance(
-        made, LinearSVC if name in ("linear", "odm", "linear kernel") and hasattr(made, "intercept_scaling") else SVC
+        made,
+        LinearSVC
+        if name in ("linear", "odm", "linear kernel") and hasattr(made, "intercept_scaling")
+        else SVC,
     )
     scores = fitted.decision_function(TEST)
     np.testing.assert_allclose(
@@ -72,7 +77,9 @@ def test_a_runtime_of_onnx_has_the_same_scores_and_labels(name, tmp_path):
     several = name in SEVERAL or name in PAIRS
     fitted, rows = (model.fit(X3, Y3), TEST3) if several else (model.fit(X, LABELS), TEST)
     fitted.to_onnx(tmp_path / "m.onnx")
-    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"]
+    )
     labels, scores = session.run(["label", "scores"], {"X": rows})
     if name in PAIRS:
         own = np.stack([member.decision_function(rows) for member in fitted.model_.members], axis=1)

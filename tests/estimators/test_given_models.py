@@ -10,7 +10,8 @@ from sklearn.svm import SVC
 
 import svmcvx as sx
 
-# Trained on data.csv by svm-train (LIBSVM 3.37, -c 2 -e 1e-6) and train (LIBLINEAR 2.50, -c 2 -e 1e-8).
+# Trained on data.csv by svm-train (LIBSVM 3.37, -c 2 -e 1e-6) and train (LIBLINEAR 2.50, -c 2 -e
+# 1e-8).
 FILES = Path(__file__).parent / "model_files"
 DATA = np.loadtxt(FILES / "data.csv", delimiter=",", skiprows=1)
 X, TWO, THREE = DATA[:, :2], DATA[:, 2].astype(int), DATA[:, 3].astype(int)
@@ -28,7 +29,13 @@ PROBLEM = {"problem": "psvm", "C": 2.0, "p": 1.5}
         ("liblinear_hinge", TWO, "psvm", {"C": 2.0}, None),
         ("liblinear_squared_hinge", TWO, "psvm", {"C": 2.0, "p": 2.0}, None),
         ("liblinear_three", THREE, "psvm", {"C": 2.0, "p": 2.0}, {1, 2, 3}),
-        ("liblinear_crammer_singer", THREE, "crammer-singer", {"lam": 0.25, "intercept": False}, None),
+        (
+            "liblinear_crammer_singer",
+            THREE,
+            "crammer-singer",
+            {"lam": 0.25, "intercept": False},
+            None,
+        ),
     ],
 )
 def test_model_files_of_libsvm_and_liblinear(file, y, problem, hyperparameters, keys):
@@ -47,15 +54,26 @@ def test_a_file_of_libsvm_is_the_machine_that_scikit_learn_trains():
 
 
 def test_a_model_with_another_kernel_is_no_point_of_the_problem():
-    """The optimum falls a little with γ: the objective of the narrower kernel's machine would be below every value that the problem has."""
-    own, other = (sx.fast.psvm(X, TWO, C=2.0, kernel=sx.RBF(gamma=gamma), tol=1e-9) for gamma in (0.5, 0.5001))
-    assert other.certificate.upper < own.certificate.lower or own.certificate.upper < other.certificate.lower
+    """The optimum falls a little with γ: the objective of the narrower kernel's machine would be
+    below every value that the problem has.
+    """
+    own, other = (
+        sx.fast.psvm(X, TWO, C=2.0, kernel=sx.RBF(gamma=gamma), tol=1e-9) for gamma in (0.5, 0.5001)
+    )
+    assert (
+        other.certificate.upper < own.certificate.lower
+        or own.certificate.upper < other.certificate.lower
+    )
     for solution, gamma in ((own, 0.5001), (other, 0.5)):
         with pytest.raises(sx.DataError, match="has the kernel RBF"):
-            sx.certify(solution.model, X, TWO, problem="psvm", C=2.0, p=1.0, kernel="rbf", gamma=gamma)
+            sx.certify(
+                solution.model, X, TWO, problem="psvm", C=2.0, p=1.0, kernel="rbf", gamma=gamma
+            )
     with pytest.raises(sx.DataError, match="has the kernel"):
         sx.certify((W, B), X, TWO, problem="psvm", C=2.0, kernel="rbf", gamma=0.5)
-    assert sx.certify((W, B), X, TWO, problem="psvm", C=2.0, p=1.5, kernel="linear").is_certified(1e-6)
+    assert sx.certify((W, B), X, TWO, problem="psvm", C=2.0, p=1.5, kernel="linear").is_certified(
+        1e-6
+    )
 
 
 GIVEN = {
@@ -88,7 +106,10 @@ def test_dual_coefficients_are_of_the_rows_or_of_vectors():
     stated = {"problem": "psvm", "C": 2.0, "kernel": sx.RBF(0.5)}
     whole = sx.certify({"dual_coef": v, "intercept": solution.model.intercept}, X, TWO, **stated)
     own = SimpleNamespace(
-        dual_coef_=v[None], support_vectors_=X, intercept_=np.array([solution.model.intercept]), kernel="rbf"
+        dual_coef_=v[None],
+        support_vectors_=X,
+        intercept_=np.array([solution.model.intercept]),
+        kernel="rbf",
     )
     assert whole.is_certified(1e-6)
     assert sx.certify(own, X, TWO, **stated).upper == whole.upper
@@ -149,8 +170,20 @@ def every_row(sign):
         (every_row(-1), X, TWO, SVM | {"kernel": sx.RBF(0.5)}, "with the opposite sign"),
         (every_row(3), X, TWO, SVM | {"kernel": sx.RBF(0.5)}, r"multiplied by 0\.333"),
         ({"coef": -W, "intercept": -B}, X, TWO, PROBLEM, "with the opposite sign"),
-        (SimpleNamespace(weight=3 * W[None], bias=np.array([3 * B])), X, TWO, PROBLEM, r"multiplied by 0\.333"),
-        (SimpleNamespace(weight=-W[None], bias=np.array([-B])), X, TWO, PROBLEM, "with the opposite sign"),
+        (
+            SimpleNamespace(weight=3 * W[None], bias=np.array([3 * B])),
+            X,
+            TWO,
+            PROBLEM,
+            r"multiplied by 0\.333",
+        ),
+        (
+            SimpleNamespace(weight=-W[None], bias=np.array([-B])),
+            X,
+            TWO,
+            PROBLEM,
+            "with the opposite sign",
+        ),
     ],
 )
 def test_they_are_noticed_in_models_of_every_source(model, rows, y, problem, words):
@@ -158,7 +191,9 @@ def test_they_are_noticed_in_models_of_every_source(model, rows, y, problem, wor
         sx.certify(model, rows, y, **problem)
 
 
-@pytest.mark.parametrize(("factor", "words"), [(-1, "with the opposite sign"), (3, r"multiplied by 0\.333")])
+@pytest.mark.parametrize(
+    ("factor", "words"), [(-1, "with the opposite sign"), (3, r"multiplied by 0\.333")]
+)
 def test_they_are_noticed_in_variables_of_a_problem(factor, words):
     problem = sx.psvm_primal(X, TWO, C=2.0, p=1)
     problem.solve(solver="CLARABEL")

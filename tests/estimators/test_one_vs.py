@@ -25,7 +25,9 @@ def clouds(c=3, per_class=12, d=3, seed=0):
     rng = np.random.default_rng(seed)
     centres = 2 * rng.standard_normal((c, d))
     codes = rng.permutation(np.repeat(np.arange(c), per_class))
-    return centres[codes] + rng.standard_normal((codes.size, d)), np.array(["red", "blue", "lime", "grey"])[codes]
+    return centres[codes] + rng.standard_normal((codes.size, d)), np.array(
+        ["red", "blue", "lime", "grey"]
+    )[codes]
 
 
 X, Y = clouds()
@@ -34,13 +36,17 @@ X, Y = clouds()
 @pytest.mark.parametrize("scheme", ["ovo", "ovr"])
 @pytest.mark.parametrize("kernel", [None, "rbf"])
 def test_each_part_is_the_binary_problem_of_its_classes(scheme, kernel):
-    classifier = sx.PSVMClassifier(C=2.0, p=1.5, kernel=kernel, gamma=0.5, multiclass=scheme, tol=1e-8).fit(X, Y)
+    classifier = sx.PSVMClassifier(
+        C=2.0, p=1.5, kernel=kernel, gamma=0.5, multiclass=scheme, tol=1e-8
+    ).fit(X, Y)
     assert list(classifier.classes_) == ["blue", "lime", "red"]
     for key, solution in classifier.solutions_.items():
         rows = np.isin(Y, key) if scheme == "ovo" else np.ones(Y.size, dtype=bool)
         labels = Y[rows] if scheme == "ovo" else (key == Y)[rows]
         own = sx.solve(sx.psvm_dual(X[rows], labels, C=2.0, p=1.5, kernel=kernel and sx.RBF(0.5)))
-        assert abs(solution.certificate.upper - own.certificate.upper) <= 1e-7 * own.certificate.upper
+        assert (
+            abs(solution.certificate.upper - own.certificate.upper) <= 1e-7 * own.certificate.upper
+        )
         assert solution.certificate.is_certified(1e-6)
         # The support counts rows of all data.
         assert set(solution.model.support) <= set(np.flatnonzero(rows))
@@ -49,15 +55,23 @@ def test_each_part_is_the_binary_problem_of_its_classes(scheme, kernel):
 def test_keys_certificates_and_their_summary():
     ovo = sx.PSVMClassifier().fit(X, Y)
     assert list(ovo.certificates_) == [("blue", "lime"), ("blue", "red"), ("lime", "red")]
-    assert ovo.certificate_.gap == max(certificate.gap for certificate in ovo.certificates_.values())
-    assert list(sx.PSVMClassifier(multiclass="ovr").fit(X, Y).certificates_) == ["blue", "lime", "red"]
+    assert ovo.certificate_.gap == max(
+        certificate.gap for certificate in ovo.certificates_.values()
+    )
+    assert list(sx.PSVMClassifier(multiclass="ovr").fit(X, Y).certificates_) == [
+        "blue",
+        "lime",
+        "red",
+    ]
     two = sx.PSVMClassifier().fit(X[Y != "red"], Y[Y != "red"])
     assert list(two.certificates_) == [("blue", "lime")]
     assert two.certificates_["blue", "lime"] is two.certificate_
     assert not isinstance(two.solution_, CompositeSolution)
 
 
-@pytest.mark.parametrize(("scheme", "wrapper"), [("ovo", OneVsOneClassifier), ("ovr", OneVsRestClassifier)])
+@pytest.mark.parametrize(
+    ("scheme", "wrapper"), [("ovo", OneVsOneClassifier), ("ovr", OneVsRestClassifier)]
+)
 @pytest.mark.parametrize("kernel", [None, "rbf"])
 def test_scikit_learns_wrappers_agree(scheme, wrapper, kernel):
     data, labels = clouds(c=4, seed=3)
@@ -82,12 +96,16 @@ def test_votes_then_sums_then_order(data):
     c = data.draw(st.integers(3, 4))
     count = c * (c - 1) // 2
     scores = np.array(
-        [[data.draw(st.sampled_from([-2.0, -1.0, 0.0, 0.5, 1.0])) for _ in range(count)] for _ in range(3)]
+        [
+            [data.draw(st.sampled_from([-2.0, -1.0, 0.0, 0.5, 1.0])) for _ in range(count)]
+            for _ in range(3)
+        ]
     )
     model = OneVsModel(
         scheme="ovo",
         members=tuple(
-            LinearModel(coef=np.eye(count)[j], intercept=0.0, classes=[0, 1], support=[j]) for j in range(count)
+            LinearModel(coef=np.eye(count)[j], intercept=0.0, classes=[0, 1], support=[j])
+            for j in range(count)
         ),
         classes=np.arange(c),
     )
@@ -103,15 +121,24 @@ def test_votes_then_sums_then_order(data):
 
 
 def test_a_cycle_of_votes_is_decided_by_the_sums_and_then_by_the_order():
-    members = [LinearModel(coef=[1.0, 0.0], intercept=b, classes=[0, 1], support=[0]) for b in (-1.0, 1.0, -1.0)]
+    members = [
+        LinearModel(coef=[1.0, 0.0], intercept=b, classes=[0, 1], support=[0])
+        for b in (-1.0, 1.0, -1.0)
+    ]
     cycle = OneVsModel(scheme="ovo", members=tuple(members), classes=np.array(["a", "b", "c"]))
     # Each class has one vote and the sum 0: the first.
     assert cycle.predict([[0.0, 0.0]]).tolist() == ["a"]
     # a beats b by 2, c beats a by 0.5, b beats c by 2.
-    members = [LinearModel(coef=[0.0, 0.0], intercept=b, classes=[0, 1], support=[0]) for b in (-2.0, 0.5, -2.0)]
+    members = [
+        LinearModel(coef=[0.0, 0.0], intercept=b, classes=[0, 1], support=[0])
+        for b in (-2.0, 0.5, -2.0)
+    ]
     decided = OneVsModel(scheme="ovo", members=tuple(members), classes=np.array(["a", "b", "c"]))
     assert decided.predict([[0.0, 0.0]]).tolist() == ["a"]
-    members = [LinearModel(coef=[0.0, 0.0], intercept=b, classes=[0, 1], support=[0]) for b in (-0.5, 2.0, -0.5)]
+    members = [
+        LinearModel(coef=[0.0, 0.0], intercept=b, classes=[0, 1], support=[0])
+        for b in (-0.5, 2.0, -0.5)
+    ]
     decided = OneVsModel(scheme="ovo", members=tuple(members), classes=np.array(["a", "b", "c"]))
     assert decided.predict([[0.0, 0.0]]).tolist() == ["c"]
 
@@ -125,7 +152,9 @@ def test_precomputed_kernels_are_sliced_in_rows_and_columns(scheme):
         (sp.csr_array(sx.RBF(0.4)(X)), sp.csr_array(sx.RBF(0.4)(new, X))),
     ):
         sliced = sx.PSVMClassifier(kernel="precomputed", multiclass=scheme, tol=1e-10).fit(K, Y)
-        assert np.allclose(direct.decision_function(new), sliced.decision_function(K_new), atol=1e-6)
+        assert np.allclose(
+            direct.decision_function(new), sliced.decision_function(K_new), atol=1e-6
+        )
         assert set(direct.support_) == set(sliced.support_)
 
 
@@ -137,7 +166,8 @@ def test_shapes_of_coefficients():
     assert np.allclose(X @ linear.coef_.T + linear.intercept_, linear.model_.member_scores(X))
     assert kernel.dual_coef_.shape == (3, kernel.support_.size)
     rebuilt = (
-        kernel.solutions_["blue", "lime"].model.kernel(X, X[kernel.support_]) @ kernel.dual_coef_.T + kernel.intercept_
+        kernel.solutions_["blue", "lime"].model.kernel(X, X[kernel.support_]) @ kernel.dual_coef_.T
+        + kernel.intercept_
     )
     assert np.allclose(rebuilt, kernel.model_.member_scores(X))
     assert linear.decision_function(X).shape == (Y.size, 3)
@@ -154,7 +184,9 @@ def test_the_result_does_not_depend_on_the_number_of_processes():
     alone = sx.PSVMClassifier(kernel="rbf", p=1.5).fit(X, Y)
     together = sx.PSVMClassifier(kernel="rbf", p=1.5, n_jobs=2).fit(X, Y)
     assert list(alone.certificates_) == list(together.certificates_)
-    assert np.allclose(alone.decision_function(X), together.decision_function(X), rtol=1e-9, atol=1e-9)
+    assert np.allclose(
+        alone.decision_function(X), together.decision_function(X), rtol=1e-9, atol=1e-9
+    )
     assert together.certificate_.is_certified(1e-6)
 
 
@@ -162,12 +194,16 @@ def test_weights_of_classes_multiply_those_of_observations():
     weight = np.linspace(0.5, 2, Y.size)
     by_class = {"red": 3.0, "blue": 0.5, "lime": 1.0}
     by_dict = sx.PSVMClassifier(class_weight=by_class).fit(X, Y, sample_weight=weight)
-    by_hand = sx.PSVMClassifier().fit(X, Y, sample_weight=weight * np.array([by_class[label] for label in Y]))
+    by_hand = sx.PSVMClassifier().fit(
+        X, Y, sample_weight=weight * np.array([by_class[label] for label in Y])
+    )
     assert np.allclose(by_dict.coef_, by_hand.coef_, atol=1e-5)
     uneven = np.r_[np.flatnonzero(Y == "red")[:4], np.flatnonzero(Y != "red")]
     balanced = sx.PSVMClassifier(class_weight="balanced").fit(X[uneven], Y[uneven])
     counts = {label: np.sum(Y[uneven] == label) for label in by_class}
-    direct = sx.PSVMClassifier(class_weight={label: uneven.size / (3 * counts[label]) for label in counts})
+    direct = sx.PSVMClassifier(
+        class_weight={label: uneven.size / (3 * counts[label]) for label in counts}
+    )
     assert np.allclose(balanced.coef_, direct.fit(X[uneven], Y[uneven]).coef_, atol=1e-5)
 
 
@@ -208,7 +244,9 @@ def test_solutions_are_picklable_and_start_later_fits():
         sx.PSVMClassifier()._fit(data, next(iter(restored.solutions_.values())))
 
 
-@pytest.mark.parametrize("estimator", [sx.ODMClassifier(), sx.ODMLClassifier(), sx.ConicSVMClassifier(kappa=0.1)])
+@pytest.mark.parametrize(
+    "estimator", [sx.ODMClassifier(), sx.ODMLClassifier(), sx.ConicSVMClassifier(kappa=0.1)]
+)
 def test_other_formulations_take_several_classes_too(estimator):
     estimator.fit(X, Y)
     assert len(estimator.certificates_) == 3
@@ -226,8 +264,12 @@ def test_mixed_integer_machines_of_several_classes():
 def test_a_warning_counts_the_problems_that_are_short():
     rng = np.random.default_rng(0)
     data, labels = rng.standard_normal((300, 8)), np.arange(300) % 3
-    with pytest.warns(ConvergenceWarning, match=r"of 3 binary problems are short of tol.*lies in \["):
-        sx.PSVMClassifier(C=1e4, kernel="rbf", solver="fast", time_limit=1e-4, tol=1e-9).fit(data, labels)
+    with pytest.warns(
+        ConvergenceWarning, match=r"of 3 binary problems are short of tol.*lies in \["
+    ):
+        sx.PSVMClassifier(C=1e4, kernel="rbf", solver="fast", time_limit=1e-4, tol=1e-9).fit(
+            data, labels
+        )
 
 
 def test_bad_arguments():

@@ -43,12 +43,19 @@ ESTIMATORS = {
 
 
 def scores(table):
-    return table[[name for name in table.columns if name.startswith("split") and name.endswith("_test_score")]]
+    return table[
+        [
+            name
+            for name in table.columns
+            if name.startswith("split") and name.endswith("_test_score")
+        ]
+    ]
 
 
 # Several classes are pairs for all of them; a machine of each method decides among four.
 @pytest.mark.parametrize(
-    ("name", "classes"), [*((name, 2) for name in ESTIMATORS), *((name, 4) for name in ("odm", "hinge", "balanced"))]
+    ("name", "classes"),
+    [*((name, 2) for name in ESTIMATORS), *((name, 4) for name in ("odm", "hinge", "balanced"))],
 )
 def test_the_same_errors_as_certified_fits(name, classes):
     estimator, grid = ESTIMATORS[name]
@@ -67,7 +74,9 @@ def test_the_same_errors_as_certified_fits(name, classes):
 def test_ways_to_decide_among_several_classes(multiclass, break_ties):
     X, y = data(80, classes=4, seed=3)
     estimator = sx.PSVMClassifier(multiclass=multiclass, break_ties=break_ties, p=2.0)
-    pair = [sx.select(estimator, {"C": COSTS}, X, y, cv=3, certify=what) for what in ("chosen", "all")]
+    pair = [
+        sx.select(estimator, {"C": COSTS}, X, y, cv=3, certify=what) for what in ("chosen", "all")
+    ]
     np.testing.assert_array_equal(*map(scores, pair))
 
 
@@ -96,7 +105,10 @@ def test_weights_and_pipelines():
     weight = np.random.default_rng(1).uniform(0.2, 2.0, 90)
     pipe = make_pipeline(StandardScaler(), SelectKBest(f_classif, k=2), sx.PSVMClassifier(p=2.0))
     grid = {"psvmclassifier__C": COSTS, "selectkbest__k": [1, 2, 3]}
-    pair = [sx.select(pipe, grid, X, y, cv=3, sample_weight=weight, certify=what) for what in ("chosen", "all")]
+    pair = [
+        sx.select(pipe, grid, X, y, cv=3, sample_weight=weight, certify=what)
+        for what in ("chosen", "all")
+    ]
     np.testing.assert_array_equal(*map(scores, pair))
     assert pair[0]["batched"].sum() > 0
 
@@ -117,10 +129,22 @@ def test_what_has_no_batch_is_certified_and_says_so():
     cases = [
         (sx.ConicSVMClassifier(), {"lam": [1.0, 10.0]}, X, {}, "no batches for ConicSVMClassifier"),
         (sx.PSVMClassifier(p=1.5), {"C": [1.0, 10.0]}, X, {}, "for p = 1 and p = 2"),
-        (sx.PSVMClassifier(kernel="sigmoid", indefinite="clip"), {"C": [1.0, 10.0]}, X, {}, "semidefinite"),
+        (
+            sx.PSVMClassifier(kernel="sigmoid", indefinite="clip"),
+            {"C": [1.0, 10.0]},
+            X,
+            {},
+            "semidefinite",
+        ),
         (sx.PSVMClassifier(), {"C": [1.0, 10.0]}, sparse.csr_array(X), {}, "sparse"),
         (sx.PSVMClassifier(max_iter=500), {"C": [1.0, 10.0]}, X, {}, "max_iter"),
-        (sx.PSVMClassifier(), {"C": [1.0, 10.0]}, X, {"scoring": lambda e, X, y: e.score(X, y)}, "function"),
+        (
+            sx.PSVMClassifier(),
+            {"C": [1.0, 10.0]},
+            X,
+            {"scoring": lambda e, X, y: e.score(X, y)},
+            "function",
+        ),
         (sx.PSVMClassifier(), {"C": [1.0, 10.0]}, X, {"guarantee": True}, "guarantee"),
     ]
     for estimator, grid, rows, more, why in cases:
@@ -132,7 +156,9 @@ def test_what_has_no_batch_is_certified_and_says_so():
     assert (
         others["note"]
         .str.contains(
-            "no certificate: RidgeClassifier answers no problem that svmcvx knows; name one in certify", regex=False
+            "no certificate: RidgeClassifier answers no problem that svmcvx knows; name one in"
+            " certify",
+            regex=False,
         )
         .all()
     )
@@ -140,7 +166,10 @@ def test_what_has_no_batch_is_certified_and_says_so():
 
 def test_a_setting_out_of_range_fails_as_it_does_by_itself():
     X, y = data()
-    pair = [sx.select(sx.PSVMClassifier(), {"C": [-1.0, 1.0]}, X, y, cv=3, certify=what) for what in ("chosen", "all")]
+    pair = [
+        sx.select(sx.PSVMClassifier(), {"C": [-1.0, 1.0]}, X, y, cv=3, certify=what)
+        for what in ("chosen", "all")
+    ]
     assert pair[0]["note"][0] == pair[1]["note"][0] != ""
     assert np.isnan(pair[0]["mean_test_score"][0])
     with pytest.raises(sx.DataError, match="certify must be"):
@@ -157,21 +186,27 @@ def test_answers_that_do_not_close_are_certified(monkeypatch):
         return found
 
     monkeypatch.setattr(batch_fold, "solve", poor)
-    table = sx.select(sx.PSVMClassifier(p=2.0), {"C": [*COSTS, 1e3, 1e4]}, X, y, cv=3, certify="chosen")
+    table = sx.select(
+        sx.PSVMClassifier(p=2.0), {"C": [*COSTS, 1e3, 1e4]}, X, y, cv=3, certify="chosen"
+    )
     assert (table["batched"] == 0)[1]
     assert table["certified"][1]
     np.testing.assert_array_equal(
-        scores(table), scores(sx.select(sx.PSVMClassifier(p=2.0), {"C": [*COSTS, 1e3, 1e4]}, X, y, cv=3))
+        scores(table),
+        scores(sx.select(sx.PSVMClassifier(p=2.0), {"C": [*COSTS, 1e3, 1e4]}, X, y, cv=3)),
     )
 
 
-@pytest.mark.parametrize("change", [lambda X: 1e6 * X, lambda X: X + 1e6, lambda X: 1e-170 * X, np.ones_like])
+@pytest.mark.parametrize(
+    "change", [lambda X: 1e6 * X, lambda X: X + 1e6, lambda X: 1e-170 * X, np.ones_like]
+)
 def test_rows_of_any_size(change):
     X, y = data()
     X = change(X)
     for estimator in (sx.PSVMClassifier(), sx.PSVMClassifier(p=2.0)):
         pair = [
-            sx.select(estimator, {"C": [1e-8, 1e-3, 1.0, 1e4]}, X, y, cv=3, certify=what) for what in ("chosen", "all")
+            sx.select(estimator, {"C": [1e-8, 1e-3, 1.0, 1e4]}, X, y, cv=3, certify=what)
+            for what in ("chosen", "all")
         ]
         np.testing.assert_array_equal(*map(scores, pair))
 
@@ -225,7 +260,16 @@ def test_the_time_limit_ends_between_slices():
 def test_two_processes_give_the_same_table():
     X, y = data()
     one, two = (
-        sx.select(sx.ODMClassifier(), BANDS, X, y, cv=3, certify="chosen", n_jobs=jobs, backend="threading")
+        sx.select(
+            sx.ODMClassifier(),
+            BANDS,
+            X,
+            y,
+            cv=3,
+            certify="chosen",
+            n_jobs=jobs,
+            backend="threading",
+        )
         for jobs in (1, 2)
     )
     np.testing.assert_array_equal(scores(one), scores(two))
@@ -256,8 +300,19 @@ def test_the_command(tmp_path):
     X, y = data()
     np.savez(tmp_path / "trees.npz", X=X, y=y)
     out = tmp_path / "out.json"
-    arguments = ["select", str(tmp_path / "trees.npz"), "--model", "odm", "--grid", "C1=1,8,64", "--grid", "C2=1,8,64"]
-    code = run([*arguments, "--certify", "chosen", "--cv", "3", "--strict", "--json", str(out), "--quiet"])
+    arguments = [
+        "select",
+        str(tmp_path / "trees.npz"),
+        "--model",
+        "odm",
+        "--grid",
+        "C1=1,8,64",
+        "--grid",
+        "C2=1,8,64",
+    ]
+    code = run(
+        [*arguments, "--certify", "chosen", "--cv", "3", "--strict", "--json", str(out), "--quiet"]
+    )
     assert code == 0
     content = json.loads(out.read_text())
     assert content["settings"]["certify"] == "chosen"
@@ -265,7 +320,9 @@ def test_the_command(tmp_path):
 
 
 def test_neighbours_of_settings_of_several_kinds():
-    grid = [{"C": C, "kernel": kernel} for kernel in ("rbf", None) for C in (1.0, 0.1, 10.0)] + [{"p": 2.0}]
+    grid = [{"C": C, "kernel": kernel} for kernel in ("rbf", None) for C in (1.0, 0.1, 10.0)] + [
+        {"p": 2.0}
+    ]
     assert sorted(neighbours(grid, 0)) == [1, 2]
     assert neighbours(grid, 4) == [3]
     assert neighbours(grid, 6) == []

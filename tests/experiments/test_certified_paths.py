@@ -1,4 +1,6 @@
-"""Paths that hold between their solutions: no interval excludes an optimum, the gap is the largest, and bad input is refused."""
+"""Paths that hold between their solutions: no interval excludes an optimum, the gap is the largest,
+and bad input is refused.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ MACHINES = {
     "psvm rbf": (sx.PSVMClassifier(p=2.0, kernel="rbf"), {"C": (0.1, 10.0)}),
     "balanced": (sx.PSVMClassifier(p=2.0, class_weight="balanced"), {"C": (0.1, 10.0)}),
     "psvm exponent": (sx.PSVMClassifier(C=0.5), {"p": (1.0, 3.0)}),
-    "psvm exponent rbf": (sx.PSVMClassifier(kernel="rbf", class_weight="balanced"), {"p": (1.5, 2.5)}),
+    "psvm exponent rbf": (
+        sx.PSVMClassifier(kernel="rbf", class_weight="balanced"),
+        {"p": (1.5, 2.5)},
+    ),
     "psvm width": (sx.PSVMClassifier(kernel="rbf"), {"gamma": (0.1, 1.0)}),
     "psvm width p=2": (
         sx.PSVMClassifier(kernel=sx.Laplacian(1.0), p=2.0, intercept="penalised"),
@@ -55,7 +60,9 @@ def test_the_interval_at_any_value_contains_the_optimum(solved):
     assert path.gap <= 0.03
     rng = np.random.default_rng(0)
     low, high = path.values[[0, -1]]
-    inside = np.exp(rng.uniform(math.log(low), math.log(high), 4)) if low else rng.uniform(low, high, 4)
+    inside = (
+        np.exp(rng.uniform(math.log(low), math.log(high), 4)) if low else rng.uniform(low, high, 4)
+    )
     for value in inside.tolist():
         found = path.at(value)
         prefix = "kernel__" if isinstance(machine.get_params().get("kernel"), sx.Kernel) else ""
@@ -82,7 +89,8 @@ def test_the_gap_is_the_largest_on_a_fine_grid(solved):
 
 def test_a_smaller_gap_takes_more_solutions():
     few, many = (
-        sx.certified_path(sx.PSVMClassifier(kernel="rbf"), X, Y, C=(0.1, 10.0), eps=eps) for eps in (0.1, 1e-3)
+        sx.certified_path(sx.PSVMClassifier(kernel="rbf"), X, Y, C=(0.1, 10.0), eps=eps)
+        for eps in (0.1, 1e-3)
     )
     assert len(few) < len(many)
     assert many.gap <= 1e-3
@@ -99,7 +107,9 @@ def test_one_value_is_a_path_of_one_solution_without_an_interval_elsewhere():
 
 def test_no_time_leaves_what_there_is():
     with pytest.warns(UserWarning, match="are known up to"):
-        path = sx.certified_path(sx.PSVMClassifier(p=1.5), X, Y, C=(1e-3, 1e3), eps=1e-6, time_limit=1e-9)
+        path = sx.certified_path(
+            sx.PSVMClassifier(p=1.5), X, Y, C=(1e-3, 1e3), eps=1e-6, time_limit=1e-9
+        )
     assert not path.complete
     assert len(path) <= 2
 
@@ -131,7 +141,11 @@ def test_where_ends_have_both_signs_the_gap_counts_as_two(ends, t):
 
 
 BAD = {
-    "a range of another parameter": (sx.PSVMClassifier(), {"D": (1.0, 2.0)}, "varies C or p or gamma"),
+    "a range of another parameter": (
+        sx.PSVMClassifier(),
+        {"D": (1.0, 2.0)},
+        "varies C or p or gamma",
+    ),
     "an exponent below 1": (sx.PSVMClassifier(), {"p": (0.5, 2.0)}, "p must"),
     "two parameters of which one varies alone": (
         sx.PSVMClassifier(),
@@ -139,7 +153,11 @@ BAD = {
         "p varies alone",
     ),
     "a width without a kernel": (sx.PSVMClassifier(), {"gamma": (1.0, 2.0)}, "convex in it"),
-    "a width of another kernel": (sx.PSVMClassifier(kernel="poly"), {"gamma": (1.0, 2.0)}, "convex in it"),
+    "a width of another kernel": (
+        sx.PSVMClassifier(kernel="poly"),
+        {"gamma": (1.0, 2.0)},
+        "convex in it",
+    ),
     "no range": (sx.PSVMClassifier(), {}, "got none"),
     "one number": (sx.PSVMClassifier(), {"C": 1.0}, "two ends"),
     "a decreasing range": (sx.PSVMClassifier(), {"C": (2.0, 1.0)}, "increasing"),
@@ -150,7 +168,11 @@ BAD = {
     "another estimator": (object(), {"C": (0.1, 1.0)}, "classifiers"),
     "a gap of one": (sx.PSVMClassifier(), {"C": (0.1, 1.0), "eps": 1.0}, "eps"),
     "other ratios": (sx.ODMClassifier(), {"C1": (0.1, 1.0), "C2": (0.1, 2.0)}, "same ratio"),
-    "a ratio that is rounded": (sx.ODMClassifier(), {"C1": (1.0, 2.0), "C2": (3.0, 6.0)}, "power of two"),
+    "a ratio that is rounded": (
+        sx.ODMClassifier(),
+        {"C1": (1.0, 2.0), "C2": (3.0, 6.0)},
+        "power of two",
+    ),
     "a local minimum": (sx.L0SVMClassifier(method="local"), {"C": (0.1, 1.0)}, "local"),
 }
 
@@ -175,7 +197,9 @@ def test_values_outside_of_the_range_are_refused():
 
 
 def test_every_parameter_of_the_table_makes_an_affine_objective():
-    covered = {(machine._stated_as(), name) for machine, ranges in MACHINES.values() for name in ranges}
+    covered = {
+        (machine._stated_as(), name) for machine, ranges in MACHINES.values() for name in ranges
+    }
     stated = {(formulation, name) for formulation, names in RULES.items() for name in names}
     assert stated - covered <= {("ramp", "C")}
 

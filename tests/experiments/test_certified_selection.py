@@ -1,4 +1,6 @@
-"""The best C over a range: bands of errors that no optimal machine leaves, what is proved of the fewest, and bad input."""
+"""The best C over a range: bands of errors that no optimal machine leaves, what is proved of the
+fewest, and bad input.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def test_no_c_has_fewer_or_more_errors_than_its_band(what):
     rng = np.random.default_rng(seed)
     for C in np.exp(rng.uniform(np.log(0.01), np.log(100.0), 5)).tolist():
         row = found.pieces[(found.pieces["low"] <= C) & (found.pieces["high"] >= C)].iloc[0]
-        assert row["least"] <= errors_at(dict.fromkeys(names, C), X, y, machine, folds) <= row["most"]
+        assert (
+            row["least"] <= errors_at(dict.fromkeys(names, C), X, y, machine, folds) <= row["most"]
+        )
     assert errors_at(found.best_params, X, y, machine, folds) <= found.errors
 
 
@@ -100,12 +104,18 @@ def test_a_search_goes_on_where_ctrl_c_has_ended_it(monkeypatch, tmp_path):
     arguments["eps"] = 0.1
     resumed = sx.certified_select(machine, X, y, **arguments)
     assert resumed.reused == 5
-    whole = sx.certified_select(machine, X, y, **(arguments | {"store": None}), n_jobs=2, backend="threading")
+    whole = sx.certified_select(
+        machine, X, y, **(arguments | {"store": None}), n_jobs=2, backend="threading"
+    )
     assert whole.reused == 0
     for found in (resumed, sx.certified_select(machine, X, y, **arguments)):
         pd.testing.assert_frame_equal(found.pieces, whole.pieces)
         pd.testing.assert_frame_equal(found.values, whole.values)
-        assert (found.best_params, found.errors, found.fits) == (whole.best_params, whole.errors, whole.fits)
+        assert (found.best_params, found.errors, found.fits) == (
+            whole.best_params,
+            whole.errors,
+            whole.fits,
+        )
 
 
 def test_the_fewest_errors_of_all_are_proved():
@@ -114,7 +124,10 @@ def test_the_fewest_errors_of_all_are_proved():
     assert found.complete
     assert found.errors == found.least
     folds = list(StratifiedKFold(3).split(X, y))
-    grid = [errors_at({"C": C}, X, y, sx.PSVMClassifier(p=2.0), folds) for C in np.geomspace(0.01, 100.0, 10).tolist()]
+    grid = [
+        errors_at({"C": C}, X, y, sx.PSVMClassifier(p=2.0), folds)
+        for C in np.geomspace(0.01, 100.0, 10).tolist()
+    ]
     assert min(grid) >= found.least
     best = found.candidates
     assert ((best["low"] <= found.C) & (best["high"] >= found.C)).any()
@@ -125,7 +138,9 @@ def test_a_smaller_radius_would_exclude_machines(monkeypatch):
     from svmcvx.guarantees import ranges
 
     radius = ranges.OverRange.squared_radius.func
-    monkeypatch.setattr(ranges.OverRange, "squared_radius", property(lambda self: 1e-8 * radius(self)))
+    monkeypatch.setattr(
+        ranges.OverRange, "squared_radius", property(lambda self: 1e-8 * radius(self))
+    )
     wrong = 0
     for seed in range(8):
         X, y = data(seed)
@@ -157,14 +172,18 @@ def test_splits_are_those_that_are_asked_for():
 def test_labels_may_be_of_any_type():
     X, y = data(1)
     one = sx.certified_select(sx.PSVMClassifier(), X, y, C=(0.1, 1.0), cv=3, eps=0.2)
-    other = sx.certified_select(sx.PSVMClassifier(), X, np.array(["no", "yes"])[y], C=(0.1, 1.0), cv=3, eps=0.2)
+    other = sx.certified_select(
+        sx.PSVMClassifier(), X, np.array(["no", "yes"])[y], C=(0.1, 1.0), cv=3, eps=0.2
+    )
     assert (one.C, one.errors, one.least) == (other.C, other.errors, other.least)
 
 
 def test_no_time_leaves_what_is_proved():
     X, y = data(1)
     with pytest.warns(UserWarning, match="wider than asked for"):
-        found = sx.certified_select(sx.PSVMClassifier(), X, y, C=(0.01, 100.0), cv=3, eps=0.0, time_limit=1e-9)
+        found = sx.certified_select(
+            sx.PSVMClassifier(), X, y, C=(0.01, 100.0), cv=3, eps=0.0, time_limit=1e-9
+        )
     assert not found.complete
     assert 0 <= found.least <= found.errors <= found.observations
 
@@ -179,7 +198,11 @@ def test_a_picture_shows_the_band():
 
 BAD = {
     "another estimator": (lambda: sx.M3SVMClassifier(), {}, "PSVMClassifier or an ODMClassifier"),
-    "absolute values": (lambda: sx.PSVMClassifier(penalty="l1", p=2.0, intercept="none"), {}, "penalty"),
+    "absolute values": (
+        lambda: sx.PSVMClassifier(penalty="l1", p=2.0, intercept="none"),
+        {},
+        "penalty",
+    ),
     "another parameter": (lambda: sx.ODMClassifier(), {}, "varies C1 and C2"),
     "one value": (lambda: sx.PSVMClassifier(), {"C": 1.0}, "two ends"),
     "a decreasing range": (lambda: sx.PSVMClassifier(), {"C": (2.0, 1.0)}, "increasing"),

@@ -52,7 +52,9 @@ def test_machines_of_several_pairs_are_certified_if_all_of_them_are():
     model = sx.PSVMClassifier(p=1.0, kernel="rbf", tol=1e-2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        gaps = sorted(certificate.gap for certificate in clone(model).fit(X, y).certificates_.values())
+        gaps = sorted(
+            certificate.gap for certificate in clone(model).fit(X, y).certificates_.values()
+        )
         assert gaps[0] < gaps[-1]
         for tol, all_of_them in ((gaps[0], False), (gaps[-1], True)):
             (found,) = sx.compare([model], X, y, split=0.0, scale="none", tol=tol)["certified"]
@@ -61,7 +63,11 @@ def test_machines_of_several_pairs_are_certified_if_all_of_them_are():
 
 def test_models_are_named_by_what_they_are():
     table = sx.compare([sx.PSVMClassifier(), sx.PSVMClassifier(p=2.0), sx.PSVMClassifier()], X, Y)
-    assert table["model"].tolist() == ["PSVMClassifier()", "PSVMClassifier(p=2.0)", "PSVMClassifier() #2"]
+    assert table["model"].tolist() == [
+        "PSVMClassifier()",
+        "PSVMClassifier(p=2.0)",
+        "PSVMClassifier() #2",
+    ]
 
 
 def test_models_of_scikit_learn_stand_beside_ours_with_their_intervals():
@@ -84,14 +90,19 @@ def test_models_of_scikit_learn_stand_beside_ours_with_their_intervals():
     # A pipeline scales by itself: the same machine as on scaled columns.
     assert table.loc["pipe", "primal"] == pytest.approx(table.loc["svc", "primal"])
     assert table.loc["trees", "certified"] is None
-    assert table.loc["trees", "note"] == "no certificate: DecisionTreeClassifier answers no problem that svmcvx knows"
+    assert (
+        table.loc["trees", "note"]
+        == "no certificate: DecisionTreeClassifier answers no problem that svmcvx knows"
+    )
     assert "✗" in table.loc[["loose"]]._repr_html_()
     assert "✗" not in table.loc[["trees"]]._repr_html_()
 
 
 def test_the_machines_of_several_classes_of_scikit_learn_are_summed():
     X3, y3 = load_iris(return_X_y=True)
-    (row,) = sx.compare({"svc": SVC(kernel="linear", tol=1e-7)}, X3, y3, split=0.0, scale="none").to_dict("records")
+    (row,) = sx.compare(
+        {"svc": SVC(kernel="linear", tol=1e-7)}, X3, y3, split=0.0, scale="none"
+    ).to_dict("records")
     own = sx.certify(SVC(kernel="linear", tol=1e-7).fit(X3, y3), X3, y3)
     assert row["primal"] == pytest.approx(sum(certificate.upper for certificate in own.values()))
     assert row["primal"] >= row["dual_bound"]
@@ -110,7 +121,11 @@ def raw_table(n=80):
             "smokes": rng.random(n) < 0.3,
         }
     )
-    y = np.where(frame["age"] + 5.0 * (frame["sex"] == "male") + rng.normal(0.0, 2.0, n) > 52.0, "ill", "well")
+    y = np.where(
+        frame["age"] + 5.0 * (frame["sex"] == "male") + rng.normal(0.0, 2.0, n) > 52.0,
+        "ill",
+        "well",
+    )
     frame.loc[3, "age"] = np.nan
     frame.loc[5, "sex"] = None
     return frame, y
@@ -119,8 +134,12 @@ def raw_table(n=80):
 def encoding(model):
     """Return a model behind the preparation of such a table that scikit-learn's users write."""
     numbers = make_pipeline(SimpleImputer(), StandardScaler())
-    text = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
-    columns = ColumnTransformer([("numbers", numbers, ["age"]), ("text", text, ["sex", "site", "smokes"])])
+    text = make_pipeline(
+        SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")
+    )
+    columns = ColumnTransformer(
+        [("numbers", numbers, ["age"]), ("text", text, ["sex", "site", "smokes"])]
+    )
     return make_pipeline(columns, model)
 
 
@@ -135,7 +154,9 @@ def test_pipelines_see_the_table_as_it_is(n_jobs):
     before = frame.copy()
     table = sx.compare(models, frame, y, n_jobs=n_jobs, backend="threading").set_index("model")
     pd.testing.assert_frame_equal(frame, before)
-    X_train, X_test, y_train, y_test = train_test_split(frame, y, test_size=0.3, random_state=0, stratify=y)
+    X_train, X_test, y_train, y_test = train_test_split(
+        frame, y, test_size=0.3, random_state=0, stratify=y
+    )
     for name in ("squared", "svc"):
         fitted = clone(models[name]).fit(X_train, y_train)
         assert table.loc[name, "test_accuracy"] == fitted.score(X_test, y_test)
@@ -154,7 +175,10 @@ def test_missing_values_are_the_matter_of_the_models_without_a_pipeline(tmp_path
     models = {"pipe": pipe, "bare": sx.PSVMClassifier(p=2.0)}
     refused = sx.compare(models, numbers, y).set_index("model")
     assert refused.loc["pipe", "certified"]
-    assert "1 values are missing, in column age; pass missing='drop' or missing='median'" in refused.loc["bare", "note"]
+    assert (
+        "1 values are missing, in column age; pass missing='drop' or missing='median'"
+        in refused.loc["bare", "note"]
+    )
     store = tmp_path / "rows.sqlite"
     filled = sx.compare(models, numbers, y, missing="median", store=store).set_index("model")
     assert filled["certified"].all()
@@ -164,7 +188,8 @@ def test_missing_values_are_the_matter_of_the_models_without_a_pipeline(tmp_path
     dropped = Comparison(models, numbers, y, missing="drop")
     assert dropped.y_train.size + dropped.y_test.size == 79
     assert (
-        sx.compare(models, numbers, y, missing="median", store=store)["seconds"].tolist() == filled["seconds"].tolist()
+        sx.compare(models, numbers, y, missing="median", store=store)["seconds"].tolist()
+        == filled["seconds"].tolist()
     )
 
 
@@ -180,7 +205,9 @@ def test_metrics_are_columns_and_models_that_predict_one_class_are_told():
     y = np.r_[np.zeros(76, dtype=int), np.ones(4, dtype=int)]
     models = {"p": sx.PSVMClassifier(C=1e-4), "tree": DecisionTreeClassifier(random_state=0)}
     rare = rng.normal(size=(80, 3)) + 9.0 * y[:, None]
-    table = sx.compare(models, rare, y, metrics=("accuracy", "balanced_accuracy", "roc_auc"), guarantee=True)
+    table = sx.compare(
+        models, rare, y, metrics=("accuracy", "balanced_accuracy", "roc_auc"), guarantee=True
+    )
     assert tuple(table.columns) == columns_of(("accuracy", "balanced_accuracy", "roc_auc"))
     row = table.loc[0]
     assert (row["test_accuracy"], row["test_balanced_accuracy"]) == (23 / 24, 0.5)
@@ -220,7 +247,10 @@ def test_a_table_for_a_document_has_the_columns_and_digits_that_were_asked_for(t
     table = sx.compare(models, X, Y, metrics=("balanced_accuracy",))
     text = table.latex(tmp_path / "t.tex")
     assert (tmp_path / "t.tex").read_text() == text
-    assert r"model & objective & gap & accuracy & balanced accuracy & support vectors & seconds \\" in text
+    assert (
+        r"model & objective & gap & accuracy & balanced accuracy & support vectors & seconds \\"
+        in text
+    )
     short = table.latex(columns=["model", "test_accuracy", "dual_bound"], digits=2).splitlines()
     assert short[2] == r"model & accuracy & lower bound \\"
     accuracy, lower = table.loc[0, "test_accuracy"], table.loc[0, "dual_bound"]
@@ -286,7 +316,9 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, monkeypatc
     fits = []
     genuine = sx.PSVMClassifier.fit
     monkeypatch.setattr(
-        sx.PSVMClassifier, "fit", lambda self, *a, **k: (fits.append(self.p), genuine(self, *a, **k))[1]
+        sx.PSVMClassifier,
+        "fit",
+        lambda self, *a, **k: (fits.append(self.p), genuine(self, *a, **k))[1],
     )
     table = sx.compare(MODELS, X, Y, store=store)
     assert fits == [1.5]
@@ -299,15 +331,24 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, monkeypatc
 
 
 def test_models_can_be_written_as_text():
-    named = parse_models("psvm:p=1,psvm:p=1.5,C=10,psvm:kernel=rbf:p=2,psvm", C=3.0, kernel=None, nonsense=1)
-    assert [name for name, _ in named] == ["psvm(p=1)", "psvm(p=1.5, C=10)", "psvm(kernel=rbf, p=2)", "psvm"]
+    named = parse_models(
+        "psvm:p=1,psvm:p=1.5,C=10,psvm:kernel=rbf:p=2,psvm", C=3.0, kernel=None, nonsense=1
+    )
+    assert [name for name, _ in named] == [
+        "psvm(p=1)",
+        "psvm(p=1.5, C=10)",
+        "psvm(kernel=rbf, p=2)",
+        "psvm",
+    ]
     assert [model.C for _, model in named] == [3.0, 10, 3.0, 3.0]
     assert named[2][1].kernel == "rbf"
     assert math.isinf(parse_models("psvm:C=inf")[0][1].C), "the hard margin"
 
 
 def test_a_class_of_one_observation_is_named():
-    with pytest.raises(sx.DataError, match="3 classes, of which 1 have a single observation, such as 7"):
+    with pytest.raises(
+        sx.DataError, match="3 classes, of which 1 have a single observation, such as 7"
+    ):
         sx.compare(MODELS, np.arange(9.0)[:, None], [0, 0, 0, 0, 1, 1, 1, 1, 7])
 
 
@@ -328,7 +369,9 @@ def test_models_that_cannot_be_read(text, message):
 
 
 def test_a_model_may_be_spelt_as_its_solver_is():
-    assert [type(model).__name__ for _, model in parse_models("zero_one:lam=2")] == ["ZeroOneSVMClassifier"]
+    assert [type(model).__name__ for _, model in parse_models("zero_one:lam=2")] == [
+        "ZeroOneSVMClassifier"
+    ]
 
 
 def test_what_every_optimal_machine_scores_stands_in_the_table():
@@ -355,11 +398,15 @@ def test_what_every_optimal_machine_scores_stands_in_the_table():
         assert table.loc[name, "undecided"] == 0.0
     assert table.loc["loose", "gap"] > 1e-6
     assert (
-        table.loc["pipe", "accuracy_lower"] <= table.loc["pipe", "test_accuracy"] <= table.loc["pipe", "accuracy_upper"]
+        table.loc["pipe", "accuracy_lower"]
+        <= table.loc["pipe", "test_accuracy"]
+        <= table.loc["pipe", "accuracy_upper"]
     )
     assert table.loc[["conic", "svc"], ["accuracy_lower", "undecided"]].isna().all(axis=None)
     assert "no guarantee: there are no guarantees of conic" in table.loc["conic", "note"]
-    shown = with_intervals(table.assign(accuracy_upper=table["accuracy_upper"] + 0.1 * (table.index == "loose")))
+    shown = with_intervals(
+        table.assign(accuracy_upper=table["accuracy_upper"] + 0.1 * (table.index == "loose"))
+    )
     assert shown.loc["loose", "exact_accuracy"].startswith("[")
     assert shown.loc["hinge", "exact_accuracy"] == f"{table.loc['hinge', 'accuracy_lower']:.4f}"
     assert "exact_accuracy" in table._repr_html_()
@@ -386,7 +433,11 @@ def test_searches_of_labels_end_with_the_limit_of_the_estimator():
     rows = np.r_[0:12]
     model = sx.ZeroOneSVMClassifier(solver="fast").fit(X[rows], Y[rows])
     found = exact_scores(model, X[rows], Y[rows], X[12:20], Y[12:20])
-    assert found.intervals["accuracy"].lower <= model.score(X[12:20], Y[12:20]) <= found.intervals["accuracy"].upper
+    assert (
+        found.intervals["accuracy"].lower
+        <= model.score(X[12:20], Y[12:20])
+        <= found.intervals["accuracy"].upper
+    )
     model.time_limit = 1e-9
     assert exact_scores(model, X[rows], Y[rows], X[12:20], Y[12:20]).undecided == 1.0
 

@@ -32,7 +32,13 @@ from tests.conftest import make_data
 X, Y = make_data(n=90)
 VALUES = [0.01, 0.1, 1.0, 10.0]
 FAST = {"solver": "fast", "tol": 1e-7}
-COLUMNS = ["mean_test_score", "std_test_score", "rank_test_score", "split0_test_score", "split2_test_score"]
+COLUMNS = [
+    "mean_test_score",
+    "std_test_score",
+    "rank_test_score",
+    "split0_test_score",
+    "split2_test_score",
+]
 BOUNDS = ["split0_lower", "split0_upper", "split2_lower", "split2_upper"]
 
 
@@ -53,12 +59,19 @@ def seeing_the_pipeline(model, X, y):
 
 SCALED = make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0, **FAST))
 STEPS = Pipeline([("scale", StandardScaler()), ("pca", PCA()), ("svm", sx.PSVMClassifier(**FAST))])
-NAMES, POINTS = np.repeat(["a", "b", "c"], 30), X + 2.0 * np.eye(3, X.shape[1])[np.repeat([0, 1, 2], 30)]
+NAMES, POINTS = (
+    np.repeat(["a", "b", "c"], 30),
+    X + 2.0 * np.eye(3, X.shape[1])[np.repeat([0, 1, 2], 30)],
+)
 WEIGHT = np.linspace(0.5, 2.0, len(Y))
 # An estimator, a grid, and what else is passed to both searches.
 SEARCHES = {
     **{
-        f"psvm {p} {kernel}": (sx.PSVMClassifier(p=p, kernel=kernel, coef0=1.0, **FAST), {"C": VALUES}, {})
+        f"psvm {p} {kernel}": (
+            sx.PSVMClassifier(p=p, kernel=kernel, coef0=1.0, **FAST),
+            {"C": VALUES},
+            {},
+        )
         for p in (1.0, 1.5, 2.0)
         for kernel in (None, "rbf", "poly")
     },
@@ -73,19 +86,40 @@ SEARCHES = {
     ),
     "settings of steps": (
         STEPS,
-        {"scale": [StandardScaler(), MinMaxScaler(), "passthrough"], "pca__n_components": [1, 2], "svm__C": [0.1, 1.0]},
+        {
+            "scale": [StandardScaler(), MinMaxScaler(), "passthrough"],
+            "pca__n_components": [1, 2],
+            "svm__C": [0.1, 1.0],
+        },
         {},
     ),
-    "other estimators": (STEPS, {"svm": [sx.PSVMClassifier(p=2.0, **FAST), SVC()], "svm__C": [0.1, 1.0]}, {}),
+    "other estimators": (
+        STEPS,
+        {"svm": [sx.PSVMClassifier(p=2.0, **FAST), SVC()], "svm__C": [0.1, 1.0]},
+        {},
+    ),
     "no estimator of ours": (SVC(), {"C": VALUES}, {}),
     **{
         f"scored by {number}": (SCALED, {"psvmclassifier__C": VALUES}, {"scoring": scoring})
         for number, scoring in enumerate(
-            ("balanced_accuracy", "roc_auc", make_scorer(balanced_accuracy_score), seeing_the_pipeline)
+            (
+                "balanced_accuracy",
+                "roc_auc",
+                make_scorer(balanced_accuracy_score),
+                seeing_the_pipeline,
+            )
         )
     },
-    "groups": (sx.PSVMClassifier(**FAST), {"C": [0.1, 1.0]}, {"cv": GroupKFold(3), "groups": np.arange(Y.size) % 5}),
-    "several classes": (sx.PSVMClassifier(p=2.0, kernel="rbf", **FAST), {"C": VALUES}, {"X": POINTS, "y": NAMES}),
+    "groups": (
+        sx.PSVMClassifier(**FAST),
+        {"C": [0.1, 1.0]},
+        {"cv": GroupKFold(3), "groups": np.arange(Y.size) % 5},
+    ),
+    "several classes": (
+        sx.PSVMClassifier(p=2.0, kernel="rbf", **FAST),
+        {"C": VALUES},
+        {"X": POINTS, "y": NAMES},
+    ),
 }
 
 
@@ -102,7 +136,9 @@ def test_the_result_is_that_of_grid_search(name):
     assert table.best_params_ == search.best_params_
     assert table.best_index_ == search.best_index_
     assert table.best_score_ == pytest.approx(search.best_score_)
-    assert table.best_estimator_.predict(fitted["X"]).tolist() == search.predict(fitted["X"]).tolist()
+    assert (
+        table.best_estimator_.predict(fitted["X"]).tolist() == search.predict(fitted["X"]).tolist()
+    )
     ours = np.array([not isinstance(params.get("svm", model), SVC) for params in table["params"]])
     # Those of scikit-learn stop at their own tolerance, 1e-3, and have their interval, too.
     assert table["certified"][ours].all()
@@ -124,14 +160,23 @@ OTHERS = {
 def test_models_of_scikit_learn_have_their_intervals(name, labels):
     model, parameter = OTHERS[name]
     rows, weight = (X, WEIGHT) if labels is Y else (POINTS, None)
-    table = sx.select(model, {parameter: [0.3, 0.5]}, rows, labels, cv=2, sample_weight=weight, refit=False)
+    table = sx.select(
+        model, {parameter: [0.3, 0.5]}, rows, labels, cv=2, sample_weight=weight, refit=False
+    )
     assert table["certified"].tolist() == [True, True]
     for k, (train, _) in enumerate(StratifiedKFold(2).split(rows, labels)):
         own = clone(model).set_params(**{parameter: 0.5})
         weighted = {} if weight is None else {"sample_weight": weight[train]}
-        found = sx.certify(own.fit(rows[train], labels[train], **weighted), rows[train], labels[train], **weighted)
-        widest = max(found.values(), key=lambda each: each.gap) if isinstance(found, dict) else found
-        assert (table[f"split{k}_lower"][1], table[f"split{k}_upper"][1]) == (widest.lower, widest.upper)
+        found = sx.certify(
+            own.fit(rows[train], labels[train], **weighted), rows[train], labels[train], **weighted
+        )
+        widest = (
+            max(found.values(), key=lambda each: each.gap) if isinstance(found, dict) else found
+        )
+        assert (table[f"split{k}_lower"][1], table[f"split{k}_upper"][1]) == (
+            widest.lower,
+            widest.upper,
+        )
     piped = sx.select(
         make_pipeline(StandardScaler(), model),
         {f"{type(model).__name__.lower()}__{parameter}": [0.3]},
@@ -152,13 +197,17 @@ def test_intervals_hold_the_optimum_of_each_fold():
     table = sx.select(sx.PSVMClassifier(p=1.5, kernel="rbf", **FAST), {"C": VALUES}, X, Y, cv=3)
     for k, (train, _) in enumerate(StratifiedKFold(3).split(X, Y)):
         for i, C in enumerate(VALUES):
-            optimum = sx.solve(sx.psvm_dual(X[train], Y[train], C=C, p=1.5, kernel="rbf")).certificate
+            optimum = sx.solve(
+                sx.psvm_dual(X[train], Y[train], C=C, p=1.5, kernel="rbf")
+            ).certificate
             assert table[f"split{k}_lower"][i] <= optimum.upper
             assert table[f"split{k}_upper"][i] >= optimum.lower
 
 
 def test_all_but_the_first_of_a_path_start_warm():
-    table = sx.select(sx.PSVMClassifier(p=2.0, **FAST), {"C": VALUES[::-1]}, X, Y, cv=3, refit=False)
+    table = sx.select(
+        sx.PSVMClassifier(p=2.0, **FAST), {"C": VALUES[::-1]}, X, Y, cv=3, refit=False
+    )
     assert table["param_C"].tolist() == VALUES[::-1]
     assert table["warm_starts"].tolist() == [3, 3, 3, 0]
     assert table.best_estimator_ is None
@@ -223,11 +272,16 @@ def test_settings_are_ordered_into_paths():
 
 def test_only_numbers_of_the_final_estimator_make_a_path():
     pipeline = make_pipeline(PCA(), sx.PSVMClassifier())
-    assert [p.parameter for p in paths_of(pipeline, [{"pca__n_components": 1}, {"pca__n_components": 2}])] == [None] * 2
+    assert [
+        p.parameter
+        for p in paths_of(pipeline, [{"pca__n_components": 1}, {"pca__n_components": 2}])
+    ] == [None] * 2
     (path,) = paths_of(pipeline, [{"psvmclassifier__C": 2.0}, {"psvmclassifier__C": 1.0}])
     assert path.parameter == "psvmclassifier__C"
     assert path.positions == (1, 0)
-    assert [p.parameter for p in paths_of(sx.PSVMClassifier(), [{"C": 1.0}, {"C": "big"}])] == [None] * 2
+    assert [p.parameter for p in paths_of(sx.PSVMClassifier(), [{"C": 1.0}, {"C": "big"}])] == [
+        None
+    ] * 2
 
 
 class CountingScaler(StandardScaler):
@@ -245,7 +299,9 @@ def test_transformers_are_fitted_once_for_each_path_and_fold():
     table = sx.select(model, grid, 10 * X + 3, Y, cv=3, refit=False)
     assert CountingScaler.fits == 3
     search = GridSearchCV(model, grid, cv=3).fit(10 * X + 3, Y)
-    assert table["mean_test_score"].tolist() == pytest.approx(search.cv_results_["mean_test_score"].tolist())
+    assert table["mean_test_score"].tolist() == pytest.approx(
+        search.cv_results_["mean_test_score"].tolist()
+    )
 
 
 # Data and arguments
@@ -264,13 +320,17 @@ def test_data_of_all_kinds():
     ]:
         table = sx.select(model, {"C": VALUES}, data, labels, cv=3)
         assert_same_answers(table, expected)
-    assert list(sx.select(model, {"C": VALUES}, frame, names, cv=3).best_estimator_.feature_names_in_) == list(frame)
+    assert list(
+        sx.select(model, {"C": VALUES}, frame, names, cv=3).best_estimator_.feature_names_in_
+    ) == list(frame)
 
 
 def test_precomputed_kernels_are_cut_on_both_sides():
     K = sx.RBF(0.5)(X)
     table = sx.select(sx.PSVMClassifier(kernel="precomputed", **FAST), {"C": VALUES}, K, Y, cv=3)
-    expected = sx.select(sx.PSVMClassifier(kernel="rbf", gamma=0.5, **FAST), {"C": VALUES}, X, Y, cv=3)
+    expected = sx.select(
+        sx.PSVMClassifier(kernel="rbf", gamma=0.5, **FAST), {"C": VALUES}, X, Y, cv=3
+    )
     assert_same_answers(table, expected)
 
 
@@ -280,7 +340,9 @@ def test_sample_weights_reach_the_final_estimator():
     grid = {"psvmclassifier__C": VALUES}
     table = sx.select(model, grid, X, Y, cv=3, sample_weight=weight)
     search = GridSearchCV(model, grid, cv=3).fit(X, Y, psvmclassifier__sample_weight=weight)
-    assert table["mean_test_score"].tolist() == pytest.approx(search.cv_results_["mean_test_score"].tolist())
+    assert table["mean_test_score"].tolist() == pytest.approx(
+        search.cv_results_["mean_test_score"].tolist()
+    )
     difference = table.best_estimator_.decision_function(X) - search.decision_function(X)
     assert np.abs(difference).max() < 1e-3
     plain = sx.select(model, grid, X, Y, cv=3)
@@ -308,7 +370,9 @@ def test_a_setting_that_fails_has_the_reason_and_no_score():
 
 def test_the_last_step_of_a_pipeline_has_its_parameters_under_their_own_names():
     pipeline = make_pipeline(StandardScaler(), sx.PSVMClassifier(**FAST))
-    short, full = (sx.select(pipeline, {name: [0.1, 1.0]}, X, Y, cv=3) for name in ("C", "psvmclassifier__C"))
+    short, full = (
+        sx.select(pipeline, {name: [0.1, 1.0]}, X, Y, cv=3) for name in ("C", "psvmclassifier__C")
+    )
     assert short.best_params_ == full.best_params_
     assert short["mean_test_score"].tolist() == full["mean_test_score"].tolist()
 
@@ -319,7 +383,13 @@ def test_the_last_step_of_a_pipeline_has_its_parameters_under_their_own_names():
         ({"estimator": sx.PSVMClassifier}, "estimator must be an estimator"),
         ({"grid": {"Q": [1.0]}}, "grid cannot be used: PSVMClassifier has no parameter 'Q'"),
         ({"grid": {"C": 1.0}}, "grid cannot be used"),
-        ({"grid": {"c": [1.0]}, "estimator": make_pipeline(StandardScaler(), sx.PSVMClassifier())}, "no parameter 'c'"),
+        (
+            {
+                "grid": {"c": [1.0]},
+                "estimator": make_pipeline(StandardScaler(), sx.PSVMClassifier()),
+            },
+            "no parameter 'c'",
+        ),
         ({"grid": {}, "estimator": "psvm"}, "estimator must be an estimator"),
         ({"grid": []}, "grid is empty"),
         ({"grid": {"C": [-1.0]}}, "every setting of the grid fails in some fold: C must be"),
@@ -333,7 +403,14 @@ def test_the_last_step_of_a_pipeline_has_its_parameters_under_their_own_names():
     ],
 )
 def test_unusable_arguments_are_named(keywords, message):
-    arguments = {"estimator": sx.PSVMClassifier(**FAST), "grid": {"C": [1.0]}, "X": X, "y": Y, "cv": 3, **keywords}
+    arguments = {
+        "estimator": sx.PSVMClassifier(**FAST),
+        "grid": {"C": [1.0]},
+        "X": X,
+        "y": Y,
+        "cv": 3,
+        **keywords,
+    }
     with pytest.raises(sx.DataError, match=message):
         sx.select(**arguments)
 
@@ -355,8 +432,24 @@ def test_a_store_spares_finished_fits(tmp_path, monkeypatch):
 
 
 def test_a_store_is_for_the_same_work_only(tmp_path):
-    def count(model=sx.PSVMClassifier(p=2.0, **FAST), values=(0.1, 1.0), data=X, labels=Y, cv=2, **more):  # noqa: B008
-        sx.select(model, {"C": list(values)}, data, labels, cv=cv, store=tmp_path / "s.sqlite", refit=False, **more)
+    def count(
+        model=sx.PSVMClassifier(p=2.0, **FAST),  # noqa: B008
+        values=(0.1, 1.0),
+        data=X,
+        labels=Y,
+        cv=2,
+        **more,
+    ):
+        sx.select(
+            model,
+            {"C": list(values)},
+            data,
+            labels,
+            cv=cv,
+            store=tmp_path / "s.sqlite",
+            refit=False,
+            **more,
+        )
         return kept(tmp_path / "s.sqlite")
 
     assert count() == 4
@@ -385,7 +478,13 @@ def test_a_store_that_cannot_be_used_is_refused(tmp_path):
     with pytest.raises(sx.DataError, match="was not written by svmcvx"):
         sx.select(sx.PSVMClassifier(), {"C": [1.0]}, X, Y, store=tmp_path / "other.jsonl")
     with pytest.raises(sx.DataError, match="store cannot tell these parameters again"):
-        sx.select(sx.PSVMClassifier(kernel=lambda A, B: A @ B.T), {"C": [1.0]}, X, Y, store=tmp_path / "fresh")
+        sx.select(
+            sx.PSVMClassifier(kernel=lambda A, B: A @ B.T),
+            {"C": [1.0]},
+            X,
+            Y,
+            store=tmp_path / "fresh",
+        )
 
 
 KILLED = """
@@ -415,7 +514,11 @@ def test_a_run_killed_in_the_middle_goes_on_where_it_stopped(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(KILLED), *arguments])
     # Long: only so that a defect does not wait for ever.
     deadline = time.monotonic() + 600
-    while time.monotonic() < deadline and process.poll() is None and (not file.exists() or kept(file) < 50):
+    while (
+        time.monotonic() < deadline
+        and process.poll() is None
+        and (not file.exists() or kept(file) < 50)
+    ):
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
@@ -469,7 +572,8 @@ def test_ctrl_c_keeps_what_other_threads_have_finished(monkeypatch, tmp_path):
     assert 1 <= part.filter(like="test_score").filter(like="split").notna().to_numpy().sum() <= 5
     # Threads cannot be ended; what they still write does no harm.
     assert_same_answers(
-        sx.select(model, grid, X, Y, cv=3, store=tmp_path / "s.sqlite"), sx.select(model, grid, X, Y, cv=3)
+        sx.select(model, grid, X, Y, cv=3, store=tmp_path / "s.sqlite"),
+        sx.select(model, grid, X, Y, cv=3),
     )
 
 
@@ -491,7 +595,9 @@ def test_progress_is_shown(capsys):
     sx.select(sx.PSVMClassifier(**FAST), {"C": [0.1, 1.0]}, X, Y, cv=2, progress=True)
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(sys.modules, "rich.progress", None)
-        with pytest.raises(sx.SolverUnavailable, match=r"rich is not installed; run: pip install 'svmcvx\[cli\]'"):
+        with pytest.raises(
+            sx.SolverUnavailable, match=r"rich is not installed; run: pip install 'svmcvx\[cli\]'"
+        ):
             sx.select(sx.PSVMClassifier(**FAST), {"C": [0.1]}, X, Y, cv=2, progress=True)
     assert "Traceback" not in capsys.readouterr().err
 
@@ -499,7 +605,10 @@ def test_progress_is_shown(capsys):
 # Backends
 
 
-MODEL, GRID = sx.PSVMClassifier(p=1.5, kernel="rbf", **FAST), {"C": [0.1, 1.0, 10.0], "gamma": [0.1, 1.0]}
+MODEL, GRID = (
+    sx.PSVMClassifier(p=1.5, kernel="rbf", **FAST),
+    {"C": [0.1, 1.0, 10.0], "gamma": [0.1, 1.0]},
+)
 
 
 @pytest.fixture(scope="module")
@@ -516,7 +625,9 @@ def test_the_result_does_not_depend_on_the_backend(backend, alone, tmp_path):
     assert kept(tmp_path / "s.sqlite") == 18
 
 
-@pytest.mark.skipif(find_spec("distributed") is None, reason="needs the extra dask: pip install 'svmcvx[dask]'")
+@pytest.mark.skipif(
+    find_spec("distributed") is None, reason="needs the extra dask: pip install 'svmcvx[dask]'"
+)
 def test_a_dask_cluster_gives_the_same_result(alone, tmp_path):
     from distributed import Client, LocalCluster
 
@@ -540,8 +651,17 @@ def test_a_dask_cluster_gives_the_same_result(alone, tmp_path):
 
 def test_gram_matrices_are_evaluated_once(monkeypatch):
     original, calls = sx.RBF.block, []
-    monkeypatch.setattr(sx.RBF, "block", lambda self, A, B: calls.append((A.shape, B.shape)) or original(self, A, B))
-    sx.select(sx.PSVMClassifier(kernel="rbf", **FAST), {"C": VALUES, "p": [1.0, 2.0]}, X, Y, cv=3, refit=False)
+    monkeypatch.setattr(
+        sx.RBF, "block", lambda self, A, B: calls.append((A.shape, B.shape)) or original(self, A, B)
+    )
+    sx.select(
+        sx.PSVMClassifier(kernel="rbf", **FAST),
+        {"C": VALUES, "p": [1.0, 2.0]},
+        X,
+        Y,
+        cv=3,
+        refit=False,
+    )
     square = [shapes for shapes in calls if shapes == ((60, X.shape[1]), (60, X.shape[1]))]
     assert len(square) == 3
 
@@ -666,13 +786,17 @@ def test_every_kind_of_wrong_setting_is_found_before_the_first_fit():
 def test_what_every_optimal_machine_scores_on_the_folds():
     model = sx.PSVMClassifier(p=2.0, kernel="rbf", **FAST)
     for scoring in (None, "roc_auc"):
-        table = sx.select(model, {"C": VALUES}, X, Y, cv=3, scoring=scoring, guarantee=True, refit=False)
+        table = sx.select(
+            model, {"C": VALUES}, X, Y, cv=3, scoring=scoring, guarantee=True, refit=False
+        )
         assert (table["mean_score_lower"] <= table["mean_test_score"] + 1e-12).all()
         assert (table["mean_test_score"] <= table["mean_score_upper"] + 1e-12).all()
         assert table.loc[table.best_index_, "may_be_best"]
     with pytest.raises(sx.DataError, match="guarantee needs scoring among"):
         sx.select(model, {"C": VALUES}, X, Y, scoring="f1", guarantee=True)
-    refused = sx.select(sx.ConicSVMClassifier(**FAST), {"lam": [0.1, 1.0]}, X, Y, cv=2, guarantee=True, refit=False)
+    refused = sx.select(
+        sx.ConicSVMClassifier(**FAST), {"lam": [0.1, 1.0]}, X, Y, cv=2, guarantee=True, refit=False
+    )
     assert refused["mean_score_lower"].isna().all()
     assert refused["may_be_best"].all()
     assert refused["note"].str.contains("no guarantees of conic").all()

@@ -1,4 +1,6 @@
-"""Tests that compare models, beside what baycomp 1.0.3, statsmodels 0.15.0, scipy and scikit-posthocs 0.17.1 print of the same numbers."""
+"""Tests that compare models, beside what baycomp 1.0.3, statsmodels 0.15.0, scipy and
+scikit-posthocs 0.17.1 print of the same numbers.
+"""
 
 import math
 
@@ -6,10 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from svmcvx.experiments.studies.statistics import bayesian_signed_rank, correlated_t, friedman, holm, mcnemar
+from svmcvx.experiments.studies.statistics import (
+    bayesian_signed_rank,
+    correlated_t,
+    friedman,
+    holm,
+    mcnemar,
+)
 
-# Differences, and the probabilities of "first worse", "practically equal" and "first better" that baycomp prints at a region of 0.008:
-# CorrelatedTTest.probs for one run of cross-validation, and SignedRankTest.probs with 200 000 draws.
+# Differences, and the probabilities of "first worse", "practically equal" and "first better" that
+# baycomp prints at a region of 0.008: CorrelatedTTest.probs for one run of cross-validation, and
+# SignedRankTest.probs with 200 000 draws.
 BAYCOMP = {
     "three": ([0.01, 0.02, 0.03], (0.04593931243236889, 0.1136494240551259), (0.0, 0.03692)),
     "ten": (
@@ -17,7 +26,11 @@ BAYCOMP = {
         (0.023207248053062464, 0.3387919705395237),
         (0.00479, 0.146285),
     ),
-    "mostly ties": ([0.0, 0.0, 0.01, 0.0, -0.01, 0.0], (0.0455116209255353, 0.9089767581489294), (0.00123, 0.997595)),
+    "mostly ties": (
+        [0.0, 0.0, 0.01, 0.0, -0.01, 0.0],
+        (0.0455116209255353, 0.9089767581489294),
+        (0.00123, 0.997595),
+    ),
     "one observation apart": (
         [1 / 106, 1 / 106, 2 / 106, 1 / 106, 1 / 106, 1 / 106],
         (0.00022590887185280445, 0.12666760528593812),
@@ -29,7 +42,8 @@ BAYCOMP = {
         (0.45179, 0.000505),
     ),
 }
-# Half the width of the region. Where a mean of two differences lies on its edge, baycomp counts one half, and we count it within.
+# Half the width of the region. Where a mean of two differences lies on its edge, baycomp counts one
+# half, and we count it within.
 ROPE = 0.008
 
 
@@ -38,7 +52,10 @@ def test_bayesian_tests_beside_baycomp(case):
     difference, (worse, equal), (rank_worse, rank_equal) = BAYCOMP[case]
     # Folds of one run: a test part has 1/(folds - 1) of the observations of its training part.
     found = correlated_t(difference, 1.0 / (len(difference) - 1), ROPE)
-    assert (found.second, found.equal) == (pytest.approx(worse, rel=1e-9), pytest.approx(equal, rel=1e-9))
+    assert (found.second, found.equal) == (
+        pytest.approx(worse, rel=1e-9),
+        pytest.approx(equal, rel=1e-9),
+    )
     ranked = bayesian_signed_rank(difference, ROPE)
     # Four standard errors of 10 000 draws.
     assert ranked.second == pytest.approx(rank_worse, abs=0.02)
@@ -47,13 +64,19 @@ def test_bayesian_tests_beside_baycomp(case):
 
 @pytest.mark.parametrize("difference", [[0.05] * 4, [0.0] * 4])
 def test_equal_differences_have_no_posterior_where_baycomp_is_certain(difference):
-    # baycomp prints (0, 0, 1) and (0, 1, 0): a certainty from splits that share their training parts.
+    # baycomp prints (0, 0, 1) and (0, 1, 0): a certainty from splits that share their training
+    # parts.
     assert all(map(math.isnan, correlated_t(difference, 1 / 3, 0.01)))
 
 
 @pytest.mark.parametrize(
     ("better", "worse", "p"),
-    [(7, 1, 0.0703125), (0, 6, 0.03125), (221, 158, 0.0014168806890123586), (190, 144, 0.01368527489943534)],
+    [
+        (7, 1, 0.0703125),
+        (0, 6, 0.03125),
+        (221, 158, 0.0014168806890123586),
+        (190, 144, 0.01368527489943534),
+    ],
 )
 def test_mcnemar_beside_statsmodels(better, worse, p):
     y = np.zeros(better + worse)
@@ -62,7 +85,9 @@ def test_mcnemar_beside_statsmodels(better, worse, p):
 
 
 def test_holm_beside_statsmodels():
-    np.testing.assert_allclose(holm([0.03, 0.5, 0.01, 0.02, 0.04, 0.04]), [0.12, 0.5, 0.06, 0.10, 0.12, 0.12])
+    np.testing.assert_allclose(
+        holm([0.03, 0.5, 0.01, 0.02, 0.04, 0.04]), [0.12, 0.5, 0.06, 0.10, 0.12, 0.12]
+    )
 
 
 # Accuracies of four models on nine data sets, with ties; a row a data set.
@@ -83,13 +108,24 @@ SCORES = np.array(
 
 def test_friedman_beside_scipy():
     found, other = friedman(SCORES), stats.friedmanchisquare(*SCORES.T)
-    assert (found.chi2, found.chi2_p) == (pytest.approx(other.statistic), pytest.approx(other.pvalue))
-    assert (found.chi2, found.chi2_p) == (pytest.approx(1.4651162790697734), pytest.approx(0.6903445563182691))
+    assert (found.chi2, found.chi2_p) == (
+        pytest.approx(other.statistic),
+        pytest.approx(other.pvalue),
+    )
+    assert (found.chi2, found.chi2_p) == (
+        pytest.approx(1.4651162790697734),
+        pytest.approx(0.6903445563182691),
+    )
 
 
 def test_nemenyi_and_the_critical_difference_say_the_same():
-    # scikit-posthocs prints 0.6923 for the largest difference of mean ranks: far from the critical difference.
+    # scikit-posthocs prints 0.6923 for the largest difference of mean ranks: far from the critical
+    # difference.
     found = friedman(SCORES)
     assert np.ptp(found.ranks) < found.critical_difference
-    distance = stats.studentized_range.ppf(1 - 0.6923327754563378, 4, np.inf) / math.sqrt(2) * math.sqrt(20 / 54)
+    distance = (
+        stats.studentized_range.ppf(1 - 0.6923327754563378, 4, np.inf)
+        / math.sqrt(2)
+        * math.sqrt(20 / 54)
+    )
     assert np.ptp(found.ranks) == pytest.approx(distance, rel=1e-3)

@@ -20,7 +20,11 @@ def test_a_row_is_found_again(tmp_path):
     with Store(tmp_path / "s.sqlite") as store:
         assert len(store) == 0
         assert not store.path.exists(), "nothing is made before there is something to keep"
-        store.add("a", {"x": np.float64(1.0), "bad": float("nan"), "n": np.int64(3), "why": None}, "compare")
+        store.add(
+            "a",
+            {"x": np.float64(1.0), "bad": float("nan"), "n": np.int64(3), "why": None},
+            "compare",
+        )
         store.add("b", {"x": 2.0}, "study")
         assert ("a" in store, "c" in store, len(store)) == (True, False, 2)
     again = Store(tmp_path / "s.sqlite")
@@ -150,7 +154,9 @@ def test_several_processes_on_one_store_lose_nothing(tmp_path):
         assert process.exitcode == 0
     rows = dict(Store(path).items())
     assert set(rows) == {f"{name}-{i}" for name in "abc" for i in range(100)}
-    assert all(row == {"name": key[0], "i": int(key[2:]), "filler": "x" * 500} for key, row in rows.items())
+    assert all(
+        row == {"name": key[0], "i": int(key[2:]), "filler": "x" * 500} for key, row in rows.items()
+    )
 
 
 @forks

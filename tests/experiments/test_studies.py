@@ -43,8 +43,14 @@ from tests.experiments.test_experiments import encoding, raw_table
 from tests.system.test_deadline import Ticking
 
 FAST = {"solver": "fast"}
-MODELS = {"hinge": sx.PSVMClassifier(**FAST), "squared": sx.PSVMClassifier(p=2.0, **FAST), "ridge": RidgeClassifier()}
-SETS = {name: make_data(seed=k, n=50, overlap=1.5) for k, name in enumerate(("one", "two", "three"))}
+MODELS = {
+    "hinge": sx.PSVMClassifier(**FAST),
+    "squared": sx.PSVMClassifier(p=2.0, **FAST),
+    "ridge": RidgeClassifier(),
+}
+SETS = {
+    name: make_data(seed=k, n=50, overlap=1.5) for k, name in enumerate(("one", "two", "three"))
+}
 TUNE = {"C": [0.1, 1.0]}
 TIMES = ["seconds", "tuning_seconds"]
 
@@ -55,7 +61,9 @@ def same(found, other):
 
 @pytest.fixture(scope="module")
 def study():
-    return sx.study(MODELS, SETS, repeats=3, tune=TUNE, cv=2, metrics=("accuracy", "balanced_accuracy"))
+    return sx.study(
+        MODELS, SETS, repeats=3, tune=TUNE, cv=2, metrics=("accuracy", "balanced_accuracy")
+    )
 
 
 # What a task does
@@ -64,7 +72,9 @@ def study():
 def test_a_row_is_what_the_steps_by_hand_give(study):
     X, y = SETS["two"]
     for repeat in range(3):
-        train, test = train_test_split(np.arange(50), test_size=0.3, random_state=repeat, stratify=y)
+        train, test = train_test_split(
+            np.arange(50), test_size=0.3, random_state=repeat, stratify=y
+        )
         scaler = StandardScaler().fit(X[train])
         table = sx.select(
             make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0, **FAST)),
@@ -77,11 +87,18 @@ def test_a_row_is_what_the_steps_by_hand_give(study):
         alone = sx.PSVMClassifier(p=2.0, C=chosen, **FAST).fit(scaler.transform(X[train]), y[train])
         frame = study.frame
         (row,) = frame[
-            (frame["dataset"] == "two") & (frame["model"] == "squared") & (frame["repeat"] == repeat)
+            (frame["dataset"] == "two")
+            & (frame["model"] == "squared")
+            & (frame["repeat"] == repeat)
         ].to_dict("records")
         assert row["params"] == {"C": chosen}
         assert row["accuracy"] == alone.score(scaler.transform(X[test]), y[test])
-        assert (row["n_train"], row["n_test"], row["tuning_fits"], row["tuning_certified"]) == (35, 15, 4, 4)
+        assert (row["n_train"], row["n_test"], row["tuning_fits"], row["tuning_certified"]) == (
+            35,
+            15,
+            4,
+            4,
+        )
         assert row["certified"]
         assert row["lower"] <= alone.certificate_.upper
         assert alone.certificate_.lower <= row["upper"]
@@ -117,7 +134,9 @@ def test_tests_are_those_of_scipy(study):
     assert len(paired) == 9
     for row in paired.to_dict("records"):
         part = study.frame[study.frame["dataset"] == row["dataset"]].set_index(["model", "repeat"])
-        first, second = (part.loc[row[k], "balanced_accuracy"].to_numpy() for k in ("first", "second"))
+        first, second = (
+            part.loc[row[k], "balanced_accuracy"].to_numpy() for k in ("first", "second")
+        )
         assert row["difference"] == pytest.approx((first - second).mean())
         if np.ptp(first - second) > 0:
             assert row["t"] == pytest.approx(stats.ttest_rel(first, second).pvalue)
@@ -126,13 +145,18 @@ def test_tests_are_those_of_scipy(study):
     overall = study.overall()
     means = study.mean()
     difference = (means["hinge"] - means["squared"]).to_numpy()
-    (first,) = overall[(overall["first"] == "hinge") & (overall["second"] == "squared")].to_dict("records")
+    (first,) = overall[(overall["first"] == "hinge") & (overall["second"] == "squared")].to_dict(
+        "records"
+    )
     assert (first["wins"], first["ties"], first["losses"]) == tuple(
         int(count.sum()) for count in (difference > 0, difference == 0, difference < 0)
     )
     assert study.friedman().blocks == 3
     against = study.overall(control="ridge")
-    assert against[["first", "second"]].to_numpy().tolist() == [["hinge", "ridge"], ["squared", "ridge"]]
+    assert against[["first", "second"]].to_numpy().tolist() == [
+        ["hinge", "ridge"],
+        ["squared", "ridge"],
+    ]
     with pytest.raises(sx.DataError, match="control must be one of hinge, squared, ridge"):
         study.overall(control="forest")
 
@@ -147,7 +171,9 @@ def test_probabilities_of_a_bayesian_comparison(study):
     # Where there are no probabilities there is a reason, and nowhere else.
     assert ((found["reason"] == "") == found["p_equal"].notna()).all()
     twice = sx.study(
-        {"one": sx.PSVMClassifier(), "other": sx.PSVMClassifier()}, {"s": next(iter(SETS.values()))}, repeats=2
+        {"one": sx.PSVMClassifier(), "other": sx.PSVMClassifier()},
+        {"s": next(iter(SETS.values()))},
+        repeats=2,
     )
     assert twice.bayes()["reason"].tolist() == [
         "equal differences have no variance",
@@ -158,7 +184,11 @@ def test_probabilities_of_a_bayesian_comparison(study):
 
 
 def test_a_single_split_has_mcnemars_test():
-    models = {"hinge": MODELS["hinge"], "ridge": MODELS["ridge"], "nearest": KNeighborsClassifier(1)}
+    models = {
+        "hinge": MODELS["hinge"],
+        "ridge": MODELS["ridge"],
+        "nearest": KNeighborsClassifier(1),
+    }
     sets = {name: SETS[name] for name in ("one", "two")}
     found = sx.study(models, sets, repeats=1, metrics=["accuracy", "balanced_accuracy"])
     paired = found.paired()
@@ -168,7 +198,9 @@ def test_a_single_split_has_mcnemars_test():
         ((train, test),) = Split(0.3).parts(y, 0)
         prepared = StandardScaler().fit(X[train])
         labels = [
-            clone(models[row[k]]).fit(prepared.transform(X[train]), y[train]).predict(prepared.transform(X[test]))
+            clone(models[row[k]])
+            .fit(prepared.transform(X[train]), y[train])
+            .predict(prepared.transform(X[test]))
             for k in ("first", "second")
         ]
         np.testing.assert_equal(row["mcnemar"], mcnemar(y[test], *labels))
@@ -188,14 +220,19 @@ def test_there_is_no_mcnemar_over_several_splits_and_few_have_no_signed_ranks(st
 
 
 def test_the_best_and_what_is_not_told_from_it(study):
-    best, paired = study.leaders(), study.paired().set_index(["dataset", "first", "second"])["corrected_t"]
+    best, paired = (
+        study.leaders(),
+        study.paired().set_index(["dataset", "first", "second"])["corrected_t"],
+    )
     for dataset in SETS:
         mean = study.mean().loc[dataset]
         for model in MODELS:
             leader = mean.idxmax()
             pair = [(dataset, model, leader), (dataset, leader, model)]
             p = next((paired[key] for key in pair if key in paired.index), np.nan)
-            assert best.loc[dataset, model] == (round(mean[model], 3) == round(mean.max(), 3) or p >= 0.05)
+            assert best.loc[dataset, model] == (
+                round(mean[model], 3) == round(mean.max(), 3) or p >= 0.05
+            )
 
 
 def test_a_paragraph_of_methods(study):
@@ -214,7 +251,9 @@ def one(model, data, **keywords):
 
 def test_folds_of_a_cross_validation():
     X, y = SETS["one"]
-    found = sx.study({"knn": KNeighborsClassifier(3)}, {"one": (X, y)}, repeats=2, split=5, scale="none", seed=7)
+    found = sx.study(
+        {"knn": KNeighborsClassifier(3)}, {"one": (X, y)}, repeats=2, split=5, scale="none", seed=7
+    )
     expected = [
         KNeighborsClassifier(3).fit(X[train], y[train]).score(X[test], y[test])
         for repeat in range(2)
@@ -225,7 +264,8 @@ def test_folds_of_a_cross_validation():
 
 
 @pytest.mark.parametrize(
-    ("split", "tasks"), [({"one": 4}, [4, 1]), ({"one": 0.5, "default": 3}, [1, 3]), ({"folds": 3}, [3, 3])]
+    ("split", "tasks"),
+    [({"one": 4}, [4, 1]), ({"one": 0.5, "default": 3}, [1, 3]), ({"folds": 3}, [3, 3])],
 )
 def test_each_set_has_a_split_of_its_own_or_all_have_one(split, tasks):
     sets = {"one": SETS["one"], "two": SETS["one"]}
@@ -240,7 +280,9 @@ def test_scaling_by_all_observations_and_folds_that_are_not_stratified():
     train, test = train_test_split(np.arange(50), test_size=0.3, random_state=42)
     split = Split(0.3, stratify=False)
     folds = KFold(5, shuffle=True, random_state=42)
-    row = one(SVC(), (X, y), split=split, scale_by="all", seed=42, cv=folds, tune={"C": [0.1, 1.0, 10.0]})
+    row = one(
+        SVC(), (X, y), split=split, scale_by="all", seed=42, cv=folds, tune={"C": [0.1, 1.0, 10.0]}
+    )
     table = sx.select(SVC(), {"C": [0.1, 1.0, 10.0]}, scaled[train], y[train], cv=folds)
     assert row["params"] == table.best_params_
     assert row["accuracy"] == table.best_estimator_.score(scaled[test], y[test])
@@ -250,13 +292,17 @@ def test_missing_values():
     X, y = SETS["one"]
     holes = X.copy()
     holes[::7, 1] = np.nan
-    with pytest.raises(sx.DataError, match="8 values are missing, in column 1; pass missing='drop'"):
+    with pytest.raises(
+        sx.DataError, match="8 values are missing, in column 1; pass missing='drop'"
+    ):
         one(RidgeClassifier(), (holes, y))
     assert one(RidgeClassifier(), (holes, y), missing="drop")["n_train"] == 29
     row = one(RidgeClassifier(), (holes, y), missing="median", scale="none")
     train, test = train_test_split(np.arange(50), test_size=0.3, random_state=0, stratify=y)
     filled = np.where(np.isnan(holes), np.nanmedian(holes[train], axis=0), holes)
-    assert row["accuracy"] == RidgeClassifier().fit(filled[train], y[train]).score(filled[test], y[test])
+    assert row["accuracy"] == RidgeClassifier().fit(filled[train], y[train]).score(
+        filled[test], y[test]
+    )
 
 
 def test_medians_and_scales_of_all_observations():
@@ -265,8 +311,12 @@ def test_medians_and_scales_of_all_observations():
     holes[::7, 1] = np.nan
     row = one(RidgeClassifier(), (holes, y), missing="median", scale_by="all")
     train, test = train_test_split(np.arange(50), test_size=0.3, random_state=0, stratify=y)
-    filled = StandardScaler().fit_transform(np.where(np.isnan(holes), np.nanmedian(holes, axis=0), holes))
-    assert row["accuracy"] == RidgeClassifier().fit(filled[train], y[train]).score(filled[test], y[test])
+    filled = StandardScaler().fit_transform(
+        np.where(np.isnan(holes), np.nanmedian(holes, axis=0), holes)
+    )
+    assert row["accuracy"] == RidgeClassifier().fit(filled[train], y[train]).score(
+        filled[test], y[test]
+    )
 
 
 def test_sparse_data_and_labels_of_any_kind():
@@ -274,7 +324,9 @@ def test_sparse_data_and_labels_of_any_kind():
     sparse = sp.csr_array(np.where(X > 0.3, X, 0.0))
     names = np.where(y > 0, "yes", "no")
     for scale in ("standard", "minmax"):
-        found = sx.study({"hinge": MODELS["hinge"]}, [Dataset("s", sparse, names)], repeats=1, scale=scale)
+        found = sx.study(
+            {"hinge": MODELS["hinge"]}, [Dataset("s", sparse, names)], repeats=1, scale=scale
+        )
         assert found.frame["certified"].all()
         assert np.isfinite(found.mean().loc["s", "hinge"])
 
@@ -290,7 +342,12 @@ def test_a_parameter_of_the_last_step_is_tuned_by_its_own_name():
     model = make_pipeline(StandardScaler(), sx.PSVMClassifier(**FAST))
     row = one(model, SETS["one"], tune={"C": [0.1, 1.0]}, cv=2)
     assert set(row["params"]) == {"psvmclassifier__C"}
-    assert row["params"] == one(model, SETS["one"], tune={"model": {"psvmclassifier__C": [0.1, 1.0]}}, cv=2)["params"]
+    assert (
+        row["params"]
+        == one(model, SETS["one"], tune={"model": {"psvmclassifier__C": [0.1, 1.0]}}, cv=2)[
+            "params"
+        ]
+    )
 
 
 def test_pipelines_see_tables_with_text_and_missing_values(tmp_path):
@@ -311,9 +368,13 @@ def test_pipelines_see_tables_with_text_and_missing_values(tmp_path):
     )
     by_model = found.frame.set_index(["model", "repeat"])
     for repeat in (0, 1):
-        train, test = train_test_split(np.arange(80), test_size=0.3, random_state=repeat, stratify=y)
+        train, test = train_test_split(
+            np.arange(80), test_size=0.3, random_state=repeat, stratify=y
+        )
         row = by_model.loc["squared", repeat]
-        fitted = clone(models["squared"]).set_params(**row["params"]).fit(frame.iloc[train], y[train])
+        fitted = (
+            clone(models["squared"]).set_params(**row["params"]).fit(frame.iloc[train], y[train])
+        )
         assert row["accuracy"] == fitted.score(frame.iloc[test], y[test])
         assert row["certified"]
         other = by_model.loc["svc", repeat]
@@ -330,16 +391,27 @@ def test_pipelines_see_tables_with_text_and_missing_values(tmp_path):
     assert found.solves() == (12, 14)
     assert "squared, bare: linear, free intercept, losses summed." in found.notes()
     assert "rbf kernel" in found._repr_html_()
-    again = sx.study(models, {"raw": (frame, y)}, repeats=2, tune={"C": [0.1, 1.0]}, cv=2, store=tmp_path / "s.sqlite")
+    again = sx.study(
+        models,
+        {"raw": (frame, y)},
+        repeats=2,
+        tune={"C": [0.1, 1.0]},
+        cv=2,
+        store=tmp_path / "s.sqlite",
+    )
     assert again.reused == 6
-    left = sx.study({"bare": models["bare"], "one": models["bare"]}, {"raw": (frame, y), **SETS}, repeats=1)
+    left = sx.study(
+        {"bare": models["bare"], "one": models["bare"]}, {"raw": (frame, y), **SETS}, repeats=1
+    )
     assert "X is not numeric" in left.left_out["raw"]
 
 
 def test_models_that_predict_one_class_are_counted():
     rng = np.random.default_rng(1)
     y = np.r_[np.zeros(76, dtype=int), np.ones(4, dtype=int)]
-    found = sx.study({"p": sx.PSVMClassifier(C=1e-4)}, {"rare": (rng.normal(size=(80, 3)), y)}, repeats=3)
+    found = sx.study(
+        {"p": sx.PSVMClassifier(C=1e-4)}, {"rare": (rng.normal(size=(80, 3)), y)}, repeats=3
+    )
     assert found.single_class() == {"p": 3}
     assert "p predicts one class only in 3 of 3 tasks." in found.notes()
     assert found.table().loc["rare", "p"].endswith(" †")
@@ -395,7 +467,9 @@ def test_what_fails_is_a_row_and_the_others_go_on():
     assert found.complete
     failures = found.failures()
     assert len(failures) == 6
-    assert set(failures.loc[failures["model"] == "broken", "note"]) == {"RuntimeError: this model fails"}
+    assert set(failures.loc[failures["model"] == "broken", "note"]) == {
+        "RuntimeError: this model fails"
+    }
     assert "C must be" in failures.loc[failures["model"] == "wrong", "note"].iloc[0]
     assert found.mean()["broken"].isna().tolist() == [True, False]
     assert found.mean()["good"].notna().all()
@@ -407,7 +481,11 @@ def test_a_data_set_that_cannot_be_had_is_left_out_with_its_reason(monkeypatch, 
     monkeypatch.setenv("SVMCVX_CACHE", str(tmp_path))
     monkeypatch.delenv("SVMCVX_DATA", raising=False)
     lonely = (np.arange(6.0)[:, None], [0, 0, 0, 0, 0, 1])
-    found = sx.study({"ridge": RidgeClassifier()}, {"one": SETS["one"], "hhar": "hhar", "lonely": lonely}, repeats=1)
+    found = sx.study(
+        {"ridge": RidgeClassifier()},
+        {"one": SETS["one"], "hhar": "hhar", "lonely": lonely},
+        repeats=1,
+    )
     assert set(found.left_out) == {"hhar", "lonely"}
     assert "cannot be had" in found.left_out["hhar"]
     assert "split cannot be made" in found.left_out["lonely"]
@@ -438,10 +516,16 @@ def test_a_store_spares_what_is_finished(tmp_path, study, monkeypatch):
     found = sx.study(MODELS, SETS, repeats=3, **keywords)
     assert len(Store(file)) == 27
     same(found, study)
-    monkeypatch.setattr("svmcvx.experiments.studies.tasks.select", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(
+        "svmcvx.experiments.studies.tasks.select", lambda *_: pytest.fail("computed again")
+    )
     # Under other names it is the same work.
-    renamed = sx.study({"a": MODELS["hinge"], "b": MODELS["squared"]}, {"x": SETS["two"]}, repeats=3, **keywords)
-    assert renamed.mean().loc["x"].tolist() == study.mean().loc["two", ["hinge", "squared"]].tolist()
+    renamed = sx.study(
+        {"a": MODELS["hinge"], "b": MODELS["squared"]}, {"x": SETS["two"]}, repeats=3, **keywords
+    )
+    assert (
+        renamed.mean().loc["x"].tolist() == study.mean().loc["two", ["hinge", "squared"]].tolist()
+    )
     assert len(Store(file)) == 27
 
 
@@ -497,7 +581,12 @@ def test_ctrl_c_gives_what_is_finished(tmp_path, monkeypatch, study):
             raise KeyboardInterrupt
         return fit(self, X, y)
 
-    keywords = {"tune": TUNE, "cv": 2, "metrics": ("accuracy", "balanced_accuracy"), "store": tmp_path / "s.sqlite"}
+    keywords = {
+        "tune": TUNE,
+        "cv": 2,
+        "metrics": ("accuracy", "balanced_accuracy"),
+        "store": tmp_path / "s.sqlite",
+    }
     with monkeypatch.context() as patched:
         patched.setattr(RidgeClassifier, "fit", interrupting)
         with pytest.warns(UserWarning, match=r"interrupted after \d+ of 27 tasks"):
@@ -524,14 +613,19 @@ def test_ctrl_c_in_the_tuning_is_no_failure(monkeypatch):
 
     monkeypatch.setattr(sx.PSVMClassifier, "_fit", fit)
     with pytest.warns(UserWarning, match="interrupted after 1 of 6 tasks: .*pass a file as store"):
-        part = sx.study({"hinge": MODELS["hinge"]}, {"one": SETS["one"]}, repeats=6, tune=TUNE, cv=2)
+        part = sx.study(
+            {"hinge": MODELS["hinge"]}, {"one": SETS["one"]}, repeats=6, tune=TUNE, cv=2
+        )
     assert not len(part.failures())
 
 
 def test_a_time_limit_drops_what_it_cuts_short(tmp_path):
     keywords = {"repeats": 3, "tune": TUNE, "cv": 2, "store": tmp_path / "s.sqlite"}
     models = {"hinge": MODELS["hinge"]}
-    with clock.substituted(Ticking(300)), pytest.warns(UserWarning, match="the time limit passed after"):
+    with (
+        clock.substituted(Ticking(300)),
+        pytest.warns(UserWarning, match="the time limit passed after"),
+    ):
         part = sx.study(models, SETS, time_limit=60.0, **keywords)
     assert not part.complete
     assert len(part.frame) < 9
@@ -539,7 +633,8 @@ def test_a_time_limit_drops_what_it_cuts_short(tmp_path):
     same(sx.study(models, SETS, **keywords), sx.study(models, SETS, repeats=3, tune=TUNE, cv=2))
 
 
-# Forked from a process that has imported everything and done the work once: what was killed begins anew within milliseconds.
+# Forked from a process that has imported everything and done the work once: what was killed begins
+# anew within milliseconds.
 KILLED = """
     import multiprocessing, random, sys, threading, time
     import svmcvx as sx
@@ -621,7 +716,9 @@ def test_threads_give_the_same(study):
     same(sx.study(MODELS, SETS, backend="threading", n_jobs=2, **keywords), study)
 
 
-@pytest.mark.skipif(find_spec("distributed") is None, reason="needs the extra dask: pip install 'svmcvx[dask]'")
+@pytest.mark.skipif(
+    find_spec("distributed") is None, reason="needs the extra dask: pip install 'svmcvx[dask]'"
+)
 def test_a_dask_scheduler_by_its_address(tmp_path, monkeypatch):
     from distributed import LocalCluster
 
@@ -651,7 +748,9 @@ def test_the_bar_is_shown(capsys):
 # Proofs
 
 
-@pytest.mark.skipif(find_spec("flint") is None, reason="needs the extra proofs: pip install 'svmcvx[proofs]'")
+@pytest.mark.skipif(
+    find_spec("flint") is None, reason="needs the extra proofs: pip install 'svmcvx[proofs]'"
+)
 def test_every_final_fit_leaves_a_proof(tmp_path):
     sets = {"one": (SETS["one"][0], np.where(SETS["one"][1] > 0, "yes", "no"))}
     models = {"hinge": MODELS["hinge"], "ridge": RidgeClassifier()}
@@ -679,7 +778,9 @@ def test_csv_and_latex(study, tmp_path):
     assert read["accuracy"].tolist() == study.frame["accuracy"].tolist()
     text = study.to_latex(tmp_path / "table.tex")
     assert (tmp_path / "table.tex").read_text() == text
-    assert text.startswith("\\begin{tabular}{lccc}\n\\toprule\naccuracy & hinge & squared & ridge \\\\\n")
+    assert text.startswith(
+        "\\begin{tabular}{lccc}\n\\toprule\naccuracy & hinge & squared & ridge \\\\\n"
+    )
     mean = study.mean().loc["one"]
     (line,) = [line for line in text.splitlines() if line.startswith("one")]
     cells = [cell.strip(" \\") for cell in line.split("&")[1:]]
@@ -697,14 +798,18 @@ def test_the_diagram_for_latex_and_as_a_picture(study, tmp_path):
         assert f"{{{model} ({rank:.2f})}};" in text
     study.diagram(tmp_path / "ranks.pdf")
     assert (tmp_path / "ranks.pdf").read_bytes().startswith(b"%PDF")
-    two = sx.study({"hinge": MODELS["hinge"], "ridge": MODELS["ridge"]}, {"one": SETS["one"]}, repeats=1)
+    two = sx.study(
+        {"hinge": MODELS["hinge"], "ridge": MODELS["ridge"]}, {"one": SETS["one"]}, repeats=1
+    )
     with pytest.raises(sx.DataError, match="three models and two data sets"):
         two.diagram(tmp_path / "none.tex")
 
 
 def test_bars_of_a_diagram_join_the_longest_runs_within_the_critical_difference():
     ranks = np.array([1.0, 2.5, 1.8, 4.7])
-    lines = latex_diagram(["a", "b", "c_1", "d"], Friedman(9, 4, ranks, 0, 1, 0, 1, 1.0, 0.05)).splitlines()
+    lines = latex_diagram(
+        ["a", "b", "c_1", "d"], Friedman(9, 4, ranks, 0, 1, 0, 1, 1.0, 0.05)
+    ).splitlines()
     bars = [line for line in lines if "line width" in line]
     # 1 and 1.8, 1.8 and 2.5; an axis of 10 cm from 1 to 4, and 0.02 ranks beyond each end.
     assert bars == [
@@ -779,7 +884,9 @@ def test_the_report_holds_everything_and_needs_nothing(study, tmp_path):
 def test_a_report_of_few_and_of_failures(tmp_path):
     sets = {"one": SETS["one"]}
     sx.study({"ridge": RidgeClassifier()}, sets, repeats=1).report(tmp_path / "one.html")
-    found = sx.study({"broken": Broken(), "hinge": MODELS["hinge"]}, {**sets, "no": "no-such-set"}, repeats=1)
+    found = sx.study(
+        {"broken": Broken(), "hinge": MODELS["hinge"]}, {**sets, "no": "no-such-set"}, repeats=1
+    )
     found.report(tmp_path / "broken.html")
     text = (tmp_path / "broken.html").read_text()
     assert "RuntimeError: this model fails" in text
@@ -820,7 +927,10 @@ def test_a_study_written_down(file):
     assert arguments["tune"] == {"hinge": {"C": pytest.approx([0.1, 1.0, 10.0])}}
     assert repr(arguments["cv"]) == repr(KFold(2, shuffle=True, random_state=42))
     found = sx.study(**arguments)
-    assert found.frame["dataset"].value_counts().to_dict() == {"iris:versicolor-virginica": 6, "mine": 12}
+    assert found.frame["dataset"].value_counts().to_dict() == {
+        "iris:versicolor-virginica": 6,
+        "mine": 12,
+    }
     assert found.metrics == ("accuracy", "f1_macro")
     assert found.datasets["split"].tolist() == ["test share 0.4, stratified", "2 folds, stratified"]
 
@@ -842,7 +952,11 @@ def test_a_study_written_down(file):
         ('"sklearn.svm.SVC"', '"sklearn.svm.Nothing"', "is not known"),
         ('"sklearn.svm.SVC"', '"sklearn.datasets.load_iris"', "is not known"),
         ("C = 2.0", "Q = 2.0", "the model the other cannot be made"),
-        ("{ low = 0.1, high = 10.0, number = 3 }", "{ low = 0.1 }", "must have low, high and number"),
+        (
+            "{ low = 0.1, high = 10.0, number = 3 }",
+            "{ low = 0.1 }",
+            "must have low, high and number",
+        ),
         ("{ low = 0.1, high = 10.0, number = 3 }", "0.1", "C must be a list of values"),
         ("{ C = {", "{ Q = {", "hinge has no parameter Q"),
         ("number = 3", "number = 3, spacing = 'cubic'", "spacing must be one of"),
@@ -888,7 +1002,15 @@ def guaranteed():
     }
     two = {name: SETS[name] for name in ("one", "two")}
     metrics = ("roc_auc", "accuracy", "f1")
-    return sx.study(models, two, repeats=2, tune={"C": [0.1, 1.0, 10.0]}, cv=2, metrics=metrics, guarantee="tuning")
+    return sx.study(
+        models,
+        two,
+        repeats=2,
+        tune={"C": [0.1, 1.0, 10.0]},
+        cv=2,
+        metrics=metrics,
+        guarantee="tuning",
+    )
 
 
 def test_what_every_optimal_machine_scores_in_a_study(guaranteed, tmp_path):
@@ -919,21 +1041,35 @@ def test_what_every_optimal_machine_scores_in_a_study(guaranteed, tmp_path):
 
 
 def test_settings_that_may_be_the_best_have_the_errors_of_the_best(guaranteed):
-    row = next(row for row in guaranteed.frame.to_dict("records") if row["model"] == "hinge" and len(row["tied"]) > 1)
+    row = next(
+        row
+        for row in guaranteed.frame.to_dict("records")
+        if row["model"] == "hinge" and len(row["tied"]) > 1
+    )
     X, y = SETS[row["dataset"]]
     ((train, _),) = Split().parts(y, row["repeat"])
     X = StandardScaler().fit(X[train]).transform(X[train])
     table = sx.select(
-        sx.PSVMClassifier(**FAST), {"C": [0.1, 1.0, 10.0]}, X, y[train], cv=2, seed=row["repeat"], guarantee=True
+        sx.PSVMClassifier(**FAST),
+        {"C": [0.1, 1.0, 10.0]},
+        X,
+        y[train],
+        cv=2,
+        seed=row["repeat"],
+        guarantee=True,
     )
     best = table[table["may_be_best"]]
     assert {settings["C"] for settings in best["params"]} <= {0.1, 1.0, 10.0}
     assert (best["mean_score_upper"] >= table["mean_score_lower"].max() - 1e-12).all()
-    assert (table.loc[~table["may_be_best"], "mean_score_upper"] < table["mean_score_lower"].max()).all()
+    assert (
+        table.loc[~table["may_be_best"], "mean_score_upper"] < table["mean_score_lower"].max()
+    ).all()
 
 
 def test_guarantees_are_asked_for(study):
-    assert not [name for name in study.frame.columns if "accuracy_" in name or name in ("undecided", "tied")]
+    assert not [
+        name for name in study.frame.columns if "accuracy_" in name or name in ("undecided", "tied")
+    ]
     with pytest.raises(sx.DataError, match="pass guarantee=True to study"):
         study.exact()
     for keywords, message in (
@@ -963,9 +1099,13 @@ def is_running(process):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="states of processes are read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="states of processes are read from /proc"
+)
 def test_workers_end_when_their_parent_is_killed(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", ENDLESS, str(tmp_path)], stderr=subprocess.DEVNULL) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDLESS, str(tmp_path)], stderr=subprocess.DEVNULL
+    ) as parent:
         while len(list(tmp_path.iterdir())) < 2:
             assert parent.poll() is None
             time.sleep(0.1)

@@ -35,13 +35,18 @@ def test_the_paired_t_test_is_that_of_scipy():
 
 
 def test_the_corrected_test_by_hand():
-    # Mean 0.02, standard deviation 0.01, m = 3: t² = 4 / (1/3 + 1/2) = 4.8; two degrees of freedom have p = 1 − t/√(2 + t²).
+    # Mean 0.02, standard deviation 0.01, m = 3: t² = 4 / (1/3 + 1/2) = 4.8; two degrees of freedom
+    # have p = 1 − t/√(2 + t²).
     expected = 1.0 - math.sqrt(4.8 / 6.8)
     assert corrected_t([0.01, 0.02, 0.03], 0.5) == pytest.approx(expected, rel=1e-12)
     assert corrected_t([0.01, 0.02, 0.03], 0.5) > paired_t([0.01, 0.02, 0.03])
 
 
-@given(arrays(float, st.integers(2, 8), elements=st.floats(-1, 1, width=16)), st.floats(0, 3), st.floats(0, 3))
+@given(
+    arrays(float, st.integers(2, 8), elements=st.floats(-1, 1, width=16)),
+    st.floats(0, 3),
+    st.floats(0, 3),
+)
 def test_more_overlap_makes_the_test_more_careful(difference, low, high):
     low, high = sorted((low, high))
     p, q = corrected_t(difference, low), corrected_t(difference, high)
@@ -79,8 +84,9 @@ def test_the_signed_rank_test_by_hand():
     assert wilcoxon([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]) == pytest.approx(2 / 64)
     assert math.isnan(wilcoxon([0.1, 0.2, 0.3, 0.4, 0.5]))
     assert wilcoxon(A - B) == pytest.approx(stats.wilcoxon(A, B).pvalue)
-    # Demsar (2006) splits the ranks of zeros between the signs: 1 and 2 to each side, which shifts the other ranks by two.
-    # The negative difference then has rank 3 of 8: as extreme are sums of ranks of at most 3 out of 3 ... 8, two of 2⁶ a side.
+    # Demsar (2006) splits the ranks of zeros between the signs: 1 and 2 to each side, which shifts
+    # the other ranks by two. The negative difference then has rank 3 of 8: as extreme are sums of
+    # ranks of at most 3 out of 3 ... 8, two of 2⁶ a side.
     assert wilcoxon([-0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.0, 0.0]) == pytest.approx(4 / 64)
     assert wilcoxon([-0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.0, 0.0]) == pytest.approx(
         wilcoxon([-0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
@@ -91,16 +97,48 @@ def test_the_signed_rank_test_by_hand():
 
 
 def test_wilcoxon_on_the_example_of_demsar():
-    # Table 2 of [Demsar]: C4.5 and C4.5+m on fourteen data sets; the smaller sum of ranks is 12, below the critical 21 at 0.05.
-    plain = [0.763, 0.599, 0.954, 0.628, 0.882, 0.936, 0.661, 0.583, 0.775, 1.000, 0.940, 0.619, 0.972, 0.957]
-    tuned = [0.768, 0.591, 0.971, 0.661, 0.888, 0.931, 0.668, 0.583, 0.838, 1.000, 0.962, 0.666, 0.981, 0.978]
+    # Table 2 of [Demsar]: C4.5 and C4.5+m on fourteen data sets; the smaller sum of ranks is 12,
+    # below the critical 21 at 0.05.
+    plain = [
+        0.763,
+        0.599,
+        0.954,
+        0.628,
+        0.882,
+        0.936,
+        0.661,
+        0.583,
+        0.775,
+        1.000,
+        0.940,
+        0.619,
+        0.972,
+        0.957,
+    ]
+    tuned = [
+        0.768,
+        0.591,
+        0.971,
+        0.661,
+        0.888,
+        0.931,
+        0.668,
+        0.583,
+        0.838,
+        1.000,
+        0.962,
+        0.666,
+        0.981,
+        0.978,
+    ]
     difference = np.round(np.array(tuned) - plain, 3)
     assert stats.wilcoxon(difference, zero_method="zsplit").statistic == 12.0
     assert wilcoxon(difference) < 0.05
 
 
 def test_the_interval_of_a_median_by_hand():
-    # Six differences: all on one side of the median with probability 2/2⁶; nine: at most one on a side with probability 2·(1 + 9)/2⁹ < 0.05.
+    # Six differences: all on one side of the median with probability 2/2⁶; nine: at most one on a
+    # side with probability 2·(1 + 9)/2⁹ < 0.05.
     assert median_interval([6, 1, 5, 2, 4, 3]) == (1, 6)
     assert median_interval(range(1, 10)) == (2, 8)
     assert median_interval([0.0] * 6 + [1.0]) == (0.0, 1.0)
@@ -116,9 +154,9 @@ def test_mcnemar_by_hand():
     assert mcnemar(y, second, first) == mcnemar(y, first, second)
     # The counts of a published comparison: 221 against 158.
     y = np.zeros(379)
-    assert mcnemar(y, np.r_[np.zeros(221), np.ones(158)], np.r_[np.ones(221), np.zeros(158)]) == pytest.approx(
-        2 * stats.binom.cdf(158, 379, 0.5)
-    )
+    assert mcnemar(
+        y, np.r_[np.zeros(221), np.ones(158)], np.r_[np.ones(221), np.zeros(158)]
+    ) == pytest.approx(2 * stats.binom.cdf(158, 379, 0.5))
     assert math.isnan(mcnemar(y, y, y))
     with pytest.raises(DataError, match="one length"):
         mcnemar(y, y, y[:3])
@@ -127,24 +165,37 @@ def test_mcnemar_by_hand():
 def test_effect_sizes_by_hand():
     # Mean 0.02, standard deviation 0.01, m = 3, ratio 1/2: the standard error is 0.01·√(5/6).
     size = effect([0.01, 0.02, 0.03], 0.5)
-    scale, quantile = 0.01 * math.sqrt(5 / 6), 4.302652729911275  # t at 0.975 and two degrees of freedom
+    # t at 0.975 and two degrees of freedom
+    scale, quantile = 0.01 * math.sqrt(5 / 6), 4.302652729911275
     assert (size.mean, size.median, size.win) == (pytest.approx(0.02), 0.02, 1.0)
-    assert (size.low, size.high) == (pytest.approx(0.02 - quantile * scale), pytest.approx(0.02 + quantile * scale))
+    assert (size.low, size.high) == (
+        pytest.approx(0.02 - quantile * scale),
+        pytest.approx(0.02 + quantile * scale),
+    )
     assert size.detectable == pytest.approx((quantile + stats.t.ppf(0.8, 2)) * scale)
     assert effect([0.1, -0.1, 0.0, 0.0], 0.0).win == 0.5
 
 
-@given(arrays(float, st.integers(3, 8), elements=st.floats(-1, 1, width=16)), st.floats(0, 2), st.floats(0, 0.2))
+@given(
+    arrays(float, st.integers(3, 8), elements=st.floats(-1, 1, width=16)),
+    st.floats(0, 2),
+    st.floats(0, 0.2),
+)
 def test_the_posterior_agrees_with_the_test(difference, ratio, rope):
     found = correlated_t(difference, ratio, 0.0)
     if math.isnan(found.first):
         return
-    assert 2 * min(found.first, found.second) == pytest.approx(corrected_t(difference, ratio), abs=1e-12)
+    assert 2 * min(found.first, found.second) == pytest.approx(
+        corrected_t(difference, ratio), abs=1e-12
+    )
     wider = correlated_t(difference, ratio, rope)
     assert sum(wider) == pytest.approx(1.0)
     assert wider.equal >= found.equal - 1e-12
     swapped = correlated_t(-difference, ratio, rope)
-    assert (swapped.first, swapped.second) == (pytest.approx(wider.second), pytest.approx(wider.first))
+    assert (swapped.first, swapped.second) == (
+        pytest.approx(wider.second),
+        pytest.approx(wider.first),
+    )
 
 
 def test_the_bayesian_signed_rank_test():
@@ -155,13 +206,15 @@ def test_the_bayesian_signed_rank_test():
     assert one == bayesian_signed_rank(A - B, 0.01)
     assert one.first == pytest.approx(other.second, abs=0.03)
     assert math.isnan(bayesian_signed_rank([0.1], 0.01).first)
-    # Two data sets without a region, by integration: with weights (w1, w2, w0) the votes compare w1² + 2w1w0 with the mirror image.
+    # Two data sets without a region, by integration: with weights (w1, w2, w0) the votes compare
+    # w1² + 2w1w0 with the mirror image.
     pair = bayesian_signed_rank([0.3, -0.3], 0.0)
     assert pair.first == pytest.approx(pair.second, abs=0.03)
 
 
 def test_votes_of_the_bayesian_signed_rank_test_count_the_means_of_pairs():
-    # With d = (1, −1/2, 0) and a region of 0.2 the means of pairs are above for (1, ·) and below for (−1/2, −1/2) and (−1/2, 0).
+    # With d = (1, −1/2, 0) and a region of 0.2 the means of pairs are above for (1, ·) and below
+    # for (−1/2, −1/2) and (−1/2, 0).
     w1, w2, w0 = np.random.default_rng(1).dirichlet([1.0, 1.0, 0.5], 200_000).T
     above, below, within = 1.0 - (1.0 - w1) ** 2, w2**2 + 2.0 * w2 * w0, w0**2
     most = np.argmax([above, within, below], axis=0)
@@ -172,7 +225,9 @@ def test_votes_of_the_bayesian_signed_rank_test_count_the_means_of_pairs():
 
 def test_holm_by_hand():
     # Sorted 0.01, 0.02, 0.03, 0.5: times 4, 3, 2, 1, and never falling.
-    np.testing.assert_allclose(holm([0.03, 0.5, 0.01, math.nan, 0.02]), [0.06, 0.5, 0.04, math.nan, 0.06])
+    np.testing.assert_allclose(
+        holm([0.03, 0.5, 0.01, math.nan, 0.02]), [0.06, 0.5, 0.04, math.nan, 0.06]
+    )
     assert holm([0.9, 0.8]).tolist() == [1.0, 1.0]
     assert holm([]).size == 0
 
@@ -185,7 +240,8 @@ def test_holm_lies_between_the_value_and_bonferronis(p):
 
 
 def test_friedman_by_hand():
-    # Ranks 1, 2, 3 three times and 2, 1, 3 once: means 1.25, 1.75, 3; chi² = 12·4/(3·4)·(1.5625 + 3.0625 + 9 − 12) = 6.5.
+    # Ranks 1, 2, 3 three times and 2, 1, 3 once: means 1.25, 1.75, 3; chi² = 12·4/(3·4)·(1.5625 +
+    # 3.0625 + 9 − 12) = 6.5.
     scores = [[3, 2, 1], [3, 2, 1], [3, 2, 1], [2, 3, 1]]
     found = friedman(scores)
     assert found.ranks.tolist() == [1.25, 1.75, 3.0]

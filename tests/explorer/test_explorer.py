@@ -1,4 +1,6 @@
-"""Explorers: what they show is what a fit from nothing gives, and a page computes the same from its JSON."""
+"""Explorers: what they show is what a fit from nothing gives, and a page computes the same from its
+JSON.
+"""
 
 import asyncio
 import io
@@ -22,7 +24,13 @@ WIDE = np.column_stack([X, rng.normal(size=(40, 2)) + X]) + np.array([1.0, -2.0,
 THREE = np.digitize(X[:, 0] + 0.3 * rng.normal(size=40), [-0.5, 0.5])
 
 CASES = {
-    "rbf": (X, Y, sx.PSVMClassifier(kernel="rbf", p=1.5), None, {"C": [0.3, 3.0], "gamma": [0.2, 1.0]}),
+    "rbf": (
+        X,
+        Y,
+        sx.PSVMClassifier(kernel="rbf", p=1.5),
+        None,
+        {"C": [0.3, 3.0], "gamma": [0.2, 1.0]},
+    ),
     "kernels": (
         X,
         Y,
@@ -30,10 +38,22 @@ CASES = {
         None,
         {"kernel": ["linear", "poly", "exponential"], "gamma": [0.5]},
     ),
-    "poly in a plane": (WIDE, Y, sx.PSVMClassifier(kernel="poly", degree=2, p=2.0), "principal", {"C": [0.01, 0.1]}),
+    "poly in a plane": (
+        WIDE,
+        Y,
+        sx.PSVMClassifier(kernel="poly", degree=2, p=2.0),
+        "principal",
+        {"C": [0.01, 0.1]},
+    ),
     "rbf in a plane": (WIDE, Y, sx.ODMClassifier(kernel="rbf"), "principal", {"C1": [1.0, 10.0]}),
     "two of four": (WIDE, Y, sx.ODMClassifier(), (3, 0), {"C1": [1.0, 10.0], "D": [0.0, 0.4]}),
-    "a constant in the kernel": (X, Y, sx.ConicSVMClassifier(kernel="rbf"), None, {"lam": [0.5, 2.0]}),
+    "a constant in the kernel": (
+        X,
+        Y,
+        sx.ConicSVMClassifier(kernel="rbf"),
+        None,
+        {"lam": [0.5, 2.0]},
+    ),
     "three classes": (WIDE, THREE, sx.MulticlassSVMClassifier(), "principal", {"lam": [0.1, 1.0]}),
     "two classes at once": (X, Y, sx.M3SVMClassifier(), None, {"lam": [0.1, 1.0], "p": [2.0]}),
 }
@@ -67,7 +87,9 @@ def test_a_page_computes_the_scores_of_a_fit_from_nothing(case):
     shown = {"λ": "lam", "γ": "gamma", "C₁": "C1"}
     order = [shown.get(slider["name"], slider["name"]) for slider in data["sliders"]]
     assert set(order) == set(values) <= set(names)
-    combinations = np.stack(np.meshgrid(*[np.arange(len(values[name])) for name in order], indexing="ij"), -1)
+    combinations = np.stack(
+        np.meshgrid(*[np.arange(len(values[name])) for name in order], indexing="ij"), -1
+    )
     combinations = combinations.reshape(-1, len(order))
     assert len(combinations) == len(data["answers"])
     for chosen, answer in zip(combinations, data["answers"], strict=True):
@@ -101,7 +123,10 @@ def test_a_page_needs_nothing_but_itself(tmp_path):
     data, _ = json.JSONDecoder().raw_decode(text[start:])
     assert data["classes"] == ["</script><b>", "no"]
     assert len(data["answers"]) == 4
-    assert [(slider["name"], slider["start"]) for slider in data["sliders"]][:2] == [("C", 1), ("p", 0)]
+    assert [(slider["name"], slider["start"]) for slider in data["sliders"]][:2] == [
+        ("C", 1),
+        ("p", 0),
+    ]
 
 
 def test_a_page_refuses_what_it_cannot_show(tmp_path):
@@ -168,7 +193,9 @@ def test_a_picture_is_updated_and_not_drawn_anew(labels, monkeypatch):
 
 
 def test_the_widget_follows_its_sliders():
-    explorer = sx.explore(X, Y, sx.PSVMClassifier(kernel="rbf"), values={"C": [0.1, 1.0, 10.0], "p": []})
+    explorer = sx.explore(
+        X, Y, sx.PSVMClassifier(kernel="rbf"), values={"C": [0.1, 1.0, 10.0], "p": []}
+    )
     *controls, image, text = explorer.widget.children
     named = {control.description: control for control in controls}
     assert list(named) == ["C", "kernel", "γ"]
@@ -188,7 +215,9 @@ def test_the_widget_follows_its_sliders():
 
 def test_what_takes_longer_waits_until_the_sliders_rest(monkeypatch):
     monkeypatch.setattr(rest, "REST", 0.0)
-    explorer = sx.explore(X, Y, sx.PSVMClassifier(kernel="rbf"), values={"C": [0.1, 1.0, 10.0], "p": [], "gamma": []})
+    explorer = sx.explore(
+        X, Y, sx.PSVMClassifier(kernel="rbf"), values={"C": [0.1, 1.0, 10.0], "p": [], "gamma": []}
+    )
     weights, text = explorer.widget.children[0], explorer.widget.children[-1]
     explorer._guaranteed.clear()
 
@@ -196,13 +225,19 @@ def test_what_takes_longer_waits_until_the_sliders_rest(monkeypatch):
         for value in (0.1, 10.0, 0.1, 10.0):
             weights.value = value
             assert "…" in text.value
-        while "…" in text.value or len([v for v in explorer._views.values() if v.settings["C"] == 10.0]) < 3:
+        while (
+            "…" in text.value
+            or len([v for v in explorer._views.values() if v.settings["C"] == 10.0]) < 3
+        ):
             await asyncio.sleep(0)
 
     asyncio.run(moved())
-    # Of the values that were passed over there is no guaranteed accuracy, and there are no other kernels.
+    # Of the values that were passed over there is no guaranteed accuracy, and there are no other
+    # kernels.
     assert len(explorer._guaranteed) == 1
-    assert [v.settings["kernel"] for v in explorer._views.values() if v.settings["C"] == 0.1] == ["rbf"]
+    assert [v.settings["kernel"] for v in explorer._views.values() if v.settings["C"] == 0.1] == [
+        "rbf"
+    ]
     kept = explorer.view.solution
     explorer.move(kernel="linear")
     assert explorer.move(kernel="rbf").solution is kept
@@ -251,7 +286,10 @@ WRONG = {
     "no such parameter": ({"values": {"c": [1.0]}}, "did you mean 'C'"),
     "a number for values": ({"values": {"C": 1.0}}, "must be a sequence"),
     "nan among values": ({"values": {"C": [1.0, np.nan]}}, "finite numbers"),
-    "nothing to vary": ({"model": "ramp", "values": {"C": [], "kernel": [], "gamma": []}}, "no parameter"),
+    "nothing to vary": (
+        {"model": "ramp", "values": {"C": [], "kernel": [], "gamma": []}},
+        "no parameter",
+    ),
     "no pair for a test": ({"test": X}, "pair"),
     "too few labels": ({"test": (X, Y[:3])}, "one label for each"),
     "a new label": ({"test": (X[:1], ["maybe"])}, "'maybe'"),

@@ -34,12 +34,18 @@ MACHINES = {
     "hard_margin rbf": partial(fast.hard_margin, kernel=sx.RBF(2.0)),
     **{f"odm {method}": partial(fast.odm, **BAND, method=method) for method in ("newton", "dcd")},
     "odm blocks": partial(fast.odm, **BAND, **RBF, method="blocks"),
-    **{f"odml {method}": partial(fast.odml, **BLEND, method=method) for method in ("newton", "dcd", "unwhitened")},
+    **{
+        f"odml {method}": partial(fast.odml, **BLEND, method=method)
+        for method in ("newton", "dcd", "unwhitened")
+    },
     "odml low-rank": partial(fast.odml, **BLEND, **RBF, method="low-rank", tol=1e-5),
     "conic": partial(fast.conic, lam=1.0),
     "conic kappa": partial(fast.conic, kappa=0.2),
     "conic rbf": partial(fast.conic, lam=1.0, **RBF),
-    **{f"zero_one {method}": partial(fast.zero_one, lam=1.0, method=method) for method in ("sweep", "branch")},
+    **{
+        f"zero_one {method}": partial(fast.zero_one, lam=1.0, method=method)
+        for method in ("sweep", "branch")
+    },
     "ramp": partial(fast.ramp, C=0.5),
     "l0 search": partial(fast.l0, C=0.5, method="search"),
     **{
@@ -49,14 +55,27 @@ MACHINES = {
     "m3svm augmented": partial(fast.m3svm, lam=0.1, p=4.0, method="augmented"),
     **{
         loss: partial(fast.multiclass, lam=0.1, loss=loss, k=2)
-        for loss in ("weston_watkins", "crammer_singer", "msvm", "topk", "softmax", "sparse_softmax")
+        for loss in (
+            "weston_watkins",
+            "crammer_singer",
+            "msvm",
+            "topk",
+            "softmax",
+            "sparse_softmax",
+        )
     },
 }
-SEVERAL = {name for name, solve in MACHINES.items() if getattr(solve, "func", solve) in (fast.m3svm, fast.multiclass)}
+SEVERAL = {
+    name
+    for name, solve in MACHINES.items()
+    if getattr(solve, "func", solve) in (fast.m3svm, fast.multiclass)
+}
 SEARCHES = {name for name in MACHINES if name.startswith(("zero_one", "ramp", "l0"))}
 # Their starts are coefficients, which fit other rows too.
 COEFFICIENTS = {
-    name for name in MACHINES if name.startswith(("odm", "ramp", "l0")) and not name.endswith(("blocks", "rank"))
+    name
+    for name in MACHINES
+    if name.startswith(("odm", "ramp", "l0")) and not name.endswith(("blocks", "rank"))
 }
 # So few rows are solved before there is anything to report.
 QUICK = {"psvm 1.0", "hard_margin", "hard_margin rbf", *(f"psvm {p} rbf" for p in (1.0, 1.5, 3.0))}
@@ -98,7 +117,8 @@ def test_order_storage_and_names_of_the_classes_change_nothing(name):
     for other in others:
         overlap(found, other, gap=1e-5)
     assert (
-        names[np.searchsorted(found.model.classes, found.model.predict(X))] == others[0].model.predict(X)
+        names[np.searchsorted(found.model.classes, found.model.predict(X))]
+        == others[0].model.predict(X)
     ).mean() > 0.95
 
 
@@ -120,7 +140,11 @@ def test_limits_give_the_best_point_with_its_interval(name):
             # A machine with hard margins is known to exist only once one is found.
             assert "hard" in name
             continue
-        allowed = ("optimal", "inaccurate") if name in QUICK or (name == "l0 search" and "max_iter" in limit) else ()
+        allowed = (
+            ("optimal", "inaccurate")
+            if name in QUICK or (name == "l0 search" and "max_iter" in limit)
+            else ()
+        )
         assert cut.status in (status, *allowed)
         assert cut.certificate.lower <= best.certificate.upper
         assert best.certificate.lower <= cut.certificate.upper

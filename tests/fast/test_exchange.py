@@ -1,4 +1,6 @@
-"""The local search before and beside the tree: least norms, single moves that are left, budgets, the ramp loss, and what it saves."""
+"""The local search before and beside the tree: least norms, single moves that are left, budgets,
+the ramp loss, and what it saves.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,33 @@ MOST = 10**6
 
 
 def scratch(n, r):
-    active = [(np.empty(r + 1, dtype=np.int64), np.empty((r + 1, r + 1)), np.empty(r + 1)) for _ in range(3)]
-    return (np.empty(8, dtype=np.int64), *active, np.empty(r + 1), np.empty(r), np.empty(n), np.empty(r + 1))
+    active = [
+        (np.empty(r + 1, dtype=np.int64), np.empty((r + 1, r + 1)), np.empty(r + 1))
+        for _ in range(3)
+    ]
+    return (
+        np.empty(8, dtype=np.int64),
+        *active,
+        np.empty(r + 1),
+        np.empty(r),
+        np.empty(n),
+        np.empty(r + 1),
+    )
 
 
 def improved(H, kept, *, weight=None, lam=1.0, budget=math.inf, most=MOST, stop=False):
     weight = np.ones(len(H)) if weight is None else weight
-    value, products = descend(H, weight, lam, budget, kept, most, *scratch(*H.shape), np.array([int(stop)]))
+    value, products = descend(
+        H, weight, lam, budget, kept, most, *scratch(*H.shape), np.array([int(stop)])
+    )
     return value, products
 
 
 def value_of(H, kept, weight, lam):
     found = least_norm(H[kept], None)
-    return math.inf if found is None else float(found.w @ found.w) + lam * float(weight[~kept].sum())
+    return (
+        math.inf if found is None else float(found.w @ found.w) + lam * float(weight[~kept].sum())
+    )
 
 
 @pytest.fixture(params=range(8))
@@ -109,13 +125,26 @@ def test_a_set_of_the_ramp_loss_is_improved_to_one_that_no_machine_without_a_row
     n, r, price = 24, 2, 3.0
     y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
     H = y[:, None] * rng.normal(size=(n, r)) + 0.3 * rng.normal(size=(n, r))
-    HT, length, kept, w = np.vstack([H.T, y]), np.linalg.norm(H, axis=1), np.ones(n, dtype=bool), np.zeros(r + 1)
+    HT, length, kept, w = (
+        np.vstack([H.T, y]),
+        np.linalg.norm(H, axis=1),
+        np.ones(n, dtype=bool),
+        np.zeros(r + 1),
+    )
     given = np.empty(8, dtype=np.int64), np.empty(8), np.empty(n, dtype=np.int8), np.empty(r + 1)
-    rest = tuple(np.empty((7, n))), tuple(np.empty((3, r + 1))), np.empty((r + 2, r + 1)), np.zeros(1, dtype=np.int64)
-    value, machines = ramp_descend(HT, length, np.ones(n), price, 2.0, -9.0, 9.0, kept, 1000, w, *given, *rest)
+    rest = (
+        tuple(np.empty((7, n))),
+        tuple(np.empty((3, r + 1))),
+        np.empty((r + 2, r + 1)),
+        np.zeros(1, dtype=np.int64),
+    )
+    value, machines = ramp_descend(
+        HT, length, np.ones(n), price, 2.0, -9.0, 9.0, kept, 1000, w, *given, *rest
+    )
     assert 1 <= machines <= 1000
     assert value == pytest.approx(ramp_value(H, y, w[:r], w[r], price), rel=1e-9)
-    # Rounded kinks lower a hinge by half its width times its slope; the rest is what Newton's method may leave.
+    # Rounded kinks lower a hinge by half its width times its slope; the rest is what Newton's
+    # method may leave.
     accuracy = n * price * WIDTH / 2.0 + 2.0 * ENOUGH * value
     first = hinge_machine(H, y, np.ones(n), np.full(n, price / 4.0))
     assert value <= ramp_value(H, y, *first, price) + accuracy
@@ -123,7 +152,9 @@ def test_a_set_of_the_ramp_loss_is_improved_to_one_that_no_machine_without_a_row
         other = kept.copy()
         other[i] = not other[i]
         # With half the squared norm, a hinge of price / 2 a unit is one of price / 4.
-        found = hinge_machine(H[other], y[other], np.ones(int(other.sum())), np.full(int(other.sum()), price / 4.0))
+        found = hinge_machine(
+            H[other], y[other], np.ones(int(other.sum())), np.full(int(other.sum()), price / 4.0)
+        )
         assert ramp_value(H, y, *found, price) >= value - accuracy
 
 

@@ -1,4 +1,6 @@
-"""The low-rank solver of the conic relaxation against the semidefinite program, and what every solver must do."""
+"""The low-rank solver of the conic relaxation against the semidefinite program, and what every
+solver must do.
+"""
 
 import warnings
 from dataclasses import replace
@@ -58,7 +60,9 @@ def test_every_design_is_certified(name, problem, sparse, seed):
 
 
 @given(
-    st.sampled_from([name for name in DESIGNS if name not in ("offset", "large", "tiny", "mixed scales")]),
+    st.sampled_from(
+        [name for name in DESIGNS if name not in ("offset", "large", "tiny", "mixed scales")]
+    ),
     st.sampled_from(PROBLEMS),
     st.integers(0, 99),
 )
@@ -86,7 +90,9 @@ def test_the_linear_kernel_is_the_linear_formulation(problem, intercept):
     linear = conic(X, y, intercept=intercept, tol=1e-8, **problem)
     kernel = conic(X, y, intercept=intercept, kernel="linear", tol=1e-8, **problem)
     overlap(linear, kernel)
-    assert np.allclose(linear.model.decision_function(X), kernel.model.decision_function(X), atol=1e-4)
+    assert np.allclose(
+        linear.model.decision_function(X), kernel.model.decision_function(X), atol=1e-4
+    )
 
 
 def test_kappa_and_lambda_are_two_views_of_one_problem():
@@ -116,13 +122,19 @@ def test_points_without_certificates_are_those_with_one(problem):
     (name, values), points = next(iter(problem.items())), conic_points(space, **problem)
     for value, point in zip(values, points, strict=True):
         solution = conic(X, y, **{name: value}, tol=1e-9)
-        np.testing.assert_allclose(point.w, [*solution.model.coef, solution.model.intercept], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            point.w, [*solution.model.coef, solution.model.intercept], rtol=1e-4, atol=1e-5
+        )
         assert point.share == pytest.approx(relaxation(solution).z.mean(), abs=1e-5)
-        assert point.lam == pytest.approx(value if name == "lam" else float(solution.dual["lam"]), rel=1e-4)
+        assert point.lam == pytest.approx(
+            value if name == "lam" else float(solution.dual["lam"]), rel=1e-4
+        )
 
 
 def test_points_without_certificates_end_with_the_time():
-    _, space = conic_space(*sx.synthetic.outlier_data(60, 3, sigma=0.5, seed=2), None, True, None, "error")
+    _, space = conic_space(
+        *sx.synthetic.outlier_data(60, 3, sigma=0.5, seed=2), None, True, None, "error"
+    )
     with time_limited(0.0), pytest.raises(OutOfTime):
         conic_points(space, lam=[1.0, 2.0])
 
@@ -154,15 +166,23 @@ def test_a_tight_relaxation_has_no_covariance():
     solution = conic(X, y, lam=1e3)
     assert solution.certificate.gap <= 1e-6
     assert np.sum(solution.model.moment.V**2) <= 1e-5
-    assert solution.certificate.residuals["zero_one_upper"] == pytest.approx(solution.certificate.upper, rel=1e-6)
+    assert solution.certificate.residuals["zero_one_upper"] == pytest.approx(
+        solution.certificate.upper, rel=1e-6
+    )
 
 
 def test_rounding_solves_the_zero_one_problem_too():
     X, y = outliers(40, 2)
     plain, rounded = conic(X, y, lam=1.0), conic(X, y, lam=1.0, rounding=True)
     overlap(plain, rounded)
-    assert rounded.certificate.residuals["zero_one_upper"] <= plain.certificate.residuals["zero_one_upper"]
-    assert rounded.certificate.residuals["zero_one_lower"] <= rounded.certificate.residuals["zero_one_upper"]
+    assert (
+        rounded.certificate.residuals["zero_one_upper"]
+        <= plain.certificate.residuals["zero_one_upper"]
+    )
+    assert (
+        rounded.certificate.residuals["zero_one_lower"]
+        <= rounded.certificate.residuals["zero_one_upper"]
+    )
     reference = sx.solve(sx.conic_sdp(X, y, lam=1.0)).certificate.residuals["zero_one_upper"]
     assert rounded.certificate.residuals["zero_one_upper"] == pytest.approx(reference, rel=1e-6)
 
@@ -198,10 +218,13 @@ def test_large_spectra_come_from_an_iterative_eigensolver_but_the_bound_does_not
 
 
 @pytest.mark.parametrize(
-    ("number", "kappa"), [(0, 0.2), (1, 0.1), (2, 0.1), (3, 0.2), (4, 0.2), (5, 0.35), (6, 0.02), (7, 0.02)]
+    ("number", "kappa"),
+    [(0, 0.2), (1, 0.1), (2, 0.1), (3, 0.2), (4, 0.2), (5, 0.35), (6, 0.02), (7, 0.02)],
 )
 def test_sums_of_indicators_that_jump_at_one_lambda(number, kappa):
-    """With few observations in as many dimensions, or all on two points, minima for one λ miss many shares of the margins."""
+    """With few observations in as many dimensions, or all on two points, minima for one λ miss many
+    shares of the margins.
+    """
     rng = np.random.default_rng(number)
     if number < 4:
         X, kernel = rng.normal(size=(12, 2)), sx.RBF(0.5 * (number + 1))
@@ -313,7 +336,10 @@ def test_warm_starts():
     cold = conic(X, y, lam=1.0)
     warm = conic(X, y, lam=1.1, warm_start=cold)
     assert warm.warm_start_used
-    assert warm.attempts[0].options["iterations"] < conic(X, y, lam=1.1).attempts[0].options["iterations"]
+    assert (
+        warm.attempts[0].options["iterations"]
+        < conic(X, y, lam=1.1).attempts[0].options["iterations"]
+    )
     for earlier in (
         conic(X, y, kappa=0.1),
         sx.solve(sx.conic_sdp(X, y, lam=3.0)),
@@ -337,11 +363,15 @@ def test_a_warm_start_that_does_not_fit_is_an_error():
     psvm = sx.fast.psvm(X, y, C=1.0, p=2, kernel=sx.RBF(1.0))
     with pytest.raises(DataError, match="with a linear model of 5 features, got one of 'psvm"):
         conic(X, y, lam=1.0, warm_start=psvm)
-    with pytest.raises(DataError, match="with the second moment of the conic relaxation, got one of 'psvm"):
+    with pytest.raises(
+        DataError, match="with the second moment of the conic relaxation, got one of 'psvm"
+    ):
         conic(X, y, lam=1.0, kernel=sx.RBF(1.0), warm_start=psvm)
     with pytest.raises(DataError, match="with a linear model of 5 features"):
         conic(X, y, lam=1.0, warm_start=sx.fast.psvm(X[:, :3], y, C=1.0, p=2))
-    broken = replace(psvm, model=sx.LinearModel(np.full(5, np.nan), 0.0, np.array([-1, 1]), np.arange(3)))
+    broken = replace(
+        psvm, model=sx.LinearModel(np.full(5, np.nan), 0.0, np.array([-1, 1]), np.arange(3))
+    )
     with pytest.raises(DataError, match="finite coefficients"):
         conic(X, y, lam=1.0, warm_start=broken)
     with pytest.raises(DataError, match="it has 200 observations, these are 199"):
@@ -361,7 +391,11 @@ def test_relaxation_of_a_fast_solution():
 def test_derivatives():
     rng = np.random.default_rng(0)
     n, k = 30, 3
-    S, y, height = rng.normal(size=(n, k)), np.where(rng.random(n) < 0.5, 1.0, -1.0), rng.random(n) + 0.5
+    S, y, height = (
+        rng.normal(size=(n, k)),
+        np.where(rng.random(n) < 0.5, 1.0, -1.0),
+        rng.random(n) + 0.5,
+    )
     for ridge in (np.zeros(n), rng.random(n)):
         slope, shift, rays = np.empty((n, k)), np.empty(n), np.empty((n, k))
         value = loss_derivatives(S, y, height, ridge, slope, shift, rays)
@@ -397,10 +431,14 @@ def test_the_matrix_of_second_derivatives_is_that_of_its_products(k, sparse):
     assert np.allclose((H @ D.T.ravel()).reshape(1 + k, r).T, product(D))
     step = 1e-6
     assert np.isclose(
-        (problem.value(U + step * D) - problem.value(U - step * D)) / (2 * step), np.sum(gradient * D), rtol=1e-5
+        (problem.value(U + step * D) - problem.value(U - step * D)) / (2 * step),
+        np.sum(gradient * D),
+        rtol=1e-5,
     )
     problem.U = U + step * D
-    assert np.allclose((problem.derivatives()[1] - gradient) / step, product(D), rtol=1e-3, atol=1e-2)
+    assert np.allclose(
+        (problem.derivatives()[1] - gradient) / step, product(D), rtol=1e-3, atol=1e-2
+    )
 
 
 def test_the_gradient_is_that_of_the_formulation():
@@ -408,12 +446,15 @@ def test_the_gradient_is_that_of_the_formulation():
     L, y = rng.normal(size=(40, 4)), np.where(rng.random(40) < 0.5, 1.0, -1.0)
     U, weight = rng.normal(size=(4, 3)), rng.random(40)
     problem = LowRankRelaxation(L, y, weight, lam=2.0, U=U)
-    value, by_w, by_V, gamma, alpha = low_rank_gradient(U[:, 0], U[:, 1:], y[:, None] * L, 2.0 * weight)
+    value, by_w, by_V, gamma, alpha = low_rank_gradient(
+        U[:, 0], U[:, 1:], y[:, None] * L, 2.0 * weight
+    )
     found, gradient, _ = problem.derivatives()
     assert found == pytest.approx(value)
     assert np.allclose(gradient, np.column_stack([by_w, by_V]))
     assert np.allclose(problem.multipliers(), (gamma, alpha))
-    # At every point, as written in the statement: m = (1 − u)₊, t = v + m², γ = λs m²/t² and α = 2λs m/t.
+    # At every point, as written in the statement: m = (1 − u)₊, t = v + m², γ = λs m²/t² and α =
+    # 2λs m/t.
     u, variance = y * (L @ U[:, 0]), np.sum((L @ U[:, 1:]) ** 2, axis=1)
     m = np.maximum(1.0 - u, 0.0)
     t = variance + m**2
@@ -423,7 +464,9 @@ def test_the_gradient_is_that_of_the_formulation():
 
 
 def test_multipliers_are_derivatives_of_the_loss():
-    """α = −∂(λsz)/∂u at fixed second moment t, and γ = −∂(λsz)/∂t: the multipliers of the rows that define m and t."""
+    """α = −∂(λsz)/∂u at fixed second moment t, and γ = −∂(λsz)/∂t: the multipliers of the rows that
+    define m and t.
+    """
     rng = np.random.default_rng(3)
     u, v, height = rng.normal(size=30), rng.random(30) + 0.1, rng.random(30) + 0.5
     gamma, alpha = stationary_multipliers(u, v, height)
@@ -457,7 +500,10 @@ def test_weighted_gram_in_blocks():
         ({"lam": 1.0, "seed": -1}, "seed must be a whole number"),
         ({"lam": 1.0, "nystrom": 10}, "nystrom approximates a kernel, and kernel is None"),
         ({"lam": 1.0, "kernel": "rbf", "nystrom": 0}, "nystrom must be a number of landmarks"),
-        ({"lam": 1.0, "kernel": "sigmoid", "nystrom": 5}, "nystrom needs a kernel that is positive semidefinite"),
+        (
+            {"lam": 1.0, "kernel": "sigmoid", "nystrom": 5},
+            "nystrom needs a kernel that is positive semidefinite",
+        ),
     ],
 )
 def test_errors(arguments, message):
@@ -498,7 +544,9 @@ def test_a_kernel_is_factored_inside_the_limit(monkeypatch):
 
 @pytest.mark.parametrize("problem", [{"lam": 1.0}, {"kappa": 0.15}])
 def test_no_newton_step_is_begun_that_would_end_after_the_limit(monkeypatch, problem):
-    """The clock moves by the observations times the squared number of unknowns of each step, and by nothing else."""
+    """The clock moves by the observations times the squared number of unknowns of each step, and by
+    nothing else.
+    """
     X, y = outliers(800, 3)
     small, at = ConicSettings(sample_above=300, sample_size=150, sample_per_column=20), [0.0]
     step = LowRankRelaxation._hessian
@@ -516,5 +564,9 @@ def test_no_newton_step_is_begun_that_would_end_after_the_limit(monkeypatch, pro
             found = conic(X, y, settings=small, time_limit=limit, **problem)
             assert found.status == "time_limit"
             assert at[0] - began <= limit
-            assert found.certificate.lower <= whole.certificate.upper <= found.certificate.upper * (1.0 + 1e-6)
+            assert (
+                found.certificate.lower
+                <= whole.certificate.upper
+                <= found.certificate.upper * (1.0 + 1e-6)
+            )
             assert found.certificate.lower > 0.5 * whole.certificate.lower

@@ -46,7 +46,11 @@ def samples(draw):
     X, w = rng.standard_normal((n, d)), rng.standard_normal(d)
     y = np.where(X @ w > 0, 1, -1)
     y[:2] = 1, -1
-    design = draw(st.sampled_from(("plain", "gap", "rounded", "constant", "equal", "one-point class", "offset")))
+    design = draw(
+        st.sampled_from(
+            ("plain", "gap", "rounded", "constant", "equal", "one-point class", "offset")
+        )
+    )
     if design == "gap":
         X += 0.2 * y[:, None] * w
     elif design == "rounded":
@@ -86,7 +90,9 @@ def test_the_active_set_method_is_least_distance_programming(sample):
         positive, negative = (share * (y == sign) for sign in (1, -1))
         assert (share >= 0).all()
         assert positive.sum() == pytest.approx(negative.sum(), rel=1e-6)
-        assert positive @ X / positive.sum() == pytest.approx(negative @ X / negative.sum(), rel=1e-5, abs=1e-5)
+        assert positive @ X / positive.sum() == pytest.approx(
+            negative @ X / negative.sum(), rel=1e-5, abs=1e-5
+        )
 
 
 @settings(max_examples=50)
@@ -141,7 +147,9 @@ def test_working_sets_end_where_psmo_does():
     active = sx.fast.hard_margin(X, y, tol=1e-8)
     assert active.attempts[0].options["working_set"] < n / 2
     assert active.certificate.is_certified(1e-8)
-    overlap(active.certificate, sx.fast.hard_margin(X, y, method="smo", tol=1e-4).certificate, gap=1e-4)
+    overlap(
+        active.certificate, sx.fast.hard_margin(X, y, method="smo", tol=1e-4).certificate, gap=1e-4
+    )
     # No margin is violated, and the model is the expansion of the multipliers.
     u = y * active.model.decision_function(X)
     assert u.min() == pytest.approx(1, abs=1e-9)
@@ -151,7 +159,9 @@ def test_working_sets_end_where_psmo_does():
 def test_idle_observations_leave_a_large_working_set():
     X, y = separable(3000, 40)
     reference = sx.fast.hard_margin(X, y)
-    solution = sx.fast.hard_margin(X, y, settings=HardMarginSettings(active_set=ActiveSetSettings(largest=900)))
+    solution = sx.fast.hard_margin(
+        X, y, settings=HardMarginSettings(active_set=ActiveSetSettings(largest=900))
+    )
     assert solution.attempts[0].options["working_set"] <= 1200
     overlap(solution.certificate, reference.certificate)
 
@@ -170,7 +180,9 @@ def test_more_features_than_observations_and_too_many_tight_ones():
     overlap(wide.certificate, sx.fast.hard_margin(X, y, method="active-set").certificate)
     X, y = separable(60, 20)
     reference = sx.fast.hard_margin(X, y)
-    gone_on = sx.fast.hard_margin(X, y, settings=HardMarginSettings(active_set=ActiveSetSettings(largest_support=5)))
+    gone_on = sx.fast.hard_margin(
+        X, y, settings=HardMarginSettings(active_set=ActiveSetSettings(largest_support=5))
+    )
     assert gone_on.solver == "fast.hard_margin/smo"
     overlap(gone_on.certificate, reference.certificate)
 
@@ -205,7 +217,9 @@ def test_a_warm_start_begins_with_its_support():
 
 def test_stopped_early_it_returns_its_interval_or_says_that_it_has_none():
     X, y = separable(5000, 50, gap=0.2)
-    stopped = sx.fast.hard_margin(X, y, callback=lambda progress: np.isfinite(progress.upper), tol=1e-9)
+    stopped = sx.fast.hard_margin(
+        X, y, callback=lambda progress: np.isfinite(progress.upper), tol=1e-9
+    )
     whole = sx.fast.hard_margin(X, y, tol=1e-9)
     assert stopped.certificate.lower <= whole.certificate.upper
     assert stopped.certificate.upper >= whole.certificate.lower
@@ -236,8 +250,12 @@ def test_a_kernel_is_left_to_psmo():
 def test_multiples_of_a_point_take_no_second_product(monkeypatch):
     X, y = separable(FEW + 1, 3)
     products, product = [], KernelColumns.product
-    monkeypatch.setattr(KernelColumns, "product", lambda self, v: products.append(v.size) or product(self, v))
-    found = sx.fast.hard_margin(X, y, kernel="rbf", callback=lambda progress: progress.upper < np.inf)
+    monkeypatch.setattr(
+        KernelColumns, "product", lambda self, v: products.append(v.size) or product(self, v)
+    )
+    found = sx.fast.hard_margin(
+        X, y, kernel="rbf", callback=lambda progress: progress.upper < np.inf
+    )
     # The multipliers, their best multiple, the machine and its multiple with margins of 1.
     assert found.status == "interrupted"
     assert 0 < found.certificate.lower < found.certificate.upper < np.inf

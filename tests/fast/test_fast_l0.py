@@ -1,4 +1,6 @@
-"""The l0-norm hinge: ADMM, polish, local search; against brute force over all sets and the mixed-integer route."""
+"""The l0-norm hinge: ADMM, polish, local search; against brute force over all sets and the
+mixed-integer route.
+"""
 
 import itertools
 import math
@@ -25,7 +27,12 @@ from svmcvx.heuristics.least_norm import least_norm
 from tests.conftest import make_data
 from tests.exact_zero_one import free_instance, judge
 
-KERNELS = {None: None, "rbf": sx.RBF(0.5), "narrow": sx.RBF(8.0), "polynomial": sx.Polynomial(2, 1.0, 1.0)}
+KERNELS = {
+    None: None,
+    "rbf": sx.RBF(0.5),
+    "narrow": sx.RBF(8.0),
+    "polynomial": sx.Polynomial(2, 1.0, 1.0),
+}
 
 
 def circles(n, noise, random_state):
@@ -62,7 +69,11 @@ def problems(draw, largest=8):
     X = rng.standard_normal((n, d))
     y = np.where(X[:, 0] + 0.7 * rng.standard_normal(n) > 0, 1, -1)
     y[:2] = -1, 1
-    design = draw(st.sampled_from(("plain", "rounded", "constant", "equal", "one-point class", "offset", "scaled")))
+    design = draw(
+        st.sampled_from(
+            ("plain", "rounded", "constant", "equal", "one-point class", "offset", "scaled")
+        )
+    )
     if design == "rounded":
         X = np.round(X)
     elif design == "constant":
@@ -73,7 +84,11 @@ def problems(draw, largest=8):
         y[1:] = 1
     elif design == "scaled":
         X *= 10.0 ** rng.uniform(-3, 3)
-    kernel = draw(st.sampled_from((None, "rbf", "narrow") if design in ("offset", "scaled") else tuple(KERNELS)))
+    kernel = draw(
+        st.sampled_from(
+            (None, "rbf", "narrow") if design in ("offset", "scaled") else tuple(KERNELS)
+        )
+    )
     if design == "offset":
         X += 1e6
     return {
@@ -98,7 +113,9 @@ def problems(draw, largest=8):
 )
 def test_small_problems_are_solved_to_the_optimum(problem):
     solution = l0(**problem)
-    weight = np.ones(len(problem["y"])) if problem["sample_weight"] is None else problem["sample_weight"]
+    weight = (
+        np.ones(len(problem["y"])) if problem["sample_weight"] is None else problem["sample_weight"]
+    )
     optimum = brute_force(problem["X"], problem["y"], problem["C"], problem["kernel"], weight)
     assert solution.certificate.upper >= optimum * (1 - 1e-6) - 1e-9
     assert solution.certificate.upper == pytest.approx(optimum, rel=1e-6)
@@ -117,7 +134,8 @@ def test_small_problems_are_solved_to_the_optimum(problem):
     }
 )
 @example(
-    # Rows far apart: all that the bound on rounding may use is that the kernel of a row with itself is exact.
+    # Rows far apart: all that the bound on rounding may use is that the kernel of a row with itself
+    # is exact.
     {
         "X": np.array([[484.98012743], [300.35678133]]),
         "y": np.array([-1, 1]),
@@ -142,7 +160,9 @@ def test_every_answer_is_stationary_and_no_worse_than_the_admm(problem):
     u = data.y * solution.model.decision_function(problem["X"])
     norm = float(solution.model.squared_norm(data).value)
     u = np.where(np.abs(u - 1) <= 1e-7, 1.0, u)
-    assert l0_objective(norm, u, C=problem["C"], weight=data.weight) == pytest.approx(certificate.upper, rel=1e-6)
+    assert l0_objective(norm, u, C=problem["C"], weight=data.weight) == pytest.approx(
+        certificate.upper, rel=1e-6
+    )
 
 
 def test_the_optimum_is_that_of_the_mixed_integer_route():
@@ -208,7 +228,9 @@ def test_local_search_only_improves_and_ends_at_a_machine(seed):
     price = np.random.default_rng(seed).uniform(0.1, 3.0, 50)
     state = new_state(K, y, 1.0)
     kept = np.ones(50, dtype=bool)
-    assert l0_search.solve_or_evict(state, kept, price, price.sum(), 10**6) == active_set_passes.SOLVED
+    assert (
+        l0_search.solve_or_evict(state, kept, price, price.sum(), 10**6) == active_set_passes.SOLVED
+    )
     assert active_set.value(state) <= price.sum()
     before = active_set.value(state) + price[~kept].sum()
     room = l0_search.allocate_like(state)
@@ -217,7 +239,14 @@ def test_local_search_only_improves_and_ends_at_a_machine(seed):
     assert after == pytest.approx(active_set.value(state) + price[~kept].sum())
     assert trials >= 0
     again = l0_search.explore(
-        state, room, l0_search.allocate_like(state), kept, price, after, np.random.default_rng(seed).random(5), 1000
+        state,
+        room,
+        l0_search.allocate_like(state),
+        kept,
+        price,
+        after,
+        np.random.default_rng(seed).random(5),
+        1000,
     )
     assert again <= after
     # The state is the hard-margin machine of what is kept.
@@ -263,14 +292,18 @@ def test_margins_that_the_model_rounds_otherwise_than_the_gram_matrix_are_kept(s
     y = np.where(X[:, 0] + 0.7 * rng.standard_normal(22) > 0, 1, -1)
     y[:2] = -1, 1
     solution = l0(30 * X, y, C=10.0, kernel=sx.RBF(8.0), n_restarts=0)
-    assert solution.certificate.upper <= min(solution.attempts[0].options["admm_objective"]) * (1 + 1e-9)
+    assert solution.certificate.upper <= min(solution.attempts[0].options["admm_objective"]) * (
+        1 + 1e-9
+    )
 
 
 def test_invariances():
     X, y = noisy(80, 2)
     order = np.random.default_rng(0).permutation(80)
     arguments = {"C": 1.0, "kernel": sx.RBF(0.5)}
-    values = [l0(*data, **arguments).certificate.upper for data in ((X, y), (X, -y), (X[order], y[order]))]
+    values = [
+        l0(*data, **arguments).certificate.upper for data in ((X, y), (X, -y), (X[order], y[order]))
+    ]
     assert values == pytest.approx([values[0]] * 3, rel=1e-6)
     weight = np.random.default_rng(1).integers(0, 4, 80)
     copies = np.repeat(np.arange(80), weight)
@@ -280,14 +313,21 @@ def test_invariances():
     assert weighted.dual["mu"].shape == (80,)
     assert not weighted.dual["mu"][weight == 0].any()
     scaled = l0(2 * X, y, C=0.25, n_restarts=0)
-    assert scaled.certificate.upper == pytest.approx(0.25 * l0(X, y, C=1.0, n_restarts=0).certificate.upper, rel=1e-6)
+    assert scaled.certificate.upper == pytest.approx(
+        0.25 * l0(X, y, C=1.0, n_restarts=0).certificate.upper, rel=1e-6
+    )
 
 
 def test_a_linear_kernel_is_the_linear_form():
     X, y = make_data(3, n=14, d=2)
     values = [
         l0(data, y, C=0.3, kernel=kernel).certificate.upper
-        for data, kernel in ((X, None), (sp.csr_array(X), None), (X, "linear"), (X @ X.T, "precomputed"))
+        for data, kernel in (
+            (X, None),
+            (sp.csr_array(X), None),
+            (X, "linear"),
+            (X @ X.T, "precomputed"),
+        )
     ]
     assert values == pytest.approx([values[0]] * 4, rel=1e-7)
 
@@ -296,7 +336,9 @@ def test_separable_data_at_a_large_price_give_the_hard_margin():
     X, y = noisy(100, 0, noise=0.0)
     kernel = sx.RBF(2.0)
     hard = sx.fast.hard_margin(X, y, kernel=kernel, tol=1e-9)
-    assert l0(X, y, C=1e6, kernel=kernel).certificate.upper == pytest.approx(hard.certificate.upper, rel=1e-7)
+    assert l0(X, y, C=1e6, kernel=kernel).certificate.upper == pytest.approx(
+        hard.certificate.upper, rel=1e-7
+    )
 
 
 def test_a_tiny_price_gives_the_constant_score():
@@ -314,7 +356,12 @@ def test_seed_record_and_pickle():
     assert np.array_equal(first.dual["mu"], second.dual["mu"])
     options = first.attempts[0].options
     assert options["sigma"] == [pytest.approx(2 / 1.2**2), pytest.approx(2 / 16)]
-    assert len(options["admm_iterations"]) == len(options["admm_residual"]) == len(options["admm_objective"]) == 2
+    assert (
+        len(options["admm_iterations"])
+        == len(options["admm_residual"])
+        == len(options["admm_objective"])
+        == 2
+    )
     assert max(options["admm_iterations"]) <= 300
     assert first.solver == "fast.l0/admm"
     assert first.formulation == "l0"
@@ -344,7 +391,9 @@ def test_warm_starts():
     assert again.certificate.upper <= first.certificate.upper * (1 + 1e-9)
     for other in (sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf"), l0(X, y, C=3.0, kernel="rbf")):
         assert l0(X, y, C=1.0, kernel="rbf", warm_start=other).warm_start_used
-    with pytest.raises(sx.DataError, match="warm_start must be a Solution of the same data, got int"):
+    with pytest.raises(
+        sx.DataError, match="warm_start must be a Solution of the same data, got int"
+    ):
         l0(X, y, C=1.0, warm_start=3)
     with pytest.raises(sx.DataError, match="mu must have one multiplier an observation"):
         l0(X[:100], y[:100], C=1.0, kernel="rbf", warm_start=first)
@@ -356,7 +405,9 @@ def test_tol_is_the_residual_that_the_checker_finds():
     assert usual.status == "optimal"
     assert usual.certificate.residuals["stationarity"] <= 1e-6
     assert strict.certificate == usual.certificate
-    assert strict.status == ("optimal" if strict.certificate.residuals["stationarity"] == 0 else "inaccurate")
+    assert strict.status == (
+        "optimal" if strict.certificate.residuals["stationarity"] == 0 else "inaccurate"
+    )
     finer = l0(X, y, C=1.0, kernel="rbf", settings=L0Settings(admm_tol=1e-9)).attempts[0].options
     coarse = l0(X, y, C=1.0, kernel="rbf", settings=L0Settings(admm_tol=0.9)).attempts[0].options
     assert sum(coarse["admm_iterations"]) < sum(finer["admm_iterations"])
@@ -388,7 +439,9 @@ def test_working_sets_and_a_factor_of_low_rank(monkeypatch):
     kernel = sx.RBF(0.5)
     whole = l0(X, y, C=1.0, kernel=kernel)
     settings = L0Settings(whole=200, polish=PolishSettings(nearest=60, dropped=80, joining=40))
-    monkeypatch.setattr(KernelSpace, "_given_gram", property(lambda self: pytest.fail("a Gram matrix was made")))
+    monkeypatch.setattr(
+        KernelSpace, "_given_gram", property(lambda self: pytest.fail("a Gram matrix was made"))
+    )
     parts = l0(X, y, C=1.0, kernel=kernel, rank=60, settings=settings)
     assert parts.attempts[0].options["rank"] == 60
     assert parts.certificate.residuals["stationarity"] <= 1e-9
@@ -396,7 +449,9 @@ def test_working_sets_and_a_factor_of_low_rank(monkeypatch):
     assert parts.certificate.upper <= min(parts.attempts[0].options["admm_objective"])
     linear = l0(sp.csr_array(X), y, C=0.1, settings=settings)
     assert linear.certificate.residuals["stationarity"] <= 1e-9
-    restarted = l0(X, y, C=1.0, kernel=kernel, rank=60, warm_start=parts, n_restarts=0, settings=settings)
+    restarted = l0(
+        X, y, C=1.0, kernel=kernel, rank=60, warm_start=parts, n_restarts=0, settings=settings
+    )
     assert restarted.certificate.upper <= parts.certificate.upper * (1 + 1e-9)
 
 
@@ -461,9 +516,12 @@ def test_the_search_finds_the_least_objective_of_all_sets(kernel, seed):
 def test_hostile_instances_of_the_search_against_all_vertices_in_fractions(first):
     for seed in range(first, first + 24):
         X, _, _, _, kernel = free_instance(seed, "l0")
-        # Rounding hides the margins of rows that are far away, and that rows of a kernel's factor depend on each other.
+        # Rounding hides the margins of rows that are far away, and that rows of a kernel's factor
+        # depend on each other.
         hidden = kernel is not None or np.abs(X).max() > 1e3
-        assert judge(seed, problem="l0", time_limit=None) in (("certified", "wide") if hidden else ("certified",)), seed
+        assert judge(seed, problem="l0", time_limit=None) in (
+            ("certified", "wide") if hidden else ("certified",)
+        ), seed
 
 
 def test_the_search_starts_from_the_local_minimum_and_from_an_earlier_solution():
@@ -474,9 +532,13 @@ def test_the_search_starts_from_the_local_minimum_and_from_an_earlier_solution()
     assert limited.certificate.kind == "enumeration"
     whole = l0(X, y, C=2.0, method="search", warm_start=local)
     assert whole.certificate.is_certified(1e-6)
-    assert limited.certificate.lower <= whole.certificate.upper <= local.certificate.upper * (1 + 1e-9)
+    assert (
+        limited.certificate.lower <= whole.certificate.upper <= local.certificate.upper * (1 + 1e-9)
+    )
     assert l0(X, y, C=2.0, method="auto").certificate.kind == "enumeration"
-    assert l0(np.tile(X, 5), y, C=2.0, method="auto", n_restarts=0).certificate.kind == "enumeration"
+    assert (
+        l0(np.tile(X, 5), y, C=2.0, method="auto", n_restarts=0).certificate.kind == "enumeration"
+    )
     large, labels = noisy(300, seed=3)
     assert l0(large, labels, C=2.0, method="auto", n_restarts=0).certificate.kind == "local"
 

@@ -1,4 +1,6 @@
-"""The fast linear pSVM, ODM and ODML against the conic route, each other, and what every solver must do."""
+"""The fast linear pSVM, ODM and ODML against the conic route, each other, and what every solver
+must do.
+"""
 
 from functools import partial
 
@@ -60,7 +62,10 @@ def test_linear_psvm_agrees_with_the_conic_route(p, name, sparse, C, seed):
 def test_odm_agrees_with_the_conic_route(method, name, sparse, weights, intercept, seed):
     X, y = design("plain" if name == "offset" else name, seed)
     C1, C2, D = weights
-    data, problem = sp.csr_array(X) if sparse else X, {"C1": C1, "C2": C2, "D": D, "intercept": intercept}
+    data, problem = (
+        sp.csr_array(X) if sparse else X,
+        {"C1": C1, "C2": C2, "D": D, "intercept": intercept},
+    )
     fast = odm(data, y, **problem, method=method, tol=1e-6, max_iter=3000)
     assert fast.certificate.gap <= 1e-6
     conic = sx.solve(sx.odm_primal(X, y, **problem))
@@ -78,9 +83,15 @@ def test_odm_agrees_with_the_conic_route(method, name, sparse, weights, intercep
 def test_odml_agrees_with_the_conic_route(method, name, sparse, weights, seed):
     X, y = design("plain" if name == "offset" else name, seed)
     lam1, lam2, C = weights
-    fast = odml(sp.csr_array(X) if sparse else X, y, lam1=lam1, lam2=lam2, C=C, method=method, tol=1e-6)
+    fast = odml(
+        sp.csr_array(X) if sparse else X, y, lam1=lam1, lam2=lam2, C=C, method=method, tol=1e-6
+    )
     assert fast.certificate.gap <= 1e-6
-    overlap(fast, sx.solve(sx.odml_primal(X, y, lam1=lam1, lam2=lam2, C=C)), (method, name, sparse, weights, seed))
+    overlap(
+        fast,
+        sx.solve(sx.odml_primal(X, y, lam1=lam1, lam2=lam2, C=C)),
+        (method, name, sparse, weights, seed),
+    )
 
 
 @given(
@@ -91,7 +102,9 @@ def test_odml_agrees_with_the_conic_route(method, name, sparse, weights, seed):
     st.integers(0, 99),
 )
 @settings(max_examples=25, deadline=None)
-def test_kernel_machines_without_a_gram_matrix_agree_with_those_that_keep_it(name, kernel, intercept, C, seed):
+def test_kernel_machines_without_a_gram_matrix_agree_with_those_that_keep_it(
+    name, kernel, intercept, C, seed
+):
     X, y = design("plain" if name == "offset" else name, seed)
     weight = np.random.default_rng(seed).integers(0, 3, y.size) + (np.arange(y.size) < 2)
     settings = {"kernel": kernel, "intercept": intercept, "sample_weight": weight}
@@ -100,22 +113,38 @@ def test_kernel_machines_without_a_gram_matrix_agree_with_those_that_keep_it(nam
     overlap(fast, odm(X, y, C1=C, C2=C / 2, D=0.2, **settings), (name, kernel, intercept, C, seed))
     fast = odml(X, y, lam1=1.0, lam2=0.5, C=C, method="low-rank", **settings)
     assert fast.certificate.gap <= 1e-5
-    overlap(fast, odml(X, y, lam1=1.0, lam2=0.5, C=C, **settings), (name, kernel, intercept, C, seed))
+    overlap(
+        fast, odml(X, y, lam1=1.0, lam2=0.5, C=C, **settings), (name, kernel, intercept, C, seed)
+    )
 
 
 @pytest.mark.parametrize("C", [1.0, 300.0])
 def test_a_factor_that_leaves_much_out_costs_products_not_truth(C):
     settings = ODMSettings(largest_rank=10)
     X, y = design("plain", 2, n=300, d=5)
-    machine = {"C1": C, "C2": C, "D": 0.1, "kernel": sx.RBF(1.0), "method": "blocks", "settings": settings}
+    machine = {
+        "C1": C,
+        "C2": C,
+        "D": 0.1,
+        "kernel": sx.RBF(1.0),
+        "method": "blocks",
+        "settings": settings,
+    }
     fast = odm(X, y, tol=1e-9, **machine)
     assert fast.certificate.gap <= 1e-9
     assert fast.attempts[0].options["rank"] == 10
-    overlap(fast, odm(X, y, C1=C, C2=C, D=0.1, kernel=sx.RBF(1.0), method="newton", tol=1e-9), C, gap=2.0)
+    overlap(
+        fast,
+        odm(X, y, C1=C, C2=C, D=0.1, kernel=sx.RBF(1.0), method="newton", tol=1e-9),
+        C,
+        gap=2.0,
+    )
     again = odm(X, y, tol=1e-8, warm_start=fast, **machine)
     assert again.attempts[0].options["iterations"] < fast.attempts[0].options["iterations"]
     settings = ODMLSettings(largest_rank=10)
-    short = odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0), method="low-rank", settings=settings)
+    short = odml(
+        X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0), method="low-rank", settings=settings
+    )
     assert short.status == "inaccurate"
     assert short.certificate.gap > 1e-6
     overlap(short, odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0)), C, gap=2.0)
@@ -124,14 +153,27 @@ def test_a_factor_that_leaves_much_out_costs_products_not_truth(C):
 def test_kernel_rooms_keep_no_gram_matrix_of_many_observations():
     few = ODMSettings(largest_gram=20)
     X, y = design("plain", 3)
-    assert odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=sx.RBF(1.0), settings=few).solver == "fast.odm/blocks"
-    solution = odml(X, y, lam1=1.0, lam2=1.0, C=1.0, kernel=sx.RBF(1.0), settings=ODMLSettings(largest_gram=20))
+    assert (
+        odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=sx.RBF(1.0), settings=few).solver
+        == "fast.odm/blocks"
+    )
+    solution = odml(
+        X, y, lam1=1.0, lam2=1.0, C=1.0, kernel=sx.RBF(1.0), settings=ODMLSettings(largest_gram=20)
+    )
     assert solution.solver == "fast.odml/low-rank"
     # Whether this one is positive semidefinite only its matrix can tell.
-    assert odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=lambda A, B: A @ B.T, settings=few).solver == "fast.odm/dcd"
-    with pytest.raises(sx.DataError, match='method="blocks" needs a kernel that is positive semidefinite on any data'):
+    assert (
+        odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=lambda A, B: A @ B.T, settings=few).solver
+        == "fast.odm/dcd"
+    )
+    with pytest.raises(
+        sx.DataError,
+        match='method="blocks" needs a kernel that is positive semidefinite on any data',
+    ):
         odm(X, y, C1=1.0, C2=1.0, D=0.1, method="blocks")
-    with pytest.raises(sx.DataError, match='method="low-rank" needs a kernel that is positive semidefinite'):
+    with pytest.raises(
+        sx.DataError, match='method="low-rank" needs a kernel that is positive semidefinite'
+    ):
         odml(X, y, lam1=1.0, lam2=1.0, C=1.0, kernel=lambda A, B: A @ B.T, method="low-rank")
     with pytest.raises(sx.DataError, match='method="unwhitened" needs kernel=None'):
         odml(X, y, lam1=1.0, lam2=1.0, C=1.0, kernel="rbf", method="unwhitened")
@@ -148,8 +190,12 @@ def test_odml_of_many_features_forms_nothing_of_their_square(lam1, C, monkeypatc
         # Systems that are factored, then conjugate gradients only.
         settings = ODMLSettings(newton=LinearNewtonSettings(direct_work_stiff=work))
         with monkeypatch.context() as strict:
-            strict.setattr(MarginHessian, "triangle", property(lambda _: pytest.fail("R was factored")))
-            strict.setattr(LinearSpace, "factor", property(lambda _: pytest.fail("the data were made dense")))
+            strict.setattr(
+                MarginHessian, "triangle", property(lambda _: pytest.fail("R was factored"))
+            )
+            strict.setattr(
+                LinearSpace, "factor", property(lambda _: pytest.fail("the data were made dense"))
+            )
             fast = odml(X, y, lam1=lam1, lam2=0.5, C=C, max_iter=500, settings=settings)
         assert fast.solver == "fast.odml/unwhitened"
         assert fast.certificate.gap <= 1e-6
@@ -162,7 +208,9 @@ def test_the_variance_of_the_margins_is_a_term_of_its_own():
     # Without a hinge the machine is a quadratic: w = R⁻¹q.
     X, y = design("plain", 4, n=30)
     c = np.full(30, 1 / 30)
-    problem = LinearProblem(X, y, 1e-9 * c, hinge_power(1.0), linear_term=X.T @ (y * c), variance=5.0, share=c)
+    problem = LinearProblem(
+        X, y, 1e-9 * c, hinge_power(1.0), linear_term=X.T @ (y * c), variance=5.0, share=c
+    )
     with monitored(tol=1e-12, max_iter=50, verbose=False, callback=None) as monitor:
         point, _ = minimise(problem, monitor)
     Z = y[:, None] * X
@@ -207,12 +255,16 @@ def test_a_warm_start_that_does_not_fit_is_refused():
     kernel = {"kernel": sx.RBF(0.5)}
     first, second = odm(X, y, **band, **kernel), odml(X, y, **blend, **kernel)
     for method in ("auto", "newton", "dcd", "blocks"):
-        with pytest.raises(sx.DataError, match=r"warm_start does not fit.*'theta' of shape \(60,\), got none"):
+        with pytest.raises(
+            sx.DataError, match=r"warm_start does not fit.*'theta' of shape \(60,\), got none"
+        ):
             odm(X, y, **band, **kernel, method=method, warm_start=second)
     with pytest.raises(sx.DataError, match=r"'theta' of shape \(50,\), got one of shape \(60,\)"):
         odm(X[:50], y[:50], **band, **kernel, warm_start=first)
     for method in ("auto", "newton", "dcd", "low-rank"):
-        with pytest.raises(sx.DataError, match=r"warm_start does not fit.*'alpha' of shape \(60,\), got none"):
+        with pytest.raises(
+            sx.DataError, match=r"warm_start does not fit.*'alpha' of shape \(60,\), got none"
+        ):
             odml(X, y, **blend, **kernel, method=method, warm_start=first)
     with pytest.raises(sx.DataError, match=r"'alpha' of shape \(50,\), got one of shape \(60,\)"):
         odml(X[:50], y[:50], **blend, **kernel, warm_start=second)
@@ -234,7 +286,10 @@ def test_linear_coefficients_start_a_machine_on_other_rows():
 
 def test_another_seed_gives_other_numbers():
     X, y = design("plain", 8, n=100)
-    one, two = (odm(X, y, C1=50.0, C2=50.0, D=0.2, method="dcd", seed=seed, max_iter=1, tol=1e-15) for seed in (1, 2))
+    one, two = (
+        odm(X, y, C1=50.0, C2=50.0, D=0.2, method="dcd", seed=seed, max_iter=1, tol=1e-15)
+        for seed in (1, 2)
+    )
     assert not np.array_equal(one.dual["theta"], two.dual["theta"])
 
 
@@ -251,7 +306,9 @@ def test_multipliers_are_the_derivatives_of_the_smooth_losses(loss, z, share, si
 
     def value(z):
         alpha, slope = np.empty(1), np.empty(1)
-        sums = passes.prox_sums(loss, np.array([1.0 - z]), one, 0.0, centre, c, sigma, one, alpha, slope)
+        sums = passes.prox_sums(
+            loss, np.array([1.0 - z]), one, 0.0, centre, c, sigma, one, alpha, slope
+        )
         return sums, alpha[0], slope[0]
 
     step = 1e-5 / max(1.0, sigma)
@@ -264,14 +321,18 @@ def test_multipliers_are_the_derivatives_of_the_smooth_losses(loss, z, share, si
     assert slope >= 0
     if not loss.smooth:
         assert slope <= sigma * c[0] * (1 + 1e-12)
-    # Fenchel-Young, with equality for smooth losses, and for others only where the centre is optimal.
+    # Fenchel-Young, with equality for smooth losses, and for others only where the centre is
+    # optimal.
     left = sums[1] + passes.conjugate(loss, np.array([alpha]), c) - alpha * z
     assert left >= -1e-12 * max(1.0, sums[1])
     if loss.smooth:
         assert left <= 1e-12 * max(1.0, sums[1])
-    # Where there is no slope the multiplier is the same up to the ends of the interval, and not beyond.
+    # Where there is no slope the multiplier is the same up to the ends of the interval, and not
+    # beyond.
     if slope == 0.0:
-        for end, outwards in zip(flat_one(loss, z, centre[0], c[0], sigma), (-1e-6, 1e-6), strict=True):
+        for end, outwards in zip(
+            flat_one(loss, z, centre[0], c[0], sigma), (-1e-6, 1e-6), strict=True
+        ):
             assert np.isinf(end) or value(end - outwards)[2] == 0.0 < value(end + outwards)[2]
 
 
@@ -279,7 +340,12 @@ def test_multipliers_are_the_derivatives_of_the_smooth_losses(loss, z, share, si
 def test_passes_over_many_observations_are_sums_and_keep_what_is_not_a_number(loss):
     rng = np.random.default_rng(0)
     n = 37
-    f, df, c, norms = rng.normal(size=n), rng.normal(size=n), rng.uniform(0.1, 2, n), rng.uniform(0, 3, n)
+    f, df, c, norms = (
+        rng.normal(size=n),
+        rng.normal(size=n),
+        rng.uniform(0.1, 2, n),
+        rng.uniform(0, 3, n),
+    )
     y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
     centre = np.zeros(n) if loss.smooth else rng.random(n) * c
     sigma = 4.0
@@ -289,12 +355,18 @@ def test_passes_over_many_observations_are_sums_and_keep_what_is_not_a_number(lo
         part = (f[rows], y[rows], 0.3, centre[rows], c[rows], sigma)
         return (
             np.array(passes.prox_sums(loss, *part, norms[rows], alpha, slope)),
-            np.array(passes.along(loss, f[rows], df[rows], 0.7, y[rows], 0.3, 0.1, centre[rows], c[rows], sigma)),
+            np.array(
+                passes.along(
+                    loss, f[rows], df[rows], 0.7, y[rows], 0.3, 0.1, centre[rows], c[rows], sigma
+                )
+            ),
             np.array(passes.slope_of_bias(loss, *part)),
         )
 
     together = everything(np.arange(n))
-    for found, apart in zip(together, zip(*(everything(np.array([i])) for i in range(n)), strict=True), strict=True):
+    for found, apart in zip(
+        together, zip(*(everything(np.array([i])) for i in range(n)), strict=True), strict=True
+    ):
         np.testing.assert_allclose(found, np.sum(apart, axis=0), rtol=1e-12)
     f[5] = np.nan
     for found in everything(np.arange(n)):
@@ -314,7 +386,9 @@ def test_large_weights_and_a_class_of_one_point_do_not_stall(p, C):
 def test_a_problem_with_a_linear_term_and_no_bias_minimises_its_quadratic():
     X, y = design("plain", 1)
     linear_term = np.array([1.0, -2.0, 0.5])
-    problem = LinearProblem(X, y.astype(float), np.full(y.size, 1e-12), hinge_power(2.0), linear_term=linear_term)
+    problem = LinearProblem(
+        X, y.astype(float), np.full(y.size, 1e-12), hinge_power(2.0), linear_term=linear_term
+    )
     with monitored(tol=1e-10, max_iter=20, verbose=False, callback=None) as monitor:
         point, _ = minimise(problem, monitor)
     assert np.allclose(point.w, linear_term, atol=1e-8)
@@ -326,7 +400,9 @@ def test_what_the_polish_returns_is_feasible_whatever_is_free(name, seed, bias):
     X, y = design(name, seed)
     rng = np.random.default_rng(seed)
     n = y.size
-    problem = LinearProblem(X, y.astype(float), rng.uniform(0.1, 2.0, n), hinge_power(1.0), bias=bias)
+    problem = LinearProblem(
+        X, y.astype(float), rng.uniform(0.1, 2.0, n), hinge_power(1.0), bias=bias
+    )
     margins = Margins(problem)
     margins.alpha = problem.c * rng.choice([0.0, 0.5, 1.0], n)
     margins.slope = np.where((margins.alpha > 0) & (margins.alpha < problem.c), 1.0, 0.0)
@@ -334,7 +410,10 @@ def test_what_the_polish_returns_is_feasible_whatever_is_free(name, seed, bias):
     if found is not None:
         assert ((found.alpha >= 0) & (found.alpha <= problem.c)).all()
         assert np.allclose(
-            found.w, X.T @ (found.alpha * y), rtol=1e-12, atol=1e-12 * np.abs(X).max() * found.alpha.sum()
+            found.w,
+            X.T @ (found.alpha * y),
+            rtol=1e-12,
+            atol=1e-12 * np.abs(X).max() * found.alpha.sum(),
         )
         assert found.response.total == found.alpha.sum()
 
@@ -354,7 +433,9 @@ def test_the_hinge_ends_where_its_band_is_known(intercept, sparse, monkeypatch):
 
 def test_arguments_are_checked():
     X, y = design("plain", 1)
-    with pytest.raises(sx.DataError, match="method must be one of 'auto', 'newton', 'dcd', 'blocks'"):
+    with pytest.raises(
+        sx.DataError, match="method must be one of 'auto', 'newton', 'dcd', 'blocks'"
+    ):
         odm(X, y, C1=1.0, C2=1.0, D=0.0, method="simplex")
     with pytest.raises(sx.DataError, match="seed must be a whole number of at least 0"):
         odml(X, y, lam1=1.0, lam2=1.0, C=1.0, seed=-1)

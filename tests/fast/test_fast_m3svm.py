@@ -18,7 +18,11 @@ from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvatur
 from svmcvx.fast.several_classes.systems.m3svm_systems import M3SVMSystem, PairNorms
 from svmcvx.fast.several_classes.systems.observation_steps import observation_step
 from svmcvx.fast.several_classes.systems.pair_powers import PairPowers
-from svmcvx.fast.several_classes.systems.score_systems import JointCurvature, ScoreSystemSettings, SeparateCurvature
+from svmcvx.fast.several_classes.systems.score_systems import (
+    JointCurvature,
+    ScoreSystemSettings,
+    SeparateCurvature,
+)
 from svmcvx.formulations.multiclass.m3svm import LOSSES, M3SVM, bound_m3svm
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from tests.intervals import overlap
@@ -107,7 +111,15 @@ def test_wide_sparse_data_are_not_made_dense(monkeypatch):
     dense = m3svm(X, y, lam=0.1, p=3.0)
     monkeypatch.setattr(sp.csr_array, "toarray", lambda *_, **__: pytest.fail("made dense"))
     overlap(
-        dense, m3svm(sp.csr_array(X), y, lam=0.1, p=3.0, method="newton", settings=conjugate_gradients(largest_block=0))
+        dense,
+        m3svm(
+            sp.csr_array(X),
+            y,
+            lam=0.1,
+            p=3.0,
+            method="newton",
+            settings=conjugate_gradients(largest_block=0),
+        ),
     )
 
 
@@ -127,7 +139,9 @@ def test_conjugate_gradients_end_at_the_same_optimum(p, loss):
 @pytest.mark.parametrize("p", [1.5, 2.0, 4.0])
 def test_the_newton_step_solves_the_newton_system(p, loss):
     X, y = design("plain", 6, n=40)
-    system = M3SVMSystem(bound_m3svm(X, y, lam=0.3, p=p, eps=1e-3, loss=loss, norm=2, delta=0.1, sample_weight=None))
+    system = M3SVMSystem(
+        bound_m3svm(X, y, lam=0.3, p=p, eps=1e-3, loss=loss, norm=2, delta=0.1, sample_weight=None)
+    )
     rng = np.random.default_rng(0)
     U = rng.standard_normal(system.shape)
     U -= U.mean(axis=1, keepdims=True)
@@ -139,7 +153,9 @@ def test_the_newton_step_solves_the_newton_system(p, loss):
 
     gradient, a = gradient_at(U)
     curvature = (
-        JointCurvature(scores, a) if loss == "softmax" else SeparateCurvature(scores, system.members, a * (1.0 - a))
+        JointCurvature(scores, a)
+        if loss == "softmax"
+        else SeparateCurvature(scores, system.members, a * (1.0 - a))
     )
     norms = PairNorms(system, U, 0.1, None)
     direct = system.direct_step(gradient, curvature, norms, complete=True)
@@ -148,7 +164,9 @@ def test_the_newton_step_solves_the_newton_system(p, loss):
     # To first order the step takes the gradient away.
     t = 1e-5
     after = gradient_at(U + t * direct)[0]
-    np.testing.assert_allclose(after - gradient, -t * gradient, rtol=1e-2, atol=1e-3 * t * np.abs(gradient).max())
+    np.testing.assert_allclose(
+        after - gradient, -t * gradient, rtol=1e-2, atol=1e-3 * t * np.abs(gradient).max()
+    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -159,10 +177,13 @@ def test_the_newton_step_solves_the_newton_system(p, loss):
     eps=st.sampled_from((1e-6, 1e-2, 10.0)),
     seed=st.integers(0, 10**6),
 )
-def test_the_augmented_method_and_interior_point_steps_are_certified_and_agree_with_newtons(name, p, lam, eps, seed):
+def test_the_augmented_method_and_interior_point_steps_are_certified_and_agree_with_newtons(
+    name, p, lam, eps, seed
+):
     X, y = design(name, seed)
     augmented, newton, chosen = (
-        m3svm(X, y, lam=lam, p=p, eps=eps, method=method) for method in ("augmented", "newton", "auto")
+        m3svm(X, y, lam=lam, p=p, eps=eps, method=method)
+        for method in ("augmented", "newton", "auto")
     )
     assert chosen.solver.startswith("fast.m3svm/interior")
     for found in (augmented, chosen):
@@ -176,7 +197,15 @@ def test_the_augmented_method_and_interior_point_steps_are_certified_and_agree_w
 def test_steps_by_classes_products_and_observations_are_the_same(p, sparse):
     X, y = design("plain", 8, n=40)
     data = sp.csr_array(X) if sparse else X + 2.0
-    settings = {"lam": 0.3, "p": p, "eps": 0.2, "loss": "hinge", "norm": 2, "delta": 1e-2, "sample_weight": None}
+    settings = {
+        "lam": 0.3,
+        "p": p,
+        "eps": 0.2,
+        "loss": "hinge",
+        "norm": 2,
+        "delta": 1e-2,
+        "sample_weight": None,
+    }
     statement = bound_m3svm(data, y, **settings)
     system = M3SVMSystem(statement)
     penalty = PairPowers(system)
@@ -200,7 +229,11 @@ def test_steps_by_classes_products_and_observations_are_the_same(p, sparse):
 def test_auto_takes_the_augmented_method_where_the_newton_matrix_is_large():
     X, y = design("plain", 4, n=60)
     few = M3SVMSettings(largest_direct=5, interior_work=0.0)
-    for p, loss, expected in ((4.0, "hinge", "augmented"), (1.5, "hinge", "newton"), (4.0, "logistic", "newton")):
+    for p, loss, expected in (
+        (4.0, "hinge", "augmented"),
+        (1.5, "hinge", "newton"),
+        (4.0, "logistic", "newton"),
+    ):
         solution = m3svm(X, y, lam=0.1, p=p, loss=loss, settings=few)
         assert solution.attempts[0].solver == f"fast.m3svm/{expected}"
         assert solution.certificate.gap <= 1e-6
@@ -215,7 +248,10 @@ def test_the_augmented_method_is_one_for_hinges_and_smooth_norms(arguments):
 
 def test_a_warm_start_may_come_from_other_losses_norms_and_solvers():
     X, y = design("wide", 10)
-    for first in (m3svm(X, y, lam=1.0, p=1.0, loss="softmax"), sx.solve(sx.crammer_singer(X, y, lam=1.0))):
+    for first in (
+        m3svm(X, y, lam=1.0, p=1.0, loss="softmax"),
+        sx.solve(sx.crammer_singer(X, y, lam=1.0)),
+    ):
         warm = m3svm(X, y, lam=0.1, p=3.0, warm_start=first)
         assert warm.certificate.gap <= 1e-6
         overlap(warm, m3svm(X, y, lam=0.1, p=3.0))
@@ -226,7 +262,9 @@ def test_a_warm_start_of_something_else_is_refused():
     good = m3svm(X, y, lam=1.0, p=2.0)
     with pytest.raises(sx.DataError, match="same data, got one of other classes"):
         m3svm(X, y % 3, lam=1.0, p=2.0, warm_start=good)
-    with pytest.raises(sx.DataError, match=r"same data, got weights of shape \(3, 4\) for 2 features and 4 classes"):
+    with pytest.raises(
+        sx.DataError, match=r"same data, got weights of shape \(3, 4\) for 2 features and 4 classes"
+    ):
         m3svm(X[:, :2], y, lam=1.0, p=2.0, warm_start=good)
     with pytest.raises(sx.DataError, match="one multiplier an observation and class"):
         m3svm(X[:-1], y[:-1], lam=1.0, p=2.0, warm_start=good)
@@ -260,7 +298,9 @@ def test_no_observation_left_out_changes_where_the_steps_lead():
 def test_a_step_is_one_of_descent_whatever_the_multipliers_are():
     X, y = design("plain", 20, n=40)
     scores = ScoreSpace(multiclass_data(X, y), "penalised")
-    system = M3SVMSystem(M3SVM(scores=scores, loss=LOSSES["hinge"](), lam=0.1, p=1.0, eps=1e-4, norm=2))
+    system = M3SVMSystem(
+        M3SVM(scores=scores, loss=LOSSES["hinge"](), lam=0.1, p=1.0, eps=1e-4, norm=2)
+    )
     rng = np.random.default_rng(1)
     for _ in range(20):
         U = rng.standard_normal(system.shape)
@@ -278,9 +318,13 @@ def test_a_step_is_one_of_descent_whatever_the_multipliers_are():
 
 def test_errors_say_what_was_wrong():
     X, y = design("plain", 21)
-    with pytest.raises(sx.DataError, match="method must be one of 'auto', 'newton', 'augmented', got 'sgd'"):
+    with pytest.raises(
+        sx.DataError, match="method must be one of 'auto', 'newton', 'augmented', got 'sgd'"
+    ):
         m3svm(X, y, lam=1.0, p=2.0, method="sgd")
-    with pytest.raises(sx.DataError, match=r"p must be a finite number in \[1, inf\), got 0.5; p < 1 is not convex"):
+    with pytest.raises(
+        sx.DataError, match=r"p must be a finite number in \[1, inf\), got 0.5; p < 1 is not convex"
+    ):
         m3svm(X, y, lam=1.0, p=0.5)
 
 
@@ -303,7 +347,8 @@ def test_the_augmented_lagrangian_is_tried_where_factoring_is_the_work_and_left_
     noise, labels = rng.standard_normal((500, 60)), rng.integers(0, 10, 500)
     mixed = m3svm(noise, labels, lam=0.1, p=4.0)
     assert mixed.solver == "fast.m3svm/augmented+newton"
-    # Forming the Newton matrix is most of the work of few columns and many rows; with few unknowns interior-point steps are the quickest.
+    # Forming the Newton matrix is most of the work of few columns and many rows; with few unknowns
+    # interior-point steps are the quickest.
     assert m3svm(noise[:, :15], labels, lam=0.1, p=4.0).solver == "fast.m3svm/newton"
     assert m3svm(noise[:, :5], labels, lam=0.1, p=4.0).solver == "fast.m3svm/interior"
     for found in (apart, mixed):

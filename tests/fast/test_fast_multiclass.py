@@ -39,7 +39,9 @@ HINGES = ("weston_watkins", "crammer_singer", "msvm", "topk")
     sparse=st.booleans(),
     seed=st.integers(0, 10**6),
 )
-def test_every_setting_is_certified_and_agrees_with_the_conic_route(name, loss, k, lam, intercept, sparse, seed):
+def test_every_setting_is_certified_and_agrees_with_the_conic_route(
+    name, loss, k, lam, intercept, sparse, seed
+):
     # What is not solved there has its own test below.
     assume(not (name == "offset" and loss == "sparse_softmax" and lam == 1e-5 and not intercept))
     X, y = design(name, seed)
@@ -54,14 +56,21 @@ def test_every_setting_is_certified_and_agrees_with_the_conic_route(name, loss, 
     except sx.SolverFailed:
         return
     # The conic solver may end with a wide interval at the smallest penalty.
-    overlap(fast, conic, (name, loss, k, lam, intercept, seed), gap=1e-3 if conic.status == "optimal" else 1.0)
+    overlap(
+        fast,
+        conic,
+        (name, loss, k, lam, intercept, seed),
+        gap=1e-3 if conic.status == "optimal" else 1.0,
+    )
     assert fast.formulation == conic.formulation == MACHINES[loss].builder
     assert fast.hyperparameters == conic.hyperparameters
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_hard_sparse_softmax_says_that_it_is_not_solved(seed):
-    """A huge offset without an intercept and with hardly a penalty: the interval may stay wide, but it holds, and the status says so."""
+    """A huge offset without an intercept and with hardly a penalty: the interval may stay wide, but
+    it holds, and the status says so.
+    """
     X, y = design("offset", seed)
     fast = multiclass(X, y, lam=1e-5, loss="sparse_softmax", intercept=False)
     assert (fast.status == "optimal") == (fast.certificate.gap <= 1e-6)
@@ -94,7 +103,9 @@ def test_crammer_singer_without_intercept_is_linear_svc_of_scikit_learn():
     ours = multiclass(X, y, lam=1 / (2 * C), loss="crammer_singer", intercept=False, tol=1e-10)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=C, tol=1e-8, max_iter=100_000)
+        theirs = LinearSVC(
+            multi_class="crammer_singer", fit_intercept=False, C=C, tol=1e-8, max_iter=100_000
+        )
         theirs.fit(X, y)
     S = X @ theirs.coef_.T
     violation = 1.0 + S - S[np.arange(y.size), y][:, None]
@@ -117,20 +128,29 @@ def test_relatives_of_one_another():
     X, y = design("plain", 6, n=50)
     c = 4
     overlap(multiclass(X, y, lam=0.2, loss="msvm"), multiclass(X, y, lam=0.2 * (c + 1) / 2))
-    overlap(multiclass(X, y, lam=0.2, loss="topk", k=1), multiclass(X, y, lam=0.2, loss="crammer_singer"))
+    overlap(
+        multiclass(X, y, lam=0.2, loss="topk", k=1),
+        multiclass(X, y, lam=0.2, loss="crammer_singer"),
+    )
     near = sx.fast.m3svm(X, y, lam=0.2 / c, p=2.0, eps=1e-10)
-    assert near.certificate.upper == pytest.approx(multiclass(X, y, lam=0.2).certificate.upper, rel=1e-5)
+    assert near.certificate.upper == pytest.approx(
+        multiclass(X, y, lam=0.2).certificate.upper, rel=1e-5
+    )
 
 
 def by_products(block):
     """Settings with which no matrix is factorised."""
     return MulticlassSettings(
-        ClassicalNewtonSettings(largest_direct=0), ScoreSystemSettings(largest_block=block), interior_work=0.0
+        ClassicalNewtonSettings(largest_direct=0),
+        ScoreSystemSettings(largest_block=block),
+        interior_work=0.0,
     )
 
 
 @pytest.mark.parametrize("enough", [0.5, 0.0])
-def test_conjugate_gradients_of_softmax_begin_without_observations_of_nearly_certain_class(enough, monkeypatch):
+def test_conjugate_gradients_of_softmax_begin_without_observations_of_nearly_certain_class(
+    enough, monkeypatch
+):
     rng = np.random.default_rng(0)
     y = np.arange(120) % 3
     # Five sixths of the observations are far from all boundaries.
@@ -143,9 +163,12 @@ def test_conjugate_gradients_of_softmax_begin_without_observations_of_nearly_cer
         return product(curvature, Z, rows)
 
     monkeypatch.setattr(JointCurvature, "product", counted)
-    # On so few rows most are on some boundary. With the residual 0 that is allowed, every step is continued with all observations.
+    # On so few rows most are on some boundary. With the residual 0 that is allowed, every step is
+    # continued with all observations.
     monkeypatch.setattr("svmcvx.fast.several_classes.systems.score_systems.FEW", 1.0)
-    monkeypatch.setattr("svmcvx.fast.several_classes.systems.score_systems.LARGEST_RESIDUAL", enough)
+    monkeypatch.setattr(
+        "svmcvx.fast.several_classes.systems.score_systems.LARGEST_RESIDUAL", enough
+    )
     some = multiclass(X, y, lam=0.01, loss="softmax", tol=1e-8, settings=by_products(1500))
     assert min(taken) < 100
     assert max(taken) == 120
@@ -175,7 +198,9 @@ def test_conjugate_gradients_end_at_the_same_optimum(loss, block):
 @pytest.mark.parametrize("loss", HINGES)
 def test_the_three_newton_steps_are_the_same(loss, intercept):
     X, y = design("plain", 8, n=40)
-    system = ClassicalSystem(bound_classical(X, y, lam=0.3, loss=loss, k=2, intercept=intercept, sample_weight=None))
+    system = ClassicalSystem(
+        bound_classical(X, y, lam=0.3, loss=loss, k=2, intercept=intercept, sample_weight=None)
+    )
     rng = np.random.default_rng(0)
     U = rng.standard_normal(system.shape)
     U -= U.mean(axis=1, keepdims=True)
@@ -193,7 +218,9 @@ def test_the_three_newton_steps_are_the_same(loss, intercept):
     squares = system.penalty.curvature(U, gradient, damping)
     by_classes = system.direct_step(gradient, curvature, squares, complete=True)
     by_products = system.iterative_step(gradient, curvature, squares, forcing=1e-12, limit=500)
-    by_observations = observation_step(system, gradient, curvature, system.penalty.inverse(U), damping)
+    by_observations = observation_step(
+        system, gradient, curvature, system.penalty.inverse(U), damping
+    )
     np.testing.assert_allclose(by_classes, by_products, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(by_classes, by_observations, rtol=1e-6, atol=1e-8)
     # To first order the step takes the gradient away.
@@ -220,7 +247,8 @@ def test_projections_are_nearest_points_and_their_faces_derivatives(c, k, seed):
     response = envelope.project(f)
     a = envelope.multipliers(response)
     assert loss.domain_violation(a, data.weight) <= 1e-12
-    # Nearest: no other point of the domain lies on the far side. The entry of the own class counts where there is one.
+    # Nearest: no other point of the domain lies on the far side. The entry of the own class counts
+    # where there is one.
     raw = envelope.centre.copy()
     raw[:, : c - 1] += envelope.sigma * (1.0 - f)
     for _ in range(20):
@@ -242,7 +270,9 @@ def test_k_equal_multipliers_leave_no_room_for_others():
     envelope = Envelope(ScoreSpace(data, "free"), TopHinge(2))
     state = np.full((4, 4), passes.BOUND, dtype=np.int8)
     state[:, :2], state[:, 2] = passes.LARGEST, passes.FREE
-    faces = envelope.faces(Projection(np.zeros((4, 4)), state, np.full(4, passes.CONE, dtype=np.int8)))
+    faces = envelope.faces(
+        Projection(np.zeros((4, 4)), state, np.full(4, passes.CONE, dtype=np.int8))
+    )
     assert faces.owner.tolist() == [0, 1, 2, 3]
     # The first two others change together; the score of the own class counts in both differences.
     together = np.array([[-2, 1, 1, 0], [1, -2, 1, 0], [1, 1, -2, 0], [1, 1, 0, -2]])
@@ -261,7 +291,8 @@ def test_wide_sparse_data_are_not_made_dense(loss, monkeypatch):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_units_and_a_shift_change_nothing_with_an_intercept(loss):
     X, y = design("plain", 11)
-    # Numbers that the shift does not round: the intervals are narrow enough to tell two problems apart.
+    # Numbers that the shift does not round: the intervals are narrow enough to tell two problems
+    # apart.
     X = np.round(X * 2.0**20) / 2.0**20
     solution = multiclass(X, y, lam=0.1, loss=loss)
     overlap(solution, multiclass(X + 1e4, y, lam=0.1, loss=loss))
@@ -299,7 +330,9 @@ def test_the_sparse_machine_has_exact_zeros_and_loses_all_weights_for_large_lam(
     none = multiclass(X, y, lam=1e3, loss="sparse_softmax")
     assert np.abs(none.model.coef).max() <= 1e-6
     counts = np.bincount(y)
-    assert none.certificate.upper == pytest.approx(-(counts * np.log(counts / y.size)).sum(), rel=1e-6)
+    assert none.certificate.upper == pytest.approx(
+        -(counts * np.log(counts / y.size)).sum(), rel=1e-6
+    )
 
 
 def test_the_estimator_takes_this_route():
@@ -334,7 +367,9 @@ def test_interior_point_steps_are_bounded_wherever_they_end_and_left_where_they_
         gaps.append(part.certificate.gap)
     assert gaps[2] < gaps[1] < gaps[0]
     seen = []
-    stopped = multiclass(X, y, lam=0.1, loss=loss, callback=lambda progress: seen.append(progress) or len(seen) == 3)
+    stopped = multiclass(
+        X, y, lam=0.1, loss=loss, callback=lambda progress: seen.append(progress) or len(seen) == 3
+    )
     assert stopped.status == "interrupted"
     assert len(seen) == 3
     large = multiclass(*design("plain", 22, n=300, d=60), lam=0.1, loss=loss)
@@ -351,7 +386,9 @@ def test_newtons_method_goes_on_where_the_interior_point_steps_gain_nothing_more
 
 def test_errors_say_what_was_wrong():
     X, y = design("plain", 21)
-    with pytest.raises(sx.DataError, match=r"loss must be one of 'weston_watkins', .*, got 'hinge'"):
+    with pytest.raises(
+        sx.DataError, match=r"loss must be one of 'weston_watkins', .*, got 'hinge'"
+    ):
         multiclass(X, y, lam=1.0, loss="hinge")
     with pytest.raises(sx.DataError, match="lam must be a finite number"):
         multiclass(X, y, lam=0.0)

@@ -33,7 +33,8 @@ VALUES = {
     "eps": (1e-4, 1e-2),
     "k": (6, 9),
 }
-# Every path but those of l0, whose certificates have no lower bound; M3SVM and its relatives are linear.
+# Every path but those of l0, whose certificates have no lower bound; M3SVM and its relatives are
+# linear.
 CERTIFIED = [
     (formulation, name, kernel)
     for formulation, solver in PATHS.items()
@@ -49,7 +50,9 @@ def test_a_path_gives_what_single_solves_give(formulation, name, kernel):
     few = slice(20 if formulation in ("zero_one", "ramp") else None)
     fixed = {**FIXED[formulation], **({} if kernel is None else {"kernel": kernel})}
     solutions = sx.fast.path(formulation, X[few], Y[few], **{**fixed, name: VALUES[name]})
-    assert [solution.hyperparameters[name] for solution in solutions] == [float(value) for value in VALUES[name]]
+    assert [solution.hyperparameters[name] for solution in solutions] == [
+        float(value) for value in VALUES[name]
+    ]
     for value, solution in zip(VALUES[name], solutions, strict=True):
         single = PATHS[formulation].load()(X[few], Y[few], **{**fixed, name: value})
         assert solution.certificate.is_certified(1e-6)
@@ -72,7 +75,12 @@ def test_a_path_starts_from_the_solution_before():
 def test_a_path_can_be_ended_and_keeps_what_it_has():
     seen = []
     solutions = sx.fast.path(
-        "psvm", X, Y, C=[0.1, 1.0, 10.0], p=2, callback=lambda s: (seen.append(s), len(seen) == 2)[1]
+        "psvm",
+        X,
+        Y,
+        C=[0.1, 1.0, 10.0],
+        p=2,
+        callback=lambda s: (seen.append(s), len(seen) == 2)[1],
     )
     assert len(solutions) == 2
     assert seen == solutions
@@ -97,7 +105,9 @@ def test_bad_paths(formulation, keywords, message):
 
 @pytest.mark.parametrize("seed", [117, 121, 177, 181, 217, 231, 257])
 def test_no_step_of_a_path_is_worse_than_from_nothing(seed):
-    """Of the campaign ``python -m tests.warm_paths``: paths with such a step, where a start was the only one."""
+    """Of the campaign ``python -m tests.warm_paths``: paths with such a step, where a start was the
+    only one.
+    """
     steps, found = warm_paths.worse(seed)
     assert steps
     assert not found
@@ -114,7 +124,12 @@ def test_a_start_that_leads_nowhere_is_followed_by_none():
         for value in values:
             seen.clear()
             found = sx.fast.psvm(
-                X, y, **{varied: value}, **arguments, warm_start=earlier, callback=lambda p: seen.append(p) and None
+                X,
+                y,
+                **{varied: value},
+                **arguments,
+                warm_start=earlier,
+                callback=lambda p: seen.append(p) and None,
             )
             earlier = found
             if len(found.attempts) == 2:

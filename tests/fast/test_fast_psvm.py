@@ -1,4 +1,6 @@
-"""The specialised solvers of the kernel pSVM and hard margin: the conic route's interval, reached another way."""
+"""The specialised solvers of the kernel pSVM and hard margin: the conic route's interval, reached
+another way.
+"""
 
 import math
 import tracemalloc
@@ -80,7 +82,8 @@ def test_a_pair_step_is_the_root_or_the_end(p, violation, eta, a, c, y):
     t = pair_step(violation, eta, a[0], c[0], y[0], a[1], c[1], y[1], r, limit)
     assert 0 <= t <= limit
     assert math.isfinite(t)
-    # A root may lie below the smallest positive number, or below that times c, by which it is divided.
+    # A root may lie below the smallest positive number, or below that times c, by which it is
+    # divided.
     beyond = max(t * (1 + 1e-7), 2.0 * max(1.0, *c) * np.nextafter(0.0, 1.0))
     psi = [value(x, violation, eta, a, c, y, r) for x in (t * (1 - 1e-7), beyond)]
     scale = violation + eta * t + sum(slack_of(ak + t, ck, r) for ak, ck in zip(a, c, strict=True))
@@ -97,7 +100,11 @@ def problems(draw):
     n, d = draw(st.integers(2, 24)), draw(st.integers(1, 4))
     rng = np.random.default_rng(draw(st.integers(0, 2**31)))
     X = rng.standard_normal((n, d))
-    design = draw(st.sampled_from(("plain", "duplicates", "constant", "equal", "one-point class", "offset", "scaled")))
+    design = draw(
+        st.sampled_from(
+            ("plain", "duplicates", "constant", "equal", "one-point class", "offset", "scaled")
+        )
+    )
     y = np.where(rng.random(n) < 0.5, -1, 1)
     y[:2] = -1, 1
     if design == "duplicates":
@@ -120,7 +127,9 @@ def problems(draw):
         "C": 10.0 ** draw(st.floats(-4, 4)),
         "p": draw(st.sampled_from(EXPONENTS)),
         "kernel": KERNELS[draw(st.sampled_from(kernels))],
-        "sample_weight": None if weight is None else rng.choice([0.0, 0.5, 1.0, 3.0], n) + (np.arange(n) < 2),
+        "sample_weight": None
+        if weight is None
+        else rng.choice([0.0, 0.5, 1.0, 3.0], n) + (np.arange(n) < 2),
     }
 
 
@@ -134,8 +143,11 @@ def test_agrees_with_the_conic_route(problem):
 
 
 def test_the_model_of_the_lowest_objective_is_kept():
-    # The first point, w = 0, has the optimal objective; the last has the best bound and a worse model.
-    X = np.array([[0.126, -0.132], [0.640, 0.105], [-0.536, 0.362], [1.304, 0.947], [-0.704, -1.265]])
+    # The first point, w = 0, has the optimal objective; the last has the best bound and a worse
+    # model.
+    X = np.array(
+        [[0.126, -0.132], [0.640, 0.105], [-0.536, 0.362], [1.304, 0.947], [-0.704, -1.265]]
+    )
     solution = sx.fast.psvm(X, [-1, 1, 1, 1, 1], C=1.0, p=1.0, kernel="linear")
     assert solution.certificate.is_certified(1.1e-6)
     assert solution.certificate.upper == pytest.approx(2.0, abs=1e-12)
@@ -161,15 +173,20 @@ def test_single_precision_rows_cost_no_accuracy(p):
     settings = PSVMSettings(rows=RowCacheSettings(double_precision=10))
     solution = sx.fast.psvm(X, y, C=10.0, p=p, kernel="rbf", tol=1e-8, settings=settings)
     assert dict(solution.attempts[0].options)["storage"] == "float32"
-    # The bounds from rows in single precision are estimates: the certificate decides what the status is.
-    assert solution.status == ("optimal" if solution.certificate.is_certified(1e-8) else "inaccurate")
+    # The bounds from rows in single precision are estimates: the certificate decides what the
+    # status is.
+    assert solution.status == (
+        "optimal" if solution.certificate.is_certified(1e-8) else "inaccurate"
+    )
     assert solution.certificate.is_certified(2e-8)
 
 
 def test_objective_is_that_of_libsvm():
     X, y = many()
     peer = SVC(C=3.0, gamma=0.2, tol=1e-6).fit(X, y)
-    statement = PSVM(space=feature_space(binary_data(X, y), sx.RBF(0.2), intercept="free"), C=3.0, p=1.0)
+    statement = PSVM(
+        space=feature_space(binary_data(X, y), sx.RBF(0.2), intercept="free"), C=3.0, p=1.0
+    )
     v = np.zeros(len(y))
     v[peer.support_] = peer.dual_coef_[0]
     theirs = statement.objective(statement.space.model(v, float(peer.intercept_[0])))
@@ -183,7 +200,9 @@ def test_objective_is_that_of_libsvm():
 
 def test_same_seed_same_result():
     X, y = many()
-    runs = [sx.fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", tol=1e-2, seed=seed) for seed in (1, 1, 2)]
+    runs = [
+        sx.fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", tol=1e-2, seed=seed) for seed in (1, 1, 2)
+    ]
     assert np.array_equal(runs[0].dual["alpha"], runs[1].dual["alpha"])
     assert not np.array_equal(runs[0].dual["alpha"], runs[2].dual["alpha"])
 
@@ -223,7 +242,9 @@ def test_a_start_from_the_conic_route_and_a_useless_one():
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
 def test_linear_and_kernel_solutions_start_each_other(p):
     X, y = make_data(2, n=60)
-    linear, kernel = (sx.fast.psvm(X, y, C=1.0, p=p, kernel=k, tol=1e-8) for k in (None, sx.Linear()))
+    linear, kernel = (
+        sx.fast.psvm(X, y, C=1.0, p=p, kernel=k, tol=1e-8) for k in (None, sx.Linear())
+    )
     to_kernel = sx.fast.psvm(X, y, C=1.0, p=p, kernel=sx.Linear(), warm_start=linear)
     to_linear = sx.fast.psvm(X, y, C=1.0, p=p, warm_start=kernel)
     for warm in (to_kernel, to_linear):
@@ -265,21 +286,31 @@ def test_precomputed_is_the_kernel():
     X, y = make_data()
     K = sx.RBF(0.5)(X)
     given_matrix = sx.fast.psvm(K, y, C=1.0, p=1.5, kernel="precomputed")
-    overlap(given_matrix.certificate, sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(0.5)).certificate)
+    overlap(
+        given_matrix.certificate, sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(0.5)).certificate
+    )
 
 
 # Memory
 
 
 def stored(all_kept, some_kept, double_precision=0, working_set=64):
-    """Settings that keep all rows that are used, those that are used often, or none, whatever the size."""
+    """Settings that keep all rows that are used, those that are used often, or none, whatever the
+    size.
+    """
     return PSVMSettings(
-        rows=RowCacheSettings(all_kept=all_kept, some_kept=some_kept, double_precision=double_precision),
-        decomposition=DecompositionSettings(working_set=working_set, tiled_least=working_set, tiled_most=working_set),
+        rows=RowCacheSettings(
+            all_kept=all_kept, some_kept=some_kept, double_precision=double_precision
+        ),
+        decomposition=DecompositionSettings(
+            working_set=working_set, tiled_least=working_set, tiled_most=working_set
+        ),
     )
 
 
-@pytest.mark.parametrize(("name", "p"), [("rbf", 1.0), ("rbf", 1.5), ("laplacian", 2.0), ("polynomial", 1.0)])
+@pytest.mark.parametrize(
+    ("name", "p"), [("rbf", 1.0), ("rbf", 1.5), ("laplacian", 2.0), ("polynomial", 1.0)]
+)
 def test_rows_that_are_not_kept_give_the_same_interval(name, p):
     X, y = many(1100)
     keywords = {"C": 1.0, "p": p, "kernel": KERNELS[name], "tol": 1e-4}
@@ -328,15 +359,26 @@ def test_time_is_left_for_the_certificate(monkeypatch):
     products = []
     evaluate = KernelSpace._blockwise
     monkeypatch.setattr(ProductSeconds, "of", lambda self, entries: entries)
-    monkeypatch.setattr(KernelSpace, "_blockwise", lambda self, v: products.append(v.any()) or evaluate(self, v))
+    monkeypatch.setattr(
+        KernelSpace, "_blockwise", lambda self, v: products.append(v.any()) or evaluate(self, v)
+    )
     found = sx.fast.psvm(
-        X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-6, settings=stored(math.inf, math.inf), time_limit=1e5
+        X,
+        y,
+        C=1.0,
+        p=1.0,
+        kernel="rbf",
+        tol=1e-6,
+        settings=stored(math.inf, math.inf),
+        time_limit=1e5,
     )
     # Each of the 1500 rows would take 1500 seconds: that is known after the first round.
     assert found.status is sx.Status.TIME_LIMIT
     assert sum(products) == 1
     assert 0 < found.certificate.lower < found.certificate.upper < math.inf
-    better = sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-6, settings=stored(math.inf, math.inf))
+    better = sx.fast.psvm(
+        X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-6, settings=stored(math.inf, math.inf)
+    )
     assert better.status is sx.Status.OPTIMAL
     overlap(found.certificate, better.certificate, gap=1.0)
 
@@ -346,7 +388,9 @@ def test_support_equations_need_no_factor_of_the_whole_matrix(monkeypatch):
     monkeypatch.setattr("svmcvx.feature_space.kernel.gram_factor", None)
     tried = []
     crossover = Decomposition._crossover
-    monkeypatch.setattr(Decomposition, "_crossover", lambda self, found: tried.append(1) or crossover(self, found))
+    monkeypatch.setattr(
+        Decomposition, "_crossover", lambda self, found: tried.append(1) or crossover(self, found)
+    )
     found = sx.fast.psvm(X, y, C=1e4, p=1.0, kernel="rbf", tol=1e-6)
     assert tried
     assert found.certificate.is_certified(1e-6)
@@ -356,7 +400,13 @@ def test_memory_does_not_grow_with_the_square_of_n():
     X, y = make_data(5, n=6000, d=5)
     tracemalloc.start()
     found = sx.fast.psvm(
-        X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, settings=stored(math.inf, math.inf, working_set=512)
+        X,
+        y,
+        C=1.0,
+        p=1.0,
+        kernel="rbf",
+        tol=1e-2,
+        settings=stored(math.inf, math.inf, working_set=512),
     )
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -370,7 +420,9 @@ def test_no_gram_matrix_is_kept(monkeypatch):
     largest = []
     original = KernelColumns.__call__
     monkeypatch.setattr(
-        KernelColumns, "__call__", lambda self, *rows: largest.append(block := original(self, *rows)) or block
+        KernelColumns,
+        "__call__",
+        lambda self, *rows: largest.append(block := original(self, *rows)) or block,
     )
     settings = PSVMSettings(rows=RowCacheSettings(block_entries=2**15))
     monkeypatch.setattr(memory, "available", lambda: 2**22)  # 4 MiB: the Gram matrix would take 18
@@ -393,7 +445,9 @@ def test_the_cache_drops_the_oldest_rows():
     cache = CachedRows(block, 10, 4, np.float64)
     for wanted in ([0, 1], [2, 3], [0, 1], [4, 5], [0, 1, 4, 5], [2]):
         rows = np.array(wanted)
-        assert np.array_equal(cache.store[cache.fetch(rows)], np.add.outer(100.0 * rows, np.arange(10)))
+        assert np.array_equal(
+            cache.store[cache.fetch(rows)], np.add.outer(100.0 * rows, np.arange(10))
+        )
     assert computed == [0, 1, 2, 3, 4, 5, 2]
 
 
@@ -422,21 +476,28 @@ def test_products_by_blocks_are_those_of_the_gram_matrix(kernel, intercept):
     X[3], X[5] = X[2], X[2] + 1e-9
     v = np.where(np.arange(40) % 3, 0.0, np.arange(40) - 20.0)
     kept, blocks = (
-        feature_space(binary_data(X, y), kernel, intercept=intercept, keep_gram=keep, block_entries=64)
+        feature_space(
+            binary_data(X, y), kernel, intercept=intercept, keep_gram=keep, block_entries=64
+        )
         for keep in (True, False)
     )
     (_, ours, norm), (_, expected, expected_norm) = blocks.point(v), kept.point(v)
     assert np.allclose(ours.value, expected.value, rtol=1e-11, atol=1e-11)
     assert norm.value == pytest.approx(expected_norm.value, rel=1e-11)
-    # Both bounds hold. Blocks sum over the support only, and |K| + 1 is there what is |K + 1| where the Gram matrix is kept.
+    # Both bounds hold. Blocks sum over the support only, and |K| + 1 is there what is |K + 1| where
+    # the Gram matrix is kept.
     ratio = ours.error / expected.error
     assert (np.abs(ours.value - expected.value) <= ours.error + expected.error).all()
     assert ratio.min() > 0.1
     assert ratio.max() < 1.5
     model = blocks.model(v, 0.3)
     for _ in range(2):  # before and after other points have been evaluated
-        assert np.allclose(blocks.scores(model).value, model.scores(X).value, rtol=1e-11, atol=1e-12)
-        assert blocks.squared_norm(model).value == pytest.approx(kept.squared_norm(model).value, rel=1e-11)
+        assert np.allclose(
+            blocks.scores(model).value, model.scores(X).value, rtol=1e-11, atol=1e-12
+        )
+        assert blocks.squared_norm(model).value == pytest.approx(
+            kept.squared_norm(model).value, rel=1e-11
+        )
         blocks.point(v + 1.0)
         blocks.point(v + 2.0)
     assert blocks.facts == {}
@@ -452,13 +513,21 @@ def separable(seed, n=40, d=3, gap=0.3):
     return X, y
 
 
-@pytest.mark.parametrize(("seed", "kernel"), [(0, sx.Linear()), (1, sx.RBF(1.0)), (2, sx.Polynomial(2, 1.0, 1.0))])
-def test_hard_margins_of_kernels_are_those_of_the_conic_route_and_the_soft_ones_at_large_C(seed, kernel):
+@pytest.mark.parametrize(
+    ("seed", "kernel"), [(0, sx.Linear()), (1, sx.RBF(1.0)), (2, sx.Polynomial(2, 1.0, 1.0))]
+)
+def test_hard_margins_of_kernels_are_those_of_the_conic_route_and_the_soft_ones_at_large_C(
+    seed, kernel
+):
     X, y = separable(seed)
     fast = sx.fast.hard_margin(X, y, kernel=kernel)
     assert fast.certificate.is_certified(2e-6)
     overlap(fast, sx.solve(sx.hard_margin_dual(X, y, kernel=kernel)))
-    overlap(fast, sx.fast.psvm(X, y, C=max(1e6, 2.0 * fast.dual["alpha"].max()), p=1.0, kernel=kernel), gap=1e-5)
+    overlap(
+        fast,
+        sx.fast.psvm(X, y, C=max(1e6, 2.0 * fast.dual["alpha"].max()), p=1.0, kernel=kernel),
+        gap=1e-5,
+    )
     X, y = np.vstack([X, X[:1]]), np.append(y, -y[0])
     with pytest.raises(sx.SolverFailed, match="not separable"):
         sx.fast.hard_margin(X, y, kernel=kernel)
@@ -470,7 +539,9 @@ def test_hard_margins_of_kernels_are_those_of_the_conic_route_and_the_soft_ones_
 def curved(n, seed=0, d=2):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
-    return X, np.where(np.sin(2 * X[:, 0]) + X[:, -1] ** 2 - 0.8 + 0.3 * rng.standard_normal(n) > 0, 1, -1)
+    return X, np.where(
+        np.sin(2 * X[:, 0]) + X[:, -1] ** 2 - 0.8 + 0.3 * rng.standard_normal(n) > 0, 1, -1
+    )
 
 
 @pytest.mark.parametrize("kernel", [sx.RBF(0.3), sx.Polynomial(2, 1.0, 1.0), sx.Linear()], ids=str)
@@ -492,10 +563,17 @@ def test_a_partial_factor_grown_in_turns_is_a_factor(kernel):
 @pytest.mark.parametrize("kernel", ["wide", "polynomial", "callable"])
 def test_newton_on_the_factor_agrees_with_pair_steps_alone(p, kernel):
     X, y = curved(80, seed=5)
-    kernel = (lambda A, B: (1.0 + A @ B.T) ** 2) if kernel == "callable" else {**KERNELS, "wide": sx.RBF(0.02)}[kernel]
-    alone = sx.fast.psvm(X, y, C=30.0, p=p, kernel=kernel, tol=1e-4, max_iter=3000, settings=PAIRS_ALONE)
+    kernel = (
+        (lambda A, B: (1.0 + A @ B.T) ** 2)
+        if kernel == "callable"
+        else {**KERNELS, "wide": sx.RBF(0.02)}[kernel]
+    )
+    alone = sx.fast.psvm(
+        X, y, C=30.0, p=p, kernel=kernel, tol=1e-4, max_iter=3000, settings=PAIRS_ALONE
+    )
     settings = PSVMSettings(
-        low_rank=LowRankSettings(probe=6, work_of_column=0.0, worth=0.0), decomposition=DecompositionSettings(steps=1)
+        low_rank=LowRankSettings(probe=6, work_of_column=0.0, worth=0.0),
+        decomposition=DecompositionSettings(steps=1),
     )
     found = sx.fast.psvm(X, y, C=30.0, p=p, kernel=kernel, tol=1e-7, settings=settings)
     assert found.status == "optimal"
@@ -515,7 +593,8 @@ def test_huge_weights_on_few_features_end_soon(p, C):
 
 def test_the_factor_is_given_up_for_a_kernel_of_full_rank():
     settings = PSVMSettings(
-        low_rank=LowRankSettings(probe=10, work_of_column=0.0, worth=0.0), decomposition=DecompositionSettings(steps=1)
+        low_rank=LowRankSettings(probe=10, work_of_column=0.0, worth=0.0),
+        decomposition=DecompositionSettings(steps=1),
     )
     X, y = curved(200, d=8)
     found = sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(20.0), tol=1e-7, settings=settings)
@@ -553,7 +632,9 @@ def _noisy(n, seed, *, kind="plain"):
     return X, y
 
 
-@pytest.mark.parametrize("kind", ["plain", "duplicates", "contradicting", "constant", "one point", "offset"])
+@pytest.mark.parametrize(
+    "kind", ["plain", "duplicates", "contradicting", "constant", "one point", "offset"]
+)
 @pytest.mark.parametrize("p", [1.0, 1.3, 1.5, 2.0, 2.5])
 def test_paths_with_newton_steps_wherever_they_apply_agree_with_cold_fits(kind, p):
     X, y = _noisy(50, 5, kind=kind)
@@ -561,7 +642,16 @@ def test_paths_with_newton_steps_wherever_they_apply_agree_with_cold_fits(kind, 
     for values in (np.logspace(-2, 4, 6), np.logspace(4, -2, 6)):
         earlier, warm, kernel = None, [], GramCache().kernel(sx.RBF())
         for C in values:
-            earlier = psvm(X, y, C=C, p=p, kernel=kernel, sample_weight=weight, warm_start=earlier, settings=AT_ONCE)
+            earlier = psvm(
+                X,
+                y,
+                C=C,
+                p=p,
+                kernel=kernel,
+                sample_weight=weight,
+                warm_start=earlier,
+                settings=AT_ONCE,
+            )
             warm.append(earlier)
         for C, found in zip(values, warm, strict=True):
             cold = psvm(X, y, C=C, p=p, kernel="rbf", sample_weight=weight)
@@ -673,8 +763,12 @@ def test_few_observations_begin_with_the_method_that_has_less_work():
     for C, method in ((1.0, "smo"), (1e3, "newton")):
         for unit, offset in ((1.0, 0.0), (1e-3, 0.0), (1e3, 1e4)):
             assert psvm(unit * X + offset, y, C=C / unit**2).solver == f"fast.psvm/{method}"
-    # Pair steps are not begun where they would not end: one round of Newton's method is one iteration.
-    assert psvm(X, y, C=1e3).attempts[0].options.keys() == psvm(X, y, C=1e3, method="newton").attempts[0].options.keys()
+    # Pair steps are not begun where they would not end: one round of Newton's method is one
+    # iteration.
+    assert (
+        psvm(X, y, C=1e3).attempts[0].options.keys()
+        == psvm(X, y, C=1e3, method="newton").attempts[0].options.keys()
+    )
 
 
 @pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 4.0])
@@ -684,7 +778,9 @@ def test_what_surpasses_the_trivial_points_is_better_than_they_are(p, intercept)
     weight = np.linspace(0.5, 2.0, 30)
     for C in (1e-6, 1e-3, 1.0):
         data = binary_data(X, y, weight)
-        statement = kind_of_psvm(intercept)(space=feature_space(data, None, intercept=intercept), C=C, p=p)
+        statement = kind_of_psvm(intercept)(
+            space=feature_space(data, None, intercept=intercept), C=C, p=p
+        )
         models, duals = statement.trivial()
         trivial = min(statement.evaluate(model).upper_end for model in models)
         assert not statement.dominates_trivial_bounds(trivial, 0.0)

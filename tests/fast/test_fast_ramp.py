@@ -21,11 +21,14 @@ from tests.exact_zero_one import judge
 
 
 def over_all_subsets(X, y, C, weight):
-    """The smallest value of hinge machines of all subsets, with 2C for each observation given up; written without the package."""
+    """The smallest value of hinge machines of all subsets, with 2C for each observation given up;
+    written without the package.
+    """
     n = len(y)
     w, b, s = cp.Variable(X.shape[1]), cp.Variable(), cp.Parameter(n, nonneg=True)
     problem = cp.Problem(
-        cp.Minimize(0.5 * cp.sum_squares(w) + s @ cp.pos(1 - cp.multiply(y, X @ w + b))), [b <= 1e4, b >= -1e4]
+        cp.Minimize(0.5 * cp.sum_squares(w) + s @ cp.pos(1 - cp.multiply(y, X @ w + b))),
+        [b <= 1e4, b >= -1e4],
     )
     best = math.inf
     for bits in itertools.product((0.0, 1.0), repeat=n):
@@ -65,9 +68,9 @@ def test_the_model_attains_the_objective_and_the_trace_is_monotone():
     X, y = outlier_data(60, 3, sigma=0.5, seed=2)
     solution = ramp(X, y, C=1.0)
     u = np.where(y == solution.model.classes[1], 1, -1) * solution.model.decision_function(X)
-    assert ramp_objective(float(solution.model.coef @ solution.model.coef), u, C=1.0) == pytest.approx(
-        solution.certificate.upper, rel=1e-9
-    )
+    assert ramp_objective(
+        float(solution.model.coef @ solution.model.coef), u, C=1.0
+    ) == pytest.approx(solution.certificate.upper, rel=1e-9)
     assert (np.diff(solution.trace[:, 1]) >= -1e-9 * solution.certificate.upper).all()
     assert (np.diff(solution.trace[:, 2]) <= 1e-9 * solution.certificate.upper).all()
 
@@ -93,12 +96,16 @@ def test_degenerate_data_give_honest_intervals(X, y, C):
 
 @cache
 def along_a_grid(x, y):
-    """Many slopes in one column, and the losses of each with the best of the biases at which a loss has a kink."""
+    """Many slopes in one column, and the losses of each with the best of the biases at which a loss
+    has a kink.
+    """
     x, y = np.array(x), np.where(np.array(y) == 1, 1.0, -1.0)
     size = 10.0 ** np.linspace(-12, 10, 22001)
     slopes = np.r_[0.0, size, -size]
     biases = np.concatenate([side - slopes[:, None] * x for side in (-1.0, 1.0)], axis=1)
-    losses = np.clip(1.0 - y * (slopes[:, None, None] * x + biases[:, :, None]), 0.0, 2.0).sum(axis=2)
+    losses = np.clip(1.0 - y * (slopes[:, None, None] * x + biases[:, :, None]), 0.0, 2.0).sum(
+        axis=2
+    )
     return slopes, losses.min(axis=1)
 
 
@@ -121,9 +128,13 @@ def test_limits_warm_starts_and_settings():
     assert again.certificate.upper <= stopped.certificate.upper * (1 + 1e-9)
     small = slice(0, 40)
     one = ramp(X[small], y[small], C=0.3).certificate
-    other = ramp(X[small], y[small], C=0.3, settings=BranchSettings(expansions=1, rounds=1)).certificate
+    other = ramp(
+        X[small], y[small], C=0.3, settings=BranchSettings(expansions=1, rounds=1)
+    ).certificate
     assert one.upper == pytest.approx(other.upper, rel=1e-6)
-    assert one.upper == pytest.approx(ramp(X[small] + 100.0, y[small], C=0.3).certificate.upper, rel=1e-6)
+    assert one.upper == pytest.approx(
+        ramp(X[small] + 100.0, y[small], C=0.3).certificate.upper, rel=1e-6
+    )
     with pytest.raises(DataError, match="C must be"):
         ramp(X, y, C=-1.0)
 

@@ -37,7 +37,9 @@ RESOLUTION = 2e-9
 
 
 def smallest_norm(G):
-    """Squared norm of the least point with Gw ≥ 1, by least-distance programming; written without the package."""
+    """Squared norm of the least point with Gw ≥ 1, by least-distance programming; written without
+    the package.
+    """
     scale = np.abs(G).max(initial=0.0)
     if len(G) == 0:
         return 0.0
@@ -48,7 +50,8 @@ def smallest_norm(G):
     rest = 1.0 - mu.sum()
     if rest <= 1e-12:
         return math.inf
-    # The point whose margins on the rows with multipliers are 1 has more correct digits than the multipliers.
+    # The point whose margins on the rows with multipliers are 1 has more correct digits than the
+    # multipliers.
     for w in (np.linalg.lstsq(H[mu > 0], np.ones((mu > 0).sum()), rcond=None)[0], H.T @ mu / rest):
         if (H @ w).min() >= 1.0 - 1e-6:
             return float(w @ w) / scale**2
@@ -93,7 +96,11 @@ def instance(seed):
     if seed % 4 == 0:
         weight = rng.integers(0, 3, n).astype(float)
         weight[:2] = 1.0
-    hyper = {"k": float(rng.integers(0, n))} if seed % 7 == 0 else {"lam": float(10 ** rng.uniform(-3, 4))}
+    hyper = (
+        {"k": float(rng.integers(0, n))}
+        if seed % 7 == 0
+        else {"lam": float(10 ** rng.uniform(-3, 4))}
+    )
     return X, y, weight, hyper, bool(seed % 5)
 
 
@@ -141,7 +148,8 @@ def test_branch_and_bound_agrees_with_all_subsets():
 
 
 @pytest.mark.parametrize(
-    ("n", "p", "hyper"), [(14, 2, {"lam": 1.0}), (16, 3, {"lam": 5.0}), (14, 2, {"k": 6}), (12, 15, {"lam": 0.1})]
+    ("n", "p", "hyper"),
+    [(14, 2, {"lam": 1.0}), (16, 3, {"lam": 5.0}), (14, 2, {"k": 6}), (12, 15, {"lam": 0.1})],
 )
 def test_the_conic_route_through_scip_agrees(n, p, hyper):
     X, y = outlier_data(n, p, sigma=0.5, outliers="spread", seed=n)
@@ -173,12 +181,16 @@ def test_a_hundred_observations_are_proved_optimal():
 def test_hand_over_from_branch_and_bound_to_the_sweep():
     X, y = outlier_data(60, 2, sigma=1.0, outliers="spread", seed=1)
     # No tree is recorded, and the sweep counts as no work.
-    unrecorded = ZeroOneSettings(easy=0.0, crossing=0.0, branch=BranchSettings(record=0.0, expansions=4))
+    unrecorded = ZeroOneSettings(
+        easy=0.0, crossing=0.0, branch=BranchSettings(record=0.0, expansions=4)
+    )
     solution = zero_one(X, y, lam=1.0, settings=unrecorded)
     assert solution.attempts[0].options["method"] == "sweep"
     assert {"nodes", "subspaces"} <= solution.attempts[0].options.keys()
     assert solution.certificate.gap <= 1e-6
-    assert solution.certificate.upper == pytest.approx(zero_one(X, y, lam=1.0).certificate.upper, rel=1e-6)
+    assert solution.certificate.upper == pytest.approx(
+        zero_one(X, y, lam=1.0).certificate.upper, rel=1e-6
+    )
 
 
 def test_model_attains_the_objective():
@@ -186,7 +198,9 @@ def test_model_attains_the_objective():
     solution = zero_one(X, y, lam=0.7)
     w = np.append(solution.model.coef, solution.model.intercept)
     u = signed_rows(X, y, True) @ w
-    assert zero_one_objective(w @ w, u + 1e-9, lam=0.7) == pytest.approx(solution.certificate.upper, rel=1e-9)
+    assert zero_one_objective(w @ w, u + 1e-9, lam=0.7) == pytest.approx(
+        solution.certificate.upper, rel=1e-9
+    )
 
 
 # --- invariances and forms -------------------------------------------------------------------------------------------
@@ -241,7 +255,9 @@ def test_cardinality_follows_the_penalty():
 def test_degenerate_data_give_honest_intervals(X, y, lam, intercept, method):
     X, signs = np.array(X), np.where(np.array(y) == 1, 1, -1)
     found = zero_one(X, y, lam=lam, intercept=intercept, method=method).certificate
-    best = over_all_subsets(signed_rows(X, signs, intercept), np.ones(len(y)), price_of({"lam": lam}))
+    best = over_all_subsets(
+        signed_rows(X, signs, intercept), np.ones(len(y)), price_of({"lam": lam})
+    )
     assert found.lower <= best * (1 + 1e-7)
     assert found.upper == pytest.approx(best, rel=1e-6, abs=1e-6)
     assert found.gap <= 1e-6
@@ -249,7 +265,8 @@ def test_degenerate_data_give_honest_intervals(X, y, lam, intercept, method):
 
 @pytest.mark.parametrize("method", ["auto", "branch"])
 def test_a_huge_offset_widens_the_interval_but_does_not_make_it_wrong(method):
-    # The sum of the first two rows, signs and all, is (0, 2, 0): the margins of both ask for ‖w‖ ≥ 1, and (0, 1, 0) is enough.
+    # The sum of the first two rows, signs and all, is (0, 2, 0): the margins of both ask for ‖w‖ ≥
+    # 1, and (0, 1, 0) is enough.
     X, y = np.array([[1e6, 1.0], [1e6, -1.0], [1e6, 2.0]]), [1, 0, 1]
     found = zero_one(X, y, lam=1e6, method=method).certificate
     assert found.lower <= 1.0 + 1e-9
@@ -265,7 +282,10 @@ def test_fewer_observations_than_features_far_from_zero():
 def test_inseparable_without_dropping_enough():
     X, y = [[0.0], [0.0], [1.0]], [0, 1, 1]
     for method in ("auto", "branch"):
-        with pytest.raises(SolverFailed, match="not separable in this feature space when observations of total weight"):
+        with pytest.raises(
+            SolverFailed,
+            match="not separable in this feature space when observations of total weight",
+        ):
             zero_one(X, y, k=0, method=method)
 
 
@@ -277,7 +297,11 @@ def test_what_a_rounded_factor_cannot_separate_is_not_called_inseparable():
 
 @pytest.mark.parametrize("kernel", ["rbf", sx.Polynomial(2, 0.5, 1.0), "precomputed"])
 def test_equal_observations_with_other_labels_are_inseparable_whatever_the_kernel(kernel):
-    X, y, weight = np.array([[0.0], [-0.0], [1.0], [1.0], [2.0]]), [1, -1, 1, -1, 1], [0.25, 1.0, 2.0, 0.5, 1.0]
+    X, y, weight = (
+        np.array([[0.0], [-0.0], [1.0], [1.0], [2.0]]),
+        [1, -1, 1, -1, 1],
+        [0.25, 1.0, 2.0, 0.5, 1.0],
+    )
     X = np.exp(-((X - X.T) ** 2)) if kernel == "precomputed" else X
     with pytest.raises(SolverFailed, match="not separable in this feature space"):
         zero_one(X, y, k=0.75 - 2**-53, kernel=kernel, sample_weight=weight)
@@ -329,7 +353,11 @@ def test_no_better_point_has_a_margin_below_what_is_left():
             np.empty(n * n, dtype=np.int32),
             np.empty(n * n),
         )
-        tilted = np.hstack([H.T, np.zeros((r, 1))]), np.append(length, 0.0), np.zeros(n + 1, dtype=np.int8)
+        tilted = (
+            np.hstack([H.T, np.zeros((r, 1))]),
+            np.append(length, 0.0),
+            np.zeros(n + 1, dtype=np.int8),
+        )
         scratch = tuple(np.empty((8, n + 1))), tuple(np.empty((5, r))), np.empty((r + 1, r))
         bound, used = strengthen(
             np.ascontiguousarray(H.T), length, np.ones(n), price, 100 * upper, 1e-3, 0.02, 1e-12, 0.0, upper, state, M,
@@ -383,7 +411,9 @@ def test_warm_start_across_hyperparameters_and_determinism():
 def test_a_warm_start_of_other_data_is_refused():
     X, y = outlier_data(60, 3, sigma=0.5, seed=7)
     first = zero_one(X, y, lam=1.0, method="branch")
-    with pytest.raises(DataError, match="warm_start must be a Solution of the same data: it is of 60 observations"):
+    with pytest.raises(
+        DataError, match="warm_start must be a Solution of the same data: it is of 60 observations"
+    ):
         zero_one(X[:50], y[:50], lam=1.0, warm_start=first)
     with pytest.raises(DataError, match="feature"):
         zero_one(X[:, :2], y, lam=1.0, warm_start=first)
@@ -396,16 +426,33 @@ def test_settings_steer_the_search_and_change_no_optimum():
     X, y = outlier_data(40, 3, sigma=0.5, outliers="spread", seed=3)
     value = zero_one(X, y, lam=1.0).certificate.upper
     narrow = zero_one(
-        X, y, lam=1.0, method="branch", settings=ZeroOneSettings(branch=BranchSettings(expansions=1, rounds=1))
+        X,
+        y,
+        lam=1.0,
+        method="branch",
+        settings=ZeroOneSettings(branch=BranchSettings(expansions=1, rounds=1)),
     )
-    split = zero_one(X, y, lam=1.0, method="sweep", settings=ZeroOneSettings(sweep=SweepSettings(work=1.0, fewest=20)))
-    relaxed = zero_one(X, y, lam=1.0, method="branch", settings=ZeroOneSettings(easy=1.0, relaxation_rows=(0)))
+    split = zero_one(
+        X,
+        y,
+        lam=1.0,
+        method="sweep",
+        settings=ZeroOneSettings(sweep=SweepSettings(work=1.0, fewest=20)),
+    )
+    relaxed = zero_one(
+        X, y, lam=1.0, method="branch", settings=ZeroOneSettings(easy=1.0, relaxation_rows=(0))
+    )
     # As if the open nodes filled the memory: the most recent ones go first, and there is no record.
-    deep = zero_one(X, y, lam=1.0, method="branch", settings=ZeroOneSettings(branch=BranchSettings(memory=1.0)))
+    deep = zero_one(
+        X, y, lam=1.0, method="branch", settings=ZeroOneSettings(branch=BranchSettings(memory=1.0))
+    )
     for found in (narrow, split, relaxed, deep):
         assert found.certificate.upper == pytest.approx(value, rel=1e-9)
         assert found.certificate.gap <= 1e-6
-    assert split.attempts[0].iterations > zero_one(X, y, lam=1.0, method="sweep").attempts[0].iterations
+    assert (
+        split.attempts[0].iterations
+        > zero_one(X, y, lam=1.0, method="sweep").attempts[0].iterations
+    )
 
 
 @pytest.mark.parametrize("hyper", [{"lam": 0.7}, {"k": 9.0}])
@@ -421,7 +468,9 @@ def test_bounds_do_not_depend_on_the_unit_of_the_data(hyper):
 def test_solution_is_complete_and_picklable():
     X, y = outlier_data(80, 3, sigma=0.5, seed=8)
     weight = np.r_[0.0, np.ones(79)]
-    relaxed = zero_one(X, y, lam=1.0, sample_weight=weight, method="branch", settings=ZeroOneSettings(easy=1.0))
+    relaxed = zero_one(
+        X, y, lam=1.0, sample_weight=weight, method="branch", settings=ZeroOneSettings(easy=1.0)
+    )
     solution = pickle.loads(pickle.dumps(relaxed))  # noqa: S301
     assert solution.formulation == "zero_one"
     assert solution.hyperparameters == {"lam": 1.0, "kernel": "none", "form": "enumeration"}
@@ -466,11 +515,15 @@ def test_a_search_bound_is_shown_and_held_against_the_objective():
 
 
 def test_more_observations_start_from_the_low_rank_relaxation():
-    """Beyond 200 observations the conic relaxation is that of fast.conic, whose bound is the root's."""
+    """Beyond 200 observations the conic relaxation is that of fast.conic, whose bound is the
+    root's.
+    """
     X, y = outlier_data(220, 2, sigma=0.2, outliers="clustered", seed=0)
     for hyper, relaxed in (({"lam": 0.3}, {"lam": 0.3}), ({"k": 80.0}, {"kappa": 80.0 / 220})):
         root = sx.fast.conic(X, y, **relaxed).certificate
-        found = zero_one(X, y, method="branch", max_iter=2, settings=ZeroOneSettings(easy=1.0), **hyper)
+        found = zero_one(
+            X, y, method="branch", max_iter=2, settings=ZeroOneSettings(easy=1.0), **hyper
+        )
         assert found.certificate.lower >= root.lower - 1e-4 * root.upper
         assert found.certificate.lower <= found.certificate.upper
         assert found.certificate.upper >= root.lower
@@ -479,7 +532,9 @@ def test_more_observations_start_from_the_low_rank_relaxation():
 def search_from_zero(X, y, *, sample_weight=None, **hyper):
     """A search that knows no point but w = 0."""
     space = feature_space(binary_data(X, y, sample_weight), None, intercept="none")
-    statement = ZeroOne(space=space, form="enumeration", kind="enumeration", **{"lam": None, "k": None} | hyper)
+    statement = ZeroOne(
+        space=space, form="enumeration", kind="enumeration", **{"lam": None, "k": None} | hyper
+    )
     start = statement.geometry.incumbent(np.zeros(2), 0.0, losses.zero_one)
     monitor = Monitor(tol=1e-6, max_iter=10)
     return ZeroOneSearch(replace(statement, pool=(start,)), monitor)
@@ -496,7 +551,9 @@ def test_weights_within_the_budget_are_within_it_however_they_are_summed():
     weight = np.r_[1.0, np.full(40, 1.01 * 2.0**-53), 9.0]
     assert math.fsum(weight[:-1]) < 1 + 21 * 2.0**-52
     X = np.random.default_rng(0).standard_normal((42, 2))
-    search = search_from_zero(X, np.where(np.arange(42) % 2, 1, -1), sample_weight=weight, k=1 + 21 * 2.0**-52)
+    search = search_from_zero(
+        X, np.where(np.arange(42) % 2, 1, -1), sample_weight=weight, k=1 + 21 * 2.0**-52
+    )
     total = 0.0
     for each in search.weight[search.copies[:-1]]:
         total += float(each)
@@ -505,11 +562,16 @@ def test_weights_within_the_budget_are_within_it_however_they_are_summed():
 
 @pytest.mark.parametrize("crossing", [0.0, 0.01, 0.1, 1.0, 10.0])
 def test_what_the_tree_has_left_open_counts_after_a_sweep(crossing):
-    # Rows far from the origin: leaves of the tree that can be neither attained nor excluded, and vertices that cannot be told apart.
-    X = 1e8 + np.array([[2, 1], [0, -1], [-1, -2], [-2, -2], [-2, 2], [1, 2], [0, 1], [2, 1]], dtype=float)
+    # Rows far from the origin: leaves of the tree that can be neither attained nor excluded, and
+    # vertices that cannot be told apart.
+    X = 1e8 + np.array(
+        [[2, 1], [0, -1], [-1, -2], [-2, -2], [-2, 2], [1, 2], [0, 1], [2, 1]], dtype=float
+    )
     y = np.array([1, -1, -1, 1, -1, 1, -1, 1])
     alone = zero_one(X, y, lam=1.0, method="branch").certificate
-    settings = ZeroOneSettings(easy=0.0, crossing=crossing, branch=BranchSettings(record=0.0, expansions=1))
+    settings = ZeroOneSettings(
+        easy=0.0, crossing=crossing, branch=BranchSettings(record=0.0, expansions=1)
+    )
     found = zero_one(X, y, lam=1.0, settings=settings).certificate
     assert found.lower <= alone.upper
     assert alone.lower <= found.upper
@@ -528,7 +590,9 @@ def test_a_search_that_is_stopped_before_its_first_node_has_its_interval(call, m
         if call == "ramp":
             found = ramp(X, y, C=1.0, time_limit=20.0)
         else:
-            found = zero_one(X, y, **{call: 1.0 if call == "lam" else 5}, method="branch", time_limit=20.0)
+            found = zero_one(
+                X, y, **{call: 1.0 if call == "lam" else 5}, method="branch", time_limit=20.0
+            )
     assert found.certificate.lower <= found.certificate.upper < math.inf
 
 
@@ -541,7 +605,13 @@ def test_the_bound_of_the_relaxation_is_one_in_the_units_of_the_data(scale, most
         X = X * scale
         lam = 0.3 / scale**2
         found = zero_one(
-            X, y, lam=lam, intercept=False, max_iter=most, method="branch", settings=ZeroOneSettings(easy=0.0)
+            X,
+            y,
+            lam=lam,
+            intercept=False,
+            max_iter=most,
+            method="branch",
+            settings=ZeroOneSettings(easy=0.0),
         ).certificate
         best = exact_optimum(X * y[:, None], np.ones(y.size), lam=lam)
         assert 0.0 < found.lower <= best
@@ -550,7 +620,8 @@ def test_the_bound_of_the_relaxation_is_one_in_the_units_of_the_data(scale, most
 
 @pytest.mark.parametrize("seed", [2, 3])
 def test_a_budget_that_few_sets_fit_has_a_point(seed):
-    # Opposite labels on equal rows, and weights: a mixed-integer program drops 2.4 and 2.3 at least.
+    # Opposite labels on equal rows, and weights: a mixed-integer program drops 2.4 and 2.3 at
+    # least.
     rng = np.random.default_rng(seed)
     X, y = outlier_data(60, 10, sigma=0.3, outliers="spread", seed=seed)
     twice = rng.choice(60, 6, replace=False)

@@ -19,7 +19,9 @@ X, Y = sx.synthetic.outlier_data(120, 3, sigma=0.5, outliers="spread", seed=3)
         (fast.odm, {"C1": 2.0, "intercept": True}),
     ],
 )
-def test_a_start_at_the_optimum_takes_fewer_iterations_and_any_start_has_the_same_answer(solver, settings):
+def test_a_start_at_the_optimum_takes_fewer_iterations_and_any_start_has_the_same_answer(
+    solver, settings
+):
     cold = solver(X, Y, tol=1e-9, **settings)
     warm = solver(X, Y, tol=1e-9, warm_start=(cold.model.coef, cold.model.intercept), **settings)
     bad = solver(X, Y, tol=1e-9, warm_start=(-5.0 * cold.model.coef, 3.0), **settings)

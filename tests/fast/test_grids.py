@@ -20,7 +20,13 @@ from svmcvx.system.deadline import time_limited
 
 COSTS = (0.01, 0.3, 1.0, 20.0, 500.0)
 MEANS = ((0.0, 1.0), (0.0, 100.0), (0.3, 100.0), (0.3, 10.0), (4.0, 10.0))
-BANDS = ((1.0, 1.0, 0.0), (1.0, 64.0, 0.0), (1024.0, 64.0, 0.0), (1024.0, 1.0, 0.3), (4.0, 2.0, 0.5))
+BANDS = (
+    (1.0, 1.0, 0.0),
+    (1.0, 64.0, 0.0),
+    (1024.0, 64.0, 0.0),
+    (1024.0, 1.0, 0.3),
+    (4.0, 2.0, 0.5),
+)
 
 
 def problem(seed, n=40, d=4, m=7):
@@ -70,7 +76,9 @@ KERNELS = {"none": None, "rbf": sx.RBF(0.5), "polynomial": sx.Polynomial(2, 0.3,
 
 def rows_of(data, kernel=None, intercept="free", weight=None):
     X, y, T = data
-    return Rows(X, y, np.ones(y.size) if weight is None else weight, T, kernel, intercept, GramCache())
+    return Rows(
+        X, y, np.ones(y.size) if weight is None else weight, T, kernel, intercept, GramCache()
+    )
 
 
 def holds(answers, place, solution, T):
@@ -99,9 +107,13 @@ def test_all_pairs_together(kernel, scheme, weighted):
     scores, solved, supports = batch.solve(COSTS, 1e-7)
     assert solved.all()
     for place, C in enumerate(COSTS):
-        fitted = sx.PSVMClassifier(C=C, kernel=KERNELS[kernel], multiclass=scheme, tol=1e-9).fit(X, y, weight)
+        fitted = sx.PSVMClassifier(C=C, kernel=KERNELS[kernel], multiclass=scheme, tol=1e-9).fit(
+            X, y, weight
+        )
         expected = fitted.model_.member_scores(T)
-        np.testing.assert_allclose(scores[place], expected, atol=2e-3 * (1.0 + np.abs(expected).max()))
+        np.testing.assert_allclose(
+            scores[place], expected, atol=2e-3 * (1.0 + np.abs(expected).max())
+        )
         assert abs(supports[place] - fitted.model_.support.size) <= 5
     # One setting by itself is solved from zero.
     alone, _, _ = batch.solve(COSTS[2:3], 1e-7)
@@ -111,7 +123,13 @@ def test_all_pairs_together(kernel, scheme, weighted):
 def test_a_setting_without_an_answer_for_all_pairs_is_told():
     X, _, T = problem(8)
     batch = PairsBatch.of(
-        X, CodedLabels(np.arange(40) % 3, np.arange(3)), None, T, scheme="ovo", kernel=None, cache=GramCache()
+        X,
+        CodedLabels(np.arange(40) % 3, np.arange(3)),
+        None,
+        T,
+        scheme="ovo",
+        kernel=None,
+        cache=GramCache(),
     )
     _, solved, _ = batch.solve([1e-60, 1.0, 1e60], 1e-6)
     assert solved.tolist() == [False, True, False]
@@ -135,9 +153,13 @@ def test_a_setting_without_an_answer_for_all_pairs_is_told():
 @pytest.mark.parametrize("intercept", ["none", "penalised"])
 def test_odm(name, kernel, intercept):
     X, y, T = DATA[name]
-    answers = solve_bands(rows_of(DATA[name], KERNELS[kernel], intercept), [Band(*band) for band in BANDS])
+    answers = solve_bands(
+        rows_of(DATA[name], KERNELS[kernel], intercept), [Band(*band) for band in BANDS]
+    )
     for place, (C1, C2, D) in enumerate(BANDS):
-        solution = sx.fast.odm(X, y, C1=C1, C2=C2, D=D, kernel=KERNELS[kernel], intercept=intercept, tol=1e-10)
+        solution = sx.fast.odm(
+            X, y, C1=C1, C2=C2, D=D, kernel=KERNELS[kernel], intercept=intercept, tol=1e-10
+        )
         holds(answers, place, solution, T)
 
 
@@ -146,9 +168,13 @@ def test_odm(name, kernel, intercept):
 @pytest.mark.parametrize("intercept", ["free", "penalised", "none"])
 def test_squared_hinge(name, kernel, intercept):
     X, y, T = DATA[name]
-    answers = solve_bands(rows_of(DATA[name], KERNELS[kernel], intercept), [SquaredHinge(C) for C in COSTS])
+    answers = solve_bands(
+        rows_of(DATA[name], KERNELS[kernel], intercept), [SquaredHinge(C) for C in COSTS]
+    )
     for place, C in enumerate(COSTS):
-        solution = sx.fast.psvm(X, y, C=C, p=2, kernel=KERNELS[kernel], intercept=intercept, tol=1e-10)
+        solution = sx.fast.psvm(
+            X, y, C=C, p=2, kernel=KERNELS[kernel], intercept=intercept, tol=1e-10
+        )
         holds(answers, place, solution, T)
 
 
@@ -159,7 +185,9 @@ def test_hinge(name, kernel, intercept):
     X, y, T = DATA[name]
     answers = solve_hinges(rows_of(DATA[name], KERNELS[kernel], intercept), COSTS)
     for place, C in enumerate(COSTS):
-        solution = sx.fast.psvm(X, y, C=C, p=1, kernel=KERNELS[kernel], intercept=intercept, tol=1e-10)
+        solution = sx.fast.psvm(
+            X, y, C=C, p=1, kernel=KERNELS[kernel], intercept=intercept, tol=1e-10
+        )
         holds(answers, place, solution, T)
 
 
@@ -184,8 +212,12 @@ def test_weights_are_those_of_certified_fits():
     holds(odm, 0, sx.fast.odm(X, y, C1=4.0, C2=2.0, D=0.1, sample_weight=weight, tol=1e-10), T)
     squared = solve_bands(rows_of((X, y, T), None, "free", weight), [SquaredHinge(2.0)])
     holds(squared, 0, sx.fast.psvm(X, y, C=2.0, p=2, sample_weight=weight, tol=1e-10), T)
-    means = solve_mean_variances(rows_of((X, y, T), None, "none", weight), [MeanVariance(0.5, 20.0, 0.3)])
-    holds(means, 0, sx.fast.odml(X, y, C=20.0, lam1=0.3, lam2=0.5, sample_weight=weight, tol=1e-10), T)
+    means = solve_mean_variances(
+        rows_of((X, y, T), None, "none", weight), [MeanVariance(0.5, 20.0, 0.3)]
+    )
+    holds(
+        means, 0, sx.fast.odml(X, y, C=20.0, lam1=0.3, lam2=0.5, sample_weight=weight, tol=1e-10), T
+    )
     hinge = solve_hinges(rows_of((X, y, T), None, "free", weight), [2.0])
     holds(hinge, 0, sx.fast.psvm(X, y, C=2.0, p=1, sample_weight=weight, tol=1e-10), T)
 
@@ -194,7 +226,9 @@ def test_weights_are_those_of_certified_fits():
 @given(
     X=st.lists(st.tuples(*[st.integers(-2, 2)] * 2), min_size=4, max_size=14),
     signs=st.integers(0, 2**14 - 1),
-    costs=st.lists(st.sampled_from([1e-3, 0.1, 1.0, 7.0, 300.0]), min_size=1, max_size=3, unique=True),
+    costs=st.lists(
+        st.sampled_from([1e-3, 0.1, 1.0, 7.0, 300.0]), min_size=1, max_size=3, unique=True
+    ),
 )
 def test_the_hinge_on_few_points_of_a_lattice(X, signs, costs):
     # Equal and opposite rows, several optimal intercepts, singular systems.
@@ -206,7 +240,11 @@ def test_the_hinge_on_few_points_of_a_lattice(X, signs, costs):
     for place, C in enumerate(costs):
         found = sx.fast.psvm(X, y, C=C, p=1, tol=1e-9).certificate
         assert answers.gaps[place] <= 1e-8
-        assert found.lower - 1e-7 * abs(found.lower) <= answers.objectives[place] <= found.upper * (1 + 1e-7)
+        assert (
+            found.lower - 1e-7 * abs(found.lower)
+            <= answers.objectives[place]
+            <= found.upper * (1 + 1e-7)
+        )
 
 
 def test_answers_do_not_depend_on_what_was_solved_before_the_slice():

@@ -1,4 +1,6 @@
-"""Several classes as one problem: each part is held against the statement and the checker of its own data."""
+"""Several classes as one problem: each part is held against the statement and the checker of its
+own data.
+"""
 
 import pickle
 from dataclasses import replace
@@ -46,14 +48,18 @@ def own_statement(X, labels, key, kernel, weight, C, p):
     else:
         rows, named = np.arange(labels.size), labels == key
     data = binary_data(X[rows], named, None if weight is None else weight[rows])
-    return PSVM(space=feature_space(data, kernel, intercept="free", keep_gram=False), C=C, p=p), rows
+    return PSVM(
+        space=feature_space(data, kernel, intercept="free", keep_gram=False), C=C, p=p
+    ), rows
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("scheme", ["ovo", "ovr"])
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["equal", "weighted"])
 @pytest.mark.parametrize(("p", "tol"), [(1.0, 1e-3), (1.0, 1e-8), (2.0, 1e-6)])
-def test_each_interval_is_that_of_the_checker_on_the_rows_of_its_part(kernel, scheme, weight, p, tol):
+def test_each_interval_is_that_of_the_checker_on_the_rows_of_its_part(
+    kernel, scheme, weight, p, tol
+):
     labels = np.asarray(LABELS)
     machine = sx.PSVMClassifier(C=2.0, p=p, kernel=kernel, multiclass=scheme, tol=tol)
     fitted = machine.fit(X, labels, sample_weight=weight)
@@ -69,11 +75,21 @@ def test_each_interval_is_that_of_the_checker_on_the_rows_of_its_part(kernel, sc
         assert abs(own.upper - part.certificate.upper) <= width
         assert abs(own.lower - part.certificate.lower) <= width
         assert part.certificate.residuals["rounding"] <= 1e-10 * part.certificate.upper
-        tight = sx.fast.psvm(X[rows], statement.y, C=2.0, p=p, kernel=kernel, tol=1e-10, sample_weight=statement.weight)
+        tight = sx.fast.psvm(
+            X[rows],
+            statement.y,
+            C=2.0,
+            p=p,
+            kernel=kernel,
+            tol=1e-10,
+            sample_weight=statement.weight,
+        )
         assert part.certificate.lower <= tight.certificate.upper
         assert part.certificate.upper >= tight.certificate.lower
         assert part.certificate.is_certified(tol)
-        assert part.model.intercept == pytest.approx(statement_intercept(statement, local), abs=1e-9)
+        assert part.model.intercept == pytest.approx(
+            statement_intercept(statement, local), abs=1e-9
+        )
         assert sum(part.terms.values()) == pytest.approx(part.certificate.upper)
 
 
@@ -83,8 +99,29 @@ def statement_intercept(statement, model):
     return model.intercept + statement.exact_intercept(f)
 
 
-def solved(scheme="ovo", kernel=KERNELS[1], tol=1e-6, C=3.0, p=1.0, weight=None, data=X, labels=LABELS, **more):
-    return solve_parts(data, labels, weight, scheme=scheme, C=C, p=p, kernel=kernel, tol=tol, cache_size=100.0, **more)
+def solved(
+    scheme="ovo",
+    kernel=KERNELS[1],
+    tol=1e-6,
+    C=3.0,
+    p=1.0,
+    weight=None,
+    data=X,
+    labels=LABELS,
+    **more,
+):
+    return solve_parts(
+        data,
+        labels,
+        weight,
+        scheme=scheme,
+        C=C,
+        p=p,
+        kernel=kernel,
+        tol=tol,
+        cache_size=100.0,
+        **more,
+    )
 
 
 @pytest.mark.parametrize("kernel", KERNELS[:2], ids=str)
@@ -111,7 +148,9 @@ def test_neither_the_order_of_the_parts_nor_the_slices_nor_shared_rows_change_a_
 
 
 @pytest.mark.parametrize("scheme", ["ovo", "ovr"])
-def test_one_product_of_all_rows_and_one_for_each_class_agree_within_their_errors(scheme, monkeypatch):
+def test_one_product_of_all_rows_and_one_for_each_class_agree_within_their_errors(
+    scheme, monkeypatch
+):
     whole = solved(scheme, None)
     monkeypatch.setattr("svmcvx.formulations.margin.pairs.FEW", 0)
     apart = solved(scheme, None)
@@ -123,7 +162,9 @@ def test_one_product_of_all_rows_and_one_for_each_class_agree_within_their_error
 
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["equal", "weighted"])
 def test_attempts_are_made_when_they_are_asked_for_and_pickled(weight):
-    solution = sx.PSVMClassifier(tol=1e-3).fit(X, np.asarray(LABELS), sample_weight=weight).solution_
+    solution = (
+        sx.PSVMClassifier(tol=1e-3).fit(X, np.asarray(LABELS), sample_weight=weight).solution_
+    )
     stored = pickle.loads(pickle.dumps(solution))  # noqa: S301
     steps = [part.attempts[0].iterations for part in solution.parts.values()]
     assert [attempt.iterations for attempt in solution.attempts] == steps
@@ -167,11 +208,23 @@ def test_intervals_hold_for_hostile_data(hostile, kernel, C, p, weighted, seed):
         data[codes == 1] = data[codes == 0]
     elif hostile == "lonely":
         chosen = np.concatenate([[np.argmax(codes == 0)], np.flatnonzero(codes > 0)])
-        data, codes, weight = data[chosen], codes[chosen], None if weight is None else weight[chosen]
+        data, codes, weight = (
+            data[chosen],
+            codes[chosen],
+            None if weight is None else weight[chosen],
+        )
     else:
         data[:] = 1.0
     labels = CodedLabels(codes, np.arange(3))
-    found = solved(kernel=kernel, C=C, p=p, weight=weight, data=np.ascontiguousarray(data), labels=labels, tol=1e-4)
+    found = solved(
+        kernel=kernel,
+        C=C,
+        p=p,
+        weight=weight,
+        data=np.ascontiguousarray(data),
+        labels=labels,
+        tol=1e-4,
+    )
     if found is None:
         return
     assert (found.checked.violation == 0.0).all()
@@ -182,7 +235,13 @@ def test_intervals_hold_for_hostile_data(hostile, kernel, C, p, weighted, seed):
         assert (own >= 0.0).all()
         statement, _ = own_statement(data, codes, key, kernel, weight, C, p)
         tight = sx.fast.psvm(
-            statement.space.data.X, statement.y, C=C, p=p, kernel=kernel, tol=1e-9, sample_weight=statement.weight
+            statement.space.data.X,
+            statement.y,
+            C=C,
+            p=p,
+            kernel=kernel,
+            tol=1e-9,
+            sample_weight=statement.weight,
         )
         assert found.checked.lower[part] <= tight.certificate.upper
         assert found.checked.upper[part] >= tight.certificate.lower
@@ -241,14 +300,17 @@ def test_members_predict_together_what_each_predicts():
 
 
 def test_what_does_not_close_is_solved_alone():
-    # Neither pSMO nor active sets can end these: columns of very different sizes, and costs that are large for them.
+    # Neither pSMO nor active sets can end these: columns of very different sizes, and costs that
+    # are large for them.
     rng = np.random.default_rng(0)
     data, codes = rng.standard_normal((150, 2)) * [1.0, 1e4], np.arange(150) % 3
     together = solved(kernel=None, C=1e5, data=data, labels=CodedLabels(codes, np.arange(3)))
     assert not together.certified.all()
     fitted = sx.PSVMClassifier(C=1e5).fit(data, codes)
     assert fitted.certificate_.is_certified(1e-6)
-    assert {part.solver for part in fitted.solutions_.values()} > {SOLVER} or not together.certified.any()
+    assert {part.solver for part in fitted.solutions_.values()} > {
+        SOLVER
+    } or not together.certified.any()
 
 
 def test_active_sets_end_what_steps_would_take_long_for():
@@ -283,6 +345,12 @@ def test_an_expired_limit_and_ctrl_c_leave_intervals():
     ids=lambda changed: next(iter(changed)),
 )
 def test_settings_that_are_left_to_the_other_way(changed):
-    given_settings = {"C": 1.0, "p": 1.0, "kernel": sx.RBF(1.0), "tol": 1e-6, "weight": None} | changed
+    given_settings = {
+        "C": 1.0,
+        "p": 1.0,
+        "kernel": sx.RBF(1.0),
+        "tol": 1e-6,
+        "weight": None,
+    } | changed
     weight = given_settings.pop("weight")
     assert solve_parts(X, LABELS, weight, scheme="ovo", cache_size=1.0, **given_settings) is None

@@ -1,4 +1,6 @@
-"""The same call gives the same answer, nodes and proof, whatever the clock says and however many threads there are."""
+"""The same call gives the same answer, nodes and proof, whatever the clock says and however many
+threads there are.
+"""
 
 import dataclasses
 import hashlib
@@ -36,22 +38,34 @@ def steady(step):
     return (step * reading for reading in itertools.count()).__next__
 
 
-# A machine without end, one so busy that an hour passes between two readings, and one that stalls now and then.
-CLOCKS = {"standing": lambda: steady(0.0), "an hour": lambda: steady(3600.0), "jumping": lambda: Jumping(0)}
+# A machine without end, one so busy that an hour passes between two readings, and one that stalls
+# now and then.
+CLOCKS = {
+    "standing": lambda: steady(0.0),
+    "an hour": lambda: steady(3600.0),
+    "jumping": lambda: Jumping(0),
+}
 
 
 def digest(*parts):
     """A digest of arrays, and of texts of all else."""
     found = hashlib.sha256()
     for part in parts:
-        found.update(np.ascontiguousarray(part).tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+        found.update(
+            np.ascontiguousarray(part).tobytes()
+            if isinstance(part, np.ndarray)
+            else repr(part).encode()
+        )
     return found.hexdigest()
 
 
 def numbers_of(value):
     """All numbers of a model or of a part of one, with names."""
     if dataclasses.is_dataclass(value):
-        return [(field.name, numbers_of(getattr(value, field.name))) for field in dataclasses.fields(value)]
+        return [
+            (field.name, numbers_of(getattr(value, field.name)))
+            for field in dataclasses.fields(value)
+        ]
     if isinstance(value, (tuple, list)):
         return [numbers_of(part) for part in value]
     return digest(value)
@@ -66,7 +80,10 @@ def answer(solution, folder):
         proof = hashlib.sha256(path.read_bytes()).hexdigest()
     return {
         "solver": solution.solver,
-        "attempts": [dataclasses.replace(attempt, **dict.fromkeys(("seconds",), 0.0)) for attempt in solution.attempts],
+        "attempts": [
+            dataclasses.replace(attempt, **dict.fromkeys(("seconds",), 0.0))
+            for attempt in solution.attempts
+        ],
         "status": str(solution.status),
         "certificate": repr(solution.certificate),
         "model": numbers_of(solution.model),
@@ -102,26 +119,39 @@ def test_a_specialised_solver_takes_no_choice_from_the_clock(entry, kernel, tmp_
 
 
 @pytest.mark.parametrize(
-    "entry", [entry for entry in CATALOGUE.values() if entry.estimator is not None], ids=lambda entry: entry.name
+    "entry",
+    [entry for entry in CATALOGUE.values() if entry.estimator is not None],
+    ids=lambda entry: entry.name,
 )
 def test_an_estimator_takes_no_choice_from_the_clock(entry, tmp_path):
     X, y = make_data(n=40, d=3)
     labels = np.arange(40) % 3 if entry.takes.several_classes else y
     face = entry.estimator.load()()
-    same_under_all_clocks(lambda: face.set_params(time_limit=None).fit(X, labels).solution_, tmp_path)
+    same_under_all_clocks(
+        lambda: face.set_params(time_limit=None).fit(X, labels).solution_, tmp_path
+    )
 
 
 def test_the_search_takes_no_choice_from_the_clock_or_the_number_of_threads(tmp_path, monkeypatch):
-    """Long enough for several rounds of dives, better starting points, and for the hand-over to the sweep."""
+    """Long enough for several rounds of dives, better starting points, and for the hand-over to the
+    sweep.
+    """
     X, y = outlier_data(60, 2, sigma=1.0, outliers="spread", seed=1)
     long = {"branch": BranchSettings(expansions=4, round_work=1e5), "easy": 1e6}
     unrecorded = dataclasses.replace(long["branch"], record=1e4)
-    for method, settings in (("branch", long), ("sweep", {**long, "branch": unrecorded, "crossing": 1.0})):
+    for method, settings in (
+        ("branch", long),
+        ("sweep", {**long, "branch": unrecorded, "crossing": 1.0}),
+    ):
         found = []
         for threads in (1, 3):
             monkeypatch.setattr(thread_pool, "available_threads", lambda threads=threads: threads)
             search = partial(zero_one, X, y, lam=1.0, settings=ZeroOneSettings(**settings))
-            found.append(same_under_all_clocks(search, tmp_path) if threads > 1 else answer(search(), tmp_path))
+            found.append(
+                same_under_all_clocks(search, tmp_path)
+                if threads > 1
+                else answer(search(), tmp_path)
+            )
         assert found[0] == found[1]
         assert found[0]["solver"] == f"fast.zero_one/{method}"
         assert found[0]["attempts"][0].options["nodes"] > 200
@@ -139,12 +169,17 @@ def test_rows_of_a_kernel_do_not_depend_on_the_number_of_threads(tmp_path, monke
 @pytest.mark.parametrize("build", ["psvm_dual", "odm_primal", "zero_one_mio"])
 def test_a_builder_and_its_solvers_take_no_choice_from_the_clock(build, tmp_path, monkeypatch):
     # Points that do not suffice make the second opinion's turn come.
-    monkeypatch.setattr("svmcvx.formulations.margin.psvm.solve_support_equations", lambda *given, **named: None)
+    monkeypatch.setattr(
+        "svmcvx.formulations.margin.psvm.solve_support_equations", lambda *given, **named: None
+    )
     X, y = make_data(n=12, d=2)
     builders = {builder.name: builder for entry in CATALOGUE.values() for builder in entry.builders}
     short = {"clarabel": {"max_iter": 4}} if build == "psvm_dual" else None
     found = same_under_all_clocks(
-        lambda: sx.solve(builders[build].load()(X, y, **builders[build].example), solver_options=short), tmp_path
+        lambda: sx.solve(
+            builders[build].load()(X, y, **builders[build].example), solver_options=short
+        ),
+        tmp_path,
     )
     tried = [attempt for attempt in found["attempts"] if attempt.status != "licence"]
     assert [attempt.solver for attempt in tried][1:] == (["SCS"] if short else [])
@@ -155,9 +190,13 @@ def test_select_and_compare_take_no_choice_from_the_clock():
     tables = []
     for source in CLOCKS.values():
         with clock.substituted(source()):
-            selected = sx.select(sx.PSVMClassifier(kernel="rbf"), {"C": [0.1, 1.0, 10.0]}, X, y, cv=3)
+            selected = sx.select(
+                sx.PSVMClassifier(kernel="rbf"), {"C": [0.1, 1.0, 10.0]}, X, y, cv=3
+            )
             compared = sx.compare([sx.PSVMClassifier(p=1.5), sx.ODMClassifier()], X, y)
-            tables.append([table.drop(columns="seconds").to_csv() for table in (selected, compared)])
+            tables.append(
+                [table.drop(columns="seconds").to_csv() for table in (selected, compared)]
+            )
     assert tables[0] == tables[1] == tables[2]
 
 
@@ -167,8 +206,11 @@ def test_rows_in_blocks_are_summed_in_the_same_parts_by_any_number_of_threads(mo
     for threads in (1, 3, 30):
         monkeypatch.setattr(shards, "available_threads", lambda threads=threads: threads)
         blocks = sx.RowBlocks(
-            [partial(lambda a: (X[a : a + 8], y[a : a + 8]), a) for a in range(0, 400, 8)], labelled=True
+            [partial(lambda a: (X[a : a + 8], y[a : a + 8]), a) for a in range(0, 400, 8)],
+            labelled=True,
         )
         solution = sx.fast.psvm(blocks, blocks.y, p=1.5)
-        found.append((numbers_of(solution.model), repr(solution.certificate), digest(solution.trace[:, 1:])))
+        found.append(
+            (numbers_of(solution.model), repr(solution.certificate), digest(solution.trace[:, 1:]))
+        )
     assert found[0] == found[1] == found[2]

@@ -1,4 +1,6 @@
-"""Problems with added constraints: their multipliers bound, exactly, and the interval is no worse than without them."""
+"""Problems with added constraints: their multipliers bound, exactly, and the interval is no worse
+than without them.
+"""
 
 import math
 from fractions import Fraction
@@ -88,7 +90,11 @@ def test_the_interval_closes_with_rows_and_shifted_norms(name, intercept):
 def test_the_interval_closes_with_the_intercept_and_slacks(name, p):
     # With an offset, so that the intercept of centred data is another number.
     problem = sx.psvm_primal(X + 5.0, Y, C=0.7, p=p, sample_weight=np.linspace(0.5, 2.0, 30))
-    close(problem.with_constraints(WITH_B[name](*(problem.var_dict[name] for name in ("w", "b", "xi")))))
+    close(
+        problem.with_constraints(
+            WITH_B[name](*(problem.var_dict[name] for name in ("w", "b", "xi")))
+        )
+    )
 
 
 @pytest.mark.parametrize("name", ["w >= 0", "1-norm", "2-norm"])
@@ -105,7 +111,9 @@ def test_with_a_kernel_bounds_on_the_norm_and_on_slacks_have_multipliers(build):
     for added in ([cp.norm(w) <= 0.3], [cp.sum_squares(w) <= 0.2]):
         close(problem.with_constraints(added))
     if build is sx.psvm_primal:
-        close(problem.with_constraints([problem.var_dict["xi"] <= 1.0, problem.var_dict["b"] <= -0.1]))
+        close(
+            problem.with_constraints([problem.var_dict["xi"] <= 1.0, problem.var_dict["b"] <= -0.1])
+        )
 
 
 def test_sparse_data_and_more_columns_than_rows():
@@ -121,10 +129,19 @@ def test_sparse_data_and_more_columns_than_rows():
 
 
 WITHOUT_MULTIPLIERS = {
-    "kernel": lambda: (problem := sx.psvm_primal(X, Y, kernel=sx.RBF(0.3)), [problem.var_dict["w"][0] >= 0.3]),
-    "exponential": lambda: (problem := sx.psvm_primal(X, Y), [cp.exp(problem.var_dict["w"][0]) <= 0.9]),
+    "kernel": lambda: (
+        problem := sx.psvm_primal(X, Y, kernel=sx.RBF(0.3)),
+        [problem.var_dict["w"][0] >= 0.3],
+    ),
+    "exponential": lambda: (
+        problem := sx.psvm_primal(X, Y),
+        [cp.exp(problem.var_dict["w"][0]) <= 0.9],
+    ),
     "odml": lambda: (problem := sx.odml_primal(X, Y), [problem.var_dict["w"] <= 0.1]),
-    "several classes": lambda: (problem := sx.weston_watkins(X, Y, lam=0.1), [problem.var_dict["W"] <= 0.1]),
+    "several classes": lambda: (
+        problem := sx.weston_watkins(X, Y, lam=0.1),
+        [problem.var_dict["W"] <= 0.1],
+    ),
     "conic": lambda: (problem := sx.conic_sdp(X[:16], Y[:16], lam=0.7), [problem.w[0] <= 0.1]),
     "other variables": lambda: (problem := sx.odm_primal(X, Y), [problem.var_dict["u"][0] >= 1.5]),
 }
@@ -151,7 +168,9 @@ def test_the_bound_without_the_constraints_is_there_where_no_model_meets_them():
     w = problem.var_dict["w"]
     free = sx.solve(problem).certificate
     for off, met in ((3e-6, False), (1e-8, True)):
-        solution = sx.solve(problem.with_constraints([w[0] >= 0.1, w[0] <= 0.1 - off]), solver="scs", tol=1e-4)
+        solution = sx.solve(
+            problem.with_constraints([w[0] >= 0.1, w[0] <= 0.1 - off]), solver="scs", tol=1e-4
+        )
         assert math.isfinite(solution.certificate.upper) == met
         assert solution.certificate.lower >= free.lower * (1 - 1e-4)
 
@@ -160,7 +179,11 @@ def test_a_function_for_the_constraints_leaves_the_bound_without_them():
     problem = sx.psvm_primal(X, Y)
     free = sx.solve(problem).certificate
     w = problem.var_dict["w"]
-    found = sx.solve(problem.with_constraints([w >= 0.4], holds=lambda model: bool((model.coef >= 0.4 - 1e-6).all())))
+    found = sx.solve(
+        problem.with_constraints(
+            [w >= 0.4], holds=lambda model: bool((model.coef >= 0.4 - 1e-6).all())
+        )
+    )
     assert free.lower * (1 - 1e-9) <= found.certificate.lower <= free.upper
     assert "added" not in found.dual
 
@@ -173,12 +196,17 @@ def exactly(values):
 
 
 def exact_bound(problem, statement, dual, C, p):
-    """The dual objective with the multipliers of the rows, in fractions; it checks that they are feasible."""
+    """The dual objective with the multipliers of the rows, in fractions; it checks that they are
+    feasible.
+    """
     rows, m = statement.rows, exactly(dual["added"])
     centre = exactly(statement.whole.space.centre)
     labels = exactly(statement.whole.y)
     alpha = exactly(dual["alpha"])
-    data = [[a - c for a, c in zip(exactly(row), centre, strict=True)] for row in statement.whole.space.data.X]
+    data = [
+        [a - c for a, c in zip(exactly(row), centre, strict=True)]
+        for row in statement.whole.space.data.X
+    ]
     assert min(alpha) >= 0
     total = sum(exactly(rows.offset)[j] * m[j] for j in range(len(m)))
     slopes = {name: matrix.toarray() for name, matrix in rows.matrices.items()}
@@ -189,7 +217,9 @@ def exact_bound(problem, statement, dual, C, p):
         ]
         for name, matrix in slopes.items()
     }
-    assert sum(a * y for a, y in zip(alpha, labels, strict=True)) == (on["b"][0] if "b" in on else 0)
+    assert sum(a * y for a, y in zip(alpha, labels, strict=True)) == (
+        on["b"][0] if "b" in on else 0
+    )
     curvature = Fraction(0)
     for group in rows.groups:
         part = m[group.rows]
@@ -198,10 +228,14 @@ def exact_bound(problem, statement, dual, C, p):
             curvature += part[0] if group.kind == "ball" else 0
         elif group.kind == "entries":
             half = len(part) // 2
-            assert all(-limit >= abs(value) for limit, value in zip(part[:half], part[half:], strict=True))
+            assert all(
+                -limit >= abs(value) for limit, value in zip(part[:half], part[half:], strict=True)
+            )
         elif group.kind == "norm":
             sizes = [abs(value) for value in part[1:]]
-            assert -part[0] >= (max(sizes) if group.order == 1 else sum(sizes) if math.isinf(group.order) else 0)
+            assert -part[0] >= (
+                max(sizes) if group.order == 1 else sum(sizes) if math.isinf(group.order) else 0
+            )
             if group.order == 2:
                 assert part[0] ** 2 >= sum(value**2 for value in sizes)
         elif group.kind == "square" and part[0]:
@@ -215,7 +249,8 @@ def exact_bound(problem, statement, dual, C, p):
             total -= beyond**2 / (4 * cost)
         total += a
     normal = [
-        sum(a * y * row[k] for a, y, row in zip(alpha, labels, data, strict=True)) - (on["w"][k] if "w" in on else 0)
+        sum(a * y * row[k] for a, y, row in zip(alpha, labels, data, strict=True))
+        - (on["w"][k] if "w" in on else 0)
         for k in range(len(centre))
     ]
     return total - sum(value**2 for value in normal) / (2 * (1 + 2 * curvature))
@@ -267,7 +302,9 @@ def test_whatever_the_multipliers_the_bound_is_below_the_exact_one(added, p, see
 def test_each_violation_alone_is_one():
     """A multiplier out of its box where the balance holds, and the reverse."""
     problem = sx.psvm_primal(X, Y, C=0.7, p=1.0)
-    statement = problem.with_constraints([problem.var_dict["b"] <= 0.4, problem.var_dict["w"] >= -1.0]).formulation
+    statement = problem.with_constraints(
+        [problem.var_dict["b"] <= 0.4, problem.var_dict["w"] >= -1.0]
+    ).formulation
     i, j = int(np.flatnonzero(Y > 0)[0]), int(np.flatnonzero(Y < 0)[0])
 
     def violation(at_i, at_j, on_b=0.0):
@@ -288,12 +325,18 @@ def test_each_violation_alone_is_one():
 
 
 @settings(max_examples=15)
-@given(added=st.sampled_from(RANDOM), p=st.sampled_from([1.0, 1.5, 2.0]), seed=st.integers(0, 2**32 - 1))
+@given(
+    added=st.sampled_from(RANDOM),
+    p=st.sampled_from([1.0, 1.5, 2.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
 def test_no_multipliers_pass_the_optimum(added, p, seed):
     rng = np.random.default_rng(seed)
     data, labels = rng.standard_normal((8, 3)), np.where(np.arange(8) % 2, 1, -1)
     problem = sx.psvm_primal(data, labels, C=0.7, p=p)
-    constrained = problem.with_constraints(added(*(problem.var_dict[name] for name in ("w", "b", "xi"))))
+    constrained = problem.with_constraints(
+        added(*(problem.var_dict[name] for name in ("w", "b", "xi")))
+    )
     solution = sx.solve(constrained, tol=1e-7)
     statement = constrained.formulation
     upper = solution.certificate.upper
@@ -301,7 +344,10 @@ def test_no_multipliers_pass_the_optimum(added, p, seed):
     if "added" not in solution.dual:
         return
     for size in (1e-8, 1e-3, 1.0):
-        dual = {name: values * (1 + size * rng.standard_normal(values.shape)) for name, values in solution.dual.items()}
+        dual = {
+            name: values * (1 + size * rng.standard_normal(values.shape))
+            for name, values in solution.dual.items()
+        }
         repaired = statement.repair(dual)
         if statement.dual_violation(repaired) == 0:
             assert statement.evaluate_dual(repaired).lower_end <= upper
@@ -325,7 +371,9 @@ def test_the_model_violates_the_constraints_by_no_more_than_is_said(offset):
     for p in (1.0, 1.5):
         problem = sx.psvm_primal(data, Y, C=0.7, p=p)
         w, b = problem.var_dict["w"], problem.var_dict["b"]
-        constrained = problem.with_constraints([A @ w + b <= -0.3, w[0] - 0.7 * b == 0.1, cp.norm(w, 1) <= 0.4])
+        constrained = problem.with_constraints(
+            [A @ w + b <= -0.3, w[0] - 0.7 * b == 0.1, cp.norm(w, 1) <= 0.4]
+        )
         solution = sx.solve(constrained, tol=1e-7)
         statement = constrained.formulation
         rows = exact_violations(solution.model, statement.rows, problem.formulation.space.centre)
@@ -371,22 +419,39 @@ def test_limits_may_be_parameters():
 
 def test_the_dual_point_certifies_again():
     problem = sx.psvm_primal(X, Y, C=1.0, p=1.5, sample_weight=np.arange(30) % 3)
-    constrained = problem.with_constraints([problem.var_dict["w"] >= 0.1, problem.var_dict["b"] <= 0.0])
+    constrained = problem.with_constraints(
+        [problem.var_dict["w"] >= 0.1, problem.var_dict["b"] <= 0.0]
+    )
     solution = sx.solve(constrained)
     assert solution.dual["alpha"].shape == (30,)
     again = constrained.formulation.certify(solution.model, solution.dual)
     assert again.gap == pytest.approx(solution.certificate.gap, rel=0.5, abs=1e-10)
     # Without the multipliers of the rows it is the bound of the problem as built.
-    assert constrained.formulation.certify(solution.model, {"alpha": solution.dual["alpha"]}).lower < again.lower
+    assert (
+        constrained.formulation.certify(solution.model, {"alpha": solution.dual["alpha"]}).lower
+        < again.lower
+    )
 
 
 def test_degenerate_constraints():
     problem = sx.psvm_primal(X, Y, C=1.0, p=1.0)
     w, b = problem.var_dict["w"], problem.var_dict["b"]
     free = sx.solve(problem).certificate
-    for added in ([0 * w[0] <= 1], [cp.norm(0 * w) <= 1], [cp.Constant(1) <= 2, w <= 1e3], [1e-9 * b <= 1.0]):
-        assert sx.solve(problem.with_constraints(added)).certificate.upper == pytest.approx(free.upper, rel=1e-7)
-    for added in ([w[0] >= 1, w[0] >= 1, w[0] == 1], [1e6 * w >= 1e5], [1e-8 * w[0] >= 1e-8], [b >= 100.0]):
+    for added in (
+        [0 * w[0] <= 1],
+        [cp.norm(0 * w) <= 1],
+        [cp.Constant(1) <= 2, w <= 1e3],
+        [1e-9 * b <= 1.0],
+    ):
+        assert sx.solve(problem.with_constraints(added)).certificate.upper == pytest.approx(
+            free.upper, rel=1e-7
+        )
+    for added in (
+        [w[0] >= 1, w[0] >= 1, w[0] == 1],
+        [1e6 * w >= 1e5],
+        [1e-8 * w[0] >= 1e-8],
+        [b >= 100.0],
+    ):
         close(problem.with_constraints(added))
     for added in ([w[0] >= 1, w[0] <= -1], [cp.norm(w) <= -1]):
         with pytest.raises(sx.SolverFailed, match="no point meets the"):
@@ -398,7 +463,10 @@ def test_degenerate_constraints():
         assert found.upper == pytest.approx(2 * 15.0, rel=1e-6)
 
 
-@given(x=st.lists(st.floats(-1e100, 1e100, allow_subnormal=False), min_size=1, max_size=6), q=st.floats(1.0, 50.0))
+@given(
+    x=st.lists(st.floats(-1e100, 1e100, allow_subnormal=False), min_size=1, max_size=6),
+    q=st.floats(1.0, 50.0),
+)
 @example(x=[4.7e-234], q=2.0)
 def test_norms_are_bounded_from_above(x, q):
     numbers = [abs(arb(value)) for value in x]
@@ -408,12 +476,17 @@ def test_norms_are_bounded_from_above(x, q):
         largest = max(numbers, key=float)
         if power is None or largest == 0:
             return largest
-        return largest * sum(((v / largest) ** power for v in numbers if v != 0), arb(0)) ** (1 / power)
+        return largest * sum(((v / largest) ** power for v in numbers if v != 0), arb(0)) ** (
+            1 / power
+        )
 
     with flint.ctx.workprec(200):
         exact = norm(order)
         dual = norm(None if q == 1 else order / (order - 1))
-        for above, number in ((norms_above(np.array(x), q), exact), (dual_norm_above(np.array(x), q), dual)):
+        for above, number in (
+            (norms_above(np.array(x), q), exact),
+            (dual_norm_above(np.array(x), q), dual),
+        ):
             assert arb(above) >= number.mid() - number.rad()
         assert arb(norms_above(np.array(x), q)) <= exact * (1 + arb(10) ** -12)
     assert dual_norm_above(np.array(x), math.inf) >= math.fsum(map(abs, x))

@@ -1,4 +1,6 @@
-"""The conic loss: the semidefinite relaxation against independent statements, its two intervals, and degenerate data."""
+"""The conic loss: the semidefinite relaxation against independent statements, its two intervals,
+and degenerate data.
+"""
 
 import itertools
 import math
@@ -57,7 +59,9 @@ def theorem_2(X, y, lam=None, kappa=None):
         constraints.append(cp.trace(np.outer(X[i], X[i]) @ W) - 2 * u + 1 >= squares)
     if kappa is not None:
         constraints.append(cp.sum(z) <= kappa * n)
-    problem = cp.Problem(cp.Minimize(cp.trace(W) + (0 if lam is None else lam) * cp.sum(z)), constraints)
+    problem = cp.Problem(
+        cp.Minimize(cp.trace(W) + (0 if lam is None else lam) * cp.sum(z)), constraints
+    )
     problem.solve(solver="CLARABEL")
     return problem.value
 
@@ -186,7 +190,9 @@ def test_rounding_with_nothing_to_drop_is_the_hard_margin():
     noisy = np.where(np.arange(20) < 2, -y, y)
     assert (
         round_relaxation(
-            feature_space(binary_data(np.vstack([X, X]), np.r_[y, noisy]), None, intercept="penalised"),
+            feature_space(
+                binary_data(np.vstack([X, X]), np.r_[y, noisy]), None, intercept="penalised"
+            ),
             w,
             np.zeros(40),
             k=0,
@@ -218,7 +224,11 @@ def test_any_gamma_bounds_and_never_less_than_strong_convexity_does(seed, lam):
     statement = sx.conic_sdp(X, y, lam=lam).formulation
     bound = statement.dual_objective({"gamma": gamma})
     # A point near the minimiser of q, from a method that knows nothing of the package's.
-    start = minimize(lambda w: w @ w + conic_loss(y * (A @ w), gamma, lam).sum(), np.zeros(3), method="Nelder-Mead").x
+    start = minimize(
+        lambda w: w @ w + conic_loss(y * (A @ w), gamma, lam).sum(),
+        np.zeros(3),
+        method="Nelder-Mead",
+    ).x
     assert strong_convexity_bound(gamma, A, y, lam, start) <= bound + 1e-9 * lam * 15
     for _ in range(5):
         w = rng.standard_normal(3)
@@ -234,12 +244,18 @@ def test_no_dual_point_exceeds_any_primal_point(seed):
     X, y = make_data(seed, n=12, d=2)
     for setting in ({"lam": float(rng.exponential())}, {"kappa": float(rng.uniform(0.05, 0.5))}):
         statement = sx.conic_sdp(X, y, **setting).formulation
-        dual = {"gamma": rng.standard_normal(12), "alpha": rng.standard_normal(12), "lam": np.array(rng.exponential())}
+        dual = {
+            "gamma": rng.standard_normal(12),
+            "alpha": rng.standard_normal(12),
+            "lam": np.array(rng.exponential()),
+        }
         repaired = statement.repair(dual)
         assert statement.dual_violation(repaired) == 0
         bound = statement.dual_objective(repaired)
         for size in (0.0, 1.0, 10.0):
-            model = statement.model(rng.standard_normal(3) * size, rng.standard_normal((3, 2)) * size)
+            model = statement.model(
+                rng.standard_normal(3) * size, rng.standard_normal((3, 2)) * size
+            )
             assert bound <= statement.objective(model) + 1e-9
 
 
@@ -270,7 +286,9 @@ def test_at_the_optimum_gamma_follows_from_the_primal_point():
     np.testing.assert_allclose(found.gamma, 0.5 * np.maximum(1 - u, 0) ** 2 / t**2, atol=1e-4)
     np.testing.assert_allclose(found.z, np.maximum(1 - u, 0) ** 2 / t, atol=1e-8)
     np.testing.assert_allclose(
-        np.sort(np.linalg.eigvalsh(found.W))[::-1][: found.spectrum.size], found.spectrum, atol=1e-10
+        np.sort(np.linalg.eigvalsh(found.W))[::-1][: found.spectrum.size],
+        found.spectrum,
+        atol=1e-10,
     )
     assert np.linalg.eigvalsh(A.T @ (found.gamma[:, None] * A))[-1] < 1
 
@@ -283,7 +301,8 @@ def test_the_cone_program_at_the_best_gamma_reaches_the_relaxation(kernel):
     X, y = make_data(18, n=24, d=2)
     whole = solve(X, y, lam=0.7, kernel=kernel)
     fixed = sx.solve(
-        sx.conic_fixed_gamma(X, y, gamma=relaxation(whole).gamma, lam=0.7, kernel=kernel), solver="clarabel"
+        sx.conic_fixed_gamma(X, y, gamma=relaxation(whole).gamma, lam=0.7, kernel=kernel),
+        solver="clarabel",
     )
     agree(whole, fixed)
 
@@ -302,7 +321,9 @@ def test_the_cone_program_minimises_norm_plus_conic_loss(seed, lam):
         return w @ w + conic_loss(y * (A @ w), gamma, lam).sum()
 
     tries = [
-        minimize(q, rng.standard_normal(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}).fun
+        minimize(
+            q, rng.standard_normal(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}
+        ).fun
         for _ in range(3)
     ]
     assert value(solution) == pytest.approx(min(tries), rel=1e-5, abs=1e-6)
@@ -312,9 +333,13 @@ def test_the_cone_program_minimises_norm_plus_conic_loss(seed, lam):
 
 def test_gamma_is_checked():
     X, y = make_data(19, n=10, d=2)
-    with pytest.raises(DataError, match=r"non-convex: the largest eigenvalue .* divide gamma by it"):
+    with pytest.raises(
+        DataError, match=r"non-convex: the largest eigenvalue .* divide gamma by it"
+    ):
         sx.conic_fixed_gamma(X, y, gamma=10.0, lam=1.0)
-    with pytest.raises(DataError, match=r"gamma must hold one number an observation: expected shape \(10,\)"):
+    with pytest.raises(
+        DataError, match=r"gamma must hold one number an observation: expected shape \(10,\)"
+    ):
         sx.conic_fixed_gamma(X, y, gamma=[1.0, 2.0], lam=1.0)
     with pytest.raises(DataError, match="gamma must be finite and non-negative"):
         sx.conic_fixed_gamma(X, y, gamma=-1.0, lam=1.0)
@@ -366,9 +391,12 @@ def test_a_solver_that_calls_a_feasible_problem_unbounded_does_not_end_the_chain
     X, y = 1e-6 * np.random.default_rng(0).normal(size=(12, 2)), [0, 1] * 6
     solution = sx.solve(sx.conic_sdp(X, y, lam=1.0, intercept=False))
     assert 0.0 <= solution.certificate.lower <= solution.certificate.upper <= 12.0 * (1.0 + 1e-12)
-    # Clarabel's tolerances are partly absolute: whoever solves such data with another one need not go on.
+    # Clarabel's tolerances are partly absolute: whoever solves such data with another one need not
+    # go on.
     told = [attempt for attempt in solution.attempts if "calls the problem" in attempt.reason]
-    assert all("a feasible model and a feasible dual point are known" in attempt.reason for attempt in told)
+    assert all(
+        "a feasible model and a feasible dual point are known" in attempt.reason for attempt in told
+    )
     assert not told or solution.attempts[-1] is not told[-1]
 
 
@@ -376,15 +404,23 @@ def test_rows_of_zeros_without_an_intercept():
     X, y = np.zeros((6, 2)), [0, 1] * 3
     assert value(solve(X, y, lam=1.0, intercept=False)) == pytest.approx(6.0)
     # The penalised form is never infeasible, whatever a solver says.
-    assert sx.conic_sdp(X, y, lam=1.0).formulation.explain("infeasible") == "the problem is infeasible"
-    with pytest.raises(SolverFailed, match=r"no hyperplane keeps all but a share of 0\.3 .* allow an intercept"):
+    assert (
+        sx.conic_sdp(X, y, lam=1.0).formulation.explain("infeasible") == "the problem is infeasible"
+    )
+    with pytest.raises(
+        SolverFailed, match=r"no hyperplane keeps all but a share of 0\.3 .* allow an intercept"
+    ):
         solve(X, y, kappa=0.3, intercept=False)
 
 
 def test_kappa_zero_is_the_hard_margin():
     X, y = make_data(26, n=20, d=2, overlap=0.2)
-    assert value(solve(X, y, kappa=0.0)) == pytest.approx(least_distance(y[:, None] * rows(X)), rel=1e-6)
-    with pytest.raises(DataError, match="kappa = 0 allows no margin below 1, and the two classes are not separable"):
+    assert value(solve(X, y, kappa=0.0)) == pytest.approx(
+        least_distance(y[:, None] * rows(X)), rel=1e-6
+    )
+    with pytest.raises(
+        DataError, match="kappa = 0 allows no margin below 1, and the two classes are not separable"
+    ):
         sx.conic_sdp(np.vstack([X, X]), np.r_[y, -y], kappa=0.0)
 
 
@@ -457,7 +493,10 @@ def test_outliers_hurt_the_hinge_more_than_the_conic_loss():
     X, y = sx.synthetic.outlier_data(100, 3, sigma=0.2, outliers="clustered", seed=3)
     clean, labels = sx.synthetic.outlier_data(2000, 3, sigma=0.2, seed=3, sample=1)
     ours = sx.ConicSVMClassifier(kappa=0.05, solver="clarabel").fit(X, y).score(clean, labels)
-    hinges = [sx.PSVMClassifier(C=C, solver="clarabel").fit(X, y).score(clean, labels) for C in (0.1, 1.0, 10.0)]
+    hinges = [
+        sx.PSVMClassifier(C=C, solver="clarabel").fit(X, y).score(clean, labels)
+        for C in (0.1, 1.0, 10.0)
+    ]
     assert max(hinges) < ours - 0.2
 
 
@@ -475,7 +514,10 @@ def test_with_many_columns_a_gamma_that_is_too_large_is_refused_without_a_factor
     X, y = make_data(4, 20)
     with pytest.raises(DataError, match="gamma"):
         sx.conic_fixed_gamma(X, y, gamma=10.0, lam=1.0)
-    assert sx.solve(sx.conic_fixed_gamma(X, y, gamma=1e-3, lam=1.0), solver="clarabel").certificate.gap < 1e-6
+    assert (
+        sx.solve(sx.conic_fixed_gamma(X, y, gamma=1e-3, lam=1.0), solver="clarabel").certificate.gap
+        < 1e-6
+    )
 
 
 @pytest.mark.parametrize("factor", [0.2, 5.0])

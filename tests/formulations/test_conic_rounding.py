@@ -1,4 +1,6 @@
-"""Intervals of the conic family against ball arithmetic: the exact objective at the model, the exact dual value."""
+"""Intervals of the conic family against ball arithmetic: the exact objective at the model, the
+exact dual value.
+"""
 
 import math
 
@@ -45,7 +47,9 @@ def exact_objective(statement, model):
     if moment is not None and moment.V.shape[1]:
         if moment.coefficients is None:
             rows = [[*x, 1.0] if space.intercept == "penalised" else list(x) for x in space.data.X]
-            variance = [sum((inner(x, column) ** 2 for column in moment.V.T), ball(0)) for x in rows]
+            variance = [
+                sum((inner(x, column) ** 2 for column in moment.V.T), ball(0)) for x in rows
+            ]
             total += inner(moment.V.ravel(), moment.V.ravel())
         else:
             K, ridge = exact_gram(space), ball(moment.ridge)
@@ -84,8 +88,12 @@ def exact_dual(statement, dual, K=None):
     K = exact_gram(statement.space) if K is None else K
     k = rows.size
     # Γ⁻¹ − K is definite where Q is; c'Q⁻¹c = a'K a + a'K(Γ⁻¹ − K)⁻¹K a.
-    G = flint.arb_mat([[(1 / ball(gamma[i]) if i == j else ball(0)) - K[i][j] for j in rows] for i in rows])
-    a = flint.arb_mat([[ball(statement.y[i]) * (ball(alpha[i]) - 2 * ball(gamma[i]))] for i in rows])
+    G = flint.arb_mat(
+        [[(1 / ball(gamma[i]) if i == j else ball(0)) - K[i][j] for j in rows] for i in rows]
+    )
+    a = flint.arb_mat(
+        [[ball(statement.y[i]) * (ball(alpha[i]) - 2 * ball(gamma[i]))] for i in rows]
+    )
     block = flint.arb_mat([[K[i][j] for j in rows] for i in rows])
     Ka = block * a
     pivots = [[G[i, j] for j in range(k)] for i in range(k)]
@@ -112,7 +120,10 @@ def holds(statement, solution):
 
 
 def outliers(degree, ratio):
-    X = np.array([[(1 if i % 2 == 0 else -1) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)] + [[0.0, ratio]] * 2)
+    X = np.array(
+        [[(1 if i % 2 == 0 else -1) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)]
+        + [[0.0, ratio]] * 2
+    )
     return X, np.r_[np.tile([1, -1], 6), 1, 1], sx.Polynomial(degree=degree, gamma=1.0)
 
 
@@ -154,7 +165,10 @@ def test_far_clusters(spread, route):
     holds(problem.formulation, solution)
 
 
-@given(st.lists(st.tuples(st.floats(-3, 3), st.floats(0, 1e3)), min_size=1, max_size=8), st.integers(-200, 0))
+@given(
+    st.lists(st.tuples(st.floats(-3, 3), st.floats(0, 1e3)), min_size=1, max_size=8),
+    st.integers(-200, 0),
+)
 @example([(0.0, 1e-6)], -5)
 @settings(max_examples=50)
 def test_the_worst_indicator_is_not_below_the_exact_one(pairs, exponent):
@@ -245,11 +259,18 @@ def test_landmarks_are_a_problem_of_their_own():
         certificate, moment, F = solution.certificate, solution.model.moment, space.factor
         K = [[inner(a, b) for b in F] for a in F]
         assert not exact_dual(statement, solution.dual, K) < ball(certificate.lower)
-        total, missed = inner(moment.w, moment.w) + inner(moment.V.ravel(), moment.V.ravel()), ball(0)
+        total, missed = (
+            inner(moment.w, moment.w) + inner(moment.V.ravel(), moment.V.ravel()),
+            ball(0),
+        )
         for row, label in zip(F, y, strict=True):
             m = 1 - ball(label) * inner(row, moment.w)
             if m > 0:
-                missed += m * m / (sum((inner(row, column) ** 2 for column in moment.V.T), ball(0)) + m * m)
+                missed += (
+                    m
+                    * m
+                    / (sum((inner(row, column) ** 2 for column in moment.V.T), ball(0)) + m * m)
+                )
         if statement.kappa is None:
             total += missed
         else:

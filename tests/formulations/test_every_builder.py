@@ -1,7 +1,8 @@
-"""The common promises of all builders: the same problem in other words has the same optimum, and what is no problem is refused.
+"""The common promises of all builders: the same problem in other words has the same optimum, and
+what is no problem is refused.
 
-One record a builder, or a form of it, with small data. A builder of the catalogue without a record fails a test. What is particular to a formulation
-stands in its own file beside this one.
+One record a builder, or a form of it, with small data. A builder of the catalogue without a record
+fails a test. What is particular to a formulation stands in its own file beside this one.
 """
 
 import math
@@ -50,29 +51,41 @@ class Case:
     offset : bool
         Whether an offset of the features changes nothing.
     scaling : mapping or None
-        For features t times as large: the powers of t by which hyper-parameters, and under "optimum" the optimum, grow so that the problem is the same.
+        For features t times as large: the powers of t by which hyper-parameters, and under
+        "optimum" the optimum, grow so that the problem is the same.
     unit : mapping or None
-        For weights t times as large: the same of hyper-parameters; None if the optimum grows with them.
+        For weights t times as large: the same of hyper-parameters; None if the optimum grows with
+        them.
     hard : bool
         Whether models are scaled to the margin, so that added constraints need a test of their own.
     gap, extreme : float
-        Gaps that are promised: of usual problems, and of hyper-parameters at 1e-8 and 1e8 times their size.
+        Gaps that are promised: of usual problems, and of hyper-parameters at 1e-8 and 1e8 times
+        their size.
     """
 
     offset, scaling, unit, hard, gap, extreme = False, None, MappingProxyType({}), False, 1e-6, 1e-6
 
     def __init__(self, builder, settings, names, **group):
         self.builder, self.settings = builder, settings
-        self.variables, self.constraints, self.parameters = (set(part.split()) for part in names.split("/"))
+        self.variables, self.constraints, self.parameters = (
+            set(part.split()) for part in names.split("/")
+        )
         for name, value in group.items():
             setattr(self, name, value)
         self.entry = ENTRY_OF[builder]
         self.takes, self.mixed = self.entry.takes, self.entry.mixed_integer
         self.multipliers = "dual" in builder
         several = self.takes.several_classes
-        self.intercept = settings.get("intercept", not several and self.entry.name in ("conic", "zero_one"))
+        self.intercept = settings.get(
+            "intercept", not several and self.entry.name in ("conic", "zero_one")
+        )
         self.weights = builder not in ("conic_fixed_gamma", "m3svm_hard_margin")
-        self.id = " ".join([builder, *(f"{k}={v}" for k, v in settings.items() if k not in ("C", "C1", "C2", "lam2"))])
+        self.id = " ".join(
+            [
+                builder,
+                *(f"{k}={v}" for k, v in settings.items() if k not in ("C", "C1", "C2", "lam2")),
+            ]
+        )
 
     def build(self, X=None, y=None, **changes):
         X, y = (self.data[0] if X is None else X), (self.data[1] if y is None else y)
@@ -83,7 +96,9 @@ class Case:
 
     def solved(self, problem, gap=None):
         """Solve by the free solver, which has to reach the gap that is promised."""
-        solution = sx.solve(problem, **({} if self.mixed else {"solver": "clarabel", "tol": self.gap}))
+        solution = sx.solve(
+            problem, **({} if self.mixed else {"solver": "clarabel", "tol": self.gap})
+        )
         assert solution.certificate.gap <= (gap or self.gap), solution
         return solution
 
@@ -175,7 +190,11 @@ def of(*kept):
     """Parametrise by the cases for which all of `kept` are true."""
     chosen = [case for case in CASES if all(rule(case) for rule in kept)]
     return pytest.mark.parametrize(
-        "case", [pytest.param(case, id=case.id, marks=pytest.mark.slow if case.mixed else ()) for case in chosen]
+        "case",
+        [
+            pytest.param(case, id=case.id, marks=pytest.mark.slow if case.mixed else ())
+            for case in chosen
+        ],
     )
 
 
@@ -205,7 +224,10 @@ def test_the_classical_machines_are_one_builder(name):
     X, y = four()
     loss = CLASSICAL[name]
     one, other = getattr(sx, name)(X, y, lam=0.5), sx.multiclass(X, y, lam=0.5, loss=loss)
-    assert sx.solve(one, solver="clarabel").certificate == sx.solve(other, solver="clarabel").certificate
+    assert (
+        sx.solve(one, solver="clarabel").certificate
+        == sx.solve(other, solver="clarabel").certificate
+    )
     assert one.formulation.name == other.formulation.name == name
 
 
@@ -219,7 +241,9 @@ def test_the_same_problem_in_other_words(case):
     order = np.random.default_rng(0).permutation(n)
     changes = {
         "other numbers for the classes": case.solve(y=-y),
-        "order, sparse, in single precision": case.solve(sp.csr_array(X[order].astype(np.float32)), y[order]),
+        "order, sparse, in single precision": case.solve(
+            sp.csr_array(X[order].astype(np.float32)), y[order]
+        ),
     }
     if not case.mixed:
         wide, names = np.column_stack([X, np.zeros(n)]), [f"class {(3 * label) % 5}" for label in y]
@@ -259,21 +283,31 @@ def test_weights_are_copies_and_zero_leaves_out(case):
     copies = np.arange(y.size) % 3
     settings = {"k": 2} if "k" in case.settings and case.builder == "zero_one_mio" else {}
     weighted = case.solve(sample_weight=copies, **settings)
-    overlap(weighted, case.solve(np.repeat(X, copies, axis=0), np.repeat(y, copies), **settings), gap=case.gap)
+    overlap(
+        weighted,
+        case.solve(np.repeat(X, copies, axis=0), np.repeat(y, copies), **settings),
+        gap=case.gap,
+    )
     assert not set(np.flatnonzero(copies == 0)) & set(weighted.model.support.tolist())
     for name in weighted.dual.keys() & {"alpha", "gamma", "theta", "tau", "mu"}:
         assert weighted.dual[name].shape[0] == y.size
         assert not weighted.dual[name][copies == 0].any()
     if weighted.dual and not case.mixed:
         # The dual point is one of the data as they were passed.
-        again = case.build(sample_weight=copies).formulation.certify(weighted.model, weighted.dual, repair=False)
+        again = case.build(sample_weight=copies).formulation.certify(
+            weighted.model, weighted.dual, repair=False
+        )
         assert again.gap == pytest.approx(weighted.certificate.gap, abs=1e-9)
 
 
 @of(lambda case: case.scaling is not None)
 def test_scaled_features_scale_the_hyper_parameters(case):
     t, base = 4.0, case.answer().certificate
-    settings = {name: case.settings[name] * t**power for name, power in case.scaling.items() if name != "optimum"}
+    settings = {
+        name: case.settings[name] * t**power
+        for name, power in case.scaling.items()
+        if name != "optimum"
+    }
     found = case.solve(t * case.data[0], gap=1e-4, **settings).certificate
     factor = t ** -case.scaling["optimum"]
     assert base.lower <= factor * found.upper + 1e-9 * abs(base.lower)
@@ -315,7 +349,10 @@ def test_degenerate_data_are_certified(case):
     several, n = case.takes.several_classes, 8 if case.mixed else 12
     y = np.arange(n) % 3 if several else TWO[:n]
     kinds = {name: (X[:n], y) for name, X in ROWS.items()}
-    kinds["one of a class"] = CLOUD[:n], np.where(np.arange(n) == 0, 3 if several else 1, y if several else -1)
+    kinds["one of a class"] = (
+        CLOUD[:n],
+        np.where(np.arange(n) == 0, 3 if several else 1, y if several else -1),
+    )
     kinds["two observations"] = CLOUD[:2], y[:2]
     if not case.mixed and not case.settings.get("kappa"):
         kinds["contradictions"] = np.vstack([CLOUD, CLOUD]), np.r_[y, np.roll(y, 1)]
@@ -329,10 +366,9 @@ def test_degenerate_data_are_certified(case):
         ).certificate
         # Solvers' tolerances are absolute where an optimum is below 1, and the gap is relative.
         width = certificate.upper - certificate.lower
-        assert width <= max(case.gap, 1e-5) * max(abs(certificate.upper), 1.0 if case.mixed else 0.0), (
-            name,
-            certificate,
-        )
+        assert width <= max(case.gap, 1e-5) * max(
+            abs(certificate.upper), 1.0 if case.mixed else 0.0
+        ), (name, certificate)
 
 
 @of(lambda case: case.takes.kernel and "kernel" not in case.settings and not case.mixed, is_soft)
@@ -341,11 +377,16 @@ def test_degenerate_kernels_are_certified(case, kernel):
     case.solve(kernel=kernel, gap=1e-5, **({"gamma": 1e-3} if "gamma" in case.settings else {}))
 
 
-@of(is_soft, lambda case: not case.mixed and "gamma" not in case.settings and "kappa" not in case.settings)
+@of(
+    is_soft,
+    lambda case: not case.mixed and "gamma" not in case.settings and "kappa" not in case.settings,
+)
 def test_extreme_hyper_parameters_end_in_an_honest_interval(case):
     for factor in (1e-8, 1e8):
         names = case.settings.keys() & {"C", "C1", "C2", "lam", "lam1", "lam2"}
-        certificate = sx.solve(case.build(**{name: factor * case.settings[name] for name in names})).certificate
+        certificate = sx.solve(
+            case.build(**{name: factor * case.settings[name] for name in names})
+        ).certificate
         assert certificate.lower <= certificate.upper
         assert certificate.gap <= case.extreme, (factor, certificate)
 
@@ -365,7 +406,10 @@ def test_names_are_fixed(case):
     assert set(problem.param_dict) == case.parameters
     assert problem.is_mixed_integer() == case.mixed
     for variable in problem.variables():
-        assert case.mixed or not {k for k, on in variable.attributes.items() if on is True} - {"symmetric", "PSD"}, "multipliers of attributes cannot be read"  # fmt: skip
+        assert case.mixed or not {k for k, on in variable.attributes.items() if on is True} - {
+            "symmetric",
+            "PSD",
+        }, "multipliers of attributes cannot be read"
     # Mixed-integer problems have an incumbent from the start.
     assert case.mixed or problem.recover() == ([], [])
     assert case.multipliers or case.hard or problem.model_at_variables() is None
@@ -375,7 +419,10 @@ def test_names_are_fixed(case):
 def test_parameters_follow_without_a_second_compilation(case, monkeypatch):
     problem = case.build()
     case.solved(problem)
-    new = {name: {"D": 0.5, "k": 4, "kappa": 0.25}.get(name, 3.0 * case.settings[name]) for name in case.settings.keys() & case.parameters}  # fmt: skip
+    new = {
+        name: {"D": 0.5, "k": 4, "kappa": 0.25}.get(name, 3.0 * case.settings[name])
+        for name in case.settings.keys() & case.parameters
+    }
     for name, value in new.items():
         problem.param_dict[name].value = value
 
@@ -392,7 +439,9 @@ def test_parameters_follow_without_a_second_compilation(case, monkeypatch):
 
 
 def weights_of(W):
-    """The weights of a model of two classes, or the differences of those of the first two of several."""
+    """The weights of a model of two classes, or the differences of those of the first two of
+    several.
+    """
     return W if W.ndim == 1 else W[:, 0] - W[:, 1]
 
 
@@ -400,7 +449,11 @@ def weights_of(W):
 def test_added_constraints_narrow_the_set(case):
     problem, plain = case.build(), case.answer().certificate
     case.solved(problem)
-    w = weights_of(problem.w if case.entry.name == "conic" else problem.var_dict.get("w", problem.var_dict.get("W")))
+    w = weights_of(
+        problem.w
+        if case.entry.name == "conic"
+        else problem.var_dict.get("w", problem.var_dict.get("W"))
+    )
     at = np.array(w.value)
     k = int(np.argmax(np.abs(at)))
     part, size = np.sign(at[k]) * w[k], 0.9 * abs(at[k])
@@ -410,7 +463,11 @@ def test_added_constraints_narrow_the_set(case):
 
     def within(limit):
         """A test for models whose variables are their coefficients."""
-        return {"holds": lambda model: np.sign(at[k]) * weights_of(model.coef)[k] <= limit + 1e-6} if case.hard else {}  # fmt: skip
+        return (
+            {"holds": lambda model: np.sign(at[k]) * weights_of(model.coef)[k] <= limit + 1e-6}
+            if case.hard
+            else {}
+        )
 
     idle = sx.solve(problem.with_constraints([part <= 1e3], **within(1e3))).certificate
     overlap(idle, plain, gap=math.inf)
@@ -462,7 +519,8 @@ def test_solutions_are_stored_and_their_dual_points_certify_again(case, tmp_path
     solution.model.save(tmp_path / "model.npz")
     X = case.data[0]
     np.testing.assert_array_equal(
-        sx.load_model(tmp_path / "model.npz").decision_function(X), solution.model.decision_function(X)
+        sx.load_model(tmp_path / "model.npz").decision_function(X),
+        solution.model.decision_function(X),
     )
     statement = case.build().formulation
     assert statement.objective(solution.model) <= solution.certificate.upper

@@ -1,7 +1,9 @@
-"""The common promise of all statements: above ≥ exact ≥ below at any model and any dual point, and no infeasible point is feasible.
+"""The common promise of all statements: above ≥ exact ≥ below at any model and any dual point, and
+no infeasible point is feasible.
 
-Each class of statement has one maker of hostile cases with its exact objective and dual objective, written in balls or fractions apart from
-the package; a class without one fails a test. Sharper tests of single families stand in the files beside this one.
+Each class of statement has one maker of hostile cases with its exact objective and dual objective,
+written in balls or fractions apart from the package; a class without one fails a test. Sharper
+tests of single families stand in the files beside this one.
 """
 
 import importlib
@@ -91,7 +93,10 @@ def changed(values, k, value):
 
 
 def alpha_points(rng, n, top):
-    return [{"alpha": scale * top * rng.random(n) * (rng.random(n) < 0.8)} for scale in (1e-3, 1.0, 10.0)]
+    return [
+        {"alpha": scale * top * rng.random(n) * (rng.random(n) < 0.8)}
+        for scale in (1e-3, 1.0, 10.0)
+    ]
 
 
 def feasible_alpha(alpha, y, *, free, C=None, weight=None):
@@ -101,7 +106,9 @@ def feasible_alpha(alpha, y, *, free, C=None, weight=None):
         assert sum(a * int(label) for a, label in zip(fractions, y, strict=True)) == 0
     if C is not None:
         cost = several.Fraction(C)
-        assert all(a <= cost * several.Fraction(s) for a, s in zip(fractions, weight.tolist(), strict=True))
+        assert all(
+            a <= cost * several.Fraction(s) for a, s in zip(fractions, weight.tolist(), strict=True)
+        )
 
 
 def wrong_alpha(y, *, free, most=math.inf):
@@ -125,12 +132,18 @@ def psvm_truth(statement, X, y, weight, C, p):
 
     def upper(model):
         u, norm = truth.margins(model)
-        return norm.x / 2 + total(ball(C) * ball(w) * power(1 - m.x, p) for w, m in zip(s, u, strict=True))
+        return norm.x / 2 + total(
+            ball(C) * ball(w) * power(1 - m.x, p) for w, m in zip(s, u, strict=True)
+        )
 
     def lower(point):
         alpha = np.asarray(point["alpha"])
         feasible_alpha(
-            alpha, y, free=statement.space.intercept == "free", C=C if p == 1 else None, weight=s if p == 1 else None
+            alpha,
+            y,
+            free=statement.space.intercept == "free",
+            C=C if p == 1 else None,
+            weight=s if p == 1 else None,
         )
         value = total(map(ball, alpha)) - truth.squared_norm(alpha * y).x / 2
         if p > 1:
@@ -148,16 +161,22 @@ def soft(rng, cls=PSVM):
     X, y, kernel, weight = hostile(rng)
     intercept = "free" if cls is PSVM else str(rng.choice(["penalised", "none"]))
     C, p = size(rng), float(rng.choice([1.0, 1.0, 1.001, 1.5, 2.0, 7.3]))
-    statement = cls(space=feature_space(binary_data(X, y, weight), kernel, intercept=intercept), C=C, p=p)
+    statement = cls(
+        space=feature_space(binary_data(X, y, weight), kernel, intercept=intercept), C=C, p=p
+    )
     upper, lower = psvm_truth(statement, X, y, weight, C, p)
     most = C * statement.weight if p == 1 else math.inf
     wrong = wrong_alpha(y, free=cls is PSVM, most=most)
     models = list(some_models(rng, statement.space))
-    return Case(statement, models, alpha_points(rng, y.size, C * statement.weight), upper, lower, wrong)
+    return Case(
+        statement, models, alpha_points(rng, y.size, C * statement.weight), upper, lower, wrong
+    )
 
 
 def hard_upper(truth):
-    """Of the multiple that has every margin, or of the model itself where all margins are 1 or more; None if one is not positive."""
+    """Of the multiple that has every margin, or of the model itself where all margins are 1 or
+    more; None if one is not positive.
+    """
 
     def upper(model):
         u, norm = truth.margins(model)
@@ -174,7 +193,9 @@ def separable(rng, n=8):
 
 
 def hard_truth(space):
-    """The exact objective of the multiple of a model, and the exact dual objective of a feasible point."""
+    """The exact objective of the multiple of a model, and the exact dual objective of a feasible
+    point.
+    """
     truth = ExactMargins(space)
 
     def at(point):
@@ -190,7 +211,15 @@ def hard(rng):
     statement = HardMargin(space=feature_space(binary_data(X, y), None, intercept="free"))
     upper, lower = hard_truth(statement.space)
     models = [*some_models(rng, statement.space), sx.fast.hard_margin(X, y, time_limit=5.0).model]
-    return Case(statement, models, alpha_points(rng, y.size, size(rng)), upper, lower, wrong_alpha(y, free=True), one_sided=True)  # fmt: skip
+    return Case(
+        statement,
+        models,
+        alpha_points(rng, y.size, size(rng)),
+        upper,
+        lower,
+        wrong_alpha(y, free=True),
+        one_sided=True,
+    )
 
 
 def absolute(rng):
@@ -203,7 +232,9 @@ def absolute(rng):
 
     def upper(model):
         u, _ = truth.margins(model)
-        sizes = total(abs(ball(c)) for c in [*model.coef, *([model.intercept] if penalised else [])])
+        sizes = total(
+            abs(ball(c)) for c in [*model.coef, *([model.intercept] if penalised else [])]
+        )
         return sizes + total(C * ball(w) * power(1 - m.x, 2.0) for w, m in zip(s, u, strict=True))
 
     def lower(point):
@@ -211,14 +242,29 @@ def absolute(rng):
         feasible_alpha(alpha, y, free=False)
         rows = np.column_stack([X, np.ones(y.size)]) if penalised else X
         for column in rows.T:
-            size_ = sum((several.Fraction(float(x)) * several.Fraction(a) * int(label) for x, a, label in zip(column, alpha.tolist(), y, strict=True)), several.Fraction(0))  # fmt: skip
+            size_ = sum(
+                (
+                    several.Fraction(float(x)) * several.Fraction(a) * int(label)
+                    for x, a, label in zip(column, alpha.tolist(), y, strict=True)
+                ),
+                several.Fraction(0),
+            )
             assert abs(size_) <= 1
-        return total(ball(a) - ball(a) ** 2 / (4 * C * ball(w)) for a, w in zip(alpha, s, strict=True))
+        return total(
+            ball(a) - ball(a) ** 2 / (4 * C * ball(w)) for a, w in zip(alpha, s, strict=True)
+        )
 
     wrong = [{"alpha": np.full(y.size, math.nan)}, {"alpha": changed(np.zeros(y.size), 0, -1e-300)}]
     far = int(np.argmax(np.abs(X).max(axis=1)))
     wrong.append({"alpha": changed(np.zeros(y.size), far, 1.001 / np.abs(X[far]).max())})
-    return Case(statement, list(some_models(rng, statement.space)), alpha_points(rng, y.size, size(rng)), upper, lower, wrong)  # fmt: skip
+    return Case(
+        statement,
+        list(some_models(rng, statement.space)),
+        alpha_points(rng, y.size, size(rng)),
+        upper,
+        lower,
+        wrong,
+    )
 
 
 # Margin distributions
@@ -230,7 +276,9 @@ def odm_point(rng, n, scale):
 
 def odm(rng):
     X, y, kernel, weight = hostile(rng)
-    space = feature_space(binary_data(X, y, weight), kernel, intercept=str(rng.choice(["penalised", "none"])))
+    space = feature_space(
+        binary_data(X, y, weight), kernel, intercept=str(rng.choice(["penalised", "none"]))
+    )
     statement = ODM(space, size(rng), size(rng), float(rng.choice([0.0, 0.1, rng.random()])))
     exact = band.Exact(statement)
     wrong = [{"theta": changed(np.zeros(y.size), 1, value)} for value in (math.nan, math.inf)]
@@ -239,7 +287,10 @@ def odm(rng):
 
 
 def odml_points(rng, n):
-    return [{"alpha": scale * rng.random(n), "tau": scale * rng.standard_normal(n)} for scale in (1e-3, 1.0, 1e3)]
+    return [
+        {"alpha": scale * rng.random(n), "tau": scale * rng.standard_normal(n)}
+        for scale in (1e-3, 1.0, 1e3)
+    ]
 
 
 def wrong_odml(n, most, lam1):
@@ -259,13 +310,23 @@ def wrong_odml(n, most, lam1):
 
 def odml(rng):
     X, y, kernel, weight = hostile(rng)
-    space = feature_space(binary_data(X, y, weight), kernel, intercept=str(rng.choice(["penalised", "none"])))
+    space = feature_space(
+        binary_data(X, y, weight), kernel, intercept=str(rng.choice(["penalised", "none"]))
+    )
     lam1, lam2 = size(rng) * rng.integers(0, 2), size(rng) * rng.integers(0, 2)
     statement = ODML(space, lam1, lam2, C=size(rng))
     exact = band.Exact(statement)
     most = statement.C * float(space.data.weight[0] / space.data.weight.sum())
     # The variance is that around the mean as it was computed: an upper end.
-    return Case(statement, list(some_models(rng, space)), odml_points(rng, y.size), exact.primal, exact.dual, wrong_odml(y.size, most, lam1), one_sided=True)  # fmt: skip
+    return Case(
+        statement,
+        list(some_models(rng, space)),
+        odml_points(rng, y.size),
+        exact.primal,
+        exact.dual,
+        wrong_odml(y.size, most, lam1),
+        one_sided=True,
+    )
 
 
 def odml_hard(rng):
@@ -280,9 +341,18 @@ def odml_hard(rng):
     if lowest > 0:
         # Margins of 1 as far as can be seen; 0.9, which is infeasible; and those of one row only.
         models += [
-            LinearModel(w / m, 0.0, space.data.classes, np.arange(2)) for m in (lowest, lowest / 0.9, lowest / 3.0)
+            LinearModel(w / m, 0.0, space.data.classes, np.arange(2))
+            for m in (lowest, lowest / 0.9, lowest / 3.0)
         ]
-    return Case(statement, models, odml_points(rng, y.size), exact.scaled, exact.dual, wrong_odml(y.size, math.inf, lam1), one_sided=True)  # fmt: skip
+    return Case(
+        statement,
+        models,
+        odml_points(rng, y.size),
+        exact.scaled,
+        exact.dual,
+        wrong_odml(y.size, math.inf, lam1),
+        one_sided=True,
+    )
 
 
 # The conic loss
@@ -332,7 +402,9 @@ def conic_data(rng):
 
 def relaxed(rng):
     data, kernel, intercept = conic_data(rng)
-    given = {"lam": size(rng)} if rng.random() < 0.6 else {"kappa": float(rng.choice([0.1, 0.3, 0.5]))}
+    given = (
+        {"lam": size(rng)} if rng.random() < 0.6 else {"kappa": float(rng.choice([0.1, 0.3, 0.5]))}
+    )
     statement = ConicLoss(space=feature_space(data, kernel, intercept=intercept), **given)
 
     def upper(model):
@@ -340,7 +412,15 @@ def relaxed(rng):
         return None if statement.kappa is not None and missed > ball(statement.allowance) else value
 
     duals = list(conic_points(rng, statement))
-    return Case(statement, list(conic_models(rng, statement)), duals, upper, partial(conic.exact_dual, statement), wrong_conic(statement), one_sided=True)  # fmt: skip
+    return Case(
+        statement,
+        list(conic_models(rng, statement)),
+        duals,
+        upper,
+        partial(conic.exact_dual, statement),
+        wrong_conic(statement),
+        one_sided=True,
+    )
 
 
 def fixed(rng):
@@ -361,10 +441,21 @@ def fixed(rng):
 
     reach = max(float(norms.max()), 1e-150)
     models = [
-        statement.model(scale * rng.standard_normal(statement.factor.shape[1]) / reach) for scale in (0.0, 1e-3, 1.0)
+        statement.model(scale * rng.standard_normal(statement.factor.shape[1]) / reach)
+        for scale in (0.0, 1e-3, 1.0)
     ]
-    duals = [{"gamma": point["gamma"], "alpha": point["alpha"]} for point in conic_points(rng, statement)]
-    return Case(statement, models, duals, upper, partial(conic.exact_dual, statement), wrong_conic(statement, gamma), one_sided=True)  # fmt: skip
+    duals = [
+        {"gamma": point["gamma"], "alpha": point["alpha"]} for point in conic_points(rng, statement)
+    ]
+    return Case(
+        statement,
+        models,
+        duals,
+        upper,
+        partial(conic.exact_dual, statement),
+        wrong_conic(statement, gamma),
+        one_sided=True,
+    )
 
 
 # Counted losses and the ramp loss
@@ -374,7 +465,9 @@ def indicators(rng, cls):
     X, y, _, weight = hostile(rng, kernels=False)
     kernel = [None, sx.Polynomial(2, 1.0, 1.0)][int(rng.integers(0, 2))]
     made = indicator.statements(X, y, size(rng), weight, kernel)
-    statement = [each for each in made if isinstance(each, cls)][int(rng.integers(0, 2)) if cls is ZeroOne else 0]
+    statement = [each for each in made if isinstance(each, cls)][
+        int(rng.integers(0, 2)) if cls is ZeroOne else 0
+    ]
     models = list(indicator.candidates(statement, rng))
     zero = np.zeros(y.size)
     conic_like = isinstance(statement, ZeroOne)
@@ -400,7 +493,14 @@ def class_case(rng, statement, wrong):
     duals = list(several.hostile_duals(rng, statement))
     if statement.name == "m3svm":
         size = statement.lam * 10.0 ** rng.uniform(-6, 1)
-        duals += [{**dual, "flow": size * rng.standard_normal((statement.scores.X.shape[1], statement.P.shape[1]))} for dual in duals[:2]]  # fmt: skip
+        duals += [
+            {
+                **dual,
+                "flow": size
+                * rng.standard_normal((statement.scores.X.shape[1], statement.P.shape[1])),
+            }
+            for dual in duals[:2]
+        ]
 
     def lower(point):
         several.assert_feasible(statement, point)
@@ -410,7 +510,9 @@ def class_case(rng, statement, wrong):
 
 
 def wrong_classes(statement, rng):
-    """Of a feasible point: a negative multiplier, one that is no number, one above its bound, and sums that do not balance."""
+    """Of a feasible point: a negative multiplier, one that is no number, one above its bound, and
+    sums that do not balance.
+    """
     data = statement.scores.data
     point = statement.repair({"alpha": 0.1 * data.weight[:, None] * rng.random((data.n, data.c))})
     i, own = 0, int(data.codes[0])
@@ -423,15 +525,26 @@ def wrong_classes(statement, rng):
 
 def classical(rng):
     c = int(rng.integers(2, 5))
-    X, y, weight = several.hostile_data(rng, int(rng.integers(c + 1, 9)), int(rng.integers(1, 4)), c)
+    X, y, weight = several.hostile_data(
+        rng, int(rng.integers(c + 1, 9)), int(rng.integers(1, 4)), c
+    )
     name = str(rng.choice(list(several.CLASSICAL)))
     options = {"k": int(rng.integers(1, c + 1))} if name == "topk_svm" else {}
-    statement = getattr(sx, name)(X, y, lam=several.number(rng, False), intercept=bool(rng.random() < 0.7), sample_weight=weight, **options).formulation  # fmt: skip
+    statement = getattr(sx, name)(
+        X,
+        y,
+        lam=several.number(rng, False),
+        intercept=bool(rng.random() < 0.7),
+        sample_weight=weight,
+        **options,
+    ).formulation
     return class_case(rng, statement, wrong_classes(statement, rng))
 
 
 def pairwise(rng):
-    X, y, weight = several.hostile_data(rng, int(rng.integers(4, 9)), int(rng.integers(1, 4)), int(rng.integers(2, 5)))
+    X, y, weight = several.hostile_data(
+        rng, int(rng.integers(4, 9)), int(rng.integers(1, 4)), int(rng.integers(2, 5))
+    )
     p = float(rng.choice([1.0, 1.0, 1.001, 1.3, 2.0, 4.5, 40.0]))
     statement = sx.m3svm(
         X, y, lam=several.number(rng, False), p=p, eps=several.number(rng, False), sample_weight=weight,
@@ -440,7 +553,9 @@ def pairwise(rng):
     ).formulation  # fmt: skip
     wrong = wrong_classes(statement, rng)
     if p == 1:
-        point = statement.repair({"alpha": np.zeros((statement.scores.data.n, statement.scores.data.c))})
+        point = statement.repair(
+            {"alpha": np.zeros((statement.scores.data.n, statement.scores.data.c))}
+        )
         wrong.append({**point, "flow": changed(point["flow"], (0, 0), 1.001 * statement.lam)})
     return class_case(rng, statement, wrong)
 
@@ -449,16 +564,22 @@ def pairwise_hard(rng):
     n, c = 8, 3
     y = np.arange(n) % c
     X = (rng.standard_normal((n, 3)) + 12.0 * np.eye(3)[y]) * 10.0 ** rng.uniform(-3, 3)
-    statement = sx.m3svm_hard_margin(X, y, p=float(rng.choice([1.0, 1.5, 2.0, 8.0, math.inf])), norm=int(rng.choice([1, 2]))).formulation  # fmt: skip
+    statement = sx.m3svm_hard_margin(
+        X, y, p=float(rng.choice([1.0, 1.5, 2.0, 8.0, math.inf])), norm=int(rng.choice([1, 2]))
+    ).formulation
     W = np.linalg.lstsq(statement.scores.X, np.eye(c)[y] - 1.0 / c, rcond=None)[0]
     lowest = float(statement.differences(W, np.zeros(c)).min())
-    models = [statement.scores.model(W * factor, np.zeros(c), np.arange(n) < 1) for factor in (1.0, 2.0 / max(lowest, 1e-9), 0.5 / max(lowest, 1e-9))]  # fmt: skip
+    models = [
+        statement.scores.model(W * factor, np.zeros(c), np.arange(n) < 1)
+        for factor in (1.0, 2.0 / max(lowest, 1e-9), 0.5 / max(lowest, 1e-9))
+    ]
 
     def upper(model):
         rows = several.exact_differences(X, y, model.coef, model.intercept)
         lowest = least(itertools.chain(*rows)).min(ball(1.0))
         return (
-            several.exact_objective(statement, model) / lowest ** (1 if math.isinf(statement.p) else ball(statement.p))
+            several.exact_objective(statement, model)
+            / lowest ** (1 if math.isinf(statement.p) else ball(statement.p))
             if lowest > 0
             else None
         )
@@ -470,7 +591,9 @@ def pairwise_hard(rng):
 
     point = statement.repair({"alpha": rng.random((n, c))})
     k = 1 if y[0] == 0 else 0
-    wrong = [{**point, "alpha": changed(point["alpha"], (0, k), value)} for value in (-1e-3, math.nan)]
+    wrong = [
+        {**point, "alpha": changed(point["alpha"], (0, k), value)} for value in (-1e-3, math.nan)
+    ]
     wrong.append({**point, "alpha": 1.5 * point["alpha"]})
     duals = [{"alpha": rng.random((n, c))}, {"alpha": 10.0 ** rng.uniform(-12, 3, (n, c))}]
     return Case(statement, models, duals, upper, lower, wrong, one_sided=True)
@@ -518,7 +641,10 @@ def in_blocks(rng, cls):
         upper, lower_of = psvm_truth(make(space=whole_space), X, y, weight, C, p)
         points = [point["alpha"] for point in alpha_points(rng, n, C * whole_space.data.weight)]
         small = min(1e-3, C * float(whole_space.data.weight.min()))
-        bad = [changed(np.zeros(n), 0, value) for value in (-small, math.nan, *([small] if free else []))]
+        bad = [
+            changed(np.zeros(n), 0, value)
+            for value in (-small, math.nan, *([small] if free else []))
+        ]
         parts = ("alpha",)
     elif cls is ODMLInBlocks:
         make = partial(ODML, lam1=size(rng), lam2=size(rng) * rng.integers(0, 2), C=size(rng))
@@ -526,7 +652,8 @@ def in_blocks(rng, cls):
         exact = band.Exact(make(space=whole_space))
         upper, lower_of = exact.primal, exact.dual
         points = [rng.random(n), 1e3 * rng.random(n)]
-        # The multipliers of the variance, drawn at random, do not balance: neither do those of α = 0.
+        # The multipliers of the variance, drawn at random, do not balance: neither do those of α =
+        # 0.
         bad = [changed(np.zeros(n), 0, -1e-3), np.zeros(n)]
         parts = ("alpha", TAU)
     else:
@@ -554,12 +681,25 @@ def in_blocks(rng, cls):
         if point[entry] is None:
             return ZERO
         names = {entry: point[entry], **({"tau": point[TAU]} if TAU in parts else {})}
-        return lower_of({name: np.concatenate(space.shards.read(taken, None, part)) for name, part in names.items()})
+        return lower_of(
+            {
+                name: np.concatenate(space.shards.read(taken, None, part))
+                for name, part in names.items()
+            }
+        )
 
     models = [model.without_support() for model in some_models(rng, whole_space)]
     duals = [partial(stored, values) for values in points]
     # The mean is that of the blocks as it was computed.
-    return Case(statement, models, duals, upper, lower, [partial(stored, values) for values in bad], one_sided=cls is ODMLInBlocks)  # fmt: skip
+    return Case(
+        statement,
+        models,
+        duals,
+        upper,
+        lower,
+        [partial(stored, values) for values in bad],
+        one_sided=cls is ODMLInBlocks,
+    )
 
 
 def hard_in_blocks(rng):
@@ -570,7 +710,15 @@ def hard_in_blocks(rng):
     whole, part = (feature_space(binary_data(X[:k], y[:k]), None, intercept="free") for k in (8, 6))
     upper, lower = hard_truth(whole)[0], hard_truth(part)[1]
     models = [*some_models(rng, whole), sx.fast.hard_margin(X, y, time_limit=5.0).model]
-    return Case(statement, models, alpha_points(rng, 6, size(rng)), upper, lower, wrong_alpha(y[:6], free=True), one_sided=True)  # fmt: skip
+    return Case(
+        statement,
+        models,
+        alpha_points(rng, 6, size(rng)),
+        upper,
+        lower,
+        wrong_alpha(y[:6], free=True),
+        one_sided=True,
+    )
 
 
 def conic_in_blocks(rng):
@@ -590,14 +738,33 @@ def conic_in_blocks(rng):
         scale = float(point["scale"])
         if scale == 0.0:
             return ZERO
-        gamma, alpha = (np.concatenate(space.shards.read(taken, None, name)) for name in ("gamma", "alpha"))
+        gamma, alpha = (
+            np.concatenate(space.shards.read(taken, None, name)) for name in ("gamma", "alpha")
+        )
         alpha = whole.capped(alpha * math.sqrt(scale), gamma * scale, statement.lam_of(point))
-        return conic.exact_dual(whole, {"gamma": gamma * scale, "alpha": alpha, "lam": point.get("lam", 0.0)})
+        return conic.exact_dual(
+            whole, {"gamma": gamma * scale, "alpha": alpha, "lam": point.get("lam", 0.0)}
+        )
 
-    models = [statement.model(scale * rng.standard_normal(d) / reach, scale * rng.standard_normal((d, 1)) / reach) for scale in (1e-3, 1.0)]  # fmt: skip
+    models = [
+        statement.model(
+            scale * rng.standard_normal(d) / reach, scale * rng.standard_normal((d, 1)) / reach
+        )
+        for scale in (1e-3, 1.0)
+    ]
     lam = {} if "lam" in given else {"lam": np.array(size(rng))}
-    duals = [{"U": rng.standard_normal((d, 2)) * scale / reach, "ridge": np.array(1e-3 / reach**2), **lam} for scale in (0.3, 3.0)]  # fmt: skip
-    far = {**duals[0], "scale": np.array(1e12 * (1.0 + 1.0 / max(statement.sums(duals[0]).top, 1e-300)))}
+    duals = [
+        {
+            "U": rng.standard_normal((d, 2)) * scale / reach,
+            "ridge": np.array(1e-3 / reach**2),
+            **lam,
+        }
+        for scale in (0.3, 3.0)
+    ]
+    far = {
+        **duals[0],
+        "scale": np.array(1e12 * (1.0 + 1.0 / max(statement.sums(duals[0]).top, 1e-300))),
+    }
     return Case(statement, models, duals, upper, lower, [far], one_sided=True)
 
 
@@ -631,12 +798,18 @@ def statements():
     for found in pkgutil.walk_packages(svmcvx.formulations.__path__, "svmcvx.formulations."):
         module = importlib.import_module(found.name)
         for _, cls in inspect.getmembers(module, inspect.isclass):
-            if issubclass(cls, Formulation) and cls.__module__ == found.name and not inspect.isabstract(cls):
+            if (
+                issubclass(cls, Formulation)
+                and cls.__module__ == found.name
+                and not inspect.isabstract(cls)
+            ):
                 yield cls
 
 
 def test_no_statement_is_left_out():
-    assert {cls.__name__ for cls in statements()} == {cls.__name__ for cls in MAKERS} | set(ELSEWHERE)
+    assert {cls.__name__ for cls in statements()} == {cls.__name__ for cls in MAKERS} | set(
+        ELSEWHERE
+    )
 
 
 @every_seed
@@ -663,7 +836,12 @@ def test_above_exact_below(cls, seed):
             assert not exact < ball(found.lower_end), (exact, found)
         if math.isfinite(found.upper_end):
             # Its terms make up the value.
-            assert math.isclose(sum(found.terms.values()), found.value, rel_tol=1e-9, abs_tol=2 * found.error + 1e-300)
+            assert math.isclose(
+                sum(found.terms.values()),
+                found.value,
+                rel_tol=1e-9,
+                abs_tol=2 * found.error + 1e-300,
+            )
             uppers.append(exact)
     for dual in [*case.duals, *known_duals]:
         point = statement.repair(dual() if callable(dual) else dual)
@@ -672,7 +850,11 @@ def test_above_exact_below(cls, seed):
             # What is feasible stays as it is.
             again = statement.repair(point)
             # Of columns that were scaled to 1 the last digits may fall once more.
-            same = partial(np.allclose, rtol=1e-13, atol=0.0) if cls is AbsoluteNormSVM else np.array_equal
+            same = (
+                partial(np.allclose, rtol=1e-13, atol=0.0)
+                if cls is AbsoluteNormSVM
+                else np.array_equal
+            )
             assert all(same(again[name], point[name]) for name in point)
         found, exact = statement.evaluate_dual(point), case.lower(point)
         assert exact is None or not exact < ball(found.lower_end), (exact, found)

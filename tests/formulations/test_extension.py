@@ -1,4 +1,6 @@
-"""The formulation outside the package that docs/add_formulation.md shows: run as it stands, and held against cvxpy alone."""
+"""The formulation outside the package that docs/add_formulation.md shows: run as it stands, and
+held against cvxpy alone.
+"""
 
 import contextlib
 import io
@@ -13,7 +15,9 @@ import svmcvx as sx
 from tests.conftest import make_data
 
 PAGE = Path(__file__).parents[2] / "docs" / "add_formulation.md"
-BLOCKS = re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", PAGE.read_text(), flags=re.DOTALL)
+BLOCKS = re.findall(
+    r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", PAGE.read_text(), flags=re.DOTALL
+)
 X, Y = make_data(n=50, d=3)
 
 
@@ -54,9 +58,13 @@ def by_cvxpy_alone(K, y, weight, C, tau):
 
 @pytest.mark.parametrize("tau", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
-def test_the_interval_encloses_the_optimum_of_a_program_written_without_the_package(page, kernel, tau):
+def test_the_interval_encloses_the_optimum_of_a_program_written_without_the_package(
+    page, kernel, tau
+):
     weight = np.linspace(0.5, 2.0, Y.size)
-    solution = sx.solve(page[0]["pinball_svm"](X, Y, C=0.7, tau=tau, kernel=kernel, sample_weight=weight))
+    solution = sx.solve(
+        page[0]["pinball_svm"](X, Y, C=0.7, tau=tau, kernel=kernel, sample_weight=weight)
+    )
     gram = (X @ X.T if kernel is None else kernel(X, X)) + 1.0
     optimum = by_cvxpy_alone(gram, Y.astype(float), weight, 0.7, tau)
     assert solution.certificate.is_certified(1e-6)
@@ -81,7 +89,9 @@ def test_the_numpy_objective_is_the_cvxpy_expression(page):
         r = 1 - Y * (np.hstack([X, np.ones((Y.size, 1))]) @ w)
         problem.var_dict["xi"].value = np.maximum(r, -0.4 * r)
         model = problem.model_at_variables()
-        assert problem.formulation.objective(model) == pytest.approx(problem.objective.value, rel=1e-12)
+        assert problem.formulation.objective(model) == pytest.approx(
+            problem.objective.value, rel=1e-12
+        )
 
 
 def test_any_multipliers_are_a_bound_and_infeasible_ones_are_none(page):

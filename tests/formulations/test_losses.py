@@ -1,4 +1,6 @@
-"""The losses: values by hand, limits, derivatives, and the identities that the conic loss is made of."""
+"""The losses: values by hand, limits, derivatives, and the identities that the conic loss is made
+of.
+"""
 
 import numpy as np
 import pytest
@@ -45,7 +47,9 @@ def test_the_smoothed_hinge_exceeds_the_hinge_by_at_most_half_delta(u, delta):
 
 def test_the_smoothed_hinge_keeps_its_digits_far_above_the_margin():
     # (a + √(a² + δ²))/2 = δ²/4|a| to first order for a = 1 − u far below 0.
-    assert losses.smoothed_hinge(np.array([1e8]), 1e-3) == pytest.approx(1e-6 / (4 * (1e8 - 1)), rel=1e-12)
+    assert losses.smoothed_hinge(np.array([1e8]), 1e-3) == pytest.approx(
+        1e-6 / (4 * (1e8 - 1)), rel=1e-12
+    )
 
 
 @given(u=st.floats(-5, 3), gamma=positive, lam=positive)
@@ -54,11 +58,20 @@ def test_the_conic_loss_is_its_perspective_form_minimised_over_z(u, gamma, lam):
 
     def perspective(z):
         above, below = max(a, 0) ** 2, max(-a, 0) ** 2
-        return lam * z - gamma * a**2 + gamma * (above / z if above else 0) + gamma * (below / (1 - z) if below else 0)
+        return (
+            lam * z
+            - gamma * a**2
+            + gamma * (above / z if above else 0)
+            + gamma * (below / (1 - z) if below else 0)
+        )
 
-    found = minimize_scalar(perspective, bounds=(0, 1), method="bounded", options={"xatol": 1e-12}).fun
+    found = minimize_scalar(
+        perspective, bounds=(0, 1), method="bounded", options={"xatol": 1e-12}
+    ).fun
     ends = [perspective(z) for z in (1e-300, 1.0) if np.isfinite(z) and (z < 1 or a >= 0)]
-    assert conic_loss(np.array([u]), gamma, lam)[0] == pytest.approx(min(found, *ends), rel=1e-5, abs=1e-6 * lam)
+    assert conic_loss(np.array([u]), gamma, lam)[0] == pytest.approx(
+        min(found, *ends), rel=1e-5, abs=1e-6 * lam
+    )
 
 
 @given(gamma=positive, lam=positive)
@@ -85,7 +98,9 @@ def test_the_derivative_is_that_of_the_loss(u, gamma, lam):
         return
     ends = conic_loss(np.array([u - step, u + step]), gamma, lam)
     slope = conic_loss_derivative(np.array([u]), gamma, lam)[0]
-    assert slope == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-4, abs=1e-6 * (lam + gamma))
+    assert slope == pytest.approx(
+        (ends[1] - ends[0]) / (2 * step), rel=1e-4, abs=1e-6 * (lam + gamma)
+    )
 
 
 def test_the_conic_loss_takes_one_gamma_and_one_height_an_observation():

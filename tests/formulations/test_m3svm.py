@@ -34,7 +34,9 @@ def solved(problem, **options):
 
 
 def solved_finely(problem):
-    """A solver's tolerances are absolute where an optimum is far below 1, and the gap is relative: ask for more if need be."""
+    """A solver's tolerances are absolute where an optimum is far below 1, and the gap is relative:
+    ask for more if need be.
+    """
     solution = solved(problem)
     if solution.certificate.is_certified(1e-6):
         return solution
@@ -73,7 +75,9 @@ def test_the_dual_objective_is_the_stated_one(p, norm):
             expected -= (p - 1) * lam * (size / (lam * p)) ** (p / (p - 1))
         assert p > 1 or size <= lam
     expected -= (G * G).sum() / (4 * eps)
-    assert statement.dual_objective({"alpha": alpha, "flow": flow}) == pytest.approx(expected, rel=1e-12)
+    assert statement.dual_objective({"alpha": alpha, "flow": flow}) == pytest.approx(
+        expected, rel=1e-12
+    )
     assert statement.dual_violation({"alpha": alpha, "flow": flow}) == 0
 
 
@@ -81,7 +85,9 @@ def test_the_dual_objective_is_the_stated_one(p, norm):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_real_data_are_certified(loss, p):
     X, y = load_iris(return_X_y=True)
-    solution = solved_finely(sx.m3svm(scale(X), y, lam=1e-3 if loss == "hinge" else 0.1, p=p, loss=loss))
+    solution = solved_finely(
+        sx.m3svm(scale(X), y, lam=1e-3 if loss == "hinge" else 0.1, p=p, loss=loss)
+    )
     assert solution.certificate.kind == "convex"
     assert solution.certificate.is_certified(1e-6), solution
 
@@ -93,7 +99,9 @@ def test_smooth_losses_are_polished_to_rounding(loss):
     problem.solve(solver="CLARABEL", tol_gap_rel=1e-4, tol_gap_abs=1e-4, tol_feas=1e-4)
     candidates = problem.recover()
     statement = problem.formulation
-    assert min(statement.certify(candidates.models[0], dual).gap for dual in candidates.duals) < 1e-11
+    assert (
+        min(statement.certify(candidates.models[0], dual).gap for dual in candidates.duals) < 1e-11
+    )
     assert statement.objective(candidates.models[0]) < statement.objective(candidates.models[1])
 
 
@@ -110,7 +118,9 @@ def test_flows_at_their_bound_stay_as_they_are():
 
 
 def test_multipliers_are_the_dual_point():
-    """The multipliers of ``margin`` are α, and minus those of ``pairs`` the flows, which are powers of the differences."""
+    """The multipliers of ``margin`` are α, and minus those of ``pairs`` the flows, which are powers
+    of the differences.
+    """
     X, y = clouds(5)
     problem = sx.m3svm(X, y, lam=0.1, p=3)
     solution = solved(problem)
@@ -118,7 +128,9 @@ def test_multipliers_are_the_dual_point():
     np.testing.assert_allclose(solution.dual["alpha"], alpha, atol=1e-5)
     V = solution.model.coef @ problem.formulation.P
     np.testing.assert_allclose(solution.dual["flow"], 0.1 * 3 * lengths(V, 2) * V, atol=1e-4)
-    np.testing.assert_allclose(-problem.constraint_dict["pairs"].dual_value, solution.dual["flow"], atol=1e-4)
+    np.testing.assert_allclose(
+        -problem.constraint_dict["pairs"].dual_value, solution.dual["flow"], atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -140,7 +152,9 @@ def test_at_two_it_is_weston_watkins_with_lam_times_c(lam):
     assert values[0] > values[1] > values[2] > reference * (1 - 1e-7)
     assert values[2] == pytest.approx(reference, rel=1e-6)
     softmax = value_of(X, y, lam=lam, p=2, eps=1e-8, loss="softmax")
-    assert softmax == pytest.approx(solved(sx.multinomial_lr(X, y, lam=4 * lam)).certificate.upper, rel=1e-6)
+    assert softmax == pytest.approx(
+        solved(sx.multinomial_lr(X, y, lam=4 * lam)).certificate.upper, rel=1e-6
+    )
     xu = value_of(X, y, lam=(4 + 1) / (2 * 4), p=2, eps=1e-8)
     assert xu == pytest.approx(solved(sx.msvm(X, y)).certificate.upper, rel=1e-6)
 
@@ -159,7 +173,9 @@ def test_two_classes_are_the_binary_machine_at_any_exponent():
     for p in (1, 3):
         losses = cp.sum(cp.pos(1 - cp.multiply(signs, X @ w + b)))
         ridge = 0.5 * 1e-3 * (cp.sum_squares(w) + b**2)
-        value = cp.Problem(cp.Minimize(losses + 0.2 * cp.norm(w) ** p + ridge)).solve(solver="CLARABEL")
+        value = cp.Problem(cp.Minimize(losses + 0.2 * cp.norm(w) ** p + ridge)).solve(
+            solver="CLARABEL"
+        )
         assert value_of(X, y, lam=0.2, p=p, eps=1e-3) == pytest.approx(value, rel=1e-6)
 
 
@@ -191,7 +207,11 @@ def test_hard_margins_are_certified(p, norm):
     own = scores[np.arange(40), y]
     scores[np.arange(40), y] = -np.inf
     assert (own - scores.max(axis=1)).min() == pytest.approx(1.0, abs=1e-9)
-    size = [np.linalg.norm(model.coef[:, k] - model.coef[:, j], ord=norm) for k in range(4) for j in range(k)]
+    size = [
+        np.linalg.norm(model.coef[:, k] - model.coef[:, j], ord=norm)
+        for k in range(4)
+        for j in range(k)
+    ]
     value = max(size) if p == math.inf else sum(np.array(size) ** p)
     assert solution.certificate.upper == pytest.approx(value, rel=1e-9)
     shifted = solved(sx.m3svm_hard_margin(X + 1e5, y, p=p, norm=norm)).certificate
@@ -234,14 +254,18 @@ def test_two_separable_classes_are_the_hard_margin_svm():
     X, y = separable(3)
     X, y = X[y < 2], y[y < 2]
     reference = solved(sx.hard_margin_dual(X, y)).certificate.upper
-    assert solved(sx.m3svm_hard_margin(X, y, p=2)).certificate.upper == pytest.approx(2 * reference, rel=1e-6)
+    assert solved(sx.m3svm_hard_margin(X, y, p=2)).certificate.upper == pytest.approx(
+        2 * reference, rel=1e-6
+    )
     longest = solved(sx.m3svm_hard_margin(X, y, p=math.inf)).certificate.upper
     assert longest**2 / 2 == pytest.approx(reference, rel=1e-6)
 
 
 def test_classes_that_are_not_separable_have_no_hard_margin():
     X, y = clouds(16)
-    with pytest.raises(sx.SolverFailed, match="some two classes are not separable by linear scores"):
+    with pytest.raises(
+        sx.SolverFailed, match="some two classes are not separable by linear scores"
+    ):
         solved(sx.m3svm_hard_margin(X, y, p=2))
 
 
@@ -250,7 +274,10 @@ def test_a_model_inside_the_margin_is_infeasible():
     problem = sx.m3svm_hard_margin(X, y, p=2)
     model = solved(problem).model
     short = sx.MulticlassModel(
-        coef=0.99 * model.coef, intercept=0.99 * model.intercept, classes=model.classes, support=model.support
+        coef=0.99 * model.coef,
+        intercept=0.99 * model.intercept,
+        classes=model.classes,
+        support=model.support,
     )
     assert problem.formulation.certify(short).upper == math.inf
 
@@ -265,22 +292,33 @@ def test_dual_norms():
 
 def test_errors_say_what_was_wrong():
     X, y = clouds()
-    with pytest.raises(sx.DataError, match=r"p must be a finite number in \[1, inf\), got 0.5; p < 1 is not convex"):
+    with pytest.raises(
+        sx.DataError, match=r"p must be a finite number in \[1, inf\), got 0.5; p < 1 is not convex"
+    ):
         sx.m3svm(X, y, lam=1.0, p=0.5)
     with pytest.raises(sx.DataError, match=r"p must be a finite number in \[1, inf\), got inf"):
         sx.m3svm(X, y, lam=1.0, p=math.inf)
     with pytest.raises(sx.DataError, match="p < 1 is not convex"):
         sx.m3svm_hard_margin(X, y, p=0.9)
-    with pytest.raises(sx.DataError, match=r"eps must be a finite number .* got 0; the certificate divides by it"):
+    with pytest.raises(
+        sx.DataError, match=r"eps must be a finite number .* got 0; the certificate divides by it"
+    ):
         sx.m3svm(X, y, lam=1.0, p=2, eps=0)
-    with pytest.raises(sx.DataError, match="loss must be one of 'hinge', 'smoothed', 'logistic', 'softmax', got 'log'"):
+    with pytest.raises(
+        sx.DataError,
+        match="loss must be one of 'hinge', 'smoothed', 'logistic', 'softmax', got 'log'",
+    ):
         sx.m3svm(X, y, lam=1.0, p=2, loss="log")
-    with pytest.raises(sx.DataError, match=r"norm must be 2 \(Euclidean\) or 1 \(sum of absolute values\), got 3"):
+    with pytest.raises(
+        sx.DataError, match=r"norm must be 2 \(Euclidean\) or 1 \(sum of absolute values\), got 3"
+    ):
         sx.m3svm(X, y, lam=1.0, p=2, norm=3)
     with pytest.raises(sx.DataError, match="delta must be a finite number"):
         sx.m3svm(X, y, lam=1.0, p=2, loss="smoothed", delta=-1)
     statement = sx.m3svm(X, y, lam=1.0, p=2).formulation
-    with pytest.raises(sx.DataError, match=r"flow of m3svm must have one column a pair .* expected shape \(3, 6\)"):
+    with pytest.raises(
+        sx.DataError, match=r"flow of m3svm must have one column a pair .* expected shape \(3, 6\)"
+    ):
         statement.repair({"alpha": np.zeros((30, 4)), "flow": np.zeros((3, 4))})
     with pytest.raises(sx.DataError, match="the dual point of m3svm needs the entry 'flow'"):
         statement.dual_objective({"alpha": np.zeros((30, 4))})

@@ -1,4 +1,6 @@
-"""The intervals of the soft and the hard margin hold for every input: against rational numbers and ball arithmetic."""
+"""The intervals of the soft and the hard margin hold for every input: against rational numbers and
+ball arithmetic.
+"""
 
 import itertools
 import math
@@ -31,7 +33,8 @@ def exact_primal(X, y, model, *, C, p, weight=None):
     scores, half = exact_point(model, X)
     s = np.ones(len(y)) if weight is None else weight
     return half + total(
-        ball(C) * ball(w) * power(1 - int(label) * f, p) for f, label, w in zip(scores, y, s, strict=True)
+        ball(C) * ball(w) * power(1 - int(label) * f, p)
+        for f, label, w in zip(scores, y, s, strict=True)
     )
 
 
@@ -41,8 +44,12 @@ def balance(alpha, y):
 
 def no_misses(X, y, solutions, *, kernel=None, hard=False, C=1.0, p=1.0, weight=None):
     """Every interval holds for its own points, and every lower end for the models of all."""
-    statement = PSVM(space=feature_space(binary_data(X, y, weight), kernel, intercept="free"), C=C, p=p)
-    upper, lower = hard_truth(statement.space) if hard else psvm_truth(statement, X, y, weight, C, p)
+    statement = PSVM(
+        space=feature_space(binary_data(X, y, weight), kernel, intercept="free"), C=C, p=p
+    )
+    upper, lower = (
+        hard_truth(statement.space) if hard else psvm_truth(statement, X, y, weight, C, p)
+    )
     values = []
     for solution in solutions:
         certificate, value = solution.certificate, upper(solution.model)
@@ -74,7 +81,11 @@ def test_margins_that_are_rounded_to_1_may_cost(C, offset):
 def test_a_model_whose_margins_were_computed_as_1_is_charged_for_what_they_may_be():
     # The exact margin is 1 − 2⁻⁵⁴, which is computed as 1.
     X = np.array([[1.0, 2.0**-54], [-1.0, 0.0]])
-    statement = PSVM(space=feature_space(binary_data(X, np.array([1, -1])), None, intercept="free"), C=1e12, p=1.0)
+    statement = PSVM(
+        space=feature_space(binary_data(X, np.array([1, -1])), None, intercept="free"),
+        C=1e12,
+        p=1.0,
+    )
     model = sx.LinearModel(np.array([1.0, -1.0]), 0.0, np.array([-1, 1]), np.arange(2))
     assert not exact_primal(X, [1, -1], model, C=1e12, p=1.0) > ball(statement.certify(model).upper)
 
@@ -93,7 +104,10 @@ def test_far_clusters(h, p):
 
 
 def test_a_singular_kernel_with_an_outlier():
-    X = np.array([[(1 if i % 2 == 0 else -1) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)] + [[0, 1e3]] * 2)
+    X = np.array(
+        [[(1 if i % 2 == 0 else -1) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)]
+        + [[0, 1e3]] * 2
+    )
     y = np.r_[np.tile([1, -1], 6), 1, 1]
     kernel = sx.Polynomial(degree=3, gamma=1.0)
     no_misses(X, y, solve_both(X, y, C=1.0, p=1.0, kernel=kernel), C=1.0, p=1.0, kernel=kernel)
@@ -107,7 +121,10 @@ def test_a_singular_kernel_with_an_outlier():
 def test_hard_margins_count_the_rounding_of_their_scores(offset, kernel):
     data, y = make_data(n=14, d=2, seed=5)
     X = data + 3.0 * y[:, None] + offset
-    solutions = [sx.solve(sx.hard_margin_dual(X, y, kernel=kernel)), sx.fast.hard_margin(X, y, kernel=kernel)]
+    solutions = [
+        sx.solve(sx.hard_margin_dual(X, y, kernel=kernel)),
+        sx.fast.hard_margin(X, y, kernel=kernel),
+    ]
     no_misses(X, y, solutions, kernel=kernel, hard=True)
     # The intercept is a number of 53 bits: its rounding is the floor of the gap.
     floor = 1e-9 + (100 * 2.0**-53 * offset if kernel is None else 0.0)
@@ -142,21 +159,27 @@ def test_an_interval_is_never_worse_than_doing_nothing(p, factor):
 def test_the_trivial_model_has_the_best_bias(kernel, p):
     X, y = make_data(n=30, d=2, seed=2)
     weight = np.linspace(0.1, 3.0, 30)
-    statement = PSVM(space=feature_space(binary_data(X, y, weight), kernel, intercept="free"), C=0.7, p=p)
+    statement = PSVM(
+        space=feature_space(binary_data(X, y, weight), kernel, intercept="free"), C=0.7, p=p
+    )
     (model,), (dual,) = statement.trivial()
     value = statement.evaluate(model)
     assert statement.evaluate_dual(dual) == 0.0
     assert not exact_primal(X, y, model, C=0.7, p=p, weight=weight) > ball(value.upper_end)
     for bias in np.linspace(-1, 1, 41):
         other = sx.LinearModel(np.zeros(2), bias, model.classes, np.arange(2))
-        assert not exact_primal(X, y, other, C=0.7, p=p, weight=weight) < ball(value.upper_end) * (1 - 1e-12)
+        assert not exact_primal(X, y, other, C=0.7, p=p, weight=weight) < ball(value.upper_end) * (
+            1 - 1e-12
+        )
 
 
 # Multipliers
 
 
 @given(
-    st.lists(st.tuples(st.floats(0, 1e6), st.booleans(), st.floats(1e-6, 1e6)), min_size=2, max_size=25),
+    st.lists(
+        st.tuples(st.floats(0, 1e6), st.booleans(), st.floats(1e-6, 1e6)), min_size=2, max_size=25
+    ),
     st.floats(1e-12, 1e12),
 )
 def test_repaired_multipliers_are_exactly_feasible_and_stay_as_they_are(rows, C):
@@ -169,7 +192,8 @@ def test_repaired_multipliers_are_exactly_feasible_and_stay_as_they_are(rows, C)
     found = repaired["alpha"]
     assert balance(found, y) == 0
     assert all(
-        0 <= Fraction(a) <= Fraction(C) * Fraction(s) for a, s in zip(found.tolist(), weight.tolist(), strict=True)
+        0 <= Fraction(a) <= Fraction(C) * Fraction(s)
+        for a, s in zip(found.tolist(), weight.tolist(), strict=True)
     )
     assert statement.dual_violation(repaired) == 0
     assert np.array_equal(statement.repair(repaired)["alpha"], found)
@@ -237,9 +261,15 @@ def test_a_nu_svc_is_an_svc_at_another_C(kernel, weighted):
     X, y = make_data(n=80, d=4, seed=3)
     weight = np.linspace(0.5, 1.5, y.size) if weighted else None
     fitted = NuSVC(nu=0.6, kernel=kernel, gamma=0.3, tol=1e-9).fit(X, y, sample_weight=weight)
-    C = float((np.abs(fitted.dual_coef_[0]) / (1.0 if weight is None else weight[fitted.support_])).max())
+    C = float(
+        (np.abs(fitted.dual_coef_[0]) / (1.0 if weight is None else weight[fitted.support_])).max()
+    )
     certificate = sx.certify(fitted, X, y, weight)
-    ours = sx.PSVMClassifier(C=C, kernel=kernel, gamma=0.3).fit(X, y, sample_weight=weight).certificate_
+    ours = (
+        sx.PSVMClassifier(C=C, kernel=kernel, gamma=0.3)
+        .fit(X, y, sample_weight=weight)
+        .certificate_
+    )
     assert certificate.gap < 1e-5
     assert max(certificate.lower, ours.lower) <= min(certificate.upper, ours.upper)
 

@@ -1,4 +1,6 @@
-"""The classical multi-class machines: statements, duals, certificates, identities, and scikit-learn's answers."""
+"""The classical multi-class machines: statements, duals, certificates, identities, and
+scikit-learn's answers.
+"""
 
 import warnings
 
@@ -40,7 +42,9 @@ LOSSES = [
     TopHinge(3),
     TopHinge(4),
 ]
-losses = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}{loss.parameters or ''}")
+losses = pytest.mark.parametrize(
+    "loss", LOSSES, ids=lambda loss: f"{loss.name}{loss.parameters or ''}"
+)
 
 
 def clouds(seed=0, n=30, d=3, c=4, apart=1.0):
@@ -79,7 +83,11 @@ def loop_objective(name, X, y, W, b, lam, k=2, weight=None):
     squares = sum(float(w @ w) for w in W.T)
     if name != "msvm":
         return total + lam * squares
-    pairs = sum(float((W[:, p] - W[:, q]) @ (W[:, p] - W[:, q])) for p in range(W.shape[1]) for q in range(p))
+    pairs = sum(
+        float((W[:, p] - W[:, q]) @ (W[:, p] - W[:, q]))
+        for p in range(W.shape[1])
+        for q in range(p)
+    )
     return total + lam * (pairs + squares) / 2
 
 
@@ -90,16 +98,21 @@ def test_a_conjugate_is_that_of_its_loss(loss, seed):
     f, other = rng.normal(0.5, 2.0, (2, 6, 3))
     a = loss.multipliers(f)
     assert loss.domain_violation(a) == 0
-    np.testing.assert_allclose(loss.value(f), loss.conjugate(a, np.ones(len(a))) - (a * f).sum(axis=1), atol=1e-12)
+    np.testing.assert_allclose(
+        loss.value(f), loss.conjugate(a, np.ones(len(a))) - (a * f).sum(axis=1), atol=1e-12
+    )
     inside = loss.project(rng.normal(0.3, 0.5, (6, 3)))
     assert loss.domain_violation(inside) == 0
     np.testing.assert_allclose(loss.project(inside), inside, rtol=1e-14)
     assert (
-        loss.value(other) >= loss.conjugate(inside, np.ones(len(inside))) - (inside * other).sum(axis=1) - 1e-12
+        loss.value(other)
+        >= loss.conjugate(inside, np.ones(len(inside))) - (inside * other).sum(axis=1) - 1e-12
     ).all()
 
 
-@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.smooth], ids=lambda loss: loss.name)
+@pytest.mark.parametrize(
+    "loss", [loss for loss in LOSSES if loss.smooth], ids=lambda loss: loss.name
+)
 def test_derivatives_of_the_smooth_losses(loss):
     f = np.random.default_rng(0).normal(0.5, 1.5, (5, 3))
     h = 1e-6
@@ -131,7 +144,9 @@ def test_the_top_hinge_projects_onto_its_domain_as_a_linear_program_says():
         a = cp.Variable((8, 3))
         total = cp.sum(a, axis=1, keepdims=True) @ np.ones((1, 3))
         domain = [a >= 0, a <= 1 / k, cp.sum(a, axis=1) <= 1, (k - 1) * a <= total]
-        best = cp.Problem(cp.Maximize(cp.sum(a) - cp.sum(cp.multiply(a, f))), domain).solve(solver="CLARABEL")
+        best = cp.Problem(cp.Maximize(cp.sum(a) - cp.sum(cp.multiply(a, f))), domain).solve(
+            solver="CLARABEL"
+        )
         assert TopHinge(k).value(f).sum() == pytest.approx(best, rel=1e-6)
 
 
@@ -207,9 +222,13 @@ def test_multinomial_lr_is_that_of_scikit_learn(intercept):
     X, y = load_wine(return_X_y=True)
     X = scale(X)
     for C in (0.1, 10.0):
-        reference = LogisticRegression(C=C, fit_intercept=intercept, tol=1e-10, max_iter=10_000).fit(X, y)
+        reference = LogisticRegression(
+            C=C, fit_intercept=intercept, tol=1e-10, max_iter=10_000
+        ).fit(X, y)
         solution = solved(sx.multinomial_lr(X, y, lam=1 / (2 * C), intercept=intercept))
-        theirs = loop_objective("multinomial_lr", X, y, reference.coef_.T, reference.intercept_, 1 / (2 * C))
+        theirs = loop_objective(
+            "multinomial_lr", X, y, reference.coef_.T, reference.intercept_, 1 / (2 * C)
+        )
         assert solution.certificate.lower <= theirs
         assert theirs == pytest.approx(solution.certificate.upper, rel=1e-8)
         np.testing.assert_allclose(solution.model.coef, reference.coef_.T, atol=1e-4)
@@ -222,11 +241,13 @@ def test_sparse_multinomial_lr_is_that_of_scikit_learn_and_sparse():
         warnings.simplefilter("ignore")
         # l1_ratio alone says it all from scikit-learn 1.8 on.
         penalty = {} if LogisticRegression().penalty == "deprecated" else {"penalty": "elasticnet"}
-        reference = LogisticRegression(C=0.2, l1_ratio=1.0, solver="saga", tol=1e-8, max_iter=20_000, **penalty).fit(
-            X, y
-        )
+        reference = LogisticRegression(
+            C=0.2, l1_ratio=1.0, solver="saga", tol=1e-8, max_iter=20_000, **penalty
+        ).fit(X, y)
     solution = solved(sx.sparse_multinomial_lr(X, y, lam=5.0))
-    theirs = loop_objective("sparse_multinomial_lr", X, y, reference.coef_.T, reference.intercept_, 5.0)
+    theirs = loop_objective(
+        "sparse_multinomial_lr", X, y, reference.coef_.T, reference.intercept_, 5.0
+    )
     assert solution.certificate.lower <= theirs
     assert theirs == pytest.approx(solution.certificate.upper, rel=1e-6)
     np.testing.assert_array_equal(solution.model.coef == 0, np.abs(reference.coef_.T) < 1e-6)
@@ -269,7 +290,9 @@ def test_msvm_is_weston_watkins_at_another_weight():
 def test_top_one_is_crammer_singer_and_the_top_decreases():
     X, y = clouds(6)
     uppers = [solved(sx.topk_svm(X, y, lam=0.5, k=k)).certificate.upper for k in (1, 2, 3, 4)]
-    assert uppers[0] == pytest.approx(solved(sx.crammer_singer(X, y, lam=0.5)).certificate.upper, rel=1e-7)
+    assert uppers[0] == pytest.approx(
+        solved(sx.crammer_singer(X, y, lam=0.5)).certificate.upper, rel=1e-7
+    )
     assert (np.diff(uppers) < 0).all()
 
 
@@ -295,16 +318,24 @@ def test_errors_say_what_was_wrong():
         sx.weston_watkins(X, y, lam=0)
     with pytest.raises(sx.DataError, match="k must be at most the number of classes, 4, got 5"):
         sx.topk_svm(X, y, lam=1.0, k=5)
-    with pytest.raises(sx.DataError, match="k must be a whole number from 1 to the number of classes, got True"):
+    with pytest.raises(
+        sx.DataError, match="k must be a whole number from 1 to the number of classes, got True"
+    ):
         sx.topk_svm(X, y, lam=1.0, k=True)
-    with pytest.raises(sx.DataError, match=r"intercept must be 'free', 'none', .* got 'penalised'; this"):
+    with pytest.raises(
+        sx.DataError, match=r"intercept must be 'free', 'none', .* got 'penalised'; this"
+    ):
         sx.crammer_singer(X, y, lam=1.0, intercept="penalised")
     with pytest.raises(sx.DataError, match="y holds one class only"):
         sx.msvm(X, np.zeros(30))
     statement = sx.msvm(X, y).formulation
-    with pytest.raises(sx.DataError, match=r"alpha of msvm must have one multiplier .* expected shape \(30, 4\)"):
+    with pytest.raises(
+        sx.DataError, match=r"alpha of msvm must have one multiplier .* expected shape \(30, 4\)"
+    ):
         statement.repair({"alpha": np.zeros(30)})
-    with pytest.raises(sx.DataError, match="the dual point of msvm needs the entry 'alpha', got beta"):
+    with pytest.raises(
+        sx.DataError, match="the dual point of msvm needs the entry 'alpha', got beta"
+    ):
         statement.repair({"beta": np.zeros(30)})
 
 
@@ -319,9 +350,13 @@ def test_the_face_is_the_builder_and_solve():
         face = sx.MulticlassSVMClassifier(loss=loss, lam=0.5, solver="clarabel").fit(X, names)
         assert face.certificate_ == solved(build(X, names, lam=0.5), tol=face.tol).certificate
         assert face.decision_function(X).shape == (30, 4)
-        np.testing.assert_array_equal(face.predict(X), face.classes_[face.decision_function(X).argmax(axis=1)])
+        np.testing.assert_array_equal(
+            face.predict(X), face.classes_[face.decision_function(X).argmax(axis=1)]
+        )
         np.testing.assert_allclose(X @ face.coef_.T + face.intercept_, face.decision_function(X))
-    with pytest.raises(sx.DataError, match=r"loss must be one of 'weston_watkins', .*, got 'hinge'"):
+    with pytest.raises(
+        sx.DataError, match=r"loss must be one of 'weston_watkins', .*, got 'hinge'"
+    ):
         sx.MulticlassSVMClassifier(loss="hinge").fit(X, y)
 
 

@@ -1,4 +1,6 @@
-"""Intervals of the multi-class machines are theorems: held against ball arithmetic and rational numbers on hostile data."""
+"""Intervals of the multi-class machines are theorems: held against ball arithmetic and rational
+numbers on hostile data.
+"""
 
 import math
 import os
@@ -66,9 +68,11 @@ def exact_loss(loss, f):
         # For γ < 0 in the form without cancellation.
         return sum(
             (
-                (g + (g * g + delta * delta).sqrt()) / 2
-                if not g < 0
-                else delta * delta / ((g * g + delta * delta).sqrt() - g) / 2
+                (
+                    (g + (g * g + delta * delta).sqrt()) / 2
+                    if not g < 0
+                    else delta * delta / ((g * g + delta * delta).sqrt() - g) / 2
+                )
                 for g in gamma
             ),
             flint.arb(0),
@@ -104,7 +108,10 @@ def exact_differences(X, codes, W, b):
 def exact_losses(statement, model):
     data = statement.scores.data
     rows = exact_differences(data.X, data.codes, model.coef, model.intercept)
-    return sum((ball(s) * exact_loss(statement.loss, f) for s, f in zip(data.weight, rows, strict=True)), flint.arb(0))
+    return sum(
+        (ball(s) * exact_loss(statement.loss, f) for s, f in zip(data.weight, rows, strict=True)),
+        flint.arb(0),
+    )
 
 
 def pairs(c):
@@ -112,7 +119,11 @@ def pairs(c):
 
 
 def exact_norm(v, norm):
-    return sum((x * x for x in v), flint.arb(0)).sqrt() if norm == 2 else sum((abs(x) for x in v), flint.arb(0))
+    return (
+        sum((x * x for x in v), flint.arb(0)).sqrt()
+        if norm == 2
+        else sum((abs(x) for x in v), flint.arb(0))
+    )
 
 
 def exact_power(x, p):
@@ -139,7 +150,9 @@ def exact_objective(statement, model):
         return sum((exact_power(x, statement.p) for x in lengths), flint.arb(0))
     total, lam = exact_losses(statement, model), ball(statement.lam)
     if name == "m3svm":
-        powers = sum((exact_power(x, statement.p) for x in exact_lengths(W, statement.norm)), flint.arb(0))
+        powers = sum(
+            (exact_power(x, statement.p) for x in exact_lengths(W, statement.norm)), flint.arb(0)
+        )
         return total + lam * powers + ball(statement.eps) * (exact_squares(W) + exact_squares(b))
     if name == "sparse_multinomial_lr":
         return total + lam * sum((abs(ball(w)) for w in W.ravel()), flint.arb(0))
@@ -154,14 +167,22 @@ def entropy(a):
 
 
 def exact_conjugate(loss, alpha, s):
-    a = [flint.arb(flint.fmpq(*Fraction(x).as_integer_ratio()) / flint.fmpq(*s.as_integer_ratio())) for x in alpha]
+    a = [
+        flint.arb(flint.fmpq(*Fraction(x).as_integer_ratio()) / flint.fmpq(*s.as_integer_ratio()))
+        for x in alpha
+    ]
     rest = flint.fmpq(*(1 - sum(alpha) / s).as_integer_ratio())
     each_rest = [flint.arb(flint.fmpq(*(1 - x / s).as_integer_ratio())) for x in alpha]
     weight = flint.arb(flint.fmpq(*s.as_integer_ratio()))
     if loss.name == "smoothed":
-        value = sum((x + ball(loss.delta) * (x * r).sqrt() for x, r in zip(a, each_rest, strict=True)), flint.arb(0))
+        value = sum(
+            (x + ball(loss.delta) * (x * r).sqrt() for x, r in zip(a, each_rest, strict=True)),
+            flint.arb(0),
+        )
     elif loss.name == "logistic":
-        value = sum((entropy(x) + entropy(r) for x, r in zip(a, each_rest, strict=True)), flint.arb(0))
+        value = sum(
+            (entropy(x) + entropy(r) for x, r in zip(a, each_rest, strict=True)), flint.arb(0)
+        )
     elif loss.name == "softmax":
         value = sum((entropy(x) for x in a), entropy(flint.arb(rest)))
     else:
@@ -172,7 +193,10 @@ def exact_conjugate(loss, alpha, s):
 def exact_rows(statement, dual):
     data = statement.scores.data
     full = np.asarray(dual["alpha"])
-    return [[Fraction(float(full[i, k])) for k in range(data.c) if k != own] for i, own in enumerate(data.codes)]
+    return [
+        [Fraction(float(full[i, k])) for k in range(data.c) if k != own]
+        for i, own in enumerate(data.codes)
+    ]
 
 
 def exact_balance(statement, rows):
@@ -205,7 +229,11 @@ def assert_feasible(statement, dual):
     if statement.name == "m3svm" and statement.p == 1:
         S = np.asarray(dual["flow"])
         for m in range(S.shape[1]):
-            size = exact_squares(S[:, m]).sqrt() if statement.norm == 2 else ball(np.abs(S[:, m]).max(initial=0.0))
+            size = (
+                exact_squares(S[:, m]).sqrt()
+                if statement.norm == 2
+                else ball(np.abs(S[:, m]).max(initial=0.0))
+            )
             assert not size > ball(statement.lam)
     if statement.name == "sparse_multinomial_lr":
         for row in exact_gradient(statement, rows):
@@ -243,7 +271,11 @@ def exact_dual_objective(statement, dual):
             for i in range(S.shape[0]):
                 G[i][k] -= ball(S[i, m])
                 G[i][j] += ball(S[i, m])
-            size = exact_squares(S[:, m]).sqrt() if statement.norm == 2 else ball(np.abs(S[:, m]).max(initial=0.0))
+            size = (
+                exact_squares(S[:, m]).sqrt()
+                if statement.norm == 2
+                else ball(np.abs(S[:, m]).max(initial=0.0))
+            )
             if p > 1 and size != 0:
                 lam, q = ball(statement.lam), ball(p)
                 total -= (q - 1) * lam * (size / (lam * q)) ** (q / (q - 1))
@@ -283,7 +315,9 @@ def hostile_data(rng, n, d, c):
 
 
 def hostile_models(rng, statement):
-    """Random models of all sizes, some with a difference of 1 up to rounding, and multiples of the gradient of the dual."""
+    """Random models of all sizes, some with a difference of 1 up to rounding, and multiples of the
+    gradient of the dual.
+    """
     scores = statement.scores
     data = scores.data
     d, c = data.X.shape[1], data.c
@@ -298,7 +332,9 @@ def hostile_models(rng, statement):
         f = scores.model_differences(model).value
         chosen = float(f.ravel()[rng.integers(f.size)])
         if chosen > 0:
-            yield sx.MulticlassModel(coef=W / chosen, intercept=b / chosen, classes=data.classes, support=np.arange(1))
+            yield sx.MulticlassModel(
+                coef=W / chosen, intercept=b / chosen, classes=data.classes, support=np.arange(1)
+            )
     yield from statement.trivial()[0]
 
 
@@ -337,13 +373,19 @@ def test_losses_and_conjugates_are_within_their_errors(loss, seed):
     found = loss.value(Bounded(f, error))
     for sign in (-1.0, 1.0):
         for row, e, value, reach in zip(f, error, found.value, found.error, strict=True):
-            exact = exact_loss(loss, [ball(v) + sign * ball(w) for v, w in zip(row, e, strict=True)])
+            exact = exact_loss(
+                loss, [ball(v) + sign * ball(w) for v, w in zip(row, e, strict=True)]
+            )
             assert not abs(exact - ball(value)) > ball(reach)
     np.testing.assert_allclose(found.value, loss.value(f), rtol=1e-14, atol=1e-300)
     s = 10.0 ** rng.uniform(-6, 6, 12)
-    a = np.where(rng.random((12, 3)) < 0.5, rng.random((12, 3)), 10.0 ** rng.uniform(-20, 0, (12, 3)))
+    a = np.where(
+        rng.random((12, 3)) < 0.5, rng.random((12, 3)), 10.0 ** rng.uniform(-20, 0, (12, 3))
+    )
     alpha = loss.project(s[:, None] * a, s)
-    alpha[:3] = loss.project(s[:3, None] * rng.choice([1.0, 1.0 - 2.0**-53, 2.0**-40, 1.0 / 3.0], (3, 3)), s[:3])
+    alpha[:3] = loss.project(
+        s[:3, None] * rng.choice([1.0, 1.0 - 2.0**-53, 2.0**-40, 1.0 / 3.0], (3, 3)), s[:3]
+    )
     minus_conjugate = loss.conjugate(bounded(alpha), s)
     for row, weight, value, reach in zip(
         alpha.tolist(), s.tolist(), minus_conjugate.value, minus_conjugate.error, strict=True
@@ -363,10 +405,15 @@ def test_losses_and_conjugates_are_within_their_errors(loss, seed):
 def test_rows_are_reduced_to_what_rational_numbers_allow(seed, k):
     rng = np.random.default_rng(seed)
     bound = 10.0 ** rng.uniform(-12, 12, 20)
-    a = rng.choice([1.0, 0.5, 1.0 / 3.0, 0.25, 0.2, 1e-17, 0.0, 1.1, 1.0 - 2.0**-53], (20, 4)) * bound[:, None]
+    a = (
+        rng.choice([1.0, 0.5, 1.0 / 3.0, 0.25, 0.2, 1e-17, 0.0, 1.1, 1.0 - 2.0**-53], (20, 4))
+        * bound[:, None]
+    )
     reduced = reduced_to_sums(a, bound)
     cut = cut_to_top(reduced, bound, k)
-    for given_, row, top, limit in zip(a.tolist(), reduced.tolist(), cut.tolist(), bound.tolist(), strict=True):
+    for given_, row, top, limit in zip(
+        a.tolist(), reduced.tolist(), cut.tolist(), bound.tolist(), strict=True
+    ):
         exact, limit = list(map(Fraction, row)), Fraction(limit)
         assert sum(exact) <= limit
         if sum(map(Fraction, given_)) <= limit:
@@ -391,7 +438,9 @@ def test_rows_are_reduced_to_what_rational_numbers_allow(seed, k):
         assert (over > 0) == wrong
 
 
-@pytest.mark.parametrize("loss", [*LOSSES, Margin()], ids=lambda loss: f"{loss.name}{loss.parameters or ''}")
+@pytest.mark.parametrize(
+    "loss", [*LOSSES, Margin()], ids=lambda loss: f"{loss.name}{loss.parameters or ''}"
+)
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(seed=seeds)
 def test_balance_is_exact(loss, seed):
@@ -401,7 +450,9 @@ def test_balance_is_exact(loss, seed):
     y = rng.permutation(np.arange(n) % c)
     weight = rng.choice([np.ones(n), 10.0 ** rng.uniform(-9, 9, n)])
     scores = ScoreSpace(multiclass_data(rng.standard_normal((n, 2)), y, weight), "free")
-    a = rng.choice([0.0, 0.0, 1.0, 0.4, 1.0 / 3.0, 1e-12], (n, c - 1)) * rng.choice([0.0, 1.0], (n, 1))
+    a = rng.choice([0.0, 0.0, 1.0, 0.4, 1.0 / 3.0, 1e-12], (n, c - 1)) * rng.choice(
+        [0.0, 1.0], (n, 1)
+    )
     alpha = scores.balanced(weight[:, None] * a, loss)
     assert loss.domain_violation(alpha, weight) == 0
     codes = scores.data.codes
@@ -450,13 +501,23 @@ def test_differences_that_round_to_one_count_with_what_they_may_cost(seed, name)
     """All losses are 0 but for those at the kink, whose weights are huge."""
     rng = np.random.default_rng(seed)
     y = np.arange(9) % 3
-    X = rng.standard_normal((9, 4)) + 12.0 * np.eye(3, 4)[y] + rng.choice([0.0, 1.0]) * 10.0 ** rng.uniform(0, 8)
-    options = {"p": 2.0, "eps": 1e-14} if name == "m3svm" else {"k": 1} if name == "topk_svm" else {}
-    statement = getattr(sx, name)(X, y, lam=1e-14, sample_weight=np.full(9, 1e12), **options).formulation
+    X = (
+        rng.standard_normal((9, 4))
+        + 12.0 * np.eye(3, 4)[y]
+        + rng.choice([0.0, 1.0]) * 10.0 ** rng.uniform(0, 8)
+    )
+    options = (
+        {"p": 2.0, "eps": 1e-14} if name == "m3svm" else {"k": 1} if name == "topk_svm" else {}
+    )
+    statement = getattr(sx, name)(
+        X, y, lam=1e-14, sample_weight=np.full(9, 1e12), **options
+    ).formulation
     centre = X.mean(axis=0)
     W = np.linalg.lstsq(X - centre, np.eye(3)[y] - 1.0 / 3.0, rcond=None)[0]
     for _ in range(3):
-        model = sx.MulticlassModel(coef=W, intercept=-centre @ W, classes=np.arange(3), support=np.arange(1))
+        model = sx.MulticlassModel(
+            coef=W, intercept=-centre @ W, classes=np.arange(3), support=np.arange(1)
+        )
         found = statement.evaluate(model)
         assert not exact_objective(statement, model) > ball(found.upper_end)
         W = W / float(statement.scores.model_differences(model).value.min())
@@ -523,7 +584,9 @@ def test_the_best_constant_biases_are_found():
     statement = sx.multinomial_lr(X, y, lam=1.0).formulation
     (model,), (zero,) = statement.trivial()
     share = np.array([0.6, 0.3, 0.1])
-    assert statement.evaluate(model).upper_end == pytest.approx(-100 * float(share @ np.log(share)), rel=1e-12)
+    assert statement.evaluate(model).upper_end == pytest.approx(
+        -100 * float(share @ np.log(share)), rel=1e-12
+    )
     assert statement.evaluate_dual(zero).lower_end == 0.0
     statement = sx.crammer_singer(X, np.repeat([0, 1, 2], [90, 5, 5]), lam=1.0).formulation
     assert statement.evaluate(statement.trivial()[0][0]).upper_end == pytest.approx(20.0, rel=1e-12)
@@ -549,6 +612,9 @@ def test_intervals_of_m3svm_on_standardised_data_are_not_wider_than_they_were(lo
     X, y = rng.standard_normal((80, 5)), np.arange(80) % 4
     statement = sx.m3svm(X, y, lam=0.1, p=p, loss=loss).formulation
     solution = fast_m3svm(X, y, lam=0.1, p=p, loss=loss)
-    value, bound = statement.evaluate(solution.model), statement.evaluate_dual(statement.repair(solution.dual))
+    value, bound = (
+        statement.evaluate(solution.model),
+        statement.evaluate_dual(statement.repair(solution.dual)),
+    )
     assert value.error <= 1e-11 * value.value
     assert bound.error <= 1e-10 * value.value

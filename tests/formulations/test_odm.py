@@ -40,7 +40,9 @@ def space(X, y, kernel=None, weight=None, intercept="none"):
 
 
 def certified(build, X, y, tol=1e-9, **keywords):
-    """Solve by the free solver, asked for this gap, and return the certificate, which has to be as tight."""
+    """Solve by the free solver, asked for this gap, and return the certificate, which has to be as
+    tight.
+    """
     certificate = sx.solve(build(X, y, **keywords), solver="clarabel", tol=tol).certificate
     assert certificate.is_certified(tol), certificate
     return certificate
@@ -63,7 +65,9 @@ def plain_odm(K, y, C1, C2, D, s=None):
     for i in range(n):
         margin = y[i] * (factor[i] @ w)
         constraints += [margin >= 1 - D - xi[i], margin <= 1 + D + epsilon[i]]
-    loss = sum(s[i] * (C1 * cp.square(xi[i]) + C2 * cp.square(epsilon[i])) for i in range(n)) / s.sum()
+    loss = (
+        sum(s[i] * (C1 * cp.square(xi[i]) + C2 * cp.square(epsilon[i])) for i in range(n)) / s.sum()
+    )
     problem = cp.Problem(cp.Minimize(cp.sum_squares(w) / 2 + loss), constraints)
     return problem.solve(solver=cp.CLARABEL)
 
@@ -96,7 +100,9 @@ def paper_matrices(K, y, lam1):
 @pytest.mark.parametrize("build", ODMS)
 def test_odm_is_the_problem_of_the_paper(build, weight, kernel):
     certificate = certified(build, X, Y, kernel=kernel, sample_weight=weight, **BAND)
-    assert certificate.upper == pytest.approx(plain_odm(gram(X, kernel), Y, s=weight, **BAND), rel=1e-6)
+    assert certificate.upper == pytest.approx(
+        plain_odm(gram(X, kernel), Y, s=weight, **BAND), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("kernel", [None, RBF])
@@ -104,7 +110,9 @@ def test_odm_is_the_problem_of_the_paper(build, weight, kernel):
 @pytest.mark.parametrize("build", ODMLS)
 def test_odml_is_the_problem_of_the_paper(build, weight, kernel):
     certificate = certified(build, X, Y, kernel=kernel, sample_weight=weight, **BLEND)
-    assert certificate.upper == pytest.approx(plain_odml(gram(X, kernel), Y, s=weight, **BLEND), rel=1e-6)
+    assert certificate.upper == pytest.approx(
+        plain_odml(gram(X, kernel), Y, s=weight, **BLEND), rel=1e-6
+    )
 
 
 def test_builders_state_the_numpy_objective_of_odm():
@@ -156,7 +164,12 @@ def test_builders_state_the_numpy_objective_of_odml():
     values = {"w": w, "u": u, "mean": mean, "xi": np.maximum(1 - u, 0)}
     for name, variable in problem.var_dict.items():
         variable.value = values[name]
-    expected = w @ w / 2 + 0.8 * sum(s * (u - mean) ** 2) / m - 0.3 * mean + 4.0 / m * sum(s * np.maximum(1 - u, 0))
+    expected = (
+        w @ w / 2
+        + 0.8 * sum(s * (u - mean) ** 2) / m
+        - 0.3 * mean
+        + 4.0 / m * sum(s * np.maximum(1 - u, 0))
+    )
     assert problem.objective.value == pytest.approx(expected, rel=1e-12)
     assert odml.objective(w @ w, u, share=s / m, **BLEND) == pytest.approx(expected, rel=1e-12)
     assert all(np.max(constraint.violation()) < 1e-12 for constraint in problem.constraints)
@@ -165,7 +178,9 @@ def test_builders_state_the_numpy_objective_of_odml():
 @pytest.mark.parametrize("kernel", [None, RBF])
 @pytest.mark.parametrize("lam1", [0.0, 0.8, 50.0])
 def test_builders_state_the_numpy_dual_of_odml(lam1, kernel):
-    """Against −(½ (α + λ₂/m e)'H(α + λ₂/m e) − e'α) with H from an explicit inverse, and the bound with multipliers τ."""
+    """Against −(½ (α + λ₂/m e)'H(α + λ₂/m e) − e'α) with H from an explicit inverse, and the bound
+    with multipliers τ.
+    """
     n = Y.size
     alpha = np.random.default_rng(3).uniform(0, 4.0 / n, n)
     inverse, H = paper_matrices(gram(X, kernel), Y, lam1)
@@ -236,7 +251,9 @@ def test_odml_without_statistics_is_the_svm_without_intercept(kernel, build):
     value = cp.Problem(cp.Minimize(cp.sum_squares(w) / 2 + C / n * hinge)).solve(solver=cp.CLARABEL)
     assert certificate.upper == pytest.approx(value, rel=1e-6)
     if kernel is None:
-        svc = LinearSVC(loss="hinge", dual=True, C=C / n, fit_intercept=False, tol=1e-10, max_iter=1000000)
+        svc = LinearSVC(
+            loss="hinge", dual=True, C=C / n, fit_intercept=False, tol=1e-10, max_iter=1000000
+        )
         w = svc.fit(X, Y).coef_[0]
         theirs = odml.objective(w @ w, Y * (X @ w), lam1=0.0, lam2=0.0, C=C)
         assert certificate.lower <= theirs == pytest.approx(certificate.upper, rel=1e-6)
@@ -295,7 +312,9 @@ def test_no_dual_point_of_odm_bounds_too_much(seed, log, kernel):
     difference = w - statement.space.factor.T @ (Y * partner["theta"])
     assert statement.objective(model) >= optimum * (1 - 1e-9)
     gap = statement.objective(model) - statement.dual_objective(partner)
-    assert gap == pytest.approx(difference @ difference / 2, rel=1e-5, abs=1e-7 * statement.objective(model))
+    assert gap == pytest.approx(
+        difference @ difference / 2, rel=1e-5, abs=1e-7 * statement.objective(model)
+    )
 
 
 def test_the_objective_of_odml_can_be_negative():
@@ -328,7 +347,9 @@ def test_hard_margin_without_statistics_is_the_hard_margin_svm_through_the_origi
     A, y = separable()
     certificate = certified(sx.odml_hard_margin, A, y, lam1=0.0, lam2=0.0)
     w = cp.Variable(3)
-    plain = cp.Problem(cp.Minimize(cp.sum_squares(w) / 2), [y[i] * (A[i] @ w) >= 1 for i in range(y.size)])
+    plain = cp.Problem(
+        cp.Minimize(cp.sum_squares(w) / 2), [y[i] * (A[i] @ w) >= 1 for i in range(y.size)]
+    )
     assert certificate.upper == pytest.approx(plain.solve(solver=cp.CLARABEL), rel=1e-6)
 
 
@@ -338,13 +359,18 @@ def test_hard_margin_models_have_the_margin():
         solution = sx.solve(sx.odml_hard_margin(A, y, lam1=0.3, lam2=lam2), solver="clarabel")
         assert (y * solution.model.decision_function(A)).min() >= 1 - 1e-12
     statement = ODMLHardMargin(space(A, y), 0.3, 0.0)
-    small = sx.LinearModel(coef=0.01 * np.ones(3), intercept=0.0, classes=np.array([-1.0, 1.0]), support=np.arange(20))
+    small = sx.LinearModel(
+        coef=0.01 * np.ones(3), intercept=0.0, classes=np.array([-1.0, 1.0]), support=np.arange(20)
+    )
     assert statement.objective(small) == math.inf
     assert statement.certify(small, solution.dual).gap == math.inf
 
 
 def test_hard_margin_of_data_that_are_not_separable_says_so():
-    with pytest.raises(sx.SolverFailed, match="not separable in this feature space by a hyperplane through the origin"):
+    with pytest.raises(
+        sx.SolverFailed,
+        match="not separable in this feature space by a hyperplane through the origin",
+    ):
         sx.solve(sx.odml_hard_margin(X, Y, lam1=0.1, lam2=0.1), solver="clarabel")
     A, y = separable()
     shifted = A + 4.0  # separable, but not through the origin
@@ -378,7 +404,11 @@ def test_multipliers_of_the_primal_are_those_of_the_dual():
 @pytest.mark.parametrize(
     ("build", "change", "message"),
     [
-        (sx.odm_primal, {"D": 1.0}, r"D must be a finite number in \[0, 1\).*would make w = 0 optimal"),
+        (
+            sx.odm_primal,
+            {"D": 1.0},
+            r"D must be a finite number in \[0, 1\).*would make w = 0 optimal",
+        ),
         (sx.odm_dual, {"D": -0.1}, r"D must be a finite number in \[0, 1\)"),
         (sx.odm_dual, {"form": "half"}, "form must be one of 'signed', 'paper', got 'half'"),
         (sx.odm_primal, {"intercept": "yes"}, "intercept must be .*True .* or False .*, got 'yes'"),
@@ -397,7 +427,9 @@ def test_too_large_a_curvature_is_refused(monkeypatch):
     monkeypatch.setattr("svmcvx.system.memory.available", lambda: 10_000)
     monkeypatch.setattr("svmcvx.system.memory.SMALL", 0.0)
     with pytest.raises(sx.BuildError, match="the matrix of the margin variance in 3 dimensions"):
-        _ = MarginHessian(space(np.tile(X, (20, 1)), np.tile(Y, 20)), np.full(720, 1 / 720), 1.0).triangle
+        _ = MarginHessian(
+            space(np.tile(X, (20, 1)), np.tile(Y, 20)), np.full(720, 1 / 720), 1.0
+        ).triangle
 
 
 # Solutions and estimators
@@ -419,13 +451,19 @@ def test_odml_without_statistics_is_sparse():
 
 
 def test_estimators_pass_their_settings_on():
-    classifier = sx.ODMClassifier(C1=3.0, C2=0.7, D=0.3, solver="clarabel").fit(X, Y, sample_weight=WEIGHT)
+    classifier = sx.ODMClassifier(C1=3.0, C2=0.7, D=0.3, solver="clarabel").fit(
+        X, Y, sample_weight=WEIGHT
+    )
     overlap(
         classifier.certificate_,
         certified(sx.odm_primal, X, Y, C1=3.0, C2=0.7, D=0.3, intercept=True, sample_weight=WEIGHT),
     )
-    classifier = sx.ODMLClassifier(lam1=0.9, lam2=0.4, C=7.0, solver="clarabel").fit(X, Y, sample_weight=WEIGHT)
+    classifier = sx.ODMLClassifier(lam1=0.9, lam2=0.4, C=7.0, solver="clarabel").fit(
+        X, Y, sample_weight=WEIGHT
+    )
     overlap(
         classifier.certificate_,
-        certified(sx.odml_primal, X, Y, lam1=0.9, lam2=0.4, C=7.0, intercept=True, sample_weight=WEIGHT),
+        certified(
+            sx.odml_primal, X, Y, lam1=0.9, lam2=0.4, C=7.0, intercept=True, sample_weight=WEIGHT
+        ),
     )

@@ -1,4 +1,6 @@
-"""ODM and ODML with added constraints, and the rules that must not depend on what was computed before."""
+"""ODM and ODML with added constraints, and the rules that must not depend on what was computed
+before.
+"""
 
 import numpy as np
 import pytest
@@ -48,7 +50,9 @@ def test_the_curvature_by_products_solves_the_same_system():
     space = LinearSpace(data, "none")
     curvature = MarginHessian(space, np.full(40, 1 / 40), 3.0)
     v = np.random.default_rng(2).standard_normal(40)
-    np.testing.assert_allclose(curvature.solve_by_products(v), curvature.solve(space.X.T @ v), rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(
+        curvature.solve_by_products(v), curvature.solve(space.X.T @ v), rtol=1e-7, atol=1e-10
+    )
 
 
 def test_statements_at_other_values_share_the_factor_while_it_holds():
@@ -67,7 +71,11 @@ def test_coordinate_ascent_is_left_as_soon_as_its_rate_is_too_slow(C, ends_early
     X, y = make_data(n=200, d=3)
     rounds = []
     solution = sx.fast.odml(
-        X, y, C=C, kernel=sx.RBF(0.5), callback=lambda progress: rounds.append(progress.iteration) and False
+        X,
+        y,
+        C=C,
+        kernel=sx.RBF(0.5),
+        callback=lambda progress: rounds.append(progress.iteration) and False,
     )
     assert solution.certificate.is_certified(1e-6)
     # Newton's method counts from 0 again.
@@ -82,7 +90,10 @@ def test_coordinate_ascent_has_a_number_of_rounds_and_newton_goes_on_from_there(
     X, y = make_data(n=60, d=3)
     hyper = {"C1": 2e4, "C2": 2e4, "D": 0.1} if solver == "odm" else {"C": 2e3}
     solve = getattr(sx.fast, solver)
-    found = {method: solve(X, y, kernel=kernel, method=method, **hyper) for method in ("auto", "newton", "dcd")}
+    found = {
+        method: solve(X, y, kernel=kernel, method=method, **hyper)
+        for method in ("auto", "newton", "dcd")
+    }
     alone, auto = found["dcd"], found["auto"]
     assert alone.attempts[0].iterations > 20
     if solver == "odm" and kernel is None:
@@ -90,7 +101,10 @@ def test_coordinate_ascent_has_a_number_of_rounds_and_newton_goes_on_from_there(
     else:
         assert auto.solver == f"fast.{solver}/dcd+newton"
         # Steps from the multipliers of coordinate ascent are fewer.
-        assert auto.attempts[0].options["iterations"] < found["newton"].attempts[0].options["iterations"]
+        assert (
+            auto.attempts[0].options["iterations"]
+            < found["newton"].attempts[0].options["iterations"]
+        )
     for solution in found.values():
         assert solution.certificate.is_certified(1e-6)
         assert solution.certificate.lower <= auto.certificate.upper

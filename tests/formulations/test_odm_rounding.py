@@ -1,4 +1,6 @@
-"""The intervals of ODM and ODML hold for every input: checked by ball arithmetic, written down a second time."""
+"""The intervals of ODM and ODML hold for every input: checked by ball arithmetic, written down a
+second time.
+"""
 
 import math
 from fractions import Fraction
@@ -18,7 +20,18 @@ from svmcvx.formulations.margin_distribution.odm import ODM
 from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin, centred
 from svmcvx.kernels.entry_error import CLOSEST, FAR
 from svmcvx.model import KernelModel, LinearModel
-from tests.balls import ZERO, Ball, ExactMargins, ball, balls, exact_kernel, least, positive, precision, total
+from tests.balls import (
+    ZERO,
+    Ball,
+    ExactMargins,
+    ball,
+    balls,
+    exact_kernel,
+    least,
+    positive,
+    precision,
+    total,
+)
 
 precise = precision(500)
 BAND = {"C1": 2.0, "C2": 0.5, "D": 0.2}
@@ -48,7 +61,10 @@ class Exact:
         if isinstance(s, ODM):
             short = [positive(1 - ball(s.D) - m) for m in u]
             long = [positive(m - 1 - ball(s.D)) for m in u]
-            parts = [c * (ball(s.C1) * a * a + ball(s.C2) * b * b) for c, a, b in zip(self.c, short, long, strict=True)]
+            parts = [
+                c * (ball(s.C1) * a * a + ball(s.C2) * b * b)
+                for c, a, b in zip(self.c, short, long, strict=True)
+            ]
             return norm / 2 + total(parts)
         mean = total(c * m for c, m in zip(self.c, u, strict=True))
         variance = total(c * (m - mean) ** 2 for c, m in zip(self.c, u, strict=True))
@@ -57,7 +73,9 @@ class Exact:
         return norm / 2 + ball(s.lam1) * variance - ball(s.lam2) * mean + C * hinge
 
     def scaled(self, model):
-        """Hard margin: P of the model times the least number that makes it feasible; None if there is none."""
+        """Hard margin: P of the model times the least number that makes it feasible; None if there
+        is none.
+        """
         u, norm = self.point(model)
         lowest = least(u)
         if not lowest > 0:
@@ -74,7 +92,9 @@ class Exact:
             for t, c in zip(theta, self.c, strict=True):
                 if t == 0:
                     continue
-                terms.append(t - ball(s.D) * abs(t) - t * t / (4 * ball(s.C1 if t > 0 else s.C2) * c))
+                terms.append(
+                    t - ball(s.D) * abs(t) - t * t / (4 * ball(s.C1 if t > 0 else s.C2) * c)
+                )
             linear = total(terms)
         else:
             alpha, tau = ([ball(t) for t in dual[name]] for name in ("alpha", "tau"))
@@ -158,7 +178,9 @@ def answered(build, X, y, **keywords):
         solution = sx.solve(problem, solver="clarabel")
     except sx.SolverFailed:
         # A solver may give up on such data; Newton's method does not.
-        solution = (sx.fast.odm if "C1" in keywords else sx.fast.odml)(X, y, method="newton", max_iter=200, **keywords)
+        solution = (sx.fast.odm if "C1" in keywords else sx.fast.odml)(
+            X, y, method="newton", max_iter=200, **keywords
+        )
     # What is clipped is another kernel than the one that was passed.
     if "clipped_mass" not in solution.certificate.residuals:
         held(problem.formulation, solution)
@@ -168,7 +190,11 @@ def answered(build, X, y, **keywords):
 def held(statement, solution):
     proved(statement, [solution.model], [solution.dual], np.random.default_rng(0))
     certificate, exact = solution.certificate, Exact(statement)
-    upper = exact.scaled(solution.model) if isinstance(statement, ODMLHardMargin) else exact.primal(solution.model)
+    upper = (
+        exact.scaled(solution.model)
+        if isinstance(statement, ODMLHardMargin)
+        else exact.primal(solution.model)
+    )
     assert not upper > ball(certificate.upper)
     assert not upper < ball(certificate.lower)
     return upper
@@ -195,13 +221,18 @@ def cloud(n=10, d=2, seed=0):
 @pytest.mark.parametrize("outlier", [50.0, 1e5])
 @pytest.mark.parametrize(("build", "keywords"), BUILDS)
 def test_a_singular_kernel_with_an_outlier(build, keywords, outlier, degree):
-    X = np.array([[(1 if i % 2 == 0 else -1) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)] + [[0, outlier]] * 2)
+    X = np.array(
+        [[(1 if i % 2 == 0 else -1) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)]
+        + [[0, outlier]] * 2
+    )
     y = np.r_[np.tile([1, -1], 6), 1, 1]
     answered(build, X, y, kernel=sx.Polynomial(degree, 1.0, 0.0), **keywords)
 
 
 @pytest.mark.parametrize("spread", [1e3, 1e-8])
-@pytest.mark.parametrize("kernel", [sx.RBF, sx.Exponential, sx.Laplacian], ids=["rbf", "exponential", "laplacian"])
+@pytest.mark.parametrize(
+    "kernel", [sx.RBF, sx.Exponential, sx.Laplacian], ids=["rbf", "exponential", "laplacian"]
+)
 @pytest.mark.parametrize(("build", "keywords"), BUILDS)
 def test_two_far_clusters(build, keywords, kernel, spread):
     rng = np.random.default_rng(3)
@@ -214,7 +245,9 @@ def test_two_far_clusters(build, keywords, kernel, spread):
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e8])
-@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5), sx.Polynomial(3, 0.1, -1.0)], ids=["linear", "rbf", "cubic"])
+@pytest.mark.parametrize(
+    "kernel", [None, sx.RBF(0.5), sx.Polynomial(3, 0.1, -1.0)], ids=["linear", "rbf", "cubic"]
+)
 @pytest.mark.parametrize(("build", "keywords"), BUILDS)
 def test_offsets(build, keywords, kernel, offset):
     X, y = cloud()
@@ -299,7 +332,9 @@ def test_many_observations(offset, weighted):
     weight = 10.0 ** np.random.default_rng(0).uniform(-3, 3, 700) if weighted else None
     for solve, formulation, keywords in ((sx.fast.odm, ODM, BAND), (sx.fast.odml, ODML, BLEND)):
         solution = solve(X, y, sample_weight=weight, max_iter=100, **keywords)
-        statement = formulation(feature_space(binary_data(X, y, weight), None, intercept="none"), **keywords)
+        statement = formulation(
+            feature_space(binary_data(X, y, weight), None, intercept="none"), **keywords
+        )
         held(statement, solution)
         if offset == 0:
             assert solution.certificate.residuals["rounding"] <= 1e-12 * solution.certificate.upper
@@ -317,7 +352,9 @@ def test_the_interval_of_the_fast_solvers():
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6, 1e12])
-@pytest.mark.parametrize("kernel", [None, sx.RBF(0.3), sx.Polynomial(3, 0.1, 1.0)], ids=["linear", "rbf", "cubic"])
+@pytest.mark.parametrize(
+    "kernel", [None, sx.RBF(0.3), sx.Polynomial(3, 0.1, 1.0)], ids=["linear", "rbf", "cubic"]
+)
 def test_no_solver_calls_optimal_what_its_certificate_contradicts(kernel, offset):
     X, y = cloud(30)
     for solve, keywords in (
@@ -361,14 +398,17 @@ def test_the_box_holds_for_the_real_product(C, n):
     X, y = cloud(n)
     rng = np.random.default_rng(n)
     for weight in (None, np.full(n, 0.3), rng.random(n), 10.0 ** rng.uniform(-12, 12, n)):
-        statement = ODML(feature_space(binary_data(X, y, weight), None, intercept="none"), 1.0, 0.0, C)
+        statement = ODML(
+            feature_space(binary_data(X, y, weight), None, intercept="none"), 1.0, 0.0, C
+        )
         s = [Fraction(v) for v in statement.weight.tolist()]
         exact = [Fraction(C) * v / sum(s) for v in s]
         found = statement.upper_bound()
         assert all(Fraction(a) <= b for a, b in zip(found.tolist(), exact, strict=True))
         least = Fraction(1e-322)
         assert all(
-            Fraction(a) >= b * (1 - Fraction(1, 10**14)) - least for a, b in zip(found.tolist(), exact, strict=True)
+            Fraction(a) >= b * (1 - Fraction(1, 10**14)) - least
+            for a, b in zip(found.tolist(), exact, strict=True)
         )
         beyond = {"alpha": np.nextafter(found, np.inf) * (1.0 + 1e-14) + 1e-321, "tau": np.zeros(n)}
         assert statement.dual_violation(beyond) > 0
@@ -380,7 +420,10 @@ def test_a_sum_that_is_not_exactly_zero_is_a_violation():
     statement = ODML(feature_space(binary_data(X, y), None, intercept="none"), 1.0, 0.0, 1.0)
     tau = np.array([1.0, -1.0, 2.0**-1000, 0.0])
     assert statement.dual_violation({"alpha": np.zeros(4), "tau": tau}) > 0
-    assert statement.dual_violation({"alpha": np.zeros(4), "tau": tau - [0.0, 0.0, 2.0**-1000, 0.0]}) == 0
+    assert (
+        statement.dual_violation({"alpha": np.zeros(4), "tau": tau - [0.0, 0.0, 2.0**-1000, 0.0]})
+        == 0
+    )
 
 
 # Rows that are far out for a kernel
@@ -388,7 +431,9 @@ def test_a_sum_that_is_not_exactly_zero_is_a_violation():
 
 @pytest.mark.parametrize("factor", [1e-4, 0.3, 1.01, 3.0, 1e4, 1e12])
 def test_entries_of_rows_that_are_far_out(factor):
-    """On either side of the exponent from which rows have no relative error, and of the distance computed from differences."""
+    """On either side of the exponent from which rows have no relative error, and of the distance
+    computed from differences.
+    """
     rng = np.random.default_rng(0)
     A = rng.standard_normal((6, 2))
     A /= np.linalg.norm(A, axis=1)[:, None]
@@ -400,5 +445,7 @@ def test_entries_of_rows_that_are_far_out(factor):
         bound = error.matrix(values)
         for i in range(A.shape[0]):
             for j in range(B.shape[0]):
-                assert not abs(exact_kernel(kernel, A[i], B[j]) - ball(values[i, j])) > ball(bound[i, j])
+                assert not abs(exact_kernel(kernel, A[i], B[j]) - ball(values[i, j])) > ball(
+                    bound[i, j]
+                )
         assert bound.max() < 1e-6 or kernel.name == "exponential"

@@ -14,7 +14,13 @@ from svmcvx.formulations import optimal_intercepts as module
 from svmcvx.formulations.margin.psvm import best_bias
 from svmcvx.formulations.multiclass.losses import HingeSum
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, TopHinge
-from svmcvx.formulations.optimal_intercepts import SHORT, SumOfBounded, are_unique, hinge_intercepts, intercept_ranges
+from svmcvx.formulations.optimal_intercepts import (
+    SHORT,
+    SumOfBounded,
+    are_unique,
+    hinge_intercepts,
+    intercept_ranges,
+)
 from svmcvx.papers.exhibits import with_bias
 
 IRIS = load_iris(return_X_y=True)
@@ -26,7 +32,8 @@ IRIS = load_iris(return_X_y=True)
 def exact_intercepts(f, y, weight):
     """The ends of the interval of minimisers, in rational numbers."""
     breaks = sorted(
-        (Fraction(float(label)) - Fraction(float(score)), s) for score, label, s in zip(f, y, weight, strict=True)
+        (Fraction(float(label)) - Fraction(float(score)), s)
+        for score, label, s in zip(f, y, weight, strict=True)
     )
     slope, lower = -sum(s for label, s in zip(y, weight, strict=True) if label > 0), None
     for place, s in breaks:
@@ -38,9 +45,18 @@ def exact_intercepts(f, y, weight):
     raise AssertionError
 
 
-POINTS = st.lists(st.tuples(st.integers(-12, 12), st.booleans(), st.integers(1, 4)), min_size=2, max_size=14)
+POINTS = st.lists(
+    st.tuples(st.integers(-12, 12), st.booleans(), st.integers(1, 4)), min_size=2, max_size=14
+)
 UNITS = st.sampled_from(
-    [Fraction(1), Fraction(1, 3), Fraction(1, 10), Fraction(7, 10), Fraction(1, 150), Fraction(10**9)]
+    [
+        Fraction(1),
+        Fraction(1, 3),
+        Fraction(1, 10),
+        Fraction(7, 10),
+        Fraction(1, 150),
+        Fraction(10**9),
+    ]
 )
 
 
@@ -86,7 +102,10 @@ def test_balanced_classes_of_many_observations_are_equal():
         y = np.where(np.arange(n) < k, 1.0, -1.0)
         weight = np.where(y > 0, n / (2 * k), n / (2 * (n - k)))
         f = 1e-3 * rng.standard_normal(n)
-        assert hinge_intercepts(f, y, weight) == (float((-1 - f)[y < 0].max()), float((1 - f)[y > 0].min()))
+        assert hinge_intercepts(f, y, weight) == (
+            float((-1 - f)[y < 0].max()),
+            float((1 - f)[y > 0].min()),
+        )
         # A share that is no rounding counts.
         weight[0] *= 1.0 + 1e-3
         lower, upper = hinge_intercepts(f, y, weight)
@@ -113,7 +132,9 @@ def however_few():
 
 def in_blocks(X, y, weight, order):
     parts = np.array_split(order, 3)
-    return sx.RowBlocks([lambda part=part: (X[part], y[part], weight[part]) for part in parts], labelled=True)
+    return sx.RowBlocks(
+        [lambda part=part: (X[part], y[part], weight[part]) for part in parts], labelled=True
+    )
 
 
 @pytest.mark.parametrize("kind", ["balanced", "third", "tenth", "nth", "permuted"])
@@ -126,7 +147,9 @@ def test_all_routes_return_the_same_middle(kind, seed):
         "third": np.full(n, 1 / 3),
         "tenth": np.full(n, 0.1),
         "nth": np.full(n, 1 / n),
-        "permuted": np.r_[s := rng.random(half) + 0.05, rng.permutation(s)] if kind == "permuted" else None,
+        "permuted": np.r_[s := rng.random(half) + 0.05, rng.permutation(s)]
+        if kind == "permuted"
+        else None,
     }[kind]
     C, order = 1e-4 / float(weight.mean()), rng.permutation(n)
     rows = in_blocks(X, y, weight, order)
@@ -154,7 +177,9 @@ def test_all_routes_return_the_same_middle(kind, seed):
         assert solution.optimal_intercepts.upper == pytest.approx(upper, **close), name
         assert solution.model.intercept == pytest.approx((lower + upper) / 2, **close), name
         assert not solution.optimal_intercepts.unique
-        assert np.array_equal(solution.model.predict(X), np.where(f + (lower + upper) / 2 > 0, 1, -1)), name
+        assert np.array_equal(
+            solution.model.predict(X), np.where(f + (lower + upper) / 2 > 0, 1, -1)
+        ), name
 
 
 @pytest.mark.parametrize("weight", [1.0, 1 / 3, 1 / 100])
@@ -178,7 +203,9 @@ def test_data_far_from_the_origin_have_the_same_interval():
 
 def test_a_separated_hinge_without_losses_is_in_the_middle_too():
     # A large C with a long tolerance: any b between the classes.
-    assert hinge_intercepts(np.array([-5.0, -3.0, 3.0, 7.0]), np.array([-1.0, -1, 1, 1]), np.ones(4)) == (-2.0, 2.0)
+    assert hinge_intercepts(
+        np.array([-5.0, -3.0, 3.0, 7.0]), np.array([-1.0, -1, 1, 1]), np.ones(4)
+    ) == (-2.0, 2.0)
 
 
 def test_a_run_in_blocks_that_was_stopped_has_no_interval():
@@ -194,13 +221,18 @@ def test_a_run_in_blocks_that_was_stopped_has_no_interval():
 
 
 def lp_ranges(gamma, codes, others, weight, loss):
-    """The ranges of intercepts of sum zero by linear programs over intercepts and slacks, one for each end."""
+    """The ranges of intercepts of sum zero by linear programs over intercepts and slacks, one for
+    each end.
+    """
     (n, m), c = gamma.shape, gamma.shape[1] + 1
     pieces = [[(i, [j]) for j in range(m)] for i in range(n)]
     share = 1.0
     if isinstance(loss, TopHinge) and loss.k == 2:
         share = 0.5
-        pieces = [part + [(i, [j, k]) for j in range(m) for k in range(j)] for i, part in enumerate(pieces)]
+        pieces = [
+            part + [(i, [j, k]) for j in range(m) for k in range(j)]
+            for i, part in enumerate(pieces)
+        ]
     separate = isinstance(loss, HingeSum)
     flat = [piece for part in pieces for piece in part]
     A, right = np.zeros((len(flat), c + (n * m if separate else n))), np.zeros(len(flat))
@@ -217,7 +249,11 @@ def lp_ranges(gamma, codes, others, weight, loss):
     best = linprog(cost, A, right, sums, [0], bounds, options=tight).fun
     A, right = np.vstack([A, cost]), np.r_[right, best + 1e-9 * max(1.0, best)]
     ends = [
-        [sign * linprog(sign * np.eye(cost.size)[k], A, right, sums, [0], bounds, options=tight).fun for k in range(c)]
+        [
+            sign
+            * linprog(sign * np.eye(cost.size)[k], A, right, sums, [0], bounds, options=tight).fun
+            for k in range(c)
+        ]
         for sign in (1, -1)
     ]
     return best, np.array(ends)
@@ -230,7 +266,9 @@ def classes(seed):
     S = rng.standard_normal((codes.size, c)) * 10.0 ** rng.uniform(-3, 1)
     S = np.round(4 * S) / 4 if rng.random() < 0.3 else S
     weight = (
-        (codes.size / (c * np.bincount(codes)))[codes] if rng.random() < 0.5 else rng.integers(1, 4, codes.size) / 3
+        (codes.size / (c * np.bincount(codes)))[codes]
+        if rng.random() < 0.5
+        else rng.integers(1, 4, codes.size) / 3
     )
     return rng, S, codes, weight
 
@@ -270,11 +308,15 @@ def test_ranges_change_with_the_names_of_classes_alone(seed, loss, unit):
 
     def middle(S, codes, weight):
         gamma, others = slacks(S, codes)
-        return np.mean(intercept_ranges(gamma, codes, others, weight, loss.linear_pieces, np.zeros(c)), axis=0)
+        return np.mean(
+            intercept_ranges(gamma, codes, others, weight, loss.linear_pieces, np.zeros(c)), axis=0
+        )
 
     found = middle(S, codes, weight)
     order, names = rng.permutation(codes.size), rng.permutation(c)
-    np.testing.assert_allclose(middle(S[order], codes[order], unit * weight[order]), found, atol=1e-9)
+    np.testing.assert_allclose(
+        middle(S[order], codes[order], unit * weight[order]), found, atol=1e-9
+    )
     renamed = np.empty_like(S)
     renamed[:, names] = S
     np.testing.assert_allclose(middle(renamed, names[codes], weight)[names], found, atol=1e-9)
@@ -291,8 +333,12 @@ def test_two_classes_have_the_middle_of_the_binary_machine(loss):
     C, factor = 1e-4, 0.5 if loss == "topk" else 1.0
     binary = sx.fast.psvm(X, y, C=C, sample_weight=weight)
     found = sx.fast.multiclass(X, y, lam=factor / C, loss=loss, sample_weight=weight, tol=1e-11)
-    assert found.model.intercept == pytest.approx(np.array([-0.5, 0.5]) * binary.model.intercept, abs=1e-7)
-    assert found.optimal_intercepts.upper[1] == pytest.approx(0.5 * binary.optimal_intercepts.upper, abs=1e-7)
+    assert found.model.intercept == pytest.approx(
+        np.array([-0.5, 0.5]) * binary.model.intercept, abs=1e-7
+    )
+    assert found.optimal_intercepts.upper[1] == pytest.approx(
+        0.5 * binary.optimal_intercepts.upper, abs=1e-7
+    )
 
 
 @pytest.mark.parametrize("loss", ["weston_watkins", "msvm", "crammer_singer", "topk"])
@@ -306,13 +352,20 @@ def test_intercepts_that_multipliers_call_unique_are_so_in_the_linear_program(lo
         scores = statement.scores
         gamma = 1.0 - scores.differences(scores.X @ found.model.coef)
         b = found.model.intercept + scores.centre @ found.model.coef
-        problem = scores.data.codes, scores.others, statement.weight, statement.loss.linear_pieces, b - b.mean()
+        problem = (
+            scores.data.codes,
+            scores.others,
+            statement.weight,
+            statement.loss.linear_pieces,
+            b - b.mean(),
+        )
         called.append(are_unique(gamma, statement.multipliers(found.dual), *problem))
         if called[-1]:
             lower, upper = intercept_ranges(gamma, *problem)
             assert (upper - lower).max() <= SHORT
             assert np.abs((lower + upper) / 2 - problem[-1]).max() <= SHORT
-    # Where none is left between its bounds, multipliers say nothing; with a wide gap they say little.
+    # Where none is left between its bounds, multipliers say nothing; with a wide gap they say
+    # little.
     assert called[0] == (tol == 1e-9)
     # The interval of the largest hinge is short here too.
     assert called[-1] == (loss == "crammer_singer" and tol == 1e-9)
@@ -325,7 +378,9 @@ def test_neither_unit_nor_order_nor_solver_changes_the_answer(loss, lam):
     order = np.random.default_rng(0).permutation(y.size)
     whole = sx.fast.multiclass(X, y, loss=loss, lam=lam, tol=1e-9)
     units = [
-        sx.fast.multiclass(X, y, loss=loss, lam=lam * unit, sample_weight=np.full(y.size, unit), tol=1e-9)
+        sx.fast.multiclass(
+            X, y, loss=loss, lam=lam * unit, sample_weight=np.full(y.size, unit), tol=1e-9
+        )
         for unit in (1 / 3, 1 / 150)
     ]
     others = [*units, sx.fast.multiclass(X[order], y[order], loss=loss, lam=lam, tol=1e-9)]
@@ -354,14 +409,24 @@ def test_a_sparse_softmax_does_not_depend_on_the_order_of_the_rows():
     # Two classes without weights have the same score everywhere.
     tied = sx.fast.multiclass(X, y, loss="sparse_softmax", lam=100.0)
     assert tied.model.intercept[1] == tied.model.intercept[2]
-    weighted = sx.fast.multiclass(X, y, loss="sparse_softmax", lam=100.0, sample_weight=np.where(y == 2, 1.5, 1.0))
-    assert np.ptp(weighted.model.coef[:, 1:]) > 0 or weighted.model.intercept[2] > weighted.model.intercept[1]
+    weighted = sx.fast.multiclass(
+        X, y, loss="sparse_softmax", lam=100.0, sample_weight=np.where(y == 2, 1.5, 1.0)
+    )
+    assert (
+        np.ptp(weighted.model.coef[:, 1:]) > 0
+        or weighted.model.intercept[2] > weighted.model.intercept[1]
+    )
 
 
 def test_weights_that_overflow_leave_the_intercept_of_the_solver():
     gamma = np.array([[np.inf], [0.0]])
     found = intercept_ranges(
-        gamma, np.array([0, 1]), np.array([[1], [0]]), np.ones(2), HingeSum().linear_pieces, np.zeros(2)
+        gamma,
+        np.array([0, 1]),
+        np.array([[1], [0]]),
+        np.ones(2),
+        HingeSum().linear_pieces,
+        np.zeros(2),
     )
     assert found is None
 
@@ -392,7 +457,10 @@ def test_what_the_other_formulations_say():
     lower, upper = separable.optimal_intercepts
     assert separable.model.intercept == pytest.approx((lower + upper) / 2, abs=1e-9)
     problem = sx.psvm_primal(X, y, C=1e-4, p=1.0)
-    assert sx.solve(problem.with_constraints([problem.var_dict["b"] >= 0.5])).optimal_intercepts is None
+    assert (
+        sx.solve(problem.with_constraints([problem.var_dict["b"] >= 0.5])).optimal_intercepts
+        is None
+    )
 
 
 def test_the_ramp_has_the_middle_among_what_is_not_dropped():
@@ -407,7 +475,10 @@ def test_the_ramp_has_the_middle_among_what_is_not_dropped():
     statement = sx.ramp_mio(X, y, C=1e-3, sample_weight=weight).formulation
     for b in (lower, upper):
         moved = sx.LinearModel(
-            coef=found[0].model.coef, intercept=b, classes=found[0].model.classes, support=found[0].model.support
+            coef=found[0].model.coef,
+            intercept=b,
+            classes=found[0].model.classes,
+            support=found[0].model.support,
         )
         assert statement.objective(moved) == pytest.approx(found[0].certificate.upper, rel=1e-9)
 
@@ -416,7 +487,9 @@ def test_the_summary_names_the_interval():
     X, y = IRIS
     two = sx.fast.psvm(X[:100], y[:100], C=1e-4)
     lower, upper = two.optimal_intercepts
-    assert f"All intercepts from {lower:.4g} to {upper:.4g} are optimal" in " ".join(two.summary().split())
+    assert f"All intercepts from {lower:.4g} to {upper:.4g} are optimal" in " ".join(
+        two.summary().split()
+    )
     three = sx.fast.multiclass(X, y, lam=1e5).summary()
     assert "Other intercepts are optimal too" in " ".join(three.split())
     assert "optimal too" not in sx.fast.multiclass(X, y, lam=1e-2).summary()
@@ -428,5 +501,7 @@ def test_the_best_multipliers_stay_the_best_within_half_of_the_distance(seed):
     rng = np.random.default_rng(seed)
     gamma = rng.standard_normal((30, 4))
     for domain in (SumOfBounded(0.5), SumOfBounded(0.5, 1.0)):
-        moved = gamma + 0.499 * domain.distance(gamma)[:, None] * rng.choice([-1.0, 1.0], gamma.shape)
+        moved = gamma + 0.499 * domain.distance(gamma)[:, None] * rng.choice(
+            [-1.0, 1.0], gamma.shape
+        )
         assert np.array_equal(domain.best(moved), domain.best(gamma))

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from svmcvx.core.exactly import imbalance
 from svmcvx.core.rows import row_norms_above, summed_rows
 from svmcvx.formulations.margin.pairs import PartsPoint, PSVMParts
-from svmcvx.formulations.margin.pairs_passes import DUAL, ERROR, LOSSES, REGULARISER, VIOLATION, write_terms
+from svmcvx.formulations.margin.pairs_passes import (
+    DUAL,
+    ERROR,
+    LOSSES,
+    REGULARISER,
+    VIOLATION,
+    write_terms,
+)
 from svmcvx.kernels.class_rows import ClassRows, Layout
 
 SIZES = [4, 3, 5]
@@ -32,14 +39,18 @@ def terms(f, b, y, alpha, weight, C, p, square):
     """Regulariser, losses and dual objective of one problem."""
     slack = [max(1 - label * (score + b), Fraction(0)) for label, score in zip(y, f, strict=True)]
     losses = C * sum(s * xi**p for s, xi in zip(weight, slack, strict=True))
-    conjugate = sum(a * a / (4 * C * s) for a, s in zip(alpha, weight, strict=True)) if p == 2 else 0
+    conjugate = (
+        sum(a * a / (4 * C * s) for a, s in zip(alpha, weight, strict=True)) if p == 2 else 0
+    )
     return square / 2, losses, sum(alpha) - conjugate - square / 2
 
 
 def check(found, part, exact):
     for row, number in zip((REGULARISER, LOSSES, DUAL), exact, strict=True):
         off = found[row + ERROR, part]
-        assert np.isinf(off) or abs(Fraction(float(found[row, part])) - number) <= Fraction(float(off))
+        assert np.isinf(off) or abs(Fraction(float(found[row, part])) - number) <= Fraction(
+            float(off)
+        )
 
 
 @settings(max_examples=150, deadline=None)
@@ -69,7 +80,21 @@ def test_terms_contain_the_exact_ones(seed, spread, p, weighted, linear, C):
         W, norms = np.ascontiguousarray(whole.T), row_norms_above(X - centre)
         f = ((X - centre) @ whole)[ROWS, LAYOUT.spread(np.arange(3))]
     found = np.empty((VIOLATION + 1, 3))
-    passed = (weight, np.full(total, C), C, p == 2, alpha, bias, f, error, W, centre, norms, float(count), shifted)
+    passed = (
+        weight,
+        np.full(total, C),
+        C,
+        p == 2,
+        alpha,
+        bias,
+        f,
+        error,
+        W,
+        centre,
+        norms,
+        float(count),
+        shifted,
+    )
     write_terms(LAYOUT.groups, LAYOUT.starts, LAYOUT.offsets, Y, *passed, np.empty((3, 9)), found)
     if spread < 40.0:
         assert np.isfinite(found[:VIOLATION]).all()
@@ -78,13 +103,21 @@ def test_terms_contain_the_exact_ones(seed, spread, p, weighted, linear, C):
         a, labels, b = fractions(alpha[own]), fractions(Y[own]), Fraction(float(bias[part]))
         s = fractions(weight[own]) if weighted else [Fraction(1)] * len(a)
         if linear:
-            rows = [[x - c for x, c in zip(fractions(X[k]), fractions(centre), strict=True)] for k in ROWS[own]]
+            rows = [
+                [x - c for x, c in zip(fractions(X[k]), fractions(centre), strict=True)]
+                for k in ROWS[own]
+            ]
             w = fractions(W[part])
             moved = b + sum(x * c for x, c in zip(w, fractions(centre), strict=True))
             scores = [sum(x * z for x, z in zip(row, w, strict=True)) for row in rows]
             exact = terms(scores, moved, labels, a, s, Fraction(C), p, sum(x * x for x in w))
-            normal = [sum(z * y * row[j] for z, y, row in zip(a, labels, rows, strict=True)) for j in range(len(w))]
-            lower = terms(scores, moved, labels, a, s, Fraction(C), p, sum(x * x for x in normal))[2]
+            normal = [
+                sum(z * y * row[j] for z, y, row in zip(a, labels, rows, strict=True))
+                for j in range(len(w))
+            ]
+            lower = terms(scores, moved, labels, a, s, Fraction(C), p, sum(x * x for x in normal))[
+                2
+            ]
             check(found, part, (*exact[:2], lower))
         else:
             ends = fractions(error[own] * rng.choice([-1.0, 0.0, 1.0], a.__len__()))
@@ -108,7 +141,9 @@ def test_violations_are_exact(kind, p):
         alpha[0] = np.nan if kind == "nan" else -1e-300
     upper = 0.5 if kind == "above" else 1.0
     X = rng.standard_normal((12, 2))
-    statement = PSVMParts(ClassRows(None, X, LAYOUT.starts, 144), LAYOUT, Y, 1.0, upper, p, np.zeros(2))
+    statement = PSVMParts(
+        ClassRows(None, X, LAYOUT.starts, 144), LAYOUT, Y, 1.0, upper, p, np.zeros(2)
+    )
     found = statement.evaluate(PartsPoint(alpha, np.zeros(3))).violation
     for part in range(3):
         own = alpha[LAYOUT.of_part(part)]

@@ -32,7 +32,8 @@ def certified(X, y, C, p, tol=1e-6, build=sx.psvm_dual, **keywords):
 
 # All but 1.37 are ratios of small integers, which the rational cones state exactly.
 @pytest.mark.parametrize(
-    ("p", "exponent"), [(p, "power") for p in EXPONENTS] + [(p, "rational") for p in EXPONENTS if p != 1.37]
+    ("p", "exponent"),
+    [(p, "power") for p in EXPONENTS] + [(p, "rational") for p in EXPONENTS if p != 1.37],
 )
 def test_builders_state_the_numpy_objective(p, exponent):
     rng = np.random.default_rng(1)
@@ -44,7 +45,9 @@ def test_builders_state_the_numpy_objective(p, exponent):
     values = {"w": w, "b": b, "xi": xi, "t": xi**p}
     for name, variable in primal.var_dict.items():
         variable.value = values[name]
-    expected = 0.5 * w @ w + 3.0 * sum(s * max(1 - ui, 0) ** p for s, ui in zip(weight, u, strict=True))
+    expected = 0.5 * w @ w + 3.0 * sum(
+        s * max(1 - ui, 0) ** p for s, ui in zip(weight, u, strict=True)
+    )
     assert primal.objective.value == pytest.approx(expected, rel=1e-12)
     assert objective(w @ w, u, C=3.0, p=p, weight=weight) == pytest.approx(expected, rel=1e-12)
     assert all(np.max(constraint.violation()) < 1e-9 for constraint in primal.constraints)
@@ -67,23 +70,31 @@ def test_builders_state_the_numpy_dual(p, kernel):
     conjugate = (
         0.0
         if p == 1
-        else sum(3.0 * s * (p - 1) * (a / (3.0 * s * p)) ** (p / (p - 1)) for a, s in zip(alpha, weight, strict=True))
+        else sum(
+            3.0 * s * (p - 1) * (a / (3.0 * s * p)) ** (p / (p - 1))
+            for a, s in zip(alpha, weight, strict=True)
+        )
     )
     expected = alpha.sum() - conjugate - 0.5 * (alpha * Y) @ K @ (alpha * Y)
     assert dual.objective.value == pytest.approx(expected, rel=1e-9)
-    assert dual_objective(alpha, (alpha * Y) @ K @ (alpha * Y), C=3.0, p=p, weight=weight) == pytest.approx(
-        expected, rel=1e-9
-    )
+    assert dual_objective(
+        alpha, (alpha * Y) @ K @ (alpha * Y), C=3.0, p=p, weight=weight
+    ) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 4.0])
 def test_the_conjugate_is_the_supremum(p):
     for alpha in (0.0, 0.2, 0.9):
         found = minimize_scalar(
-            lambda xi, a=alpha: 0.7 * xi**p - a * xi, bounds=(0, 50), method="bounded", options={"xatol": 1e-10}
+            lambda xi, a=alpha: 0.7 * xi**p - a * xi,
+            bounds=(0, 50),
+            method="bounded",
+            options={"xatol": 1e-10},
         )
         expected = -found.fun if p > 1 or alpha <= 0.7 else math.inf
-        assert float(hinge_power_conjugate(np.array(alpha), 0.7, p)) == pytest.approx(expected, abs=1e-7)
+        assert float(hinge_power_conjugate(np.array(alpha), 0.7, p)) == pytest.approx(
+            expected, abs=1e-7
+        )
 
 
 def test_the_conjugate_survives_the_limit_of_p_to_one():
@@ -139,7 +150,8 @@ def test_p_two_is_a_ridge_on_the_gram_matrix():
     alpha = cp.Variable(Y.size)
     L = np.linalg.cholesky(kernel(X) + np.eye(Y.size) / (2 * C))
     reference = cp.Problem(
-        cp.Maximize(cp.sum(alpha) - cp.sum_squares(L.T @ cp.multiply(Y, alpha)) / 2), [alpha >= 0, Y @ alpha == 0]
+        cp.Maximize(cp.sum(alpha) - cp.sum_squares(L.T @ cp.multiply(Y, alpha)) / 2),
+        [alpha >= 0, Y @ alpha == 0],
     ).solve(solver=cp.CLARABEL)
     certificate = certified(X, Y, C, 2.0, kernel=kernel)
     assert reference == pytest.approx(certificate.upper, rel=1e-7)
@@ -162,7 +174,12 @@ def test_scs_gets_there_as_well():
 # Certificates
 
 
-@given(st.integers(0, 2**32 - 1), st.sampled_from(EXPONENTS), st.sampled_from([0.01, 1.0, 50.0]), st.booleans())
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(EXPONENTS),
+    st.sampled_from([0.01, 1.0, 50.0]),
+    st.booleans(),
+)
 def test_any_model_and_any_multipliers_enclose_the_optimum(seed, p, C, use_kernel):
     kernel = sx.RBF(0.5) if use_kernel else None
     rng = np.random.default_rng(seed)
@@ -220,7 +237,9 @@ def test_multipliers_by_label_are_the_dual_point():
     problem = sx.psvm_primal(X, Y, C=1.0, p=1.5)
     problem.solve(solver=cp.CLARABEL)
     solution = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.5))
-    assert np.allclose(problem.constraint_dict["margin"].dual_value, solution.dual["alpha"], atol=1e-4)
+    assert np.allclose(
+        problem.constraint_dict["margin"].dual_value, solution.dual["alpha"], atol=1e-4
+    )
 
 
 def test_a_rational_exponent_is_another_problem():
@@ -257,12 +276,15 @@ def test_an_indefinite_kernel_is_an_error_unless_clipped():
     solution = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=kernel, indefinite="clip"))
     assert solution.certificate.residuals["clipped_mass"] > 1e-3
     assert solution.certificate.is_certified(1e-6)
-    # The model evaluates the kernel itself, and scores the training data as the clipped matrix does.
+    # The model evaluates the kernel itself, and scores the training data as the clipped matrix
+    # does.
     values, vectors = np.linalg.eigh(kernel(X))
     clipped = (vectors * np.maximum(values, 0)) @ vectors.T
     same = sx.solve(sx.psvm_dual((clipped + clipped.T) / 2, Y, C=1.0, p=1.5, kernel="precomputed"))
     overlap(solution.certificate, same.certificate)
-    assert np.allclose(solution.model.decision_function(X), same.model.decision_function(clipped), atol=1e-5)
+    assert np.allclose(
+        solution.model.decision_function(X), same.model.decision_function(clipped), atol=1e-5
+    )
 
 
 # Degenerate data
@@ -299,7 +321,10 @@ def test_a_hard_margin_that_fails_is_not_certified():
     solution = sx.solve(sx.hard_margin_dual(data, Y))
     problem = sx.hard_margin_dual(data, Y)
     shrunk = sx.LinearModel(
-        0.9 * solution.model.coef, 0.9 * solution.model.intercept, solution.model.classes, np.arange(2)
+        0.9 * solution.model.coef,
+        0.9 * solution.model.intercept,
+        solution.model.classes,
+        np.arange(2),
     )
     certificate = problem.formulation.certify(shrunk, solution.dual)
     assert certificate.upper == math.inf
@@ -312,7 +337,11 @@ def test_a_hard_margin_that_fails_is_not_certified():
 def test_an_added_constraint_given_by_a_function_of_the_model():
     problem = sx.psvm_primal(X, Y, C=1.0, p=2.0)
     w = problem.var_dict["w"]
-    found = sx.solve(problem.with_constraints([w >= 0.1], holds=lambda model: bool((model.coef >= 0.1 - 1e-6).all())))
+    found = sx.solve(
+        problem.with_constraints(
+            [w >= 0.1], holds=lambda model: bool((model.coef >= 0.1 - 1e-6).all())
+        )
+    )
     assert (found.model.coef >= 0.1 - 1e-6).all()
     assert found.certificate.residuals["added_violation"] == 0.0
 

@@ -1,4 +1,6 @@
-"""Intervals of the 0-1, ramp and l0 problems hold: against rational numbers, on data that are hostile to floating point."""
+"""Intervals of the 0-1, ramp and l0 problems hold: against rational numbers, on data that are
+hostile to floating point.
+"""
 
 import itertools
 import math
@@ -45,7 +47,10 @@ def exact_margins(model, X, y):
         scores = [sum((a * c for a, c in zip(F(x), w, strict=True)), b) for x in X]
     else:
         scores = [
-            sum(exact_kernel(model, x, z) * F(v) for z, v in zip(model.vectors, model.dual_coef, strict=True))
+            sum(
+                exact_kernel(model, x, z) * F(v)
+                for z, v in zip(model.vectors, model.dual_coef, strict=True)
+            )
             for x in X
         ]
         scores = [f + F(model.intercept) for f in scores]
@@ -71,14 +76,18 @@ def exact_norm(model, penalised):
 
 
 def exact_objective(statement, model, divisor=Fraction(1), dropped=None):
-    """The statement's objective at the model over a number, as a rational number; ``inf`` where it is infeasible."""
+    """The statement's objective at the model over a number, as a rational number; ``inf`` where it
+    is infeasible.
+    """
     data = statement.space.data
     u = [m / divisor for m in exact_margins(model, data.X, data.y)]
     norm = exact_norm(model, statement.space.intercept == "penalised") / divisor**2
     s = F(data.weight)
     missed = sum((w for w, m in zip(s, u, strict=True) if m < 1), Fraction(0))
     if isinstance(statement, Ramp):
-        return norm / 2 + F(statement.C) * sum(w * min(2, max(0, 1 - m)) for w, m in zip(s, u, strict=True))
+        return norm / 2 + F(statement.C) * sum(
+            w * min(2, max(0, 1 - m)) for w, m in zip(s, u, strict=True)
+        )
     if isinstance(statement, L0):
         return norm / 2 + F(statement.C) * missed
     if statement.lam is not None:
@@ -87,7 +96,9 @@ def exact_objective(statement, model, divisor=Fraction(1), dropped=None):
 
 
 def attained(statement, model, upper):
-    """Whether the model, or the model over one of its margins just below 1, costs no more than `upper`."""
+    """Whether the model, or the model over one of its margins just below 1, costs no more than
+    `upper`.
+    """
     data = statement.space.data
     if exact_objective(statement, model) <= upper:
         return True
@@ -99,7 +110,9 @@ def attained(statement, model, upper):
 
 def statements(X, y, price, weight=None, kernel=None):
     data = binary_data(X, y, weight)
-    free, penalised = (feature_space(data, kernel, intercept=kind) for kind in ("free", "penalised"))
+    free, penalised = (
+        feature_space(data, kernel, intercept=kind) for kind in ("free", "penalised")
+    )
     k = float(np.floor(len(y) / 3))
     return [
         ZeroOne(space=penalised, lam=price, kind="enumeration"),
@@ -113,7 +126,11 @@ def statements(X, y, price, weight=None, kernel=None):
 def hostile(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n, d = draw(st.integers(2, 9)), draw(st.integers(1, 3))
-    X = rng.standard_normal((n, d)) if draw(st.booleans()) else rng.integers(-2, 3, (n, d)).astype(float)
+    X = (
+        rng.standard_normal((n, d))
+        if draw(st.booleans())
+        else rng.integers(-2, 3, (n, d)).astype(float)
+    )
     X *= 10.0 ** draw(st.integers(-6, 6))
     y = np.where(rng.random(n) < 0.5, 1, -1)
     y[:2] = 1, -1
@@ -126,12 +143,18 @@ def hostile(draw):
         X *= 10.0 ** rng.integers(-6, 7, d)
     if kind == "duplicates":
         X[rng.integers(0, n, n)] = X[0]
-    weight = np.where(rng.random(n) < 0.7, 1.0, 10.0 ** rng.uniform(-6, 6, n)) if draw(st.booleans()) else None
+    weight = (
+        np.where(rng.random(n) < 0.7, 1.0, 10.0 ** rng.uniform(-6, 6, n))
+        if draw(st.booleans())
+        else None
+    )
     return X, y, 10.0 ** draw(st.integers(-12, 12)), weight, rng
 
 
 def candidates(statement, rng):
-    """Models with margins at 1: machines of random sets, and random directions scaled so that some margin is 1."""
+    """Models with margins at 1: machines of random sets, and random directions scaled so that some
+    margin is 1.
+    """
     n, free = statement.y.size, statement.space.intercept == "free"
     for _ in range(3):
         kept = rng.random(n) < 0.6
@@ -146,7 +169,8 @@ def candidates(statement, rng):
 @settings(max_examples=EXAMPLES)
 @given(hostile())
 def test_a_recovered_model_costs_no_more_than_its_upper_end(problem):
-    # Recovered models are scaled until their kept margins are 1 in spite of rounding: nothing has to be divided any more.
+    # Recovered models are scaled until their kept margins are 1 in spite of rounding: nothing has
+    # to be divided any more.
     X, y, price, weight, rng = problem
     X = X - X.mean(axis=0)
     X /= np.abs(X).max() or 1.0
@@ -186,7 +210,9 @@ def test_a_ramp_loss_at_the_kink_is_taken_at_its_worst_end(offset):
 def test_margins_of_exactly_one_are_kept():
     X, y = np.array([[1.0], [-1.0], [3.0]]), np.array([1, -1, -1])
     statement = ZeroOne(
-        space=feature_space(binary_data(X, y, None), None, intercept="none"), lam=2.0, kind="enumeration"
+        space=feature_space(binary_data(X, y, None), None, intercept="none"),
+        lam=2.0,
+        kind="enumeration",
     )
     found = statement.evaluate(statement.space.model(np.array([0.5, -0.5, 0.0])))
     assert found.value == 3.0
@@ -196,18 +222,31 @@ def test_margins_of_exactly_one_are_kept():
 def test_a_margin_that_is_clearly_short_is_counted():
     X, y = np.array([[1.0], [-1.0]]), np.array([1, -1])
     statement = ZeroOne(
-        space=feature_space(binary_data(X, y, None), None, intercept="none"), lam=2.0, kind="enumeration"
+        space=feature_space(binary_data(X, y, None), None, intercept="none"),
+        lam=2.0,
+        kind="enumeration",
     )
-    assert statement.evaluate(statement.space.model(np.array([0.5, -0.5]) * (1 - 1e-9))).upper_end >= 4.99
+    assert (
+        statement.evaluate(statement.space.model(np.array([0.5, -0.5]) * (1 - 1e-9))).upper_end
+        >= 4.99
+    )
 
 
 def test_the_cheapest_set_of_uncertain_margins_is_kept():
-    # Margins short by 1e-13 and 2e-13 at an offset that hides both: the dear one is kept whatever the other costs.
+    # Margins short by 1e-13 and 2e-13 at an offset that hides both: the dear one is kept whatever
+    # the other costs.
     X, y = np.array([[1e8, 1.0], [1e8, -1.0]]), np.array([1, -1])
     statement = ZeroOne(
-        space=feature_space(binary_data(X, y, None), None, intercept="none"), lam=1.0, kind="enumeration"
+        space=feature_space(binary_data(X, y, None), None, intercept="none"),
+        lam=1.0,
+        kind="enumeration",
     )
-    model = LinearModel(coef=np.array([1e-12, 1.0]), intercept=0.0, classes=np.array([-1, 1]), support=np.array([0, 1]))
+    model = LinearModel(
+        coef=np.array([1e-12, 1.0]),
+        intercept=0.0,
+        classes=np.array([-1, 1]),
+        support=np.array([0, 1]),
+    )
     assert attained(statement, model, statement.evaluate(model).upper_end)
 
 
@@ -231,7 +270,12 @@ def test_doing_nothing_is_never_better(scale):
     few = min((y > 0).sum(), (y < 0).sum())
     zero_one_, cardinality, l0, ramp = statements(X, y, 1.0)
     worthless = l0.space.model(rng.standard_normal(20) / scale)
-    for statement, nothing in ((zero_one_, 20), (cardinality, math.inf), (l0, few), (ramp, 2 * few)):
+    for statement, nothing in (
+        (zero_one_, 20),
+        (cardinality, math.inf),
+        (l0, few),
+        (ramp, 2 * few),
+    ):
         certificate = check(statement, [worthless], []).certificate
         assert certificate.upper <= nothing * (1 + 1e-12)
         assert certificate.lower == 0.0
@@ -245,11 +289,16 @@ def test_nothing_costs_nothing_exactly():
 
 
 def outlier(degree, ratio):
-    x = np.array([[(1 if i % 2 == 0 else -1) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)] + [[0, ratio]] * 2)
+    x = np.array(
+        [[(1 if i % 2 == 0 else -1) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)]
+        + [[0, ratio]] * 2
+    )
     return x, np.r_[np.tile([1, -1], 6), 1, 1], sx.Polynomial(degree=degree, gamma=1.0)
 
 
-@pytest.mark.parametrize(("degree", "ratio"), [(3, 500.0), (3, 1e3), (4, 150.0), (5, 50.0), (5, 1e3)])
+@pytest.mark.parametrize(
+    ("degree", "ratio"), [(3, 500.0), (3, 1e3), (4, 150.0), (5, 50.0), (5, 1e3)]
+)
 @pytest.mark.parametrize("build", ["zero_one", "ramp", "l0", "fast"])
 def test_what_the_factor_drops_does_not_raise_a_bound(build, degree, ratio):
     x, y, kernel = outlier(degree, ratio)
@@ -259,7 +308,9 @@ def test_what_the_factor_drops_does_not_raise_a_bound(build, degree, ratio):
     elif build == "fast":
         solution = zero_one(x, y, lam=1.0, kernel=kernel, intercept=False)
     else:
-        solution = sx.solve((sx.ramp_mio if free and build == "ramp" else sx.l0_mio)(x, y, C=0.5, kernel=kernel))
+        solution = sx.solve(
+            (sx.ramp_mio if free and build == "ramp" else sx.l0_mio)(x, y, C=0.5, kernel=kernel)
+        )
     space = feature_space(binary_data(x, y, None), kernel, intercept="free" if free else "none")
     statement = {"ramp": Ramp(space=space, C=0.5), "l0": L0(space=space, C=0.5)}.get(
         build, ZeroOne(space=space, lam=1.0)
@@ -285,7 +336,9 @@ def test_what_the_factor_drops_does_not_raise_a_bound(build, degree, ratio):
 def test_usual_data_lose_next_to_nothing_to_the_factor(kernel, intercept):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 60 if kernel is None else 3))
-    space = feature_space(binary_data(X, np.where(rng.random(40) < 0.5, 1, -1), None), kernel, intercept=intercept)
+    space = feature_space(
+        binary_data(X, np.where(rng.random(40) < 0.5, 1, -1), None), kernel, intercept=intercept
+    )
     error = FactorError.of(space)
     assert error.counting(10.0, 1.0) >= 10.0 * (1 - 1e-9)
     assert error.ramp(10.0, exact(np.ones(40))) >= 10.0 * (1 - 1e-8)
@@ -298,7 +351,8 @@ def test_the_missing_part_bounds_the_difference_of_the_matrices():
     L = [[F(v) for v in row] for row in np.asarray(space.factor)]
     missing = FactorError.of(space).missing
     rest = [
-        [K[i][j] - sum(v * t for v, t in zip(L[i], L[j], strict=True)) for j in range(len(x))] for i in range(len(x))
+        [K[i][j] - sum(v * t for v, t in zip(L[i], L[j], strict=True)) for j in range(len(x))]
+        for i in range(len(x))
     ]
     # K + τI − LL' has to be semidefinite with the τ that the diagonal leaves room for.
     tau = min(F(m) - rest[i][i] for i, m in enumerate(missing))
@@ -314,16 +368,22 @@ def test_the_missing_part_bounds_the_difference_of_the_matrices():
 
 
 def test_the_rounding_of_the_factor_itself_is_missing_too():
-    """Orthogonal rows: K and LL' are diagonal, and exactly known. Where L² was rounded up, directions have to be added to K."""
+    """Orthogonal rows: K and LL' are diagonal, and exactly known. Where L² was rounded up,
+    directions have to be added to K.
+    """
     rng, attained = np.random.default_rng(0), 0
     for _ in range(20):
         a = rng.integers(1, 50, (6, 2)).astype(float)
         X = np.zeros((6, 12))
         for i, pair in enumerate(a):
             X[i, 2 * i : 2 * i + 2] = pair
-        space = feature_space(binary_data(X, np.resize([1, -1], 6), None), sx.Polynomial(3, 1.0), intercept="none")
+        space = feature_space(
+            binary_data(X, np.resize([1, -1], 6), None), sx.Polynomial(3, 1.0), intercept="none"
+        )
         L = np.asarray(space.factor)
-        left = [F(row @ row) ** 3 - sum(v * v for v in F(line)) for row, line in zip(X, L, strict=True)]
+        left = [
+            F(row @ row) ** 3 - sum(v * v for v in F(line)) for row, line in zip(X, L, strict=True)
+        ]
         added = max(0, -min(left))
         attained += added > 0
         for missing, own in zip(FactorError.of(space).missing, left, strict=True):
@@ -337,7 +397,9 @@ def test_the_rounding_of_the_factor_itself_is_missing_too():
     st.sampled_from([0.5, 1.0]), st.booleans(), st.booleans(),
 )  # fmt: skip
 def test_what_the_factor_leaves_out_lowers_a_bound_as_derived(value, rows, half, drops, shifts):
-    """The formulas of the module: V/(1 + eV/h) and V/(1 + q√(V/h))², and those of the ramp loss alone."""
+    """The formulas of the module: V/(1 + eV/h) and V/(1 + q√(V/h))², and those of the ramp loss
+    alone.
+    """
     V = 10.0**value
     e, q, price = (10.0 ** np.array(column) for column in zip(*rows, strict=True))
     e, q = e * drops, q * shifts
@@ -352,7 +414,9 @@ def test_what_the_factor_leaves_out_lowers_a_bound_as_derived(value, rows, half,
     found = error.counting(V, half)
     assert not flint.arb(found) > exact
     assert found >= float(exact.mid()) * (1 - 1e-13)
-    lost = sum((flint.arb(p) * flint.arb(x).sqrt() for p, x in zip(price, e, strict=True)), flint.arb(0))
+    lost = sum(
+        (flint.arb(p) * flint.arb(x).sqrt() for p, x in zip(price, e, strict=True)), flint.arb(0)
+    )
     exact, found, other = V_ - lost * lost / 2, error.ramp(V, price), scaled(flint.arb(0.5))
     assert found >= error.counting(V, 0.5)
     if exact > 0:
@@ -376,7 +440,9 @@ def test_a_search_states_what_it_has_proved_of_the_data_and_not_of_the_factor(se
     for degree, ratio in ((3, 0.1), (3, 1e3), (5, 1e3)):
         x, y, kernel = outlier(degree, ratio)
         data = binary_data(x, y, None)
-        penalised, free = (feature_space(data, kernel, intercept=kind) for kind in ("penalised", "free"))
+        penalised, free = (
+            feature_space(data, kernel, intercept=kind) for kind in ("penalised", "free")
+        )
         statement = {
             ZeroOneSearch: ZeroOne(space=penalised, lam=1.0, kind="enumeration"),
             L0Search: L0(space=free, C=0.5, kind="enumeration"),
@@ -451,12 +517,21 @@ def test_a_preferred_model_may_not_widen_the_final_interval():
     assert check(Known(), [10.9, 10.0], [dual], solver_bound=SolverBound(10.0, 0.0)).model == 10.0
 
 
-@pytest.mark.parametrize(("bound", "status"), [(10.0 - 1e-7, Status.OPTIMAL), (9.9, Status.INACCURATE)])
+@pytest.mark.parametrize(
+    ("bound", "status"), [(10.0 - 1e-7, Status.OPTIMAL), (9.9, Status.INACCURATE)]
+)
 def test_optimal_means_certified(bound, status):
 
     monitor = Monitor(1e-6, 10)
     points = RecoveredPoints([10.0], [])
-    found = conclude(Known(), points, monitor, Status.OPTIMAL, solver="test", search_bound=SolverBound(bound, 0.0))
+    found = conclude(
+        Known(),
+        points,
+        monitor,
+        Status.OPTIMAL,
+        solver="test",
+        search_bound=SolverBound(bound, 0.0),
+    )
     assert found.status == status
     assert (found.attempts[0].reason == "") == (status is Status.OPTIMAL)
 

@@ -42,7 +42,9 @@ def with_constant(X):
 
 
 def least_distance(A):
-    """The least ‖w‖² with Aw ≥ 1 by non-negative least squares (Lawson and Hanson, chapter 23); written without the package."""
+    """The least ‖w‖² with Aw ≥ 1 by non-negative least squares (Lawson and Hanson, chapter 23);
+    written without the package.
+    """
     rows = np.vstack([A.T, np.ones(len(A))])
     residual = rows @ nnls(rows, np.eye(len(rows))[-1])[0] - np.eye(len(rows))[-1]
     return float(np.sum((residual[:-1] / residual[-1]) ** 2)) if -residual[-1] > 1e-9 else math.inf
@@ -84,7 +86,9 @@ def margins(model, X, y):
 def test_penalised_optimum_equals_enumeration(seed, form):
     X, y = small(seed, integers=bool(seed % 2))
     lam = (0.3, 1.0, 4.0, 20.0)[seed]
-    best, _ = enumerate_subsets(with_constant(X), y, lambda norm, loss: norm + lam * loss, free=False)
+    best, _ = enumerate_subsets(
+        with_constant(X), y, lambda norm, loss: norm + lam * loss, free=False
+    )
     certificate = sx.solve(zero_one_mio(X, y, lam=lam, form=form)).certificate
     assert certificate.kind == "mixed-integer"
     assert certificate.upper == pytest.approx(best, rel=1e-6)
@@ -95,7 +99,9 @@ def test_penalised_optimum_equals_enumeration(seed, form):
 @pytest.mark.parametrize(("seed", "k"), [(0, 1), (1, 2), (2, 0), (3, 3), (5, 7)])
 def test_cardinality_optimum_equals_enumeration(seed, k):
     X, y = small(seed)
-    best, _ = enumerate_subsets(with_constant(X), y, lambda norm, loss: norm if loss <= k else math.inf, free=False)
+    best, _ = enumerate_subsets(
+        with_constant(X), y, lambda norm, loss: norm if loss <= k else math.inf, free=False
+    )
     if not math.isfinite(best):
         with pytest.raises(SolverFailed, match="not separable"):
             sx.solve(zero_one_mio(X, y, k=k, form="perspective"))
@@ -172,7 +178,9 @@ def test_forms_agree(seed, lam):
         sx.solve(zero_one_mio(X, y, lam=lam, M=200.0)),
     ]
     assert all(result.certificate.gap <= GAP for result in results)
-    assert np.ptp([result.certificate.upper for result in results]) <= 1e-6 * max(1, results[0].certificate.upper)
+    assert np.ptp([result.certificate.upper for result in results]) <= 1e-6 * max(
+        1, results[0].certificate.upper
+    )
 
 
 def test_pure_perspective_form_has_no_big_m_rows_and_the_same_optimum():
@@ -181,7 +189,9 @@ def test_pure_perspective_form_has_no_big_m_rows_and_the_same_optimum():
     assert "margin" not in problem.constraint_dict
     certificate = sx.solve(problem).certificate
     # Its relaxation loses the square root of the solver's tolerance; the model does not.
-    assert certificate.upper == pytest.approx(sx.solve(zero_one_mio(X, y, lam=1.0)).certificate.upper, rel=1e-6)
+    assert certificate.upper == pytest.approx(
+        sx.solve(zero_one_mio(X, y, lam=1.0)).certificate.upper, rel=1e-6
+    )
     assert certificate.gap <= 1e-3
 
 
@@ -193,7 +203,10 @@ def relaxed_value(problem):
     def relaxed(expression):
         return expression.tree_copy({id(z): free})
 
-    rows = [constraint.copy([relaxed(part) for part in constraint.args]) for constraint in problem.constraints]
+    rows = [
+        constraint.copy([relaxed(part) for part in constraint.args])
+        for constraint in problem.constraints
+    ]
     objective = cp.Minimize(relaxed(problem.objective.expr))
     return cp.Problem(objective, [*rows, free >= 0, free <= 1]).solve(solver=cp.CLARABEL)
 
@@ -233,12 +246,16 @@ def test_automatic_m_never_cuts_off_the_optimum(seed, price, free):
     else:
         problem, scale = zero_one_mio(X, y, lam=price), 1.0
         X = with_constant(X)
-    best, dropped = enumerate_subsets(X, y, lambda norm, loss: scale * norm + price * loss, free=free)
+    best, dropped = enumerate_subsets(
+        X, y, lambda norm, loss: scale * norm + price * loss, free=free
+    )
     # The optimum with the big-M rows fixed at its own dropped set.
     w, b = cp.Variable(X.shape[1]), cp.Variable()
     u = cp.multiply(y, X @ w + (b if free else 0))
     rows = [u >= 1 - problem.M * dropped]
-    limited = cp.Problem(cp.Minimize(scale * cp.sum_squares(w) + price * dropped.sum()), rows).solve(solver=cp.CLARABEL)
+    limited = cp.Problem(
+        cp.Minimize(scale * cp.sum_squares(w) + price * dropped.sum()), rows
+    ).solve(solver=cp.CLARABEL)
     one_class_dropped = free and abs(y[~dropped].sum()) == (~dropped).sum()
     assert limited == pytest.approx(best, rel=1e-5) or one_class_dropped
     assert sx.solve(problem).certificate.upper == pytest.approx(best, rel=1e-6)
@@ -327,7 +344,9 @@ def test_wrong_models_and_bounds_are_never_certified():
     zero = sx.LinearModel(np.zeros(2), 0.0, np.array([-1, 1]), np.array([0]))
     assert statement.evaluate(zero).value == math.inf
     nonsense = {"gamma": np.full(7, 1e9), "lam": np.array(3.0)}
-    certificate = statement.certify(sx.solve(zero_one_mio(X, y, k=1, form="perspective")).model, nonsense)
+    certificate = statement.certify(
+        sx.solve(zero_one_mio(X, y, k=1, form="perspective")).model, nonsense
+    )
     assert certificate.lower <= certificate.upper
     assert certificate.residuals["dual_violation"] > 0
     ramp = ramp_mio(X, y, C=1.0)
@@ -338,7 +357,9 @@ def test_wrong_models_and_bounds_are_never_certified():
 def test_a_time_limit_leaves_an_honest_interval():
     X, y = small(0, n=60, d=4)
     limit = 1.0
-    while not (solution := sx.solve(zero_one_mio(X, y, lam=1.0), time_limit=limit)).certificate.lower:
+    while not (
+        solution := sx.solve(zero_one_mio(X, y, lam=1.0), time_limit=limit)
+    ).certificate.lower:
         limit *= 2.0  # a busy computer takes longer to the first bound
     certificate = solution.certificate
     assert solution.status is sx.Status.TIME_LIMIT
@@ -425,7 +446,9 @@ def test_least_norm_equals_the_hard_margin_machine(seed, free):
     assert float(found.w @ found.w) == pytest.approx(expected, rel=1e-5, abs=1e-9)
     assert (y[kept] * (X[kept] @ found.w + found.b) >= 1 - 1e-12).all()
     assert (found.alpha >= 0).all()
-    assert np.allclose((y[kept] * found.alpha) @ X[kept], found.w, atol=1e-8 * max(1, abs(found.w).max(initial=0)))
+    assert np.allclose(
+        (y[kept] * found.alpha) @ X[kept], found.w, atol=1e-8 * max(1, abs(found.w).max(initial=0))
+    )
 
 
 def test_a_users_incumbent_is_taken():
@@ -433,7 +456,9 @@ def test_a_users_incumbent_is_taken():
     best = sx.solve(zero_one_mio(X, y, lam=1.0))
     started = zero_one_mio(X, y, lam=1.0, incumbent=best)
     assert started.formulation.incumbent_value <= best.certificate.upper * (1 + 1e-9)
-    assert zero_one_mio(X, y, lam=1.0, incumbent=best.model).incumbent.norm == started.incumbent.norm
+    assert (
+        zero_one_mio(X, y, lam=1.0, incumbent=best.model).incumbent.norm == started.incumbent.norm
+    )
     with pytest.raises(DataError, match="incumbent must be a model"):
         zero_one_mio(X, y, lam=1.0, incumbent=np.zeros(3))
 
@@ -442,7 +467,8 @@ def test_a_users_incumbent_is_taken():
 
 
 def test_l0_without_intercept_term_is_the_scaled_zero_one_problem():
-    # On data that are symmetric about 0 the best intercept is 0, and then l0 with C = λ/2 is half the 0-1 problem.
+    # On data that are symmetric about 0 the best intercept is 0, and then l0 with C = λ/2 is half
+    # the 0-1 problem.
     X, y = small(2, n=5)
     X, y = np.vstack([X, -X]), np.append(y, -y)
     counted = sx.solve(zero_one_mio(X, y, lam=3.0, intercept=False)).certificate
@@ -464,12 +490,28 @@ def test_l0_without_intercept_term_is_the_scaled_zero_one_problem():
         (lambda X, y: zero_one_mio(X, y, lam=1.0, M="large"), DataError, "M must be 'auto'"),
         (lambda X, y: zero_one_mio(X, y, lam=1.0, M=None), DataError, "M must be 'auto'"),
         (lambda X, y: zero_one_mio(X, y, lam=1.0, M=-1.0), DataError, "M must be"),
-        (lambda X, y: zero_one_mio(X, y, lam=1.0, M=[1.0, 2.0]), DataError, "one number an observation"),
-        (lambda X, y: zero_one_mio(X, y, lam=1.0, M=np.full(7, np.nan)), DataError, "M must be finite"),
+        (
+            lambda X, y: zero_one_mio(X, y, lam=1.0, M=[1.0, 2.0]),
+            DataError,
+            "one number an observation",
+        ),
+        (
+            lambda X, y: zero_one_mio(X, y, lam=1.0, M=np.full(7, np.nan)),
+            DataError,
+            "M must be finite",
+        ),
         (lambda X, y: l0_mio(X, y, C=-1.0), DataError, "C must be"),
         (lambda X, y: ramp_mio(X, y, C="1"), DataError, "C must be a number"),
-        (lambda X, y: zero_one_mio(np.zeros((7, 2)), y, k=0), BuildError, "no feasible point is known"),
-        (lambda X, y: sx.solve(zero_one_mio(np.zeros((7, 2)), y, k=0, M=9.0)), SolverFailed, "no point satisfies"),
+        (
+            lambda X, y: zero_one_mio(np.zeros((7, 2)), y, k=0),
+            BuildError,
+            "no feasible point is known",
+        ),
+        (
+            lambda X, y: sx.solve(zero_one_mio(np.zeros((7, 2)), y, k=0, M=9.0)),
+            SolverFailed,
+            "no point satisfies",
+        ),
     ],
 )
 def test_errors_name_the_argument(call, error, text):
@@ -512,7 +554,9 @@ def test_the_hinge_machine_is_that_of_a_general_solver(seed, free, hard):
     assert value <= expected + 1e-6 * max(abs(expected), 1e-3)
 
 
-@pytest.mark.parametrize("hyper", [{"lam": 0.3, "k": None}, {"lam": 20.0, "k": None}, {"lam": None, "k": 2.0}])
+@pytest.mark.parametrize(
+    "hyper", [{"lam": 0.3, "k": None}, {"lam": 20.0, "k": None}, {"lam": None, "k": 2.0}]
+)
 @pytest.mark.parametrize("outliers", ["none", "clustered", "spread"])
 def test_the_relaxation_of_the_start_is_the_semidefinite_one(hyper, outliers):
     X, y = outlier_data(40, 3, sigma=0.5, outliers=outliers, seed=1)
@@ -544,7 +588,9 @@ def test_a_function_tells_which_models_meet_added_constraints(name):
     X, y = small(2, n=9)
     plain, problem = sx.solve(PROGRAMS[name](X, y)).certificate, PROGRAMS[name](X, y)
     b = problem.var_dict.get("b", problem.var_dict["w"][-1])
-    narrowed = sx.solve(problem.with_constraints([b <= 5.0], holds=lambda model: model.intercept <= 1e3))
+    narrowed = sx.solve(
+        problem.with_constraints([b <= 5.0], holds=lambda model: model.intercept <= 1e3)
+    )
     assert narrowed.certificate.upper == pytest.approx(plain.upper, rel=1e-3)
     assert narrowed.certificate.residuals["added_violation"] == 0
     nowhere = problem.with_constraints([b <= 5.0], holds=lambda model: False)
@@ -581,4 +627,6 @@ def test_under_added_constraints_explicit_m_belongs_to_the_statement():
 
 def test_prices_that_overflow_with_their_weights_are_refused():
     with pytest.raises(DataError, match="overflow"):
-        sx.fast.zero_one(np.array([[1.0], [-1.0]]), [1, -1], lam=1e250, sample_weight=np.full(2, 1e100))
+        sx.fast.zero_one(
+            np.array([[1.0], [-1.0]]), [1, -1], lam=1e250, sample_weight=np.full(2, 1e100)
+        )

@@ -26,7 +26,9 @@ HOSTILE = range(16)
 def problem(seed=0, n=60, d=3, m=40):
     rng = np.random.default_rng(seed)
     X, T = rng.standard_normal((n, d)), rng.standard_normal((m, d))
-    y, labels = (np.where(Z[:, 0] + 0.6 * rng.standard_normal(len(Z)) > 0, "b", "a") for Z in (X, T))
+    y, labels = (
+        np.where(Z[:, 0] + 0.6 * rng.standard_normal(len(Z)) > 0, "b", "a") for Z in (X, T)
+    )
     return X, y, T, labels
 
 
@@ -140,7 +142,8 @@ def test_margin_distribution_machines(name, parameters, kernel, intercept):
 
 
 def test_undecided_by_the_formulation():
-    # C so small that w is the same for all intercepts between two breaks: both observations are at their bound.
+    # C so small that w is the same for all intercepts between two breaks: both observations are at
+    # their bound.
     X, y = np.array([[-1.0], [1.0]]), [0, 1]
     solution = sx.fast.psvm(X, y, C=0.125, p=1.0)
     assert not solution.optimal_intercepts.unique
@@ -204,7 +207,10 @@ def test_what_gains_fall_short_of_their_tangents_by_is_bounded(p):
             true = (gain(a, c) + exactly * delta - gain(a + delta, c)) / flint.arb(step)
             assert flint.arb(found) >= true.lower()
             if abs(share) < 0.1 and alpha[i]:
-                assert found <= 1.1 * float(true) + 1e-12 * abs(d) * (1.0 + float(slack(a, c))) + 1e-290
+                assert (
+                    found
+                    <= 1.1 * float(true) + 1e-12 * abs(d) * (1.0 + float(slack(a, c))) + 1e-290
+                )
 
 
 def test_the_shortfall_of_quadratic_gains_is_exact_up_to_rounding():
@@ -266,7 +272,9 @@ class Given(Guarantee):
 def binary(lower, upper):
     lower, upper = np.asarray(lower, dtype=float), np.asarray(upper, dtype=float)
     possible = np.column_stack([~(lower > 0.0), upper > 0.0])
-    return Given(CertifiedScores(lower, upper, possible, np.array([0, 1]), np.zeros(lower.size, dtype=bool)))
+    return Given(
+        CertifiedScores(lower, upper, possible, np.array([0, 1]), np.zeros(lower.size, dtype=bool))
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -293,7 +301,12 @@ def test_accuracies_are_those_of_the_worst_and_the_best_scores(seed):
         assert found == pytest.approx((areas[0], areas[0]))
     # No score of a choice has to be the same for two pairs: the ends are reached pair by pair.
     pairs = list(product(np.flatnonzero(y == 1), np.flatnonzero(y == 0)))
-    worst = np.mean([0.5 * ((a := (middle - half)[i]) > (b := (middle + half)[j])) + 0.5 * (a >= b) for i, j in pairs])
+    worst = np.mean(
+        [
+            0.5 * ((a := (middle - half)[i]) > (b := (middle + half)[j])) + 0.5 * (a >= b)
+            for i, j in pairs
+        ]
+    )
     assert found.lower == pytest.approx(worst)
 
 
@@ -308,7 +321,12 @@ def test_an_interval_prints_one_number_where_both_ends_meet():
     found = sx.Interval(0.5, 0.5)
     assert (str(found), found.is_number, found.width, 0.5 in found) == ("0.5", True, 0.0, True)
     wide = sx.Interval(0.25, 0.5)
-    assert (str(wide), wide.is_number, 0.3 in wide, 0.6 in wide) == ("[0.25, 0.5]", False, True, False)
+    assert (str(wide), wide.is_number, 0.3 in wide, 0.6 in wide) == (
+        "[0.25, 0.5]",
+        False,
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -323,7 +341,9 @@ def test_classes_that_are_beaten_are_those_that_no_choice_puts_first(seed):
     for row in range(50):
         first = set()
         for a in product(*(sorted({low[row, k], high[row, k]}) for k in range(c))):
-            for b in product(*(sorted({second_low[row, k], second_high[row, k]}) for k in range(c))):
+            for b in product(
+                *(sorted({second_low[row, k], second_high[row, k]}) for k in range(c))
+            ):
                 first.add(max(range(c), key=lambda k, a=a, b=b: (a[k], b[k], -k)))
         assert not any(found[row, k] for k in first)
 
@@ -370,7 +390,8 @@ def test_other_data_than_the_solutions():
         sx.guarantee(solution, X, y[::-1])
     with pytest.raises(sx.DataError, match="3 features"):
         sx.guarantee(solution, X, y).scores(T[:, :2])
-    # Data that a short name does not tell apart: the interval of the optimum is computed from those that are passed.
+    # Data that a short name does not tell apart: the interval of the optimum is computed from those
+    # that are passed.
     blind = replace(solution, evidence=replace(solution.evidence, fingerprint=""))
     moved = sx.guarantee(blind, X + 0.5, y)
     optimum = sx.fast.psvm(X + 0.5, y, C=1.0, p=2.0, tol=1e-10)
@@ -398,7 +419,11 @@ def test_what_cannot_be_guaranteed_is_refused_with_the_reason():
         (sx.fast.psvm(K, y, kernel="precomputed"), K, "positive semidefinite on new rows"),
         (sx.fast.psvm(X, y, kernel=lambda A, B: A @ B.T), X, "positive semidefinite on new rows"),
         (sx.fast.conic(X, y, lam=0.1), X, "no modulus"),
-        (sx.fast.zero_one(K[:12, :12], y[:12], lam=0.1, kernel="precomputed"), K[:12, :12], "semidefinite on new rows"),
+        (
+            sx.fast.zero_one(K[:12, :12], y[:12], lam=0.1, kernel="precomputed"),
+            K[:12, :12],
+            "semidefinite on new rows",
+        ),
     ]
     for solution, data, reason in cases:
         with pytest.raises(sx.DataError, match=reason):
@@ -433,7 +458,9 @@ HOSTILE_ARRAYS = [
 @pytest.mark.parametrize(
     "hostile",
     HOSTILE_ARRAYS,
-    ids=lambda value: str(np.shape(value) if value is not None and not isinstance(value, list) else value),
+    ids=lambda value: str(
+        np.shape(value) if value is not None and not isinstance(value, list) else value
+    ),
 )
 def test_hostile_arguments_are_refused_in_a_sentence(hostile):
     X, y, T, labels = problem()
@@ -509,8 +536,12 @@ def test_weights_of_observations_and_classes_are_those_of_the_fit():
     X, y, T, _ = problem()
     weight = np.random.default_rng(0).choice([0.0, 0.5, 2.0], y.size)
     for kernel in (None, "rbf"):
-        loose = sx.PSVMClassifier(p=1.5, kernel=kernel, class_weight="balanced", tol=0.1).fit(X, y, weight)
-        tight = sx.PSVMClassifier(p=1.5, kernel=kernel, class_weight="balanced", tol=1e-10).fit(X, y, weight)
+        loose = sx.PSVMClassifier(p=1.5, kernel=kernel, class_weight="balanced", tol=0.1).fit(
+            X, y, weight
+        )
+        tight = sx.PSVMClassifier(p=1.5, kernel=kernel, class_weight="balanced", tol=1e-10).fit(
+            X, y, weight
+        )
         one, other = (classifier.guarantee(X, y).scores(T) for classifier in (loose, tight))
         assert (np.maximum(one.lower, other.lower) <= np.minimum(one.upper, other.upper)).all()
         assert other.decided.all()
@@ -534,7 +565,9 @@ def test_a_saved_proof_says_whose_scores_it_has(tmp_path):
     pytest.importorskip("flint")
     X, y, T, _ = problem(d=2)
     weight = np.where(np.arange(len(y)) % 7 == 0, 0.0, 1.0)
-    machine = sx.PSVMClassifier(C=0.5, p=1.5, kernel="rbf", tol=1e-3).fit(sp.csr_array(X), y, sample_weight=weight)
+    machine = sx.PSVMClassifier(C=0.5, p=1.5, kernel="rbf", tol=1e-3).fit(
+        sp.csr_array(X), y, sample_weight=weight
+    )
     exact_machine = machine.guarantee(sp.csr_array(X), y)
     exact_machine.save_proof(tmp_path / "proof.npz", sp.csr_array(T))
     own = exact_machine.scores(T)
@@ -543,7 +576,9 @@ def test_a_saved_proof_says_whose_scores_it_has(tmp_path):
         found = sx.verify(tmp_path / "proof.npz", X, y, test=rows, expect=machine)
         assert found.holds
         assert found.scores.labels.tolist() == own.labels.tolist()
-        assert np.median((found.scores.upper - found.scores.lower) / (own.upper - own.lower)) == pytest.approx(1, 0.01)
+        assert np.median(
+            (found.scores.upper - found.scores.lower) / (own.upper - own.lower)
+        ) == pytest.approx(1, 0.01)
         assert f"{len(T)} test rows" in str(found.scores)
         assert "of every optimal machine" in found._repr_html_()
     proof = sx.proofs.read_proof(tmp_path / "proof.npz")
@@ -559,7 +594,9 @@ def test_proofs_of_several_classes_are_those_of_the_pairs():
     X, y = rng.standard_normal((45, 2)), np.repeat(["a", "b", "c"], 15)
     X += 2.0 * np.eye(3, 2)[np.repeat(np.arange(3), 15)]
     several = sx.PSVMClassifier(C=1.0).fit(X, y).guarantee(X, y)
-    with pytest.raises(sx.DataError, match=r"save one of each, as in guarantee.members\[0\].save_proof"):
+    with pytest.raises(
+        sx.DataError, match=r"save one of each, as in guarantee.members\[0\].save_proof"
+    ):
         several.proof(X)
     pair = np.flatnonzero(y != "c")
     found = sx.verify(several.members[0].proof(X), X[pair], y[pair], test=X)

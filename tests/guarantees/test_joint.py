@@ -1,4 +1,6 @@
-"""Machines of several classes in one problem: intervals of score differences, loose ones against tight ones and against other bounds."""
+"""Machines of several classes in one problem: intervals of score differences, loose ones against
+tight ones and against other bounds.
+"""
 
 from dataclasses import replace
 from itertools import combinations
@@ -37,7 +39,9 @@ def all_machines():
         # With a free intercept and k ≥ 3 no multiplier alone has room.
         for intercept in (True, False) if k < 3 else (False,):
             yield pytest.param(
-                "multiclass", {"loss": loss, "k": k, "intercept": intercept, "lam": 0.1}, id=f"{loss}-{k}-{intercept}"
+                "multiclass",
+                {"loss": loss, "k": k, "intercept": intercept, "lam": 0.1},
+                id=f"{loss}-{k}-{intercept}",
             )
     for loss in ("hinge", "logistic", "softmax"):
         for p in (1.25, 4.0):
@@ -59,9 +63,13 @@ def test_intervals_of_all_gaps_have_a_number_in_common(name, settings):
         X, y, T = problem(seed, offset=offset if name == "multiclass" else 0.0)
         weight = rng.choice([0.5, 1.0, 2.0], y.size) if seed else None
         solve = getattr(sx.fast, name)
-        tight = sx.guarantee(solve(X, y, tol=1e-11, sample_weight=weight, **settings), X, y).scores(T)
+        tight = sx.guarantee(solve(X, y, tol=1e-11, sample_weight=weight, **settings), X, y).scores(
+            T
+        )
         for tol in (0.3, 1e-2, 1e-5):
-            loose = sx.guarantee(solve(X, y, tol=tol, sample_weight=weight, **settings), X, y).scores(T)
+            loose = sx.guarantee(
+                solve(X, y, tol=tol, sample_weight=weight, **settings), X, y
+            ).scores(T)
             assert (loose.lower <= tight.upper).all()
             assert (tight.lower <= loose.upper).all()
             decided = loose.decided & tight.decided
@@ -90,9 +98,13 @@ def test_the_oracle_of_smooth_machines_finds_intervals_of_half_the_radius_wrong(
 
 @pytest.mark.parametrize(("loss", "k"), CLASSICAL)
 def test_a_shorter_radius_would_be_wrong(loss, k):
-    """The same test notices intervals that are too short, for a model at the end of what its gap allows."""
+    """The same test notices intervals that are too short, for a model at the end of what its gap
+    allows.
+    """
     X, y, T = problem(2)
-    solution = sx.fast.multiclass(X, y, tol=1e-11, loss=loss, k=k, lam=0.1, intercept=loss == "softmax")
+    solution = sx.fast.multiclass(
+        X, y, tol=1e-11, loss=loss, k=k, lam=0.1, intercept=loss == "softmax"
+    )
     tight = sx.guarantee(solution, X, y).scores(T)
     model = solution.model
     missed = 0
@@ -129,9 +141,13 @@ def test_without_an_intercept_the_ball_around_a_fine_model_is_inside(loss):
 
 def test_two_classes_of_weston_and_watkins_are_the_psvm():
     X, y, T = problem(4, c=2)
-    both = sx.guarantee(sx.fast.multiclass(X, y, loss="weston_watkins", lam=0.5, tol=1e-9), X, y).scores(T)
+    both = sx.guarantee(
+        sx.fast.multiclass(X, y, loss="weston_watkins", lam=0.5, tol=1e-9), X, y
+    ).scores(T)
     psvm = sx.guarantee(sx.fast.psvm(X, y, C=2.0, p=1.0, tol=1e-9), X, y).scores(T)
-    assert (np.maximum(both.lower[:, 0], psvm.lower) <= np.minimum(both.upper[:, 0], psvm.upper)).all()
+    assert (
+        np.maximum(both.lower[:, 0], psvm.lower) <= np.minimum(both.upper[:, 0], psvm.upper)
+    ).all()
     assert np.array_equal(both.possible, psvm.possible)
 
 
@@ -166,11 +182,15 @@ def test_entropies_are_bounded_by_their_tangents():
             step = 0.5
             found = terms.shortfall(np.array([i]), np.array([[delta / step]]), np.array([step]))[0]
             slope = np.log(left[i] / alpha[i])
-            true = (gain(alpha[i], left[i]) + slope * delta - gain(alpha[i] + delta, left[i] - delta)) / step
+            true = (
+                gain(alpha[i], left[i]) + slope * delta - gain(alpha[i] + delta, left[i] - delta)
+            ) / step
             assert found >= true - 1e-12
             if abs(share) < 0.1:
                 assert found <= 1.02 * true + 1e-12
-    nothing = EntropyTerms(np.array([0.0, 0.5]), Bounded(np.array([0.5, 0.0]), np.array([0.0, 1e-16])))
+    nothing = EntropyTerms(
+        np.array([0.0, 0.5]), Bounded(np.array([0.5, 0.0]), np.array([0.0, 1e-16]))
+    )
     assert np.isinf(nothing.curvatures).all()
 
 
@@ -180,7 +200,9 @@ def test_the_conjugate_of_a_power_is_within_its_bend(p):
     lam = 0.3
     S = rng.standard_normal(3)
     size = np.linalg.norm(S)
-    points = FlowPoints(None, np.zeros(3), False, None, None, lam=lam, p=p, length=exact(float(size)))
+    points = FlowPoints(
+        None, np.zeros(3), False, None, None, lam=lam, p=p, length=exact(float(size))
+    )
 
     def conjugate(S):
         return (p - 1.0) * lam * (np.linalg.norm(S) / (lam * p)) ** (p / (p - 1.0))
@@ -223,7 +245,10 @@ def test_what_is_refused():
 
 def test_estimators_of_several_classes():
     X, y, T = problem()
-    for estimator in (sx.MulticlassSVMClassifier(loss="crammer_singer", lam=0.1), sx.M3SVMClassifier(lam=0.05, p=4.0)):
+    for estimator in (
+        sx.MulticlassSVMClassifier(loss="crammer_singer", lam=0.1),
+        sx.M3SVMClassifier(lam=0.05, p=4.0),
+    ):
         found = sx.guarantee(estimator.fit(X, y), X, y)
         labels = found.predict(T)
         decided = labels != None  # noqa: E711 - element by element

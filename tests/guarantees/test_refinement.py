@@ -17,7 +17,12 @@ WEIGHT = np.random.default_rng(0).choice([0.0, 1.0, 2.0], 80)
 @pytest.mark.parametrize(
     ("solve", "labels"),
     [
-        (lambda tol: sx.fast.psvm(X, Y, p=1.5, C=10.0, kernel=RBF, sample_weight=WEIGHT, tol=tol), Y),
+        (
+            lambda tol: sx.fast.psvm(
+                X, Y, p=1.5, C=10.0, kernel=RBF, sample_weight=WEIGHT, tol=tol
+            ),
+            Y,
+        ),
         (lambda tol: sx.fast.psvm(X, Y, C=10.0, tol=tol), Y),
         (lambda tol: sx.fast.psvm(X, Y, p=2.0, intercept="none", tol=tol), Y),
         (lambda tol: sx.fast.psvm(X, Y, kernel=RBF, intercept="penalised", tol=tol), Y),
@@ -26,10 +31,25 @@ WEIGHT = np.random.default_rng(0).choice([0.0, 1.0, 2.0], 80)
         (lambda tol: sx.fast.odml(X, Y, C=9.0, lam1=0.1, lam2=0.1, kernel=RBF, tol=tol), Y),
         (lambda tol: sx.fast.hard_margin(X, X[:, 0] > 0.0, tol=tol), X[:, 0] > 0.0),
         (lambda tol: sx.fast.multiclass(X, THREE, loss="crammer_singer", lam=0.1, tol=tol), THREE),
-        (lambda tol: sx.fast.multiclass(X, THREE, loss="topk", k=2, lam=0.1, intercept=False, tol=tol), THREE),
+        (
+            lambda tol: sx.fast.multiclass(
+                X, THREE, loss="topk", k=2, lam=0.1, intercept=False, tol=tol
+            ),
+            THREE,
+        ),
         (lambda tol: sx.fast.m3svm(X, THREE, lam=0.1, p=3.0, loss="logistic", tol=tol), THREE),
-        (lambda tol: sx.PSVMClassifier(kernel=RBF, tol=tol, solver="fast").fit(X, THREE).solution_, THREE),
-        (lambda tol: sx.ODMClassifier(multiclass="ovr", tol=tol, solver="fast").fit(X, THREE).solution_, THREE),
+        (
+            lambda tol: (
+                sx.PSVMClassifier(kernel=RBF, tol=tol, solver="fast").fit(X, THREE).solution_
+            ),
+            THREE,
+        ),
+        (
+            lambda tol: (
+                sx.ODMClassifier(multiclass="ovr", tol=tol, solver="fast").fit(X, THREE).solution_
+            ),
+            THREE,
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -71,7 +91,11 @@ def test_it_ends_at_the_smallest_gap_that_is_asked_for():
     for _ in range(100):
         middle = (low + high) / 2
         score = tight.decision_function([a + middle * (b - a)])[0]
-        low, high = (middle, high) if (score > 0) == (tight.decision_function([a])[0] > 0) else (low, middle)
+        low, high = (
+            (middle, high)
+            if (score > 0) == (tight.decision_function([a])[0] > 0)
+            else (low, middle)
+        )
     row = [a + low * (b - a)]
     for tol in (1e-3, 1e-6):
         found = loose.refine(X, Y, row, tol=tol)

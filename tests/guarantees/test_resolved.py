@@ -1,4 +1,6 @@
-"""Scores of the conic relaxation by perturbed problems: every model that is as good as the solution has scores inside the intervals."""
+"""Scores of the conic relaxation by perturbed problems: every model that is as good as the solution
+has scores inside the intervals.
+"""
 
 import warnings
 from dataclasses import replace
@@ -25,18 +27,29 @@ def instance(seed):
     if rng.random() < 0.4:
         arguments["sample_weight"] = rng.choice([0.5, 1.0, 2.0], n)
     T = np.vstack([X[:1], X.mean(axis=0) + 2.0 * X.std(axis=0) * rng.standard_normal((2, d))])
-    return X, y, T, float(10.0 ** rng.uniform(-1, 1.5)), arguments, float(10.0 ** rng.uniform(-7, -1))
+    return (
+        X,
+        y,
+        T,
+        float(10.0 ** rng.uniform(-1, 1.5)),
+        arguments,
+        float(10.0 ** rng.uniform(-7, -1)),
+    )
 
 
 def as_good(statement, model, upper, directions):
-    """Models (w, b) in the columns of the factor with an objective of at most `upper`, as far as they go from the model."""
+    """Models (w, b) in the columns of the factor with an objective of at most `upper`, as far as
+    they go from the model.
+    """
     moment = moment_of(model)
     start = moment.w
     for direction in directions:
         low, high = 0.0, 1e3
         for _ in range(60):
             middle = 0.5 * (low + high)
-            value = statement.evaluate(statement.model(start + middle * direction, moment.V)).upper_end
+            value = statement.evaluate(
+                statement.model(start + middle * direction, moment.V)
+            ).upper_end
             low, high = (middle, high) if value <= upper else (low, middle)
         if low > 0.0:
             yield start + low * direction
@@ -51,7 +64,9 @@ def check(seed, shrink=None):
         found = sx.guarantee(fine, X, y, max_rows=10)
         # A solution with a larger gap: all that is better than U has to be inside.
         upper = found.upper * (1.0 + loose)
-        object.__setattr__(found, "upper", upper if shrink is None else found.upper * (1.0 + shrink * loose))
+        object.__setattr__(
+            found, "upper", upper if shrink is None else found.upper * (1.0 + shrink * loose)
+        )
         scores = found.scores(T)
     statement = ConicLoss(space=found.space, lam=lam)
     rng = np.random.default_rng([seed, 33])
@@ -62,8 +77,15 @@ def check(seed, shrink=None):
     misses = 0
     for w in [moment_of(fine.model).w, *as_good(statement, fine.model, upper, directions)]:
         for t, row in enumerate(rows):
-            exact = sum((Fraction(a) * Fraction(b) for a, b in zip(w.tolist(), row.tolist(), strict=True)), Fraction(0))
-            misses += not Fraction(max(scores.lower[t], -1e300)) <= exact <= Fraction(min(scores.upper[t], 1e300))
+            exact = sum(
+                (Fraction(a) * Fraction(b) for a, b in zip(w.tolist(), row.tolist(), strict=True)),
+                Fraction(0),
+            )
+            misses += (
+                not Fraction(max(scores.lower[t], -1e300))
+                <= exact
+                <= Fraction(min(scores.upper[t], 1e300))
+            )
     return "MISS" if misses else "held", len(rows), misses, int(scores.decided.sum())
 
 

@@ -1,4 +1,6 @@
-"""Labels that a search proves of every optimal machine: against all machines of small problems in fractions, limits, refusals."""
+"""Labels that a search proves of every optimal machine: against all machines of small problems in
+fractions, limits, refusals.
+"""
 
 from dataclasses import replace
 
@@ -64,7 +66,9 @@ def test_limits_leave_rows_undecided():
 def test_a_factor_with_too_large_an_error_decides_nothing():
     X, y, _ = problem()
     # The Gram matrix has small eigenvalues that a factor in doubles leaves out.
-    solution = sx.fast.zero_one(X[:12] * 1e6, y[:12], lam=1e30, kernel=sx.Polynomial(3, 1.0, 1.0), max_iter=3)
+    solution = sx.fast.zero_one(
+        X[:12] * 1e6, y[:12], lam=1e30, kernel=sx.Polynomial(3, 1.0, 1.0), max_iter=3
+    )
     found = sx.guarantee(solution, X[:12] * 1e6, y[:12], max_nodes=10)
     assert not found.decided(X[:2] * 1e6).any()
 

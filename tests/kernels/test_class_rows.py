@@ -20,8 +20,16 @@ def exponentials_of(x, scratch):
 
 def test_exponentials_are_accurate_to_the_ulps_that_bounds_take_for_granted():
     rng = np.random.default_rng(0)
-    near_whole = -np.log(2.0) * (np.arange(2000) / 2.0)[:, None] + 1e-9 * rng.standard_normal((2000, 20))
-    x = np.concatenate([-(10.0 ** rng.uniform(-20, 2.85, 200_000)), near_whole.ravel(), [0.0, -0.0, -708.0, -707.999]])
+    near_whole = -np.log(2.0) * (np.arange(2000) / 2.0)[:, None] + 1e-9 * rng.standard_normal(
+        (2000, 20)
+    )
+    x = np.concatenate(
+        [
+            -(10.0 ** rng.uniform(-20, 2.85, 200_000)),
+            near_whole.ravel(),
+            [0.0, -0.0, -708.0, -707.999],
+        ]
+    )
     x = x[(x <= 0.0) & (x >= -708.0)]
     found = x.copy()
     exponentials_of(found, np.empty_like(x))

@@ -54,7 +54,9 @@ def test_the_gram_matrix_is_exactly_symmetric(kernel):
     assert np.array_equal(K, K.T)
 
 
-@pytest.mark.parametrize(("gamma", "reference"), [("scale", 1 / (4 * A.var())), ("auto", 0.25), (2.0, 2.0)])
+@pytest.mark.parametrize(
+    ("gamma", "reference"), [("scale", 1 / (4 * A.var())), ("auto", 0.25), (2.0, 2.0)]
+)
 def test_gamma_means_what_scikit_learn_means(gamma, reference):
     resolved = RBF(gamma).resolve(A)
     assert resolved.gamma == pytest.approx(reference)
@@ -190,7 +192,10 @@ def test_definiteness_is_tested_block_by_block():
 
 
 def test_a_long_observation_hides_no_direction_of_the_others():
-    x = np.array([[(1.0 if i % 2 == 0 else -1.0) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)] + [[0.0, 1e3]] * 2)
+    x = np.array(
+        [[(1.0 if i % 2 == 0 else -1.0) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)]
+        + [[0.0, 1e3]] * 2
+    )
     K = Polynomial(degree=3, gamma=1.0)(x)
     L = gram_factor(K).L
     length = np.sqrt(np.diagonal(K))

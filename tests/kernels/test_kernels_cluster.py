@@ -14,13 +14,17 @@ distributed = pytest.importorskip("distributed")
 @pytest.fixture
 def client():
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
         distributed.Client(cluster) as found,
     ):
         yield found
 
 
-@pytest.mark.parametrize("kernel", [sx.RBF(0.3), sx.Polynomial(degree=2, gamma=0.5, coef0=1.0), sx.Laplacian(0.2)])
+@pytest.mark.parametrize(
+    "kernel", [sx.RBF(0.3), sx.Polynomial(degree=2, gamma=0.5, coef0=1.0), sx.Laplacian(0.2)]
+)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_workers_compute_the_same_product(client, monkeypatch, kernel, sparse):
     rng = np.random.default_rng(0)

@@ -1,4 +1,6 @@
-"""The library of proved optima: numbers by content, an index that only proofs change, and checks that can fail."""
+"""The library of proved optima: numbers by content, an index that only proofs change, and checks
+that can fail.
+"""
 
 import csv
 import json
@@ -14,7 +16,13 @@ from sklearn.svm import SVC
 import svmcvx as sx
 from svmcvx import DataError, NotCertified, cli, library
 from svmcvx.library import checking
-from svmcvx.library.data_sets import GENERATED, data_digest, known_data_sets, make_data_set, recorded
+from svmcvx.library.data_sets import (
+    GENERATED,
+    data_digest,
+    known_data_sets,
+    make_data_set,
+    recorded,
+)
 from svmcvx.library.index import INDEX, Claim, Index, rounded_down, rounded_up
 from svmcvx.library.instances import Problem, instance_id, problem_of
 from svmcvx.library.listing import listed
@@ -34,7 +42,9 @@ HINGE = of(SMALL, "psvm C=1 p=1 intercept=free")
 # Data sets and numbers
 
 
-@pytest.mark.parametrize("name", ["breast_cancer/standard", "iris/standard", "digits:3-8/standard", *GENERATED])
+@pytest.mark.parametrize(
+    "name", ["breast_cancer/standard", "iris/standard", "digits:3-8/standard", *GENERATED]
+)
 def test_recipes_make_the_recorded_numbers(name):
     data, record = make_data_set(name), recorded()[name]
     assert (*data.X.shape, np.unique(data.y).size, data.digest) == tuple(record)
@@ -74,7 +84,9 @@ def test_every_problem_is_read_from_its_text_and_every_number_occurs_once():
     assert {one.data_set for one in listed("core")} == set(known_data_sets())
 
 
-@pytest.mark.parametrize("text", ["psvm C", "psvm C=1 C=2 intercept=free", "psvm C=1.0 p=1 intercept=free"])
+@pytest.mark.parametrize(
+    "text", ["psvm C", "psvm C=1 C=2 intercept=free", "psvm C=1.0 p=1 intercept=free"]
+)
 def test_texts_that_are_no_problems_are_refused(text):
     with pytest.raises(DataError, match="no problem of the library"):
         Problem.read(text)
@@ -102,7 +114,10 @@ def test_the_index_has_both_parts_at_its_tolerance_and_stays_small():
     both = parts["core"] | parts["extended"]
     assert INDEX.stat().st_size < 1_000_000
     assert {one.id for one in known} <= both.keys()
-    assert all((one.data_set, one.problem) == (both[one.id].data_set, str(both[one.id].problem)) for one in known)
+    assert all(
+        (one.data_set, one.problem) == (both[one.id].data_set, str(both[one.id].problem))
+        for one in known
+    )
     for part, least in (("core", 2900), ("extended", 1500)):
         convex = [one for one in known if one.id in parts[part] and one.claims[0].kind == "convex"]
         assert len(convex) >= least
@@ -119,7 +134,10 @@ def test_the_index_agrees_with_another_package():
         fitted = SVC(kernel="linear", C=problem.hyperparameters["C"], tol=1e-10).fit(data.X, data.y)
         signs = np.where(data.y == fitted.classes_[1], 1.0, -1.0)
         margins = signs * (data.X @ fitted.coef_[0] + fitted.intercept_[0])
-        value = 0.5 * (fitted.coef_**2).sum() + problem.hyperparameters["C"] * np.maximum(0, 1 - margins).sum()
+        value = (
+            0.5 * (fitted.coef_**2).sum()
+            + problem.hyperparameters["C"] * np.maximum(0, 1 - margins).sum()
+        )
         assert known[instance.id].contains(value, tol=1e-6)
         assert value >= known[instance.id].lower
 
@@ -140,7 +158,10 @@ def test_merging_keeps_the_largest_lower_and_the_smallest_upper_end(tmp_path_fac
     for number, (lower, upper) in enumerate(ends):
         index.merge(claim(lower, upper, str(number)))
     (found,) = index
-    assert (found.lower, found.upper) == (max(low for low, _ in ends), min(high for _, high in ends))
+    assert (found.lower, found.upper) == (
+        max(low for low, _ in ends),
+        min(high for _, high in ends),
+    )
     assert len(found.claims) <= 2
     index.write()
     assert Index(index.path)["0" * 16] == found
@@ -157,11 +178,7 @@ def test_a_contradiction_is_an_alarm_and_changes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("id,lower\n", "is no index"),
-        (None, "is no number of an instance"),
-    ],
+    ("text", "why"), [("id,lower\n", "is no index"), (None, "is no number of an instance")]
 )
 def test_files_that_are_no_index_are_refused(tmp_path, text, why):
     path = tmp_path / "i.csv"
@@ -240,7 +257,9 @@ def test_a_check_that_was_ended_goes_on_with_its_store(built, tmp_path, monkeypa
     assert (len(first.rows), first.count("confirmed"), first.complete) == (1, 1, False)
     checked = []
     monkeypatch.setattr(
-        checking, "checked_file", lambda path, data: checked.append(path.stem) or checked_file(path, data)
+        checking,
+        "checked_file",
+        lambda path, data: checked.append(path.stem) or checked_file(path, data),
     )
     found = library.check(others, tmp_path, **known)
     assert found
@@ -269,13 +288,20 @@ def test_a_forged_proof_is_refused_and_the_index_is_as_before(built, tmp_path):
     with pytest.raises(NotCertified, match="does not hold"):
         library.add(path, who="forger", index=built / "index.csv")
     assert (built / "index.csv").read_bytes() == before
-    assert cli.run(["library", "add", str(path), "--who", "forger", "--index", str(built / "index.csv")]) == 1
+    assert (
+        cli.run(
+            ["library", "add", str(path), "--who", "forger", "--index", str(built / "index.csv")]
+        )
+        == 1
+    )
     (tmp_path / f"{HINGE.id}.npz").write_bytes(path.read_bytes())
     assert not library.check([HINGE], tmp_path)
 
 
 def test_an_improved_bound_is_merged_by_end(tmp_path):
-    """A coarse interval is narrowed at both ends; a proof in which classes have other names and signs counts too."""
+    """A coarse interval is narrowed at both ends; a proof in which classes have other names and
+    signs counts too.
+    """
     data, problem = library.get(HINGE.id)
     index, folder = tmp_path / "index.csv", tmp_path / "proofs"
     coarse = sx.fast.psvm(data.X, data.y, C=1.0, p=1.0, tol=0.2)
@@ -312,7 +338,9 @@ def test_proofs_of_strange_data_and_of_weighted_problems_are_refused(tmp_path):
 
 
 def separator(X, signs, steps):
-    """Ten lines that somebody wrote: averaged subgradients of the squared length and the hinge loss."""
+    """Ten lines that somebody wrote: averaged subgradients of the squared length and the hinge
+    loss.
+    """
     rows = signs[:, None] * np.column_stack([X, np.ones(len(signs))])
     w = mean = np.zeros(rows.shape[1])
     for step in range(1, steps):
@@ -343,9 +371,9 @@ def test_a_dual_point_of_anybody_proves_the_lower_end(tmp_path):
     alpha[fitted.support_] = np.abs(fitted.dual_coef_[0])
     found = library.prove(HINGE, fitted, tmp_path / "mine.npz", dual={"alpha": alpha})
     assert 0 < found.upper - found.lower < 1e-6 * found.upper
-    assert library.add(tmp_path / "mine.npz", who="LIBSVM", index=tmp_path / "i.csv").claim.lower == rounded_down(
-        found.lower
-    )
+    assert library.add(
+        tmp_path / "mine.npz", who="LIBSVM", index=tmp_path / "i.csv"
+    ).claim.lower == rounded_down(found.lower)
     with pytest.raises(NotCertified, match="prove nothing"):
         library.prove(HINGE, fitted, tmp_path / "bad.npz", dual={"alpha": 2 * alpha})
     assert not (tmp_path / "bad.npz").exists()
@@ -356,7 +384,9 @@ def test_a_dual_point_of_anybody_proves_the_lower_end(tmp_path):
     with pytest.raises(DataError, match="rows of the instance"):
         library.prove(rbf, SVC(C=1.0, gamma=0.5).fit(data.X + 1.0, data.y), tmp_path / "rbf.npz")
     with pytest.raises(DataError, match="covariance"):
-        library.prove(of(SMALL, "conic lam=1 intercept=penalised"), ([0.0, 0.0], 0.0), tmp_path / "c.npz")
+        library.prove(
+            of(SMALL, "conic lam=1 intercept=penalised"), ([0.0, 0.0], 0.0), tmp_path / "c.npz"
+        )
 
 
 # Looking up
@@ -395,8 +425,14 @@ def test_lookup_of_bundled_data_and_bad_input():
 
 
 def test_kinds_part_the_library():
-    convex, searches = ({one.id for one in library.instances(kind=kind)} for kind in ("convex", "search"))
-    assert {library.find(number).problem.formulation for number in searches} == {"zero_one", "ramp", "l0"}
+    convex, searches = (
+        {one.id for one in library.instances(kind=kind)} for kind in ("convex", "search")
+    )
+    assert {library.find(number).problem.formulation for number in searches} == {
+        "zero_one",
+        "ramp",
+        "l0",
+    }
     assert not convex & searches
     assert convex | searches == {one.id for one in library.instances()}
     with pytest.raises(DataError, match="kind"):
@@ -408,14 +444,34 @@ def test_commands(built, tmp_path, capsys):
     assert cli.run(["library", "list", HINGE.id, "--index", index, "--json", "-"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert (row["status"], row["tolerance"], row["date"]) == ("proved", "1e-9", "2026-01-01")
-    assert cli.run(["library", "check", HINGE.id, "--proofs", str(built), "--csv", str(tmp_path / "c.csv")]) == 0
+    assert (
+        cli.run(
+            ["library", "check", HINGE.id, "--proofs", str(built), "--csv", str(tmp_path / "c.csv")]
+        )
+        == 0
+    )
     with (tmp_path / "c.csv").open() as stream:
         assert [one["verdict"] for one in csv.DictReader(stream)] == ["confirmed"]
     assert cli.run(["library", "check", HINGE.id, "--kind", "search", "--proofs", str(built)]) == 2
-    assert cli.run(["library", "get", HINGE.id[:10], "--out", str(tmp_path / "got"), "--proofs", str(built)]) == 0
+    assert (
+        cli.run(
+            [
+                "library",
+                "get",
+                HINGE.id[:10],
+                "--out",
+                str(tmp_path / "got"),
+                "--proofs",
+                str(built),
+            ]
+        )
+        == 0
+    )
     data = sx.datasets.load(tmp_path / "got" / f"data-{HINGE.id}.npz")
     assert sx.verify(tmp_path / "got" / f"{HINGE.id}.npz", data.X, data.y)
-    assert cli.run(["library", "build", HINGE.id, "--proofs", str(tmp_path / "new"), "--quiet"]) == 0
+    assert (
+        cli.run(["library", "build", HINGE.id, "--proofs", str(tmp_path / "new"), "--quiet"]) == 0
+    )
     assert HINGE.id in Index(tmp_path / "new" / "index.csv")
     assert cli.run(["library", "list", "no such words"]) == 2
     assert cli.run(["library", "get", "zz"]) == 2

@@ -27,7 +27,9 @@ MODELS = {
     "sparse": fitted(sx.Laplacian(0.5), sp.csr_array(X)),
     "strings": fitted(None, X, np.where(Y > 0, "yes", "no")),
     "objects": fitted(sx.RBF(), X, np.where(Y > 0, "yes", "no").astype(object)),
-    "multiclass": MulticlassModel(np.eye(3), np.array([0.0, 0.1, 0.2]), np.array(["a", "b", "c"]), np.array([0, 2])),
+    "multiclass": MulticlassModel(
+        np.eye(3), np.array([0.0, 0.1, 0.2]), np.array(["a", "b", "c"]), np.array([0, 2])
+    ),
 }
 
 
@@ -50,7 +52,9 @@ def test_a_precomputed_model_takes_the_matrix_to_all_training_observations(tmp_p
     block = kernel(NEW, X)
     assert np.allclose(model.decision_function(block), direct.decision_function(NEW), atol=1e-7)
     model.save(tmp_path / "model.npz")
-    assert np.array_equal(sx.load_model(tmp_path / "model.npz").predict(block), model.predict(block))
+    assert np.array_equal(
+        sx.load_model(tmp_path / "model.npz").predict(block), model.predict(block)
+    )
     with pytest.raises(sx.DataError, match="expects 30 features"):
         model.decision_function(block[:, :5])
 
@@ -164,7 +168,9 @@ def test_scores_and_norms_are_within_their_own_rounding(name):
     else:
         K = model.kernel(X, model.vectors).astype(np.longdouble)
         exact = K @ model.dual_coef.astype(np.longdouble) + model.intercept
-        exact_norm = model.dual_coef @ model.kernel(model.vectors).astype(np.longdouble) @ model.dual_coef
+        exact_norm = (
+            model.dual_coef @ model.kernel(model.vectors).astype(np.longdouble) @ model.dual_coef
+        )
     assert (np.abs(scores.value - exact) <= scores.error).all()
     assert abs(norm.value - exact_norm) <= norm.error
     assert scores.error.max() < 2e-12  # a bound for every input, not an estimate
@@ -189,12 +195,18 @@ def test_large_predictions_go_block_by_block(monkeypatch):
 
 
 @pytest.mark.parametrize("scheme", ["ovo", "ovr"])
-@pytest.mark.parametrize("labels", [[3, 5, 9], ["a", "b", "c"], np.array(["a", "b", "c"], dtype=object)])
+@pytest.mark.parametrize(
+    "labels", [[3, 5, 9], ["a", "b", "c"], np.array(["a", "b", "c"], dtype=object)]
+)
 def test_models_of_several_classes_round_trip(tmp_path, scheme, labels):
     classes = np.asarray(labels)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((9, 3))
-    sides = [classes[[0, 1]], classes[[0, 2]], classes[[1, 2]]] if scheme == "ovo" else [np.array([0, 1])] * 3
+    sides = (
+        [classes[[0, 1]], classes[[0, 2]], classes[[1, 2]]]
+        if scheme == "ovo"
+        else [np.array([0, 1])] * 3
+    )
     vectors = [X[:4], sp.csr_array(X[2:5]), None]
     members = [
         sx.KernelModel(
@@ -208,7 +220,9 @@ def test_models_of_several_classes_round_trip(tmp_path, scheme, labels):
         )
         for k, (part, side) in enumerate(zip(vectors, sides, strict=True))
     ]
-    members[2] = sx.LinearModel(coef=rng.standard_normal(3), intercept=2.0, classes=sides[2], support=[8])
+    members[2] = sx.LinearModel(
+        coef=rng.standard_normal(3), intercept=2.0, classes=sides[2], support=[8]
+    )
     model = sx.OneVsModel(scheme=scheme, members=tuple(members), classes=classes)
     assert model.support.tolist() == [0, 1, 2, 3, 8]
     model.save(tmp_path / "model.npz")
@@ -226,14 +240,19 @@ def test_models_of_several_classes_round_trip(tmp_path, scheme, labels):
 @pytest.mark.parametrize("labels", [[3, 7], [False, True]])
 def test_labels_that_came_as_objects_are_stored_as_what_they_are(labels, tmp_path):
     model = LinearModel(
-        coef=np.ones(1), intercept=0.0, classes=np.array(labels, dtype=object), support=np.zeros(0, dtype=np.intp)
+        coef=np.ones(1),
+        intercept=0.0,
+        classes=np.array(labels, dtype=object),
+        support=np.zeros(0, dtype=np.intp),
     )
     model.save(tmp_path / "model.npz")
     assert sx.load_model(tmp_path / "model.npz").predict([[-1.0], [1.0]]).tolist() == labels
 
 
 def test_places_that_cannot_be_written_or_read(tmp_path):
-    model = LinearModel(coef=np.ones(1), intercept=0.0, classes=np.array([0, 1]), support=np.zeros(0, dtype=np.intp))
+    model = LinearModel(
+        coef=np.ones(1), intercept=0.0, classes=np.array([0, 1]), support=np.zeros(0, dtype=np.intp)
+    )
     for path in (tmp_path / "none" / "model.npz", tmp_path):
         with pytest.raises(sx.DataError, match=r"cannot be written .*existing folder"):
             model.save(path)

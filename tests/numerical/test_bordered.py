@@ -11,14 +11,22 @@ from svmcvx.numerical.bordered import bordered_solution, semidefinite_solution
 @pytest.mark.parametrize("m", [1, 2, 7])
 def test_the_whole_system_is_solved(m, positive):
     rng = np.random.default_rng(m)
-    rows, h, right = rng.standard_normal((m + 3, m + 1)), rng.standard_normal(m), rng.standard_normal(m + 1)
+    rows, h, right = (
+        rng.standard_normal((m + 3, m + 1)),
+        rng.standard_normal(m),
+        rng.standard_normal(m + 1),
+    )
     whole = rows.T @ rows
     if not positive:
         whole[:m, m] = whole[m, :m] = h
         whole[m, m] = 0.0
     factor = sl.cho_factor(whole[:m, :m])
     x, t = bordered_solution(
-        lambda columns: sl.cho_solve(factor, columns), whole[:m, m], right[:m], right[m], corner=whole[m, m]
+        lambda columns: sl.cho_solve(factor, columns),
+        whole[:m, m],
+        right[:m],
+        right[m],
+        corner=whole[m, m],
     )
     np.testing.assert_allclose(whole @ np.append(x, t), right, rtol=1e-9, atol=1e-11)
 
@@ -28,11 +36,18 @@ def test_damping_keeps_a_singular_system_regular():
     A = np.diag([1.0, 4.0])
     h = np.array([1.0, 2.0])
     x, t = bordered_solution(
-        lambda columns: np.linalg.solve(A, columns), h, A @ [1.0, 1.0], 3.0, corner=2.0, damping=1e-3
+        lambda columns: np.linalg.solve(A, columns),
+        h,
+        A @ [1.0, 1.0],
+        3.0,
+        corner=2.0,
+        damping=1e-3,
     )
     assert t == 0.0
     np.testing.assert_allclose(x, [1.0, 1.0])
-    _, t = bordered_solution(lambda columns: np.linalg.solve(A, columns), h, np.zeros(2), 1.0, corner=2.0, damping=1e-3)
+    _, t = bordered_solution(
+        lambda columns: np.linalg.solve(A, columns), h, np.zeros(2), 1.0, corner=2.0, damping=1e-3
+    )
     np.testing.assert_allclose(t, 1.0 / 2e-3)
 
 

@@ -56,7 +56,9 @@ def test_a_step_is_extended_four_times_at_most():
 def test_squared_hinges_end_where_the_gradient_vanishes(seed, cost):
     r = np.random.default_rng(seed)
     rows, weight, norm = r.standard_normal((30, 4)), r.random(30), np.array([1.0, 1.0, 1e-8, 2.0])
-    u, loss, w = squared_hinge(rows, norm, weight, cost, 10 * r.standard_normal(4) if seed % 2 else None, never)
+    u, loss, w = squared_hinge(
+        rows, norm, weight, cost, 10 * r.standard_normal(4) if seed % 2 else None, never
+    )
     slack = np.maximum(1.0 - rows @ w, 0.0)
     assert np.allclose(u, rows @ w, rtol=0, atol=1e-9 * np.abs(rows @ w).max())
     assert math.isclose(loss, weight @ slack**2, rel_tol=1e-9, abs_tol=1e-12)

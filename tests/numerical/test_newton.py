@@ -18,7 +18,9 @@ class Power:
 
     def examine(self, steps):
         self.calls.append(("examine", steps))
-        return "solved" if abs(self.slope(self.x)) < 1e-12 else "tired" if steps >= self.last else None
+        return (
+            "solved" if abs(self.slope(self.x)) < 1e-12 else "tired" if steps >= self.last else None
+        )
 
     def direction(self):
         self.calls.append("direction")

@@ -1,4 +1,6 @@
-"""The equations of the support vectors against the conditions of the optimum, from guesses that are partly wrong."""
+"""The equations of the support vectors against the conditions of the optimum, from guesses that are
+partly wrong.
+"""
 
 import numpy as np
 import pytest
@@ -15,7 +17,9 @@ def data(seed, n=40, d=4):
 
 def rows_of(X, y, bias):
     G = y[:, None] * X
-    return MarginOperator(lambda alpha: G @ (G.T @ alpha), lambda rows: G[rows] @ G[rows].T, y if bias else None)
+    return MarginOperator(
+        lambda alpha: G @ (G.T @ alpha), lambda rows: G[rows] @ G[rows].T, y if bias else None
+    )
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -26,7 +30,10 @@ def test_kinds_that_are_slightly_wrong_are_corrected(seed, bias):
     exact = psvm(X, y, C=C, p=2, intercept="free" if bias else "none", tol=1e-11).dual["alpha"]
     # With the squared hinge the kinds are those of positive multipliers.
     free = exact > 0
-    free[np.where(free, exact, np.inf).argmin()], free[rng.choice(np.flatnonzero(exact == 0))] = False, True
+    free[np.where(free, exact, np.inf).argmin()], free[rng.choice(np.flatnonzero(exact == 0))] = (
+        False,
+        True,
+    )
     found = solve_support_equations(
         rows_of(X, y, bias),
         np.where(free, np.maximum(exact, 1e-3), 0.0),
@@ -60,5 +67,15 @@ def test_multipliers_at_a_bound_stay_there_and_equal_rows_change_alike():
 
 def test_a_limit_ends_it_without_a_solution():
     _, y, X = data(0)
-    arguments = {"free": np.ones(y.size, dtype=bool), "upper_bound": np.full(y.size, 1.0), "bias": 0.0, "slack": None}
-    assert solve_support_equations(rows_of(X, y, False), np.full(y.size, 0.1), stop=lambda: True, **arguments) is None
+    arguments = {
+        "free": np.ones(y.size, dtype=bool),
+        "upper_bound": np.full(y.size, 1.0),
+        "bias": 0.0,
+        "slack": None,
+    }
+    assert (
+        solve_support_equations(
+            rows_of(X, y, False), np.full(y.size, 0.1), stop=lambda: True, **arguments
+        )
+        is None
+    )

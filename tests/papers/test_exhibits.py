@@ -1,4 +1,6 @@
-"""Methods of the papers that the solvers replace: their intervals are right, and their old names work for one release."""
+"""Methods of the papers that the solvers replace: their intervals are right, and their old names
+work for one release.
+"""
 
 import warnings
 
@@ -13,7 +15,14 @@ import svmcvx as sx
 from svmcvx.fast.margin.decomposition import DecompositionSettings
 from svmcvx.fast.margin.hard_margin import HardMarginSettings
 from svmcvx.fast.margin.psvm import PSVMSettings
-from svmcvx.papers.exhibits import RandomPairs, bias_by_rule, m3svm_by_adam, odm_by_svrg, odml_by_svrg, with_bias
+from svmcvx.papers.exhibits import (
+    RandomPairs,
+    bias_by_rule,
+    m3svm_by_adam,
+    odm_by_svrg,
+    odml_by_svrg,
+    with_bias,
+)
 from svmcvx.papers.exhibits.svrg import InnerLoop
 from tests.conftest import make_data
 from tests.intervals import overlap
@@ -37,7 +46,14 @@ def gaussians(n=40, d=3, seed=5):
 def test_random_pairs_reach_the_same_interval(p):
     X, y = make_data(2, n=60)
     random = sx.fast.psvm(
-        X, y, C=1.0, p=p, kernel="rbf", tol=1e-6, time_limit=20, settings=PSVMSettings(decomposition=RANDOM)
+        X,
+        y,
+        C=1.0,
+        p=p,
+        kernel="rbf",
+        tol=1e-6,
+        time_limit=20,
+        settings=PSVMSettings(decomposition=RANDOM),
     )
     assert random.certificate.is_certified(2e-6)
     assert random.attempts[0].options["selection"] == "random"
@@ -47,7 +63,9 @@ def test_random_pairs_reach_the_same_interval(p):
 def test_random_pairs_take_more_steps():
     X, y = make_data(2, n=200)
     steps = [
-        sx.fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", tol=1e-3, settings=rule).attempts[0].options["pair_steps"]
+        sx.fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", tol=1e-3, settings=rule)
+        .attempts[0]
+        .options["pair_steps"]
         for rule in (PSVMSettings(), PSVMSettings(decomposition=RANDOM))
     ]
     assert steps[1] > 2 * steps[0]
@@ -57,7 +75,8 @@ def test_random_pairs_of_the_same_seed_give_the_same_result():
     X, y = make_data(3, n=1500, d=4)
     rule = PSVMSettings(decomposition=RANDOM)
     one, two, other = (
-        sx.fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", tol=1e-2, seed=seed, settings=rule) for seed in (1, 1, 2)
+        sx.fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", tol=1e-2, seed=seed, settings=rule)
+        for seed in (1, 1, 2)
     )
     assert np.array_equal(one.dual["alpha"], two.dual["alpha"])
     assert not np.array_equal(one.dual["alpha"], other.dual["alpha"])
@@ -67,8 +86,13 @@ def test_random_pairs_take_no_shortcut():
     X, y = gaussians(300, seed=2)
     first = sx.fast.psvm(X, y, C=300.0, p=1.5, kernel="rbf")
     at_once = PSVMSettings(expected_newton_steps=0.0)
-    for rule, newton in ((at_once, True), (PSVMSettings(expected_newton_steps=0.0, decomposition=RANDOM), False)):
-        found = sx.fast.psvm(X, y, C=400.0, p=1.5, kernel="rbf", warm_start=first, tol=1e-2, settings=rule)
+    for rule, newton in (
+        (at_once, True),
+        (PSVMSettings(expected_newton_steps=0.0, decomposition=RANDOM), False),
+    ):
+        found = sx.fast.psvm(
+            X, y, C=400.0, p=1.5, kernel="rbf", warm_start=first, tol=1e-2, settings=rule
+        )
         assert ("newton_steps" in found.attempts[-1].options) == newton
 
 
@@ -123,7 +147,10 @@ def test_limits_and_starts_of_svrg(solve):
     assert np.array_equal(one.model.coef, two.model.coef)
     counted = solve(X, y, tol=1e-14, max_iter=1)
     assert counted.status == "iteration_limit"
-    assert solve(X, y, tol=1e-14, callback=lambda progress: progress.iteration >= 1).status == "interrupted"
+    assert (
+        solve(X, y, tol=1e-14, callback=lambda progress: progress.iteration >= 1).status
+        == "interrupted"
+    )
     assert solve(X, y, tol=1e-14, time_limit=1e-9).status == "time_limit"
     if solve is odm_by_svrg:
         warm = solve(X, y, warm_start=first, max_iter=5)
@@ -180,7 +207,9 @@ def test_limits_of_adam_give_the_best_point_with_its_interval():
     optimum = sx.fast.m3svm(X, y, lam=0.01, p=4.0, tol=1e-9)
     few = m3svm_by_adam(X, y, lam=0.01, p=4.0, max_iter=4)
     assert few.status == "iteration_limit"
-    stopped = m3svm_by_adam(X, y, lam=0.01, p=4.0, callback=lambda progress: progress.iteration >= 3)
+    stopped = m3svm_by_adam(
+        X, y, lam=0.01, p=4.0, callback=lambda progress: progress.iteration >= 3
+    )
     assert stopped.status == "interrupted"
     late = m3svm_by_adam(X, y, lam=0.01, p=4.0, time_limit=1e-9)
     assert late.status == "time_limit"
@@ -198,7 +227,9 @@ def test_the_papers_bias_is_right_for_p_two_only():
     X, y = make_moons(80, noise=0.3, random_state=0)
     for p in (1.25, 1.5, 2.0, 3.0):
         exact = sx.solve(sx.psvm_dual(X, y, C=1.0, p=p, kernel=sx.RBF(1.0)))
-        paper, released = (with_bias(exact, X, y, rule).certificate for rule in ("paper", "released"))
+        paper, released = (
+            with_bias(exact, X, y, rule).certificate for rule in ("paper", "released")
+        )
         assert released.gap > 1e-7
         assert released.lower <= exact.certificate.upper
         if p == 2.0:
@@ -259,12 +290,18 @@ def test_old_names_work_for_one_release_and_say_what_to_use():
     warned(lambda: sx.fast.psvm(X, y, selection="second-order", **kernel), "leave it out")
     with pytest.raises(sx.DataError, match="selection must be one of"):
         sx.fast.psvm(X, y, selection="first")
-    found = warned(lambda: sx.fast.odm(X, y, method="svrg", max_iter=3, **BAND), "exhibits.odm_by_svrg")
+    found = warned(
+        lambda: sx.fast.odm(X, y, method="svrg", max_iter=3, **BAND), "exhibits.odm_by_svrg"
+    )
     assert found.attempts[0].options["method"] == "svrg"
-    found = warned(lambda: sx.fast.odml(X, y, method="svrg", max_iter=3, **BLEND), "exhibits.odml_by_svrg")
+    found = warned(
+        lambda: sx.fast.odml(X, y, method="svrg", max_iter=3, **BLEND), "exhibits.odml_by_svrg"
+    )
     assert found.attempts[0].options["method"] == "svrg"
     Z, labels = three_classes(1)
-    found = warned(lambda: sx.fast.m3svm(Z, labels, method="adam", max_iter=3), "exhibits.m3svm_by_adam")
+    found = warned(
+        lambda: sx.fast.m3svm(Z, labels, method="adam", max_iter=3), "exhibits.m3svm_by_adam"
+    )
     assert found.attempts[0].options["learning_rate"] == 0.01
     warned(lambda: sx.fast.m3svm(Z, labels, learning_rate=0.1), "leave it out")
 
@@ -276,7 +313,9 @@ def test_the_old_argument_of_the_intercept_works_for_one_release(rule):
     old = warned(lambda: sx.fast.psvm(X, y, p=1.5, bias=rule), "exhibits.with_bias")
     assert old.model.intercept == new.model.intercept
     for build in (sx.psvm_primal, sx.psvm_dual):
-        problem = warned(lambda build=build: build(X, y, p=1.5, bias=rule), "exhibits.problem_with_bias")
+        problem = warned(
+            lambda build=build: build(X, y, p=1.5, bias=rule), "exhibits.problem_with_bias"
+        )
         solved = sx.solve(problem)
         assert solved.model.intercept == pytest.approx(new.model.intercept, abs=1e-5)
         assert not solved.certificate.is_certified(1e-6)

@@ -1,4 +1,6 @@
-"""Figures and p-values on docs/reproduction.md, computed again from the stored tables in docs/results."""
+"""Figures and p-values on docs/reproduction.md, computed again from the stored tables in
+docs/results.
+"""
 
 import re
 from pathlib import Path
@@ -11,7 +13,10 @@ from scipy import stats
 from svmcvx.experiments.studies.statistics import corrected_t, effect, holm, wilcoxon
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE, DETAILS = ((DOCS / name).read_text().replace("−", "-") for name in ("reproduction.md", "reproduction_details.md"))
+PAGE, DETAILS = (
+    (DOCS / name).read_text().replace("−", "-")
+    for name in ("reproduction.md", "reproduction_details.md")
+)
 # Names of the ODM paper for observations that another name has, too.
 AGAIN = ["vote", "heart-statlog", "australian", "german"]
 
@@ -22,7 +27,11 @@ def table(name):
 
 def line(*words):
     """Return the one line of the page's tables with all the words."""
-    (found,) = [one for one in PAGE.splitlines() if one.startswith("|") and all(word in one for word in words)]
+    (found,) = [
+        one
+        for one in PAGE.splitlines()
+        if one.startswith("|") and all(word in one for word in words)
+    ]
     return found
 
 
@@ -42,7 +51,13 @@ def half(sd, size):
 
 def welch(row, size, here):
     return stats.ttest_ind_from_stats(
-        row["published"], row["published_sd"], size, row["as_written"], row["as_written_sd"], here, equal_var=False
+        row["published"],
+        row["published_sd"],
+        size,
+        row["as_written"],
+        row["as_written_sd"],
+        here,
+        equal_var=False,
     ).pvalue
 
 
@@ -80,7 +95,10 @@ def test_lists_have_the_rows_that_they_say_and_each_has_its_cells(title, count):
 
 def test_psvm():
     found = table("psvm_table1")
-    released, written = found["as_released"] == found["published"], found["as_written"] == found["published"]
+    released, written = (
+        found["as_released"] == found["published"],
+        found["as_written"] == found["published"],
+    )
     alone = int((released & ~written).sum())
     assert not (written & ~released).any()
     holds(
@@ -90,8 +108,13 @@ def test_psvm():
         f"{alone} cells",
         f"McNemar's p = {power(2 * 0.5**alone)}",
     )
-    holds(line("nine exponents, five sets"), f"{found['as_released_within_noise'].sum()} within noise")
-    holds(line("nine exponents, five sets"), f"as written {found['as_written_within_noise'].sum()} within noise")
+    holds(
+        line("nine exponents, five sets"), f"{found['as_released_within_noise'].sum()} within noise"
+    )
+    holds(
+        line("nine exponents, five sets"),
+        f"as written {found['as_written_within_noise'].sum()} within noise",
+    )
     others = table("psvm_table1_baselines").query("published.notna()")
     best = zip(
         found.groupby("dataset", sort=False)["as_written"].max(),
@@ -102,11 +125,28 @@ def test_psvm():
     assert f"{', '.join(several)} and {last}" in DETAILS
     row = line("achieves the best classification performance on all selected datasets. This is")
     wine = table("psvm_table1_baselines").query("dataset == 'Wine'").set_index("method")
-    for method, words in (("svm", "of the SVM"), ("svm, released kernel", "of the SVM with the same kernel")):
+    for method, words in (
+        ("svm", "of the SVM"),
+        ("svm, released kernel", "of the SVM with the same kernel"),
+    ):
         ahead, behind = wine.loc[method, "best_psvm_released_against"].split(" : ")
-        holds(row, f"{ahead} rows against {behind} {words}" if method == "svm" else f"{ahead} against {behind} {words}")
-    holds(row, ", ".join(f"{wine.loc[m, 'best_psvm_released_mcnemar']:.2g}" for m in ("svm", "svm, released kernel")))
-    holds(line("performs optimally"), f"McNemar: {found.query('p > 1')['as_written_mcnemar'].min():.3f}")
+        holds(
+            row,
+            f"{ahead} rows against {behind} {words}"
+            if method == "svm"
+            else f"{ahead} against {behind} {words}",
+        )
+    holds(
+        row,
+        ", ".join(
+            f"{wine.loc[m, 'best_psvm_released_mcnemar']:.2g}"
+            for m in ("svm", "svm, released kernel")
+        ),
+    )
+    holds(
+        line("performs optimally"),
+        f"McNemar: {found.query('p > 1')['as_written_mcnemar'].min():.3f}",
+    )
 
 
 NAMES = {
@@ -126,20 +166,39 @@ def test_psvm_on_twenty_splits():
         assert len(scores) == 20
         ratio = (part["n_test"] / part["n_train"]).mean()
         exponents = scores.columns.str.startswith("p = ")
-        sizes = [effect(scores[name] - scores["p = 1"], ratio) for name in scores.columns[exponents].drop("p = 1")]
-        p_values += [corrected_t(scores[n] - scores["p = 1"], ratio) for n in scores.columns[exponents].drop("p = 1")]
+        sizes = [
+            effect(scores[name] - scores["p = 1"], ratio)
+            for name in scores.columns[exponents].drop("p = 1")
+        ]
+        p_values += [
+            corrected_t(scores[n] - scores["p = 1"], ratio)
+            for n in scores.columns[exponents].drop("p = 1")
+        ]
         ranges.append((min(one.mean for one in sizes), max(one.mean for one in sizes)))
         widest.append(np.nanmax(np.abs([(one.low, one.high) for one in sizes])))
         means = scores.mean()
         best, other = means[exponents].idxmax(), means[~exponents].idxmax()
-        size, p = effect(scores[best] - scores[other], ratio), corrected_t(scores[best] - scores[other], ratio)
+        size, p = (
+            effect(scores[best] - scores[other], ratio),
+            corrected_t(scores[best] - scores[other], ratio),
+        )
         against_others.append(p)
-        cells = [NAMES[dataset], f"{best.removeprefix('p = ')}: {means[best]:.2f}", f"{other} {means[other]:.2f}"]
+        cells = [
+            NAMES[dataset],
+            f"{best.removeprefix('p = ')}: {means[best]:.2f}",
+            f"{other} {means[other]:.2f}",
+        ]
         cells += [f"{size.mean:.2f} ({size.low:.2f} to {size.high:.2f})", f"{p:.2g}"]
         assert f"| {' | '.join(cells)} |" in DETAILS
     row = line("performs optimally")
-    texts = [" to ".join("0" if abs(end) < 5e-3 else f"{end:.2f}" for end in pair) for pair in ranges]
-    holds(row, f"from {', '.join(texts)} points", f"within {', '.join(f'{end:.1f}' for end in widest)}")
+    texts = [
+        " to ".join("0" if abs(end) < 5e-3 else f"{end:.2f}" for end in pair) for pair in ranges
+    ]
+    holds(
+        row,
+        f"from {', '.join(texts)} points",
+        f"within {', '.join(f'{end:.1f}' for end in widest)}",
+    )
     holds(row, f"{len(p_values)} tests, least p = {np.nanmin(p_values):.2f}")
     row = line("achieves the best classification performance on all selected datasets. This is")
     holds(row, f"least p = {min(against_others):.2f}")
@@ -151,8 +210,16 @@ def test_psvm_on_usps():
     low, high = exact(hits, 1860)
     pair = [stats.binomtest(hits, 1860, printed / 100).pvalue for printed in ours["published"]]
     row = line("particularly on the USPS Dataset")
-    holds(row, f"{100 * hits / 1860:.2f} ({100 * low:.1f} to {100 * high:.1f})", "p = {:.2f}, {:.2f}".format(*pair))
-    holds(row, f"{ours['as_written_svm'].iloc[0]:.2f}", "p = {:.2f}, {:.2f}".format(*ours["as_written_mcnemar"]))
+    holds(
+        row,
+        f"{100 * hits / 1860:.2f} ({100 * low:.1f} to {100 * high:.1f})",
+        "p = {:.2f}, {:.2f}".format(*pair),
+    )
+    holds(
+        row,
+        f"{ours['as_written_svm'].iloc[0]:.2f}",
+        "p = {:.2f}, {:.2f}".format(*ours["as_written_mcnemar"]),
+    )
     tests = table("psvm_table3")["as_written_mcnemar"].dropna()
     assert f"p = {tests.min():.3f}; {holm(tests).min():.2f} by Holm" in DETAILS
     others = table("m3svm_table1_large").query("dataset == 'USPS'")["as_written"]
@@ -176,7 +243,11 @@ def test_conic_table_1():
         figures = zip(part["as_written"], part["as_written_sd"], strict=True)
         # The exact mean of 43.15 is between 43.14 and 43.15.
         cells = [f"{mean - 1e-6:.1f} ± {half(sd, 320):.1f}" for mean, sd in figures]
-        holds(row, f"{method} {', '.join(cells)}", f"{method} {', '.join(map(str, part['published']))} %")
+        holds(
+            row,
+            f"{method} {', '.join(cells)}",
+            f"{method} {', '.join(map(str, part['published']))} %",
+        )
     half_share = found.query("outliers == 'clustered, half as many' and method != 'bayes'")
     assert half_share["as_written_within_noise"].all()
     assert len(half_share) == 6
@@ -187,7 +258,11 @@ def test_conic_tables_3_and_4():
     cancer = found.query("dataset == 'Breast cancer' and tau == 0")
     row = line("Breast cancer", "averages and standard deviations over 20 splits")
     for _, one in cancer.iterrows():
-        holds(row, f"{one['as_written']:.1f} ± {half(one['as_written_sd'], 20):.1f}", power(welch(one, 20, 20)))
+        holds(
+            row,
+            f"{one['as_written']:.1f} ± {half(one['as_written_sd'], 20):.1f}",
+            power(welch(one, 20, 20)),
+        )
     row, freedom = line("smaller standard deviations"), 5 * 19
     for _, part in found.groupby("tau"):
         by_method = part.groupby("method")["as_written_sd"]
@@ -195,7 +270,12 @@ def test_conic_tables_3_and_4():
         ratio = variance["hinge"] / variance["conic"]
         low, high = (ratio / stats.f.ppf(q, freedom, freedom) for q in (0.975, 0.025))
         p = 2 * min(stats.f.cdf(ratio, freedom, freedom), stats.f.sf(ratio, freedom, freedom))
-        holds(row, f"{mean['hinge']:.1f} and {mean['conic']:.1f}", f"{ratio:.2f} ({low:.2f} to {high:.2f})", f"{p:.2f}")
+        holds(
+            row,
+            f"{mean['hinge']:.1f} and {mean['conic']:.1f}",
+            f"{ratio:.2f} ({low:.2f} to {high:.2f})",
+            f"{p:.2f}",
+        )
     sets = found.query("dataset != 'Breast cancer' and method != 'bayes'")
     inside = f"{sets['as_written_within_noise'].sum()} of {len(sets)} within noise"
     holds(line("[CepedaGomezHan], 3: five real sets"), inside)
@@ -203,7 +283,11 @@ def test_conic_tables_3_and_4():
     row = line("instances of type 1")
     for _, one in separable.iterrows():
         assert welch(one, 320, 320) < 1e-24
-        holds(row, f"{one['as_written']:.1f} ± {half(one['as_written_sd'], 320):.1f}", str(one["published"]))
+        holds(
+            row,
+            f"{one['as_written']:.1f} ± {half(one['as_written_sd'], 320):.1f}",
+            str(one["published"]),
+        )
 
 
 def test_l0():
@@ -217,7 +301,12 @@ def test_l0():
     one = noisy.loc["l2"]
     figure = f"{one['as_written_nsv']} ± {half(one['as_written_nsv_sd'], one['repetitions']):.1f}"
     row = line("squared hinge at r = 10 %")
-    holds(row, figure, f"{one['published_nsv']} support vectors", f"l0 {noisy.loc['l0 polished', 'as_written_nsv']}")
+    holds(
+        row,
+        figure,
+        f"{one['published_nsv']} support vectors",
+        f"l0 {noisy.loc['l0 polished', 'as_written_nsv']}",
+    )
     # Counts of 300 training and 200 test observations: together 10, 50 and 100 of 500.
     printed = tables[0].query("method == 'l0' and label_noise > 0")
     wrong = 300 * (1 - printed["published_train"] / 100) + 200 * (1 - printed["published"] / 100)
@@ -234,7 +323,9 @@ def test_m3svm_by_folds_and_on_splits():
         one = by_method.loc["m3svm"]
         mean, width = one["as_written"], half(one["as_written_sd"], 10)
         holds(row, f"{mean - width:.3f} to {mean + width:.3f}", power(welch(one, 10, 10)))
-        released = splits[(splits["dataset"] == name) & (splits["method"] == "m3svm")]["as_released"].item()
+        released = splits[(splits["dataset"] == name) & (splits["method"] == "m3svm")][
+            "as_released"
+        ].item()
         holds(row, f"{by_method.loc['m3svm, as released', 'as_written']:.3f}", f"{released:.3f}")
     row = line("M3SVM achieves the best classification performance")
     for found in (folds, splits):
@@ -261,7 +352,10 @@ def test_m3svm_on_the_large_sets():
     found = table("m3svm_table1_large").set_index(["dataset", "method"])
     row = line("Crammer, M-SVM, Top-k")
     for name, size in (("ORL", 80), ("USPS", 1860)):
-        hits = {method: round(found.loc[(name, method), "as_written"] * size) for method in ("crammer", "msvm", "topk")}
+        hits = {
+            method: round(found.loc[(name, method), "as_written"] * size)
+            for method in ("crammer", "msvm", "topk")
+        }
         printed = {method: found.loc[(name, method), "published"] for method in hits}
         p = [stats.binomtest(hits[method], size, printed[method]).pvalue for method in hits]
         texts = [power(one) if one < 1e-3 else f"{one:.2f}" for one in p]
@@ -274,17 +368,28 @@ def test_m3svm_on_the_large_sets():
             assert np.abs(ends - np.array(list(hits.values()))[:, None] / size).max() < 0.0145
     row = line("convergence observed within 500 iterations")
     excess = found["as_released_adam_excess"].dropna()
-    holds(row, f"{100 * excess['Cornell'].item():.0f} % on Cornell", f"{100 * excess['ISOLET'].item():.0f} % on ISOLET")
+    holds(
+        row,
+        f"{100 * excess['Cornell'].item():.0f} % on Cornell",
+        f"{100 * excess['ISOLET'].item():.0f} % on ISOLET",
+    )
     small = table("m3svm_table1").set_index("dataset")["as_released_adam_excess"].dropna()
     middle = [excess["USPS"].item(), excess["USPS, 1854"].item(), small["Glass"].item()]
-    holds(row, f"{100 * min(middle):.1f} to {100 * max(middle):.1f} %", f"{100 * small['Vehicle'].item():.3f} %")
+    holds(
+        row,
+        f"{100 * min(middle):.1f} to {100 * max(middle):.1f} %",
+        f"{100 * small['Vehicle'].item():.3f} %",
+    )
     cornell = found.loc[("Cornell", "m3svm")]
     assert round(166 * (cornell["as_released"] - cornell["as_released_adam"])) == 4
 
 
 def test_m3svm_figure_3():
     found = table("m3svm_figure3")
-    row, other = line("generally better when p is around 4"), found["as_written_against_p4_t"].dropna()
+    row, other = (
+        line("generally better when p is around 4"),
+        found["as_written_against_p4_t"].dropna(),
+    )
     one = found.query("dataset == 'Vehicle' and p == 8").iloc[0]
     low, high = one["as_written_less_p4_low"], one["as_written_less_p4_high"]
     figure = f"{one['as_written_less_p4']:.3f} ({low:.3f} to {high:.3f})"
@@ -325,7 +430,11 @@ def test_odm_against_the_svm():
         of_odm = odm(number).query("method == 'odm'")
         for base in ("svm", "usual"):
             difference = of_odm[f"as_written_less_{base}"]
-            holds(row, f"{difference.mean():.3f} ({interval(difference)})", f"p = {wilcoxon(difference):.2g}")
+            holds(
+                row,
+                f"{difference.mean():.3f} ({interval(difference)})",
+                f"p = {wilcoxon(difference):.2g}",
+            )
     row = line("never worse than SVM")
     odm_rows = odm(2).query("method == 'odm'").set_index("dataset")
     worse = odm_rows.index[odm_rows["as_written_against_svm"] == "worse"]
@@ -359,7 +468,11 @@ def test_lda():
     means = lda[["as_written", "published"]].mean()
     row = line("Linear Discriminant Analysis")
     holds(row, f"{means['as_written']:.3f}, printed {means['published']:.3f}")
-    holds(row, f"{difference.mean():.3f} ({interval(difference)}; 20 sets)", f"p = {power(wilcoxon(difference))}")
+    holds(
+        row,
+        f"{difference.mean():.3f} ({interval(difference)}; 20 sets)",
+        f"p = {power(wilcoxon(difference))}",
+    )
     large = table("odm_table4").query("dataset == 'cod-rna' and method == 'lda'").iloc[0]
     # By the corrected resampled t-test, whose parts are of equal size.
     halves = large["as_written_splits"]
@@ -374,7 +487,11 @@ def test_large_odm_sets():
     inside = [int(found[f"{what}_within_noise"].sum()) for what in ("as_summed", "as_written")]
     holds(line("4: large sets"), "{} of 12 within noise, as written {}".format(*inside))
     for dataset, part in found.groupby("dataset"):
-        (row,) = [one for one in DETAILS.splitlines() if one.startswith(f"| {dataset} | ") and one.count(", ") == 7]
+        (row,) = [
+            one
+            for one in DETAILS.splitlines()
+            if one.startswith(f"| {dataset} | ") and one.count(", ") == 7
+        ]
         for column in ("published", "as_written", "as_summed"):
             each = part.set_index("method").loc[["svm", "odml", "odm"], column]
             assert ", ".join(f"{one:.3f}" for one in each) in row
@@ -408,7 +525,10 @@ def per_cent(errors, digits=1):
 def test_trials_of_conic_table_1_in_the_details():
     trials = table("trials/conic_table1")
     clustered = trials.query("outliers == 'clustered' and sigma == 0.2")
-    for size, words in (("n >= 500", "of {} trials with n ≥ 500"), ("n <= 200", "of {} with n ≤ 200")):
+    for size, words in (
+        ("n >= 500", "of {} trials with n ≥ 500"),
+        ("n <= 200", "of {} with n ≤ 200"),
+    ):
         part = clustered.query(size)
         assert f"{(part['hinge_error'] > 0.3).sum()} {words.format(len(part))}" in DETAILS
     part = trials.query("outliers == 'clustered, half as many' and sigma == 0.2")
@@ -417,7 +537,10 @@ def test_trials_of_conic_table_1_in_the_details():
     assert f"breakdowns in {len(broken)} of {len(part)} trials" in DETAILS
     less = trials["hinge_error"] - trials["conic_error"]
     for kind in ("none", "spread", "clustered"):
-        each = [per_cent(less[(trials["outliers"] == kind) & (trials["sigma"] == s)], 2) for s in (0.2, 0.5, 1.0)]
+        each = [
+            per_cent(less[(trials["outliers"] == kind) & (trials["sigma"] == s)], 2)
+            for s in (0.2, 0.5, 1.0)
+        ]
         assert f"{each[0]}, {each[1]} and {each[2]}" in DETAILS
 
 
@@ -453,17 +576,30 @@ def signs(difference, digits=4):
 
 @pytest.mark.parametrize(("number", "kernel"), [(2, "linear"), (3, "Gaussian")])
 def test_differences_and_counts_of_the_odm_tables_in_the_details(number, kernel):
-    by_method = {method: part.set_index("dataset") for method, part in odm(number).groupby("method")}
+    by_method = {
+        method: part.set_index("dataset") for method, part in odm(number).groupby("method")
+    }
     printed = {method: by_method[method]["published"] for method in ("svm", "odm", "odml")}
     for method in ("odm", "odml"):
         part = by_method[method]
-        rows = [one for one in DETAILS.splitlines() if one.startswith(f"| {method.upper()}, {kernel} |")]
+        rows = [
+            one for one in DETAILS.splitlines() if one.startswith(f"| {method.upper()}, {kernel} |")
+        ]
         differences, outcomes = rows
-        columns = ["as_written_less_svm", "as_written_less_usual"] + ["as_summed_less_svm"] * (number == 2)
-        expected = [signs(printed[method] - printed["svm"]), *(signs(part[column]) for column in columns)]
-        assert [cell.strip() for cell in differences.strip("|").split("|")][1 : len(expected) + 1] == expected
+        columns = ["as_written_less_svm", "as_written_less_usual"] + ["as_summed_less_svm"] * (
+            number == 2
+        )
+        expected = [
+            signs(printed[method] - printed["svm"]),
+            *(signs(part[column]) for column in columns),
+        ]
+        assert [cell.strip() for cell in differences.strip("|").split("|")][
+            1 : len(expected) + 1
+        ] == expected
         names = ["as_written_against_svm", "as_written_corrected"]
         names += ["as_written_against_usual", "as_written_usual_corrected"]
         names += ["as_summed_against_svm", "as_summed_corrected"] * (number == 2)
         expected = [counts(part["published_against_svm"]), *(counts(part[name]) for name in names)]
-        assert [cell.strip() for cell in outcomes.strip("|").split("|")][1 : len(expected) + 1] == expected
+        assert [cell.strip() for cell in outcomes.strip("|").split("|")][
+            1 : len(expected) + 1
+        ] == expected

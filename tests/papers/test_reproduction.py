@@ -14,7 +14,14 @@ from svmcvx import datasets
 from svmcvx.datasets import paper_tables
 from svmcvx.datasets.files import write_npz
 from svmcvx.experiments import mcnemar
-from svmcvx.papers import published, published_names, reproduce, reproducible, write_figures, write_report
+from svmcvx.papers import (
+    published,
+    published_names,
+    reproduce,
+    reproducible,
+    write_figures,
+    write_report,
+)
 from svmcvx.papers.figures import _FIGURES, check_figures, figure_names
 from svmcvx.papers.psvm import COSTS, EXPONENTS, AsReleased, mcnemar_cells, predictions_on_the_split
 from svmcvx.papers.result import accuracy_noise
@@ -38,7 +45,9 @@ def test_printed_tables_are_there():
     assert (printed["acc_pct"], printed["C_best"], printed["nsv_pct"]) == (97.17, 0.1, 94.3)
     with pytest.raises(sx.DataError, match="name must be one of"):
         published("no_table")
-    assert {name.split("-")[0] for name in reproducible()} <= {table.split()[0] for table in paper_tables()}
+    assert {name.split("-")[0] for name in reproducible()} <= {
+        table.split()[0] for table in paper_tables()
+    }
 
 
 def test_the_released_machine_by_hand():
@@ -61,7 +70,10 @@ def test_the_released_machine_by_hand():
         support = np.abs(v) > 1e-5
         bias = np.mean(y[support] - np.sign(K[support] @ v))
         np.testing.assert_allclose(machine.decision_function(X), K @ v + bias, atol=2e-3)
-        assert machine.predict(X).tolist() == np.where(machine.decision_function(X) > 0, 1, -1).tolist()
+        assert (
+            machine.predict(X).tolist()
+            == np.where(machine.decision_function(X) > 0, 1, -1).tolist()
+        )
 
 
 def test_the_released_machine_is_tuned_like_any_other():
@@ -69,7 +81,12 @@ def test_the_released_machine_is_tuned_like_any_other():
     table = sx.select(AsReleased(p=1.5, solver="fast"), {"C": COSTS}, X, y, cv=3)
     assert table["certified"].all()
     alone = [
-        np.mean([AsReleased(p=1.5, C=C, solver="fast").fit(X[a], y[a]).score(X[b], y[b]) for a, b in folds(X, y)])
+        np.mean(
+            [
+                AsReleased(p=1.5, C=C, solver="fast").fit(X[a], y[a]).score(X[b], y[b])
+                for a, b in folds(X, y)
+            ]
+        )
         for C in COSTS
     ]
     assert table["mean_test_score"].tolist() == pytest.approx(alone)
@@ -131,7 +148,10 @@ def test_exponents_are_compared_with_p_1_on_the_rows_of_the_split(folder):
     for p, model in models.items():
         alone = model.fit(A[train], y[train]).predict(A[test]) == y[test]
         assert np.array_equal(alone, labels[p] == truth)
-    assert mcnemar_cells(np.ones(4), np.array([1, 1, 1, 0]), np.array([0, 0, 1, 1])) == ("2 : 1", 1.0)
+    assert mcnemar_cells(np.ones(4), np.array([1, 1, 1, 0]), np.array([0, 0, 1, 1])) == (
+        "2 : 1",
+        1.0,
+    )
 
 
 def test_multi_class_machines_at_the_printed_costs(folder):
@@ -148,10 +168,18 @@ def test_multi_class_machines_at_the_printed_costs(folder):
     train, test = train_test_split(np.arange(90), test_size=0.2, random_state=42)
     data = datasets.Dataset("glass", X + 2.0 * labels[:, None], labels)
     alone = sx.PSVMClassifier(p=1.5, C=1.0).fit(data.X[train], data.y[train])
-    assert rows.loc[("Glass", 1.5), "as_written"] == round(100 * alone.score(data.X[test], data.y[test]), 2)
-    assert rows.loc[("Glass", 1.5), "as_written_exact_lower"] == rows.loc[("Glass", 1.5), "as_written"]
-    usual = sx.PSVMClassifier(C=rows.loc[("Glass", 1.5), "as_written_svm_C"]).fit(data.X[train], data.y[train])
-    assert rows.loc[("Glass", 1.5), "as_written_svm"] == round(100 * usual.score(data.X[test], data.y[test]), 2)
+    assert rows.loc[("Glass", 1.5), "as_written"] == round(
+        100 * alone.score(data.X[test], data.y[test]), 2
+    )
+    assert (
+        rows.loc[("Glass", 1.5), "as_written_exact_lower"] == rows.loc[("Glass", 1.5), "as_written"]
+    )
+    usual = sx.PSVMClassifier(C=rows.loc[("Glass", 1.5), "as_written_svm_C"]).fit(
+        data.X[train], data.y[train]
+    )
+    assert rows.loc[("Glass", 1.5), "as_written_svm"] == round(
+        100 * usual.score(data.X[test], data.y[test]), 2
+    )
     p = mcnemar(data.y[test], alone.predict(data.X[test]), usual.predict(data.X[test]))
     np.testing.assert_allclose(rows.loc[("Glass", 1.5), "as_written_mcnemar"], p, rtol=1e-2)
     assert rows.loc["Vehicle", "as_written"].isna().all()
@@ -169,7 +197,11 @@ def test_a_record_says_what_its_table_was_computed_with(folder, tmp_path):
     found.to_record(tmp_path / "t.json")
     record = json.loads((tmp_path / "t.json").read_text())
     assert record["options"] == {"quick": True, "sets": ["Glass"]}
-    assert (record["table"], record["rows"], record["complete"]) == ("psvm-table3", len(found.frame), True)
+    assert (record["table"], record["rows"], record["complete"]) == (
+        "psvm-table3",
+        len(found.frame),
+        True,
+    )
     assert record["sha256_of_csv"] == hashlib.sha256((tmp_path / "t.csv").read_bytes()).hexdigest()
     assert record["versions"]["svmcvx"] == sx.__version__
     assert [one["dataset"] for one in record["data"]] == ["Glass"]
@@ -177,7 +209,9 @@ def test_a_record_says_what_its_table_was_computed_with(folder, tmp_path):
 
 
 def test_rows_of_every_stored_table_are_computed_again():
-    assert {path.stem.replace("_", "-") for path in RESULTS.glob("*.csv")} == set(PARTS) | set(TRIALS_OF)
+    assert {path.stem.replace("_", "-") for path in RESULTS.glob("*.csv")} == set(PARTS) | set(
+        TRIALS_OF
+    )
 
 
 def test_every_stored_record_is_that_of_its_table():
@@ -192,7 +226,9 @@ def test_the_stored_means_are_those_of_the_stored_trials(name):
 
 def test_noise_is_two_standard_errors():
     assert accuracy_noise(90.0, 95.0, 100) == pytest.approx(200 * np.sqrt(0.09 / 100))
-    assert accuracy_noise(100.0, 80.0, 50) == pytest.approx(200 * np.sqrt(0.16 / 50)), "the larger of the two"
+    assert accuracy_noise(100.0, 80.0, 50) == pytest.approx(200 * np.sqrt(0.16 / 50)), (
+        "the larger of the two"
+    )
     assert accuracy_noise(100.0, 100.0, 50) == 0.0
 
 
@@ -221,7 +257,9 @@ def test_figures_of_a_table(folder, monkeypatch):
     assert write_figures(replace(found, frame=lacking), folder) == []
 
 
-def test_figures_that_cannot_be_drawn_are_refused_before_anything_is_computed(tmp_path, monkeypatch):
+def test_figures_that_cannot_be_drawn_are_refused_before_anything_is_computed(
+    tmp_path, monkeypatch
+):
     check_figures("psvm-table1", tmp_path)
     with pytest.raises(sx.DataError, match="no figure goes with psvm-table3"):
         check_figures("psvm-table3", tmp_path)

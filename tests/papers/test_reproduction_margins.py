@@ -1,4 +1,6 @@
-"""The tables of the ODM and the M3SVM paper, and the other classifiers of the pSVM paper, on small data."""
+"""The tables of the ODM and the M3SVM paper, and the other classifiers of the pSVM paper, on small
+data.
+"""
 
 import itertools
 import warnings
@@ -51,7 +53,11 @@ def test_every_kth_value_of_a_grid_keeps_its_middle(size, every):
     left = every_kth(values, every)
     assert (size - 1) // 2 in left
     assert left == sorted(set(left))
-    assert left == values if every == 1 or size <= 3 else {b - a for a, b in itertools.pairwise(left)} <= {every}
+    assert (
+        left == values
+        if every == 1 or size <= 3
+        else {b - a for a, b in itertools.pairwise(left)} <= {every}
+    )
 
 
 def test_arguments_that_a_table_cannot_use_are_refused(folder):
@@ -71,7 +77,9 @@ def test_losses_that_are_summed(seed):
     w = svm.coef_[0]
     assert svm.intercept_[0] == 0
     # The SVM without intercept, C not divided by n.
-    assert svm.certificate_.upper == pytest.approx(0.5 * w @ w + 2.0 * np.maximum(1 - y * (X @ w), 0).sum(), rel=1e-9)
+    assert svm.certificate_.upper == pytest.approx(
+        0.5 * w @ w + 2.0 * np.maximum(1 - y * (X @ w), 0).sum(), rel=1e-9
+    )
     odm = SummedODMClassifier(C1=0.5, C2=0.25, D=0.1, intercept=False, solver="fast").fit(X, y)
     assert odm.certificate_.upper == pytest.approx(
         sx.fast.odm(X, y, C1=15.0, C2=7.5, D=0.1).certificate.upper, rel=1e-5
@@ -88,7 +96,11 @@ def test_widths_are_in_units_of_the_mean_distance():
 @pytest.mark.slow
 def test_linear_machines_over_random_halves(folder):
     found = reproduce(
-        "odm-table2", sets=["haberman", "vote", "house", "sonar", "balloons"], repeats=2, every=9, data_dir=folder
+        "odm-table2",
+        sets=["haberman", "vote", "house", "sonar", "balloons"],
+        repeats=2,
+        every=9,
+        data_dir=folder,
     )
     rows = found.frame.set_index(["dataset", "method"])
     X, y = (datasets.load("haberman", folder).X, datasets.load("haberman", folder).y)
@@ -97,9 +109,9 @@ def test_linear_machines_over_random_halves(folder):
         train, test = train_test_split(np.arange(60), test_size=0.5, random_state=seed)
         scaler = MinMaxScaler().fit(X[train])
         A, B = scaler.transform(X[train]), scaler.transform(X[test])
-        params = found.study.frame.query("dataset == 'haberman' and model == @USUAL and repeat == @seed")[
-            "params"
-        ].iloc[0]
+        params = found.study.frame.query(
+            "dataset == 'haberman' and model == @USUAL and repeat == @seed"
+        )["params"].iloc[0]
         scores[USUAL].append(sx.PSVMClassifier(**params).fit(A, y[train]).score(B, y[test]))
         scores["lda"].append(LinearDiscriminantAnalysis().fit(A, y[train]).score(B, y[test]))
     for method, own in scores.items():
@@ -107,41 +119,60 @@ def test_linear_machines_over_random_halves(folder):
         assert line["as_written"] == round(np.mean(own), 3)
         # So few splits have the printed spread.
         assert line["as_written_sd"] == round(np.std(own, ddof=1), 3)
-        assert line["as_written_noise"] == round(2 * line["published_sd"] * np.sqrt(1 / 30 + 1 / 2), 3)
+        assert line["as_written_noise"] == round(
+            2 * line["published_sd"] * np.sqrt(1 / 30 + 1 / 2), 3
+        )
     assert rows.loc[("haberman", "odm"), "published_against_svm"] == "tie"
     assert rows.loc[("haberman", "odm"), "as_written_certified"] == "2/2"
     # Of a tuning the chosen settings and their neighbours have certificates.
     certified, solves = map(int, rows.loc[("haberman", "odml"), "as_summed_certified"].split("/"))
     assert certified == solves > 2
     assert rows.loc[("haberman", "lda"), "as_written_certified"] == ""
-    # The mean of what every optimal machine scores is one number or contains the mean of the models, but for the last decimal.
+    # The mean of what every optimal machine scores is one number or contains the mean of the
+    # models, but for the last decimal.
     for what in ("as_written", "as_summed"):
         ours = rows.loc["haberman"].drop(["lda", USUAL] if what == "as_summed" else "lda")
         assert (ours[f"{what}_exact_lower"] <= ours[what] + 1e-9).all()
         assert (ours[what] <= ours[f"{what}_exact_upper"] + 1e-9).all()
     assert np.isnan(rows.loc[("haberman", "lda"), "as_written_exact_lower"])
     # The tests are those of the study.
-    tests = found.study.paired().query("dataset == 'haberman' and first == 'svm' and second == 'odm'").iloc[0]
+    tests = (
+        found.study.paired()
+        .query("dataset == 'haberman' and first == 'svm' and second == 'odm'")
+        .iloc[0]
+    )
     line = rows.loc[("haberman", "odm")]
     for column, name in {"t": "t", "corrected_t": "corrected_t"}.items():
         assert line[f"as_written_{column}"] == pytest.approx(tests[name], rel=5e-3)
-    for end, name in {"": "difference", "_low": "low", "_high": "high", "_median": "median"}.items():
+    for end, name in {
+        "": "difference",
+        "_low": "low",
+        "_high": "high",
+        "_median": "median",
+    }.items():
         assert line[f"as_written_less_svm{end}"] == pytest.approx(
             -tests[{"low": "high", "high": "low"}.get(name, name)], abs=5.1e-5
         )
     assert line["as_written_less_svm_win"] == pytest.approx(1 - tests["win"])
     # Sets are counted once in the test over all of them; two have no such test.
-    (said,) = (note for note in found.notes if note.startswith("odm less svm over 2 different sets"))
+    (said,) = (
+        note for note in found.notes if note.startswith("odm less svm over 2 different sets")
+    )
     assert "no p-value" in said
-    # Two printed sets that are the same observations, of which those with an unknown vote are left out.
+    # Two printed sets that are the same observations, of which those with an unknown vote are left
+    # out.
     assert rows.loc[("vote", "odm"), "as_written"] == rows.loc[("house", "odm"), "as_written"]
     complete = (datasets.load("house-votes", folder).X != 0).all(axis=1).sum()
-    assert found.study.datasets.set_index("dataset").loc["house-votes, complete rows", "rows"] == complete
+    assert (
+        found.study.datasets.set_index("dataset").loc["house-votes, complete rows", "rows"]
+        == complete
+    )
     assert rows.loc["balloons", "as_written"].isna().all()
     assert rows.loc[("balloons", "odm"), "as_summed_note"].startswith("not at hand")
     assert "not on this machine" in rows.loc[("sonar", "odm"), "as_written_note"]
     assert any(
-        "odm against svm, better/tie/worse" in note and "on the same 2 sets 1/1/0" in note for note in found.notes
+        "odm against svm, better/tie/worse" in note and "on the same 2 sets 1/1/0" in note
+        for note in found.notes
     )
     (picture,) = write_figures(found, folder)
     assert picture.name == "odm-table2-margins.svg"
@@ -176,7 +207,11 @@ def test_machines_for_several_classes(folder):
     assert line["as_written_first_split"] == round(scores[0], 3)
     variance = line["published"] * (1 - line["published"]) / 12 + np.var(scores, ddof=1) / 2
     assert line["as_written_noise"] == round(2 * np.sqrt(variance), 3)
-    assert set(rows.loc["Glass"].drop("m3svm")["as_written_against_m3svm"]) <= {"better", "tie", "worse"}
+    assert set(rows.loc["Glass"].drop("m3svm")["as_written_against_m3svm"]) <= {
+        "better",
+        "tie",
+        "worse",
+    }
     assert line["as_released_certified"] == "2/2"
     assert line["as_written_exact_lower"] <= line["as_written"] <= line["as_written_exact_upper"]
     assert line["as_released_exact_lower"] <= line["as_released"] <= line["as_released_exact_upper"]
@@ -187,7 +222,9 @@ def test_machines_for_several_classes(folder):
 
 
 def test_ten_runs_of_five_folds(folder):
-    found = reproduce("m3svm-table1-folds", sets=["Glass", "HHAR"], repeats=2, every=5, data_dir=folder)
+    found = reproduce(
+        "m3svm-table1-folds", sets=["Glass", "HHAR"], repeats=2, every=5, data_dir=folder
+    )
     rows = found.frame.set_index(["dataset", "method"])
     assert rows.loc["HHAR", "as_written"].isna().all()
     data = datasets.load("glass", folder)
@@ -207,8 +244,15 @@ def test_ten_runs_of_five_folds(folder):
     assert line["as_written_exact_lower"] <= line["as_written"] <= line["as_written_exact_upper"]
     # The others are compared with it over the ten folds, the hinge as released with the softmax.
     other = rows.loc[("Glass", "ovr")]
-    assert other["as_written_less_m3svm_low"] <= other["as_written_less_m3svm"] <= other["as_written_less_m3svm_high"]
-    hinge, softmax = rows.loc[("Glass", "m3svm, hinge, as released")], rows.loc[("Glass", "m3svm, as released")]
+    assert (
+        other["as_written_less_m3svm_low"]
+        <= other["as_written_less_m3svm"]
+        <= other["as_written_less_m3svm_high"]
+    )
+    hinge, softmax = (
+        rows.loc[("Glass", "m3svm, hinge, as released")],
+        rows.loc[("Glass", "m3svm, as released")],
+    )
     assert hinge["settings"] == softmax["settings"]
     assert np.isfinite(hinge["as_written_less_softmax"])
     assert found.study.solves()[0] == found.study.solves()[1]
@@ -222,10 +266,16 @@ def test_the_released_objective_in_the_scale_of_this_package(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         adam = AdamM3SVMClassifier(**settings, learning_rate=0.01).fit(X, y)
-    assert adam.solution_.attempts[0].options["iterations"] == 500 or adam.certificate_.is_certified(1e-4)
+    assert adam.solution_.attempts[0].options[
+        "iterations"
+    ] == 500 or adam.certificate_.is_certified(1e-4)
     for model in (sx.M3SVMClassifier(**settings).fit(X, y), adam):
         scores = model.decision_function(X)
-        entropy = np.log(np.exp(scores - scores[np.arange(48), np.searchsorted([1, 2, 3], y)][:, None]).sum(axis=1))
+        entropy = np.log(
+            np.exp(scores - scores[np.arange(48), np.searchsorted([1, 2, 3], y)][:, None]).sum(
+                axis=1
+            )
+        )
         W = model.model_.coef
         pairs = sum(np.linalg.norm(W[:, k] - W[:, j]) ** 4 for k in range(3) for j in range(3))
         # The mean over observations times classes, and λ / n times the sum over ordered pairs.
@@ -271,7 +321,9 @@ def test_seconds_beside_liblinear(folder):
     ((train, test),) = Split(0.5, stratify=False).parts(y, 0)
     scaled = MaxAbsScaler().fit(X[train])
     first = seconds(X, y, dataset="cod-rna", method="odm", repeat=0)
-    model = sx.ODMClassifier(C1=32.0, C2=32.0, D=0.2, intercept=False).fit(scaled.transform(X[train]), y[train])
+    model = sx.ODMClassifier(C1=32.0, C2=32.0, D=0.2, intercept=False).fit(
+        scaled.transform(X[train]), y[train]
+    )
     assert first["accuracy"] == model.score(scaled.transform(X[test]), y[test])
 
 
@@ -286,7 +338,9 @@ def test_shares_of_the_training_part(folder):
     ((train, test),) = Split(0.9, stratify=False).parts(y, 42)
     train = train[:12]
     model = sx.PSVMClassifier(p=2.0, C=0.5, kernel="rbf").fit(scale(X)[train], y[train])
-    assert rows.loc[(2.0, 0.6), "as_written"] == round(100 * model.score(scale(X)[test], y[test]), 2)
+    assert rows.loc[(2.0, 0.6), "as_written"] == round(
+        100 * model.score(scale(X)[test], y[test]), 2
+    )
     assert (rows["as_written_exact_lower"] <= rows["as_written"]).all()
     assert (rows["as_written"] <= rows["as_written_exact_upper"]).all()
     (picture,) = write_figures(found, folder)
@@ -305,17 +359,27 @@ def test_the_other_classifiers_beside_the_psvm(folder):
     assert rows.loc["svm, released kernel", "as_written"] > 95
     assert rows["best_psvm_published"].unique().tolist() == [97.66]
     for method in ("svm", "knn"):
-        # 97.66 per cent of 171 rows are 167; who is right alone makes the difference of the accuracies.
+        # 97.66 per cent of 171 rows are 167; who is right alone makes the difference of the
+        # accuracies.
         ahead, behind = map(int, rows.loc[method, "best_psvm_against"].split(" : "))
-        assert ahead - behind == pytest.approx(1.71 * (97.66 - rows.loc[method, "as_written"]), abs=0.02)
+        assert ahead - behind == pytest.approx(
+            1.71 * (97.66 - rows.loc[method, "as_written"]), abs=0.02
+        )
         assert 0 < rows.loc[method, "best_psvm_mcnemar"] <= 1 or ahead == behind == 0
-    # The released machine has the printed accuracy, and the SVM with the released kernel is right on one row more.
-    ahead, behind = map(int, rows.loc["svm, released kernel", "best_psvm_released_against"].split(" : "))
+    # The released machine has the printed accuracy, and the SVM with the released kernel is right
+    # on one row more.
+    ahead, behind = map(
+        int, rows.loc["svm, released kernel", "best_psvm_released_against"].split(" : ")
+    )
     assert behind - ahead == 1
 
 
 def test_the_marks_of_the_paper_add_up_to_its_counts():
     marks = published("odm_against_svm")
-    for table, method, counts in ((2, "odm", (24, 8, 0)), (3, "odml", (15, 17, 0)), (4, "odml", (6, 3, 1))):
+    for table, method, counts in (
+        (2, "odm", (24, 8, 0)),
+        (3, "odml", (15, 17, 0)),
+        (4, "odml", (6, 3, 1)),
+    ):
         column = marks.loc[marks["table"] == table, method]
         assert tuple((column == outcome).sum() for outcome in ("better", "tie", "worse")) == counts

@@ -14,7 +14,14 @@ from svmcvx.synthetic import outlier_data, outlier_rule
 @pytest.fixture
 def small(monkeypatch):
     """The quick tables, smaller still."""
-    sizes = {"QUICK_ROWS": (100,), "QUICK_COLUMNS": (3,), "VALUES": 3, "KNOTS": 2, "TESTED": 400, "CHECKED_COLUMNS": 0}
+    sizes = {
+        "QUICK_ROWS": (100,),
+        "QUICK_COLUMNS": (3,),
+        "VALUES": 3,
+        "KNOTS": 2,
+        "TESTED": 400,
+        "CHECKED_COLUMNS": 0,
+    }
     kinds = {"SIGMAS": (0.2,), "OUTLIERS": ("clustered",), "TAUS": (0.1,), "REAL_TAUS": (0.0, 0.1)}
     for name, value in (sizes | kinds).items():
         monkeypatch.setattr(conic, name, value)
@@ -30,8 +37,13 @@ def test_the_hinge_is_that_of_liblinear(monkeypatch):
     for place, lam in enumerate(tuning.settings):
         solution = tuning.solve(place)
         theirs = LinearSVC(loss="hinge", C=lam / 2, tol=1e-9, max_iter=100_000).fit(X, y)
-        models = [(solution.model.coef, solution.model.intercept), (theirs.coef_[0], theirs.intercept_[0])]
-        ours, value = (w @ w + b * b + lam * np.maximum(0.0, 1.0 - y * (X @ w + b)).sum() for w, b in models)
+        models = [
+            (solution.model.coef, solution.model.intercept),
+            (theirs.coef_[0], theirs.intercept_[0]),
+        ]
+        ours, value = (
+            w @ w + b * b + lam * np.maximum(0.0, 1.0 - y * (X @ w + b)).sum() for w, b in models
+        )
         assert ours == pytest.approx(value, rel=1e-5)
         assert solution.certificate.upper == pytest.approx(ours / 2)
         assert solution.certificate.is_certified(1e-6)
@@ -44,9 +56,13 @@ def test_the_hinge_is_that_of_liblinear(monkeypatch):
 @pytest.mark.slow
 def test_a_trial_by_hand(small, monkeypatch):
     monkeypatch.setattr(conic, "CHECKED_COLUMNS", 3)
-    row = conic.synthetic(n=100, p=3, sigma=0.5, outliers="clustered", tested=400, values=3, repeat=0)
+    row = conic.synthetic(
+        n=100, p=3, sigma=0.5, outliers="clustered", tested=400, values=3, repeat=0
+    )
     seed = conic._seed(100, 3, 0)
-    parts = [outlier_data(100, 3, sigma=0.5, outliers="clustered", seed=seed, sample=k) for k in (0, 1)]
+    parts = [
+        outlier_data(100, 3, sigma=0.5, outliers="clustered", seed=seed, sample=k) for k in (0, 1)
+    ]
     X, y = outlier_data(400, 3, sigma=0.5, seed=seed, sample=2)
     # Classes that are not separable have no point at κ = 0; the other κ are met by λ.
     _, errors, solve = tuning = conic._conic_tuning(*(conic._Part(*part) for part in parts))
@@ -56,16 +72,26 @@ def test_a_trial_by_hand(small, monkeypatch):
     for solution, kappa in zip(path, kappas, strict=True):
         alone = sx.fast.conic(*parts[0], kappa=min(kappa, 0.5))
         np.testing.assert_allclose(solution.model.coef, alone.model.coef, atol=1e-3)
-    assert errors.tolist() == [np.mean(solution.model.predict(parts[1][0]) != parts[1][1]) for solution in path]
+    assert errors.tolist() == [
+        np.mean(solution.model.predict(parts[1][0]) != parts[1][1]) for solution in path
+    ]
     best = int(np.argmin(errors))
     assert row["conic_chosen"] == kappas[best]
     assert row["conic_error"] == pytest.approx(np.mean(path[best].model.predict(X) != y))
     assert row["bayes_error"] == np.mean(outlier_rule(3, seed=seed).predict(X) != y)
     assert row["tuning"] == 5
-    assert row["solves"] == row["certified"] == row["confirmed"] == row["conic_solves"] + row["hinge_solves"] >= 2
+    assert (
+        row["solves"]
+        == row["certified"]
+        == row["confirmed"]
+        == row["conic_solves"] + row["hinge_solves"]
+        >= 2
+    )
     assert row["clarabel_overlaps"]
     assert abs(row["clarabel_difference"]) < 1e-5
-    again = conic.synthetic(n=100, p=3, sigma=0.5, outliers="clustered", tested=400, values=3, repeat=1)
+    again = conic.synthetic(
+        n=100, p=3, sigma=0.5, outliers="clustered", tested=400, values=3, repeat=1
+    )
     assert again["bayes_error"] != row["bayes_error"]
     assert "clarabel_gap" not in again
 
@@ -107,7 +133,9 @@ def test_a_table_of_trials_goes_on_where_it_stopped(small, tmp_path, monkeypatch
     hinge = frame.loc[(0.2, "clustered", "hinge")]
     assert (hinge["published"], hinge["published_sd"]) == (3.9, 10.9)
     assert hinge["as_written"] == round(errors.mean(), 2)
-    assert hinge["as_written_noise"] == round(2 * np.sqrt(10.9**2 / 320 + errors.var() / 2) + 0.05, 2)
+    assert hinge["as_written_noise"] == round(
+        2 * np.sqrt(10.9**2 / 320 + errors.var() / 2) + 0.05, 2
+    )
     solves = found.study.frame.query("outliers == 'clustered'")["hinge_solves"].sum()
     assert hinge["as_written_certified"] == f"{solves}/{solves}"
     bayes = 100 * found.study.frame.query("outliers == 'clustered'")["bayes_error"]
@@ -117,7 +145,9 @@ def test_a_table_of_trials_goes_on_where_it_stopped(small, tmp_path, monkeypatch
     assert half["as_written"] != hinge["as_written"]
     # What is not of the paper has fewer repetitions.
     monkeypatch.setattr(conic, "HALF_REPEATS", 1)
-    fewer = reproduce("conic-table1", quick=True, store=store).frame.query("sigma == 0.2 and method == 'hinge'")
+    fewer = reproduce("conic-table1", quick=True, store=store).frame.query(
+        "sigma == 0.2 and method == 'hinge'"
+    )
     assert fewer.set_index("outliers")["repetitions"][["clustered", conic.HALF]].tolist() == [2, 1]
     assert frame.loc[(0.5, "clustered", "conic"), "as_written_note"] == "missing"
     assert [file.name for file in write_figures(found, tmp_path)] == ["conic-table1-breakdowns.svg"]
@@ -157,7 +187,9 @@ def test_flipped_labels_of_real_sets(small, tmp_path, monkeypatch):
     row = conic.real(X, y, dataset="", tau=0.0, values=3, repeat=0)
     order = np.random.default_rng(0).permutation(60)
     train, test = order[:21], order[42:]
-    machine = LinearSVC(loss="hinge", C=row["hinge_chosen"] / 2, tol=1e-9, max_iter=100_000).fit(X[train], y[train])
+    machine = LinearSVC(loss="hinge", C=row["hinge_chosen"] / 2, tol=1e-9, max_iter=100_000).fit(
+        X[train], y[train]
+    )
     assert row["hinge_error"] == pytest.approx(np.mean(machine.predict(X[test]) != y[test]))
     line = rows.loc[("Immunotherapy", 0.0, "hinge")]
     assert line["as_written"] == round(100 * row["hinge_error"], 2)
@@ -167,7 +199,11 @@ def test_flipped_labels_of_real_sets(small, tmp_path, monkeypatch):
 
 def test_printed_accuracies_are_of_twice_the_flipped_labels():
     """Of 300 + 200 observations; why noise·m labels of each class are flipped."""
-    table = published("l0_table51_circles").query("method == 'l0' and m == 500").set_index("label_noise")
+    table = (
+        published("l0_table51_circles")
+        .query("method == 'l0' and m == 500")
+        .set_index("label_noise")
+    )
     wrong = {
         noise: sum(
             round(n * (1 - float(table.loc[noise, part].removesuffix("%")) / 100))
@@ -193,7 +229,13 @@ def test_the_machines_of_a_split():
     row = l0.machines(part, settings)
     kernel = l0.kernel(part.X)
     solution = sx.fast.l0(
-        part.X, part.y, C=settings.C, kernel=kernel, sigma=settings.sigma, iota=settings.iota, max_iter=l0.CAP
+        part.X,
+        part.y,
+        C=settings.C,
+        kernel=kernel,
+        sigma=settings.sigma,
+        iota=settings.iota,
+        max_iter=l0.CAP,
     )
     options = solution.attempts[-1].options
     assert row["l0 iterations"] == options["admm_iterations"][0]
@@ -212,7 +254,11 @@ def test_a_table_of_shapes_and_its_figures(small, tmp_path, monkeypatch):
     monkeypatch.setattr(l0, "QUICK_SIZES", ((500, 0.01),))
     found = reproduce("l0-table52", quick=True, repeats=2, store=tmp_path / "s.sqlite")
     rows = found.frame.set_index(["label_noise", "method"])
-    assert rows.loc[(0.01, "l0"), ["published", "published_train", "published_nsv"]].tolist() == [97.5, 98.33, 23]
+    assert rows.loc[(0.01, "l0"), ["published", "published_train", "published_nsv"]].tolist() == [
+        97.5,
+        98.33,
+        23,
+    ]
     assert rows.loc[(0.01, "l0 polished"), "published"] == 97.5
     assert rows["as_written_certified"].dropna().tolist() == ["2/2"] * 3
     part = found.study.frame
@@ -227,7 +273,10 @@ def test_a_table_of_shapes_and_its_figures(small, tmp_path, monkeypatch):
     monkeypatch.setattr("svmcvx.papers.drawings.l0.MOMENTS", 3)
     monkeypatch.setattr("svmcvx.plot.regions.GRID", 20)
     files = write_figures(found, tmp_path)
-    assert [file.name for file in files] == ["l0-table52-boundaries.svg", "l0-table52-convergence.svg"]
+    assert [file.name for file in files] == [
+        "l0-table52-boundaries.svg",
+        "l0-table52-convergence.svg",
+    ]
     assert "Decision boundaries on Double Moons" in files[0].read_text()
 
 

@@ -1,4 +1,6 @@
-"""Lemmas and theorems of the papers that are identities or closed forms, at random points; those that the solvers rest on are tested with them."""
+"""Lemmas and theorems of the papers that are identities or closed forms, at random points; those
+that the solvers rest on are tested with them.
+"""
 
 import numpy as np
 import pytest
@@ -17,7 +19,9 @@ SEEDS = st.integers(0, 10_000)
 
 @given(SEEDS)
 def test_the_gradients_of_two_random_rows_are_unbiased(seed):
-    """Theorem 1 of [ZhangZhou], by the sum over all pairs of rows; the gradients of (21) and (22) by differences."""
+    """Theorem 1 of [ZhangZhou], by the sum over all pairs of rows; the gradients of (21) and (22)
+    by differences.
+    """
     rng = np.random.default_rng(seed)
     m, d, lam1, lam2, C, C1, C2, D = 6, 3, 0.7, 0.4, 2.0, 1.5, 3.0, 0.2
     X, w, y = rng.normal(size=(m, d)), rng.normal(size=d), rng.choice([-1.0, 1.0], size=m)
@@ -25,7 +29,10 @@ def test_the_gradients_of_two_random_rows_are_unbiased(seed):
     def odml(w):
         u = y * (X @ w)
         return (
-            0.5 * w @ w + lam1 * (np.mean(u**2) - np.mean(u) ** 2) - lam2 * u.mean() + C * np.maximum(1 - u, 0).mean()
+            0.5 * w @ w
+            + lam1 * (np.mean(u**2) - np.mean(u) ** 2)
+            - lam2 * u.mean()
+            + C * np.maximum(1 - u, 0).mean()
         )
 
     def odm(w):
@@ -38,16 +45,25 @@ def test_the_gradients_of_two_random_rows_are_unbiased(seed):
         return np.array([(f(w + step) - f(w - step)) / 2e-6 for step in steps])
 
     def of_pair(i, j):
-        one = w + 2 * lam1 * X[i] * (X[i] @ w) - 2 * lam1 * y[i] * y[j] * X[i] * (X[j] @ w) - lam2 * y[i] * X[i]
+        one = (
+            w
+            + 2 * lam1 * X[i] * (X[i] @ w)
+            - 2 * lam1 * y[i] * y[j] * X[i] * (X[j] @ w)
+            - lam2 * y[i] * X[i]
+        )
         return one - C * y[i] * X[i] * (y[i] * (X[i] @ w) < 1)
 
     def of_row(i):
         u = y[i] * (X[i] @ w)
-        return w + 2 * y[i] * X[i] * (C1 * (u + D - 1) * (u < 1 - D) + C2 * (u - D - 1) * (u > 1 + D))
+        return w + 2 * y[i] * X[i] * (
+            C1 * (u + D - 1) * (u < 1 - D) + C2 * (u - D - 1) * (u > 1 + D)
+        )
 
     pairs = np.mean([of_pair(i, j) for i in range(m) for j in range(m)], axis=0)
     np.testing.assert_allclose(pairs, difference(odml), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(np.mean([of_row(i) for i in range(m)], axis=0), difference(odm), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        np.mean([of_row(i) for i in range(m)], axis=0), difference(odm), rtol=1e-5, atol=1e-6
+    )
 
 
 @given(SEEDS)
@@ -57,7 +73,9 @@ def test_the_inverse_of_odml(seed):
     X, root = rng.normal(size=(4, 3)), rng.normal(size=(3, 3))
     A = root @ root.T + np.eye(3)
     left = np.linalg.inv(np.eye(4) + X @ A @ X.T)
-    np.testing.assert_allclose(left, np.eye(4) - X @ np.linalg.inv(np.linalg.inv(A) + X.T @ X) @ X.T, atol=1e-9)
+    np.testing.assert_allclose(
+        left, np.eye(4) - X @ np.linalg.inv(np.linalg.inv(A) + X.T @ X) @ X.T, atol=1e-9
+    )
 
 
 @given(st.floats(-3, 3), st.floats(-3, 3), st.floats(0.05, 0.95))
@@ -71,13 +89,20 @@ def test_the_convex_hull_of_one_indicator(w, b, z):
 
     # w0 >= b says w1 <= (w - (1 - z) b)/z.
     end = min(b, (w - (1 - z) * b) / z)
-    least = min(of(end), minimize_scalar(of, bounds=(end - 100, end), method="bounded", options={"xatol": 1e-10}).fun)
+    least = min(
+        of(end),
+        minimize_scalar(
+            of, bounds=(end - 100, end), method="bounded", options={"xatol": 1e-10}
+        ).fun,
+    )
     assert closed == pytest.approx(least, rel=1e-6, abs=1e-6)
 
 
 @given(SEEDS)
 def test_the_convex_hull_of_one_observation_is_below_and_touches(seed):
-    """Theorem 1 of [CepedaGomezHan]: a convex function, equal to w'Qw at points that the indicator allows."""
+    """Theorem 1 of [CepedaGomezHan]: a convex function, equal to w'Qw at points that the indicator
+    allows.
+    """
     rng = np.random.default_rng(seed)
     root, x, y = rng.normal(size=(3, 3)), rng.normal(size=3), rng.choice([-1.0, 1.0])
     Q = root @ root.T + 0.1 * np.eye(3)
@@ -93,7 +118,10 @@ def test_the_convex_hull_of_one_observation_is_below_and_touches(seed):
     for w, z in points:
         assert hull(w, z) == pytest.approx(w @ Q @ w, rel=1e-9, abs=1e-9)
     share = rng.dirichlet(np.ones(6))
-    mean_w, mean_z = sum(s * w for s, (w, _) in zip(share, points, strict=True)), share @ [z for _, z in points]
+    mean_w, mean_z = (
+        sum(s * w for s, (w, _) in zip(share, points, strict=True)),
+        share @ [z for _, z in points],
+    )
     above = sum(s * (w @ Q @ w) for s, (w, _) in zip(share, points, strict=True))
     assert hull(mean_w, mean_z) <= above * (1 + 1e-9) + 1e-9
     # γ is the largest: a larger one leaves a quadratic form that is not convex.
@@ -105,7 +133,9 @@ def test_the_convex_hull_of_one_observation_is_below_and_touches(seed):
 def test_pairs_of_normals_are_distances_from_their_mean(seed, classes):
     """Lemma 3 of [NieHaoWang]."""
     W = np.random.default_rng(seed).normal(size=(3, classes))
-    pairs = sum(np.sum((W[:, k] - W[:, j]) ** 2) for k in range(classes) for j in range(k + 1, classes))
+    pairs = sum(
+        np.sum((W[:, k] - W[:, j]) ** 2) for k in range(classes) for j in range(k + 1, classes)
+    )
     assert pairs == pytest.approx(classes * np.sum((W - W.mean(axis=1, keepdims=True)) ** 2))
 
 
@@ -123,7 +153,10 @@ def test_losses_of_pairs_are_losses_against_the_own_class(seed, classes):
             if own in (k, j)
         )
         rows = sum(
-            loss(f[own] - f[k]) for f, own in zip(scores, labels, strict=True) for k in range(classes) if k != own
+            loss(f[own] - f[k])
+            for f, own in zip(scores, labels, strict=True)
+            for k in range(classes)
+            if k != own
         )
         assert pairs == pytest.approx(rows)
 
@@ -144,7 +177,9 @@ def test_softmax_by_differences_of_scores(seed):
 
 
 def test_the_norms_of_m3svm_at_p_two_are_a_ridge():
-    """Theorems 2 and 5 of [NieHaoWang]: at p = 2 the columns of W add up to 0, and the pairs are c times the squared norm."""
+    """Theorems 2 and 5 of [NieHaoWang]: at p = 2 the columns of W add up to 0, and the pairs are c
+    times the squared norm.
+    """
     X, _ = make_data(n=60, overlap=1.5)
     y = np.repeat([0, 1, 2], 20)
     X = X + 1.5 * np.outer(y, [1.0, -0.5, 0.2])
@@ -154,7 +189,10 @@ def test_the_norms_of_m3svm_at_p_two_are_a_ridge():
     np.testing.assert_allclose(W.sum(axis=1), 0.0, atol=1e-4 * np.abs(W).max())
     scores = X @ W + b
     losses = sum(
-        np.maximum(1 - scores[i, own] + scores[i, k], 0) for i, own in enumerate(y) for k in range(3) if k != own
+        np.maximum(1 - scores[i, own] + scores[i, k], 0)
+        for i, own in enumerate(y)
+        for k in range(3)
+        if k != own
     )
     pairs = sum(np.sum((W[:, k] - W[:, j]) ** 2) for k in range(3) for j in range(k + 1, 3))
     ridge = 3 * np.sum(W**2)
@@ -164,7 +202,9 @@ def test_the_norms_of_m3svm_at_p_two_are_a_ridge():
 
 
 def test_the_hinge_breaks_down_with_clustered_outliers_as_written():
-    """Table 1 of [CepedaGomezHan] prints an error of 3.9 %: with 500 rows it is near 50 % in each of 20 samples, whatever λ is chosen."""
+    """Table 1 of [CepedaGomezHan] prints an error of 3.9 %: with 500 rows it is near 50 % in each
+    of 20 samples, whatever λ is chosen.
+    """
     n, beta = 500, np.arange(0.05, 1.0, 0.1)
     costs = (beta / (1 - beta) * n / 2).tolist()
     errors = []
@@ -173,7 +213,12 @@ def test_the_hinge_breaks_down_with_clustered_outliers_as_written():
         T, labels = outlier_data(20_000, 3, sigma=0.2, seed=seed, sample=2)
         path = sx.fast.path("odml", X, y, C=costs, lam1=0.0, lam2=0.0, intercept=True)
         # The best λ by the test rows themselves.
-        errors.append(min(np.mean((T @ one.model.coef + one.model.intercept > 0) != (labels > 0)) for one in path))
+        errors.append(
+            min(
+                np.mean((T @ one.model.coef + one.model.intercept > 0) != (labels > 0))
+                for one in path
+            )
+        )
     assert min(errors) > 0.3
     low, high = stats.t.interval(0.95, 19, np.mean(errors), stats.sem(errors))
     assert 0.49 < low < high < 0.51

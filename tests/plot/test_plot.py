@@ -51,7 +51,9 @@ def test_margin_distributions_are_cumulative():
 
 def test_margins_of_several_classes():
     codes = np.arange(40) % 3
-    model = sx.MulticlassModel(np.ones((2, 3)) * [1.0, 2.0, -1.0], np.zeros(3), np.arange(3), np.arange(40))
+    model = sx.MulticlassModel(
+        np.ones((2, 3)) * [1.0, 2.0, -1.0], np.zeros(3), np.arange(3), np.arange(40)
+    )
     ax = sx.plot.margin_distribution({"three": model}, X, codes)
     margins, _ = ax.lines[0].get_data()
     assert np.mean(margins < 0) == pytest.approx(np.mean(model.predict(X) != codes))
@@ -66,25 +68,36 @@ def test_regions_need_two_features():
 def three_classes():
     rng = np.random.default_rng(0)
     y = np.arange(45) % 3
-    return rng.standard_normal((45, 2)) + 1.5 * np.array([[0, 1], [1, -1], [-1, -1]])[y], np.array(["a", "b", "c"])[y]
+    return rng.standard_normal((45, 2)) + 1.5 * np.array([[0, 1], [1, -1], [-1, -1]])[y], np.array(
+        ["a", "b", "c"]
+    )[y]
 
 
 def test_regions_of_several_classes():
     points, y = three_classes()
     solution = sx.solve(sx.m3svm(points, y, lam=0.1, p=4))
     ax = sx.plot.decision_regions(solution, points, y)
-    assert [text.get_text() for text in ax.get_legend().get_texts()][:4] == ["a", "b", "c", "support vectors"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()][:4] == [
+        "a",
+        "b",
+        "c",
+        "support vectors",
+    ]
     assert len(ax.collections[-1].get_offsets()) == solution.model.n_support
     # Boundaries drawn by the lead of a class: on them two scores are equal.
     lines = [path for collection in ax.collections[1:4] for path in collection.get_paths()]
-    scores = np.sort(solution.model.decision_function(np.vstack([path.vertices for path in lines if len(path)])))
+    scores = np.sort(
+        solution.model.decision_function(np.vstack([path.vertices for path in lines if len(path)]))
+    )
     assert np.abs(scores[:, -1] - scores[:, -2]).max() < 0.1
 
 
 def test_two_classes_with_a_score_each_are_drawn():
     points, y = three_classes()
     keep = y != "c"
-    ax = sx.plot.decision_regions(sx.M3SVMClassifier(lam=0.1).fit(points[keep], y[keep]), points[keep], y[keep])
+    ax = sx.plot.decision_regions(
+        sx.M3SVMClassifier(lam=0.1).fit(points[keep], y[keep]), points[keep], y[keep]
+    )
     assert [text.get_text() for text in ax.get_legend().get_texts()][:2] == ["a", "b"]
 
 
@@ -103,7 +116,9 @@ def test_a_rule_that_only_scores_is_drawn():
 def test_margins_are_drawn_as_they_are_on_request():
     solution = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=2))
     ax = sx.plot.margin_distribution({"p = 2": solution}, X, Y, scale="none", title="margins")
-    np.testing.assert_allclose(ax.lines[0].get_xdata(), np.sort(Y * solution.model.decision_function(X)))
+    np.testing.assert_allclose(
+        ax.lines[0].get_xdata(), np.sort(Y * solution.model.decision_function(X))
+    )
     assert ax.get_title() == "margins"
     with pytest.raises(sx.DataError, match="scale must be one of"):
         sx.plot.margin_distribution({"p = 2": solution}, X, Y, scale="mean")
@@ -117,7 +132,9 @@ def test_gap_traces_show_the_best_so_far_and_the_certificate():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["pSMO", "conic"]
     gaps = ax.lines[0].get_ydata()
     assert (np.diff(gaps[np.isfinite(gaps)]) <= 0).all()
-    assert ax.lines[1].get_ydata()[0] == pytest.approx(max(solution.certificate.gap, np.finfo(float).eps))
+    assert ax.lines[1].get_ydata()[0] == pytest.approx(
+        max(solution.certificate.gap, np.finfo(float).eps)
+    )
 
 
 def test_a_band_holds_the_optimum():
@@ -134,7 +151,9 @@ def test_a_band_holds_the_optimum():
 def test_unknown_lower_bounds_are_left_out():
     solution = sx.fast.psvm(X, Y, C=1.0, p=1.5, kernel="rbf")
     fields = {name: getattr(solution, name) for name in solution.__dataclass_fields__}
-    unknown = sx.Solution(**{**fields, "trace": np.array([[0.1, np.nan, 5.0], [0.2, 1.0, np.nan], [0.3, 0.5, 4.0]])})
+    unknown = sx.Solution(
+        **{**fields, "trace": np.array([[0.1, np.nan, 5.0], [0.2, 1.0, np.nan], [0.3, 0.5, 4.0]])}
+    )
     ax = sx.plot.gap_trace({"a": unknown})
     np.testing.assert_allclose(ax.lines[0].get_ydata(), [np.nan, 4 / 5, 3 / 4])
 
@@ -153,7 +172,9 @@ def test_accuracy_and_support_against_the_exponent():
     accuracy, support = ax.lines[0], ax.figure.axes[1].lines[0]
     np.testing.assert_array_equal(accuracy.get_xdata(), [1, 2, 4])
     np.testing.assert_allclose(accuracy.get_ydata(), [models[k].score(X, Y) for k in (1, 0, 2)])
-    np.testing.assert_array_equal(support.get_ydata(), [models[k].solution_.model.n_support for k in (1, 0, 2)])
+    np.testing.assert_array_equal(
+        support.get_ydata(), [models[k].solution_.model.n_support for k in (1, 0, 2)]
+    )
 
 
 def test_tables_are_drawn_against_the_exponent():
@@ -194,8 +215,13 @@ def test_pairwise_margins_frame_the_smallest():
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["a", "b", "c"]
     written = [text.get_text() for text in ax.texts]
     assert len({len(text.partition(".")[2]) for text in written}) == 1, "even decimals"
-    np.testing.assert_allclose(sorted(map(float, written)), np.sort(table[~np.eye(3, dtype=bool)]), rtol=0.05)
-    framed = {(round(line.get_ydata().mean() - 0.1), round(line.get_xdata().mean() - 0.1)) for line in ax.lines}
+    np.testing.assert_allclose(
+        sorted(map(float, written)), np.sort(table[~np.eye(3, dtype=bool)]), rtol=0.05
+    )
+    framed = {
+        (round(line.get_ydata().mean() - 0.1), round(line.get_xdata().mean() - 0.1))
+        for line in ax.lines
+    }
     assert framed == {tuple(place) for place in np.argwhere(table == np.nanmin(table))}
 
 
@@ -239,7 +265,10 @@ def test_features_are_named_by_the_table_the_estimator_or_the_user():
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("length (standardised)", "width (standardised)")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn's, of data without names
-        assert sx.plot.decision_regions(classifier, table.to_numpy(), Y).get_xlabel() == "length (standardised)"
+        assert (
+            sx.plot.decision_regions(classifier, table.to_numpy(), Y).get_xlabel()
+            == "length (standardised)"
+        )
     model = sx.fast.psvm(X, Y).model
     assert sx.plot.decision_regions(model, X, Y).get_ylabel() == "feature 1"
     assert sx.plot.decision_regions(model, X, Y, feature_names=["u", "v"]).get_ylabel() == "v"
@@ -258,7 +287,9 @@ def test_regions_are_titled_by_the_formulation_and_scaled_by_a_bar():
 def overlaps(ax):
     ax.figure.canvas.draw()
     legend = ax.get_legend().get_window_extent()
-    return legend.overlaps(ax.get_window_extent()) or legend.overlaps(ax.xaxis.label.get_window_extent())
+    return legend.overlaps(ax.get_window_extent()) or legend.overlaps(
+        ax.xaxis.label.get_window_extent()
+    )
 
 
 def test_legends_stand_beside_what_is_drawn():
@@ -273,7 +304,12 @@ def test_legends_stand_beside_what_is_drawn():
     ):
         _, ax = plt.subplots(figsize=(3.3, 2.6), layout="constrained")
         assert not overlaps(draw(ax))
-        low, _, high, _ = ax.get_legend().get_window_extent().transformed(ax.figure.transFigure.inverted()).extents
+        low, _, high, _ = (
+            ax.get_legend()
+            .get_window_extent()
+            .transformed(ax.figure.transFigure.inverted())
+            .extents
+        )
         assert low >= 0
         assert high <= 1
 
@@ -281,12 +317,17 @@ def test_legends_stand_beside_what_is_drawn():
 def test_gaps_are_drawn_over_the_logarithm_of_time():
     solution = sx.fast.psvm(X, Y, C=1.0, p=1.5, kernel="rbf")
     fields = {name: getattr(solution, name) for name in solution.__dataclass_fields__}
-    long = sx.Solution(**{**fields, "trace": np.array([[0.01, 1.0, 5.0], [3.0, 2.0, 4.0], [40.0, 3.0, 4.0]])})
+    long = sx.Solution(
+        **{**fields, "trace": np.array([[0.01, 1.0, 5.0], [3.0, 2.0, 4.0], [40.0, 3.0, 4.0]])}
+    )
     ax = sx.plot.gap_trace({"a": long})
     assert ax.get_xscale() == "log"
     ax.figure.canvas.draw()
     boxes = [text.get_window_extent() for text in ax.get_xticklabels() if text.get_text()]
-    boxes = sorted((box for box in boxes if ax.bbox.x0 <= box.x1 and box.x0 <= ax.bbox.x1), key=lambda box: box.x0)
+    boxes = sorted(
+        (box for box in boxes if ax.bbox.x0 <= box.x1 and box.x0 <= ax.bbox.x1),
+        key=lambda box: box.x0,
+    )
     assert len(boxes) >= 2
     assert all(one.x1 < two.x0 for one, two in pairwise(boxes))
     short = sx.Solution(**{**fields, "trace": np.array([[1.0, 1.0, 5.0], [2.0, 2.0, 4.0]])})
@@ -338,17 +379,32 @@ def linear(colour):
     return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
 
 
-# Linear RGB as seen without one of the three cones; Machado, Oliveira and Fernandes (2009), severity 1.
+# Linear RGB as seen without one of the three cones; Machado, Oliveira and Fernandes (2009),
+# severity 1.
 SEEN = {
     "all": np.eye(3),
-    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
-    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.01182, 0.04294, 0.968881],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.3039],
+    ],
 }
 
 
 def lab(rgb):
-    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    to_xyz = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    )
     x, y, z = np.cbrt(to_xyz @ np.clip(rgb, 0, 1) / [0.9505, 1.0, 1.089])
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 

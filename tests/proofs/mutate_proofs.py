@@ -1,9 +1,12 @@
-"""Honest proofs of every formulation, mutated at random and by plan: no interval that is returned may exclude the optimum.
+"""Honest proofs of every formulation, mutated at random and by plan: no interval that is returned
+may exclude the optimum.
 
-``python -m tests.proofs.mutate_proofs --count 1000 --first 0`` changes arrays, claims, headers and bytes of honest files at random;
-``--planned`` takes what a forger would try first: parts of other honest files, other signs, members and keys twice, files cut short.
-The optimum of each problem is known from an honest proof. An interval is judged whether or not the claim holds, an error that is no
-``SvmcvxError`` is one too many, and ``--reference`` compares the verdicts with those of the reference verifier where it knows the problem.
+``python -m tests.proofs.mutate_proofs --count 1000 --first 0`` changes arrays, claims, headers and
+bytes of honest files at random; ``--planned`` takes what a forger would try first: parts of other
+honest files, other signs, members and keys twice, files cut short. The optimum of each problem is
+known from an honest proof. An interval is judged whether or not the claim holds, an error that is
+no ``SvmcvxError`` is one too many, and ``--reference`` compares the verdicts with those of the
+reference verifier where it knows the problem.
 """
 
 import argparse
@@ -27,7 +30,22 @@ from tests.proofs.forgeries.honest import TEST
 from tests.proofs.test_proofs import CASES, case
 
 METHODS = ("auto", "balls", "a-priori")
-NUMBERS = (0.0, -1.0, 1.0, 1e308, -1e308, 1e-320, 5e-324, 1e-170, 1e17, -0.0, np.nan, np.inf, 2.0**-40, 2.0**53)
+NUMBERS = (
+    0.0,
+    -1.0,
+    1.0,
+    1e308,
+    -1e308,
+    1e-320,
+    5e-324,
+    1e-170,
+    1e17,
+    -0.0,
+    np.nan,
+    np.inf,
+    2.0**-40,
+    2.0**53,
+)
 CHANGES, SHARES = ("array", "claim", "shape", "header", "bytes"), (0.78, 0.1, 0.04, 0.04, 0.04)
 INTEGERS = (0, -1, 1, 2**31 - 1, -(2**31), 2**62, 7)
 X, Y = sx.synthetic.outlier_data(24, 2, sigma=0.5, outliers="spread", seed=0)
@@ -46,13 +64,17 @@ SEARCHES = {
 FREE = {
     f"{name} {kernel}": (solver, kernel)
     for name, solver in (
-        ("zero_one", lambda **arguments: sx.fast.zero_one(X, Y, lam=0.5, method="branch", **arguments)),
+        (
+            "zero_one",
+            lambda **arguments: sx.fast.zero_one(X, Y, lam=0.5, method="branch", **arguments),
+        ),
         ("ramp", lambda **arguments: sx.fast.ramp(X, Y, C=1.0, sample_weight=WEIGHT, **arguments)),
         ("l0", lambda **arguments: sx.fast.l0(X, Y, C=2.0, method="search", **arguments)),
     )
     for kernel in (None, sx.RBF(0.5), sx.Polynomial(2, 0.5, 1.0))
 }
-# Machines whose proofs claim the scores of test rows, some solved so loosely that their intervals leave labels open.
+# Machines whose proofs claim the scores of test rows, some solved so loosely that their intervals
+# leave labels open.
 SCORED = {
     f"scores {solver} {arguments}": (solver, arguments)
     for solver, arguments in (
@@ -61,14 +83,19 @@ SCORED = {
         ("psvm", {"C": 1.3, "p": 2.0, "kernel": sx.RBF(0.5), "tol": 1e-3}),
         ("psvm", {"C": 0.4, "p": 1.5, "kernel": None, "intercept": "none", "tol": 1e-4}),
         ("odm", {"C1": 2.0, "C2": 0.5, "D": 0.1, "kernel": None, "intercept": False, "tol": 1e-1}),
-        ("odm", {"C1": 2.0, "C2": 0.5, "D": 0.1, "kernel": sx.RBF(0.5), "intercept": True, "tol": 1e-8}),
+        (
+            "odm",
+            {"C1": 2.0, "C2": 0.5, "D": 0.1, "kernel": sx.RBF(0.5), "intercept": True, "tol": 1e-8},
+        ),
     )
 }
 NAMES = (*CASES, *SEARCHES, *FREE, *SCORED)
 
 
 class Honest(NamedTuple):
-    """The file of an honest proof, the interval that it proves, and both ends of the optimal scores of its test rows, if it has some."""
+    """The file of an honest proof, the interval that it proves, and both ends of the optimal scores
+    of its test rows, if it has some.
+    """
 
     file: File
     lower: float
@@ -114,13 +141,19 @@ def honest(name):
 
 def problem_of(file):
     """What the optimum of a file's problem depends on."""
-    arrays = {name: values.tolist() for name, values in file.arrays.items() if name.startswith("statement.")}
+    arrays = {
+        name: values.tolist()
+        for name, values in file.arrays.items()
+        if name.startswith("statement.")
+    }
     return json.dumps([file.statement, arrays], sort_keys=True)
 
 
 @cache
 def known():
-    """What is known of the optimum by the problems of the honest files; a file with test rows comes after one of its problem without."""
+    """What is known of the optimum by the problems of the honest files; a file with test rows comes
+    after one of its problem without.
+    """
     return {problem_of(honest(name).file): honest(name)[1:] for name in NAMES}
 
 
@@ -133,7 +166,9 @@ def change_entry(values, rng):
         return "nothing"
     flat, place = values.reshape(-1), int(rng.integers(values.size))
     integers = values.dtype.kind in "iu"
-    how = str(rng.choice(["factor", "number", "sign", "copy", "step", "all", "noise", "zero", "swap"]))
+    how = str(
+        rng.choice(["factor", "number", "sign", "copy", "step", "all", "noise", "zero", "swap"])
+    )
     with np.errstate(all="ignore"):
         if how == "number":
             number = rng.choice(INTEGERS) if integers else rng.choice(NUMBERS)
@@ -175,14 +210,18 @@ def mutated(number):
             end = str(rng.choice(["lower", "upper", "stated", "kind"]))
             kinds = ("convex", "local", "enumeration", "mixed-integer")
             ends = (None, 0.0, -1e300, 1e300, file.claim["lower"], file.claim["upper"])
-            file.claim[end] = str(rng.choice(kinds)) if end == "kind" else ends[int(rng.integers(len(ends)))]
+            file.claim[end] = (
+                str(rng.choice(kinds)) if end == "kind" else ends[int(rng.integers(len(ends)))]
+            )
             told.append(f"claim of {end}")
         elif what == "shape":
             key = str(rng.choice(points))
             values = file.arrays[key]
             if values.ndim:
                 cut = int(rng.integers(0, len(values) + 1))
-                file.arrays[key] = values[:cut] if rng.uniform() < 0.5 else np.concatenate([values, values[:cut]])
+                file.arrays[key] = (
+                    values[:cut] if rng.uniform() < 0.5 else np.concatenate([values, values[:cut]])
+                )
             told.append(f"{key}: shape")
         elif what == "header":
             text = bytearray(file.text().encode())
@@ -211,9 +250,19 @@ def planned(number):
     if how < 5:
         told.append(f"from {second}:")
         if how == 0:
-            families = [str(family) for family in rng.choice(["model", "dual", "tree", "scores"], 2)]
-            taken = {key: values for key, values in other.arrays.items() if key.partition(".")[0] in families}
-            kept = {key: values for key, values in file.arrays.items() if key.partition(".")[0] not in families}
+            families = [
+                str(family) for family in rng.choice(["model", "dual", "tree", "scores"], 2)
+            ]
+            taken = {
+                key: values
+                for key, values in other.arrays.items()
+                if key.partition(".")[0] in families
+            }
+            kept = {
+                key: values
+                for key, values in file.arrays.items()
+                if key.partition(".")[0] not in families
+            }
             file.arrays = kept | taken
             told += families
         elif how == 1:
@@ -228,14 +277,22 @@ def planned(number):
             file.header["claim"] = other.claim
             told.append("its claim")
         else:
-            file.header["statement"] = other.statement | {"fingerprint": file.statement["fingerprint"]}
-            file.arrays = file.arrays | {k: v for k, v in other.arrays.items() if k.startswith("tree.")}
+            file.header["statement"] = other.statement | {
+                "fingerprint": file.statement["fingerprint"]
+            }
+            file.arrays = file.arrays | {
+                k: v for k, v in other.arrays.items() if k.startswith("tree.")
+            }
             told.append("its statement and its tree")
     elif how < 7:
         key = str(rng.choice([key for key in file.arrays if not key.startswith("statement.")]))
         values = file.arrays[key]
         if how == 5:
-            values *= np.asarray(-1, dtype=values.dtype) if values.dtype.kind != "u" else np.asarray(1, values.dtype)
+            values *= (
+                np.asarray(-1, dtype=values.dtype)
+                if values.dtype.kind != "u"
+                else np.asarray(1, values.dtype)
+            )
             told.append(f"{key}: all signs")
         elif values.size:
             place = int(rng.integers(values.size))
@@ -245,12 +302,29 @@ def planned(number):
         members = file.members()
         place = int(rng.integers(len(members)))
         twin = (members[place][0], npy(np.zeros(3)) if members[place][0] != HEADER else b"{}")
-        return file, packed([*members, twin] if rng.uniform() < 0.5 else [twin, *members]), [first, "a member twice"]
+        return (
+            file,
+            packed([*members, twin] if rng.uniform() < 0.5 else [twin, *members]),
+            [first, "a member twice"],
+        )
     elif how == 8:
         text = file.text()
-        keys = ("statement", "claim", "lower", "upper", "formulation", "hyperparameters", "kernel", "intercept")
+        keys = (
+            "statement",
+            "claim",
+            "lower",
+            "upper",
+            "formulation",
+            "hyperparameters",
+            "kernel",
+            "intercept",
+        )
         key = str(rng.choice(keys))
-        return file, file.content(text.replace(f'"{key}"', f'"{key}": null, "{key}"', 1)), [first, f"{key} twice"]
+        return (
+            file,
+            file.content(text.replace(f'"{key}"', f'"{key}": null, "{key}"', 1)),
+            [first, f"{key} twice"],
+        )
     else:
         content = file.content()
         return file, content[: int(rng.integers(len(content)))], [first, "cut short"]
@@ -269,36 +343,58 @@ def judged(number, make, path, *, reference=False):
         found = sx.verify(path, file.X, file.y, method=method, test=file.T)
     except sx.SvmcvxError:
         # There is no check of every formulation in doubles.
-        return compared(number, what, "no proof", False, file, path, reference and method != "a-priori")
+        return compared(
+            number, what, "no proof", False, file, path, reference and method != "a-priori"
+        )
     except Exception as error:
         return Outcome(number, what, "RAW ERROR", f"{method}: {type(error).__name__}: {error}")
     ended = "holds" if found.holds else "refused"
     if found.statement is not None:
-        arrays = {f"statement.{key}": values.tolist() for key, values in found.statement.arrays.items()}
+        arrays = {
+            f"statement.{key}": values.tolist() for key, values in found.statement.arrays.items()
+        }
         # The interval is that of the data, whatever fingerprint the file has.
-        data = {"fingerprint": sx.proofs.fingerprint(file.X, file.y), "classes": list(found.statement.classes)}
+        data = {
+            "fingerprint": sx.proofs.fingerprint(file.X, file.y),
+            "classes": list(found.statement.classes),
+        }
         plain = found.statement.plain | data
-        plain["hyperparameters"] = {k: "inf" if v == np.inf else v for k, v in plain["hyperparameters"].items()}
+        plain["hyperparameters"] = {
+            k: "inf" if v == np.inf else v for k, v in plain["hyperparameters"].items()
+        }
         truth = known().get(json.dumps([plain, arrays], sort_keys=True))
         if truth is None:
             ended += ", another problem"
         elif (found.lower is not None and found.lower > truth[1]) or found.upper < truth[0]:
             return Outcome(
-                number, what, "WRONG", f"{method}: {found}, the optimum is between {truth[0]} and {truth[1]}"
+                number,
+                what,
+                "WRONG",
+                f"{method}: {found}, the optimum is between {truth[0]} and {truth[1]}",
             )
         elif found.scores is not None:
             claims = [found.scores] + [sx.proofs.read_proof(path).scores] * found.holds
             wrong = truth[2] is None or [t for claim in claims for t in false_rows(claim, truth[2])]
             if wrong:
-                return Outcome(number, what, "WRONG", f"{method}: {found}, the scores of the test rows {wrong}")
+                return Outcome(
+                    number, what, "WRONG", f"{method}: {found}, the scores of the test rows {wrong}"
+                )
             ended += " with scores"
-    return compared(number, what, ended, found.holds, file, path, reference and method != "a-priori")
+    return compared(
+        number, what, ended, found.holds, file, path, reference and method != "a-priori"
+    )
 
 
 def false_rows(claim, scores):
     """The test rows of which an interval does not contain every optimal score."""
-    lower, upper = (claim["lower"], claim["upper"]) if isinstance(claim, dict) else (claim.lower, claim.upper)
-    return [t for t, (low, high) in enumerate(scores) if not (float(lower[t]) <= low and high <= float(upper[t]))]
+    lower, upper = (
+        (claim["lower"], claim["upper"]) if isinstance(claim, dict) else (claim.lower, claim.upper)
+    )
+    return [
+        t
+        for t, (low, high) in enumerate(scores)
+        if not (float(lower[t]) <= low and high <= float(upper[t]))
+    ]
 
 
 def compared(number, what, ended, holds, file, path, reference):
@@ -308,18 +404,26 @@ def compared(number, what, ended, holds, file, path, reference):
         np.savez(data, X=file.X.toarray() if hasattr(file.X, "toarray") else file.X, y=file.y)
         why = reference_verifier.verify(path, data)[2]
         if (why == "") != holds and "not known here" not in why:
-            return Outcome(number, what, "VERDICTS DIFFER", f"{ended} here, there: {why or 'holds'}")
+            return Outcome(
+                number, what, "VERDICTS DIFFER", f"{ended} here, there: {why or 'holds'}"
+            )
         if "not known here" not in why:
             ended += ", reference agrees"
     return Outcome(number, what, ended, "")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--planned", action="store_true", help="changes by plan in place of random ones")
-    parser.add_argument("--reference", action="store_true", help="compare with the reference verifier")
+    parser.add_argument(
+        "--planned", action="store_true", help="changes by plan in place of random ones"
+    )
+    parser.add_argument(
+        "--reference", action="store_true", help="compare with the reference verifier"
+    )
     options = parser.parse_args()
     known()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -332,11 +436,16 @@ def main():
             counts[outcome.ended] += 1
             if outcome.ended.isupper():
                 bad.append(outcome)
-                print(f"{outcome.number:7d} {outcome.ended}: {outcome.what}\n        {outcome.detail}", flush=True)
+                print(
+                    f"{outcome.number:7d} {outcome.ended}: {outcome.what}\n       "
+                    f" {outcome.detail}",
+                    flush=True,
+                )
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(", ".join(f"{ended}: {count}" for ended, count in counts.most_common()))
     print(
-        f"{len(NAMES)} honest proofs; {len(bad)} bad; peak of memory {after / 1024:.0f} MB, of this {(after - before) / 1024:.0f} MB for {options.count} files"
+        f"{len(NAMES)} honest proofs; {len(bad)} bad; peak of memory {after / 1024:.0f} MB, of this"
+        f" {(after - before) / 1024:.0f} MB for {options.count} files"
     )
     return int(bool(bad))
 

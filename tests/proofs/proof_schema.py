@@ -3,7 +3,16 @@
 import json
 import math
 
-from svmcvx.proofs.tables import FORMULATIONS, KERNELS, KINDS, SCORED, SEARCHED, TREE, Choice, dtype_of
+from svmcvx.proofs.tables import (
+    FORMULATIONS,
+    KERNELS,
+    KINDS,
+    SCORED,
+    SEARCHED,
+    TREE,
+    Choice,
+    dtype_of,
+)
 
 NULL = {"type": "null"}
 
@@ -32,7 +41,8 @@ def record(properties):
 
 def kernel():
     return [
-        record({"name": {"const": name}, **{k: values(v) for k, v in rules.items()}}) for name, rules in KERNELS.items()
+        record({"name": {"const": name}, **{k: values(v) for k, v in rules.items()}})
+        for name, rules in KERNELS.items()
     ]
 
 
@@ -57,7 +67,13 @@ def forms():
             if not known.counting:
                 claim["stated"] = NULL
             scores = {} if name in SCORED else {"test": False}
-            yield {"properties": {"statement": {"properties": statement}, "claim": {"properties": claim}, **scores}}
+            yield {
+                "properties": {
+                    "statement": {"properties": statement},
+                    "claim": {"properties": claim},
+                    **scores,
+                }
+            }
 
 
 def header_schema(_=""):
@@ -87,10 +103,17 @@ def header_schema(_=""):
         "type": "object",
         "properties": {
             name: described(dtype_of(name))
-            for name in ("model.support", "dual.code", "scores.label", *(f"tree.{name}" for name in TREE))
+            for name in (
+                "model.support",
+                "dual.code",
+                "scores.label",
+                *(f"tree.{name}" for name in TREE),
+            )
         },
         "patternProperties": {
-            "^statement\\.|^dual\\.(?!code$)|^model\\.(?!support$)|^scores\\.(?!label$)": described("<f8")
+            "^statement\\.|^dual\\.(?!code$)|^model\\.(?!support$)|^scores\\.(?!label$)": described(
+                "<f8"
+            )
         },
         "additionalProperties": False,
     }
@@ -104,7 +127,10 @@ def header_schema(_=""):
         }
     )
     whole["properties"]["test"] = record(
-        {"rows": {"type": "integer", "minimum": 1}, "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}
+        {
+            "rows": {"type": "integer", "minimum": 1},
+            "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        }
     )
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -121,6 +147,12 @@ def lines(value, depth, indent=""):
         return json.dumps(value)
     more = indent + " "
     if isinstance(value, list):
-        return "[\n" + ",\n".join(more + lines(entry, depth - 1, more) for entry in value) + f"\n{indent}]"
-    entries = (f"{more}{json.dumps(key)}: {lines(entry, depth - 1, more)}" for key, entry in value.items())
+        return (
+            "[\n"
+            + ",\n".join(more + lines(entry, depth - 1, more) for entry in value)
+            + f"\n{indent}]"
+        )
+    entries = (
+        f"{more}{json.dumps(key)}: {lines(entry, depth - 1, more)}" for key, entry in value.items()
+    )
     return "{\n" + ",\n".join(entries) + f"\n{indent}}}"

@@ -1,4 +1,6 @@
-"""Proofs for rows in blocks: the same ends as for the data in memory, and no other problem is proved."""
+"""Proofs for rows in blocks: the same ends as for the data in memory, and no other problem is
+proved.
+"""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -28,7 +30,11 @@ PROBLEMS = {
 def blocks_of(rows, labels, weight=None, cuts=(0, 70, 70, 400, 600), sparse=False):
     def loader(start, stop):
         part = sp.csr_array(rows[start:stop]) if sparse else rows[start:stop]
-        return lambda: (part, labels[start:stop]) if weight is None else (part, labels[start:stop], weight[start:stop])
+        return lambda: (
+            (part, labels[start:stop])
+            if weight is None
+            else (part, labels[start:stop], weight[start:stop])
+        )
 
     return sx.RowBlocks([loader(*ends) for ends in pairwise(cuts)], labelled=True)
 
@@ -60,7 +66,9 @@ def test_a_proof_holds_in_blocks_and_in_memory(name, weighted, tmp_path):
     assert sx.verify(proof, X, Y, method="balls").holds
     other_cuts = blocks_of(X, Y, WEIGHT if weighted else None, cuts=(0, 1, 333, 600), sparse=True)
     assert sx.verify(proof, other_cuts, Y).holds
-    exact = PROBLEMS[name][0](X, Y, tol=1e-11, sample_weight=WEIGHT if weighted else None, **PROBLEMS[name][1])
+    exact = PROBLEMS[name][0](
+        X, Y, tol=1e-11, sample_weight=WEIGHT if weighted else None, **PROBLEMS[name][1]
+    )
     assert found.lower <= exact.certificate.upper
     assert exact.certificate.lower <= found.upper
 

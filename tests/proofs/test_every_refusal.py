@@ -1,4 +1,6 @@
-"""Every reason that the second checker can give is given to some forgery, so that no refusal can go unnoticed."""
+"""Every reason that the second checker can give is given to some forgery, so that no refusal can go
+unnoticed.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -21,9 +23,15 @@ WRITERS = ("__str__", "__repr__", "_repr_html_", "html_table", "_words", "_unpro
 
 
 def reasons() -> Iterator[tuple[str, range, str]]:
-    """File, lines and text of each statement of the checker that raises an error or writes a reason."""
+    """File, lines and text of each statement of the checker that raises an error or writes a
+    reason.
+    """
     for path in sorted(FOLDER.rglob("*.py")):
-        functions = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef))
+        functions = (
+            node
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.FunctionDef)
+        )
         for function in functions:
             for node in ast.walk(function) if function.name not in WRITERS else ():
                 simple = isinstance(node, ast.Return | ast.Assign | ast.Expr)
@@ -35,7 +43,10 @@ def reasons() -> Iterator[tuple[str, range, str]]:
 
 @pytest.mark.slow
 def test_every_reason_is_given(tmp_path):
-    path, followed = tmp_path / "proof.npz", Coverage(data_file=None, config_file=False, source=[str(FOLDER)])
+    path, followed = (
+        tmp_path / "proof.npz",
+        Coverage(data_file=None, config_file=False, source=[str(FOLDER)]),
+    )
     trees = [(changed_tree(example(), **arrays), EXAMPLE) for arrays, _ in WRONG.values()]
     files = [forgery.make() for forgery in forgeries()]
     followed.start()
@@ -52,7 +63,11 @@ def test_every_reason_is_given(tmp_path):
             refused(partial(svmcvx.proofs.verify, proof, *data))
     finally:
         followed.stop()
-    lines = {(file, line) for file in followed.get_data().measured_files() for line in followed.get_data().lines(file)}
+    lines = {
+        (file, line)
+        for file in followed.get_data().measured_files()
+        for line in followed.get_data().lines(file)
+    }
     missing = [
         f"{Path(file).relative_to(FOLDER)}:{where.start}: {text}"
         for file, where, text in reasons()

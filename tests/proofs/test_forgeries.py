@@ -1,4 +1,6 @@
-"""Files that a forger might pass for proofs: the checker and the reference verifier refuse each, with its reason, in little memory."""
+"""Files that a forger might pass for proofs: the checker and the reference verifier refuse each,
+with its reason, in little memory.
+"""
 
 import json
 import re
@@ -53,7 +55,9 @@ def test_a_forgery_is_refused_with_its_reason(forgery, tmp_path):
     for rows, method in ((X, "a-priori"), (blocks_of(X, y), "auto")):
         why = refusal(path, rows, y, method, T)
         assert re.search(
-            f"{forgery.reason}|no check of .* in doubles|in blocks are checked for|doubles do not tell", why
+            f"{forgery.reason}|no check of .* in doubles|in blocks are checked for|doubles do not"
+            " tell",
+            why,
         ), why
     if not sp.issparse(X):
         np.savez(data, X=X, y=y, **({} if T is None else {"T": T}))

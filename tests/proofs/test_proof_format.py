@@ -1,4 +1,6 @@
-"""The format of proofs: the page against the tables and the program, and files that break its rules."""
+"""The format of proofs: the page against the tables and the program, and files that break its
+rules.
+"""
 
 import json
 import re
@@ -83,11 +85,19 @@ def test_the_examples_of_the_page_are_proofs(number, tmp_path):
 
 def steps(number, rows, arrays):
     """The intermediate numbers of an example."""
-    arrays = {name: [Fraction(x) for x in np.ravel(values).tolist()] for name, values in arrays.items()}
+    arrays = {
+        name: [Fraction(x) for x in np.ravel(values).tolist()] for name, values in arrays.items()
+    }
     w, (b,), s = arrays["model.coef"], arrays["model.intercept"], arrays["statement.weight"]
     y, half = (-1, 1, 1), Fraction(1, 2)
-    u = [sign * (sum(a * x for a, x in zip(w, row, strict=True)) + b) for sign, row in zip(y, rows, strict=True)]
-    v = [sign * a for sign, a in zip(y, arrays["dual.alpha" if number == 0 else "dual.theta"], strict=True)]
+    u = [
+        sign * (sum(a * x for a, x in zip(w, row, strict=True)) + b)
+        for sign, row in zip(y, rows, strict=True)
+    ]
+    v = [
+        sign * a
+        for sign, a in zip(y, arrays["dual.alpha" if number == 0 else "dual.theta"], strict=True)
+    ]
     of_dual = [sum(a * row[j] for a, row in zip(v, rows, strict=True)) for j in range(len(w))]
     if number == 0:
         short = [max(1 - t, 0) for t in u]
@@ -112,7 +122,16 @@ def steps(number, rows, arrays):
     return {
         "shares and margins": [*c, *u, *short, *beyond],
         "upper end": [norm, loss, norm + loss],
-        "lower end": [*v, *of_dual, sum(v), dual, sum(theta), band, price, sum(theta) - band - price - dual],
+        "lower end": [
+            *v,
+            *of_dual,
+            sum(v),
+            dual,
+            sum(theta),
+            band,
+            price,
+            sum(theta) - band - price - dual,
+        ],
     }
 
 
@@ -143,20 +162,39 @@ def test_the_example_of_scores_is_a_proof(tmp_path):
     for name, values in told.items():
         shown = [Fraction(x) for x in numbers(row_of(table, name))]
         assert [x for x in values if x not in shown] == [], name
-    ends = [(w * Fraction(t) + half, w * Fraction(t) - half) for t, half in zip(TEST[:, 0], brackets, strict=True)]
-    assert [x for pair in ends for x in pair] == [Fraction(x) for x in numbers(row_of(table, "scores"))]
+    ends = [
+        (w * Fraction(t) + half, w * Fraction(t) - half)
+        for t, half in zip(TEST[:, 0], brackets, strict=True)
+    ]
+    assert [x for pair in ends for x in pair] == [
+        Fraction(x) for x in numbers(row_of(table, "scores"))
+    ]
     for (low, high), a, b in zip(ends, arrays["scores.lower"], arrays["scores.upper"], strict=True):
         assert a <= low < high <= b
     schema = pytest.importorskip("jsonschema").Draft202012Validator(json.loads(SCHEMA))
     schema.validate(json.loads(header))
-    for test in ({"rows": 0, "digest": "0" * 64}, {"rows": 3, "digest": "A" * 64}, {"rows": 3}, None):
+    for test in (
+        {"rows": 0, "digest": "0" * 64},
+        {"rows": 3, "digest": "A" * 64},
+        {"rows": 3},
+        None,
+    ):
         assert not schema.is_valid(json.loads(header) | {"test": test})
 
 
 def test_the_tables_of_the_page_are_those_of_the_program():
     section = PAGE.split("## Formulations")[1].split("## Arrays")[0]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("| `")]
-    formulations = {name: row for row in rows if len(row) == 4 for name in re.findall(r"`([a-z0-9_ ]+)`", row[0])}
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in section.splitlines()
+        if line.startswith("| `")
+    ]
+    formulations = {
+        name: row
+        for row in rows
+        if len(row) == 4
+        for name in re.findall(r"`([a-z0-9_ ]+)`", row[0])
+    }
     assert formulations.keys() == FORMULATIONS.keys()
     for name, (_, intercepts, hyperparameters, dual) in formulations.items():
         known = FORMULATIONS[name]
@@ -166,15 +204,33 @@ def test_the_tables_of_the_page_are_those_of_the_program():
         }
         entries = set(re.findall(r"`([a-z]+)`", dual)) - {"kappa", "k"}
         assert entries == {key for form in known.forms for key in (*form.dual, *form.optional)}
-        assert set(re.findall(r"`([a-z]+)`\?", dual)) == {key for form in known.forms for key in form.optional}
-    kernels = {row[0].strip("`"): set(re.findall(r"`([a-z0-9]+)`", row[1])) for row in rows if len(row) == 3}
+        assert set(re.findall(r"`([a-z]+)`\?", dual)) == {
+            key for form in known.forms for key in form.optional
+        }
+    kernels = {
+        row[0].strip("`"): set(re.findall(r"`([a-z0-9]+)`", row[1]))
+        for row in rows
+        if len(row) == 3
+    }
     assert kernels == {name: set(rules) for name, rules in KERNELS.items()}
 
 
-# Headers that only a reader refuses: sizes, the order of classes and ends, and what doubles hold are not for a schema.
+# Headers that only a reader refuses: sizes, the order of classes and ends, and what doubles hold
+# are not for a schema.
 NOT_OF_THE_SCHEMA = {
-    *("version 2.0", "a row more", "a column more", "a kernel over coefficients", "the fingerprint of other data"),
-    *("classes in the wrong order", "classes that the data have not", "crossed ends", "no end claimed"),
+    *(
+        "version 2.0",
+        "a row more",
+        "a column more",
+        "a kernel over coefficients",
+        "the fingerprint of other data",
+    ),
+    *(
+        "classes in the wrong order",
+        "classes that the data have not",
+        "crossed ends",
+        "no end claimed",
+    ),
     *("a lower end of four hundred digits", "an upper end of four hundred digits"),
 }
 
@@ -193,7 +249,9 @@ def test_the_schema_takes_what_the_reader_takes():
 
 
 def test_a_proof_made_by_hand_keeps_the_rules_of_a_file():
-    statement = Statement("psvm", {"C": 0.5, "p": 2}, None, "free", 3, 1, ("ham", "spam"), fingerprint(X, Y))
+    statement = Statement(
+        "psvm", {"C": 0.5, "p": 2}, None, "free", 3, 1, ("ham", "spam"), fingerprint(X, Y)
+    )
     model, dual = {"coef": [0.625], "intercept": 0}, {"alpha": [0.3125, 0.3125, 0.0]}
     assert verify(Proof(statement, model, dual, 0.3, 0.4), X, Y)
     for wrong, why in (
@@ -201,26 +259,47 @@ def test_a_proof_made_by_hand_keeps_the_rules_of_a_file():
         ({"dual": {"alpha": ["1", "0", "0"]}}, "dual.alpha of a proof is not numeric"),
         ({"dual": {"alpha": [[1.0], [0.0, 0.0]]}}, "dual.alpha of a proof is not numeric"),
         ({"dual": {"alpha": np.array([2**53 + 1, 0, 0])}}, "not of the dtype <f8"),
-        ({"dual": {"alpha": np.array([0, 0, 0.0]) + np.longdouble(2) ** -60 + 1}}, "not of the dtype <f8"),
-        ({"dual": {"alpha": [0.0, 0.0, np.inf]}}, "dual.alpha of a proof is not finite: see its entry 2"),
-        ({"model": {"support": [np.inf], "dual_coef": [1.0], "intercept": 0}}, "not of the dtype <i8"),
+        (
+            {"dual": {"alpha": np.array([0, 0, 0.0]) + np.longdouble(2) ** -60 + 1}},
+            "not of the dtype <f8",
+        ),
+        (
+            {"dual": {"alpha": [0.0, 0.0, np.inf]}},
+            "dual.alpha of a proof is not finite: see its entry 2",
+        ),
+        (
+            {"model": {"support": [np.inf], "dual_coef": [1.0], "intercept": 0}},
+            "not of the dtype <i8",
+        ),
         ({"dual": {"alpha": [0.0, 0.0]}}, r"has the shape \(2,\) where \(3\) is needed"),
         ({"dual": {"theta": [0.0, 0.0, 0.0]}}, "the dual of a proof of psvm has the arrays"),
         ({"model": {"support": [0.5], "dual_coef": [1.0], "intercept": 0}}, "not of the dtype <i8"),
         ({"model": {"support": [0, 1], "dual_coef": [1.0], "intercept": 0}}, "has the shape"),
-        ({"model": {"support": [0] * 4, "dual_coef": [1.0] * 4, "intercept": 0}}, "names 4 rows, the data have 3"),
+        (
+            {"model": {"support": [0] * 4, "dual_coef": [1.0] * 4, "intercept": 0}},
+            "names 4 rows, the data have 3",
+        ),
         ({"model": {**model, "V": [[1.0]]}}, "the model of a proof of psvm has the arrays"),
         ({"tree": {"rows": [0, 1, 2]}}, "the tree of a proof of psvm has the arrays none"),
         ({"lower": np.nan}, "the lower end of a proof must be a finite number"),
         ({"upper": np.inf}, "the upper end of a proof must be a finite number"),
         ({"statement": None}, "must be a Statement"),
     ):
-        arguments = {"statement": statement, "model": model, "dual": dual, "lower": 0.3, "upper": 0.4} | wrong
+        arguments = {
+            "statement": statement,
+            "model": model,
+            "dual": dual,
+            "lower": 0.3,
+            "upper": 0.4,
+        } | wrong
         with pytest.raises(sx.DataError, match=why):
             Proof(**arguments)
     for wrong, why in (
         ({"weight": [1.0, -1.0, 1.0]}, "statement.weight of a proof must not be negative"),
-        ({"weight": [1.0, np.nan, 1.0]}, "statement.weight of a proof is not finite: see its entry 1"),
+        (
+            {"weight": [1.0, np.nan, 1.0]},
+            "statement.weight of a proof is not finite: see its entry 1",
+        ),
         ({"weight": [0.0, 0.0, 0.0]}, "some weight of a proof must be positive"),
         ({"weight": [1.0, 1.0]}, r"has the shape \(2,\) where \(3\) is needed"),
         ({"gamma": [1.0, 1.0, 1.0]}, "the statement of a proof of psvm has the arrays"),
@@ -245,13 +324,29 @@ def test_the_size_of_what_is_free_has_limits():
         ({"V": np.zeros((1, 3))}, "too many columns: 3"),
         ({"V_coef": np.zeros((2, 3)), "ridge": 0.0}, "too many columns: 3"),
         ({"V_coef": np.zeros((2, 1))}, "the model of a proof of conic has the arrays"),
-        ({"V": np.zeros((1, 1)), "V_coef": np.zeros((2, 1)), "ridge": 0.0}, "the model of a proof of conic"),
+        (
+            {"V": np.zeros((1, 1)), "V_coef": np.zeros((2, 1)), "ridge": 0.0},
+            "the model of a proof of conic",
+        ),
     ):
         with pytest.raises(sx.DataError, match=why):
             Proof(conic, model | spread, {}, None, 2.0)
     labels = np.arange(3)
     topk = {"lam": 1.0, "k": 4}
-    with pytest.raises(sx.DataError, match="k of topk_svm is at most the number of classes, 3, got 4"):
-        Statement("topk_svm", topk, None, "free", 3, 1, (0, 1, 2), fingerprint(np.zeros((3, 1)), labels))
+    with pytest.raises(
+        sx.DataError, match="k of topk_svm is at most the number of classes, 3, got 4"
+    ):
+        Statement(
+            "topk_svm", topk, None, "free", 3, 1, (0, 1, 2), fingerprint(np.zeros((3, 1)), labels)
+        )
     with pytest.raises(sx.DataError, match="a proof of msvm has no kernel"):
-        Statement("msvm", {"lam": 1.0}, {"name": "rbf", "gamma": 1.0}, "free", 3, 1, (0, 1, 2), "0" * 8 + "-" + "0" * 8)
+        Statement(
+            "msvm",
+            {"lam": 1.0},
+            {"name": "rbf", "gamma": 1.0},
+            "free",
+            3,
+            1,
+            (0, 1, 2),
+            "0" * 8 + "-" + "0" * 8,
+        )

@@ -60,7 +60,9 @@ NOT_STATED = ("kernel", "intercept", "form", "bias")
 def proof_of(solution, X, y, intercept, *, weight=None, gamma=None, spread=None):
     """The proof that a solution holds, made without the package's own way."""
     model, certificate = solution.model, solution.certificate
-    names = ("coef", "intercept") if hasattr(model, "coef") else ("support", "dual_coef", "intercept")
+    names = (
+        ("coef", "intercept") if hasattr(model, "coef") else ("support", "dual_coef", "intercept")
+    )
     kernel = model.kernel.to_dict() if hasattr(model, "kernel") else None
     statement = Statement(
         formulation=solution.formulation,
@@ -138,29 +140,43 @@ ODM = {"C1": 20.0, "C2": 8.0, "D": 0.1}
 ODML = {"lam1": 0.7, "lam2": 0.3, "C": 20.0}
 CASES = {
     **{
-        f"psvm-{p}-{kernel}": lambda p=p, kernel=kernel: solved(sx.psvm_dual, X, Y, "free", C=2.0, p=p, kernel=kernel)
+        f"psvm-{p}-{kernel}": lambda p=p, kernel=kernel: solved(
+            sx.psvm_dual, X, Y, "free", C=2.0, p=p, kernel=kernel
+        )
         for p in (1, 1.5, 2, 3)
         for kernel in (None, sx.RBF())
     },
     **{
-        f"psvm-{kernel}": lambda kernel=kernel: solved(sx.fast.psvm, X, Y, "free", C=2.0, p=1.5, kernel=kernel)
+        f"psvm-{kernel}": lambda kernel=kernel: solved(
+            sx.fast.psvm, X, Y, "free", C=2.0, p=1.5, kernel=kernel
+        )
         for kernel in (sx.Linear(), sx.Exponential(), sx.Laplacian(), sx.Polynomial(coef0=1.0))
     },
-    "psvm-precomputed": lambda: solved(sx.psvm_dual, GRAM, Y, "free", C=2.0, p=2, kernel=sx.Precomputed()),
-    "psvm-weights": lambda: solved(sx.fast.psvm, X, Y, "free", weight=WEIGHT, C=2.0, p=1, kernel=sx.RBF()),
-    "psvm-sparse": lambda: solved(sx.psvm_primal, sp.csr_array(X * (abs(X) > 0.3)), Y, "free", C=2.0, p=1.5),
+    "psvm-precomputed": lambda: solved(
+        sx.psvm_dual, GRAM, Y, "free", C=2.0, p=2, kernel=sx.Precomputed()
+    ),
+    "psvm-weights": lambda: solved(
+        sx.fast.psvm, X, Y, "free", weight=WEIGHT, C=2.0, p=1, kernel=sx.RBF()
+    ),
+    "psvm-sparse": lambda: solved(
+        sx.psvm_primal, sp.csr_array(X * (abs(X) > 0.3)), Y, "free", C=2.0, p=1.5
+    ),
     "psvm-penalised": lambda: penalised("penalised"),
     "psvm-without": lambda: penalised("none"),
     "hard-linear": lambda: solved(sx.hard_margin_dual, FAR, Y, "free"),
     "hard-rbf": lambda: solved(sx.fast.hard_margin, X, Y, "free", kernel=sx.RBF(gamma=2.0)),
     "odm": lambda: solved(sx.odm_dual, X, Y, "none", **ODM),
-    "odm-rbf": lambda: solved(sx.fast.odm, X, Y, "penalised", weight=WEIGHT, kernel=sx.RBF(), intercept=True, **ODM),
+    "odm-rbf": lambda: solved(
+        sx.fast.odm, X, Y, "penalised", weight=WEIGHT, kernel=sx.RBF(), intercept=True, **ODM
+    ),
     "odml": lambda: solved(sx.odml_dual, X, Y, "penalised", intercept=True, **ODML),
     "odml-rbf": lambda: solved(sx.fast.odml, X, Y, "none", weight=WEIGHT, kernel=sx.RBF(), **ODML),
     "odml-plain": lambda: solved(sx.odml_primal, X, Y, "none", lam1=0.0, lam2=0.0, C=5.0),
     "odml-hard": lambda: solved(sx.odml_hard_margin, FAR, Y, "none", lam1=0.7, lam2=0.3),
     "conic": lambda: solved(sx.conic_sdp, X, Y, "penalised", lam=0.5),
-    "conic-weights": lambda: solved(sx.fast.conic, X, Y, "none", weight=WEIGHT, lam=4.0, intercept=False),
+    "conic-weights": lambda: solved(
+        sx.fast.conic, X, Y, "none", weight=WEIGHT, lam=4.0, intercept=False
+    ),
     "conic-rbf": lambda: solved(sx.conic_sdp, *FEW, "penalised", lam=0.5, kernel=sx.RBF()),
     "conic-kappa": lambda: solved(sx.conic_sdp, X, Y, "penalised", kappa=0.2),
     "conic-fixed": lambda: fixed_gamma(None),
@@ -178,7 +194,14 @@ CASES = {
         )
     },
     "m3svm-fast": lambda: solved(
-        sx.fast.m3svm, X3, NAMES, "penalised", weight=np.linspace(0.0, 2.0, 45), lam=0.1, p=4, loss="hinge"
+        sx.fast.m3svm,
+        X3,
+        NAMES,
+        "penalised",
+        weight=np.linspace(0.0, 2.0, 45),
+        lam=0.1,
+        p=4,
+        loss="hinge",
     ),
     **{
         f"m3svm-hard-{p}-{norm}": lambda p=p, norm=norm: solved(
@@ -188,7 +211,13 @@ CASES = {
     },
     **{
         f"{build.__name__}-{intercept}": lambda build=build, intercept=intercept: solved(
-            build, X3, NAMES, intercept, lam=0.3, intercept=intercept == "free", weight=np.linspace(0.0, 2.0, 45)
+            build,
+            X3,
+            NAMES,
+            intercept,
+            lam=0.3,
+            intercept=intercept == "free",
+            weight=np.linspace(0.0, 2.0, 45),
         )
         for build in (
             sx.weston_watkins,
@@ -229,10 +258,12 @@ def test_the_interval_of_a_solution_is_proved(name):
     assert verified.holds, verified.why
     assert verified.why == ""
     assert proof.lower <= verified.lower <= verified.upper <= proof.upper
-    # The second checker is exact: what it proves is inside what was claimed, by no more than rounding and the slack.
+    # The second checker is exact: what it proves is inside what was claimed, by no more than
+    # rounding and the slack.
     assert verified.lower - proof.lower <= WIDTH * abs(proof.upper)
     assert proof.upper - verified.upper <= WIDTH * abs(proof.upper)
-    # Either end a little further is refused, and the dual point is repaired where rounding has moved it.
+    # Either end a little further is refused, and the dual point is repaired where rounding has
+    # moved it.
     step, rng = 1e-12 * abs(proof.upper), np.random.default_rng(3)
     low = verify(replace(without_points(proof), lower=None, upper=verified.upper - step), X, y)
     assert not low.holds
@@ -240,7 +271,11 @@ def test_the_interval_of_a_solution_is_proved(name):
     assert low.upper == verified.upper
     entries = ("alpha", "theta", "tau") if "conic" not in name else ("alpha",)
     dual = {
-        entry: values * (1.0 + 2.0**-46 * rng.uniform(-1, 1, values.shape)) if entry in entries else values
+        entry: (
+            values * (1.0 + 2.0**-46 * rng.uniform(-1, 1, values.shape))
+            if entry in entries
+            else values
+        )
         for entry, values in proof.dual.items()
     }
     moved = verify(replace(proof, dual=dual, lower=verified.lower + step, upper=None), X, y)
@@ -252,7 +287,9 @@ def test_the_interval_of_a_solution_is_proved(name):
     assert high.lower == verified.lower
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("psvm", "odm")) and "odml" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name.startswith(("psvm", "odm")) and "odml" not in name]
+)
 def test_doubles_enclose_what_balls_prove(name):
     proof, X, y = case(name)
     balls, doubles = checked(name), verify(proof, X, y, method="a-priori")
@@ -273,7 +310,10 @@ def test_the_bound_of_a_search_is_no_part_of_a_proof_without_its_tree(name):
     assert verified.upper <= proof.upper
     if proof.kind == "enumeration":
         assert verified.lower is None or verified.lower < proof.stated
-        assert f"the lower end {proof.stated!r} that a search states is not part of the proof" in verified.why
+        assert (
+            f"the lower end {proof.stated!r} that a search states is not part of the proof"
+            in verified.why
+        )
         claimed = verify(replace(proof, lower=proof.stated, stated=None), X, y)
         assert not claimed.holds
         assert not claimed
@@ -329,7 +369,9 @@ def scaled(arrays, name, position, factor):
 
 @given(
     name=st.sampled_from(TAMPERED),
-    where=st.sampled_from(["multiplier", "coefficient", "data", "label", "kernel", "hyperparameter", "weight"]),
+    where=st.sampled_from(
+        ["multiplier", "coefficient", "data", "label", "kernel", "hyperparameter", "weight"]
+    ),
     position=st.integers(0, 1000),
     factor=st.floats(0.01, 0.8) | st.floats(1.25, 100.0),
 )
@@ -372,7 +414,8 @@ def test_what_was_tampered_with_is_refused(name, where, position, factor):
     assert not verified.holds
     assert "\n" not in verified.why
     assert any(
-        part in verified.why for part in (named or "objective|multiplier|flow|gradient|definite|data").split("|")
+        part in verified.why
+        for part in (named or "objective|multiplier|flow|gradient|definite|data").split("|")
     )
 
 
@@ -384,7 +427,11 @@ def test_a_wider_claim_holds_and_a_narrower_one_does_not(name, low, high):
         return
     claimed = replace(proof, lower=plain.lower - low, upper=plain.upper + high)
     verified = verify(claimed, X, y)
-    assert verified.holds == bool(verified) == (claimed.lower <= plain.lower and plain.upper <= claimed.upper)
+    assert (
+        verified.holds
+        == bool(verified)
+        == (claimed.lower <= plain.lower and plain.upper <= claimed.upper)
+    )
     assert (verified.lower, verified.upper) == (plain.lower, plain.upper)
 
 
@@ -403,13 +450,19 @@ def test_doubles_enclose_balls_on_hostile_data(offset, scale, C, p, kernel, seed
     y = np.arange(12) % 2
     v = np.round(rng.uniform(0, 1, 6) * 2.0**20) * 2.0**-20 * C
     alpha = np.ravel(np.column_stack([v, v]))
-    numbers = {"gamma": 1.0 / scale**2} | ({"degree": 3, "coef0": 1.0} if kernel == "polynomial" else {})
+    numbers = {"gamma": 1.0 / scale**2} | (
+        {"degree": 3, "coef0": 1.0} if kernel == "polynomial" else {}
+    )
     described = None if kernel is None else {"name": kernel, **numbers}
     proof = Proof(
-        statement=Statement("psvm", {"C": C, "p": p}, described, "free", 12, 3, (0, 1), fingerprint(X, y)),
-        model={"coef": rng.normal(size=3), "intercept": 0.3}
-        if kernel is None
-        else {"support": np.arange(12), "dual_coef": alpha * (2 * y - 1), "intercept": 0.3},
+        statement=Statement(
+            "psvm", {"C": C, "p": p}, described, "free", 12, 3, (0, 1), fingerprint(X, y)
+        ),
+        model=(
+            {"coef": rng.normal(size=3), "intercept": 0.3}
+            if kernel is None
+            else {"support": np.arange(12), "dual_coef": alpha * (2 * y - 1), "intercept": 0.3}
+        ),
         dual={"alpha": alpha},
         lower=-1e300,
         upper=None,
@@ -530,7 +583,9 @@ def test_multipliers_are_put_into_the_domain_exactly(name, k, seed, off):
     assert all(0 <= x <= (s / top if name != "hinge" else s) for x in inside)
     assert name == "hinge" or whole <= s
     assert all((top - 1) * x <= whole for x in inside)
-    assert all(abs(float(x.p) / float(x.q) - g) <= 1e-11 for x, g in zip(inside, given, strict=True))
+    assert all(
+        abs(float(x.p) / float(x.q) - g) <= 1e-11 for x, g in zip(inside, given, strict=True)
+    )
 
 
 def test_reasons_are_one_sentence_with_the_row():
@@ -552,7 +607,11 @@ def test_functions_of_balls_that_touch_their_limits():
 
     near = arb(1e-30, 1e-29)
     assert below(nonneg(near)) >= -1e-25
-    for value, most in ((power(near, arb(0.5)), 1e-14), (entropy(near), 1e-26), (entropy(arb(0.4, 0.5)), 0.7)):
+    for value, most in (
+        (power(near, arb(0.5)), 1e-14),
+        (entropy(near), 1e-26),
+        (entropy(arb(0.4, 0.5)), 0.7),
+    ):
         assert below(value) <= 0 <= above(value)
         assert above(value) <= most
     assert entropy(arb(0)) == 0
@@ -566,10 +625,13 @@ def test_functions_of_balls_that_touch_their_limits():
 
 
 def test_an_infinite_upper_end_claims_nothing_of_the_model():
-    # Margins of a kernel of degree 2 far from the origin have lost all digits: no point is known to be feasible.
+    # Margins of a kernel of degree 2 far from the origin have lost all digits: no point is known to
+    # be feasible.
     rng = np.random.default_rng(0)
     X = 1e6 + rng.standard_normal((5, 4))
-    problem = sx.odml_hard_margin(X, [1, 1, 0, 0, 0], lam1=0.3, lam2=1e-5, kernel=sx.Polynomial(2, 0.5, 0.0))
+    problem = sx.odml_hard_margin(
+        X, [1, 1, 0, 0, 0], lam1=0.3, lam2=1e-5, kernel=sx.Polynomial(2, 0.5, 0.0)
+    )
     solution = sx.solve(problem)
     proof = solution.proof()
     found = sx.verify(proof, X, [1, 1, 0, 0, 0])
@@ -588,9 +650,11 @@ def test_the_result_says_what_was_proved():
     statement = verified.statement
     assert statement == proof.statement
     assert statement.weights == (40, 0.0, 2.0)
-    assert str(statement) == (
-        f"psvm with C = 2.0, p = 1.0; kernel rbf (gamma = {statement.kernel['gamma']!r}); intercept free; "
-        "40 rows and 3 columns; classes -1, 1; weights: 40 of 40 differ from 1, between 0.0 and 2.0"
+    assert (
+        str(statement)
+        == f"psvm with C = 2.0, p = 1.0; kernel rbf (gamma = {statement.kernel['gamma']!r});"
+        " intercept free; 40 rows and 3 columns; classes -1, 1; weights: 40 of 40 differ from"
+        " 1, between 0.0 and 2.0"
     )
     assert verified.checked == ("lower", "upper")
     assert verified
@@ -599,12 +663,16 @@ def test_the_result_says_what_was_proved():
         f"gamma given, between 0.0 and {case('conic-fixed')[0].statement.gamma.max()}"
     )
     assert "no kernel; intercept none" in str(case("odm")[0].statement)
-    assert "classes 'ash', 'birch', 'cedar'; weights: 44 of 45" in str(case("m3svm-fast")[0].statement)
+    assert "classes 'ash', 'birch', 'cedar'; weights: 44 of 45" in str(
+        case("m3svm-fast")[0].statement
+    )
 
 
 EXPECTED = {
     "psvm": lambda **k: sx.psvm_dual(X, Y, **{"C": 2.0, "p": 1.5, "kernel": sx.RBF(0.4), **k}),
-    "odm": lambda **k: sx.odm_dual(X, Y, **{"C1": 2.0, "C2": 1.0, "D": 0.1, "intercept": True, **k}),
+    "odm": lambda **k: sx.odm_dual(
+        X, Y, **{"C1": 2.0, "C2": 1.0, "D": 0.1, "intercept": True, **k}
+    ),
     "m3svm": lambda **k: sx.m3svm(X3, NAMES, **{"lam": 0.1, "p": 2.0, **k}),
 }
 
@@ -614,8 +682,16 @@ EXPECTED = {
     [
         ("psvm", {"C": 2.5}, "C is 2.0 where 2.5 is expected"),
         ("psvm", {"kernel": sx.RBF(0.5)}, "gamma of the kernel is 0.4 where 0.5 is expected"),
-        ("psvm", {"kernel": sx.Laplacian(0.4)}, "name of the kernel is 'rbf' where 'laplacian' is expected"),
-        ("psvm", {"kernel": None}, "kernel is {'name': 'rbf', 'gamma': 0.4} where None is expected"),
+        (
+            "psvm",
+            {"kernel": sx.Laplacian(0.4)},
+            "name of the kernel is 'rbf' where 'laplacian' is expected",
+        ),
+        (
+            "psvm",
+            {"kernel": None},
+            "kernel is {'name': 'rbf', 'gamma': 0.4} where None is expected",
+        ),
         (
             "psvm",
             {"sample_weight": WEIGHT},
@@ -637,7 +713,11 @@ def test_a_proof_of_another_problem_than_the_one_expected_is_refused(name, other
     assert found.why.startswith(f"the proof is about another problem: {difference}")
     # The interval is still that of the problem that the file names.
     plain = verify(proof, data, y)
-    assert (found.lower, found.upper, found.statement) == (plain.lower, plain.upper, proof.statement)
+    assert (found.lower, found.upper, found.statement) == (
+        plain.lower,
+        plain.upper,
+        proof.statement,
+    )
 
 
 def test_what_can_be_expected():
@@ -652,7 +732,9 @@ def test_what_can_be_expected():
     assert "gamma is another than" in verify(gamma, *FEW, expect=other).why
     assert (
         "M is another than"
-        in verify(case("zero-one")[0], X, y, expect=changed(case("zero-one")[0], M=np.ones(40)).statement).why
+        in verify(
+            case("zero-one")[0], X, y, expect=changed(case("zero-one")[0], M=np.ones(40)).statement
+        ).why
     )
     for wrong in ("psvm", sx.PSVMClassifier, {"C": 2.0}, sx.verify(proof, X[:-1], y[:-1])):
         with pytest.raises(sx.DataError, match="expect must be"):
@@ -671,9 +753,21 @@ def precomputed(K, y, *, alpha=None, support=(), v=(), weight=None, intercept="n
     n = len(K)
     name = "psvm" if intercept == "free" else "penalised psvm"
     described = {"name": "precomputed"}
-    statement = Statement(name, {"C": 1.0, "p": p}, described, intercept, n, n, (-1, 1), fingerprint(K, y), weight)
-    model = {"support": np.array(support, dtype=int), "dual_coef": np.array(v, dtype=float), "intercept": 0.0}
-    return Proof(statement, model, {} if alpha is None else {"alpha": alpha}, None if alpha is None else -1e300, 1e300)
+    statement = Statement(
+        name, {"C": 1.0, "p": p}, described, intercept, n, n, (-1, 1), fingerprint(K, y), weight
+    )
+    model = {
+        "support": np.array(support, dtype=int),
+        "dual_coef": np.array(v, dtype=float),
+        "intercept": 0.0,
+    }
+    return Proof(
+        statement,
+        model,
+        {} if alpha is None else {"alpha": alpha},
+        None if alpha is None else -1e300,
+        1e300,
+    )
 
 
 SIGNS = np.tile([-1, 1], 20)
@@ -682,11 +776,17 @@ BOTH = pytest.mark.parametrize("method", ["balls", "a-priori"])
 
 @BOTH
 def test_rows_of_weight_zero_that_the_model_rests_on_are_tested(method):
-    # Of the last row all that matters is how it meets the others, and that its own size is next to nothing.
+    # Of the last row all that matters is how it meets the others, and that its own size is next to
+    # nothing.
     rng = np.random.default_rng(0)
     K = np.zeros((21, 21))
     F = rng.normal(size=(20, 2))
-    K[:20, :20], K[20, :20], K[:20, 20], K[20, 20] = F @ F.T, 1e-4 * SIGNS[:20], 1e-4 * SIGNS[:20], 1e-12
+    K[:20, :20], K[20, :20], K[:20, 20], K[20, 20] = (
+        F @ F.T,
+        1e-4 * SIGNS[:20],
+        1e-4 * SIGNS[:20],
+        1e-12,
+    )
     weight = np.append(np.ones(20), 0.0)
     proof = precomputed(K, np.append(SIGNS[:20], 1), support=[20], v=[1e4], weight=weight)
     assert "indefinite" in verify(proof, K, np.append(SIGNS[:20], 1), method=method).why
@@ -703,7 +803,10 @@ def test_an_upper_end_alone_is_tested_too(method):
     assert "indefinite" in found.why
     negative = np.eye(40)
     negative[3, 3] = -1e-12
-    assert "its diagonal entry of row 3" in verify(precomputed(negative, SIGNS), negative, SIGNS, method=method).why
+    assert (
+        "its diagonal entry of row 3"
+        in verify(precomputed(negative, SIGNS), negative, SIGNS, method=method).why
+    )
     zero = np.eye(40)
     zero[3, 3], zero[3, 4], zero[4, 3] = 0.0, 1e-12, 1e-12
     why = verify(precomputed(zero, SIGNS), zero, SIGNS, method=method).why
@@ -732,7 +835,13 @@ def test_the_limit_of_an_eigenvalue(method):
         found = verify(precomputed(K, SIGNS), K, SIGNS, method=method)
         return not found.holds
 
-    assert [refused(share) for share in (0.0, 0.9, 0.999, 1.001, 2.0)] == [False, False, False, True, True]
+    assert [refused(share) for share in (0.0, 0.9, 0.999, 1.001, 2.0)] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 @BOTH
@@ -744,7 +853,10 @@ def test_a_negative_norm_is_refused(method):
     assert "a squared norm is negative" in verify(model, K, SIGNS, method=method).why
     alpha = np.zeros(40)
     alpha[:2] = 1.0
-    assert "a squared norm is negative" in verify(precomputed(K, SIGNS, alpha=alpha), K, SIGNS, method=method).why
+    assert (
+        "a squared norm is negative"
+        in verify(precomputed(K, SIGNS, alpha=alpha), K, SIGNS, method=method).why
+    )
 
 
 @BOTH
@@ -761,8 +873,19 @@ def test_a_direction_that_only_rounding_made_negative_proves_nothing(method):
     for value, z in zip(values[:4], vectors.T, strict=False):
         # A share of the squared norm is lost.
         size = np.sqrt(0.3 * (v @ GRAM @ v) / -value)
-        model = {"support": np.arange(40), "dual_coef": v + size * z, "intercept": proof.model["intercept"]}
-        found.append(verify(replace(proof, model=model, dual={}, lower=None, upper=1e300), GRAM, y, method=method))
+        model = {
+            "support": np.arange(40),
+            "dual_coef": v + size * z,
+            "intercept": proof.model["intercept"],
+        }
+        found.append(
+            verify(
+                replace(proof, model=model, dual={}, lower=None, upper=1e300),
+                GRAM,
+                y,
+                method=method,
+            )
+        )
         assert found[-1].upper >= optimum.lower
     assert "rounding of the kernel decides" in found[0].why
 

@@ -1,4 +1,6 @@
-"""Refusals of the second checker that no file provokes: of arguments, data, and objects made by hand."""
+"""Refusals of the second checker that no file provokes: of arguments, data, and objects made by
+hand.
+"""
 
 import re
 import sys
@@ -49,7 +51,9 @@ def of_kernel(rows, kernel, v):
 def inexact():
     """A polynomial whose entries have lost all digits to cancellation."""
     kernel = {"name": "polynomial", "degree": 1, "gamma": 1.0, "coef0": -(1e16 - 1e9)}
-    return verify(*of_kernel(np.array([[1e8], [1e8 + 1.0]]), kernel, np.zeros(2)), method="a-priori")
+    return verify(
+        *of_kernel(np.array([[1e8], [1e8 + 1.0]]), kernel, np.zeros(2)), method="a-priori"
+    )
 
 
 def long_labels(folder):
@@ -59,7 +63,11 @@ def long_labels(folder):
 
 
 def without_flint(_):
-    hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "flint"}
+    hidden = {
+        name: sys.modules.pop(name)
+        for name in list(sys.modules)
+        if name.partition(".")[0] == "flint"
+    }
     try:
         sys.modules["flint"] = None
         return verify(proof(), X, Y)
@@ -79,7 +87,11 @@ def changed(**model):
 
 def in_blocks(*blocks, labels=Y):
     """A check of rows that come in these blocks."""
-    return verify(proof(), sx.RowBlocks([lambda block=block: block for block in blocks], labelled=False), labels)
+    return verify(
+        proof(),
+        sx.RowBlocks([lambda block=block: block for block in blocks], labelled=False),
+        labels,
+    )
 
 
 def overflowing():
@@ -105,7 +117,11 @@ def many_rows():
         fingerprint=fingerprint(rows, labels),
     )
     model = {"support": np.zeros(0, dtype=np.int64), "dual_coef": np.zeros(0), "intercept": 0.0}
-    return verify(Proof(statement=about, model=model, dual={"gamma": np.ones(n)}, lower=0.0, upper=None), rows, labels)
+    return verify(
+        Proof(statement=about, model=model, dual={"gamma": np.ones(n)}, lower=0.0, upper=None),
+        rows,
+        labels,
+    )
 
 
 def ends_that_cross():
@@ -147,23 +163,31 @@ PROVOKED = {
     "formulation is 'psvm' where 'penalised psvm' is expected": lambda _: verify(
         proof(), X, Y, expect=statement(formulation="penalised psvm", intercept="none")
     ),
-    "weight is another than the one that is expected, first in row 0: 1.0 for 2.0": lambda _: verify(
-        proof(), X, Y, expect=statement(weight=np.full(Y.size, 2.0))
+    "weight is another than the one that is expected, first in row 0: 1.0 for 2.0": lambda _: (
+        verify(proof(), X, Y, expect=statement(weight=np.full(Y.size, 2.0)))
     ),
     "the ends cross": lambda _: ends_that_cross(),
-    "there is no check of scores in doubles": lambda _: verify(scored(), X, Y, test=TEST, method="a-priori"),
+    "there is no check of scores in doubles": lambda _: verify(
+        scored(), X, Y, test=TEST, method="a-priori"
+    ),
     "test must be a real matrix": lambda _: verify(scored(), X, Y, test=TEST[0]),
     "test contains NaN or infinity": lambda _: verify(scored(), X, Y, test=TEST * np.nan),
     "the ends of the score of test row 0 cross": lambda _: scores_that_cross(),
-    "the second checker proves nothing of these scores: the multiplier of row 0 is -1.0": lambda _: score_ends(
-        replace(proof(), dual={"alpha": -np.ones(Y.size)}), X, Y, TEST
+    "the second checker proves nothing of these scores: the multiplier of row 0 is -1.0": lambda _: (
+        score_ends(replace(proof(), dual={"alpha": -np.ones(Y.size)}), X, Y, TEST)
     ),
-    "rows in blocks are checked in doubles": lambda _: verify(proof(), blocks_of(X, Y), Y, method="balls"),
+    "rows in blocks are checked in doubles": lambda _: verify(
+        proof(), blocks_of(X, Y), Y, method="balls"
+    ),
     "block 1 must be a real matrix": lambda _: in_blocks(X[:10], np.full((14, 2), "one")),
     "block 1 is no matrix of finite numbers": lambda _: in_blocks(X[:10], np.full((14, 2), np.nan)),
-    "block 1 has 14 rows but not as many labels": lambda _: in_blocks(X[:10], X[10:], labels=Y[:-1]),
+    "block 1 has 14 rows but not as many labels": lambda _: in_blocks(
+        X[:10], X[10:], labels=Y[:-1]
+    ),
     "they have 24 rows or more and 3 columns": lambda _: in_blocks(np.ones((24, 3))),
-    "X has 23 rows, the solution is of 24": lambda _: described(blocks_of(X[1:], Y[1:]), None, 24, (-1, 1)),
+    "X has 23 rows, the solution is of 24": lambda _: described(
+        blocks_of(X[1:], Y[1:]), None, 24, (-1, 1)
+    ),
     "the label of row 0, -1, is not among": lambda _: described(blocks_of(X, Y), None, 24, (0, 1)),
     "a multiplier is not finite in the block": lambda _: overflowing(),
     "as a matrix of balls, of at most": lambda _: many_rows(),
@@ -173,7 +197,9 @@ PROVOKED = {
     "cannot be read": lambda folder: read_proof(folder),
     "cannot be written": lambda folder: write_proof(folder, proof()),
     "the labels take more than a megabyte": long_labels,
-    "the statement of a proof must be a Statement, got dict": lambda _: replace(proof(), statement={}),
+    "the statement of a proof must be a Statement, got dict": lambda _: replace(
+        proof(), statement={}
+    ),
     "X must be a real matrix, one observation a row$": lambda _: verify(proof(), X[0], Y),
     "y has 23 labels but X has 24 rows": lambda _: verify(proof(), X, Y[:-1]),
     "X contains NaN or infinity": lambda _: verify(proof(), np.where(X.max() == X, np.nan, X), Y),

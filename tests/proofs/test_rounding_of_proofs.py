@@ -1,4 +1,6 @@
-"""The second checker's bounds on rounding: what a theorem of rounding asks for, in fractions and balls, and little more."""
+"""The second checker's bounds on rounding: what a theorem of rounding asks for, in fractions and
+balls, and little more.
+"""
 
 import math
 from dataclasses import replace
@@ -42,14 +44,18 @@ def test_products_allow_for_every_sum_and_radius(terms, wide, form):
     A[1, 1::3] = 0.0
     high = low + rng.uniform(0.0, 2.0**-40, terms) if wide else low
     E = 2.0**-45 * np.abs(A) if form == "with errors" else np.zeros_like(A)
-    found = products(sp.csr_array(A) if form == "sparse" else A, E if E.any() else 0.0, Interval(low, high))
+    found = products(
+        sp.csr_array(A) if form == "sparse" else A, E if E.any() else 0.0, Interval(low, high)
+    )
     for i, row in enumerate(A):
         ends = [
             [(fraction(x) + sign * fraction(e)) * fraction(v) for v in (a, b) for sign in (-1, 1)]
             for x, e, a, b in zip(row, E[i], low, high, strict=True)
         ]
         least, most = sum(map(min, ends)), sum(map(max, ends))
-        sizes = sum(fraction(abs(x) * max(abs(a), abs(b))) for x, a, b in zip(row, low, high, strict=True))
+        sizes = sum(
+            fraction(abs(x) * max(abs(a), abs(b))) for x, a, b in zip(row, low, high, strict=True)
+        )
         # Sums in chunks, which are then added up; one after the other where the matrix is sparse.
         chunk = min(terms, max(32, math.isqrt(terms)))
         added = terms if form == "sparse" else chunk + (-(-terms // chunk) if terms > chunk else 0)
@@ -67,31 +73,48 @@ def test_products_of_nothing():
 
 
 KERNELS = {
-    "rbf": lambda k, x, z: (-k["gamma"] * total((a - b) ** 2 for a, b in zip(x, z, strict=True))).exp(),
-    "exponential": lambda k, x, z: (-k["gamma"] * total((a - b) ** 2 for a, b in zip(x, z, strict=True)).sqrt()).exp(),
-    "laplacian": lambda k, x, z: (-k["gamma"] * total(abs(a - b) for a, b in zip(x, z, strict=True))).exp(),
+    "rbf": lambda k, x, z: (
+        -k["gamma"] * total((a - b) ** 2 for a, b in zip(x, z, strict=True))
+    ).exp(),
+    "exponential": lambda k, x, z: (
+        -k["gamma"] * total((a - b) ** 2 for a, b in zip(x, z, strict=True)).sqrt()
+    ).exp(),
+    "laplacian": lambda k, x, z: (
+        -k["gamma"] * total(abs(a - b) for a, b in zip(x, z, strict=True))
+    ).exp(),
     "polynomial": lambda k, x, z: (
         (k["gamma"] * total(a * b for a, b in zip(x, z, strict=True)) + k["coef0"]) ** k["degree"]
     ),
-    "sigmoid": lambda k, x, z: (k["gamma"] * total(a * b for a, b in zip(x, z, strict=True)) + k["coef0"]).tanh(),
+    "sigmoid": lambda k, x, z: (
+        k["gamma"] * total(a * b for a, b in zip(x, z, strict=True)) + k["coef0"]
+    ).tanh(),
 }
 LAST_PLACES = 16 * U
 
 
 def off_in_theory(kernel, x, z):
-    """What the theorems of rounding allow the entry of a kernel to be off by: eight units in the last place of each function of numpy."""
+    """What the theorems of rounding allow the entry of a kernel to be off by: eight units in the
+    last place of each function of numpy.
+    """
     name, d, gamma = kernel["name"], len(x), ball(kernel["gamma"])
     u = ball(float(U))
     if name in ("polynomial", "sigmoid"):
         sizes = total(abs(a * b) for a, b in zip(x, z, strict=True))
-        inner, shift = gamma * total(a * b for a, b in zip(x, z, strict=True)), ball(kernel["coef0"])
+        inner, shift = (
+            gamma * total(a * b for a, b in zip(x, z, strict=True)),
+            ball(kernel["coef0"]),
+        )
         error = d * u * gamma * sizes + u * abs(inner) + u * abs(inner + shift)
         if name == "sigmoid":
-            return (1 - (abs(inner + shift)).tanh() ** 2) * error + 16 * u * abs((inner + shift).tanh())
+            return (1 - (abs(inner + shift)).tanh() ** 2) * error + 16 * u * abs(
+                (inner + shift).tanh()
+            )
         n, size = kernel["degree"], abs(inner + shift)
         return (size + error) ** n - size**n + 16 * u * (size + error) ** n
     if name == "laplacian" or d <= 32:
-        terms = [abs(a - b) if name == "laplacian" else (a - b) ** 2 for a, b in zip(x, z, strict=True)]
+        terms = [
+            abs(a - b) if name == "laplacian" else (a - b) ** 2 for a, b in zip(x, z, strict=True)
+        ]
         distance = total(terms)
         error = (d - 1 + (1 if name == "laplacian" else 3)) * u * distance
     else:
@@ -139,10 +162,13 @@ def test_an_exponent_that_overflows_has_an_error_of_one():
 def definite(K, error=0.0, n=None, name="precomputed"):
     K = np.asarray(K, dtype=float)
     problem = SimpleNamespace(
-        kernel={"name": name, "coef0": -1.0}, used=np.arange(len(K)), codes=np.zeros(len(K) if n is None else n)
+        kernel={"name": name, "coef0": -1.0},
+        used=np.arange(len(K)),
+        codes=np.zeros(len(K) if n is None else n),
     )
     return definiteness.proved_definite(
-        problem, lambda rows, columns: (K[np.ix_(rows, columns)], np.full((rows.size, columns.size), error))
+        problem,
+        lambda rows, columns: (K[np.ix_(rows, columns)], np.full((rows.size, columns.size), error)),
     )
 
 
@@ -173,17 +199,23 @@ def test_a_matrix_is_definite_up_to_what_its_factorisation_may_round():
 def test_the_influence_is_the_tolerance_times_the_diagonal():
     found = definiteness.Indefiniteness(2.0**-40, np.array([4.0, 9.0, 1.0]))
     value = found.influence(np.array([1, 0]), np.array([3.0, 0.5]))
-    assert Fraction(2) ** -40 * (81 + 1) <= value <= Fraction(2) ** -40 * 82 * (1 + Fraction(2, 10**6))
+    assert (
+        Fraction(2) ** -40 * (81 + 1) <= value <= Fraction(2) ** -40 * 82 * (1 + Fraction(2, 10**6))
+    )
     assert definiteness.DEFINITE.influence(np.array([0]), np.array([1.0])) == 0.0
 
 
 def test_the_mean_of_a_matrix_and_its_transpose_is_rounded():
     K = np.array([[1.0, 0.3], [0.3 + 1e-16, 1.0]])
-    mean, error = definiteness.precomputed_block(K, np.array([0, 1]), np.array([1]), symmetric=False)
+    mean, error = definiteness.precomputed_block(
+        K, np.array([0, 1]), np.array([1]), symmetric=False
+    )
     exact = (fraction(K[0, 1]) + fraction(K[1, 0])) / 2
     assert abs(fraction(mean[0, 0]) - exact) <= fraction(error[0, 0])
     assert U * exact <= fraction(error[0, 0]) <= 3 * U * exact
-    first, error = definiteness.precomputed_block(K, np.array([0, 1]), np.array([1]), symmetric=True)
+    first, error = definiteness.precomputed_block(
+        K, np.array([0, 1]), np.array([1]), symmetric=True
+    )
     np.testing.assert_array_equal(first, K[:, [1]])
     assert not error.any()
 
@@ -191,7 +223,9 @@ def test_the_mean_of_a_matrix_and_its_transpose_is_rounded():
 # Trees of one node: D is a formula of the multipliers.
 
 
-def one_node(X, y, beta, *, formulation="zero_one", intercept="penalised", numbers, kernel=None, **arrays):
+def one_node(
+    X, y, beta, *, formulation="zero_one", intercept="penalised", numbers, kernel=None, **arrays
+):
     """What is proved by a tree of one node with these multipliers, below a large value."""
     statement = replace(
         example().statement,
@@ -209,9 +243,17 @@ def one_node(X, y, beta, *, formulation="zero_one", intercept="penalised", numbe
         name: np.array(values, dtype=np.int32 if name in (*INTEGERS, "side") else float)
         for name, values in tree.items()
     }
-    model = {"support": np.zeros(0, dtype=int), "dual_coef": np.zeros(0)} if kernel else {"coef": np.zeros(X.shape[1])}
+    model = (
+        {"support": np.zeros(0, dtype=int), "dual_coef": np.zeros(0)}
+        if kernel
+        else {"coef": np.zeros(X.shape[1])}
+    )
     model["intercept"] = np.array(0.0)
-    found = sx.verify(replace(example(), statement=statement, model=model, tree=tree, lower=1e-9, upper=None), X, y)
+    found = sx.verify(
+        replace(example(), statement=statement, model=model, tree=tree, lower=1e-9, upper=None),
+        X,
+        y,
+    )
     assert found.holds, found.why
     return Fraction(found.lower)
 
@@ -234,7 +276,10 @@ def exactly(X, y, beta, constant):
     rows = np.column_stack([X, np.ones(len(X))]) if constant else X
     signs = [1 if label == 1 else -1 for label in y]
     b = [fraction(x) for x in beta]
-    along = [sum(v * s * fraction(x) for v, s, x in zip(b, signs, column, strict=True)) for column in rows.T]
+    along = [
+        sum(v * s * fraction(x) for v, s, x in zip(b, signs, column, strict=True))
+        for column in rows.T
+    ]
     return sum(b), sum(x * x for x in along) / 4, fraction(np.sqrt((rows * rows).sum(axis=1)).max())
 
 
@@ -267,7 +312,11 @@ def test_a_bound_for_a_free_intercept_allows_for_the_balance(formulation):
     total, square, longest = exactly(X, y, beta, constant=False)
     reach = longest * fraction(math.sqrt(UPPER)) + (1 if formulation == "ramp" else -1)
     cut = 3 if formulation == "ramp" else 1
-    asked = len(X) * U * (total + square + fraction(math.sqrt(square)) * total * longest + total * reach)
+    asked = (
+        len(X)
+        * U
+        * (total + square + fraction(math.sqrt(square)) * total * longest + total * reach)
+    )
     assert asked / 2 <= total / 2 - square / 2 - lower <= Fraction(9, 4) * cut * asked / 2
 
 
@@ -348,11 +397,16 @@ def test_a_ball_decides_no_row_whose_margin_may_be_on_the_other_side(free):
     for _ in range(40):
         length, along, spread = rng.uniform(1, 9, n), rng.normal(size=n), rng.uniform(0, 1, n)
         radius, b = rng.uniform(10, 99), rng.normal() * 99
-        rows = SimpleNamespace(length=length, free=free, signs=np.where(rng.random(n) < 0.5, -1.0, 1.0))
+        rows = SimpleNamespace(
+            length=length, free=free, signs=np.where(rng.random(n) < 0.5, -1.0, 1.0)
+        )
         for i in range(3):
             centre = 1 - fraction(along[i]) - (fraction(rows.signs[i]) * fraction(b) if free else 0)
             reach = fraction(length[i]) * fraction(radius) + fraction(spread[i])
-            for end, wrong, way in ((centre + reach, KEPT, -math.inf), (centre - reach, DROPPED, math.inf)):
+            for end, wrong, way in (
+                (centre + reach, KEPT, -math.inf),
+                (centre - reach, DROPPED, math.inf),
+            ):
                 rows.cut = float(end)
                 while (fraction(rows.cut) >= end) if wrong == KEPT else (fraction(rows.cut) < end):
                     rows.cut = math.nextafter(rows.cut, way)
@@ -363,9 +417,14 @@ def test_a_ball_decides_no_row_whose_margin_may_be_on_the_other_side(free):
 
 def test_multipliers_with_flows_that_are_a_little_too_long_prove_no_more():
     rng = np.random.default_rng(0)
-    X, y = np.vstack([0.3 * rng.normal(size=(6, 2)) + c for c in ([0, 3], [3, 0], [-3, -3])]), np.repeat([0, 1, 2], 6)
+    X, y = (
+        np.vstack([0.3 * rng.normal(size=(6, 2)) + c for c in ([0, 3], [3, 0], [-3, -3])]),
+        np.repeat([0, 1, 2], 6),
+    )
     proof = sx.solve(sx.m3svm_hard_margin(X, y, p=1), solver="clarabel").proof(X, y)
-    longer = replace(proof, dual={name: values * (1 + 2.0**-42) for name, values in proof.dual.items()})
+    longer = replace(
+        proof, dual={name: values * (1 + 2.0**-42) for name, values in proof.dual.items()}
+    )
     assert sx.verify(longer, X, y).lower <= sx.verify(proof, X, y).lower * (1 + 2.0**-44)
     # What the rounding of large rows leaves may lengthen flows that are short enough themselves.
     rest = replace(proof, dual={**proof.dual, "alpha": proof.dual["alpha"] * (1 + 2.0**-30)})

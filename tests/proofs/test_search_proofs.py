@@ -1,4 +1,6 @@
-"""Proofs of searches for the 0-1 loss: trees of multipliers, evaluated again, and trees that were made by hand or changed."""
+"""Proofs of searches for the 0-1 loss: trees of multipliers, evaluated again, and trees that were
+made by hand or changed.
+"""
 
 import json
 import math
@@ -62,16 +64,30 @@ def test_uneven_columns_are_proved_with_the_balls_of_single_rows():
 
 LAPLACIAN, SQUARE = sx.Laplacian(0.5), sx.Polynomial(2, 0.5, 1.0)
 FREE = {
-    "0-1 loss, RBF": lambda X, y, w: zero_one(X, y, lam=1.0, method="branch", kernel=sx.RBF(0.5), sample_weight=w),
-    "0-1 loss, no intercept": lambda X, y, w: zero_one(X, y, lam=1.0, kernel=LAPLACIAN, intercept=False),
-    "0-1 loss, a budget": lambda X, y, w: zero_one(X, y, k=7.0, method="branch", kernel=SQUARE, sample_weight=w),
-    "0-1 loss, wide": lambda X, y, w: zero_one(wide(X), y, lam=1.0, method="branch", sample_weight=w),
+    "0-1 loss, RBF": lambda X, y, w: zero_one(
+        X, y, lam=1.0, method="branch", kernel=sx.RBF(0.5), sample_weight=w
+    ),
+    "0-1 loss, no intercept": lambda X, y, w: zero_one(
+        X, y, lam=1.0, kernel=LAPLACIAN, intercept=False
+    ),
+    "0-1 loss, a budget": lambda X, y, w: zero_one(
+        X, y, k=7.0, method="branch", kernel=SQUARE, sample_weight=w
+    ),
+    "0-1 loss, wide": lambda X, y, w: zero_one(
+        wide(X), y, lam=1.0, method="branch", sample_weight=w
+    ),
     "ramp loss": lambda X, y, w: sx.fast.ramp(X, y, C=1.0, sample_weight=w),
-    "ramp loss, RBF": lambda X, y, w: sx.fast.ramp(X, y, C=2.0, kernel=sx.RBF(0.5), sample_weight=w),
+    "ramp loss, RBF": lambda X, y, w: sx.fast.ramp(
+        X, y, C=2.0, kernel=sx.RBF(0.5), sample_weight=w
+    ),
     "l0 hinge": lambda X, y, w: sx.fast.l0(X, y, C=1.0, method="search", sample_weight=w),
     "l0 hinge, wide": lambda X, y, w: sx.fast.l0(wide(X), y, C=1.0, method="search"),
-    "l0 hinge, Laplacian": lambda X, y, w: sx.fast.l0(X, y, C=3.0, method="search", kernel=LAPLACIAN, sample_weight=w),
-    "l0 hinge, a constant score": lambda X, y, w: sx.fast.l0(X, y, C=1e-3, method="search", kernel=sx.RBF(0.5)),
+    "l0 hinge, Laplacian": lambda X, y, w: sx.fast.l0(
+        X, y, C=3.0, method="search", kernel=LAPLACIAN, sample_weight=w
+    ),
+    "l0 hinge, a constant score": lambda X, y, w: sx.fast.l0(
+        X, y, C=1e-3, method="search", kernel=sx.RBF(0.5)
+    ),
 }
 
 
@@ -88,7 +104,8 @@ def repeated(n, offset=0.0):
 
 
 @pytest.mark.parametrize(
-    ("name", "offset"), [(name, 0.0) for name in FREE] + [(name, 1000.0) for name in FREE if name[0] in "rl"]
+    ("name", "offset"),
+    [(name, 0.0) for name in FREE] + [(name, 1000.0) for name in FREE if name[0] in "rl"],
 )
 def test_kernels_factors_and_free_intercepts_are_proved_from_the_file(name, offset, tmp_path):
     X, y, weight = repeated(24, offset)
@@ -117,7 +134,10 @@ def test_a_precomputed_matrix_is_proved_as_the_rows_that_it_came_from():
 def test_an_answer_of_a_mixed_integer_solver_is_proved_by_a_tree_that_begins_there():
     X, y, _ = repeated(18)
     for built, search in (
-        (sx.zero_one_mio(X, y, lam=1.0), lambda start: zero_one(X, y, lam=1.0, method="branch", warm_start=start)),
+        (
+            sx.zero_one_mio(X, y, lam=1.0),
+            lambda start: zero_one(X, y, lam=1.0, method="branch", warm_start=start),
+        ),
         (sx.ramp_mio(X, y, C=1.0), lambda start: sx.fast.ramp(X, y, C=1.0, warm_start=start)),
     ):
         start = sx.solve(built)
@@ -136,7 +156,9 @@ def test_a_factor_that_leaves_out_too_much_gives_no_tree():
     assert sx.verify(proof, 1e5 * X, y).upper < math.inf
 
 
-@pytest.mark.parametrize("name", [name for name in FREE if "wide" not in name and "constant" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in FREE if "wide" not in name and "constant" not in name]
+)
 def test_changed_trees_with_kernels_and_free_intercepts_prove_nothing_false(name):
     X, y, weight = repeated(16)
     solution = FREE[name](X, y, weight)
@@ -187,14 +209,22 @@ def test_rows_that_are_equal_are_one_in_the_order_of_the_data():
     order = np.random.default_rng(0).permutation(30)
     X, y = X[order], y[order]
     weight = np.where(np.arange(30) % 7 == 0, 0.0, 1.0)
-    assert sx.verify(zero_one(X, y, lam=1.0, method="branch", sample_weight=weight).proof(), X, y).holds
+    assert sx.verify(
+        zero_one(X, y, lam=1.0, method="branch", sample_weight=weight).proof(), X, y
+    ).holds
 
 
 def test_without_a_tree_the_bound_of_the_search_is_no_part_of_the_proof(tmp_path):
     X, y = outlier_data(40, 2, sigma=0.5, seed=4)
     for solution in (
         zero_one(X, y, lam=1.0, method="sweep"),
-        zero_one(X, y, lam=1.0, method="branch", settings=ZeroOneSettings(branch=BranchSettings(record=10.0))),
+        zero_one(
+            X,
+            y,
+            lam=1.0,
+            method="branch",
+            settings=ZeroOneSettings(branch=BranchSettings(record=10.0)),
+        ),
         zero_one(X, y, lam=1.0, method="sweep", kernel=sx.RBF(1e-4)),
     ):
         solution.save_proof(tmp_path / "proof.npz")
@@ -216,7 +246,9 @@ def example():
     tree = {name[5:]: values for name, values in arrays.items() if name.startswith("tree.")}
     tree |= {name: tree[name].astype(np.int32) for name in INTEGERS}
     model = {name: arrays[f"model.{name}"] for name in ("coef", "intercept")}
-    return Proof(statement=sx.proofs.Statement(**statement), model=model, dual={}, tree=tree, **claim)
+    return Proof(
+        statement=sx.proofs.Statement(**statement), model=model, dual={}, tree=tree, **claim
+    )
 
 
 def test_the_example_of_the_page_is_a_proof(tmp_path):
@@ -225,7 +257,10 @@ def test_the_example_of_the_page_is_a_proof(tmp_path):
     assert proof.statement.fingerprint == fingerprint(X, y)
     sx.proofs.write_proof(tmp_path / "proof.npz", proof)
     with np.load(tmp_path / "proof.npz") as found:
-        assert bytes(found["digest.txt"]).decode() == re.search(r"\| digest \| ([0-9a-f]{64})", TABLE)[1]
+        assert (
+            bytes(found["digest.txt"]).decode()
+            == re.search(r"\| digest \| ([0-9a-f]{64})", TABLE)[1]
+        )
     found = sx.verify(tmp_path / "proof.npz", X, y)
     assert found.holds
     assert found.lower == pytest.approx(2.0, rel=1e-13)
@@ -252,7 +287,16 @@ def test_the_numbers_of_the_example_are_those_of_its_steps():
     beta = [2.0, 0.0, 1 / then[2]]
     m, D, rho, a = step(beta)
     assert a[2] - rho > 0
-    told["node 1, keeps row 0"] = [*beta, m, D, rho, *a, up(a[1] + 2 * rho), 1.0, *step([1.0, 0.0, 0.0], 1.0)[:3]]
+    told["node 1, keeps row 0"] = [
+        *beta,
+        m,
+        D,
+        rho,
+        *a,
+        up(a[1] + 2 * rho),
+        1.0,
+        *step([1.0, 0.0, 0.0], 1.0)[:3],
+    ]
     beta = [0.0, 0.5, 1 / then[2]]
     m, D, rho, a = step(beta, 1.0)
     assert a[2] - rho > 0
@@ -262,13 +306,23 @@ def test_the_numbers_of_the_example_are_those_of_its_steps():
         assert [x for x in values if min(abs(x - y) for y in shown) > 5.1e-7] == [], name
 
 
-# Trees that are wrong. The names say what is changed; each is refused, or proves no more than is true.
+# Trees that are wrong. The names say what is changed; each is refused, or proves no more than is
+# true.
 
 WRONG = {
-    "a node less": ({"branch": [0, -1, 1, -1], "bounds": [1, 2, 0, 2]}, "ends before its last leaf"),
-    "a node more": ({"branch": [0, -1, 1, -1, -1, -1], "bounds": [1, 2, 0, 2, 0, 0]}, "behind its last leaf"),
+    "a node less": (
+        {"branch": [0, -1, 1, -1], "bounds": [1, 2, 0, 2]},
+        "ends before its last leaf",
+    ),
+    "a node more": (
+        {"branch": [0, -1, 1, -1, -1, -1], "bounds": [1, 2, 0, 2, 0, 0]},
+        "behind its last leaf",
+    ),
     "no node": ({"branch": [], "bounds": []}, "the counts of the tree's bounds"),
-    "no bound of the first node": ({"bounds": [0, 3, 0, 2, 0]}, "the first node of the tree has no bound"),
+    "no bound of the first node": (
+        {"bounds": [0, 3, 0, 2, 0]},
+        "the first node of the tree has no bound",
+    ),
     "a negative count of bounds": ({"bounds": [-1, 4, 0, 2, 0]}, "the counts of the tree's bounds"),
     "bounds that are too few": ({"bounds": [1, 1, 0, 2, 0]}, "the counts of the tree's bounds"),
     "a row that there is not": ({"branch": [3, -1, 1, -1, -1]}, "branches on no row"),
@@ -276,9 +330,15 @@ WRONG = {
     "a mark of no row": ({"flip_row": [0, 3]}, "marks name rows"),
     "a mark twice": ({"flip_row": [0, 0]}, "not in increasing order"),
     "marks that are too few": ({"flip_count": [1, 0, 0, 0, 0]}, "the counts of the tree's marks"),
-    "a negative count of marks": ({"flip_count": [3, -1, 0, 0, 0]}, "the counts of the tree's marks"),
+    "a negative count of marks": (
+        {"flip_count": [3, -1, 0, 0, 0]},
+        "the counts of the tree's marks",
+    ),
     "a multiplier of no row": ({"beta_row": [0, 0, -1, 1]}, "multipliers name rows"),
-    "multipliers that are too many": ({"beta_count": [0, 1, 1, 1, 2]}, "the counts of the tree's multipliers"),
+    "multipliers that are too many": (
+        {"beta_count": [0, 1, 1, 1, 2]},
+        "the counts of the tree's multipliers",
+    ),
     "no multiplier in a leaf": ({"beta_count": [0, 2, 0, 1, 1]}, "the record of the search proves"),
     "zero multipliers": ({"beta": [0, 0, 0, 0]}, "proves 0.828"),
     "negative multipliers": ({"beta": [-2, -1, -0.5, -0.5]}, "proves"),
@@ -290,7 +350,10 @@ WRONG = {
 
 
 def changed_tree(proof, **arrays):
-    arrays = {name: np.array(values, dtype=np.int32 if name in INTEGERS else float) for name, values in arrays.items()}
+    arrays = {
+        name: np.array(values, dtype=np.int32 if name in INTEGERS else float)
+        for name, values in arrays.items()
+    }
     return replace(proof, tree=proof.tree | arrays)
 
 
@@ -314,17 +377,32 @@ def test_a_value_that_is_too_large_proves_no_more(upper):
 
 @pytest.mark.parametrize(("t", "proved"), [(0.0, 1e30), (2.0**-40, 2.0**82)])
 def test_a_leaf_has_no_point_only_where_a_combination_vanishes_exactly(t, proved):
-    # Where t > 0, the point (1, 2/t) has both margins, and the least norm is proved in exact numbers.
+    # Where t > 0, the point (1, 2/t) has both margins, and the least norm is proved in exact
+    # numbers.
     X, y = np.array([[1.0, 0.0], [1.0, -t]]), np.array([1, 0])
     statement = replace(
-        example().statement, rows=2, columns=2, hyperparameters={"lam": 1e30}, fingerprint=fingerprint(X, y)
+        example().statement,
+        rows=2,
+        columns=2,
+        hyperparameters={"lam": 1e30},
+        fingerprint=fingerprint(X, y),
     )
     proof = replace(
-        example(), statement=statement, model={"coef": np.zeros(2), "intercept": 0.0}, lower=1.0, upper=None
+        example(),
+        statement=statement,
+        model={"coef": np.zeros(2), "intercept": 0.0},
+        lower=1.0,
+        upper=None,
     )
     # The first node and its child keep a row each; their siblings pay a price.
     tree = {"branch": [0, 1, -1, -1, -1], "bounds": [1, 0, 1, 0, 0], "upper": [1e30, 1e30]}
-    tree |= {"flip_count": [0, 0], "flip_row": [], "beta_count": [0, 2], "beta_row": [0, 1], "beta": [1.0, 1.0]}
+    tree |= {
+        "flip_count": [0, 0],
+        "flip_row": [],
+        "beta_count": [0, 2],
+        "beta_row": [0, 1],
+        "beta": [1.0, 1.0],
+    }
     found = sx.verify(changed_tree(proof, **tree), X, y)
     assert found.holds
     assert found.lower == pytest.approx(proved, rel=1e-12)
@@ -334,7 +412,9 @@ def of_size(scale):
     """The example's proof, of data that are multiplied by a number."""
     X, y = EXAMPLE
     data, proof = X * scale, example()
-    return replace(proof, statement=replace(proof.statement, fingerprint=fingerprint(data, np.array(y)))), (data, y)
+    return replace(
+        proof, statement=replace(proof.statement, fingerprint=fingerprint(data, np.array(y)))
+    ), (data, y)
 
 
 @pytest.mark.parametrize("scale", [2.0**500, 2.0**-500])
@@ -363,7 +443,9 @@ def test_leaves_are_written_in_exact_doubles():
     third = Fraction(1, 3)
     leaf = least_norm_leaf([4, 7], [third, Fraction(2)])
     assert leaf.rows.tolist() == [4, 4, 7]
-    assert abs(Fraction(leaf.numbers[0]) + Fraction(leaf.numbers[1]) - 2 * third) < Fraction(1, 2**104)
+    assert abs(Fraction(leaf.numbers[0]) + Fraction(leaf.numbers[1]) - 2 * third) < Fraction(
+        1, 2**104
+    )
     combination = [third, Fraction(10**40, 7), Fraction(1)]
     leaf = infeasible_leaf([0, 1, 2], combination)
     sums = [sum(map(Fraction, leaf.numbers[leaf.rows == row].tolist())) for row in range(3)]
@@ -404,7 +486,9 @@ def changes(proof, rng):
     name = next(name for name in ("lam", "k", "C") if name in numbers)
     yield (
         "a hyper-parameter",
-        replace(proof, statement=replace(proof.statement, hyperparameters={name: 0.9 * numbers[name]})),
+        replace(
+            proof, statement=replace(proof.statement, hyperparameters={name: 0.9 * numbers[name]})
+        ),
     )
 
 
@@ -414,7 +498,9 @@ def test_trees_of_hostile_instances_prove_nothing_false(first):
     for seed in range(first, first + 24):
         X, y, weight, hyper, intercept = hostile_instance(seed)
         try:
-            solution = zero_one(X, y, sample_weight=weight, intercept=intercept, method="branch", **hyper)
+            solution = zero_one(
+                X, y, sample_weight=weight, intercept=intercept, method="branch", **hyper
+            )
         except (SolverFailed, DataError):
             continue
         proof = solution.proof()
@@ -423,7 +509,9 @@ def test_trees_of_hostile_instances_prove_nothing_false(first):
             continue
         rows = (np.column_stack([X, np.ones(len(X))]) if intercept else X) * y[:, None]
         s = np.ones(len(y)) if weight is None else weight
-        optimum = cache(lambda rows=rows, s=s, **asked: exact_optimum(rows[s > 0], s[s > 0], **asked))
+        optimum = cache(
+            lambda rows=rows, s=s, **asked: exact_optimum(rows[s > 0], s[s > 0], **asked)
+        )
         for what, other in changes(proof, np.random.default_rng(seed)):
             found = sx.verify(other, X, y)
             made, refused = made + 1, refused + (not found.holds)

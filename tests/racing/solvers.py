@@ -7,7 +7,9 @@ from sklearn.svm import SVC
 
 
 def libsvm(task, tol):
-    fitted = SVC(kernel="linear", C=task.hyperparameters["C"], tol=10.0**-tol).fit(task.X, task.signs)
+    fitted = SVC(kernel="linear", C=task.hyperparameters["C"], tol=10.0**-tol).fit(
+        task.X, task.signs
+    )
     sys.stdout.write("what solvers print goes nowhere")
     return fitted
 

@@ -20,12 +20,7 @@ HINGE = (X, Y, sx.PSVMClassifier(C=1.0, p=1.0))
 @pytest.fixture(scope="module")
 def outcome():
     entry = racing.Entry(libsvm, budgets=(1, 3, 8))
-    solvers = {
-        "libsvm": entry,
-        "growing": growing,
-        "failing": failing,
-        "dying": dying,
-    }
+    solvers = {"libsvm": entry, "growing": growing, "failing": failing, "dying": dying}
     return sx.race({"hinge": HINGE}, solvers, time=600.0)
 
 
@@ -55,7 +50,9 @@ def test_failures_are_notes_and_bad_models_have_no_gap(outcome):
     notes = {note.solver: note.why for note in outcome.notes}
     assert notes == {"failing": "RuntimeError: no luck", "dying": "its process ended (code 3)"}
     assert outcome.complete
-    referee = racing.Referee(racing.Task.of("hinge", X, Y, sx.library.looking_up.stated_problem(*HINGE, {})))
+    referee = racing.Referee(
+        racing.Task.of("hinge", X, Y, sx.library.looking_up.stated_problem(*HINGE, {}))
+    )
     assert referee.gap_of(referee.objective((np.full(2, np.nan), 0.0))) == np.inf
 
 
@@ -85,7 +82,9 @@ def test_a_call_ends_at_the_limit_and_what_there_is_is_kept_and_not_run_again(tm
 
 
 def made(*rows):
-    return Race(tuple(Lap(*row) for row in rows), (Note("t", "c", "why"),), 1.0, 1, 1, "wall", complete=True)
+    return Race(
+        tuple(Lap(*row) for row in rows), (Note("t", "c", "why"),), 1.0, 1, 1, "wall", complete=True
+    )
 
 
 def test_times_profiles_and_wins_are_those_of_the_laps():
@@ -106,14 +105,20 @@ def test_times_profiles_and_wins_are_those_of_the_laps():
     assert race.wins()["1e-03"].to_dict() == {"a": 1, "b": 1}
     with pytest.raises(DataError, match="gap must be one of"):
         race.profile(0.5)
-    for draw, table in ((sx.plot.performance_profile, profile), (sx.plot.race_curves, race.to_frame().iloc[:3])):
+    for draw, table in (
+        (sx.plot.performance_profile, profile),
+        (sx.plot.race_curves, race.to_frame().iloc[:3]),
+    ):
         assert [line.get_label() for line in draw(table).lines] == ["a", "b"]
     with pytest.raises(DataError, match="of one task"):
         sx.plot.race_curves(race)
 
 
 def test_medians_count_repeats_that_did_not_arrive():
-    laps = tuple(Lap("t", "a", repeat, "1", 1.0 + repeat, gap, 1.0) for repeat, gap in enumerate((1e-9, 1.0, 1.0)))
+    laps = tuple(
+        Lap("t", "a", repeat, "1", 1.0 + repeat, gap, 1.0)
+        for repeat, gap in enumerate((1e-9, 1.0, 1.0))
+    )
     times = Race(laps, (), 1.0, 3, 1, "wall", complete=True).times()
     assert times["1e-02"].tolist() == [np.inf]
 
@@ -134,7 +139,10 @@ def test_entries_reach_a_small_gap_on_what_they_solve(name):
         sx.PSVMClassifier(C=0.1, p=1.0),
         sx.PSVMClassifier(C=0.1, p=1.0, intercept="penalised"),
     ]
-    tasks = [racing.Task.of("t", X, Y, sx.library.looking_up.stated_problem(X, Y, one, {})) for one in problems]
+    tasks = [
+        racing.Task.of("t", X, Y, sx.library.looking_up.stated_problem(X, Y, one, {}))
+        for one in problems
+    ]
     task = next(one for one in tasks if not entry.refusal(one))
     given = task if entry.prepare is None else entry.prepare(task)
     budget = 2000 if name == "sgd" else "default" if name == "highs" else 1e-8
@@ -186,12 +194,28 @@ def test_bad_arguments_are_named(call, why):
 @pytest.mark.slow
 def test_the_command_races_a_function_of_a_file(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(
-        "def solve(task):\n    yield [0.0] * task.X.shape[1], 0.0\n    yield [1.0] * task.X.shape[1], 0.0\n"
+        "def solve(task):\n    yield [0.0] * task.X.shape[1], 0.0\n    yield [1.0] *"
+        " task.X.shape[1], 0.0\n"
     )
-    linear = [one for one in library.instances() if str(one) == "psvm C=1 p=1 intercept=free on gauss-60x2"]
+    linear = [
+        one
+        for one in library.instances()
+        if str(one) == "psvm C=1 p=1 intercept=free on gauss-60x2"
+    ]
     (tmp_path / "numbers.txt").write_text(f"# numbers\n{linear[0].id} {linear[0]}\n")
     words = ["race", "--instances", str(tmp_path / "numbers.txt"), "--time", "5"]
-    assert cli.run([*words, "--solvers", f"{tmp_path / 'mine.py'}:solve", "--json", str(tmp_path / "r.json")]) == 0
+    assert (
+        cli.run(
+            [
+                *words,
+                "--solvers",
+                f"{tmp_path / 'mine.py'}:solve",
+                "--json",
+                str(tmp_path / "r.json"),
+            ]
+        )
+        == 0
+    )
     laps = json.loads((tmp_path / "r.json").read_text())["laps"]
     assert [lap["solver"] for lap in laps] == ["solve", "solve"]
     assert laps[0]["objective"] == pytest.approx(60.0)

@@ -33,10 +33,14 @@ def test_few_rows_in_blocks_are_loaded_and_solved_in_memory(monkeypatch):
             return super().__call__()
 
     for name, solve in changing_sources.SOLVERS.items():
-        y = np.where((X[:, 0] > 0) & ((np.arange(50) % 9 > 0) | (name == "hard_margin")), "yes", "no")
+        y = np.where(
+            (X[:, 0] > 0) & ((np.arange(50) % 9 > 0) | (name == "hard_margin")), "yes", "no"
+        )
         memory = solve(X, y, sample_weight=weight, tol=1e-7)
         for form in (np.asarray, np.float32, sp.csr_array):
-            parts = [Counted(form(X[a:b]), y[a:b], weight[a:b]) for a, b in ((0, 0), (0, 20), (20, 50))]
+            parts = [
+                Counted(form(X[a:b]), y[a:b], weight[a:b]) for a, b in ((0, 0), (0, 20), (20, 50))
+            ]
             blocks = sx.RowBlocks(parts, labelled=True)
             monkeypatch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", 150)
             calls.clear()
@@ -76,12 +80,18 @@ def test_every_answer_is_about_the_rows_of_the_first_pass(first):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("two rows swapped", r"block 1: its rows are not those of the first pass; a source must not change"),
+        (
+            "two rows swapped",
+            r"block 1: its rows are not those of the first pass; a source must not change",
+        ),
         ("one label", r"block 1: its labels are not those of the first pass"),
         ("weights", r"block 1: its weights are not those of the first pass"),
         ("NaN", r"block 1: X contains NaN in column \d; .* not so at the first pass"),
         ("shrinkage", r"block 1 had the shape \(15, 2\) and has \(14, 2\) now|block 1: its rows"),
-        ("columns", r"block 1 had the shape \(15, 2\) and has \(15, 3\) now|block 1: X has 3 features"),
+        (
+            "columns",
+            r"block 1 had the shape \(15, 2\) and has \(15, 3\) now|block 1: X has 3 features",
+        ),
     ],
 )
 @pytest.mark.parametrize("name", list(changing_sources.SOLVERS))
@@ -116,9 +126,13 @@ def test_machines_of_several_classes_are_about_the_same_rows(small, monkeypatch)
     for scheme in ("ovo", "ovr"):
         machine = sx.PSVMClassifier(C=0.1, p=2.0, multiclass=scheme)
         counted = Changing((X[30:], y[30:]), None, 10**9, "stays")
-        machine.fit(blocks := sx.RowBlocks([Loaded(X[:30], y[:30]), counted], labelled=True), blocks.y)
+        machine.fit(
+            blocks := sx.RowBlocks([Loaded(X[:30], y[:30]), counted], labelled=True), blocks.y
+        )
         for first in range(3, counted.loads + 1, 5 if small == 0 else 1):
-            load = Changing((X[30:], y[30:]), lambda parts, due: (parts[0][::-1], parts[1]), first, "stays")
+            load = Changing(
+                (X[30:], y[30:]), lambda parts, due: (parts[0][::-1], parts[1]), first, "stays"
+            )
             blocks = sx.RowBlocks([Loaded(X[:30], y[:30]), load], labelled=True)
             with pytest.raises(sx.DataError, match=r"block 1.*must not change"):
                 machine.fit(blocks, blocks.y)
@@ -153,7 +167,9 @@ ARRAYS = {
     "psvm, none": partial(sx.fast.psvm, C=1.0, p=2.0, intercept="none"),
     "psvm, kernel": partial(sx.fast.psvm, C=1.0, p=1.0, kernel="rbf"),
     # So small a first working set that rows have to join it.
-    "hard_margin": partial(sx.fast.hard_margin, settings=HardMarginSettings(active_set=ActiveSetSettings(2, 1))),
+    "hard_margin": partial(
+        sx.fast.hard_margin, settings=HardMarginSettings(active_set=ActiveSetSettings(2, 1))
+    ),
     "hard_margin, kernel": partial(sx.fast.hard_margin, kernel="rbf"),
     "odm": sx.fast.odm,
     "odm, kernel": partial(sx.fast.odm, kernel="rbf", method="blocks"),
@@ -179,7 +195,11 @@ def arrays(name, form):
     else:
         y[::5] = 1 - y[::5]
     weight = rng.uniform(0.5, 2.0, 60)
-    given = {"array": X, "sparse": sp.csr_array(X), "frame": pd.DataFrame(X, columns=list("abc"), copy=False)}[form]
+    given = {
+        "array": X,
+        "sparse": sp.csr_array(X),
+        "frame": pd.DataFrame(X, columns=list("abc"), copy=False),
+    }[form]
 
     def spoil():
         if form == "sparse":
@@ -228,7 +248,10 @@ def test_no_solver_reads_an_array_that_its_caller_changes(name, form, monkeypatc
 
 def test_a_path_and_an_estimator_own_their_data(monkeypatch):
     X, y, _, spoil = arrays("psvm", "array")
-    expected = [solution.certificate for solution in sx.fast.path("psvm", X.copy(), y.copy(), C=[0.1, 1.0, 10.0])]
+    expected = [
+        solution.certificate
+        for solution in sx.fast.path("psvm", X.copy(), y.copy(), C=[0.1, 1.0, 10.0])
+    ]
     found = sx.fast.path("psvm", X, y.copy(), C=[0.1, 1.0, 10.0], callback=lambda solution: spoil())
     assert [solution.certificate for solution in found] == expected
     monkeypatch.setattr(ownership, "SMALL_ENTRIES", 10)

@@ -77,7 +77,11 @@ def sources(kind, X, y, folder):
         return (blocks := RowBlocks.from_parquet(folder / "a.parquet", target="label")), blocks.y
     if kind == "libsvm":
         dump_svmlight_file(X, y == "yes", str(folder / "a.txt"), zero_based=False)
-        return (blocks := RowBlocks.from_libsvm(folder / "a.txt", n_features=X.shape[1], block_bytes=4000)), blocks.y
+        return (
+            blocks := RowBlocks.from_libsvm(
+                folder / "a.txt", n_features=X.shape[1], block_bytes=4000
+            )
+        ), blocks.y
     if kind == "dask":
         return da.from_array(X, chunks=(70, 2)), da.from_array(y, chunks=50)
     if kind == "frame":
@@ -126,7 +130,11 @@ def test_blocks_agree_with_the_data_in_memory(p, C, offset, form, ends, seed):
         assert found.certificate.gap <= max(1e-5, 3.0 * whole.certificate.gap)
 
 
-@given(st.lists(st.integers(0, 3), min_size=40, max_size=40), st.sampled_from((1.0, 1.5, 2.0)), st.integers(0, 99))
+@given(
+    st.lists(st.integers(0, 3), min_size=40, max_size=40),
+    st.sampled_from((1.0, 1.5, 2.0)),
+    st.integers(0, 99),
+)
 @settings(max_examples=10, deadline=None)
 def test_weights_are_copies(counts, p, seed):
     X, y = data(seed, n=40, d=2)
@@ -156,12 +164,16 @@ def test_multipliers_are_balanced_exactly_over_all_blocks(values, p, C, seed):
     shards = space.shards
     statement = InBlocks(partial(PSVM, C=C, p=p), space, "alpha", balanced=True)
     per_block = np.split(np.array(values), [7, 8, 21])
-    shards.give("guess", [per_block[a : a + b] for a, b in zip(shards.offsets, shards.blocks, strict=True)])
+    shards.give(
+        "guess", [per_block[a : a + b] for a, b in zip(shards.offsets, shards.blocks, strict=True)]
+    )
     repaired = statement.repair(in_states("alpha", "guess"))
     assert statement.dual_violation(repaired) == 0.0
     if repaired["alpha"] is None:
         return
-    alpha = np.concatenate([part for state in shards.states for part in state.parts[repaired["alpha"]]])
+    alpha = np.concatenate(
+        [part for state in shards.states for part in state.parts[repaired["alpha"]]]
+    )
     signs = np.where(y == space.classes[1], 1, -1)
     assert sum(Fraction(a) * int(s) for a, s in zip(alpha, signs, strict=True)) == 0
     assert (alpha >= 0).all()
@@ -186,7 +198,14 @@ def test_odml_in_blocks_agrees_with_the_data_in_memory(weights, intercept, weigh
     X, y = data(seed, n=60, d=3)
     lam1, lam2, C = weights
     s = np.random.default_rng(seed).uniform(0.1, 3.0, 60) if weighted else None
-    arguments = {"lam1": lam1, "lam2": lam2, "C": C, "intercept": intercept, "sample_weight": s, "tol": 1e-6}
+    arguments = {
+        "lam1": lam1,
+        "lam2": lam2,
+        "C": C,
+        "intercept": intercept,
+        "sample_weight": s,
+        "tol": 1e-6,
+    }
     whole, found = odml(X, y, **arguments), odml(split(X, y, ends), y, **arguments)
     overlap(found, whole)
     assert found.certificate.gap <= 1e-5
@@ -203,12 +222,17 @@ def test_multipliers_of_the_variance_are_centred_exactly_over_all_blocks():
         for name, values in (("guess", alpha), ("tau", tau)):
             listed = np.split(values, [11, 30])
             space.shards.give(
-                name, [listed[a : a + b] for a, b in zip(space.shards.offsets, space.shards.blocks, strict=True)]
+                name,
+                [
+                    listed[a : a + b]
+                    for a, b in zip(space.shards.offsets, space.shards.blocks, strict=True)
+                ],
             )
         repaired = statement.repair({"alpha": "guess"})
         assert statement.dual_violation(repaired) == 0.0
         parts = [
-            np.concatenate([b for s in space.shards.states for b in s.parts[repaired[e]]]) for e in ("alpha", "tau")
+            np.concatenate([b for s in space.shards.states for b in s.parts[repaired[e]]])
+            for e in ("alpha", "tau")
         ]
         assert sum(Fraction(t) for t in parts[1]) == 0
         assert parts[1] == pytest.approx(tau - tau.sum() / 60, abs=1e-9 * size)
@@ -277,7 +301,9 @@ def conic_data(form, seed):
     st.integers(0, 99),
 )
 @settings(max_examples=15, deadline=None)
-def test_the_conic_relaxation_in_blocks_agrees_with_the_data_in_memory(lam, intercept, form, ends, sampled, seed):
+def test_the_conic_relaxation_in_blocks_agrees_with_the_data_in_memory(
+    lam, intercept, form, ends, sampled, seed
+):
     rows, y, weight = conic_data(form, seed)
     arguments = {"lam": lam, "intercept": intercept, "sample_weight": weight, "tol": 1e-6}
     whole = conic(rows, y, **arguments)
@@ -299,7 +325,9 @@ def test_the_conic_relaxation_in_blocks_agrees_with_the_data_in_memory(lam, inte
     st.integers(0, 99),
 )
 @settings(max_examples=8, deadline=None)
-def test_the_cardinality_form_in_blocks_agrees_with_the_data_in_memory(kappa, form, ends, sampled, seed):
+def test_the_cardinality_form_in_blocks_agrees_with_the_data_in_memory(
+    kappa, form, ends, sampled, seed
+):
     X, y, weight = conic_data(form, seed)
     arguments = {"kappa": kappa, "sample_weight": weight, "tol": 1e-6}
     whole = conic(X, y, **arguments)
@@ -457,7 +485,9 @@ def test_text_is_split_without_losing_a_line_and_parsed_once(tmp_path):
     path = tmp_path / "a.txt"
     dump_svmlight_file(X, y == "yes", str(path), zero_based=False)
     for size in (1, 37, 1000, 10**6):
-        blocks = RowBlocks.from_libsvm(path, n_features=4, block_bytes=size, cache=tmp_path / f"{size}")
+        blocks = RowBlocks.from_libsvm(
+            path, n_features=4, block_bytes=size, cache=tmp_path / f"{size}"
+        )
         pieces = [piece_of(load()) for load in blocks.loaders]
         assert np.vstack([piece.X.toarray() for piece in pieces]) == pytest.approx(X, abs=1e-12)
         assert np.array_equal(np.concatenate([piece.y for piece in pieces]), y == "yes")
@@ -525,7 +555,9 @@ def test_estimators_take_blocks(kind, tmp_path):
         assert fitted.n_features_in_ == 4
         predicted = np.asarray(fitted.predict(blocks))
         assert np.array_equal(predicted, fitted.model_.predict(X))
-        assert np.asarray(fitted.decision_function(blocks)) == pytest.approx(fitted.model_.decision_function(X))
+        assert np.asarray(fitted.decision_function(blocks)) == pytest.approx(
+            fitted.model_.decision_function(X)
+        )
         if kind in ("npy", "loaders"):
             assert fitted.score(blocks, labels) == np.mean(predicted == y)
     with pytest.raises(sx.DataError, match="does not take rows in blocks"):
@@ -558,7 +590,9 @@ def test_memory_stays_with_a_few_blocks():
 
     X, y = data(n=1000)
     blocks = RowBlocks(
-        [Counted(X[a : a + 50], y[a : a + 50]) for a in range(0, 1000, 50)], labelled=True, lengths=[50] * 20
+        [Counted(X[a : a + 50], y[a : a + 50]) for a in range(0, 1000, 50)],
+        labelled=True,
+        lengths=[50] * 20,
     )
     psvm(blocks, blocks.y, C=1.0, p=1.5)
     threads = os.cpu_count() or 1
@@ -578,7 +612,8 @@ def test_the_conic_relaxation_in_blocks_takes_more_columns_than_rows(asked, spar
 
 
 def test_a_lower_bound_that_still_doubles_is_no_stall():
-    # Costs times squared norms of 1e22: the penalty of the augmented Lagrangian method has far to grow.
+    # Costs times squared norms of 1e22: the penalty of the augmented Lagrangian method has far to
+    # grow.
     rng = np.random.default_rng(1)
     X = rng.uniform(-5.8e6, 5.8e6, (400, 1))
     y, weight = (X[:, 0] + 3e6 * rng.normal(size=400) > 0).astype(int), rng.uniform(0.0, 1e3, 400)
@@ -597,7 +632,11 @@ def cluster():
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GiB", silence_logs=50
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=None,
+            memory_limit="1GiB",
+            silence_logs=50,
         ) as local,
         distributed.Client(local) as client,
     ):
@@ -619,7 +658,8 @@ def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(cluster, t
             killed.append(next(iter(cluster.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    # The first answer loses a worker in the middle; the second finds another one, which has no states yet.
+    # The first answer loses a worker in the middle; the second finds another one, which has no
+    # states yet.
     for call, alone in zip(calls, quiet, strict=True):
         found = call(blocks, labels, callback=kill)
         assert found.certificate.upper == pytest.approx(alone.certificate.upper, rel=1e-9)
@@ -661,7 +701,9 @@ def test_a_cluster_predicts_where_the_blocks_are(cluster, tmp_path):
     X, y = data()
     y = np.where(X[:, 1] > 3.0, "maybe", y)
     blocks, labels = sources("npy", X, y, tmp_path)
-    machine = sx.PSVMClassifier(C=0.5, p=2.0, multiclass="ovr", class_weight="balanced", tol=1e-3).fit(blocks, labels)
+    machine = sx.PSVMClassifier(
+        C=0.5, p=2.0, multiclass="ovr", class_weight="balanced", tol=1e-3
+    ).fit(blocks, labels)
     assert all(solution.certificate.is_certified(1e-3) for solution in machine.solutions_.values())
     kernel = sx.PSVMClassifier(C=1.0, kernel="rbf").fit(X, y == "yes")
     for fitted in (machine, kernel):

@@ -23,7 +23,9 @@ def three(n=240, seed=0):
     return rng.normal(size=(n, 2)) + np.array([centre[label] for label in y]), y
 
 
-@pytest.mark.parametrize(("scheme", "weights"), [("ovo", "balanced"), ("ovr", {"oak": 3.0, "yew": 0.25})])
+@pytest.mark.parametrize(
+    ("scheme", "weights"), [("ovo", "balanced"), ("ovr", {"oak": 3.0, "yew": 0.25})]
+)
 def test_several_classes_in_blocks_agree_with_the_data_in_memory(scheme, weights):
     X, y = three()
     rng = np.random.default_rng(1)
@@ -42,7 +44,9 @@ def test_several_classes_in_blocks_agree_with_the_data_in_memory(scheme, weights
         assert list(found.classes_) == ["ash", "oak", "yew"]
         assert found.n_features_in_ == 2
         for blocks in (split(X, y, [60]), da.from_array(X, chunks=(70, 1))):
-            assert np.asarray(found.decision_function(blocks)) == pytest.approx(found.model_.decision_function(X))
+            assert np.asarray(found.decision_function(blocks)) == pytest.approx(
+                found.model_.decision_function(X)
+            )
             assert np.array_equal(np.asarray(found.predict(blocks)), found.model_.predict(X))
         assert np.asarray(found.decision_function(X)) == pytest.approx(scores, abs=1e-2)
 
@@ -53,10 +57,18 @@ def test_weights_of_classes_multiply_those_of_rows(kind, tmp_path):
     y = np.where(y == "yew", "oak", y)
     _, counts = np.unique(y, return_counts=True)
     blocks, labels = sources(kind, X, y, tmp_path)
-    for weights, factors in (("balanced", y.size / (2.0 * counts)), ({"oak": 4.0}, np.array([1.0, 4.0]))):
+    for weights, factors in (
+        ("balanced", y.size / (2.0 * counts)),
+        ({"oak": 4.0}, np.array([1.0, 4.0])),
+    ):
         estimator = sx.PSVMClassifier(C=0.5, p=2.0, class_weight=weights, tol=1e-8)
         found = estimator.fit(blocks, labels).solution_
-        overlap(found, sx.fast.psvm(X, y, C=0.5, p=2.0, sample_weight=factors[(y == "oak").astype(int)], tol=1e-8))
+        overlap(
+            found,
+            sx.fast.psvm(
+                X, y, C=0.5, p=2.0, sample_weight=factors[(y == "oak").astype(int)], tol=1e-8
+            ),
+        )
     assert label_counts(blocks, labels).counts.tolist() == counts.tolist()
     for bad in ({"oak": 0.0}, {"oak": -1.0}, {"oak": np.nan}, "unbalanced", {"elm": 2.0}):
         with pytest.raises(sx.DataError, match="class_weight"):
@@ -71,7 +83,11 @@ def test_labels_that_cannot_be_counted():
         (np.linspace(0, 1, 20), "continuous"),
     ):
         for given in (labels, None):
-            blocks = split(X, labels, [7]) if given is None else RowBlocks([Loaded(X)], labelled=False, lengths=[20])
+            blocks = (
+                split(X, labels, [7])
+                if given is None
+                else RowBlocks([Loaded(X)], labelled=False, lengths=[20])
+            )
             with pytest.raises(sx.DataError, match=message):
                 sx.PSVMClassifier().fit(blocks, given)
     with pytest.raises(sx.DataError, match="y is None"):
@@ -94,7 +110,11 @@ def test_what_travels_does_not_grow_with_the_rows(monkeypatch):
         y = np.where(y == "yew", "oak", y)
         blocks = split(X, y, [n // 3, n // 2])
         sizes.clear()
-        for solve in (partial(sx.fast.psvm, C=1.0, p=2.0), averaged, partial(sx.fast.conic, lam=0.1)):
+        for solve in (
+            partial(sx.fast.psvm, C=1.0, p=2.0),
+            averaged,
+            partial(sx.fast.conic, lam=0.1),
+        ):
             found = solve(blocks, y)
         classifier = sx.PSVMClassifier(p=2.0, class_weight="balanced").fit(blocks, y)
         classifier.predict(blocks)

@@ -1,4 +1,6 @@
-"""Solvers that are installed and not licensed, or for small problems only: by stand-ins, and with MOSEK itself where it is installed."""
+"""Solvers that are installed and not licensed, or for small problems only: by stand-ins, and with
+MOSEK itself where it is installed.
+"""
 
 import copy
 import warnings
@@ -115,7 +117,10 @@ def test_a_copy_is_compiled_on_its_own():
 
 
 SAYINGS = [
-    "Model too large for size-limited license; visit https://gurobi.com/unrestricted for more information",
+    (
+        "Model too large for size-limited license; visit https://gurobi.com/unrestricted for more"
+        " information"
+    ),
     "?120 Error: Problem has too many rows and columns. The maximum is 5000",
     "The size of the model exceeds the limit of the license",
 ]
@@ -139,7 +144,9 @@ def test_a_licence_for_small_problems_is_told(said, monkeypatch):
     info = next(info for info in sx.available_solvers() if info.name == "GUROBI")
     policy._probe.cache_clear()
     assert (info.usable, info.licence) == (True, "size-limited")
-    assert policy.failure(RuntimeError(said)).startswith("the problem exceeds the size-limited licence")
+    assert policy.failure(RuntimeError(said)).startswith(
+        "the problem exceeds the size-limited licence"
+    )
     assert policy.failure(RuntimeError("no\n start")) == "RuntimeError: no start"
 
 
@@ -187,7 +194,9 @@ def test_mosek_without_a_licence_is_passed_over_by_a_plain_solve():
         warnings.simplefilter("ignore", UserWarning)  # of MOSEK, on the format of arrays
         value = problem.solve()
         assert problem._passed_over == unlicensed
-        assert value == pytest.approx(sx.solve(problem, solver="clarabel").certificate.upper, rel=1e-5)
+        assert value == pytest.approx(
+            sx.solve(problem, solver="clarabel").certificate.upper, rel=1e-5
+        )
         if unlicensed:
             x = cp.Variable(2)
             with pytest.raises(mosek.Error, match=r"(?i)license"):

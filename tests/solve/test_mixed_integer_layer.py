@@ -1,4 +1,6 @@
-"""Mixed-integer solves: the solver's bound, starting points, time limits, Ctrl-C, on toys that know their answers."""
+"""Mixed-integer solves: the solver's bound, starting points, time limits, Ctrl-C, on toys that know
+their answers.
+"""
 
 import itertools
 import math
@@ -82,14 +84,18 @@ def knapsack(known=None):
 
 
 BEST_VALUE = max(
-    float(VALUES @ v) for v in (np.array(bits) for bits in itertools.product([0, 1], repeat=6)) if SIZES @ v <= CAPACITY
+    float(VALUES @ v)
+    for v in (np.array(bits) for bits in itertools.product([0, 1], repeat=6))
+    if SIZES @ v <= CAPACITY
 )
 
 TARGET = np.array([0.4, 1.7, -0.2, 0.9])
 
 
 def closest(known=None):
-    """The binary vector of sum at most 2 closest to a target: a quadratic objective, for which compilation adds a variable."""
+    """The binary vector of sum at most 2 closest to a target: a quadratic objective, for which
+    compilation adds a variable.
+    """
     x = cp.Variable(4, boolean=True, name="x")
     problem = Toy(
         cp.Minimize(cp.sum_squares(x - TARGET) + 3),
@@ -101,13 +107,17 @@ def closest(known=None):
 
 
 def market_split(rows=4, columns=30, seed=0):
-    """An equality problem that no solver finishes soon, relaxed by slacks so that points are easy to find."""
+    """An equality problem that no solver finishes soon, relaxed by slacks so that points are easy
+    to find.
+    """
     rng = np.random.default_rng(seed)
     D = rng.integers(0, 100, size=(rows, columns)).astype(float)
     d = np.floor(D.sum(axis=1) / 2)
     x = cp.Variable(columns, boolean=True, name="x")
     return Toy(
-        cp.Minimize(cp.norm1(D @ x - d)), [], ToyStatement(lambda v: float(np.abs(D @ v - d).sum()), lambda v: True)
+        cp.Minimize(cp.norm1(D @ x - d)),
+        [],
+        ToyStatement(lambda v: float(np.abs(D @ v - d).sum()), lambda v: True),
     )
 
 
@@ -119,7 +129,10 @@ def test_bound_and_optimum_of_a_maximisation_with_an_offset(solver):
     assert certificate.upper == -BEST_VALUE - 100
     assert certificate.gap <= 1e-6
     assert certificate.residuals["solver_bound"] == pytest.approx(-BEST_VALUE - 100, rel=1e-6)
-    assert certificate.lower == certificate.residuals["solver_bound"] - certificate.residuals["solver_allowance"]
+    assert (
+        certificate.lower
+        == certificate.residuals["solver_bound"] - certificate.residuals["solver_allowance"]
+    )
     assert solution.status is Status.OPTIMAL
     assert not solution.warm_start_used
 
@@ -140,20 +153,30 @@ def test_an_infeasible_start_is_not_used():
 def test_a_start_is_completed_where_compilation_added_variables():
     solution = sx.solve(closest(np.array([0.0, 1, 0, 0])))
     assert solution.warm_start_used
-    best = min(np.sum((np.array(bits) - TARGET) ** 2) for bits in itertools.product([0, 1], repeat=4) if sum(bits) <= 2)
+    best = min(
+        np.sum((np.array(bits) - TARGET) ** 2)
+        for bits in itertools.product([0, 1], repeat=4)
+        if sum(bits) <= 2
+    )
     assert solution.certificate.upper == pytest.approx(best + 3, abs=1e-12)
     assert solution.certificate.gap <= 1e-6
     problem = closest()
     data, _, _ = problem.get_problem_data(mixed_integer.SCIPWithBound())
     start = mixed_integer.starting_point(problem, data, {"x": np.array([0.0, 1, 0, 0])})
-    assert float(data["c"] @ start) == pytest.approx(np.sum((np.array([0.0, 1, 0, 0]) - TARGET) ** 2), abs=1e-12)
+    assert float(data["c"] @ start) == pytest.approx(
+        np.sum((np.array([0.0, 1, 0, 0]) - TARGET) ** 2), abs=1e-12
+    )
     assert mixed_integer.starting_point(problem, data, {}) is None
 
 
 def until_bounded(problem):
-    """Solve with limits that are too short for the optimum; the first is long enough for a bound, unless the computer is busy."""
+    """Solve with limits that are too short for the optimum; the first is long enough for a bound,
+    unless the computer is busy.
+    """
     limit = 1.0
-    while (solution := sx.solve(problem, solver="scip", time_limit=limit)).certificate.lower is None:
+    while (
+        solution := sx.solve(problem, solver="scip", time_limit=limit)
+    ).certificate.lower is None:
         limit *= 2.0
     return solution
 
@@ -184,7 +207,9 @@ def test_without_point_and_incumbent_there_is_no_solution():
 
 def test_the_known_point_is_returned_with_the_bound_when_the_solver_has_none(monkeypatch):
     problem = closest(np.array([0.0, 1, 0, 0]))
-    outcome = backends.Outcome(Status.TIME_LIMIT, "timelimit", False, 0.0, 0.0, bound=SolverBound(3.0, 0.5))
+    outcome = backends.Outcome(
+        Status.TIME_LIMIT, "timelimit", False, 0.0, 0.0, bound=SolverBound(3.0, 0.5)
+    )
     monkeypatch.setattr(backends, "run", lambda *arguments, **options: outcome)
     solution = sx.solve(problem, solver="scip")
     assert list(solution.model.x) == [0, 1, 0, 0]
@@ -256,23 +281,29 @@ def test_missing_solvers_name_the_extra(monkeypatch):
     monkeypatch.setattr(policy, "installed", lambda card: card.name in ("CLARABEL", "SCS"))
     with pytest.raises(SolverUnavailable, match=r"pip install 'svmcvx\[mip\]'"):
         sx.solve(knapsack())
-    with pytest.raises(SolverUnavailable, match=r"SCIP is not installed; run: pip install 'svmcvx\[mip\]'"):
+    with pytest.raises(
+        SolverUnavailable, match=r"SCIP is not installed; run: pip install 'svmcvx\[mip\]'"
+    ):
         sx.solve(knapsack(), solver="scip")
 
 
 @pytest.mark.slow
 def test_the_package_works_without_mixed_integer_solvers():
     code = (
-        "import sys; sys.modules['pyscipopt'] = None; sys.modules['highspy'] = None\n"
-        "import svmcvx as sx\n"
-        "print(sx.solve(sx.psvm_dual([[0.0], [1.0]], [0, 1], C=1.0, p=1)).certificate.is_certified())\n"
+        "import sys; sys.modules['pyscipopt'] = None; sys.modules['highspy'] = None\nimport svmcvx"
+        " as sx\nprint(sx.solve(sx.psvm_dual([[0.0], [1.0]], [0, 1], C=1.0,"
+        " p=1)).certificate.is_certified())\n"
     )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert printed.strip() == "True"
 
 
 def test_options_of_mixed_integer_solvers():
-    solution = sx.solve(knapsack(), solver="scip", solver_options={"limits/nodes": 7}, time_limit=5.0)
+    solution = sx.solve(
+        knapsack(), solver="scip", solver_options={"limits/nodes": 7}, time_limit=5.0
+    )
     given = solution.attempts[-1].options["scip_params"]
     assert given["limits/nodes"] == 7
     assert given["numerics/feastol"] == mixed_integer.FEASIBILITY

@@ -41,7 +41,9 @@ CERTIFIED = {}
 
 
 def interval(name, build):
-    """The proved interval around the optimum, widened by what a solver of another program may be off."""
+    """The proved interval around the optimum, widened by what a solver of another program may be
+    off.
+    """
     if name not in CERTIFIED:
         CERTIFIED[name] = sx.solve(build()).certificate
     certificate = CERTIFIED[name]
@@ -65,12 +67,19 @@ def read_cbf(path):
             continue
         chunks = int(head.split()[1]) if keyword in ("VAR", "CON") else int(head.split()[0])
         rows = chunks if keyword != "POWCONES" else chunks + int(head.split()[1])
-        sections[keyword], at = [line.split() for line in lines[at + 2 : at + 2 + rows]], at + 2 + rows
+        sections[keyword], at = (
+            [line.split() for line in lines[at + 2 : at + 2 + rows]],
+            at + 2 + rows,
+        )
         sections[f"{keyword} head"] = head.split()
     assert sections["VER"] == "3"
     m = int(sections["VAR head"][0])
     whole = {int(column) for (column,) in sections.get("INT", [])}
-    x = cp.Variable(m) if not whole else cp.hstack([cp.Variable(integer=j in whole) for j in range(m)])
+    x = (
+        cp.Variable(m)
+        if not whole
+        else cp.hstack([cp.Variable(integer=j in whole) for j in range(m)])
+    )
     cost = np.zeros(m)
     for column, value in sections.get("OBJACOORD", []):
         cost[int(column)] = float(value)
@@ -109,7 +118,10 @@ def read_cbf(path):
             total = total + x[column] * part
         constraints.append(total >> 0)
     objective = cost @ x + float(sections.get("OBJBCOORD", 0.0))
-    return cp.Problem(cp.Maximize(objective) if sections["OBJSENSE"] == "MAX" else cp.Minimize(objective), constraints)
+    return cp.Problem(
+        cp.Maximize(objective) if sections["OBJSENSE"] == "MAX" else cp.Minimize(objective),
+        constraints,
+    )
 
 
 @pytest.mark.parametrize("name", [*LINEAR, *COUNTING, *CONIC])
@@ -125,7 +137,9 @@ def by_clarabel(file):
 
     def matrix(name):
         shape = (len(file["b"]) if name == "A" else len(file["q"]), len(file["q"]))
-        return sp.csc_matrix((file[f"{name}_data"], file[f"{name}_indices"], file[f"{name}_indptr"]), shape)
+        return sp.csc_matrix(
+            (file[f"{name}_data"], file[f"{name}_indices"], file[f"{name}_indptr"]), shape
+        )
 
     make = {
         "zero": clarabel.ZeroConeT,
@@ -133,7 +147,9 @@ def by_clarabel(file):
         "second-order": clarabel.SecondOrderConeT,
     }
     cones = []
-    for kind, rows, exponent in zip(file["cone_kinds"], file["cone_rows"], file["cone_exponents"], strict=True):
+    for kind, rows, exponent in zip(
+        file["cone_kinds"], file["cone_rows"], file["cone_exponents"], strict=True
+    ):
         if kind == "power":
             cones.append(clarabel.PowerConeT(float(exponent)))
         elif kind == "exponential":
@@ -219,7 +235,9 @@ def test_a_parameter_has_the_value_of_now(tmp_path):
     problem.C.value = 0.1
     sx.write_problem(problem, tmp_path / "x.npz")
     with np.load(tmp_path / "x.npz") as file:
-        assert by_clarabel(file) == pytest.approx(sx.psvm_primal(X, y, C=0.1, p=1).solve(solver="CLARABEL"), rel=1e-6)
+        assert by_clarabel(file) == pytest.approx(
+            sx.psvm_primal(X, y, C=0.1, p=1).solve(solver="CLARABEL"), rel=1e-6
+        )
 
 
 def unset():

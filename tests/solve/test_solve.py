@@ -59,7 +59,9 @@ def test_what_no_solver_takes_is_refused():
         policy.classify(cp.Problem(cp.Minimize(cp.sqrt(cp.Variable()))))
 
 
-@pytest.mark.parametrize(("p", "kind"), [(1.0, ProblemClass.QP), (2.0, ProblemClass.QP), (1.5, ProblemClass.SOCP)])
+@pytest.mark.parametrize(
+    ("p", "kind"), [(1.0, ProblemClass.QP), (2.0, ProblemClass.QP), (1.5, ProblemClass.SOCP)]
+)
 def test_pSVM_problems_have_the_class_expected(p, kind):
     assert policy.classify(small(p)) is kind
 
@@ -85,7 +87,9 @@ def test_available_solvers_tell_installed_from_licensed():
 
 
 def test_an_unlicensed_mosek_is_passed_over_and_recorded(monkeypatch):
-    monkeypatch.setattr(policy, "licence_problem", lambda name: "no licence file" if name == "MOSEK" else None)
+    monkeypatch.setattr(
+        policy, "licence_problem", lambda name: "no licence file" if name == "MOSEK" else None
+    )
     monkeypatch.setattr(policy, "installed", lambda card: True)
     solution = sx.solve(small())
     assert solution.solver == "CLARABEL"
@@ -185,11 +189,19 @@ def test_the_words_are_those_of_the_solvers():
 
 def test_raw_options_win():
     merged = options.translate(
-        "CLARABEL", ProblemClass.QP, tol=1e-7, time_limit=None, raw={"tol_feas": 1e-3, "max_iter": 7}
+        "CLARABEL",
+        ProblemClass.QP,
+        tol=1e-7,
+        time_limit=None,
+        raw={"tol_feas": 1e-3, "max_iter": 7},
     )
     assert (merged["tol_feas"], merged["tol_gap_rel"], merged["max_iter"]) == (1e-3, 1e-7, 7)
     flat = options.translate(
-        "MOSEK", ProblemClass.QP, tol=1e-7, time_limit=None, raw={"MSK_DPAR_INTPNT_CO_TOL_PFEAS": 1e-3}
+        "MOSEK",
+        ProblemClass.QP,
+        tol=1e-7,
+        time_limit=None,
+        raw={"MSK_DPAR_INTPNT_CO_TOL_PFEAS": 1e-3},
     )
     nested = options.translate(
         "MOSEK",
@@ -205,14 +217,18 @@ def test_raw_options_win():
 @pytest.fixture
 def unpolished(monkeypatch):
     """Take a solver's point as it is: solving the support equations would rescue even a poor one."""
-    monkeypatch.setattr("svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None)
+    monkeypatch.setattr(
+        "svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None
+    )
 
 
 def test_raw_options_reach_the_solver_and_are_recorded(unpolished):
     solution = sx.solve(small(), solver="clarabel", solver_options={"max_iter": 3})
     assert solution.status == "iteration_limit"
     assert solution.attempts[0].options["max_iter"] == 3
-    again = sx.solve(small(), solver_options={"clarabel": {"max_iter": 3}, "scs": {"max_iters": 50}})
+    again = sx.solve(
+        small(), solver_options={"clarabel": {"max_iter": 3}, "scs": {"max_iters": 50}}
+    )
     assert [attempt.status for attempt in again.attempts if attempt.solver != "MOSEK"] == [
         "iteration_limit",
         "iteration_limit",
@@ -222,7 +238,11 @@ def test_raw_options_reach_the_solver_and_are_recorded(unpolished):
 @pytest.mark.parametrize(
     ("keywords", "error", "message"),
     [
-        ({"solver": "clarabel", "solver_options": {"eps": 1}}, sx.DataError, "CLARABEL has no option 'eps'"),
+        (
+            {"solver": "clarabel", "solver_options": {"eps": 1}},
+            sx.DataError,
+            "CLARABEL has no option 'eps'",
+        ),
         ({"solver": "scs", "solver_options": {"tol": 1}}, sx.DataError, "SCS has no option 'tol'"),
         ({"solver_options": {"max_iter": 3}}, sx.DataError, "Name the solver"),
         ({"solver_options": 3}, sx.DataError, "must be a mapping"),
@@ -250,7 +270,9 @@ def test_a_solver_that_is_not_installed_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(policy, "installed", lambda card: False)
     with pytest.raises(sx.SolverUnavailable, match="pip install scs"):
         sx.solve(small(), solver="scs")
-    with pytest.raises(sx.SolverUnavailable, match=r"no solver for SOCP/power is installed.*svmcvx\[mosek\]"):
+    with pytest.raises(
+        sx.SolverUnavailable, match=r"no solver for SOCP/power is installed.*svmcvx\[mosek\]"
+    ):
         sx.solve(small())
 
 
@@ -266,7 +288,11 @@ def fail_for(monkeypatch, *names, error=None):
         return genuine(problem, solver, opts, **keywords)
 
     monkeypatch.setattr(backends, "run", run)
-    monkeypatch.setattr(policy, "licence_problem", lambda name: "none here" if policy.SOLVERS[name].licence else None)
+    monkeypatch.setattr(
+        policy,
+        "licence_problem",
+        lambda name: "none here" if policy.SOLVERS[name].licence else None,
+    )
 
 
 def test_a_solver_that_raises_is_recorded_and_the_next_is_tried(monkeypatch):
@@ -280,7 +306,9 @@ def test_a_solver_that_raises_is_recorded_and_the_next_is_tried(monkeypatch):
 
 def test_if_all_fail_the_chain_is_attached(monkeypatch):
     fail_for(monkeypatch, "CLARABEL", "SCS")
-    with pytest.raises(sx.SolverFailed, match=r"CLARABEL is out of order.*SCS is out of order") as caught:
+    with pytest.raises(
+        sx.SolverFailed, match=r"CLARABEL is out of order.*SCS is out of order"
+    ) as caught:
         sx.solve(small())
     assert [attempt.solver for attempt in caught.value.attempts][-2:] == ["CLARABEL", "SCS"]
     twin = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
@@ -290,11 +318,15 @@ def test_if_all_fail_the_chain_is_attached(monkeypatch):
 def test_running_out_of_memory_is_a_failure_like_others(monkeypatch):
     fail_for(monkeypatch, "CLARABEL", error=MemoryError("too large"))
     solution = sx.solve(small(), tol=1e-6)
-    assert "MemoryError" in next(attempt.reason for attempt in solution.attempts if attempt.solver == "CLARABEL")
+    assert "MemoryError" in next(
+        attempt.reason for attempt in solution.attempts if attempt.solver == "CLARABEL"
+    )
 
 
 def test_a_poor_point_is_judged_by_its_gap_and_the_best_is_kept(unpolished):
-    solution = sx.solve(large(200), solver_options={"clarabel": {"max_iter": 4}, "scs": {"max_iters": 20}})
+    solution = sx.solve(
+        large(200), solver_options={"clarabel": {"max_iter": 4}, "scs": {"max_iters": 20}}
+    )
     tried = [attempt for attempt in solution.attempts if attempt.status != "licence"]
     assert [attempt.solver for attempt in tried] == ["CLARABEL", "SCS"]
     assert all("certified gap" in attempt.reason for attempt in tried)
@@ -327,8 +359,15 @@ def test_a_time_limit_that_leaves_no_time_gives_what_is_known_without_a_solver()
     assert solution.status == "time_limit"
     assert "left no time" in solution.attempts[-1].reason
     # w = 0 costs C at most for each observation, and no objective is below 0.
-    assert 0 <= solution.certificate.lower <= sx.solve(problem).certificate.upper <= solution.certificate.upper
-    assert solution.certificate.upper <= problem.formulation.C * len(problem.formulation.y) * (1 + 1e-12)
+    assert (
+        0
+        <= solution.certificate.lower
+        <= sx.solve(problem).certificate.upper
+        <= solution.certificate.upper
+    )
+    assert solution.certificate.upper <= problem.formulation.C * len(problem.formulation.y) * (
+        1 + 1e-12
+    )
 
 
 def test_a_time_limit_that_leaves_no_time_says_so_where_nothing_is_known():
@@ -427,7 +466,9 @@ def test_timings_and_trace():
     solution = sx.solve(small())
     timings = solution.timings
     assert min(timings.build, timings.compile, timings.solve, timings.certify) > 0
-    assert timings.total == pytest.approx(timings.build + timings.compile + timings.solve + timings.certify)
+    assert timings.total == pytest.approx(
+        timings.build + timings.compile + timings.solve + timings.certify
+    )
     seconds, lower, upper = solution.trace[-1]
     assert seconds > 0
     assert (lower, upper) == (solution.certificate.lower, solution.certificate.upper)
@@ -472,7 +513,9 @@ def test_a_missing_licence_is_not_named_first(monkeypatch):
     monkeypatch.setattr(backends, "run", failing)
     with pytest.raises(sx.SolverFailed) as caught:
         sx.solve(small())
-    assert str(caught.value).startswith("no solver produced a point: CLARABEL: RuntimeError: out of order")
+    assert str(caught.value).startswith(
+        "no solver produced a point: CLARABEL: RuntimeError: out of order"
+    )
 
 
 NAMED_ONLY = sorted(policy.SOLVERS.keys() - policy.AUTOMATIC)
@@ -519,7 +562,11 @@ def test_an_interface_of_ones_own_is_certified_and_keeps_a_limit():
 
 @pytest.mark.parametrize(
     ("solver", "words"),
-    [("clarable", "did you mean 'clarabel'"), ("nag", "not installed"), ("osqp", r"OSQP is not used for SOCP/power")],
+    [
+        ("clarable", "did you mean 'clarabel'"),
+        ("nag", "not installed"),
+        ("osqp", r"OSQP is not used for SOCP/power"),
+    ],
 )
 def test_a_solver_that_cannot_be_used_is_refused_with_the_reason(solver, words):
     with pytest.raises(sx.SolverUnavailable, match=words):

@@ -1,4 +1,6 @@
-"""Work that nothing interrupts is left behind at a deadline, and what is known without it is certified."""
+"""Work that nothing interrupts is left behind at a deadline, and what is known without it is
+certified.
+"""
 
 import contextlib
 import math
@@ -21,7 +23,13 @@ from svmcvx.formulations.margin_distribution import curvature
 from svmcvx.formulations.margin_distribution.odml import ODML
 from svmcvx.kernels.gram_factor import symmetrised
 from svmcvx.system import cancellation, clock
-from svmcvx.system.cancellation import check_cancelled, checkpoint, interruptible, run_with_deadline, uninterruptible
+from svmcvx.system.cancellation import (
+    check_cancelled,
+    checkpoint,
+    interruptible,
+    run_with_deadline,
+    uninterruptible,
+)
 from svmcvx.system.deadline import Deadline, OutOfTime, time_limited
 from tests.conftest import make_data
 from tests.system.test_deadline import Ticking
@@ -149,7 +157,9 @@ def test_without_a_factor_what_is_trivially_known_is_certified(monkeypatch, name
     solver, settings = SOLVERS[name]
     found = None
     # A covariance with enough variance is known only in the columns of a factor.
-    failing = contextlib.suppress(sx.SolverFailed) if "kappa" in settings else contextlib.nullcontext()
+    failing = (
+        contextlib.suppress(sx.SolverFailed) if "kappa" in settings else contextlib.nullcontext()
+    )
     with clock.substituted(Ticking(readings)), failing:
         found = solver(X, y, kernel="rbf", time_limit=60.0, **settings)
     if found is None:
@@ -168,7 +178,8 @@ def test_a_share_without_a_factor_has_the_point_without_coefficients(monkeypatch
     X, y = make_data(n=40, d=3)
     with clock.substituted(Ticking(3)):
         found = fast.conic(X, y, kappa=0.2, kernel="rbf", time_limit=60.0)
-    # w = 0 and VV' a multiple of the identity: its trace is the upper end, which the second checker computes too.
+    # w = 0 and VV' a multiple of the identity: its trace is the upper end, which the second checker
+    # computes too.
     exact = fast.conic(X, y, kappa=0.2, kernel="rbf").certificate
     assert found.status == "time_limit"
     assert found.certificate.lower <= exact.upper
@@ -220,8 +231,12 @@ def test_the_quick_bound_on_a_factor_holds_exactly(seed):
     assert space.factorisation.method == "cholesky"
     zeros = np.zeros(12)
     diagonal = np.diagonal(K)
-    quick, slow = factor_error._missing_at_most(L, zeros, diagonal), factor_error._missing(K, L, zeros, diagonal)
-    # Of well conditioned data the one that is computed is no better than what is known of the factorisation.
+    quick, slow = (
+        factor_error._missing_at_most(L, zeros, diagonal),
+        factor_error._missing(K, L, zeros, diagonal),
+    )
+    # Of well conditioned data the one that is computed is no better than what is known of the
+    # factorisation.
     assert ((quick >= 0.5 * slow) & (quick <= 50.0 * slow)).all()
     rows = [[Fraction(value) for value in row] for row in L.tolist()]
     for i in range(12):
@@ -232,7 +247,10 @@ def test_the_quick_bound_on_a_factor_holds_exactly(seed):
 @pytest.mark.parametrize("columns", [0, 1, 3])
 def test_distinct_rows_are_those_of_numpy(columns):
     rng = np.random.default_rng(columns)
-    for rows in (rng.standard_normal((50, columns)), rng.integers(0, 3, (50, columns)).astype(float)):
+    for rows in (
+        rng.standard_normal((50, columns)),
+        rng.integers(0, 3, (50, columns)).astype(float),
+    ):
         if not columns:
             rows = rows[:1]
         found, first, copies = _distinct(rows, None)

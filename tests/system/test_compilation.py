@@ -26,7 +26,9 @@ print([f"{one.module}.{one.name}" for one in record if one.module.startswith("sv
 def test_two_processes_that_need_the_same_function_compile_it_once(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
-    both = [subprocess.Popen([sys.executable, "-W", "ignore", "-c", COMPILES], **pipe) for _ in range(2)]
+    both = [
+        subprocess.Popen([sys.executable, "-W", "ignore", "-c", COMPILES], **pipe) for _ in range(2)
+    ]
     for one in both:
         one.stdin.write("go\n")
         one.stdin.flush()
@@ -46,7 +48,8 @@ class Stream(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("terminal", "process", "told"), [(True, "MainProcess", 1), (True, "LokyProcess-1", 0), (False, "MainProcess", 0)]
+    ("terminal", "process", "told"),
+    [(True, "MainProcess", 1), (True, "LokyProcess-1", 0), (False, "MainProcess", 0)],
 )
 def test_compiling_is_told_once_at_a_terminal(monkeypatch, terminal, process, told):
     stream = Stream(terminal)

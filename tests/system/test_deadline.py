@@ -155,7 +155,12 @@ def problem_of(entry, kernel):
     X, y = make_data(n=40, d=3)
     if entry.name == "hard_margin":
         X = X + 6.0 * np.where(y == y.max(), 1.0, -1.0)[:, None]
-    return {"X": X, "y": y, **entry.builder().example, **({} if kernel is None else {"kernel": kernel})}
+    return {
+        "X": X,
+        "y": y,
+        **entry.builder().example,
+        **({} if kernel is None else {"kernel": kernel}),
+    }
 
 
 @pytest.mark.parametrize(
@@ -174,14 +179,20 @@ def test_whenever_the_time_is_up_the_interval_holds(entry, kernel):
         ticking = Ticking(readings)
         with clock.substituted(ticking):
             # A machine with hard margins is known to exist only once one is found.
-            failing = contextlib.suppress(sx.SolverFailed) if name == "hard_margin" else contextlib.nullcontext()
+            failing = (
+                contextlib.suppress(sx.SolverFailed)
+                if name == "hard_margin"
+                else contextlib.nullcontext()
+            )
             found = None
             with failing:
                 found = solver(**keywords, time_limit=60.0)
         if found is None:
             continue
         certificate = found.certificate
-        assert certificate.upper >= (reference.lower if reference.lower is not None else 0.0) * (1 - 1e-9)
+        assert certificate.upper >= (reference.lower if reference.lower is not None else 0.0) * (
+            1 - 1e-9
+        )
         if certificate.lower is not None:
             assert certificate.lower <= reference.upper * (1 + 1e-9)
         if ticking.asked > readings and name != "l0":
@@ -207,7 +218,9 @@ def test_an_estimator_shares_its_limit_among_its_machines():
     labels = np.arange(60) % 3
     seen = []
     with clock.substituted(Ticking(2)), pytest.warns(ConvergenceWarning):
-        classifier = sx.PSVMClassifier(p=1.5, kernel="rbf", solver="fast", time_limit=60.0, tol=1e-12).fit(X, labels)
+        classifier = sx.PSVMClassifier(
+            p=1.5, kernel="rbf", solver="fast", time_limit=60.0, tol=1e-12
+        ).fit(X, labels)
     for solution in classifier.solutions_.values():
         seen.append(str(solution.status))
         assert math.isfinite(solution.certificate.upper)
@@ -229,7 +242,9 @@ def test_select_ends_at_its_limit_with_what_is_finished():
         assert warned
         assert not table.complete
         assert table.best_estimator_ is None
-        for column in (f"split{k}_{end}" for k, end in itertools.product(range(3), ("lower", "upper"))):
+        for column in (
+            f"split{k}_{end}" for k, end in itertools.product(range(3), ("lower", "upper"))
+        ):
             there = table[column].notna()
             np.testing.assert_allclose(table[column][there], whole[column][there], rtol=1e-6)
 
@@ -238,7 +253,9 @@ def test_select_goes_on_from_its_store_after_a_limit(tmp_path):
     X, y = make_data(n=60, d=3)
     grid = {"C": [0.1, 1.0, 10.0]}
     with clock.substituted(Ticking(100)), pytest.warns(UserWarning, match="time limit passed"):
-        sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0, store=tmp_path / "s.sqlite")
+        sx.select(
+            sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0, store=tmp_path / "s.sqlite"
+        )
     table = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, store=tmp_path / "s.sqlite")
     whole = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3)
     assert table.complete
@@ -247,7 +264,11 @@ def test_select_goes_on_from_its_store_after_a_limit(tmp_path):
 
 def test_compare_tells_which_models_had_no_time(tmp_path):
     X, y = make_data(n=60, d=3)
-    models = {"one": sx.PSVMClassifier(), "two": sx.ODMClassifier(), "three": sx.PSVMClassifier(p=2.0)}
+    models = {
+        "one": sx.PSVMClassifier(),
+        "two": sx.ODMClassifier(),
+        "three": sx.PSVMClassifier(p=2.0),
+    }
     store = tmp_path / "rows.sqlite"
     with clock.substituted(Ticking(1)):
         table = sx.compare(models, X, y, time_limit=60.0, store=store)
@@ -333,7 +354,9 @@ def test_a_stall_ends_by_itself(p):
 
 
 class Counting:
-    """A source of seconds that a kernel's entries move on: one each in single precision, three each in double."""
+    """A source of seconds that a kernel's entries move on: one each in single precision, three each
+    in double.
+    """
 
     def __init__(self, monkeypatch):
         self.at = 0.0
@@ -372,7 +395,9 @@ def test_a_limit_is_used_up_to_the_certificate(monkeypatch, cache_size):
             assert 0.9 * limit <= counting.at - began <= limit
             # The gap is that of the whole run when it had come as far.
             left = found.trace[-2, 0]
-            assert found.certificate.gap <= 1.5 * relative_gap(*rounds[rounds[:, 0] <= left][-1, 1:])
+            assert found.certificate.gap <= 1.5 * relative_gap(
+                *rounds[rounds[:, 0] <= left][-1, 1:]
+            )
 
 
 @pytest.mark.parametrize(("name", "method"), [("odm", "blocks"), ("odml", "low-rank")])
@@ -383,7 +408,9 @@ def test_no_product_is_begun_that_would_end_after_the_limit(monkeypatch, name, m
     for limit, proved in ((2.0, False), (12.0, True)):
         with clock.substituted(counting):
             began = counting.at
-            found = getattr(fast, name)(X, y, kernel="rbf", method=method, tol=1e-12, time_limit=limit)
+            found = getattr(fast, name)(
+                X, y, kernel="rbf", method=method, tol=1e-12, time_limit=limit
+            )
             assert counting.at - began <= limit
         assert found.status == "time_limit"
         assert ((found.certificate.lower or 0.0) > 0) == proved

@@ -27,7 +27,10 @@ def small_data(seed):
     n, d = int(rng.integers(6, 16)), int(rng.integers(1, 4))
     y = np.where(rng.random(n) < 0.5, -1, 1)
     y[:4] = [-1, 1, 1, -1]
-    points = rng.standard_normal((n, d)) * rng.choice([0.3, 1.0, 3.0]) + rng.choice([0.0, 0.5, 2.0]) * y[:, None]
+    points = (
+        rng.standard_normal((n, d)) * rng.choice([0.3, 1.0, 3.0])
+        + rng.choice([0.0, 0.5, 2.0]) * y[:, None]
+    )
     return points, y, rng
 
 
@@ -57,8 +60,12 @@ def test_margins_of_several_classes_lead_the_best_other_class():
 def test_labels_are_those_of_the_model_not_of_the_data():
     model = sx.MulticlassModel(np.eye(3), np.zeros(3), np.array([1, 2, 3]), np.arange(3))
     # A part of the data that lacks class 1 must not shift the others.
-    np.testing.assert_allclose(theory.margins(model, [[0.0, 2.0, 0.5], [0.0, 1.0, 4.0]], [2, 3]), [1.5, 3.0])
-    with pytest.raises(sx.DataError, match=r"y holds (np\.int64\()?7\)?, which the model was not trained on"):
+    np.testing.assert_allclose(
+        theory.margins(model, [[0.0, 2.0, 0.5], [0.0, 1.0, 4.0]], [2, 3]), [1.5, 3.0]
+    )
+    with pytest.raises(
+        sx.DataError, match=r"y holds (np\.int64\()?7\)?, which the model was not trained on"
+    ):
         theory.margins(model, [[0.0, 2.0, 0.5]], [7])
     with pytest.raises(sx.DataError, match="one label an observation"):
         theory.margins(model, [[0.0, 2.0, 0.5]], [1, 2])
@@ -92,7 +99,9 @@ def test_weights_count_as_copies_in_a_margin_distribution():
 def test_cumulative_distribution_counts_margins_at_or_below():
     model = sx.LinearModel(np.ones(1), 0.0, np.array([0, 1]), np.arange(1))
     found = theory.margin_distribution(model, [[1.0], [-2.0], [1.0], [3.0]], [1, 1, 1, 1])
-    np.testing.assert_allclose(found.cumulative([-3, -2, 0, 1, 2.9, 3]), [0, 0.25, 0.25, 0.75, 0.75, 1])
+    np.testing.assert_allclose(
+        found.cumulative([-3, -2, 0, 1, 2.9, 3]), [0, 0.25, 0.25, 0.75, 0.75, 1]
+    )
 
 
 def test_what_has_no_scores_is_refused():
@@ -144,17 +153,24 @@ def test_margin_loss_of_a_gross_error_does_not_overflow():
 def test_complexity_is_below_its_bounds(kernel):
     norm, bias = 1.7, 0.6
     bound = theory.rademacher_bound(X, norm=norm, bias=bias, kernel=kernel)
-    estimate = theory.rademacher_estimate(X, norm=norm, bias=bias, kernel=kernel, draws=4000, seed=1)
-    assert estimate.value + 4 * estimate.standard_error <= bound.sharper <= bound.total * (1 + 1e-12)
+    estimate = theory.rademacher_estimate(
+        X, norm=norm, bias=bias, kernel=kernel, draws=4000, seed=1
+    )
+    assert (
+        estimate.value + 4 * estimate.standard_error <= bound.sharper <= bound.total * (1 + 1e-12)
+    )
     assert bound.total == pytest.approx(bound.radius * norm / math.sqrt(40) + bias / math.sqrt(40))
-    # Jensen loses no more than a factor √2 (Khintchine): an estimate of something else would be outside.
+    # Jensen loses no more than a factor √2 (Khintchine): an estimate of something else would be
+    # outside.
     assert estimate.value >= bound.sharper / math.sqrt(2) - 4 * estimate.standard_error
 
 
 def test_complexity_is_exact_over_all_signs():
     points = X[:6]
     signs = np.array(list(itertools.product([-1, 1], repeat=6)))
-    exact = (2.0 * np.linalg.norm(signs @ points, axis=1) + 0.3 * np.abs(signs.sum(axis=1))).mean() / 6
+    exact = (
+        2.0 * np.linalg.norm(signs @ points, axis=1) + 0.3 * np.abs(signs.sum(axis=1))
+    ).mean() / 6
     estimate = theory.rademacher_estimate(points, norm=2.0, bias=0.3, draws=20_000)
     assert estimate.value == pytest.approx(exact, abs=5 * estimate.standard_error)
 
@@ -191,18 +207,24 @@ def test_terms_of_the_generalisation_bound_as_printed():
     m, r, rho = 40, np.linalg.norm(X, axis=1).max(), 1 / np.linalg.norm(model.coef)
     assert rho < r
     assert (bound.r, bound.rho, bound.p, bound.m) == (pytest.approx(r), pytest.approx(rho), p, m)
-    assert bound.empirical == pytest.approx(np.mean(np.maximum(0, 1 - Y * (X @ model.coef + model.intercept)) ** p))
+    assert bound.empirical == pytest.approx(
+        np.mean(np.maximum(0, 1 - Y * (X @ model.coef + model.intercept)) ** p)
+    )
     assert bound.complexity == pytest.approx(4 * p * math.sqrt(r**2 / rho**2 / m))
     assert bound.uniform == pytest.approx(math.sqrt(math.log(math.log2(2 * r / rho)) / m))
     assert bound.confidence == pytest.approx(math.sqrt(math.log(2 / delta) / (2 * m)))
-    assert bound.total == pytest.approx(bound.empirical + bound.complexity + bound.uniform + bound.confidence)
+    assert bound.total == pytest.approx(
+        bound.empirical + bound.complexity + bound.uniform + bound.confidence
+    )
 
 
 def test_the_complexity_of_functions_with_a_bias_grows_with_it_beyond_the_printed_bound():
-    # Theorem 2 of [Sun] bounds it by r/√m without a bias; the proof of Theorem 3 takes that for functions with any bias.
+    # Theorem 2 of [Sun] bounds it by r/√m without a bias; the proof of Theorem 3 takes that for
+    # functions with any bias.
     printed = theory.radius(X) / math.sqrt(40)
     small, large = (
-        theory.rademacher_estimate(X, norm=1.0, bias=bias, draws=4000, seed=1).value for bias in (0.0, 100.0)
+        theory.rademacher_estimate(X, norm=1.0, bias=bias, draws=4000, seed=1).value
+        for bias in (0.0, 100.0)
     )
     assert small <= printed
     # The mean of |Σσ|/m is near √(2/(πm)) = 0.126.
@@ -215,22 +237,32 @@ def test_a_bias_is_the_coefficient_of_a_constant_feature():
     assert model.intercept != 0
     counted = theory.generalisation_bound(solution, X, Y)
     r = theory.radius(X)
-    extended = sx.LinearModel(np.append(model.coef, model.intercept / r), 0.0, model.classes, model.support)
-    same = theory.generalisation_bound(extended, np.column_stack([X, np.full(40, r)]), Y, p=2, bias="paper")
+    extended = sx.LinearModel(
+        np.append(model.coef, model.intercept / r), 0.0, model.classes, model.support
+    )
+    same = theory.generalisation_bound(
+        extended, np.column_stack([X, np.full(40, r)]), Y, p=2, bias="paper"
+    )
     assert counted.total == pytest.approx(same.total)
     assert counted.total > theory.generalisation_bound(solution, X, Y, bias="paper").total
     # Without a bias both are the same.
     plain = sx.LinearModel(model.coef, 0.0, model.classes, model.support)
-    assert theory.generalisation_bound(plain, X, Y, p=2) == theory.generalisation_bound(plain, X, Y, p=2, bias="paper")
+    assert theory.generalisation_bound(plain, X, Y, p=2) == theory.generalisation_bound(
+        plain, X, Y, p=2, bias="paper"
+    )
 
 
 def test_kernel_bound_agrees_with_the_linear_one():
     linear = theory.generalisation_bound(sx.solve(sx.psvm_dual(X, Y, C=1.0, p=2)), X, Y)
-    kernel = theory.generalisation_bound(sx.solve(sx.psvm_dual(X, Y, C=1.0, p=2, kernel=sx.Linear())), X, Y)
+    kernel = theory.generalisation_bound(
+        sx.solve(sx.psvm_dual(X, Y, C=1.0, p=2, kernel=sx.Linear())), X, Y
+    )
     gram = X @ X.T
     precomputed = sx.solve(sx.psvm_dual(gram, Y, C=1.0, p=2, kernel=sx.Precomputed()))
     assert kernel.total == pytest.approx(linear.total, rel=1e-6)
-    assert theory.generalisation_bound(precomputed, gram, Y).total == pytest.approx(linear.total, rel=1e-6)
+    assert theory.generalisation_bound(precomputed, gram, Y).total == pytest.approx(
+        linear.total, rel=1e-6
+    )
 
 
 def test_margin_loss_gives_the_smaller_empirical_term():
@@ -246,9 +278,9 @@ def test_the_margin_is_capped_by_the_radius():
     bound = theory.generalisation_bound(weak, X, Y, p=1)
     assert bound.rho == bound.r
     assert bound.uniform == 0.0
-    assert theory.generalisation_bound(sx.LinearModel(np.zeros(3), 0.0, weak.classes, weak.support), X, Y, p=1).rho == (
-        bound.r
-    )
+    assert theory.generalisation_bound(
+        sx.LinearModel(np.zeros(3), 0.0, weak.classes, weak.support), X, Y, p=1
+    ).rho == (bound.r)
 
 
 def test_the_bound_holds_for_the_error_on_new_data():
@@ -281,7 +313,9 @@ def test_what_the_theorem_assumes_is_checked():
     with pytest.raises(sx.DataError, match="bias must be one of"):
         theory.generalisation_bound(model, X, Y, p=2, bias="none")
     several = sx.MulticlassModel(np.eye(3), np.zeros(3), np.arange(3), np.arange(3))
-    with pytest.raises(sx.DataError, match="LinearModel or KernelModel of two classes, got MulticlassModel"):
+    with pytest.raises(
+        sx.DataError, match="LinearModel or KernelModel of two classes, got MulticlassModel"
+    ):
         theory.generalisation_bound(several, X, Y, p=2)
 
 
@@ -300,7 +334,9 @@ def test_what_the_theorem_assumes_is_checked():
 def test_no_error_of_odm_without_a_suspect(seed, C1, C2, D, kernel, intercept):
     points, y, _ = small_data(seed)
     given_ = {"D": D, "kernel": kernel, "intercept": intercept}
-    bound = theory.leave_one_out_bound(sx.solve(sx.odm_dual(points, y, C1=C1, C2=C2, **given_)), points, y)
+    bound = theory.leave_one_out_bound(
+        sx.solve(sx.odm_dual(points, y, C1=C1, C2=C2, **given_)), points, y
+    )
     kept = (y.size - 1) / y.size
 
     def fit(part, labels):
@@ -317,13 +353,19 @@ def test_any_dual_point_gives_a_valid_bound(blur):
     solution = sx.solve(sx.odm_dual(points, y, C1=5.0, C2=5.0, D=0.2))
     theta = solution.dual["theta"]
     poor = sx.Solution(
-        **{name: getattr(solution, name) for name in solution.__dataclass_fields__ if name != "dual"},
+        **{
+            name: getattr(solution, name)
+            for name in solution.__dataclass_fields__
+            if name != "dual"
+        },
         dual={"theta": theta + blur * np.abs(theta).max() * rng.standard_normal(theta.size)},
     )
     good, worse = (theory.leave_one_out_bound(each, points, y) for each in (solution, poor))
     kept = (y.size - 1) / y.size
     exact = theory.leave_one_out(
-        lambda part, labels: sx.solve(sx.odm_dual(part, labels, C1=5 * kept, C2=5 * kept, D=0.2)), points, y
+        lambda part, labels: sx.solve(sx.odm_dual(part, labels, C1=5 * kept, C2=5 * kept, D=0.2)),
+        points,
+        y,
     )
     assert worse.slack > good.slack
     assert set(exact.wrong) <= set(worse.suspects)
@@ -336,7 +378,11 @@ def test_printed_theorem_3_can_lie_below_the_error():
     solution = sx.solve(sx.odm_dual(points, y, C1=1e4, C2=10.0, D=0.8))
     bound = theory.leave_one_out_bound(solution, points, y)
     exact = theory.leave_one_out(
-        lambda part, labels: sx.solve(sx.odm_dual(part, labels, C1=1e4 * 21 / 22, C2=10 * 21 / 22, D=0.8)), points, y
+        lambda part, labels: sx.solve(
+            sx.odm_dual(part, labels, C1=1e4 * 21 / 22, C2=10 * 21 / 22, D=0.8)
+        ),
+        points,
+        y,
     )
     assert exact.wrong.tolist() == [21]
     assert bound.printed < 0 < exact.error <= bound.total
@@ -387,7 +433,12 @@ def hinge_left_out(points, y, i, *, lam1, lam2, C):
     centring = np.eye(n) - 1 / n
     kept = np.delete(np.arange(n), i)
     hinge = C / n * cp.sum(cp.pos(1 - u[kept]))
-    objective = 0.5 * cp.sum_squares(w) + lam1 / n * cp.sum_squares(centring @ u) - lam2 * cp.sum(u) / n + hinge
+    objective = (
+        0.5 * cp.sum_squares(w)
+        + lam1 / n * cp.sum_squares(centring @ u)
+        - lam2 * cp.sum(u) / n
+        + hinge
+    )
     cp.Problem(cp.Minimize(objective)).solve(solver=cp.CLARABEL)
     return float(u.value[i])
 
@@ -417,13 +468,16 @@ def test_terms_of_theorem_2():
 
 
 def test_printed_theorem_2_can_lie_below_the_error():
-    # No hinge loss is positive, so that the theorem says 0; but the mean of the margins turns with each observation.
+    # No hinge loss is positive, so that the theorem says 0; but the mean of the margins turns with
+    # each observation.
     points = np.array([[1.6, 1.5], [6.5, -3.1], [3.9, 2.3], [0.7, 2.7], [0.9, -1.2]])
     y = np.array([-1, 1, 1, -1, 1])
     solution = sx.solve(sx.odml_dual(points, y, lam1=1.0, lam2=100.0, C=40.0))
     bound = theory.leave_one_out_bound(solution, points, y)
     exact = theory.leave_one_out(
-        lambda part, labels: sx.solve(sx.odml_dual(part, labels, lam1=0.8, lam2=80.0, C=32.0)), points, y
+        lambda part, labels: sx.solve(sx.odml_dual(part, labels, lam1=0.8, lam2=80.0, C=32.0)),
+        points,
+        y,
     )
     assert bound.printed == pytest.approx(0.0, abs=1e-6)
     assert exact.error == 0.4
@@ -431,7 +485,8 @@ def test_printed_theorem_2_can_lie_below_the_error():
 
 
 def test_printed_theorem_2_fails_for_a_distribution():
-    # Labels are coins that no classifier can predict, so the expected error is 1/2; the printed bound is 0 in every sample.
+    # Labels are coins that no classifier can predict, so the expected error is 1/2; the printed
+    # bound is 0 in every sample.
     bounds = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -467,7 +522,9 @@ def test_suspects_are_enough_for_the_exact_error():
         calls.append(len(labels))
         return sx.solve(sx.odm_dual(part, labels, C1=9 * kept, C2=9 * kept, D=0.1))
 
-    bound = theory.leave_one_out_bound(sx.solve(sx.odm_dual(points, y, C1=9.0, C2=9.0, D=0.1)), points, y)
+    bound = theory.leave_one_out_bound(
+        sx.solve(sx.odm_dual(points, y, C1=9.0, C2=9.0, D=0.1)), points, y
+    )
     few = theory.leave_one_out(fit, points, y, rows=bound.suspects)
     assert len(calls) == bound.suspects.size < y.size
     np.testing.assert_array_equal(few.wrong, theory.leave_one_out(fit, points, y).wrong)
@@ -476,7 +533,9 @@ def test_suspects_are_enough_for_the_exact_error():
 def test_the_only_one_of_its_class_is_always_wrong():
     points = sp.csr_array(np.array([[0.0], [1.0], [2.0], [9.0]]))
     exact = theory.leave_one_out(
-        lambda part, labels: sx.solve(sx.psvm_dual(part, labels, C=1.0, p=2)), points, ["a", "a", "a", "b"]
+        lambda part, labels: sx.solve(sx.psvm_dual(part, labels, C=1.0, p=2)),
+        points,
+        ["a", "a", "a", "b"],
     )
     assert exact.wrong.tolist() == [3]
     assert exact.error == 0.25
@@ -491,7 +550,9 @@ def test_weights_of_zero_are_no_suspects():
     weight = np.where(np.arange(40) < 6, 0.0, 1.0)
     solution = sx.solve(sx.odm_dual(X, Y, C1=5.0, C2=5.0, D=0.1, sample_weight=weight))
     whole = theory.leave_one_out_bound(solution, X, Y, sample_weight=weight)
-    part = theory.leave_one_out_bound(sx.solve(sx.odm_dual(X[6:], Y[6:], C1=5.0, C2=5.0, D=0.1)), X[6:], Y[6:])
+    part = theory.leave_one_out_bound(
+        sx.solve(sx.odm_dual(X[6:], Y[6:], C1=5.0, C2=5.0, D=0.1)), X[6:], Y[6:]
+    )
     np.testing.assert_array_equal(whole.suspects, part.suspects + 6)
     assert whole.printed == pytest.approx(part.printed, rel=1e-6)
 
@@ -503,7 +564,9 @@ def test_other_solutions_have_no_leave_one_out_bound():
     with pytest.raises(sx.DataError, match="must be a Solution of odm or odml, got LinearModel"):
         theory.leave_one_out_bound(solution.model, X, Y)
     with pytest.raises(sx.DataError, match="one multiplier an observation"):
-        theory.leave_one_out_bound(sx.solve(sx.odm_dual(X, Y, C1=1.0, C2=1.0, D=0.1)), X[:20], Y[:20])
+        theory.leave_one_out_bound(
+            sx.solve(sx.odm_dual(X, Y, C1=1.0, C2=1.0, D=0.1)), X[:20], Y[:20]
+        )
     with pytest.raises(sx.DataError, match="rows must be indices of the 40 observations"):
         theory.leave_one_out(None, X, Y, rows=[40])
 
@@ -550,7 +613,9 @@ def test_two_classes_and_equal_weights():
 
 
 @given(
-    seed=st.integers(0, 1000), p=st.sampled_from([1.0, 2.0, 4.0, 60.0, math.inf]), size=st.sampled_from([1e-3, 1, 1e6])
+    seed=st.integers(0, 1000),
+    p=st.sampled_from([1.0, 2.0, 4.0, 60.0, math.inf]),
+    size=st.sampled_from([1e-3, 1, 1e6]),
 )
 def test_the_operator_norm_is_below_theorem_6(seed, p, size):
     rng = np.random.default_rng(seed)
@@ -559,7 +624,9 @@ def test_the_operator_norm_is_below_theorem_6(seed, p, size):
     found = theory.guaranteed_risk(model, X, p=p)
     pairs = list(itertools.combinations(range(4), 2))
     differences = np.array([[x @ (W[:, k] - W[:, j]) for k, j in pairs] for x in X])
-    assert found.sample_norm == pytest.approx(np.linalg.norm(differences / size, ord=p, axis=1).max() * size)
+    assert found.sample_norm == pytest.approx(
+        np.linalg.norm(differences / size, ord=p, axis=1).max() * size
+    )
     assert found.sample_norm <= found.total * (1 + 1e-12)
     assert found.radius == theory.radius(X)
 
@@ -571,9 +638,12 @@ def test_theorem_6_bounds_what_the_regulariser_minimises():
     found = theory.guaranteed_risk(solution, points, p=p)
     model = solution.model
     f = model.decision_function(points)
-    losses = np.maximum(0, 1 - (f[np.arange(45), y][:, None] - f)).sum() - 45  # the own class adds one each
+    # the own class adds one each
+    losses = np.maximum(0, 1 - (f[np.arange(45), y][:, None] - f)).sum() - 45
     squares = eps * ((model.coef**2).sum() + (model.intercept**2).sum())
-    assert losses + lam * found.pairs**p + squares == pytest.approx(solution.certificate.upper, rel=1e-6)
+    assert losses + lam * found.pairs**p + squares == pytest.approx(
+        solution.certificate.upper, rel=1e-6
+    )
     wider = theory.guaranteed_risk(solution, points, p=p, radius=10.0)
     assert wider.total == pytest.approx(10 * found.pairs)
 
@@ -592,7 +662,9 @@ def test_arguments_of_the_guaranteed_risk_are_checked():
 def test_one_against_one_machines_have_margins():
     points, y = three_classes()
     classifier = sx.PSVMClassifier(p=1.5).fit(points, y)
-    np.testing.assert_array_equal(theory.margins(classifier, points, y) < 0, classifier.predict(points) != y)
+    np.testing.assert_array_equal(
+        theory.margins(classifier, points, y) < 0, classifier.predict(points) != y
+    )
     with pytest.raises(sx.DataError, match="one vector of weights a class"):
         theory.pairwise_margins(classifier)
 
@@ -628,6 +700,9 @@ def test_leave_one_out_takes_estimators():
     of_function = theory.leave_one_out(lambda A, b: sx.ODMClassifier().fit(A, b), part, labels)
     assert of_estimator.wrong.tolist() == of_function.wrong.tolist()
     fitted = sx.ODMClassifier().fit(X, Y)
-    assert theory.leave_one_out_bound(fitted, X, Y).total == theory.leave_one_out_bound(fitted.solution_, X, Y).total
+    assert (
+        theory.leave_one_out_bound(fitted, X, Y).total
+        == theory.leave_one_out_bound(fitted.solution_, X, Y).total
+    )
     with pytest.raises(sx.DataError, match="fit must be a function"):
         theory.leave_one_out(None, part, labels)

@@ -1,4 +1,6 @@
-"""Instances of the library of proved optima, by their numbers: those of ``benchmarks/race_instances.txt`` unless others are named."""
+"""Instances of the library of proved optima, by their numbers: those of
+``benchmarks/race_instances.txt`` unless others are named.
+"""
 
 from pathlib import Path
 
@@ -6,7 +8,13 @@ from benchopt import BaseDataset
 
 from svmcvx.library import get
 
-LINES = Path(__file__).parents[2].joinpath("race_instances.txt").read_text(encoding="utf-8").splitlines()
+LINES = (
+    Path(__file__)
+    .parents[2]
+    .joinpath("race_instances.txt")
+    .read_text(encoding="utf-8")
+    .splitlines()
+)
 
 
 class Dataset(BaseDataset):

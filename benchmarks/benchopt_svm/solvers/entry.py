@@ -13,7 +13,8 @@ class Solver(BaseSolver):
     name = "entry"
     parameters = {"entry": list(READY)}
     requirements = ["pip::svmcvx"]
-    # benchopt's budget is the place in the list of budgets of an entry: a tolerance, a number of epochs.
+    # benchopt's budget is the place in the list of budgets of an entry: a tolerance, a number of
+    # epochs.
     sampling_strategy = "iteration"
     stopping_criterion = SufficientProgressCriterion(eps=1e-12, patience=3, strategy="iteration")
 

@@ -26,7 +26,10 @@ def race(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Words that the number, the problem or the data set of an instance of the library contains, as in psvm p=1 iris.",
+            help=(
+                "Words that the number, the problem or the data set of an instance of the library"
+                " contains, as in psvm p=1 iris."
+            ),
             metavar="[WORD]...",
             show_default=False,
         ),
@@ -34,32 +37,44 @@ def race(
     solvers: Annotated[
         str,
         typer.Option(
-            help="Entries, separated by commas (those that are installed by default), and functions of files, as in mine.py:solve.",
+            help=(
+                "Entries, separated by commas (those that are installed by default), and functions"
+                " of files, as in mine.py:solve."
+            ),
             metavar="NAMES",
         ),
     ] = "",
-    time: Annotated[float, typer.Option(min=0.0, help="Seconds of a solver on a task.", metavar="SECONDS")] = 10.0,
+    time: Annotated[
+        float, typer.Option(min=0.0, help="Seconds of a solver on a task.", metavar="SECONDS")
+    ] = 10.0,
     repeats: Annotated[int, typer.Option(min=1, help="The table has medians.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Of each solver.")] = 1,
     clock: Annotated[
-        Literal["wall", "processor"], typer.Option(help="Processor time hardly depends on other work on the machine.")
+        Literal["wall", "processor"],
+        typer.Option(help="Processor time hardly depends on other work on the machine."),
     ] = "wall",
     part: Part = "core",
     instances: Annotated[
         Path | None,
         typer.Option(
-            help="File of numbers of instances, one a line; what follows a number is not read.", metavar="FILE"
+            help="File of numbers of instances, one a line; what follows a number is not read.",
+            metavar="FILE",
         ),
     ] = None,
     sample: Annotated[
-        int | None, typer.Option(min=1, help="Race on this many instances, drawn at random.", metavar="N")
+        int | None,
+        typer.Option(min=1, help="Race on this many instances, drawn at random.", metavar="N"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
     on: Annotated[
-        str | None, typer.Option("--on", help="Data in place of instances; see datasets.", metavar="DATA")
+        str | None,
+        typer.Option("--on", help="Data in place of instances; see datasets.", metavar="DATA"),
     ] = None,
     as_: Annotated[
-        str, typer.Option("--as", help="The problem on these data, as in psvm:p=1,C=10.", metavar="PROBLEM")
+        str,
+        typer.Option(
+            "--as", help="The problem on these data, as in psvm:p=1,C=10.", metavar="PROBLEM"
+        ),
     ] = "psvm:p=1,C=1",
     target: options.Target = None,
     data_dir: options.DataDir = None,
@@ -85,7 +100,9 @@ def race(
 
     def say(task: str, solver: str) -> None:
         if not quiet:
-            consoles.errors.print(f"{task}: {solver}", markup=False, highlight=False, soft_wrap=True)
+            consoles.errors.print(
+                f"{task}: {solver}", markup=False, highlight=False, soft_wrap=True
+            )
 
     outcome = let_race(
         tasks,
@@ -101,7 +118,9 @@ def race(
     times = outcome.times().reset_index()
     _show(outputs, outcome, times)
     title = f"Race on {len(set(times['task']))} tasks"
-    outputs.write("race", times, outcome.to_dict(), title=title, html=lambda path: outcome.report(path, title))
+    outputs.write(
+        "race", times, outcome.to_dict(), title=title, html=lambda path: outcome.report(path, title)
+    )
     return exit_code(complete=outcome.complete, late=False, failed=not outcome.laps)
 
 
@@ -115,7 +134,12 @@ def _show(outputs: Outputs, outcome: Race, times: Any) -> None:
         wins = outcome.wins().reset_index()
         columns = [Column("tasks", list(wins["solver"]), text=True)]
         columns += [Column(name, [str(count) for count in wins[name]]) for name in wins.columns[1:]]
-        consoles.show(outputs.screen, "How often each was first to a gap", columns, elsewhere=outputs.elsewhere)
+        consoles.show(
+            outputs.screen,
+            "How often each was first to a gap",
+            columns,
+            elsewhere=outputs.elsewhere,
+        )
     grouped: dict[tuple[str, str], list[str]] = {}
     for note in outcome.notes:
         grouped.setdefault((note.solver, note.why), []).append(note.task)

@@ -17,17 +17,16 @@ __all__ = ["as_scikit_learn"]
 
 # The scores of both models at the support vectors agree to this share of the largest one.
 ROUNDING: Final = 1e-9
-NAMES: Final[dict[Any, str]] = {RBF: "rbf", Polynomial: "poly", Sigmoid: "sigmoid", Linear: "linear"}
+NAMES: Final[dict[Any, str]] = {
+    RBF: "rbf",
+    Polynomial: "poly",
+    Sigmoid: "sigmoid",
+    Linear: "linear",
+}
 
 
 def as_scikit_learn(model: Model) -> SVC | LinearSVC:
-    """Return an ``SVC`` or a ``LinearSVC`` with the scores of a model.
-
-    Raises
-    ------
-    DataError
-        If scikit-learn has no such machine, or its scores differ.
-    """
+    """Return an ``SVC`` or a ``LinearSVC`` with the scores of a model."""
     if isinstance(model, LinearModel):
         return _linear(model.coef[None, :], np.array([model.intercept]), model.classes)
     if isinstance(model, MulticlassModel):
@@ -38,17 +37,28 @@ def as_scikit_learn(model: Model) -> SVC | LinearSVC:
         and all(isinstance(m, LinearModel) for m in model.members)
     ):
         members: list[Any] = list(model.members)
-        return _linear(np.stack([m.coef for m in members]), np.array([m.intercept for m in members]), model.classes)
+        return _linear(
+            np.stack([m.coef for m in members]),
+            np.array([m.intercept for m in members]),
+            model.classes,
+        )
     if isinstance(model, KernelModel) and type(model.kernel) in NAMES and model.vectors is not None:
         return _with_kernel(model)
-    what = f"the kernel {model.kernel}" if isinstance(model, KernelModel) else "a model for each pair of classes"
+    what = (
+        f"the kernel {model.kernel}"
+        if isinstance(model, KernelModel)
+        else "a model for each pair of classes"
+    )
     raise DataError(
-        f"SVC and LinearSVC cannot hold {what}; those of two classes with a linear, RBF, polynomial or sigmoid kernel, and linear ones "
-        "with one score a class can be converted. to_onnx takes more"
+        f"SVC and LinearSVC cannot hold {what}; those of two classes with a linear, RBF, polynomial"
+        " or sigmoid kernel, and linear ones with one score a class can be converted. to_onnx"
+        " takes more"
     )
 
 
-def _linear(coef: NDArray[np.float64], intercept: NDArray[np.float64], classes: NDArray[Any]) -> LinearSVC:
+def _linear(
+    coef: NDArray[np.float64], intercept: NDArray[np.float64], classes: NDArray[Any]
+) -> LinearSVC:
     # A fit to a point of each class makes what else a fitted estimator has.
     rows = np.arange(classes.size, dtype=np.float64)[:, None] * np.ones((1, coef.shape[1]))
     made = LinearSVC(max_iter=100_000).fit(rows, np.asarray(classes))
@@ -58,10 +68,15 @@ def _linear(coef: NDArray[np.float64], intercept: NDArray[np.float64], classes: 
 
 def _with_kernel(model: KernelModel) -> SVC:
     kernel: Any = model.kernel
-    settings = {name: getattr(kernel, name) for name in ("gamma", "degree", "coef0") if hasattr(kernel, name)}
+    settings = {
+        name: getattr(kernel, name)
+        for name in ("gamma", "degree", "coef0")
+        if hasattr(kernel, name)
+    }
     vectors: Any = model.vectors
     vectors = vectors.toarray() if sp.issparse(vectors) else np.asarray(vectors)
-    # libsvm holds the support vectors class by class, and counts the first class as the positive one.
+    # libsvm holds the support vectors class by class, and counts the first class as the positive
+    # one.
     order = np.argsort(model.dual_coef > 0, kind="stable")
     vectors, v = np.ascontiguousarray(vectors[order], dtype=np.float64), model.dual_coef[order]
     d = model.n_features
@@ -74,8 +89,11 @@ def _with_kernel(model: KernelModel) -> SVC:
     made._dual_coef_, made._intercept_ = -made.dual_coef_, -made.intercept_
     if vectors.shape[0]:
         own, theirs = model.decision_function(vectors), made.decision_function(vectors)
-        if not np.allclose(own, theirs, rtol=0.0, atol=ROUNDING * max(1.0, float(np.abs(own).max()))):
+        if not np.allclose(
+            own, theirs, rtol=0.0, atol=ROUNDING * max(1.0, float(np.abs(own).max()))
+        ):
             raise DataError(
-                "this version of scikit-learn computes other scores from the same support vectors; please report it"
+                "this version of scikit-learn computes other scores from the same support vectors;"
+                " please report it"
             )
     return made

@@ -1,1 +1,3 @@
-"""Fits of a search that are solved in batches, without certificates, and the certificates of those that decide."""
+"""Fits of a search that are solved in batches, without certificates, and the certificates of those
+that decide.
+"""

@@ -18,8 +18,22 @@ from svmcvx.errors import SvmcvxError
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.pairs import parts
 from svmcvx.estimators.request import Request
-from svmcvx.experiments.batches.machines import NUMBERS, Machine, Numbers, machine_of, numbers_of, solve
-from svmcvx.experiments.search_paths import Path, PathOnFold, PathState, Row, final_prefix, with_settings
+from svmcvx.experiments.batches.machines import (
+    NUMBERS,
+    Machine,
+    Numbers,
+    machine_of,
+    numbers_of,
+    solve,
+)
+from svmcvx.experiments.search_paths import (
+    Path,
+    PathOnFold,
+    PathState,
+    Row,
+    final_prefix,
+    with_settings,
+)
 from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.fast.grids.order import serpentine
 from svmcvx.fast.grids.pairs import PairsBatch
@@ -33,7 +47,8 @@ __all__ = ["UNCERTIFIED", "BatchOnFold", "batches_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Settings: TypeAlias = Mapping[str, Any]
-# Scores of shape (k, m, problems), which settings are solved, and their support vectors, if these are counted.
+# Scores of shape (k, m, problems), which settings are solved, and their support vectors, if these
+# are counted.
 Found: TypeAlias = tuple[Floats, NDArray[np.bool_], Sequence[int | None]]
 
 # The status of a fit that was solved in a batch.
@@ -41,29 +56,47 @@ UNCERTIFIED = "uncertified"
 
 
 def batches_of(estimator: Any, candidates: Sequence[Settings]) -> list[Path]:
-    """Part the settings of a grid into batches, of settings that differ in numbers of the losses only."""
+    """Part the settings of a grid into batches, of settings that differ in numbers of the losses
+    only.
+    """
     prefix = final_prefix(estimator)
     numbers = {prefix + name for name in NUMBERS}
     groups: dict[str, list[int]] = {}
     for place, settings in enumerate(candidates):
-        others = sorted((name, repr(value)) for name, value in settings.items() if name not in numbers)
+        others = sorted(
+            (name, repr(value)) for name, value in settings.items() if name not in numbers
+        )
         groups.setdefault(repr((sorted(settings), others)), []).append(place)
-    return [Path(None, tuple(candidates[k] for k in group), tuple(group)) for group in groups.values()]
+    return [
+        Path(None, tuple(candidates[k] for k in group), tuple(group)) for group in groups.values()
+    ]
 
 
 @dataclass(frozen=True)
 class BatchOnFold(PathOnFold):
-    """A batch on one fold: a piece of work that a process does by itself. Its rows have no certificates."""
+    """A batch on one fold: a piece of work that a process does by itself. Its rows have no
+    certificates.
+    """
 
     def keys_of(self, parts: tuple[Any, ...]) -> tuple[str, ...]:
         """Return a key for each setting: none of those of certified fits."""
         prefix = final_prefix(self.estimator)
         numbers = {prefix + name for name in NUMBERS}
-        others = {name: value for name, value in self.path.settings[0].items() if name not in numbers}
+        others = {
+            name: value for name, value in self.path.settings[0].items() if name not in numbers
+        }
         common = fingerprint("batch", with_settings(clone(self.estimator), others), *parts)
         return tuple(
             hashlib.blake2b(
-                repr((common, [(name, float(settings[name])) for name in sorted(numbers & settings.keys())])).encode(),
+                repr(
+                    (
+                        common,
+                        [
+                            (name, float(settings[name]))
+                            for name in sorted(numbers & settings.keys())
+                        ],
+                    )
+                ).encode(),
                 digest_size=16,
             ).hexdigest()
             for settings in self.path.settings
@@ -72,7 +105,9 @@ class BatchOnFold(PathOnFold):
     def rows(
         self, X: Any, y: Any, sample_weight: Any = None, cache: GramCache | None = None
     ) -> Iterator[tuple[int, Row]]:
-        """Yield the place and the row of each of the settings, a slice at a time; slices are stored whole."""
+        """Yield the place and the row of each of the settings, a slice at a time; slices are stored
+        whole.
+        """
         state = _BatchState(self, X, y, sample_weight, GramCache() if cache is None else cache)
         with nullcontext() if self.store is None else Store(self.store) as store:
             for places in state.slices():
@@ -86,7 +121,9 @@ class BatchOnFold(PathOnFold):
 
 
 class _Scored(ClassifierMixin, BaseEstimator):
-    """What a scorer is shown in place of a fitted estimator: its answers for the rows of the validation part."""
+    """What a scorer is shown in place of a fitted estimator: its answers for the rows of the
+    validation part.
+    """
 
     def __init__(self, classes: NDArray[Any], scores: Floats, codes: NDArray[np.intp]) -> None:
         self.classes_, self.scores, self.codes = classes, scores, codes
@@ -103,7 +140,9 @@ class _Scored(ClassifierMixin, BaseEstimator):
 class _BatchState(PathState):
     """State of a batch: split data, fitted transformers, and the settings that it solves."""
 
-    def __init__(self, work: PathOnFold, X: Any, y: Any, sample_weight: Any, cache: GramCache) -> None:
+    def __init__(
+        self, work: PathOnFold, X: Any, y: Any, sample_weight: Any, cache: GramCache
+    ) -> None:
         super().__init__(work, X, y, sample_weight, cache)
         self.machine: Machine | None = None
         self.numbers: dict[int, Numbers] = {}
@@ -140,7 +179,9 @@ class _BatchState(PathState):
                 self.why[k] = str(error)
 
     def _last(self) -> BinaryClassifier:
-        last: BinaryClassifier = self.estimator.steps[-1][1] if final_prefix(self.estimator) else self.estimator
+        last: BinaryClassifier = (
+            self.estimator.steps[-1][1] if final_prefix(self.estimator) else self.estimator
+        )
         return last
 
     def _request_of(self, last: BinaryClassifier, settings: Settings) -> Request:
@@ -152,10 +193,14 @@ class _BatchState(PathState):
         return last._request(self.training, None)
 
     def slices(self) -> list[list[int]]:
-        """Return the places of settings that are solved together, each in its order; first those that are fitted by themselves."""
+        """Return the places of settings that are solved together, each in its order; first those
+        that are fitted by themselves.
+        """
         places = list(self.numbers)
         own = [[k] for k in self.why]
-        return own + [[places[i] for i in one] for one in serpentine([self.numbers[k] for k in places])]
+        return own + [
+            [places[i] for i in one] for one in serpentine([self.numbers[k] for k in places])
+        ]
 
     def solved(self, places: Sequence[int]) -> dict[int, Row] | None:
         """Return the rows of a slice; None if the time ran out."""
@@ -167,12 +212,19 @@ class _BatchState(PathState):
         limit, tol = self._last().time_limit, self._last().tol
         with time_limited(None if limit is None else limit * len(places)):
             together = self._together
-            found = self._one_by_one(numbers) if together is None else together.solve([C for (C,) in numbers], tol)
+            found = (
+                self._one_by_one(numbers)
+                if together is None
+                else together.solve([C for (C,) in numbers], tol)
+            )
         if found is None:
             if current().passed():
                 return None
             # The estimator's own limit has passed: single fits observe it one by one.
-            return {k: self._certified(k, "the time limit of the fits passed in the batch") for k in places}
+            return {
+                k: self._certified(k, "the time limit of the fits passed in the batch")
+                for k in places
+            }
         scores, solved, supports = found
         codes = self._decided(scores)
         hits = self._hits(codes) if self.work.scorer is None else None
@@ -182,7 +234,11 @@ class _BatchState(PathState):
             if not solved[i]:
                 rows_found[k] = self._certified(k, "the batch did not reach tol")
                 continue
-            row = self.empty_row() | {"solver": "fast.grids", "status": UNCERTIFIED, "batched": True}
+            row = self.empty_row() | {
+                "solver": "fast.grids",
+                "status": UNCERTIFIED,
+                "batched": True,
+            }
             row["n_support"], row["seconds"] = supports[i], seconds
             if hits is not None:
                 row["score"] = float(hits[i])
@@ -202,7 +258,9 @@ class _BatchState(PathState):
         if (machine.loss, machine.intercept) != ("hinge", "free"):
             return None
         scheme = self._last().multiclass
-        return PairsBatch.of(X, labels, weight, tested, scheme=scheme, kernel=machine.kernel, cache=self.cache)
+        return PairsBatch.of(
+            X, labels, weight, tested, scheme=scheme, kernel=machine.kernel, cache=self.cache
+        )
 
     def _one_by_one(self, numbers: list[Numbers]) -> Found | None:
         """Solve one binary problem after the other; None if the time ran out."""
@@ -215,7 +273,11 @@ class _BatchState(PathState):
             found.append(answer)
         gaps = np.max([answer.gaps for answer in found], axis=0)
         scores = np.stack([answer.scores for answer in found], axis=2)
-        return scores, gaps <= self._last().tol, self._supports([answer.supports for answer in found])
+        return (
+            scores,
+            gaps <= self._last().tol,
+            self._supports([answer.supports for answer in found]),
+        )
 
     def _certified(self, place: int, why: str) -> Row:
         """Return the row of a single fit with a certificate."""
@@ -232,7 +294,9 @@ class _BatchState(PathState):
             weight = np.ones(len(labels)) if weight is None else weight
             several = labels.classes.size > 2
             each = (
-                [(part.rows, part.labels.codes) for part in parts(labels, self._last().multiclass)] if several else []
+                [(part.rows, part.labels.codes) for part in parts(labels, self._last().multiclass)]
+                if several
+                else []
             )
             self._problems = []
             for rows, codes in each or [(np.arange(len(labels)), labels.codes)]:

@@ -28,22 +28,15 @@ __all__ = ["NUMBERS", "Machine", "Numbers", "machine_of", "no_batch_for", "numbe
 
 # The hyper-parameters that may differ within a batch.
 NUMBERS: Final = frozenset(("C", "C1", "C2", "D", "lam1", "lam2"))
-# Largest number of rows of which a batch stores all products, and of columns of which it stores second moments.
+# Largest number of rows of which a batch stores all products, and of columns of which it stores
+# second moments.
 MOST_ROWS, MOST_COLUMNS = 2000, 400
 
 Numbers: TypeAlias = tuple[float, ...]
 
 
 class Machine(NamedTuple):
-    """A machine without its numbers.
-
-    Attributes
-    ----------
-    formulation : "odm", "odml" or "psvm"
-    loss : "band", "mean and variance", "squared hinge" or "hinge"
-    intercept : "free", "penalised" or "none"
-    kernel : Kernel or None
-    """
+    """A machine without its numbers."""
 
     formulation: str
     loss: str
@@ -52,14 +45,20 @@ class Machine(NamedTuple):
 
 
 def no_batch_for(estimator: Any) -> str | None:
-    """Return why no setting of an estimator can be solved in batches; None if it depends on the setting and the data."""
+    """Return why no setting of an estimator can be solved in batches; None if it depends on the
+    setting and the data.
+    """
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     name = type(last).__name__
     if not isinstance(last, BinaryClassifier) or last._stated_as() not in ("psvm", "odm", "odml"):
         return f"there are no batches for {name}"
     own = [
         method
-        for method, base in (("_fit", CertifiedClassifier), ("_solve", BinaryClassifier), ("predict", BinaryClassifier))
+        for method, base in (
+            ("_fit", CertifiedClassifier),
+            ("_solve", BinaryClassifier),
+            ("predict", BinaryClassifier),
+        )
         if getattr(type(last), method) is not getattr(base, method)
     ]
     if own or type(last).score is not CertifiedClassifier.score:
@@ -70,13 +69,7 @@ def no_batch_for(estimator: Any) -> str | None:
 
 
 def machine_of(request: Request, data: TrainingData) -> Machine:
-    """Return the machine that a request asks for.
-
-    Raises
-    ------
-    DataError
-        If there is no batch for it, with the reason.
-    """
+    """Return the machine that a request asks for."""
     settings = request.settings
     kernel = settings.get("kernel")
     kernel = kernel.kernel if isinstance(kernel, CachedKernel) else kernel
@@ -88,7 +81,9 @@ def machine_of(request: Request, data: TrainingData) -> Machine:
     if request.formulation == "odm":
         machine = Machine("odm", "band", penalised_or_none(settings["intercept"]), kernel)
     elif request.formulation == "odml":
-        machine = Machine("odml", "mean and variance", penalised_or_none(settings["intercept"]), kernel)
+        machine = Machine(
+            "odml", "mean and variance", penalised_or_none(settings["intercept"]), kernel
+        )
     elif request.formulation == "psvm" and settings.get("bias", "exact") == "exact":
         intercept = check_intercept(settings["intercept"])
         if settings["p"] == 2:
@@ -108,13 +103,7 @@ def machine_of(request: Request, data: TrainingData) -> Machine:
 
 
 def numbers_of(machine: Machine, request: Request) -> Numbers:
-    """Return the numbers of a machine.
-
-    Raises
-    ------
-    DataError
-        If one is out of its range, or the request is for another problem.
-    """
+    """Return the numbers of a machine."""
     settings = request.settings
     if request.formulation != machine.formulation:
         raise DataError(f"there are no batches for {request.formulation}")

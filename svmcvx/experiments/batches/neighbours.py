@@ -10,12 +10,8 @@ __all__ = ["neighbours"]
 
 
 def neighbours(candidates: Sequence[Mapping[str, Any]], place: int) -> list[int]:
-    """Return the positions of the settings that differ from one in a single number, which is the next larger or smaller there is.
-
-    Examples
-    --------
-    >>> neighbours([{"C": 1.0}, {"C": 10.0}, {"C": 0.1}, {"C": 100.0}], 0)
-    [2, 1]
+    """Return the positions of the settings that differ from one in a single number, which is the
+    next larger or smaller there is.
     """
     own = candidates[place]
     found = []
@@ -42,4 +38,8 @@ def _is_number(value: Any) -> bool:
 
 def _same(one: Any, other: Any) -> bool:
     # Values may be arrays or estimators, which know no equality.
-    return one is other or (_is_number(one) and _is_number(other) and one == other) or repr(one) == repr(other)
+    return (
+        one is other
+        or (_is_number(one) and _is_number(other) and one == other)
+        or repr(one) == repr(other)
+    )

@@ -1,1 +1,3 @@
-"""What holds for all values of a hyper-parameter in a range: paths of solutions, and the best of them."""
+"""What holds for all values of a hyper-parameter in a range: paths of solutions, and the best of
+them.
+"""

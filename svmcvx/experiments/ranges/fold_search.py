@@ -1,7 +1,9 @@
-"""One split of a certified selection on one fold: what a process does by itself, from plain values to plain values.
+"""One split of a certified selection on one fold: what a process does by itself, from plain values
+to plain values.
 
-A *point* is a model and a dual point as lists of numbers. From the points at both ends of a piece a fold finds one at a value between them, and which classes optimal
-machines may predict there and on both halves. Everything that is proved is computed again from the points.
+A *point* is a model and a dual point as lists of numbers. From the points at both ends of a piece a
+fold finds one at a value between them, and which classes optimal machines may predict there and on
+both halves. Everything that is proved is computed again from the points.
 """
 
 from __future__ import annotations
@@ -32,30 +34,15 @@ __all__ = ["FoldSearch", "Row", "split"]
 
 Row: TypeAlias = dict[str, Any]
 
-# A mean of two points is taken for a value if its gap is at most this share of the squared radius that holds between them; it is solved for as soon as its gap is more than that
-# share of the squared radius of a piece that is cut.
+# A mean of two points is taken for a value if its gap is at most this share of the squared radius
+# that holds between them; it is solved for as soon as its gap is more than that share of the
+# squared radius of a piece that is cut.
 MEAN_SHARE, LIMITING_SHARE = 0.1, 0.3
 
 
 @dataclass
 class FoldSearch:
-    """A fold with the points that are known of it.
-
-    Parameters
-    ----------
-    estimator : CertifiedClassifier
-        With the tolerance of the fits; its parameters that vary are ignored.
-    names : tuple of str
-        Parameters that vary.
-    ratios : tuple of float
-        What they are in units of the first.
-    X, y : ndarray
-        Training rows with their labels.
-    rows : ndarray
-        Validation rows.
-    points : dict of Row
-        By the value of the first parameter.
-    """
+    """A fold with the points that are known of it."""
 
     estimator: CertifiedClassifier
     names: tuple[str, ...]
@@ -69,17 +56,25 @@ class FoldSearch:
 
     def sent(self, values: tuple[float, ...]) -> FoldSearch:
         """Return what another process needs for a piece: the points at its ends."""
-        return replace(self, points={v: self.points[v] for v in values if v in self.points}, _space=None, _nodes={})
+        return replace(
+            self,
+            points={v: self.points[v] for v in values if v in self.points},
+            _space=None,
+            _nodes={},
+        )
 
     def split(self, values: tuple[float, ...]) -> Row | None:
-        """Find points at those of the values that have none, and the classes that are possible there and between neighbours; None if a limit ended a fit.
-
-        At the ends solutions take the place of means whose gaps are what limits the bounds between them.
+        """Find points at those of the values that have none, and the classes that are possible
+        there and between neighbours; None if a limit ended a fit.
         """
         new = [value for value in values if value not in self.points]
         if len(values) - len(new) > 1:
             radius = squared_radius(self._node(values[0]), self._node(values[-1]))
-            limiting = [end for end in (values[0], values[-1]) if self._node(end).gap > LIMITING_SHARE * radius]
+            limiting = [
+                end
+                for end in (values[0], values[-1])
+                if self._node(end).gap > LIMITING_SHARE * radius
+            ]
             limiting = [end for end in limiting if not self.points[end]["solved"]]
             for value in limiting:
                 if not self._solve(value):
@@ -94,7 +89,11 @@ class FoldSearch:
                 return None
         possible = {repr(value): _packed(self._node(value).possible) for value in new}
         between = [_packed(over_range(self._node(a), self._node(b))) for a, b in pairwise(values)]
-        return {"points": {repr(value): self.points[value] for value in new}, "possible": possible, "between": between}
+        return {
+            "points": {repr(value): self.points[value] for value in new},
+            "possible": possible,
+            "between": between,
+        }
 
     def settings(self, value: float) -> dict[str, float]:
         """The values of all that varies."""
@@ -108,7 +107,9 @@ class FoldSearch:
             machine.fit(self.X, self.y)
         solution = machine.solution_
         if machine.classes_.size != 2:
-            raise DataError("certified_select is for two classes, both of them in each training part")
+            raise DataError(
+                "certified_select is for two classes, both of them in each training part"
+            )
         if solution.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
             return False
         if self._space is None:
@@ -124,7 +125,9 @@ class FoldSearch:
                 self._nodes.pop(value, None)
 
     def _take_mean(self, first: float, value: float, last: float) -> bool:
-        """Take the mean of the points at both ends, where its gap is small beside what is not known between them."""
+        """Take the mean of the points at both ends, where its gap is small beside what is not known
+        between them.
+        """
         if not (first in self.points and last in self.points and first < value < last):
             return False
         one, other = self._node(first), self._node(last)
@@ -135,7 +138,9 @@ class FoldSearch:
         if model is None or dual is None:
             return False
         row = self.points[first]
-        mean = replace(points[0], hyperparameters=self._hyperparameters(row, value), model=model, dual=dual)
+        mean = replace(
+            points[0], hyperparameters=self._hyperparameters(row, value), model=model, dual=dual
+        )
         node = Node.of(mean, self.names, self._bound_space(row), self.rows)
         if not node.gap <= MEAN_SHARE * squared_radius(one, other):
             return False
@@ -160,13 +165,21 @@ class FoldSearch:
         dual = {name: np.array(values) for name, values in row["dual"].items()}
         model: Any
         if space.kernel is None:
-            model = LinearModel(np.array(row["coef"]), intercept, classes, np.zeros(0, dtype=np.intp))
+            model = LinearModel(
+                np.array(row["coef"]), intercept, classes, np.zeros(0, dtype=np.intp)
+            )
         else:
             support = np.array(row["support"], dtype=np.intp)
             features = check_features(self.X)
             coef = np.array(row["coef"], dtype=np.float64)
             model = KernelModel(
-                space.kernel, features[support], coef, intercept, classes, support, int(features.shape[1])
+                space.kernel,
+                features[support],
+                coef,
+                intercept,
+                classes,
+                support,
+                int(features.shape[1]),
             )
         return Point(row["formulation"], self._hyperparameters(row, value), model, dual)
 
@@ -174,7 +187,9 @@ class FoldSearch:
         """The space of the training rows: all solutions on a fold have the same kernel and weights."""
         if self._space is None:
             kernel = None if row["kernel"] is None else kernel_from_dict(row["kernel"])
-            data = binary_data(self.X, self.y, None if row["weight"] is None else np.array(row["weight"]))
+            data = binary_data(
+                self.X, self.y, None if row["weight"] is None else np.array(row["weight"])
+            )
             self._space = feature_space(data, kernel, intercept=row["kind"], keep_gram=False)
         return self._space
 
@@ -184,7 +199,9 @@ def _row(solution: Solution, space: FeatureSpace) -> Row:
     assert solution.evidence is not None  # noqa: S101 - asked for by training_space
     weight: Any = solution.evidence.weight
     hyperparameters = {
-        name: value for name, value in solution.hyperparameters.items() if isinstance(value, (int, float))
+        name: value
+        for name, value in solution.hyperparameters.items()
+        if isinstance(value, (int, float))
     }
     return {
         **_plain(solution.model, solution.dual),

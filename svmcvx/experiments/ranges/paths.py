@@ -1,12 +1,15 @@
-r"""Solutions for all values of a hyper-parameter at once: a finite set whose intervals cover a range of it.
+r"""Solutions for all values of a hyper-parameter at once: a finite set whose intervals cover a
+range of it.
 
-Two neighbouring values with a model and a dual point each bound the optimum in between (:mod:`svmcvx.experiments.ranges.rules`). Where the relative gap is largest, the
-mean of both models and of both dual points is tried first: it costs no solve, and the checker makes its interval as of any other point. Only where that is too
-wide the problem is solved. Pieces are split until the gap is nowhere above the one that is asked for.
+Two neighbouring values with a model and a dual point each bound the optimum in between
+(:mod:`svmcvx.experiments.ranges.rules`). Where the relative gap is largest, the mean of both models
+and of both dual points is tried first: it costs no solve, and the checker makes its interval as of
+any other point. Only where that is too wide the problem is solved. Pieces are split until the gap
+is nowhere above the one that is asked for.
 
-**Source.** [GiesenJaggiLaue] for paths in C by single solutions, [GiesenLaueWieschollek] for kernel widths. Two solutions instead of one leave
-:math:`O(1/\sqrt\varepsilon)` pieces
-instead of :math:`O(1/\varepsilon)`.
+**Source.** [GiesenJaggiLaue] for paths in C by single solutions, [GiesenLaueWieschollek] for kernel
+widths. Two solutions instead of one leave :math:`O(1/\sqrt\varepsilon)` pieces instead of
+:math:`O(1/\varepsilon)`.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ __all__ = ["AtValue", "CertifiedPath", "certified_path"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Each problem is solved to this share of the gap that is asked for; a mean of two solutions is taken up to that one.
+# Each problem is solved to this share of the gap that is asked for; a mean of two solutions is
+# taken up to that one.
 SHARE: Final = 0.05
 MEAN_SHARE: Final = 0.6
 # Neighbouring values are not brought nearer to each other than this.
@@ -51,15 +55,7 @@ STATEMENTS: Final = 8
 
 
 class AtValue(NamedTuple):
-    """What a path says at one value of its parameter.
-
-    Attributes
-    ----------
-    model : Model
-        Of one of the neighbouring solutions.
-    lower, upper : float
-        The optimum at this value lies between them, and `upper` is at least the model's objective.
-    """
+    """What a path says at one value of its parameter."""
 
     model: Model
     lower: float
@@ -72,7 +68,8 @@ class AtValue(NamedTuple):
 
 
 class CertifiedPath(ShortRepr, Sequence[Solution]):
-    """Solutions at some values of a hyper-parameter, whose intervals hold for all values between them.
+    """Solutions at some values of a hyper-parameter, whose intervals hold for all values between
+    them.
 
     Attributes
     ----------
@@ -104,8 +101,8 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
         if not self.solutions:
             return f"CertifiedPath({', '.join(self.parameters)}: nothing was solved)"
         return (
-            f"CertifiedPath({', '.join(self.parameters)} from {self.values[0]:.6g} to {self.values[-1]:.6g}: "
-            f"{len(self)} solutions, gap {self.gap:.2g})"
+            f"CertifiedPath({', '.join(self.parameters)} from {self.values[0]:.6g} to"
+            f" {self.values[-1]:.6g}: {len(self)} solutions, gap {self.gap:.2g})"
         )
 
     def __len__(self) -> int:
@@ -124,7 +121,10 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
             raise DataError("the path has no two solutions with an interval; give it more time")
         first, last = self._pieces[0].ends[0], self._pieces[-1].ends[1]
         if not first <= value <= last:
-            raise DataError(f"{self.parameters[0]} must be from {first:.6g} to {last:.6g} on this path, got {value!r}")
+            raise DataError(
+                f"{self.parameters[0]} must be from {first:.6g} to {last:.6g} on this path, got"
+                f" {value!r}"
+            )
         place = bisect_right([piece.ends[0] for piece in self._pieces], value) - 1
         return self._pieces[max(place, 0)]
 
@@ -147,7 +147,8 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
         return AtValue(model, max(rounded(lower, -math.inf), own_lower), own_upper)
 
     def bounds(self, values: Any) -> tuple[Floats, Floats]:
-        """Return ends of the optimum at several values, by what holds on the whole piece: :meth:`at` evaluates its neighbours, and is narrower.
+        """Return ends of the optimum at several values, by what holds on the whole piece:
+        :meth:`at` evaluates its neighbours, and is narrower.
 
         Parameters
         ----------
@@ -197,12 +198,14 @@ def certified_path(
     time_limit: float | None = None,
     **ranges: tuple[float, float],
 ) -> CertifiedPath:
-    r"""Solve a formulation for all values of a hyper-parameter in a range, up to a relative gap that holds everywhere.
+    r"""Solve a formulation for all values of a hyper-parameter in a range, up to a relative gap
+    that holds everywhere.
 
     Parameters
     ----------
     estimator : CertifiedClassifier
-        Not fitted, and not changed. Its other parameters hold throughout, but `tol`: each problem is solved to a twentieth of `eps`.
+        Not fitted, and not changed. Its other parameters hold throughout, but `tol`: each problem
+        is solved to a twentieth of `eps`.
     X : array-like or sparse matrix of shape (n, d)
     y : array-like of shape (n,)
     sample_weight : array-like of shape (n,), optional
@@ -211,20 +214,23 @@ def certified_path(
     time_limit : float, optional
         Seconds; what is there by then is returned, as on Ctrl-C.
     **ranges : (low, high)
-        The range of a hyper-parameter: ``C`` (pSVM, also with ``penalty="l1"``, ODML, ramp, l0), ``lam`` (M3SVM, the multi-class machines, the conic
-        relaxation, 0-1), ``C1`` and ``C2`` (ODM), ``lam1`` and ``lam2`` (ODML), all of them positive; ``p`` (pSVM, from 1), ``gamma`` (pSVM with an RBF,
-        Laplacian or exponential kernel, positive) or ``D`` (ODM, from 0). Several of the first kind with the same ratio of high to low vary in proportion.
+        The range of a hyper-parameter: ``C`` (pSVM, also with ``penalty="l1"``, ODML, ramp, l0),
+        ``lam`` (M3SVM, the multi-class machines, the conic relaxation, 0-1), ``C1`` and ``C2``
+        (ODM), ``lam1`` and ``lam2`` (ODML), all of them positive; ``p`` (pSVM, from 1), ``gamma``
+        (pSVM with an RBF, Laplacian or exponential kernel, positive) or ``D`` (ODM, from 0).
+        Several of the first kind with the same ratio of high to low vary in proportion.
 
     Returns
     -------
     CertifiedPath
-        Its `gap` is above `eps` only if `complete` is false: where time ended, or a solver could not reach what was needed.
+        Its `gap` is above `eps` only if `complete` is false: where time ended, or a solver could
+        not reach what was needed.
 
     Raises
     ------
     DataError
-        If nothing is known of the optimum between two values of the parameter, the estimator makes one model of several problems, or a range
-        cannot be used.
+        If nothing is known of the optimum between two values of the parameter, the estimator makes
+        one model of several problems, or a range cannot be used.
 
     Warns
     -----
@@ -233,7 +239,8 @@ def certified_path(
 
     Notes
     -----
-    The number of solutions grows as :math:`1/\sqrt\varepsilon`. An interval is one of the optimum, not of a test error.
+    The number of solutions grows as :math:`1/\sqrt\varepsilon`. An interval is one of the optimum,
+    not of a test error.
 
     Examples
     --------
@@ -245,7 +252,9 @@ def certified_path(
     """
     eps = check_number(eps, "eps", low=0, high=1, open_low=True, open_high=True)
     if not isinstance(estimator, CertifiedClassifier):
-        raise DataError(f"estimator must be one of this package's classifiers, got {type(estimator).__name__}")
+        raise DataError(
+            f"estimator must be one of this package's classifiers, got {type(estimator).__name__}"
+        )
     rule, low, high, ratios = _range(estimator, ranges)
     with time_limited(check_time_limit(time_limit)) as deadline:
         search = _Search(estimator, X, y, sample_weight, rule, tuple(ranges), ratios, eps)
@@ -270,13 +279,16 @@ def certified_path(
     found = CertifiedPath(search, [*closed, *(piece for *_, piece in open_)], eps)
     if not found.complete:
         warnings.warn(
-            f"the intervals are known up to a relative gap of {found.gap:.2g}, not {eps:.2g}; allow more time, or a larger eps",
+            f"the intervals are known up to a relative gap of {found.gap:.2g}, not {eps:.2g}; allow"
+            " more time, or a larger eps",
             stacklevel=2,
         )
     return found
 
 
-def _push(open_: list[tuple[float, float, Piece]], closed: list[Piece], piece: Piece, eps: float) -> None:
+def _push(
+    open_: list[tuple[float, float, Piece]], closed: list[Piece], piece: Piece, eps: float
+) -> None:
     """Keep a piece: with those to split, the widest gap first, unless it is done or too short."""
     gap, _ = piece.worst()
     first, last = piece.ends
@@ -286,18 +298,23 @@ def _push(open_: list[tuple[float, float, Piece]], closed: list[Piece], piece: P
         heapq.heappush(open_, (-gap, first, piece))
 
 
-def _range(estimator: CertifiedClassifier, ranges: dict[str, Any]) -> tuple[Rule, float, float, tuple[float, ...]]:
-    """Return the rule of the parameters, the range of the first, and what the others are in units of it."""
+def _range(
+    estimator: CertifiedClassifier, ranges: dict[str, Any]
+) -> tuple[Rule, float, float, tuple[float, ...]]:
+    """Return the rule of the parameters, the range of the first, and what the others are in units
+    of it.
+    """
     rules = RULES.get(estimator._stated_as() or "", {})
     if not rules:
         raise DataError(
-            f"{type(estimator).__name__} has no parameter of which it is known what lies between two solutions, so that its path cannot be certified"
+            f"{type(estimator).__name__} has no parameter of which it is known what lies between"
+            " two solutions, so that its path cannot be certified"
         )
     unknown = [name for name in ranges if name not in rules]
     if unknown or not ranges:
         raise DataError(
-            f"a certified path of {type(estimator).__name__} varies {' or '.join(rules)}: pass its range, as in {next(iter(rules))}=(0.01, 100.0); "
-            f"got {', '.join(unknown) or 'none'}"
+            f"a certified path of {type(estimator).__name__} varies {' or '.join(rules)}: pass its"
+            f" range, as in {next(iter(rules))}=(0.01, 100.0); got {', '.join(unknown) or 'none'}"
         )
     rule = rules[next(iter(ranges))]
     if len(ranges) > 1 and not all(isinstance(rules[name], Affine) for name in ranges):
@@ -349,11 +366,13 @@ class _Search:
         solution = machine.solution_
         if isinstance(solution, CompositeSolution):
             raise DataError(
-                f"{type(machine).__name__} makes one model of several problems here; follow the path of two classes"
+                f"{type(machine).__name__} makes one model of several problems here; follow the"
+                " path of two classes"
             )
         if solution.certificate.kind == "local":
             raise DataError(
-                "a local minimum has no lower bound, so that its path cannot be certified; choose a method that proves one"
+                "a local minimum has no lower bound, so that its path cannot be certified; choose a"
+                " method that proves one"
             )
         self.stopped = solution.status in (Status.INTERRUPTED, Status.TIME_LIMIT)
         self.solutions[value] = solution
@@ -362,7 +381,9 @@ class _Search:
             self._statement = self._stated(machine)
 
     def take_mean(self, first: float, last: float, value: float) -> bool:
-        """Take the mean of two neighbours for a value between them, if it has a narrow interval there; return whether it has."""
+        """Take the mean of two neighbours for a value between them, if it has a narrow interval
+        there; return whether it has.
+        """
         one, other = self.nodes[first], self.nodes[last]
         if one.certificate.kind != "convex":
             return False
@@ -373,7 +394,9 @@ class _Search:
         found = check(statement, models, duals)
         if not found.certificate.gap <= MEAN_SHARE * self.eps:
             return False
-        self.nodes[value] = Node(value, found.model, statement.export_dual(found.dual), found.certificate)
+        self.nodes[value] = Node(
+            value, found.model, statement.export_dual(found.dual), found.certificate
+        )
         return True
 
     def _between(self, one: Node, other: Node, value: float) -> tuple[list[Any], list[Any]]:
@@ -383,12 +406,17 @@ class _Search:
         kernel = getattr(getattr(self.stated(value), "space", None), "resolved", None)
         if kernel is not None:
             # Whose parameter may be the one that varies.
-            models = [replace(model, kernel=kernel) if isinstance(model, KernelModel) else model for model in models]
+            models = [
+                replace(model, kernel=kernel) if isinstance(model, KernelModel) else model
+                for model in models
+            ]
         duals = [mixed_dual(one.dual, other.dual, t), one.dual, other.dual]
         return [model for model in models if model is not None], [dual for dual in duals if dual]
 
     def evaluated(self, piece: Piece, value: float) -> tuple[Model, float, float]:
-        """Return the best model of the neighbours and of their mean at a value, and an interval by these alone."""
+        """Return the best model of the neighbours and of their mean at a value, and an interval by
+        these alone.
+        """
         one, other = (self.nodes[end] for end in piece.ends)
         statement = self.stated(value)
         models, duals = self._between(one, other, value)
@@ -401,7 +429,9 @@ class _Search:
         return self.nodes[value].certificate.lower is not None
 
     def _stated(self, machine: CertifiedClassifier) -> Any:
-        data = self.data.weighted(machine.class_weight_ if machine.class_weight is not None else None)
+        data = self.data.weighted(
+            machine.class_weight_ if machine.class_weight is not None else None
+        )
         weights = {} if data.sample_weight is None else {"sample_weight": data.sample_weight}
         # A kernel's scale is that of the rows without the weights of classes, as in a fit.
         return machine._request(self.data, None).problem(data.X, data.labels, **weights).formulation

@@ -1,8 +1,9 @@
 r"""Bounds of an optimum between two values of a hyper-parameter: lines below and above it.
 
-On a piece, :math:`v = (1-t)v_0 + tv_1`, the optimum is at least each of some lower lines and at most each of some upper ones (linear functions of t).
-Between two places where lines of one kind cross, the relative gap of the best lines is linear-fractional in t and so largest at an end: its largest value on the piece is
-one of a few numbers, which are compared in exact fractions.
+On a piece, :math:`v = (1-t)v_0 + tv_1`, the optimum is at least each of some lower lines and at
+most each of some upper ones (linear functions of t). Between two places where lines of one kind
+cross, the relative gap of the best lines is linear-fractional in t and so largest at an end: its
+largest value on the piece is one of a few numbers, which are compared in exact fractions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ INSIDE = 0.1
 
 
 def line(first: float, last: float, shift: float = 0.0) -> Line | None:
-    """Return the line through two numbers at the ends, moved by a third one; None unless they are finite."""
+    """Return the line through two numbers at the ends, moved by a third one; None unless they are
+    finite.
+    """
     if not (math.isfinite(first) and math.isfinite(last) and math.isfinite(shift)):
         return None
     return Fraction(first) + Fraction(shift), Fraction(last) + Fraction(shift)
@@ -41,14 +44,7 @@ def at(of: Line, t: Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class Piece:
-    """Two neighbouring values of a parameter, and lines between which the optimum is.
-
-    Attributes
-    ----------
-    ends : tuple of float
-    lower, upper : tuple of lines
-        None for a line with an infinite end, which says nothing.
-    """
+    """Two neighbouring values of a parameter, and lines between which the optimum is."""
 
     ends: tuple[float, float]
     lower: tuple[Line | None, ...]
@@ -82,7 +78,9 @@ class Piece:
         return first * math.exp(min(max(inside, INSIDE), 1.0 - INSIDE) * width)
 
     def _of_both_signs(self, places: Iterable[Fraction]) -> bool:
-        """Whether the bounds have not one sign: the relative gap, at most 2, is no monotone function of t then."""
+        """Whether the bounds have not one sign: the relative gap, at most 2, is no monotone
+        function of t then.
+        """
         ends = [end for t in places for end in self.bounds(t) if end is not None]
         return bool(ends) and min(ends) <= 0 <= max(ends)
 
@@ -118,17 +116,15 @@ def rounded(number: Fraction | None, direction: float) -> float:
 def proportional(
     ranges: dict[str, Any], *, least: float = 0.0, closed: bool = False
 ) -> tuple[float, float, tuple[float, ...]]:
-    """Return the range of the first of several parameters that vary in proportion, and what each of them is in units of the first.
-
-    Raises
-    ------
-    DataError
-        If an end is not above `least` (or there, if the range is closed), a range is not increasing, or the ratios differ or are rounded.
+    """Return the range of the first of several parameters that vary in proportion, and what each of
+    them is in units of the first.
     """
     ends = []
     for name, given in ranges.items():
         if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
-            raise DataError(f"{name} must be the two ends of a range, as in {name}=(0.01, 100.0), got {given!r}")
+            raise DataError(
+                f"{name} must be the two ends of a range, as in {name}=(0.01, 100.0), got {given!r}"
+            )
         low, high = (check_number(end, name, low=least, open_low=not closed) for end in given)
         if not low <= high:
             raise DataError(f"the range of {name} must be increasing, got {given!r}")
@@ -137,11 +133,13 @@ def proportional(
     for name, (a, b) in zip(list(ranges)[1:], others, strict=True):
         if Fraction(b) * Fraction(low) != Fraction(a) * Fraction(high):
             raise DataError(
-                f"parameters vary in proportion: {name} must have the same ratio of its ends as {next(iter(ranges))}"
+                f"parameters vary in proportion: {name} must have the same ratio of its ends as"
+                f" {next(iter(ranges))}"
             )
     ratios = (1.0, *(a / low for a, _ in others))
     if any(not math.frexp(ratio)[0] == 0.5 for ratio in ratios):
         raise DataError(
-            "the first parameter times the ratio must be exact: pass ranges of which one is a power of two times the other"
+            "the first parameter times the ratio must be exact: pass ranges of which one is a power"
+            " of two times the other"
         )
     return low, high, ratios

@@ -1,28 +1,38 @@
-r"""What two certified points say of the optimum between two values of a hyper-parameter, by the way in which it enters the objective.
+r"""What two certified points say of the optimum between two values of a hyper-parameter, by the way
+in which it enters the objective.
 
-Each rule returns lines below and above the optimum :math:`P^*(v)` on :math:`v = (1-t)v_0 + tv_1`, from a model :math:`w_j` and a dual point :math:`a_j` at both ends.
+Each rule returns lines below and above the optimum :math:`P^*(v)` on :math:`v = (1-t)v_0 + tv_1`,
+from a model :math:`w_j` and a dual point :math:`a_j` at both ends.
 
-**Affine** (C of pSVM, ramp and l0, λ of most others): the objective of a model is affine in v, so that :math:`P^*`, a minimum of affine functions, is concave
-[GiesenJaggiLaue]. It is above the chord of the lower ends and below the objectives of either model.
+**Affine** (C of pSVM, ramp and l0, λ of most others): the objective of a model is affine in v, so
+that :math:`P^*`, a minimum of affine functions, is concave [GiesenJaggiLaue]. It is above the chord
+of the lower ends and below the objectives of either model.
 
-**Convex** (D of ODM): P is convex in (w, v) together, so that :math:`P^*` is convex and at most the chord of the upper ends, which :math:`(1-t)w_0 + tw_1` attains. The
-dual objective is affine in v at a fixed dual point: two lines below.
+**Convex** (D of ODM): P is convex in (w, v) together, so that :math:`P^*` is convex and at most the
+chord of the upper ends, which :math:`(1-t)w_0 + tw_1` attains. The dual objective is affine in v at
+a fixed dual point: two lines below.
 
-**Exponent** (p of pSVM): at a fixed model :math:`\xi^p = e^{p\log\xi}` is convex in p, so that P is at most its chord. At a fixed dual point the conjugate of
-:math:`k\xi^p` (k = Cs) at a has, with :math:`\xi = (a/kp)^{1/(p-1)}` and :math:`z = \log\xi`,
+**Exponent** (p of pSVM): at a fixed model :math:`\xi^p = e^{p\log\xi}` is convex in p, so that P is
+at most its chord. At a fixed dual point the conjugate of :math:`k\xi^p` (k = Cs) at a has, with
+:math:`\xi = (a/kp)^{1/(p-1)}` and :math:`z = \log\xi`,
 
 .. math:: \frac{d^2}{dp^2}\,\mathrm{conj} = \frac{k\xi^p}{p-1}\Big[(z+1)^2 - 1 + \tfrac1p\Big] \;\ge\; -k\,m(p), \qquad
     m(p) = \frac{2e^{r-p-1}}{p(1+r)}, \quad r = \sqrt{1+p(p-1)}
 
-(the minimum over z). As m decreases in p, the dual objective is at least its chord less :math:`\tfrac12t(1-t)(p_1-p_0)^2\,m(p_0)\sum_{a_i>0}Cs_i`: an error of the second order.
+(the minimum over z). As m decreases in p, the dual objective is at least its chord less
+:math:`\tfrac12t(1-t)(p_1-p_0)^2\,m(p_0)\sum_{a_i>0}Cs_i`: an error of the second order.
 
-**Width** (γ of the kernels :math:`e^{-\gamma\delta}` of a distance δ, pSVM): each entry is convex in γ, with a second derivative from :math:`\delta^2e^{-\gamma_1\delta}` to
-:math:`\delta^2e^{-\gamma_0\delta}`. At fixed coefficients v the scores and :math:`v'Kv` are sums of such entries, so that sums of these two numbers by the signs of the coefficients bound
-how far each is from its chord. The dual objective has :math:`-\tfrac12v'Kv`; the objective of a model has :math:`+\tfrac12v'Kv` and losses, which are convex and do not increase in
-the margins: they are at most the chord of losses at margins that are smaller by what their chords may be above them. Guaranteed paths of kernel widths: [GiesenLaueWieschollek].
+**Width** (γ of the kernels :math:`e^{-\gamma\delta}` of a distance δ, pSVM): each entry is convex
+in γ, with a second derivative from :math:`\delta^2e^{-\gamma_1\delta}` to
+:math:`\delta^2e^{-\gamma_0\delta}`. At fixed coefficients v the scores and :math:`v'Kv` are sums of
+such entries, so that sums of these two numbers by the signs of the coefficients bound how far each
+is from its chord. The dual objective has :math:`-\tfrac12v'Kv`; the objective of a model has
+:math:`+\tfrac12v'Kv` and losses, which are convex and do not increase in the margins: they are at
+most the chord of losses at margins that are smaller by what their chords may be above them.
+Guaranteed paths of kernel widths: [GiesenLaueWieschollek].
 
-**Rounding.** Values at the ends are those of the statements, with bounds; values between them are in exact fractions
-(:mod:`svmcvx.experiments.ranges.pieces`).
+**Rounding.** Values at the ends are those of the statements, with bounds; values between them are
+in exact fractions (:mod:`svmcvx.experiments.ranges.pieces`).
 """
 
 from __future__ import annotations
@@ -56,15 +66,7 @@ BLOCK = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A model and a dual point at a value of a parameter, and the interval that they have there.
-
-    Attributes
-    ----------
-    value : float
-    model : Model
-    dual : dict of ndarray
-    certificate : Certificate
-    """
+    """A model and a dual point at a value of a parameter, and the interval that they have there."""
 
     value: float
     model: Model
@@ -80,7 +82,9 @@ class Rule(ABC):
     closed: ClassVar[bool] = False
 
     def check(self, estimator: Any) -> None:  # noqa: B027 - most rules do not depend on the other settings
-        """Raise a :class:`DataError` if the rule does not hold for the other settings of an estimator."""
+        """Raise a :class:`DataError` if the rule does not hold for the other settings of an
+        estimator.
+        """
 
     def settings(self, estimator: Any, name: str, value: float) -> dict[str, Any]:
         """Return the arguments of ``set_params``."""
@@ -132,18 +136,26 @@ class ConicWeight(Affine):
     def check(self, estimator: Any) -> None:
         """Only without κ."""
         if estimator.kappa is not None:
-            raise DataError("lam is ignored where kappa is given; set kappa=None for a certified path of lam")
+            raise DataError(
+                "lam is ignored where kappa is given; set kappa=None for a certified path of lam"
+            )
 
 
 class Convex(Rule):
-    """The objective is convex in model and parameter together, the dual objective affine in the parameter."""
+    """The objective is convex in model and parameter together, the dual objective affine in the
+    parameter.
+    """
 
     closed = True
 
     def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
         """The chord of the upper ends, and the lines of both dual points."""
         lower = _dual_lines(stated, first, last, (0.0, 0.0))
-        return Piece((first.value, last.value), lower, (line(first.certificate.upper, last.certificate.upper),))
+        return Piece(
+            (first.value, last.value),
+            lower,
+            (line(first.certificate.upper, last.certificate.upper),),
+        )
 
 
 class Exponent(Rule):
@@ -153,14 +165,22 @@ class Exponent(Rule):
     closed = True
 
     def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
-        """The chords of both models, and those of both dual points less what the conjugates may bend."""
+        """The chords of both models, and those of both dual points less what the conjugates may
+        bend.
+        """
         at_first, at_last = stated(first.value), stated(last.value)
         upper = (
             line(first.certificate.upper, _above(at_last, first.model)),
             line(_above(at_first, last.model), last.certificate.upper),
         )
-        shifts = [-self._sagitta(at_first, node.dual, first.value, last.value) for node in (first, last)]
-        return Piece((first.value, last.value), _dual_lines(stated, first, last, (shifts[0], shifts[1])), upper)
+        shifts = [
+            -self._sagitta(at_first, node.dual, first.value, last.value) for node in (first, last)
+        ]
+        return Piece(
+            (first.value, last.value),
+            _dual_lines(stated, first, last, (shifts[0], shifts[1])),
+            upper,
+        )
 
     @staticmethod
     def _sagitta(statement: PSVM, dual: Dual, first: float, last: float) -> float:
@@ -174,7 +194,9 @@ class Exponent(Rule):
         return float((0.125 * square(exact(last) - p) * bend * cost).upper)
 
 
-def _dual_lines(stated: StatementAt, first: Node, last: Node, shifts: tuple[float, float]) -> tuple[Any, ...]:
+def _dual_lines(
+    stated: StatementAt, first: Node, last: Node, shifts: tuple[float, float]
+) -> tuple[Any, ...]:
     """Return the chords of the dual objectives of both points, moved."""
     statements = stated(first.value), stated(last.value)
     return tuple(
@@ -193,8 +215,8 @@ class Width(Rule):
         kernel = estimator._kernel()
         if not isinstance(kernel, self.kernels):
             raise DataError(
-                f"a certified path of gamma is for the kernels 'rbf', 'laplacian' and 'exponential', whose entries are convex in it; got "
-                f"kernel={estimator.kernel!r}"
+                "a certified path of gamma is for the kernels 'rbf', 'laplacian' and"
+                f" 'exponential', whose entries are convex in it; got kernel={estimator.kernel!r}"
             )
 
     def settings(self, estimator: Any, name: str, value: float) -> dict[str, Any]:
@@ -204,19 +226,28 @@ class Width(Rule):
     def stated(self, statement: Any, settings: Mapping[str, float]) -> Any:
         """On the same rows, with another kernel, whose matrix needs no factor."""
         kernel = replace(statement.space.resolved, gamma=settings["gamma"])
-        return replace(statement, space=replace(statement.space, resolved=kernel, cache=None, keep_gram=False))
+        return replace(
+            statement, space=replace(statement.space, resolved=kernel, cache=None, keep_gram=False)
+        )
 
     def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
-        """The chords of both models and both dual points, moved by the distance between them and the curves."""
+        """The chords of both models and both dual points, moved by the distance between them and
+        the curves.
+        """
         statements = stated(first.value), stated(last.value)
         data, nodes = statements[0].space.data, (first, last)
-        duals = [statements[0].coefficients(node.dual) if node.dual else np.zeros(data.n) for node in nodes]
+        duals = [
+            statements[0].coefficients(node.dual) if node.dual else np.zeros(data.n)
+            for node in nodes
+        ]
         models: list[Any] = [node.model for node in nodes]
         expansions = [np.zeros(data.n), np.zeros(data.n)]
         for v, model in zip(expansions, models, strict=True):
             v[np.searchsorted(data.index, model.support)] = model.dual_coef
         v = np.column_stack([*duals, *expansions])
-        low, high = _sagittae((statements[0].space.resolved, statements[1].space.resolved), data.X, v)
+        low, high = _sagittae(
+            (statements[0].space.resolved, statements[1].space.resolved), data.X, v
+        )
         norms = [_norm_sagitta(v[:, k], low[:, k], high[:, k]) for k in range(4)]
         upper = []
         for k, model in enumerate(models, start=2):
@@ -246,23 +277,17 @@ def _times_signs(y: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
 
 
 def _norm_sagitta(v: Floats, low: Floats, high: Floats) -> float:
-    """Return at least how far v'Kv may be above its chord, from how far the scores may be below theirs; not negative."""
+    """Return at least how far v'Kv may be above its chord, from how far the scores may be below
+    theirs; not negative.
+    """
     least, _ = _times_signs(v, low, high)
     return max(float((-total(exact(np.abs(v)) * exact(least))).upper_end), 0.0)
 
 
 def _sagittae(kernels: tuple[Kernel, Kernel], X: Features, v: Floats) -> tuple[Floats, Floats]:
-    r"""Return ends of :math:`\tfrac18(\gamma_1-\gamma_0)^2\sum_jv_j\delta_{ij}^2e^{-\gamma\delta_{ij}}` for all γ between those of two kernels.
-
-    Parameters
-    ----------
-    kernels : tuple of Kernel
-    X : ndarray or csr_array of shape (n, d)
-    v : ndarray of shape (n, k)
-
-    Returns
-    -------
-    low, high : ndarray of shape (n, k)
+    r"""Return ends of
+    :math:`\tfrac18(\gamma_1-\gamma_0)^2\sum_jv_j\delta_{ij}^2e^{-\gamma\delta_{ij}}` for all γ
+    between those of two kernels.
     """
     gammas: Any = [exact(kernel.gamma) for kernel in kernels]  # type: ignore[attr-defined]
     scale = 0.125 * square((gammas[1] - gammas[0]) / gammas[0])
@@ -279,9 +304,8 @@ def _sagittae(kernels: tuple[Kernel, Kernel], X: Features, v: Floats) -> tuple[F
 
 
 def _curvatures(kernels: tuple[Kernel, Kernel], A: Features, B: Any) -> tuple[Floats, Floats]:
-    r"""Return :math:`(\gamma_0\delta)^2e^{-\gamma\delta}` of all pairs at its largest, from above, and at its least, from below.
-
-    With :math:`x = \gamma_0\delta = -\log k_0` these are :math:`x^2k_0` and :math:`x^2k_1`; :math:`x^2e^{-x}` decreases from x = 2 on.
+    r"""Return :math:`(\gamma_0\delta)^2e^{-\gamma\delta}` of all pairs at its largest, from above,
+    and at its least, from below.
     """
     found = []
     for kernel in kernels:
@@ -293,7 +317,10 @@ def _curvatures(kernels: tuple[Kernel, Kernel], A: Features, B: Any) -> tuple[Fl
     with np.errstate(all="ignore"):
         largest = (-log(exact(np.maximum(first.lower, 0.0)))).upper
     if not (largest[least < 2.0] < np.inf).all():
-        raise DataError("an entry of the kernel matrix is not known to any digit, so that gamma has no certified path")
+        raise DataError(
+            "an entry of the kernel matrix is not known to any digit, so that gamma has no"
+            " certified path"
+        )
     near = np.where(
         least >= 2.0,
         (square(exact(least)) * exp(-exact(least))).upper,
@@ -310,13 +337,21 @@ def _product(W: Floats, v: Floats) -> Bounded:
 
 
 def mixed_model(first: Any, last: Any, t: float) -> Any:
-    """Return (1 − t) times a model plus t times another one; None for models that are not added here."""
-    if type(first) is not type(last) or type(first) not in (LinearModel, KernelModel, MulticlassModel):
+    """Return (1 − t) times a model plus t times another one; None for models that are not added
+    here.
+    """
+    if type(first) is not type(last) or type(first) not in (
+        LinearModel,
+        KernelModel,
+        MulticlassModel,
+    ):
         return None
     support = np.union1d(first.support, last.support)
     intercept = ((1.0 - t) * np.asarray(first.intercept) + t * np.asarray(last.intercept))[()]
     if not isinstance(first, KernelModel):
-        return replace(first, coef=(1.0 - t) * first.coef + t * last.coef, intercept=intercept, support=support)
+        return replace(
+            first, coef=(1.0 - t) * first.coef + t * last.coef, intercept=intercept, support=support
+        )
     if not (isinstance(first.vectors, np.ndarray) and isinstance(last.vectors, np.ndarray)):
         return None
     v, vectors = np.zeros(support.size), np.zeros((support.size, first.n_features))
@@ -329,7 +364,11 @@ def mixed_model(first: Any, last: Any, t: float) -> Any:
 
 def mixed_dual(first: Dual, last: Dual, t: float) -> Dual | None:
     """Return the same of two dual points; None where they have not the same entries."""
-    if not first or first.keys() != last.keys() or any(first[k].shape != last[k].shape for k in first):
+    if (
+        not first
+        or first.keys() != last.keys()
+        or any(first[k].shape != last[k].shape for k in first)
+    ):
         return None
     return {name: (1.0 - t) * first[name] + t * last[name] for name in first}
 

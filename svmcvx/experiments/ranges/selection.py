@@ -1,11 +1,15 @@
-r"""The best C over a whole range, proved: how many errors of cross-validation optimal machines make for every C at once.
+r"""The best C over a whole range, proved: how many errors of cross-validation optimal machines make
+for every C at once.
 
-The range is cut into pieces between values with a model and a dual point on each fold. On each piece every validation row is surely right, surely wrong or
-undecided for *all* C in it (:mod:`svmcvx.guarantees.ranges`); sums over folds are a lower and an upper bound of the number of errors on the
-piece. The piece with the least lower bound is cut in two until no piece may have fewer errors than the best value found, less what was
-allowed. At the cut the mean of both ends is taken where its gap is small beside what is not known between them, and solved for otherwise.
+The range is cut into pieces between values with a model and a dual point on each fold. On each
+piece every validation row is surely right, surely wrong or undecided for *all* C in it
+(:mod:`svmcvx.guarantees.ranges`); sums over folds are a lower and an upper bound of the number of
+errors on the piece. The piece with the least lower bound is cut in two until no piece may have
+fewer errors than the best value found, less what was allowed. At the cut the mean of both ends is
+taken where its gap is small beside what is not known between them, and solved for otherwise.
 
-**Source.** [ShibagakiEtAl] bound validation errors in this way for machines without a free intercept; [NdiayeLeFercoq] cover paths.
+**Source.** [ShibagakiEtAl] bound validation errors in this way for machines without a free
+intercept; [NdiayeLeFercoq] cover paths.
 """
 
 from __future__ import annotations
@@ -46,7 +50,8 @@ Fold: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 # Neighbouring values are not brought nearer to each other than this: scores cross 0 there.
 NEAREST = 1.0 + 1e-7
-# Parameters that may vary: the objective is affine in them, and the dual objective concave in them and the multipliers together.
+# Parameters that may vary: the objective is affine in them, and the dual objective concave in them
+# and the multipliers together.
 VARIES = {PSVMClassifier: ("C",), ODMClassifier: ("C1", "C2")}
 
 
@@ -70,16 +75,18 @@ class CertifiedSelection(ShortRepr):
     best_params : dict
         With the fewest errors that are proved; of several such values the smallest.
     errors : int
-        Largest number of errors that an optimal machine with these makes on the validation rows of all folds, or more.
+        Largest number of errors that an optimal machine with these makes on the validation rows of
+        all folds, or more.
     least : int
         No value in the range has fewer.
     observations : int
         Validation rows of all folds.
     pieces : DataFrame
-        Columns ``low``, ``high`` of the first parameter, and ``least``, ``most`` errors of optimal machines for all values between them.
+        Columns ``low``, ``high`` of the first parameter, and ``least``, ``most`` errors of optimal
+        machines for all values between them.
     values : DataFrame
-        Values at which folds have a model and a dual point, with ``least`` and ``most`` errors, and ``solved``: on how many folds that is a
-        solution, and not a mean of two neighbours.
+        Values at which folds have a model and a dual point, with ``least`` and ``most`` errors, and
+        ``solved``: on how many folds that is a solution, and not a mean of two neighbours.
     fits : int
         Problems solved.
     reused : int
@@ -105,16 +112,20 @@ class CertifiedSelection(ShortRepr):
         return self.best_params["C"]
 
     def __repr__(self) -> str:
-        between = f"{self.errors}" if self.errors == self.least else f"{self.least} to {self.errors}"
+        between = (
+            f"{self.errors}" if self.errors == self.least else f"{self.least} to {self.errors}"
+        )
         best = ", ".join(f"{name}={value:.6g}" for name, value in self.best_params.items())
         return (
-            f"CertifiedSelection({best}: {self.errors} errors of {self.observations}; the least over the range is {between}, "
-            f"{len(self.values)} values, {self.fits} fits)"
+            f"CertifiedSelection({best}: {self.errors} errors of {self.observations}; the least"
+            f" over the range is {between}, {len(self.values)} values, {self.fits} fits)"
         )
 
     @property
     def candidates(self) -> pd.DataFrame:
-        """The pieces in which a best value may lie: where as few errors as `errors` have not been excluded."""
+        """The pieces in which a best value may lie: where as few errors as `errors` have not been
+        excluded.
+        """
         return self.pieces[self.pieces["least"] <= self.errors].reset_index(drop=True)
 
     def plot(self, ax: Any = None) -> Any:
@@ -138,7 +149,8 @@ def certified_select(
     time_limit: float | None = None,
     **ranges: tuple[float, float],
 ) -> CertifiedSelection:
-    r"""Find a C in a range whose errors of cross-validation are proved to be within `eps` of the fewest over the whole range.
+    r"""Find a C in a range whose errors of cross-validation are proved to be within `eps` of the
+    fewest over the whole range.
 
     Parameters
     ----------
@@ -150,20 +162,24 @@ def certified_select(
     cv : int, cross-validation splitter or iterable of (train, test)
         As in scikit-learn; shuffled splits are drawn once.
     eps : float
-        Share of the validation rows by which the errors at the C found may exceed the fewest; 0 asks for the fewest themselves.
+        Share of the validation rows by which the errors at the C found may exceed the fewest; 0
+        asks for the fewest themselves.
     tol : float
         Certified relative gap of each fit.
     backend : str, optional
-        As for :func:`svmcvx.select`: ``"loky"``, ``"threading"``, ``"dask"``, or the address of a Dask scheduler.
+        As for :func:`svmcvx.select`: ``"loky"``, ``"threading"``, ``"dask"``, or the address of a
+        Dask scheduler.
     n_jobs : int, optional
         Folds at a time; 1 by default, all workers with Dask. What is proved does not depend on it.
     store : path-like, optional
-        A file for what is finished (SQLite; made if it is not there), which other searches, comparisons and studies may share. A later call with the same
-        arguments continues where the first one stopped, also after a kill.
+        A file for what is finished (SQLite; made if it is not there), which other searches,
+        comparisons and studies may share. A later call with the same arguments continues where the
+        first one stopped, also after a kill.
     time_limit : float, optional
         Seconds; then the bounds proved so far are returned, as after Ctrl-C.
     **ranges : (low, high)
-        The range of ``C`` (pSVM), of ``C1``, of ``C2``, or of both with the same ratio of high to low (ODM), positive.
+        The range of ``C`` (pSVM), of ``C1``, of ``C2``, or of both with the same ratio of high to
+        low (ODM), positive.
 
     Returns
     -------
@@ -182,8 +198,9 @@ def certified_select(
 
     Notes
     -----
-    A kernel's scale and the transformers of a pipeline are those of each training part, as in :func:`svmcvx.select`; what transformers compute is taken as it is. The
-    bounds hold for these splits, not for other data.
+    A kernel's scale and the transformers of a pipeline are those of each training part, as in
+    :func:`svmcvx.select`; what transformers compute is taken as it is. The bounds hold for these
+    splits, not for other data.
 
     Examples
     --------
@@ -198,9 +215,17 @@ def certified_select(
     eps = check_number(eps, "eps", low=0, high=1, open_high=True)
     check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
     features, labels = check_features(X), as_array(y, "y").ravel()
-    folds = [(np.asarray(a), np.asarray(b)) for a, b in check_cv(cv, labels, classifier=True).split(features, labels)]
-    with time_limited(check_time_limit(time_limit)) as deadline, workers(backend, n_jobs) as parallel:
-        search = _Search(estimator, features, labels, folds, tuple(ranges), ratios, tol, parallel, store)
+    folds = [
+        (np.asarray(a), np.asarray(b))
+        for a, b in check_cv(cv, labels, classifier=True).split(features, labels)
+    ]
+    with (
+        time_limited(check_time_limit(time_limit)) as deadline,
+        workers(backend, n_jobs) as parallel,
+    ):
+        search = _Search(
+            estimator, features, labels, folds, tuple(ranges), ratios, tol, parallel, store
+        )
         search.end = epoch_end(deadline)
         open_ = [search.whole(low, high)]
         closed: list[_Piece] = []
@@ -213,7 +238,9 @@ def certified_select(
             if piece.high <= piece.low * NEAREST:
                 closed.append(piece)
                 continue
-            halves = search.split((piece.low, math.sqrt(piece.low) * math.sqrt(piece.high), piece.high))
+            halves = search.split(
+                (piece.low, math.sqrt(piece.low) * math.sqrt(piece.high), piece.high)
+            )
             if halves is None:
                 closed.append(piece)
                 break
@@ -227,20 +254,27 @@ def _range(machine: Any, ranges: dict[str, Any]) -> tuple[float, float, tuple[fl
     names = next((names for kind, names in VARIES.items() if isinstance(machine, kind)), None)
     if names is None:
         raise DataError(
-            f"certified_select takes a PSVMClassifier or an ODMClassifier, got {type(machine).__name__}: of other machines there are no bounds of the scores "
-            "for a whole range"
+            "certified_select takes a PSVMClassifier or an ODMClassifier, got"
+            f" {type(machine).__name__}: of other machines there are no bounds of the scores for a"
+            " whole range"
         )
     if getattr(machine, "penalty", "l2") != "l2":
-        raise DataError("certified_select needs penalty='l2': the sum of absolute values has no modulus of convexity")
+        raise DataError(
+            "certified_select needs penalty='l2': the sum of absolute values has no modulus of"
+            " convexity"
+        )
     unknown = [name for name in ranges if name not in names]
     if unknown or not ranges:
         raise DataError(
-            f"certified_select of {type(machine).__name__} varies {' and '.join(names)}: pass its range, as in {names[0]}=(0.01, 100.0); got "
-            f"{', '.join(unknown) or 'none'}"
+            f"certified_select of {type(machine).__name__} varies {' and '.join(names)}: pass its"
+            f" range, as in {names[0]}=(0.01, 100.0); got {', '.join(unknown) or 'none'}"
         )
     low, high, ratios = proportional(ranges)
     if not low < high:
-        raise DataError(f"the range of {next(iter(ranges))} must be increasing, got {ranges[next(iter(ranges))]!r}")
+        raise DataError(
+            f"the range of {next(iter(ranges))} must be increasing, got"
+            f" {ranges[next(iter(ranges))]!r}"
+        )
     return low, high, ratios
 
 
@@ -265,7 +299,9 @@ class _Search:
         self.observations = sum(test.size for _, test in folds)
         self.searches = [self._fold(estimator, X, y, fold, tol) for fold in folds]
         self.keys = [
-            fingerprint(svmcvx.__version__, each.estimator, names, ratios, each.X, each.y, each.rows)
+            fingerprint(
+                svmcvx.__version__, each.estimator, names, ratios, each.X, each.y, each.rows
+            )
             for each in (self.searches if self.store is not None else [])
         ]
         self.errors: dict[float, tuple[int, int]] = {}
@@ -281,7 +317,9 @@ class _Search:
             before, machine = machine[:-1], machine[-1]
             rows = check_features(before.fit_transform(rows, y[train]))
             tested = check_features(before.transform(tested))
-        return FoldSearch(machine.set_params(tol=tol), self.names, self.ratios, rows, y[train], tested)
+        return FoldSearch(
+            machine.set_params(tol=tol), self.names, self.ratios, rows, y[train], tested
+        )
 
     @property
     def best(self) -> int:
@@ -294,7 +332,9 @@ class _Search:
         return pieces[0] if pieces else _Piece(0, self.observations, low, high)
 
     def split(self, values: tuple[float, ...]) -> list[_Piece] | None:
-        """Cut a piece: bound the errors at a new value, and between neighbours; None if that was ended."""
+        """Cut a piece: bound the errors at a new value, and between neighbours; None if that was
+        ended.
+        """
         try:
             found = self._results(values)
         except KeyboardInterrupt:
@@ -327,10 +367,16 @@ class _Search:
         if self.parallel is None or len(left) == 1:
             done = ((k, split(self.searches[k], values, self.end)) for k in left)
         else:
-            done = results({k: (split, (self.searches[k].sent(values), values, self.end)) for k in left}, self.parallel)
+            done = results(
+                {k: (split, (self.searches[k].sent(values), values, self.end)) for k in left},
+                self.parallel,
+            )
         for k, row in done:
             if row is DIED:
-                raise DataError(f"the process that worked on fold {k} died, killed or out of memory; use fewer n_jobs")
+                raise DataError(
+                    f"the process that worked on fold {k} died, killed or out of memory; use fewer"
+                    " n_jobs"
+                )
             if row is not None and self.store is not None:
                 self.store.add(keys[k], row, "certified_select")
             found[k] = row
@@ -351,17 +397,24 @@ class _Search:
         if self.store is not None:
             self.store.close()
         values = sorted(self.errors)
-        solved = {value: sum(bool(search.points[value]["solved"]) for search in self.searches) for value in values}
+        solved = {
+            value: sum(bool(search.points[value]["solved"]) for search in self.searches)
+            for value in values
+        }
         errors = self.best
         least = min(piece.least for piece in pieces)
         complete = errors - least <= eps * self.observations
         if not complete:
             warnings.warn(
-                f"the fewest errors are known to be from {least} to {errors} of {self.observations}, which is wider than asked for; "
-                "allow more time, or a larger eps",
+                f"the fewest errors are known to be from {least} to {errors} of"
+                f" {self.observations}, which is wider than asked for; allow more time, or a"
+                " larger eps",
                 stacklevel=3,
             )
-        best = next((value for value in values if self.errors[value][1] == errors), min(piece.low for piece in pieces))
+        best = next(
+            (value for value in values if self.errors[value][1] == errors),
+            min(piece.low for piece in pieces),
+        )
         return CertifiedSelection(
             parameters=self.names,
             best_params=self.searches[0].settings(best),
@@ -369,7 +422,10 @@ class _Search:
             least=least,
             observations=self.observations,
             pieces=pd.DataFrame(
-                [(p.low, p.high, p.least, p.most) for p in sorted(pieces, key=lambda piece: piece.low)],
+                [
+                    (p.low, p.high, p.least, p.most)
+                    for p in sorted(pieces, key=lambda piece: piece.low)
+                ],
                 columns=["low", "high", "least", "most"],
             ),
             values=pd.DataFrame(

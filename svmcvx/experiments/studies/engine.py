@@ -18,7 +18,13 @@ from svmcvx.datasets import Dataset, load
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError
 from svmcvx.experiments.comparison import Models, named_models
 from svmcvx.experiments.fits import conventions
-from svmcvx.experiments.preparation import Observations, imputer, observations, prepares_itself, scaler
+from svmcvx.experiments.preparation import (
+    Observations,
+    imputer,
+    observations,
+    prepares_itself,
+    scaler,
+)
 from svmcvx.experiments.running import FAILED, Row, Running
 from svmcvx.experiments.store import fingerprint
 from svmcvx.experiments.studies.protocol import Protocol, Split, as_split, grids, piped
@@ -58,61 +64,76 @@ def study(
 ) -> Study:
     """Compare models over data sets and repeated splits, each model tuned inside its training part.
 
-    A task is one model on one split of one data set. Its training part is prepared, cut into folds to choose the model's
-    hyper-parameters (along warm-started paths, :func:`svmcvx.select`), and fitted with the best; the test part is used for the scores
-    alone. A task that fails is a row with the reason; the other tasks continue.
+    A task is one model on one split of one data set. Its training part is prepared, cut into folds
+    to choose the model's hyper-parameters (along warm-started paths, :func:`svmcvx.select`), and
+    fitted with the best; the test part is used for the scores alone. A task that fails is a row
+    with the reason; the other tasks continue.
 
     Parameters
     ----------
     models : mapping, or sequence of estimators or of (str, estimator)
-        Estimators of this package, others of scikit-learn, or pipelines. The final fits of ``SVC``, ``NuSVC``, ``LinearSVC`` and
-        ``LogisticRegression`` get the interval of :func:`svmcvx.certify`; other models have none. Pipelines, and searches over them, get the rows of a
-        table as they are, with text, categories and missing values; `scale` and `missing` are for the other models.
+        Estimators of this package, others of scikit-learn, or pipelines. The final fits of ``SVC``,
+        ``NuSVC``, ``LinearSVC`` and ``LogisticRegression`` get the interval of
+        :func:`svmcvx.certify`; other models have none. Pipelines, and searches over them, get the
+        rows of a table as they are, with text, categories and missing values; `scale` and `missing`
+        are for the other models.
     datasets : sequence or mapping
-        Names for :func:`svmcvx.datasets.load`, data sets, or a mapping from names to data sets or pairs (X, y). A set that cannot be loaded or split
-        is omitted, and the result has the reason.
+        Names for :func:`svmcvx.datasets.load`, data sets, or a mapping from names to data sets or
+        pairs (X, y). A set that cannot be loaded or split is omitted, and the result has the
+        reason.
     repeats : int
-        Splits of each data set, or cross-validations if `split` has folds; 10 by default. Repeat r has the seed ``seed + r``.
+        Splits of each data set, or cross-validations if `split` has folds; 10 by default. Repeat r
+        has the seed ``seed + r``.
     split : float, int, Split, or a mapping from data sets to these
-        Share of the test part (0.3 by default), or number of folds; stratified unless a Split says otherwise. With a mapping,
-        data sets that it does not name are split by its entry ``"default"``, else 0.3.
+        Share of the test part (0.3 by default), or number of folds; stratified unless a Split says
+        otherwise. With a mapping, data sets that it does not name are split by its entry
+        ``"default"``, else 0.3.
     tune : mapping, optional
-        Values by parameter, for all models that have it, themselves or in the last step of a pipeline, as in ``{"C": [0.1, 1.0, 10.0]}``; or by model a grid as for
+        Values by parameter, for all models that have it, themselves or in the last step of a
+        pipeline, as in ``{"C": [0.1, 1.0, 10.0]}``; or by model a grid as for
         :func:`svmcvx.select`. Models without a grid are fitted as they are.
     cv : int or splitter
         Folds in the training part, 5 by default; stratified and shuffled by the seed of the repeat.
     scoring : str or callable, optional
         What the tuning maximises; the estimator's own score (the accuracy) by default.
     metrics : str or sequence of str
-        Names of scikit-learn's scores, the greater the better, for the test part. The first is the one of the tables.
+        Names of scikit-learn's scores, the greater the better, for the test part. The first is the
+        one of the tables.
     scale : "none", "standard" or "minmax"
         Scaling of the columns, standard by default.
     scale_by : "training" or "all"
-        Whether scaling and medians come from the training part (the default) or, as in some papers, from all observations.
+        Whether scaling and medians come from the training part (the default) or, as in some papers,
+        from all observations.
     missing : "error", "drop" or "median"
-        Treatment of missing values: no fit of models that are no pipelines, drop the rows for all models, or fill in the column's median.
+        Treatment of missing values: no fit of models that are no pipelines, drop the rows for all
+        models, or fill in the column's median.
     tol : float
         Relative gap up to which a solve counts as certified.
     certify : "chosen" or "all"
-        Which fits of the tuning have certificates: those of the chosen setting and its neighbours (the default), the others being solved in
-        compiled batches where there are some, or all of them; see :func:`svmcvx.select`. Final fits always have one.
+        Which fits of the tuning have certificates: those of the chosen setting and its neighbours
+        (the default), the others being solved in compiled batches where there are some, or all of
+        them; see :func:`svmcvx.select`. Final fits always have one.
     guarantee : False, True or "tuning"
-        Compute intervals of what *every optimal machine* scores on the test part (:func:`svmcvx.guarantee`), for ``"accuracy"``,
-        ``"balanced_accuracy"`` and ``"roc_auc"`` among the metrics. ``"tuning"`` does so for the fits of the tuning, too, and finds the
-        hyper-parameters that may be the best. It may take ten times as long as the fits, so that it is off by default.
+        Compute intervals of what *every optimal machine* scores on the test part
+        (:func:`svmcvx.guarantee`), for ``"accuracy"``, ``"balanced_accuracy"`` and ``"roc_auc"``
+        among the metrics. ``"tuning"`` does so for the fits of the tuning, too, and finds the
+        hyper-parameters that may be the best. It may take ten times as long as the fits, so that it
+        is off by default.
     seed : int
     data_dir : path-like, optional
         Folder of ``.npz`` data sets.
     store : path-like, optional
-        A file for finished tasks (SQLite; made if it is not there), which comparisons and searches may share. Each is on the disk
-        as soon as it is finished; a later call continues where this one stopped, also after a kill. Several processes of one computer may use it at
-        the same time; a task that two of them run is stored once.
+        A file for finished tasks (SQLite; made if it is not there), which comparisons and searches
+        may share. Each is on the disk as soon as it is finished; a later call continues where this
+        one stopped, also after a kill. Several processes of one computer may use it at the same
+        time; a task that two of them run is stored once.
     proofs : path-like, optional
-        Folder that gets, for each final fit, the training data and a proof that :func:`svmcvx.verify` checks. Finished tasks without one are run
-        again.
+        Folder that gets, for each final fit, the training data and a proof that
+        :func:`svmcvx.verify` checks. Finished tasks without one are run again.
     backend : str, optional
-        ``"loky"`` (processes, the default), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask
-        scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra ``dask``). With Dask the calling process alone writes the store.
+        ``"loky"`` (processes, the default), ``"threading"``, ``"dask"`` (the client that is there),
+        or the address of a Dask scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra ``dask``). With
+        Dask the calling process alone writes the store.
     n_jobs : int, optional
         Tasks at a time; 1 by default, all workers with Dask.
     retry_failed : bool
@@ -173,7 +194,12 @@ def study(
     with time_limited(limit) as deadline:
         work = [
             # Workers on other machines have no such store.
-            replace(task, store=None if is_dask(backend) else files[0], proofs=files[1], until=epoch_end(deadline))
+            replace(
+                task,
+                store=None if is_dask(backend) else files[0],
+                proofs=files[1],
+                until=epoch_end(deadline),
+            )
             for task in _tasks(named, sets, tuned, protocol)
         ]
         named_sets = {one.name: one for one in sets}
@@ -188,7 +214,8 @@ def study(
         complete = run.do(backend, n_jobs, progress, deadline)
     # A row in the store may have been computed under other names.
     rows = [
-        run.rows[task.key] | {"dataset": task.dataset, "model": task.model, "repeat": task.repeat, "fold": task.fold}
+        run.rows[task.key]
+        | {"dataset": task.dataset, "model": task.model, "repeat": task.repeat, "fold": task.fold}
         for task in work
         if task.key in run.rows
     ]
@@ -250,20 +277,32 @@ def _loaded(
         raise DataTypeError(f"datasets must be a sequence of names or a mapping, got {datasets!r}")
     given: list[tuple[str, Any]] = [
         (str(name), one)
-        for name, one in (datasets.items() if isinstance(datasets, Mapping) else ((None, d) for d in datasets))
+        for name, one in (
+            datasets.items() if isinstance(datasets, Mapping) else ((None, d) for d in datasets)
+        )
     ]
     found: dict[str, _Prepared] = {}
     left_out: dict[str, str] = {}
     for label, one in given:
         name = label
         if not isinstance(datasets, Mapping):
-            name = one.name if isinstance(one, Dataset) else Path(one).stem if Path(str(one)).exists() else str(one)
+            name = (
+                one.name
+                if isinstance(one, Dataset)
+                else Path(one).stem
+                if Path(str(one)).exists()
+                else str(one)
+            )
         if name in found or name in left_out:
-            raise DataError(f"datasets names {name!r} twice; pass a mapping with names of their own")
+            raise DataError(
+                f"datasets names {name!r} twice; pass a mapping with names of their own"
+            )
         try:
             data = load(one, data_dir) if isinstance(one, (str, os.PathLike)) else one
             X, y = (data.X, data.y) if isinstance(data, Dataset) else data
-            found[name] = _prepared(name, X, y, protocol, splits.get(name, splits["default"]), tables=tables)
+            found[name] = _prepared(
+                name, X, y, protocol, splits.get(name, splits["default"]), tables=tables
+            )
         except (SvmcvxError, OSError) as error:
             left_out[name] = " ".join(str(error).split())
         except (TypeError, ValueError) as error:
@@ -272,13 +311,18 @@ def _loaded(
             ) from None
     if not found:
         raise DataError(
-            "no data set can be used: " + ("; ".join(f"{k}: {v}" for k, v in left_out.items()) or "datasets is empty")
+            "no data set can be used: "
+            + ("; ".join(f"{k}: {v}" for k, v in left_out.items()) or "datasets is empty")
         )
     return list(found.values()), left_out
 
 
-def _prepared(name: str, X: Any, y: Any, protocol: Protocol, split: Split, *, tables: bool) -> _Prepared:
-    """Split a data set, and prepare it as far as it is prepared as a whole; `tables` says whether pipelines are among the models."""
+def _prepared(
+    name: str, X: Any, y: Any, protocol: Protocol, split: Split, *, tables: bool
+) -> _Prepared:
+    """Split a data set, and prepare it as far as it is prepared as a whole; `tables` says whether
+    pipelines are among the models.
+    """
     data = observations(X, y, protocol.missing)
     numbers = data.numbers
     if isinstance(numbers, DataError):
@@ -286,7 +330,10 @@ def _prepared(name: str, X: Any, y: Any, protocol: Protocol, split: Split, *, ta
             raise numbers
     elif protocol.scale_by == "all":
         holes = data.holes
-        for step in (imputer(protocol.missing) if holes else None, scaler(protocol.scale, sparse=data.sparse)):
+        for step in (
+            imputer(protocol.missing) if holes else None,
+            scaler(protocol.scale, sparse=data.sparse),
+        ):
             numbers = numbers if step is None else step.fit_transform(numbers)
     labels = data.labels
     parts = [
@@ -298,22 +345,34 @@ def _prepared(name: str, X: Any, y: Any, protocol: Protocol, split: Split, *, ta
 
 
 def _tasks(
-    named: list[tuple[str, Any]], sets: list[_Prepared], tuned: Mapping[str, Any], protocol: Protocol
+    named: list[tuple[str, Any]],
+    sets: list[_Prepared],
+    tuned: Mapping[str, Any],
+    protocol: Protocol,
 ) -> Iterator[Task]:
-    """Yield all tasks, one repeat after the other: the first tasks are a fair sample for the estimate of the time."""
+    """Yield all tasks, one repeat after the other: the first tasks are a fair sample for the
+    estimate of the time.
+    """
     models = dict(named)
-    pipes = {(name, sparse): piped(model, protocol, sparse=sparse) for name, model in named for sparse in (False, True)}
+    pipes = {
+        (name, sparse): piped(model, protocol, sparse=sparse)
+        for name, model in named
+        for sparse in (False, True)
+    }
     for repeat in range(protocol.repeats):
         for data in sets:
             for _, fold, train, test in (part for part in data.parts if part[0] == repeat):
                 for name, _ in named:
                     estimator, prefix = pipes[name, data.data.sparse]
                     grid = _prefixed(tuned.get(name), prefix)
-                    # The key does not contain the names of models and data sets, nor the number of repeats.
+                    # The key does not contain the names of models and data sets, nor the number of
+                    # repeats.
                     settings = replace(protocol, repeats=1, seed=protocol.seed + repeat)
                     takes_table = prepares_itself(models[name])
                     digest = data.data.table_digest if takes_table else data.data.digest
-                    key = fingerprint("study", svmcvx.__version__, estimator, grid, settings, digest, train, test)
+                    key = fingerprint(
+                        "study", svmcvx.__version__, estimator, grid, settings, digest, train, test
+                    )
                     yield Task(
                         data.name,
                         name,

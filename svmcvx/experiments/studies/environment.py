@@ -16,7 +16,17 @@ import svmcvx
 
 __all__ = ["commit", "computer", "versions"]
 
-PACKAGES = ("cvxpy", "clarabel", "scs", "numpy", "scipy", "numba", "scikit-learn", "joblib", "pandas")
+PACKAGES = (
+    "cvxpy",
+    "clarabel",
+    "scs",
+    "numpy",
+    "scipy",
+    "numba",
+    "scikit-learn",
+    "joblib",
+    "pandas",
+)
 
 
 def versions() -> dict[str, str]:
@@ -31,7 +41,9 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """Return the commit of the sources, with "+" if they were changed since; None if they are not in a repository, or git is not there."""
+    """Return the commit of the sources, with "+" if they were changed since; None if they are not
+    in a repository, or git is not there.
+    """
     folder = Path(svmcvx.__file__).parents[1]
     git = shutil.which("git")
     if git is None or not (folder / ".git").exists():

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["critical_difference_diagram", "nemenyi", "scores_by_set", "svg"]
 
-# Width of a picture in inches, width for one data set, and the largest number of data sets in a row.
+# Width of a picture in inches, width for one data set, and the largest number of data sets in a
+# row.
 WIDTH, PART, MOST = 9.0, 2.3, 4
 
 
@@ -31,32 +32,17 @@ def _posthocs() -> Any:
 
 
 def nemenyi(scores: pd.DataFrame) -> pd.DataFrame:
-    """Return the p-values of Nemenyi's test for every pair of models, by scikit-posthocs.
-
-    Parameters
-    ----------
-    scores : DataFrame
-        A row a data set, a column a model; no value missing.
-    """
+    """Return the p-values of Nemenyi's test for every pair of models, by scikit-posthocs."""
     found: pd.DataFrame = _posthocs().posthoc_nemenyi_friedman(-scores.to_numpy())
     found.index = found.columns = scores.columns
     return found
 
 
-def critical_difference_diagram(study: StudyTables, metric: str | None = None, ax: Axes | None = None) -> Axes:
-    """Draw mean ranks over data sets; models without a significant difference in Nemenyi's test are joined [Demsar].
-
-    Parameters
-    ----------
-    study : StudyTables
-    metric : str, optional
-        The first metric by default.
-    ax : Axes, optional
-
-    Raises
-    ------
-    DataError
-        If there are fewer than three models or two data sets with all scores.
+def critical_difference_diagram(
+    study: StudyTables, metric: str | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw mean ranks over data sets; models without a significant difference in Nemenyi's test are
+    joined [Demsar].
     """
     study.ranked(metric)
     ranks = study.ranks(metric)
@@ -77,7 +63,9 @@ def critical_difference_diagram(study: StudyTables, metric: str | None = None, a
 
 
 def scores_by_set(study: StudyTables) -> Figure:
-    """Draw the scores of all splits by the first metric, one part a data set, a line with its points a model; a mark at the mean."""
+    """Draw the scores of all splits by the first metric, one part a data set, a line with its
+    points a model; a mark at the mean.
+    """
     axes = drawing_axes(None)
     figure: Any = axes.figure
     axes.remove()
@@ -93,9 +81,13 @@ def scores_by_set(study: StudyTables) -> Figure:
         part = study.frame[study.frame["dataset"] == dataset]
         for model, place, colour in zip(study.models, places, colours, strict=True):
             values = part.loc[part["model"] == model, name].dropna().to_numpy()
-            ax.plot(values, np.full(values.size, place), "o", color=colour, alpha=0.35, markersize=4)
+            ax.plot(
+                values, np.full(values.size, place), "o", color=colour, alpha=0.35, markersize=4
+            )
             if values.size:
-                ax.plot([values.mean()], [place], "|", color=colour, markersize=13, markeredgewidth=2)
+                ax.plot(
+                    [values.mean()], [place], "|", color=colour, markersize=13, markeredgewidth=2
+                )
         ax.set_title(dataset, fontsize=9)
         ax.tick_params(labelsize=8)
         ax.set_ylim(-0.7, len(study.models) - 0.3)
@@ -109,21 +101,16 @@ def scores_by_set(study: StudyTables) -> Figure:
 
 
 def svg(figure: Figure, what: str) -> str:
-    """Return a figure as SVG for a page, and close it.
-
-    Parameters
-    ----------
-    figure : Figure
-    what : str
-        Alternative text; of letters, digits and blanks.
-    """
+    """Return a figure as SVG for a page, and close it."""
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
     stream = io.StringIO()
     # Identifiers of different pictures in one page must differ; equal pictures give equal text.
     with mpl.rc_context({"svg.hashsalt": what}):
-        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches="tight")
+        figure.savefig(
+            stream, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches="tight"
+        )
     plt.close(figure)
     text = stream.getvalue()
     return text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{what}"', 1)

@@ -40,19 +40,7 @@ SPACINGS: dict[str, Any] = {"log": np.geomspace, "linear": np.linspace}
 
 
 def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
-    """Read a study from a file; return its title and the arguments of :func:`svmcvx.study`.
-
-    Relative paths in the file are relative to its folder. ``docs/studies.md`` describes the format.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, or an entry is not known or cannot be used.
-    """
+    """Read a study from a file; return its title and the arguments of :func:`svmcvx.study`."""
     path = Path(path)
     if not path.exists():
         raise DataError(f"the file {path} does not exist; check the path")
@@ -63,7 +51,10 @@ def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
         raise DataError(f"{path} cannot be read as TOML ({error})") from None
     strange = sorted(set(content) - set(PLAIN) - set(OTHERS))
     if strange:
-        raise DataError(f"{path} has {', '.join(map(repr, strange))}; known are {', '.join(sorted([*PLAIN, *OTHERS]))}")
+        raise DataError(
+            f"{path} has {', '.join(map(repr, strange))}; known are"
+            f" {', '.join(sorted([*PLAIN, *OTHERS]))}"
+        )
     for name in ("models", "datasets"):
         if not content.get(name):
             raise DataError(f"{path} has no {name}; a study needs some")
@@ -74,7 +65,9 @@ def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
             right = isinstance(value, kind) or (kind is float and isinstance(value, int))
             if not right or isinstance(value, bool):
                 raise DataError(f"{path}: {name} must be a {kind.__name__}, got {value!r}")
-            arguments[name] = path.parent / value if name in ("data_dir", "store", "proofs") else value
+            arguments[name] = (
+                path.parent / value if name in ("data_dir", "store", "proofs") else value
+            )
     if "metrics" in content:
         arguments["metrics"] = _strings(content["metrics"], "metrics", path)
     if "guarantee" in content:
@@ -87,7 +80,10 @@ def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
     arguments["models"] = models
     common = _grid(content.get("tune", {}), f"{path}: tune")
     if common and tuned:
-        raise DataError(f"{path} has both a grid for all models and grids of single models; write one or the other")
+        raise DataError(
+            f"{path} has both a grid for all models and grids of single models; write one or the"
+            " other"
+        )
     arguments["tune"] = common or tuned or None
     title = content.get("title", path.stem)
     return str(title), arguments
@@ -108,7 +104,9 @@ def _folds(value: Any, path: Path) -> Any:
         return value
     known = {"folds", "stratify", "shuffle", "seed"}
     if not isinstance(value, dict) or set(value) - known or "folds" not in value:
-        raise DataError(f"{path}: cv must be a number, or a table of {', '.join(sorted(known))}, got {value!r}")
+        raise DataError(
+            f"{path}: cv must be a number, or a table of {', '.join(sorted(known))}, got {value!r}"
+        )
     shuffle = value.get("shuffle", True)
     try:
         return (StratifiedKFold if value.get("stratify", True) else KFold)(
@@ -119,7 +117,9 @@ def _folds(value: Any, path: Path) -> Any:
 
 
 def _datasets(value: Any, split: Any, path: Path) -> dict[str, Any]:
-    """Return the arguments ``datasets`` and ``split``; a set may be a name, or a table with its name and more."""
+    """Return the arguments ``datasets`` and ``split``; a set may be a name, or a table with its
+    name and more.
+    """
     common = Split() if split is None else as_split(split)
     names: dict[str, Any] = {}
     splits: dict[str, Split] = {}
@@ -133,7 +133,8 @@ def _datasets(value: Any, split: Any, path: Path) -> dict[str, Any]:
             or set(one) - {"name", "file", "target", "drop", "split"}
         ):
             raise DataError(
-                f"{path}: a data set is a name or a table of name, file, target, drop and split, got {entry!r}"
+                f"{path}: a data set is a name or a table of name, file, target, drop and split,"
+                f" got {entry!r}"
             )
         name = one["name"]
         if name in names:
@@ -175,7 +176,9 @@ def _models(value: Any, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _class(kind: Any) -> Any:
-    """Return an estimator's class: one of ours by its name on the command line, or one of scikit-learn's by its full name."""
+    """Return an estimator's class: one of ours by its name on the command line, or one of
+    scikit-learn's by its full name.
+    """
     if not isinstance(kind, str):
         raise DataError(f"model must be a name, got {kind!r}")
     if kind in MODELS:
@@ -189,7 +192,9 @@ def _class(kind: Any) -> Any:
             found = None
         if isinstance(found, type) and hasattr(found, "fit"):
             return found
-    raise DataError(f"model {kind!r} is not known; use {', '.join(MODELS)}, or a class such as sklearn.svm.SVC")
+    raise DataError(
+        f"model {kind!r} is not known; use {', '.join(MODELS)}, or a class such as sklearn.svm.SVC"
+    )
 
 
 def _grid(value: Any, what: str) -> dict[str, list[Any]]:
@@ -201,7 +206,9 @@ def _grid(value: Any, what: str) -> dict[str, list[Any]]:
         if isinstance(values, dict):
             if set(values) - {"spacing"} != {"low", "high", "number"}:
                 raise DataError(f"{what}.{name} must have low, high and number, got {values!r}")
-            spacing = check_choice(values.get("spacing", "log"), f"{what}.{name}.spacing", tuple(SPACINGS))
+            spacing = check_choice(
+                values.get("spacing", "log"), f"{what}.{name}.spacing", tuple(SPACINGS)
+            )
             try:
                 values = SPACINGS[spacing](values["low"], values["high"], values["number"]).tolist()
             except (ValueError, TypeError) as error:

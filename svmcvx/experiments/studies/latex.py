@@ -13,16 +13,13 @@ from svmcvx.experiments.tables import escaped
 
 __all__ = ["latex_diagram", "latex_table"]
 
-# Length of the axis of a diagram, height of a line of labels, and distance of two bars, in centimetres.
+# Length of the axis of a diagram, height of a line of labels, and distance of two bars, in
+# centimetres.
 AXIS, LINE, BAR = 10.0, 0.5, 0.18
 
 
 def latex_table(study: StudyTables, metric: str, digits: int) -> str:
-    """Return mean and standard deviation by data set and model, with mean ranks.
-
-    Bold are the best of a row as it is printed, and those without a significant difference from it in the corrected t-test at 0.05. A dagger
-    marks models that predict one class only on some split. Intervals of the scores of every optimal machine are in the lines below, if known.
-    """
+    """Return mean and standard deviation by data set and model, with mean ranks."""
     mean, sd, ranks = study.mean(metric), study.sd(metric), study.ranks(metric).mean(axis=0)
     bold, one_class = study.leaders(metric, digits), study.one_class()
     lines = [
@@ -41,29 +38,35 @@ def latex_table(study: StudyTables, metric: str, digits: int) -> str:
             text += r"^{\dagger}" if one_class.loc[dataset, name] else ""
             cells.append(f"${text}$".replace("$--$", "--"))
         lines.append(" & ".join([escaped(str(dataset)), *cells]) + r" \\")
-    lines += [r"\midrule", " & ".join(["mean rank", *("--" if np.isnan(r) else f"{r:.2f}" for r in ranks)]) + r" \\"]
+    lines += [
+        r"\midrule",
+        " & ".join(["mean rank", *("--" if np.isnan(r) else f"{r:.2f}" for r in ranks)]) + r" \\",
+    ]
     width = len(study.models) + 1
     if one_class.to_numpy().any():
-        lines.append(rf"\multicolumn{{{width}}}{{l}}{{$^{{\dagger}}$ predicts one class only on some split}} \\")
+        lines.append(
+            rf"\multicolumn{{{width}}}{{l}}{{$^{{\dagger}}$ predicts one class only on some"
+            r" split} \\"
+        )
     if metric in study.with_exact():
         exact = study.exact(metric)
-        heading = rf"\multicolumn{{{width}}}{{l}}{{of every optimal machine, mean of the intervals}}"
+        heading = (
+            rf"\multicolumn{{{width}}}{{l}}{{of every optimal machine, mean of the intervals}}"
+        )
         lines += [r"\midrule", heading + r" \\"]
         lines += [
-            " & ".join([escaped(str(name)), *(f"${cell}$" if cell else "--" for cell in exact.loc[name])]) + r" \\"
+            " & ".join(
+                [escaped(str(name)), *(f"${cell}$" if cell else "--" for cell in exact.loc[name])]
+            )
+            + r" \\"
             for name in exact.index
         ]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def latex_diagram(names: Sequence[str], test: Friedman) -> str:
-    """Return the diagram of mean ranks for a document with the package tikz; bars join models within the critical difference [Demsar].
-
-    Parameters
-    ----------
-    names : sequence of str
-        Models, in the order of the ranks.
-    test : Friedman
+    """Return the diagram of mean ranks for a document with the package tikz; bars join models
+    within the critical difference [Demsar].
     """
     order = np.argsort(test.ranks, kind="stable")
     ranks = test.ranks[order]
@@ -77,26 +80,39 @@ def latex_diagram(names: Sequence[str], test: Friedman) -> str:
     lines = [
         r"\begin{tikzpicture}",
         rf"\draw (0, 0) -- ({right}, 0);",
-        *(rf"\draw ({place(k)}, 0.1) -- ({place(k)}, 0) node[above=4pt] {{{k}}};" for k in range(1, test.models + 1)),
-        rf"\draw[|-|] (0, {top}) -- node[above] {{critical difference {test.critical_difference:.2f}}} ({wide}, {top});",
+        *(
+            rf"\draw ({place(k)}, 0.1) -- ({place(k)}, 0) node[above=4pt] {{{k}}};"
+            for k in range(1, test.models + 1)
+        ),
+        (
+            rf"\draw[|-|] (0, {top}) -- node[above] {{critical difference"
+            rf" {test.critical_difference:.2f}}} ({wide}, {top});"
+        ),
     ]
     for number, (first, last) in enumerate(joined):
         height = f"{-BAR * (number + 1):.2f}"
         ends = place(ranks[first] - 0.02), place(ranks[last] + 0.02)
         lines.append(rf"\draw[line width=2pt] ({ends[0]}, {height}) -- ({ends[1]}, {height});")
     left = (test.models + 1) // 2
-    for k, (rank, name) in enumerate(zip(ranks, np.asarray(names, dtype=object)[order], strict=True)):
+    for k, (rank, name) in enumerate(
+        zip(ranks, np.asarray(names, dtype=object)[order], strict=True)
+    ):
         depth = k if k < left else test.models - 1 - k
         height = f"{-BAR * (len(joined) + 1) - LINE * (depth + 0.5):.2f}"
         end, side = ("-0.3", "left") if k < left else (f"{AXIS + 0.3:.2f}", "right")
         lines.append(
-            rf"\draw ({place(rank)}, 0) -- ({place(rank)}, {height}) -- ({end}, {height}) node[{side}] {{{escaped(str(name))} ({rank:.2f})}};"
+            rf"\draw ({place(rank)}, 0) -- ({place(rank)}, {height}) -- ({end}, {height})"
+            rf" node[{side}] {{{escaped(str(name))} ({rank:.2f})}};"
         )
     return "\n".join([*lines, r"\end{tikzpicture}", ""])
 
 
 def _groups(ranks: Any, distance: float) -> list[tuple[int, int]]:
-    """Return first and last place of each longest run of sorted ranks that are not farther apart than a distance."""
+    """Return first and last place of each longest run of sorted ranks that are not farther apart
+    than a distance.
+    """
     ends = [int(np.searchsorted(ranks, rank + distance, side="right")) - 1 for rank in ranks]
     runs = [(first, last) for first, last in enumerate(ends) if last > first]
-    return [run for run in runs if not any(other[0] < run[0] and other[1] >= run[1] for other in runs)]
+    return [
+        run for run in runs if not any(other[0] < run[0] and other[1] >= run[1] for other in runs)
+    ]

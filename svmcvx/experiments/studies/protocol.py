@@ -65,14 +65,21 @@ class Split:
                 _, counts = np.unique(y, return_counts=True)
                 if self.stratify and counts.min() < self.folds:
                     # scikit-learn warns only, and leaves folds without the class.
-                    raise ValueError(f"a class has {counts.min()} observations for {self.folds} folds")
+                    raise ValueError(
+                        f"a class has {counts.min()} observations for {self.folds} folds"
+                    )
                 yield from kind(self.folds, shuffle=True, random_state=seed).split(rows, y)
                 return
             train, test = train_test_split(
-                rows, test_size=self.test_size, random_state=seed, stratify=y if self.stratify else None
+                rows,
+                test_size=self.test_size,
+                random_state=seed,
+                stratify=y if self.stratify else None,
             )
         except ValueError as error:
-            raise DataError(f"the split cannot be made ({error}); change it, or set stratify to False") from None
+            raise DataError(
+                f"the split cannot be made ({error}); change it, or set stratify to False"
+            ) from None
         yield train, test
 
     def __str__(self) -> str:
@@ -87,10 +94,14 @@ def as_split(value: Any) -> Split:
     if isinstance(value, Mapping):
         strange = sorted(set(map(str, value)) - {"test_size", "folds", "stratify"})
         if strange:
-            raise DataError(f"split has no setting {', '.join(strange)}; it has test_size, folds and stratify")
+            raise DataError(
+                f"split has no setting {', '.join(strange)}; it has test_size, folds and stratify"
+            )
         return Split(**value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise DataTypeError(f"split must be a test share, a number of folds or a Split, got {value!r}")
+        raise DataTypeError(
+            f"split must be a test share, a number of folds or a Split, got {value!r}"
+        )
     return Split(folds=value) if isinstance(value, int) else Split(test_size=value)
 
 
@@ -126,40 +137,48 @@ class Protocol:
 
     def described(self) -> dict[str, str]:
         """Return the settings as text."""
-        return {name: " ".join(str(value).split()) for name, value in asdict(self).items() if value is not None}
+        return {
+            name: " ".join(str(value).split())
+            for name, value in asdict(self).items()
+            if value is not None
+        }
 
 
 def piped(model: Any, protocol: Protocol, *, sparse: bool) -> tuple[Any, str]:
-    """Return a model behind what prepares its features by the training part, and what its parameters then begin with.
-
-    A pipeline prepares them itself.
+    """Return a model behind what prepares its features by the training part, and what its
+    parameters then begin with.
     """
     if protocol.scale_by == "all" or prepares_itself(model):
         return clone(model), ""
-    before = [("impute", imputer(protocol.missing)), ("scale", scaler(protocol.scale, sparse=sparse))]
-    steps = [(name, step) for name, step in before if step is not None and not (name == "impute" and sparse)]
+    before = [
+        ("impute", imputer(protocol.missing)),
+        ("scale", scaler(protocol.scale, sparse=sparse)),
+    ]
+    steps = [
+        (name, step)
+        for name, step in before
+        if step is not None and not (name == "impute" and sparse)
+    ]
     if not steps:
         return clone(model), ""
     return Pipeline([*steps, ("model", clone(model))]), "model__"
 
 
 def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
-    """Return the grid of each model that is to be tuned.
-
-    Raises
-    ------
-    DataError
-        If a model or a parameter is not known.
-    """
+    """Return the grid of each model that is to be tuned."""
     if tune is None:
         return {}
     if not isinstance(tune, Mapping):
-        raise DataTypeError(f"tune must be a mapping, such as {{'C': [0.1, 1.0, 10.0]}}, got {tune!r}")
+        raise DataTypeError(
+            f"tune must be a mapping, such as {{'C': [0.1, 1.0, 10.0]}}, got {tune!r}"
+        )
     names = [name for name, _ in models]
     if tune and all(_is_grid(value) for value in tune.values()):
         strange = sorted(set(tune) - set(names))
         if strange:
-            raise DataError(f"tune names {', '.join(map(repr, strange))}; the models are {', '.join(names)}")
+            raise DataError(
+                f"tune names {', '.join(map(repr, strange))}; the models are {', '.join(names)}"
+            )
         return {name: grid for name, grid in tune.items() if grid}
     found: dict[str, Any] = {}
     used = set()
@@ -172,11 +191,21 @@ def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
     if unused:
         there = sorted({name for _, model in models for name in model.get_params()})
         last = {name.rpartition("__")[2]: name for name in there}
-        meant = f"; did you mean {last[unused[0]]!r}?" if unused[0] in last else did_you_mean(unused[0], there)
-        raise DataError(f"tune has {', '.join(map(repr, unused))}, which no model has as a parameter{meant}")
+        meant = (
+            f"; did you mean {last[unused[0]]!r}?"
+            if unused[0] in last
+            else did_you_mean(unused[0], there)
+        )
+        raise DataError(
+            f"tune has {', '.join(map(repr, unused))}, which no model has as a parameter{meant}"
+        )
     return found
 
 
 def _is_grid(value: Any) -> bool:
-    several = isinstance(value, (list, tuple)) and bool(value) and all(isinstance(part, Mapping) for part in value)
+    several = (
+        isinstance(value, (list, tuple))
+        and bool(value)
+        and all(isinstance(part, Mapping) for part in value)
+    )
     return value is None or isinstance(value, Mapping) or several

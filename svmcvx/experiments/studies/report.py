@@ -34,14 +34,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page.
-
-    Attributes
-    ----------
-    title, note : str
-    heads : sequence of str
-    rows, foot : sequence of sequences of Cell
-    """
+    """A table of the page."""
 
     title: str
     note: str
@@ -51,13 +44,7 @@ class Table:
 
 
 def check_report() -> None:
-    """Raise if a report cannot be made here; to be asked before anything is computed.
-
-    Raises
-    ------
-    SolverUnavailable
-        Without the extra ``study``.
-    """
+    """Raise if a report cannot be made here; to be asked before anything is computed."""
     for module in ("jinja2", "matplotlib", "scikit_posthocs"):
         if find_spec(module) is None:
             raise missing_extra(module, "study")
@@ -70,23 +57,7 @@ def report(
     title: str | None = None,
     figures: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Write the page, whole or not at all.
-
-    Parameters
-    ----------
-    path : path
-    study : StudyTables or None
-    comparisons : mapping of str to DataFrame
-        Tables of :func:`svmcvx.compare` by their titles, or others, whose ``attrs["note"]`` is printed above them.
-    title : str, optional
-    figures : sequence of (str, str)
-        SVG and caption of figures for these tables.
-
-    Raises
-    ------
-    SolverUnavailable
-        Without the extra ``study``.
-    """
+    """Write the page, whole or not at all."""
     check_report()
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -101,7 +72,10 @@ def report(
         title=title or ("Study" if study is not None else "Comparison"),
         summary="" if study is None else _summary(study),
         warnings=[] if study is None else _warnings(study),
-        sections=[*([] if study is None else _sections(study)), *_comparisons(comparisons, figures)],
+        sections=[
+            *([] if study is None else _sections(study)),
+            *_comparisons(comparisons, figures),
+        ],
         facts=_facts(study),
     )
     with atomic_write(path) as stream:
@@ -120,17 +94,25 @@ def _text(value: Any) -> Cell:
 
 
 def _p(value: float, *, adjusted: bool = False) -> Cell:
-    """Return a p-value; small ones by their order only, and marked if they are adjusted for the number of tests."""
+    """Return a p-value; small ones by their order only, and marked if they are adjusted for the
+    number of tests.
+    """
     if math.isnan(value):
         return Cell("—")
-    return Cell("< 0.0001" if value < 1e-4 else f"{value:.4f}", value, "low" if adjusted and value < 0.05 else "")
+    return Cell(
+        "< 0.0001" if value < 1e-4 else f"{value:.4f}",
+        value,
+        "low" if adjusted and value < 0.05 else "",
+    )
 
 
 def _summary(study: StudyTables) -> str:
     frame = study.frame
     certified, solves = study.solves()
     share = (
-        f"{100 * certified / solves:.1f} % of {solves} solves certified" if solves else "no model gives certificates"
+        f"{100 * certified / solves:.1f} % of {solves} solves certified"
+        if solves
+        else "no model gives certificates"
     )
     return (
         f"{len(study.models)} models, {len(study.datasets)} data sets, {len(frame)} tasks, "
@@ -174,21 +156,45 @@ def _sections(study: StudyTables) -> list[dict[str, Any]]:
     if len(study.models) > 1:
         sections.append({"title": "Over the data sets", **_over_sets(study)})
         paired = [_paired(study, metric) for metric in study.metrics]
-        sections.append({"title": "On each data set", "tables": paired, "figures": [], "folded": True})
+        sections.append(
+            {"title": "On each data set", "tables": paired, "figures": [], "folded": True}
+        )
     share = _grid(
         study,
         "Share of certified solves",
-        "Final fits and those of the tuning; of models of scikit-learn the final fits. A dash: the problem of the model is not known.",
+        "Final fits and those of the tuning; of models of scikit-learn the final fits. A dash: the"
+        " problem of the model is not known.",
         study.certified(),
         ".3f",
     )
-    seconds = _grid(study, "Seconds of a task", "Mean over the splits, with the tuning.", study.seconds(), ".3g")
-    sections.append({"title": "Certificates and time", "tables": [share, *_exact(study), seconds], "figures": []})
+    seconds = _grid(
+        study, "Seconds of a task", "Mean over the splits, with the tuning.", study.seconds(), ".3g"
+    )
+    sections.append(
+        {
+            "title": "Certificates and time",
+            "tables": [share, *_exact(study), seconds],
+            "figures": [],
+        }
+    )
     sections.append({"title": "Data sets", "tables": [_sets(study)], "figures": []})
     failures = study.failures()
     if len(failures):
-        sections.append({"title": "What failed", "tables": [_plain("Failed tasks", "", failures)], "figures": []})
-    sections.append({"title": "All tasks", "tables": [_plain("Tasks", "", study.frame)], "figures": [], "folded": True})
+        sections.append(
+            {
+                "title": "What failed",
+                "tables": [_plain("Failed tasks", "", failures)],
+                "figures": [],
+            }
+        )
+    sections.append(
+        {
+            "title": "All tasks",
+            "tables": [_plain("Tasks", "", study.frame)],
+            "figures": [],
+            "folded": True,
+        }
+    )
     return sections
 
 
@@ -200,19 +206,26 @@ def _scores(study: StudyTables, metric: str) -> Table:
         cells = [_text(dataset)]
         for name in study.models:
             value, spread = float(mean.loc[dataset, name]), float(sd.loc[dataset, name])
-            text = "—" if math.isnan(value) else f"{value:.3f}" + ("" if math.isnan(spread) else f" ± {spread:.3f}")
+            text = (
+                "—"
+                if math.isnan(value)
+                else f"{value:.3f}" + ("" if math.isnan(spread) else f" ± {spread:.3f}")
+            )
             text += f" {ONE_CLASS_MARK}" if one_class.loc[dataset, name] else ""
             kind = "best" if best.loc[dataset, name] else ""
             cells.append(Cell(text, None if math.isnan(value) else value, kind))
         rows.append(cells)
     foot = [Cell("mean rank"), *(_number(float(rank), ".2f") for rank in ranks.mean(axis=0))]
     note = (
-        "Mean ± standard deviation over the splits; marked are the best of a row and those that the corrected t-test does not tell from it at "
-        f"0.05. {ONE_CLASS_MARK}: predicts one class only on some split."
+        "Mean ± standard deviation over the splits; marked are the best of a row and those that"
+        f" the corrected t-test does not tell from it at 0.05. {ONE_CLASS_MARK}: predicts one class"
+        " only on some split."
     )
     if mean.isna().to_numpy().any():
         note += " A dash: one of the tasks failed or is missing."
-    note += f" Ranks (1 is the best) over the {len(ranks)} data sets on which every model has a score."
+    note += (
+        f" Ranks (1 is the best) over the {len(ranks)} data sets on which every model has a score."
+    )
     note = " ".join((note, *study.notes()))
     return Table(metric, note, ["data set", *study.models], rows, [foot])
 
@@ -222,14 +235,22 @@ def _exact(study: StudyTables) -> list[Table]:
     tables = []
     for metric in study.with_exact():
         exact = study.exact(metric)
-        rows = [[_text(name), *(_text(cell or "—") for cell in exact.loc[name])] for name in exact.index]
+        rows = [
+            [_text(name), *(_text(cell or "—") for cell in exact.loc[name])] for name in exact.index
+        ]
         note = (
-            "Mean over the splits of the intervals of what every optimal machine with the chosen hyper-parameters scores: one number where "
-            "both ends meet. A dash: no guarantee, for the reason among the notes of the tasks."
+            "Mean over the splits of the intervals of what every optimal machine with the chosen"
+            " hyper-parameters scores: one number where both ends meet. A dash: no guarantee, for"
+            " the reason among the notes of the tasks."
         )
-        tables.append(Table(f"{metric} of the optimal machines", note, ["data set", *study.models], rows))
+        tables.append(
+            Table(f"{metric} of the optimal machines", note, ["data set", *study.models], rows)
+        )
     if tables:
-        note = "Mean share of the test rows whose label is not that of every optimal machine for certain."
+        note = (
+            "Mean share of the test rows whose label is not that of every optimal machine for"
+            " certain."
+        )
         tables.append(_grid(study, "Share of undecided test rows", note, study.undecided(), ".4f"))
     return tables
 
@@ -261,23 +282,29 @@ def _over_sets(study: StudyTables) -> dict[str, Any]:
             for r in _records(overall)
         ]
         note = (
-            "Signed-rank test on the mean scores of the data sets (from six data sets on; ranks of zeros are split); Holm: adjusted for "
-            "the number of pairs. Median: of the differences, first less second, with its interval at 95 % by order statistics; share: of the "
-            "data sets on which the first is better, ties counted half."
+            "Signed-rank test on the mean scores of the data sets (from six data sets on; ranks of"
+            " zeros are split); Holm: adjusted for the number of pairs. Median: of the differences,"
+            " first less second, with its interval at 95 % by order statistics; share: of the data"
+            " sets on which the first is better, ties counted half."
         )
         test = study.friedman(metric)
         if test is not None:
             note += (
-                f" Friedman over {test.blocks} data sets: chi² = {test.chi2:.3f} (p = {test.chi2_p:.4f}), Iman and Davenport's "
-                f"F = {test.F:.3f} (p = {test.F_p:.4f}); critical difference of mean ranks at {test.alpha:g}: "
-                f"{test.critical_difference:.3f}."
+                f" Friedman over {test.blocks} data sets: chi² = {test.chi2:.3f} (p ="
+                f" {test.chi2_p:.4f}), Iman and Davenport's F = {test.F:.3f} (p = {test.F_p:.4f});"
+                f" critical difference of mean ranks at {test.alpha:g}:"
+                f" {test.critical_difference:.3f}."
             )
             if test.F_p >= test.alpha:
                 note += (
-                    " Friedman's test finds no difference between the models: the diagram shows ranks, not differences."
+                    " Friedman's test finds no difference between the models: the diagram shows"
+                    " ranks, not differences."
                 )
             figure: Any = critical_difference_diagram(study, metric).figure
-            caption = f"{metric}: mean ranks; models joined by a bar are not told apart by Nemenyi's test at 0.05."
+            caption = (
+                f"{metric}: mean ranks; models joined by a bar are not told apart by Nemenyi's test"
+                " at 0.05."
+            )
             figures.append((svg(figure, f"critical difference diagram of {metric}"), caption))
         heads = [
             "first",
@@ -314,10 +341,19 @@ def _bayes(study: StudyTables, metric: str) -> Table:
         for r in _records(study.bayes(ROPE, metric))
     ]
     note = (
-        f"Probability that the first model is better by more than {ROPE:g}, that the two are practically equal, and that the second is "
-        "better: correlated t-test on each data set, signed-rank test over all of them."
+        f"Probability that the first model is better by more than {ROPE:g}, that the two are"
+        " practically equal, and that the second is better: correlated t-test on each data set,"
+        " signed-rank test over all of them."
     )
-    heads = ["data set", "first", "second", "first better", "practically equal", "second better", "reason"]
+    heads = [
+        "data set",
+        "first",
+        "second",
+        "first better",
+        "practically equal",
+        "second better",
+        "reason",
+    ]
     return Table(f"{metric}, Bayesian comparison", note, heads, rows)
 
 
@@ -341,17 +377,36 @@ def _paired(study: StudyTables, metric: str) -> Table:
         for r in _records(study.paired(metric))
     ]
     note = (
-        "Over the splits of each data set. The corrected test allows for training parts that overlap; the plain t-test and the "
-        "signed-rank test do not, and find too much. The interval of the mean difference is that of the corrected test at 95 %; "
-        "wins counts ties half; detectable: the smallest difference that the corrected test finds with a probability of 0.8. Holm: "
-        "corrected p-values adjusted for the number of rows; the others are not adjusted. McNemar: on the rows of a single split. A dash: there is no such number, for the reason in the last column, or below six splits."
+        "Over the splits of each data set. The corrected test allows for training parts that"
+        " overlap; the plain t-test and the signed-rank test do not, and find too much. The"
+        " interval of the mean difference is that of the corrected test at 95 %; wins counts ties"
+        " half; detectable: the smallest difference that the corrected test finds with a"
+        " probability of 0.8. Holm: corrected p-values adjusted for the number of rows; the others"
+        " are not adjusted. McNemar: on the rows of a single split. A dash: there is no such"
+        " number, for the reason in the last column, or below six splits."
     )
-    heads = ["data set", "first", "second", "splits", "difference", "low", "high", "median", "wins", "detectable", "t"]
-    return Table(metric, note, [*heads, "corrected t", "Holm", "Wilcoxon", "McNemar", "reason"], rows)
+    heads = [
+        "data set",
+        "first",
+        "second",
+        "splits",
+        "difference",
+        "low",
+        "high",
+        "median",
+        "wins",
+        "detectable",
+        "t",
+    ]
+    return Table(
+        metric, note, [*heads, "corrected t", "Holm", "Wilcoxon", "McNemar", "reason"], rows
+    )
 
 
 def _grid(study: StudyTables, title: str, note: str, values: pd.DataFrame, form: str) -> Table:
-    rows = [[_text(name), *(_number(float(v), form) for v in values.loc[name])] for name in values.index]
+    rows = [
+        [_text(name), *(_number(float(v), form) for v in values.loc[name])] for name in values.index
+    ]
     return Table(title, note, ["data set", *study.models], rows)
 
 
@@ -378,10 +433,14 @@ def _comparisons(
     comparisons: Mapping[str, pd.DataFrame], figures: Sequence[tuple[str, str]]
 ) -> Iterable[dict[str, Any]]:
     if comparisons:
-        note = "One split. The interval [dual_bound, primal] holds the optimum of the training problem."
+        note = (
+            "One split. The interval [dual_bound, primal] holds the optimum of the training"
+            " problem."
+        )
         # A table may have its own note.
         notes = {
-            name: frame.attrs.get("note", note if "dual_bound" in frame else "") for name, frame in comparisons.items()
+            name: frame.attrs.get("note", note if "dual_bound" in frame else "")
+            for name, frame in comparisons.items()
         }
         tables = [_plain(name, notes[name], frame) for name, frame in comparisons.items()]
         yield {"title": "Tables", "tables": tables, "figures": figures, "figures_first": True}
@@ -406,6 +465,9 @@ def _any(value: Any) -> Cell:
         return _text(" or ".join(_any(part).text for part in value))
     if isinstance(value, Mapping):
         return _text(
-            ", ".join(f"{key}={part:g}" if isinstance(part, float) else f"{key}={part}" for key, part in value.items())
+            ", ".join(
+                f"{key}={part:g}" if isinstance(part, float) else f"{key}={part}"
+                for key, part in value.items()
+            )
         )
     return _text(value)

@@ -27,14 +27,17 @@ class Study(StudyTables):
     Attributes
     ----------
     frame : DataFrame
-        A row a task: ``dataset``, ``model``, ``repeat``, ``fold``, ``status`` (``"failed"`` where it failed), ``n_train``, ``n_test``,
-        a column a metric, ``accuracy_lower`` and ``accuracy_upper`` (interval of every optimal machine; so for each metric of which there
-        are intervals), ``accuracy_tied_lower`` and ``accuracy_tied_upper`` (with any of the settings that may be the best),
-        ``undecided`` (share of the test rows whose label is not proved), ``params`` (chosen), ``tied`` (the settings that may be the best by
-        cross-validation of optimal machines), ``lower`` and ``upper`` (checked interval around the optimum of the final fit), ``gap``,
-        ``certified``, ``tuning_fits``, how many of them are certified (``tuning_certified``) and of how many no certificate was asked for
-        (``tuning_batched``), ``n_support``, ``solver``, ``tuning_seconds``, ``seconds``
-        (all), ``proof`` (folder) and ``note``.
+        A row a task: ``dataset``, ``model``, ``repeat``, ``fold``, ``status`` (``"failed"`` where
+        it failed), ``n_train``, ``n_test``, a column a metric, ``accuracy_lower`` and
+        ``accuracy_upper`` (interval of every optimal machine; so for each metric of which there are
+        intervals), ``accuracy_tied_lower`` and ``accuracy_tied_upper`` (with any of the settings
+        that may be the best), ``undecided`` (share of the test rows whose label is not proved),
+        ``params`` (chosen), ``tied`` (the settings that may be the best by cross-validation of
+        optimal machines), ``lower`` and ``upper`` (checked interval around the optimum of the final
+        fit), ``gap``, ``certified``, ``tuning_fits``, how many of them are certified
+        (``tuning_certified``) and of how many no certificate was asked for (``tuning_batched``),
+        ``n_support``, ``solver``, ``tuning_seconds``, ``seconds`` (all), ``proof`` (folder) and
+        ``note``.
     models : tuple of str
     datasets : DataFrame
         Size, split and content digest of each data set.
@@ -53,15 +56,21 @@ class Study(StudyTables):
 
     @staticmethod
     def concat(studies: Sequence[Study]) -> Study:
-        """Return one study of all data sets from studies with the same protocol and the same names of models."""
+        """Return one study of all data sets from studies with the same protocol and the same names
+        of models.
+        """
         first = studies[0]
         found = copy(first)
         found.models = tuple(dict.fromkeys(name for one in studies for name in one.models))
         found.model_lines = {
-            name: "; ".join(dict.fromkeys(one.model_lines[name] for one in studies if name in one.model_lines))
+            name: "; ".join(
+                dict.fromkeys(one.model_lines[name] for one in studies if name in one.model_lines)
+            )
             for name in found.models
         }
-        found.conventions = {name: said for one in studies for name, said in one.conventions.items()}
+        found.conventions = {
+            name: said for one in studies for name, said in one.conventions.items()
+        }
         found.grids = {name: grid for one in studies for name, grid in one.grids.items()}
         found.datasets = pd.concat([one.datasets for one in studies], ignore_index=True)
         found.left_out = {name: why for one in studies for name, why in one.left_out.items()}
@@ -90,11 +99,14 @@ class Study(StudyTables):
         with atomic_write(path) as stream:
             stream.write(self.frame.to_csv(index=False).encode())
 
-    def to_latex(self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3) -> str:
-        """Return the table of a metric for a document with the package booktabs; write it to `path` if that is given.
+    def to_latex(
+        self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3
+    ) -> str:
+        """Return the table of a metric for a document with the package booktabs; write it to `path`
+        if that is given.
 
-        Bold are the best of a row, and those without a significant difference from it in the corrected t-test at 0.05; a dagger marks models that
-        predict one class only on some split.
+        Bold are the best of a row, and those without a significant difference from it in the
+        corrected t-test at 0.05; a dagger marks models that predict one class only on some split.
         """
         text = latex_table(self, self._metric(metric), digits)
         if path is not None:
@@ -103,7 +115,8 @@ class Study(StudyTables):
         return text
 
     def diagram(self, path: str | os.PathLike[str], metric: str | None = None) -> None:
-        """Write the diagram of mean ranks [Demsar]: for LaTeX with the package tikz (``.tex``), or as a picture (``.pdf``, ``.svg``, ``.png``; extra ``study``).
+        """Write the diagram of mean ranks [Demsar]: for LaTeX with the package tikz (``.tex``), or
+        as a picture (``.pdf``, ``.svg``, ``.png``; extra ``study``).
 
         Raises
         ------
@@ -133,7 +146,8 @@ class Study(StudyTables):
         ----------
         path : path-like
         comparisons : mapping of str to DataFrame, optional
-            Tables of :func:`svmcvx.compare`, or others, that the report is to hold too, by their titles.
+            Tables of :func:`svmcvx.compare`, or others, that the report is to hold too, by their
+            titles.
         title : str, optional
         figures : sequence of (str, str)
             SVG and caption of figures for these tables.

@@ -41,28 +41,15 @@ DRAWS = 10_000
 
 
 def paired_t(difference: Any) -> float:
-    """Return the p-value of Student's paired t-test, two-sided; NaN for fewer than two differences, or equal ones.
-
-    Parameters
-    ----------
-    difference : array-like of shape (m,)
-        Of the scores of two models on the same splits.
+    """Return the p-value of Student's paired t-test, two-sided; NaN for fewer than two differences,
+    or equal ones.
     """
     return _t(np.asarray(difference, dtype=np.float64), 0.0)
 
 
 def corrected_t(difference: Any, ratio: float) -> float:
-    r"""Return the p-value of the corrected resampled t-test [Nadeau], two-sided; NaN for fewer than two differences, or equal ones.
-
-    Training parts that overlap make the scores of repeated splits dependent, and the usual test finds differences that are not there.
-    The variance of the mean is estimated by :math:`(1/m + \text{ratio})\, s^2` instead of :math:`s^2/m`, with m − 1 degrees of freedom.
-    The test was studied for test parts smaller than the training parts; on halves (ratio 1) it is conservative for any m.
-
-    Parameters
-    ----------
-    difference : array-like of shape (m,)
-    ratio : float
-        Observations in the test part for one in the training part.
+    """Return the p-value of the corrected resampled t-test [Nadeau], two-sided; NaN for fewer than
+    two differences, or equal ones.
     """
     return _t(np.asarray(difference, dtype=np.float64), ratio)
 
@@ -75,7 +62,9 @@ def _t(difference: Floats, ratio: float) -> float:
 
 
 def _mean_and_scale(difference: Floats, ratio: float) -> tuple[float, float]:
-    """Return the mean and its standard error with the correction; NaN for fewer than two differences, 0 for equal ones."""
+    """Return the mean and its standard error with the correction; NaN for fewer than two
+    differences, 0 for equal ones.
+    """
     m = difference.size
     if m == 0:
         return math.nan, math.nan
@@ -90,9 +79,8 @@ def _mean_and_scale(difference: Floats, ratio: float) -> tuple[float, float]:
 
 
 def wilcoxon(difference: Any) -> float:
-    """Return the p-value of the signed-rank test, two-sided; the ranks of zero differences are split between the signs [Demsar].
-
-    NaN for fewer than six differences, which cannot be significant at 0.05, and if all are zero.
+    """Return the p-value of the signed-rank test, two-sided; the ranks of zero differences are
+    split between the signs [Demsar].
     """
     difference = np.asarray(difference, dtype=np.float64)
     if difference.size < LEAST_RANKED or not difference.any():
@@ -106,9 +94,11 @@ def right_alone(y: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> t
 
 
 def mcnemar(y: Any, first: Any, second: Any) -> float:
-    """Return the p-value of McNemar's exact test that two classifiers err equally often on one test part, two-sided.
+    """Return the p-value of McNemar's exact test that two classifiers err equally often on one test
+    part, two-sided.
 
-    It counts the observations on which exactly one of them is right; under the hypothesis each side is as probable.
+    It counts the observations on which exactly one of them is right; under the hypothesis each side
+    is as probable.
 
     Parameters
     ----------
@@ -127,7 +117,9 @@ def mcnemar(y: Any, first: Any, second: Any) -> float:
     """
     y, first, second = (np.asarray(part).ravel() for part in (y, first, second))
     if not y.size == first.size == second.size:
-        raise DataError(f"y and both predictions need one length, got {y.size}, {first.size} and {second.size}")
+        raise DataError(
+            f"y and both predictions need one length, got {y.size}, {first.size} and {second.size}"
+        )
     better, worse = right_alone(y, first, second)
     if better + worse == 0:
         return math.nan
@@ -135,21 +127,7 @@ def mcnemar(y: Any, first: Any, second: Any) -> float:
 
 
 class Effect(NamedTuple):
-    """How large a difference is, and how well it is known.
-
-    Attributes
-    ----------
-    mean, median : float
-        Of the differences.
-    low, high : float
-        Interval of the mean at 95 %, with the correction for overlapping training parts; NaN without variance.
-    win : float
-        Share of positive differences, zeros counted half.
-    detectable : float
-        Smallest mean difference that the test at 0.05 finds with a probability of 0.8, given the variance that was seen.
-    reason : str
-        Reason why there is no p-value, or empty.
-    """
+    """How large a difference is, and how well it is known."""
 
     mean: float
     median: float
@@ -161,7 +139,9 @@ class Effect(NamedTuple):
 
 
 def effect(difference: Any, ratio: float) -> Effect:
-    """Return mean, interval and effect sizes of paired differences; see :func:`corrected_t` for `ratio`."""
+    """Return mean, interval and effect sizes of paired differences; see :func:`corrected_t` for
+    `ratio`.
+    """
     difference = np.asarray(difference, dtype=np.float64)
     m, nan = difference.size, math.nan
     if m == 0:
@@ -178,7 +158,9 @@ def effect(difference: Any, ratio: float) -> Effect:
 
 
 def median_interval(difference: Any) -> tuple[float, float]:
-    """Return two order statistics that enclose the median with a probability of at least 0.95, by the sign test; NaN below six differences."""
+    """Return two order statistics that enclose the median with a probability of at least 0.95, by
+    the sign test; NaN below six differences.
+    """
     difference = np.asarray(difference, dtype=np.float64)
     if difference.size < LEAST_RANKED:
         return math.nan, math.nan
@@ -187,12 +169,8 @@ def median_interval(difference: Any) -> tuple[float, float]:
 
 
 class Posterior(NamedTuple):
-    """Probabilities that the first model is better, that both are practically equal, and that the second is better.
-
-    Attributes
-    ----------
-    first, equal, second : float
-        Their sum is 1; NaN with too little data.
+    """Probabilities that the first model is better, that both are practically equal, and that the
+    second is better.
     """
 
     first: float
@@ -201,18 +179,8 @@ class Posterior(NamedTuple):
 
 
 def correlated_t(difference: Any, ratio: float, rope: float) -> Posterior:
-    r"""Return the posterior of the Bayesian correlated t-test [Benavoli] over the splits of one data set.
-
-    The mean difference has Student's distribution with m − 1 degrees of freedom around the sample mean, with the variance of
-    :func:`corrected_t`; at ``rope=0`` the smaller probability is half of its p-value.
-
-    Parameters
-    ----------
-    difference : array-like of shape (m,)
-    ratio : float
-        Observations in the test part for one in the training part.
-    rope : float
-        Half the width of the region of practical equivalence, in units of the score.
+    """Return the posterior of the Bayesian correlated t-test [Benavoli] over the splits of one data
+    set.
     """
     difference = np.asarray(difference, dtype=np.float64)
     mean, scale = _mean_and_scale(difference, ratio)
@@ -224,19 +192,8 @@ def correlated_t(difference: Any, ratio: float, rope: float) -> Posterior:
 
 
 def bayesian_signed_rank(difference: Any, rope: float, seed: int = 0) -> Posterior:
-    r"""Return the posterior of the Bayesian signed-rank test [Benavoli] over data sets, by 10 000 draws.
-
-    Weights of the data sets are drawn from a Dirichlet distribution with a prior observation at zero of weight 1/2; a draw votes by
-    the weighted share of the pairwise means :math:`(d_i + d_j)/2` above, within and below the region of practical equivalence.
-
-    Parameters
-    ----------
-    difference : array-like of shape (data sets,)
-        Of mean scores.
-    rope : float
-        Half the width of the region of practical equivalence.
-    seed : int
-        Same seed, same numbers.
+    """Return the posterior of the Bayesian signed-rank test [Benavoli] over data sets, by 10 000
+    draws.
     """
     difference = np.asarray(difference, dtype=np.float64)
     if difference.size < 2:
@@ -245,14 +202,19 @@ def bayesian_signed_rank(difference: Any, rope: float, seed: int = 0) -> Posteri
     walsh = 0.5 * (values[:, None] + values)
     concentration = np.append(np.ones(difference.size), 0.5)
     weights = np.random.default_rng(seed).dirichlet(concentration, DRAWS)
-    shares = [np.einsum("ti,ij,tj->t", weights, part.astype(float), weights) for part in (walsh > rope, walsh < -rope)]
+    shares = [
+        np.einsum("ti,ij,tj->t", weights, part.astype(float), weights)
+        for part in (walsh > rope, walsh < -rope)
+    ]
     votes = np.stack([shares[0], 1.0 - shares[0] - shares[1], shares[1]])
     winners = np.isclose(votes, votes.max(axis=0), rtol=0.0, atol=1e-12)
     return Posterior(*(float(x) for x in (winners / winners.sum(axis=0)).mean(axis=1)))
 
 
 def holm(p: Any) -> Floats:
-    """Return p-values adjusted for their number by Holm's step-down rule; NaN stays, and does not count."""
+    """Return p-values adjusted for their number by Holm's step-down rule; NaN stays, and does not
+    count.
+    """
     p = np.asarray(p, dtype=np.float64)
     adjusted = np.full(p.shape, math.nan)
     there = np.flatnonzero(~np.isnan(p))
@@ -263,33 +225,14 @@ def holm(p: Any) -> Floats:
 
 
 def ranks_by_block(scores: Any) -> Floats:
-    """Return the rank of each model on each data set, 1 for the highest score; equal scores share the mean of their ranks.
-
-    Parameters
-    ----------
-    scores : array-like of shape (data sets, models)
+    """Return the rank of each model on each data set, 1 for the highest score; equal scores share
+    the mean of their ranks.
     """
     return np.asarray(stats.rankdata(-np.asarray(scores, dtype=np.float64), axis=1))
 
 
 class Friedman(NamedTuple):
-    """Friedman's test over data sets, and what follows from it [Demsar].
-
-    Attributes
-    ----------
-    blocks, models : int
-        Data sets and models that it compares.
-    ranks : ndarray of shape (models,)
-        Mean ranks, 1 the best.
-    chi2, chi2_p : float
-        The statistic, corrected for ties, and its p-value by the chi-square distribution.
-    F, F_p : float
-        Iman and Davenport's form, less conservative, and its p-value.
-    critical_difference : float
-        Critical difference of two mean ranks in Nemenyi's test.
-    alpha : float
-        Level of the critical difference.
-    """
+    """Friedman's test over data sets, and what follows from it [Demsar]."""
 
     blocks: int
     models: int
@@ -303,27 +246,14 @@ class Friedman(NamedTuple):
 
 
 def critical_difference(models: int, blocks: int, alpha: float = 0.05) -> float:
-    r"""Return Nemenyi's critical difference of mean ranks, :math:`q_\alpha \sqrt{k(k+1)/(6N)}`.
-
-    Parameters
-    ----------
-    models, blocks : int
-        k and N.
-    alpha : float
-    """
+    r"""Return Nemenyi's critical difference of mean ranks, :math:`q_\alpha \sqrt{k(k+1)/(6N)}`."""
     q = float(stats.studentized_range.ppf(1.0 - alpha, models, math.inf)) / math.sqrt(2.0)
     return q * math.sqrt(models * (models + 1) / (6.0 * blocks))
 
 
 def friedman(scores: Any, alpha: float = 0.05) -> Friedman | None:
-    """Return Friedman's test; None for fewer than three models or two data sets, which it cannot compare.
-
-    Parameters
-    ----------
-    scores : array-like of shape (data sets, models)
-        Rows with a missing score are omitted.
-    alpha : float
-        Level of the critical difference, 0.05 by default.
+    """Return Friedman's test; None for fewer than three models or two data sets, which it cannot
+    compare.
     """
     scores = np.asarray(scores, dtype=np.float64)
     scores = scores[~np.isnan(scores).any(axis=1)]

@@ -35,8 +35,9 @@ __all__ = ["FIELDS", "FOREIGN", "Task"]
 # The status of a model of another package, of which the final fit alone may have a certificate.
 FOREIGN = "fitted"
 
-# The fields of every row, in the order of a table; the scores are after n_test, then the ends of their intervals. The last one, which no table
-# shows, says which test rows are predicted right, as the hexadecimal digits of a bit a row.
+# The fields of every row, in the order of a table; the scores are after n_test, then the ends of
+# their intervals. The last one, which no table shows, says which test rows are predicted right, as
+# the hexadecimal digits of a bit a row.
 FIELDS = (
     "dataset",
     "model",
@@ -85,7 +86,8 @@ class Task:
         Of its row in the store.
     store, proofs : path or None
     until : float
-        Time, in seconds since the epoch, after which no task starts, and unfinished tasks are dropped.
+        Time, in seconds since the epoch, after which no task starts, and unfinished tasks are
+        dropped.
     takes_table : bool
         Whether the model is a pipeline, which gets the table as it is.
     """
@@ -124,16 +126,22 @@ class Task:
         if self.store is not None and self.proofs is None:
             with Store(self.store) as store:
                 # Another process may have finished it meanwhile.
-                if (row := store.found((self.key,)).get(self.key)) is not None and row["status"] != FAILED:
+                if (row := store.found((self.key,)).get(self.key)) is not None and row[
+                    "status"
+                ] != FAILED:
                     return row
         with until(self.until) as deadline, warnings.catch_warnings():
             if deadline.passed():
                 return None
             warnings.simplefilter("ignore", ConvergenceWarning)  # the row has the gap
-            warnings.filterwarnings("ignore", message="(the time limit passed|interrupted) after", category=UserWarning)
+            warnings.filterwarnings(
+                "ignore", message="(the time limit passed|interrupted) after", category=UserWarning
+            )
             row = self._row(X, y)
             # Intervals that the limit has cut short are not kept either.
-            cut_short = row["status"] in (Status.TIME_LIMIT, FAILED) or bool(self.protocol.guarantee)
+            cut_short = row["status"] in (Status.TIME_LIMIT, FAILED) or bool(
+                self.protocol.guarantee
+            )
             late = deadline.passed() and cut_short
         return None if late else plain(row)
 
@@ -199,7 +207,9 @@ class Task:
         row |= self._certified(last, fitted, X, y)
         if row["status"] == Status.INTERRUPTED:
             raise KeyboardInterrupt
-        row["scores"] = {name: float(get_scorer(name)(fitted, X_test, y_test)) for name in self.protocol.metrics}
+        row["scores"] = {
+            name: float(get_scorer(name)(fitted, X_test, y_test)) for name in self.protocol.metrics
+        }
         predicted = np.asarray(fitted.predict(X_test))
         row["right"] = np.packbits(predicted == y_test).tobytes().hex()
         notes = [row.get("note"), one_class_note(predicted, y_test)]
@@ -208,20 +218,30 @@ class Task:
             notes.append(row["note"])
             if self.protocol.guarantee == "tuning":
                 row |= self._tied(row, tied, X, y, X_test, y_test)
-        if self.proofs is not None and isinstance(solution := getattr(last, "solution_", None), Solution):
+        if self.proofs is not None and isinstance(
+            solution := getattr(last, "solution_", None), Solution
+        ):
             proved = self._proved(fitted, X, y, solution)
             row |= proved
             notes.append(proved["note"])
         return row | {"note": "; ".join(filter(None, notes))}
 
-    def _exact(self, fitted: Any, X: Any, y: NDArray[Any], X_test: Any, y_test: NDArray[Any]) -> Row:
+    def _exact(
+        self, fitted: Any, X: Any, y: NDArray[Any], X_test: Any, y_test: NDArray[Any]
+    ) -> Row:
         """Return the intervals of the scores of every optimal machine."""
         last = last_step(fitted)
         seen, rows = as_seen(fitted, X), as_seen(fitted, X_test)
         found = exact_scores(last, seen, y, rows, y_test, self.protocol.metrics)
-        return {"intervals": ends(found.intervals), "undecided": found.undecided, "note": found.note}
+        return {
+            "intervals": ends(found.intervals),
+            "undecided": found.undecided,
+            "note": found.note,
+        }
 
-    def _tied(self, row: Row, tied: list[Any], X: Any, y: NDArray[Any], X_test: Any, y_test: NDArray[Any]) -> Row:
+    def _tied(
+        self, row: Row, tied: list[Any], X: Any, y: NDArray[Any], X_test: Any, y_test: NDArray[Any]
+    ) -> Row:
         """Return the intervals over all settings that may be the best by cross-validation."""
         each = [row["intervals"]]
         for settings in tied:
@@ -233,9 +253,18 @@ class Task:
     def _tuned(self, table: Selection) -> Row:
         if not table.complete and not current().passed():
             raise KeyboardInterrupt  # which select has turned into an incomplete table
-        folds = sum(column.startswith("split") and column.endswith("_upper") for column in table.columns)
-        bounds = [table[[f"split{k}_lower", f"split{k}_upper"]].to_numpy(dtype=np.float64) for k in range(folds)]
-        gaps = [relative_gap(lower, upper) for lower, upper in np.concatenate(bounds) if not np.isnan(lower + upper)]
+        folds = sum(
+            column.startswith("split") and column.endswith("_upper") for column in table.columns
+        )
+        bounds = [
+            table[[f"split{k}_lower", f"split{k}_upper"]].to_numpy(dtype=np.float64)
+            for k in range(folds)
+        ]
+        gaps = [
+            relative_gap(lower, upper)
+            for lower, upper in np.concatenate(bounds)
+            if not np.isnan(lower + upper)
+        ]
         params = table.best_params_ or {}
         return {
             "params": _shortened(params),
@@ -262,9 +291,16 @@ class Task:
         }
 
     def _of_others(self, last: Any, X: Any, y: NDArray[Any]) -> Row:
-        """Return the fields of a model that is not of this package: of several certificates the one with the largest gap."""
+        """Return the fields of a model that is not of this package: of several certificates the one
+        with the largest gap.
+        """
         support = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
-        row: Row = {"status": FOREIGN, "solver": type(last).__name__, "n_support": support, "certified": None}
+        row: Row = {
+            "status": FOREIGN,
+            "solver": type(last).__name__,
+            "n_support": support,
+            "certified": None,
+        }
         found = foreign_certificates(last, X, y)
         if isinstance(found, str):
             return row | {"note": found}
@@ -277,7 +313,9 @@ class Task:
         }
 
     def _proved(self, fitted: Any, X: Any, y: NDArray[Any], solution: Solution) -> Row:
-        """Write the proof of the final fit next to its training data, which the models of a split share."""
+        """Write the proof of the final fit next to its training data, which the models of a split
+        share.
+        """
         assert self.proofs is not None  # noqa: S101 - asked before
         folder = self.proofs / _file_name(self.dataset) / f"repeat-{self.repeat}-fold-{self.fold}"
         # A pipeline of the user may transform the features.
@@ -288,7 +326,9 @@ class Task:
 
 
 def _tied_settings(table: Selection) -> list[Any]:
-    """Return the settings that may be the best by cross-validation, as far as their fits have guarantees."""
+    """Return the settings that may be the best by cross-validation, as far as their fits have
+    guarantees.
+    """
     if "may_be_best" not in table or table["mean_score_lower"].isna().all():
         return []
     return list(table.loc[table["may_be_best"] & table["mean_test_score"].notna(), "params"])

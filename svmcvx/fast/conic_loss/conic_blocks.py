@@ -1,11 +1,14 @@
-r"""The conic relaxation on rows in blocks: the continuation of :mod:`svmcvx.fast.conic_loss.continuation`, with one pass for every sum.
+r"""The conic relaxation on rows in blocks: the continuation of
+:mod:`svmcvx.fast.conic_loss.continuation`, with one pass for every sum.
 
-The solution for a sample of the rows, in memory, comes first. Rounds follow: one pass gives the derivatives of all rows by
-:math:`(w, W)`, a linear function is added to the sample's problem so that its derivatives agree with them, and it is solved again. The error falls
-in each round by about the relative difference between the second derivatives of the sample and those of all rows. If it does not fall, Newton's
-method continues with the second derivatives of all rows.
+The solution for a sample of the rows, in memory, comes first. Rounds follow: one pass gives the
+derivatives of all rows by :math:`(w, W)`, a linear function is added to the sample's problem so
+that its derivatives agree with them, and it is solved again. The error falls in each round by about
+the relative difference between the second derivatives of the sample and those of all rows. If it
+does not fall, Newton's method continues with the second derivatives of all rows.
 
-Source: the rounds are the method of Shamir, Srebro and Zhang (DANE, ICML 2014) for one machine that holds a sample.
+Source: the rounds are the method of Shamir, Srebro and Zhang (DANE, ICML 2014) for one machine that
+holds a sample.
 """
 
 from __future__ import annotations
@@ -44,21 +47,15 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # If this number of rounds does not reduce the gap by this factor, they are the last ones.
 PATIENCE, SLOWEST = 2, 0.7
-# Relative enlargement of a covariance that satisfies the cardinality row with equality, so that rounding cannot violate it.
+# Relative enlargement of a covariance that satisfies the cardinality row with equality, so that
+# rounding cannot violate it.
 BEYOND = 1e-9
 # The least eigenvalue of the penalty of a sample, 1 without the linear function.
 LEAST_PENALTY = 0.2
 
 
 class BlockRelaxation(LowRankRelaxation):
-    """F of all blocks; systems are formed.
-
-    Parameters
-    ----------
-    space : BlockSpace
-    start : LowRankRelaxation
-        At the point, with the λ and ridge, to start from: that of a sample of the rows.
-    """
+    """F of all blocks; systems are formed."""
 
     def __init__(self, space: BlockSpace, start: LowRankRelaxation) -> None:
         self.space = space
@@ -120,9 +117,15 @@ class BlockRelaxation(LowRankRelaxation):
 class BlockContinuation(Continuation):
     """Stages on all blocks, from the solution for a sample."""
 
-    def __init__(self, statement: ConicInBlocks, problem: BlockRelaxation, *, monitor: Monitor) -> None:
+    def __init__(
+        self, statement: ConicInBlocks, problem: BlockRelaxation, *, monitor: Monitor
+    ) -> None:
         self.statement, self.problem, self.monitor = statement, problem, monitor  # type: ignore[assignment]
-        self.allowance, self.fixed_lam, self.hard_margin = statement.allowance, statement.kappa is None, False
+        self.allowance, self.fixed_lam, self.hard_margin = (
+            statement.allowance,
+            statement.kappa is None,
+            False,
+        )
         self.best_dual, self.best_point, self.ends = {}, None, []
 
     def _before_each_step(self) -> Callable[[], bool]:
@@ -130,7 +133,9 @@ class BlockContinuation(Continuation):
         return self.monitor.out_of_time
 
     def bounds(self, *, early: bool = False, hurried: bool = False) -> tuple[float, float]:
-        """Return (lower, upper) of the point, and keep the dual and the primal point if they are the best so far."""
+        """Return (lower, upper) of the point, and keep the dual and the primal point if they are
+        the best so far.
+        """
         dual = self.statement.repair(self._dual())
         lower, upper = self.statement.evaluate_dual(dual).lower_end, self._upper()
         self._keep(dual, lower, upper)
@@ -149,7 +154,9 @@ class BlockContinuation(Continuation):
             self.best_point = (self.problem.U, self.problem.ridge)
 
     def _upper(self) -> float:
-        """Return the objective with the ridge in the covariance, which is enlarged until it satisfies a cardinality row."""
+        """Return the objective with the ridge in the covariance, which is enlarged until it
+        satisfies a cardinality row.
+        """
         problem = self.problem
         if self.fixed_lam:
             return problem.value(problem.U) + problem.ridge * problem.rank
@@ -158,13 +165,7 @@ class BlockContinuation(Continuation):
         return math.inf if larger is None else float(w @ w) + float(np.sum(larger**2))
 
     def rounds(self, sampled: Continuation) -> Status | None:
-        """Run rounds with the sample until the monitor says stop; None if they are too slow.
-
-        Parameters
-        ----------
-        sampled : Continuation
-            The continuation for the sample, at its solution.
-        """
+        """Run rounds with the sample until the monitor says stop; None if they are too slow."""
         problem, sample = self.problem, sampled.problem
         gaps, goal = [math.inf] * PATIENCE, WARM_GOAL * sampled.size()
         while True:
@@ -172,7 +173,9 @@ class BlockContinuation(Continuation):
             sums, missed, lower, upper = self._estimated()
             gap = relative_gap(lower, upper)
             # With a cardinality row the upper end needs separate passes.
-            known = upper if self.fixed_lam else self._upper() if gap <= self.monitor.tol else math.inf
+            known = (
+                upper if self.fixed_lam else self._upper() if gap <= self.monitor.tol else math.inf
+            )
             self._keep(self._dual(), lower, known)
             status = self.monitor.report(problem.steps, lower, known)
             if status is not None:
@@ -189,10 +192,7 @@ class BlockContinuation(Continuation):
             problem.steps += 1
 
     def _estimated(self) -> tuple[MultiplierSums, float, float, float]:
-        """Return the sums of the point, Σ s z and estimated bounds, from one pass.
-
-        With a cardinality row the upper bound includes λ times the violation of the row.
-        """
+        """Return the sums of the point, Σ s z and estimated bounds, from one pass."""
         problem, statement, dual = self.problem, cast(ConicInBlocks, self.statement), self._dual()
         sums = statement.sums(dual)
         lower = statement.scaled(dual)[1]
@@ -200,15 +200,13 @@ class BlockContinuation(Continuation):
         losses = 0.5 * (sums.alpha - float(sums.along @ problem.U[:, 0]))
         missed = losses / problem.lam
         spread = float(np.vdot(problem.U, problem.U)) + problem.ridge * problem.rank
-        upper = spread + (losses if self.fixed_lam else problem.lam * max(missed - self.allowance, 0.0))
+        upper = spread + (
+            losses if self.fixed_lam else problem.lam * max(missed - self.allowance, 0.0)
+        )
         return sums, missed, lower, upper
 
     def points(self, *, late: bool = False) -> list[tuple[Floats, Floats]]:
-        """Return (w, V) of the best points, the preferred one first.
-
-        For a given λ they are the best point with and without its ridge, only the former if it is `late`; with a cardinality row the
-        point is enlarged until it satisfies it.
-        """
+        """Return (w, V) of the best points, the preferred one first."""
         problem = self.problem
         U, ridge = (problem.U, problem.ridge) if self.best_point is None else self.best_point
         w, V, ridged = U[:, 0], U[:, 1:], with_ridge(U, ridge)
@@ -228,7 +226,9 @@ def with_ridge(U: Floats, ridge: float) -> Floats:
 
 
 def tilt(sample: LowRankRelaxation, sums: MultiplierSums) -> bool:
-    """Give a sample the derivatives of all rows at its point; return whether its problem is then sufficiently convex."""
+    """Give a sample the derivatives of all rows at its point; return whether its problem is then
+    sufficiently convex.
+    """
     gamma, alpha = sample.multipliers()
     C = weighted_gram(sample.L, gamma) - sums.matrix
     pull = np.asarray(sample.L.T @ (sample.y * (alpha - 2.0 * gamma)))
@@ -247,7 +247,12 @@ def _scored(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, U: 
 
 @reads_rows
 def _loss(
-    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, U: Floats, lam: float, ridge: float
+    pieces: ShardBlocks,
+    parts: ShardState,
+    settings: BlockSettings,
+    U: Floats,
+    lam: float,
+    ridge: float,
 ) -> float:
     return sum(
         float(passes.total_loss(S, rows.y, lam * rows.weight, ridge * rows.norms**2))
@@ -257,7 +262,12 @@ def _loss(
 
 @reads_rows
 def _derivatives(
-    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, U: Floats, lam: float, ridge: float
+    pieces: ShardBlocks,
+    parts: ShardState,
+    settings: BlockSettings,
+    U: Floats,
+    lam: float,
+    ridge: float,
 ) -> tuple[float, Floats, Floats]:
     """Return loss, gradient and second derivatives of the losses of a shard."""
     r, k = U.shape
@@ -277,14 +287,27 @@ def _stationary(S: Floats, rows: Any, lam: float, ridge: float) -> tuple[Floats,
 
 @reads_rows
 def _alphas(
-    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, U: Floats, lam: float, ridge: float
+    pieces: ShardBlocks,
+    parts: ShardState,
+    settings: BlockSettings,
+    U: Floats,
+    lam: float,
+    ridge: float,
 ) -> float:
-    return sum(float(_stationary(S, rows, lam, ridge)[1].sum()) for _, S, rows in _scored(pieces, parts, settings, U))
+    return sum(
+        float(_stationary(S, rows, lam, ridge)[1].sum())
+        for _, S, rows in _scored(pieces, parts, settings, U)
+    )
 
 
 @reads_rows
 def _curvature(
-    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, U: Floats, lam: float, ridge: float
+    pieces: ShardBlocks,
+    parts: ShardState,
+    settings: BlockSettings,
+    U: Floats,
+    lam: float,
+    ridge: float,
 ) -> Floats:
     M = np.zeros((U.shape[0], U.shape[0]))
     for X, S, rows in _scored(pieces, parts, settings, U):
@@ -295,7 +318,8 @@ def _curvature(
 @reads_rows
 def _weighted(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> Floats:
     return np.asarray(
-        sum(weighted_gram(space.X, space.data.weight) for space in spaces(pieces, parts, settings)), dtype=np.float64
+        sum(weighted_gram(space.X, space.data.weight) for space in spaces(pieces, parts, settings)),
+        dtype=np.float64,
     )
 
 
@@ -313,6 +337,8 @@ def _derivatives_along(
     fall = bend = 0.0
     for X, S, rows in _scored(pieces, parts, settings, U):
         variance = np.sum(S[:, 1:] ** 2, axis=1) + ridge * rows.norms**2
-        found = derivatives_along(rows.y * S[:, 0], variance, np.asarray(X @ q) ** 2, lam * rows.weight, tau)
+        found = derivatives_along(
+            rows.y * S[:, 0], variance, np.asarray(X @ q) ** 2, lam * rows.weight, tau
+        )
         fall, bend = fall + found[0], bend + found[1]
     return fall, bend

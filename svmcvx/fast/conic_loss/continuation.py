@@ -1,7 +1,8 @@
-r"""Continuation for the conic relaxation: a ridge that shrinks from stage to stage, columns added as needed, λ for a given κ.
+r"""Continuation for the conic relaxation: a ridge that shrinks from stage to stage, columns added
+as needed, λ for a given κ.
 
-Each stage minimises :math:`F_\epsilon` of :mod:`svmcvx.fast.conic_loss.low_rank_newton` for a ridge ε that is chosen from an
-absolute gap, the goal of the stage, and ends with certified bounds.
+Each stage minimises :math:`F_\epsilon` of :mod:`svmcvx.fast.conic_loss.low_rank_newton` for a ridge
+ε that is chosen from an absolute gap, the goal of the stage, and ends with certified bounds.
 """
 
 from __future__ import annotations
@@ -26,13 +27,7 @@ from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.heuristics.least_norm import least_norm
 from svmcvx.solution import Status
 
-__all__ = [
-    "LIFT",
-    "NEARLY_ONE",
-    "Continuation",
-    "is_hard_margin",
-    "leading_directions",
-]
+__all__ = ["LIFT", "NEARLY_ONE", "Continuation", "is_hard_margin", "leading_directions"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -40,14 +35,17 @@ Floats: TypeAlias = NDArray[np.float64]
 KEPT_MARGIN = 0.5
 # Relative width at which a bracket of λ counts as closed: Σ s z is discontinuous there.
 CLOSED = 1e-10
-# If the error of the cardinality row is more than this share of the previous one, Newton's method for λ ends.
+# If the error of the cardinality row is more than this share of the previous one, Newton's method
+# for λ ends.
 SLOW = 0.5
-# Largest number of directions of the covariance of a warm start that are used, and their least share of the eigenvalues.
+# Largest number of directions of the covariance of a warm start that are used, and their least
+# share of the eigenvalues.
 MOST_KEPT, KEPT_SHARE = 8, 1e-3
-# Margins within NEAR of 1 have their multipliers recomputed, if there are at most MOST_NEAR for each column and at most
-# REFINED columns.
+# Margins within NEAR of 1 have their multipliers recomputed, if there are at most MOST_NEAR for
+# each column and at most REFINED columns.
 NEAR, MOST_NEAR, REFINED = 1e-4, 4, 1000
-# Margins between NEARLY_ONE and 1 are raised to 1 + LIFT in a tight relaxation; rounds that complete the set of such rows.
+# Margins between NEARLY_ONE and 1 are raised to 1 + LIFT in a tight relaxation; rounds that
+# complete the set of such rows.
 NEARLY_ONE, LIFT, COMPLETIONS = 0.99, 1e-13, 5
 # λ of a hard margin beyond this would overflow with the squares of slacks.
 LARGEST_LAM = 1e100
@@ -73,12 +71,14 @@ EIGENVALUE_SHARE = 0.1
 ROW_SHARE = 0.05
 # Rounds of descent, new columns and new λ in one stage.
 ROUNDS = 300
-# Largest change of log λ in one step, and the largest for which the change of the point is predicted.
+# Largest change of log λ in one step, and the largest for which the change of the point is
+# predicted.
 LARGEST_CHANGE = 2.0
 PREDICTED_CHANGE = 0.3
 # Stages whose goal is within this factor of the last goal compute a lower bound.
 EARLY_FACTOR = 30.0
-# Columns up to which earlier ones do so too where the margins may already be those of the optimum, or λ is not given.
+# Columns up to which earlier ones do so too where the margins may already be those of the optimum,
+# or λ is not given.
 CHEAP_SPECTRUM = 100
 # Distances from 1 of the largest eigenvalue among which multipliers are scaled after a time limit.
 INSIDE = np.geomspace(1e-6, 1.0, 25)
@@ -86,7 +86,9 @@ TINY = float(np.finfo(float).tiny)
 
 
 def is_hard_margin(statement: ConicLoss) -> bool:
-    """Whether the cardinality row reduces the problem to the hard margin: κ = 0, or rows of zeros use up its right side."""
+    """Whether the cardinality row reduces the problem to the hard margin: κ = 0, or rows of zeros
+    use up its right side.
+    """
     lost = float(statement.weight[statement.squared_row_norms == 0].sum())
     return bool(lost >= statement.allowance * (1.0 - estimated_rounding(statement.weight.size)))
 
@@ -99,40 +101,14 @@ class MinimumAtLam(NamedTuple):
 
 
 class Continuation:
-    """Stages of descent, each followed by bounds.
-
-    Parameters
-    ----------
-    statement : ConicLoss
-    problem : LowRankRelaxation
-        At the point to start from; its rows are those of the statement, or a sample of them.
-    monitor : Monitor
-
-    Attributes
-    ----------
-    fixed_lam : bool
-        Whether λ is given, and not κ.
-    hard_margin : bool
-        See :func:`is_hard_margin`. V then has no columns, and λ only has to be large enough.
-    best_dual : dict of ndarray
-        The dual point of the largest lower bound.
-    best_point : tuple of ndarray and float, or None
-        U and the ridge of the lowest upper bound.
-    ends : list of ndarray
-        Two minima for one λ with Σ s z on either side of the allowance, if Σ s z is discontinuous there; the point where a stage began that
-        the time limit has ended.
-    rate : float
-        Seconds of the last Newton step for each observation and squared number of unknowns; 0 before the first.
-    cut : bool
-        Whether the limit left no time for another Newton step.
-    factor, best_factor : float
-        A multiple of the covariance at the present and at the best point that satisfies a cardinality row.
-    """
+    """Stages of descent, each followed by bounds."""
 
     rate, cut = 0.0, False
     factor = best_factor = 1.0
 
-    def __init__(self, statement: ConicLoss, problem: LowRankRelaxation, *, monitor: Monitor) -> None:
+    def __init__(
+        self, statement: ConicLoss, problem: LowRankRelaxation, *, monitor: Monitor
+    ) -> None:
         self.statement, self.problem, self.monitor = statement, problem, monitor
         self.allowance = statement.allowance
         self.fixed_lam = statement.kappa is None
@@ -155,7 +131,9 @@ class Continuation:
         return min(goal, problem.lam * float(problem.weight.sum())) if self.fixed_lam else goal
 
     def run(self, goal: float) -> Status:
-        """Run stages until the certified gap is at most the tolerance, a limit is reached, or the goal is at its lowest."""
+        """Run stages until the certified gap is at most the tolerance, a limit is reached, or the
+        goal is at its lowest.
+        """
         while True:
             self.stage(goal)
             last = FINAL_SHARE * self.monitor.tol * self.size()
@@ -171,7 +149,9 @@ class Continuation:
                 return Status.INACCURATE
 
     def prepare(self, goal: float, share: float = WARM_GOAL) -> None:
-        """Run stages without bounds down to a share of the objective: by default to that of a warm start, as for a sample of the observations."""
+        """Run stages without bounds down to a share of the objective: by default to that of a warm
+        start, as for a sample of the observations.
+        """
         while not self._stopped():
             self.stage(goal)
             end = share * self.size()
@@ -187,7 +167,9 @@ class Continuation:
         return self.out_of_time() or self.problem.steps >= self.monitor.max_iter
 
     def _before_each_step(self) -> Callable[[], bool]:
-        """Return the function that a descent calls before each Newton step: whether the step would end after the time limit."""
+        """Return the function that a descent calls before each Newton step: whether the step would
+        end after the time limit.
+        """
         monitor, began = self.monitor, math.nan
 
         def too_late() -> bool:
@@ -203,7 +185,9 @@ class Continuation:
         return too_late
 
     def stage(self, goal: float) -> Solve | None:
-        """Solve the problem with the ridge that belongs to an absolute gap of `goal`; return the solver of the last Newton system, if λ is given."""
+        """Solve the problem with the ridge that belongs to an absolute gap of `goal`; return the
+        solver of the last Newton system, if λ is given.
+        """
         problem, self.ends = self.problem, []
         start = problem.U
         problem.ridge = RIDGE_SHARE * goal / problem.rank
@@ -212,7 +196,9 @@ class Continuation:
         error = math.inf
         for _ in range(ROUNDS):
             problem.trim()
-            descent = problem.descend(NEWTON_SHARE * goal, self.monitor.max_iter, self._before_each_step())
+            descent = problem.descend(
+                NEWTON_SHARE * goal, self.monitor.max_iter, self._before_each_step()
+            )
             if self._stopped():
                 self.ends = [start] if self.out_of_time() else []
                 return None
@@ -237,21 +223,26 @@ class Continuation:
             rival = sides.pop(not over, None)
             behind = math.inf if rival is None else problem.value(rival.U) - problem.value(here.U)
             if rival is not None and behind < -ROW_SHARE * goal:
-                # Descent has not ended at the minimum for this λ; the other end of the bracket may be wrong too.
+                # Descent has not ended at the minimum for this λ; the other end of the bracket may
+                # be wrong too.
                 problem.U = rival.U
                 low, high = (low, math.inf) if not over else (0.0, high)
                 continue
             sides |= {over: here} if rival is None else {over: here, not over: rival}
             low, high = (problem.lam, high) if over else (low, problem.lam)
             if rival is not None:
-                share = (self.allowance - here.indicator_sum) / (rival.indicator_sum - here.indicator_sum)
+                share = (self.allowance - here.indicator_sum) / (
+                    rival.indicator_sum - here.indicator_sum
+                )
                 if share * behind <= ROW_SHARE * goal or high <= low * (1.0 + CLOSED):
                     # Both are minima for this λ, at which Σ s z is discontinuous.
                     self.ends = [here.U, rival.U]
                     problem.U = _between(here.U, rival.U, share)
                     return None
             previous, error = error, abs(here.indicator_sum / self.allowance - 1.0)
-            self._change_lam(here, rival if error > SLOW * previous else None, low, high, descent.solve)
+            self._change_lam(
+                here, rival if error > SLOW * previous else None, low, high, descent.solve
+            )
         return None
 
     def _lowest(self) -> float:
@@ -259,12 +250,15 @@ class Continuation:
         return float(self.problem.margins()[0][self.problem.squared_norms > 0].min(initial=1.0))
 
     def _change_lam(
-        self, here: MinimumAtLam, rival: MinimumAtLam | None, low: float, high: float, solve: Solve | None
+        self,
+        here: MinimumAtLam,
+        rival: MinimumAtLam | None,
+        low: float,
+        high: float,
+        solve: Solve | None,
     ) -> None:
-        """Move λ towards the root of Σ s z = allowance, by Newton's method in logarithms inside the bracket.
-
-        With a rival on the other side λ is set to the value at which the two points have the same objective. `solve` solves the last Newton system,
-        for the sensitivity to λ.
+        """Move λ towards the root of Σ s z = allowance, by Newton's method in logarithms inside the
+        bracket.
         """
         problem, missed = self.problem, here.indicator_sum
         over = missed > self.allowance
@@ -275,13 +269,21 @@ class Continuation:
         step = limit if not 0 < step / limit < 1 else step
         new = problem.lam * math.exp(step)
         if rival is not None:
-            new = (problem.penalty(rival.U) - problem.penalty(here.U)) / (missed - rival.indicator_sum)
+            new = (problem.penalty(rival.U) - problem.penalty(here.U)) / (
+                missed - rival.indicator_sum
+            )
         if not low < new < high:
-            new = math.sqrt(low * high) if low > 0 and high < math.inf else problem.lam * math.exp(limit)
+            new = (
+                math.sqrt(low * high)
+                if low > 0 and high < math.inf
+                else problem.lam * math.exp(limit)
+            )
         self._move_lam(new, change)
 
     def follow(self, lam: float, solve: Solve | None) -> None:
-        """Move to another given λ, with a prediction of the point by the solver of the last Newton system."""
+        """Move to another given λ, with a prediction of the point by the solver of the last Newton
+        system.
+        """
         self._move_lam(lam, self.problem.sensitivity(solve)[0])
 
     def _move_lam(self, new: float, change: Floats) -> None:
@@ -294,7 +296,9 @@ class Continuation:
                 problem.U = predicted
 
     def move_to_best(self) -> None:
-        """Move to the point of the lowest upper bound, with a dual point even if no stage has computed one."""
+        """Move to the point of the lowest upper bound, with a dual point even if no stage has
+        computed one.
+        """
         self.best_dual = self.best_dual or self._dual_point(*self.problem.multipliers())
         if self.best_point is not None:
             self.problem.U, self.problem.ridge = self.best_point
@@ -311,10 +315,8 @@ class Continuation:
             problem.U, problem.ridge = here
 
     def _hurried(self) -> Dual:
-        """Return a dual point after the time limit: of the present point or, in the middle of a descent, of the start of the stage.
-
-        In the middle of a descent multipliers may prove nothing. For a given λ γ alone is returned, of the point where Σ γ x x' has the smaller
-        eigenvalues; its best α is found by the repair. With a cardinality row they are the multiples with the best bound.
+        """Return a dual point after the time limit: of the present point or, in the middle of a
+        descent, of the start of the stage.
         """
         found: list[tuple[float, Dual]] = []
         for U in [self.problem.U, *(U for U in self.ends if U is not self.problem.U)]:
@@ -323,18 +325,23 @@ class Continuation:
             values, vectors = np.linalg.eigh(weighted_gram(self.problem.L, gamma))
             if self.fixed_lam:
                 top = float(values[-1])
-                found.append((-top, {"gamma": gamma * min(1.0, (1.0 - INSIDE[0]) / max(top, TINY))}))
+                found.append(
+                    (-top, {"gamma": gamma * min(1.0, (1.0 - INSIDE[0]) / max(top, TINY))})
+                )
             else:
                 found.append(self._best_multiple(gamma, alpha, values, vectors))
         return max(found, key=lambda candidate: candidate[0])[1]
 
-    def _best_multiple(self, gamma: Floats, alpha: Floats, values: Floats, vectors: Floats) -> tuple[float, Dual]:
-        """Return the best lower bound, approximately, of multiples of stationary γ and α, and the dual point.
-
-        As α² = 4λγs, λ times the square of the second factor over the first one is enough for both.
+    def _best_multiple(
+        self, gamma: Floats, alpha: Floats, values: Floats, vectors: Floats
+    ) -> tuple[float, Dual]:
+        """Return the best lower bound, approximately, of multiples of stationary γ and α, and the
+        dual point.
         """
         problem = self.problem
-        pull, curve = (vectors.T @ np.asarray(problem.L.T @ (problem.y * part)) for part in (alpha, gamma))
+        pull, curve = (
+            vectors.T @ np.asarray(problem.L.T @ (problem.y * part)) for part in (alpha, gamma)
+        )
         charge = problem.lam * self.allowance
         best = 0.0, 1.0, 1.0
         for inside in INSIDE:
@@ -361,9 +368,8 @@ class Continuation:
             return self._refined()
 
     def _refined(self) -> tuple[Floats, Floats] | None:
-        r"""Return γ and α of the point; for margins near 1 by non-negative least squares on the stationarity condition.
-
-        Where λ is large, :math:`\alpha = 2\lambda(1-u)/t` suffers from cancellation in 1 − u. None if no margin, or too many, are near 1.
+        """Return γ and α of the point; for margins near 1 by non-negative least squares on the
+        stationarity condition.
         """
         problem = self.problem
         gamma, alpha = problem.multipliers()
@@ -372,7 +378,9 @@ class Continuation:
         if near.size == 0 or near.size > MOST_NEAR * problem.rank or problem.rank > REFINED:
             return None
         gamma[near] = alpha[near] = 0.0
-        target = 2.0 * problem.U[:, 0] - np.asarray(problem.L.T @ (problem.y * (alpha - 2.0 * gamma * (1.0 - u))))
+        target = 2.0 * problem.U[:, 0] - np.asarray(
+            problem.L.T @ (problem.y * (alpha - 2.0 * gamma * (1.0 - u)))
+        )
         try:
             alpha[near], _ = nnls(self._signed(near).T, target)
         except RuntimeError:  # too many iterations
@@ -386,9 +394,8 @@ class Continuation:
         return np.asarray((L.toarray() if sp.issparse(L) else L) * self.problem.y[rows, None])
 
     def _tight(self) -> Floats | None:
-        """Return the point of least norm whose margins are 1 where the present ones are nearly 1; None with a covariance.
-
-        Where λ is large and the relaxation is tight, Newton's method ends with margins slightly below 1.
+        """Return the point of least norm whose margins are 1 where the present ones are nearly 1;
+        None with a covariance.
         """
         problem = self.problem
         if not self.fixed_lam or problem.U.shape[1] > 1 or problem.rank > REFINED:
@@ -416,11 +423,8 @@ class Continuation:
         return point if self.fixed_lam else {**point, "lam": np.array(self.problem.lam)}
 
     def bounds(self, *, early: bool = False, hurried: bool = False) -> tuple[float, float]:
-        """Return (lower, upper) of the point, and keep the dual and the primal point if they are the best so far.
-
-        The lower bound takes a full eigendecomposition of a matrix of the order of the columns (of the observations, with a kernel), and more time than a
-        stage where there are few. `early` stages do without it unless their tight rows may be those of the optimum, or λ has to be found.
-        `hurried` ones, after the time limit, use one pair of multipliers.
+        """Return (lower, upper) of the point, and keep the dual and the primal point if they are
+        the best so far.
         """
         dual: Dual = {}
         upper, lower = self._upper(), -math.inf
@@ -434,8 +438,14 @@ class Continuation:
         if hurried:
             dual = self.statement.repair(self._hurried())
             lower = self.statement.evaluate_dual(dual).lower_end
-        elif not early or (self.problem.rank <= CHEAP_SPECTRUM and (tight is not None or not self.fixed_lam)):
-            sources = [self.problem.multipliers, self._refined, *(partial(self._at, U) for U in self.ends)]
+        elif not early or (
+            self.problem.rank <= CHEAP_SPECTRUM and (tight is not None or not self.fixed_lam)
+        ):
+            sources = [
+                self.problem.multipliers,
+                self._refined,
+                *(partial(self._at, U) for U in self.ends),
+            ]
             sources += [] if tight is None else [partial(self._refined_at, tight)]
         for source in sources:
             found = source()
@@ -454,7 +464,9 @@ class Continuation:
         return lower, upper
 
     def _upper(self) -> float:
-        """Return the objective with the ridge in the covariance, which is enlarged until it satisfies a cardinality row."""
+        """Return the objective with the ridge in the covariance, which is enlarged until it
+        satisfies a cardinality row.
+        """
         problem = self.problem
         u, v = problem.margins()
         norm = float(np.sum(problem.U[:, 0] ** 2))

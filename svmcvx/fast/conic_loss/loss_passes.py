@@ -1,7 +1,8 @@
 r"""Compiled passes over the losses of the conic relaxation in low-rank form.
 
-A row of the scores is :math:`(x'w, x'V)`; with :math:`m = (1-u)_+`, :math:`s = V'x`, :math:`v = \|s\|^2 + e` and
-:math:`t = v + m^2` the loss of an observation is :math:`h\,z`, :math:`z = m^2/t`, and
+A row of the scores is :math:`(x'w, x'V)`; with :math:`m = (1-u)_+`, :math:`s = V'x`, :math:`v =
+\|s\|^2 + e` and :math:`t = v + m^2` the loss of an observation is :math:`h\,z`, :math:`z = m^2/t`,
+and
 
 .. math::
     \partial_m z = \frac{2mv}{t^2},\quad \partial_s z = -\frac{2m^2}{t^2}s.
@@ -14,9 +15,12 @@ that is
 :math:`\partial_{mm} z = 2v(v-3m^2)/t^3`, :math:`\partial_{ms} z = 4m(m^2-v)s/t^3`,
 :math:`\partial_{ss} z = -2(m^2/t^2) I + 8(m^2/t^3) ss'`.
 
-The ridge :math:`e_i = \epsilon\|x_i\|^2` belongs to the covariance :math:`VV' + \epsilon I`; without it z is discontinuous
-where m and s are both zero.
+The ridge :math:`e_i = \epsilon\|x_i\|^2` belongs to the covariance :math:`VV' + \epsilon I`;
+without it z is discontinuous where m and s are both zero.
 """
+
+# numba infers the types.
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -43,10 +47,7 @@ def total_loss(S, y, height, ridge):
 
 @compiled()
 def loss_derivatives(S, y, height, ridge, slope, shift, rays):
-    """Return Σ h z; write first derivatives by the scores to `slope`, of shape (n, 1 + k).
-
-    The second ones of a row are ``shift[i] I + rays[i] rays[i]'``.
-    """
+    """Return Σ h z; write first derivatives by the scores to `slope`, of shape (n, 1 + k)."""
     width = S.shape[1]
     value = 0.0
     for i in range(S.shape[0]):

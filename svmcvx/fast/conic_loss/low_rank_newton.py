@@ -2,9 +2,10 @@ r"""Newton's method for the conic relaxation in low-rank form, with a ridge adde
 
 .. math:: F_\epsilon(U) = \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i z_i(u_i, \|V'x_i\|^2 + \epsilon\|x_i\|^2), \qquad U = (w\; V),
 
-is, up to the constant :math:`\epsilon r`, the relaxation restricted to covariances :math:`\succeq \epsilon I`. It is smooth for
-any V, also for one without columns, and any stationary point with :math:`\lambda_{\max}(\sum_i\gamma_i x_i x_i') \le 1` is a
-global minimum. Its γ and α are then feasible for the relaxation itself, with a gap of at most :math:`\epsilon r`.
+is, up to the constant :math:`\epsilon r`, the relaxation restricted to covariances :math:`\succeq
+\epsilon I`. It is smooth for any V, also for one without columns, and any stationary point with
+:math:`\lambda_{\max}(\sum_i\gamma_i x_i x_i') \le 1` is a global minimum. Its γ and α are then
+feasible for the relaxation itself, with a gap of at most :math:`\epsilon r`.
 
 Source: [CepedaGomezHan], Theorem 2, in the low-rank form of Burer and Monteiro.
 """
@@ -42,13 +43,15 @@ Floats: TypeAlias = NDArray[np.float64]
 SYSTEMS = ("auto", "direct", "conjugate")
 # Relative accuracy of conjugate gradients for the sensitivity to λ.
 SENSITIVITY_ACCURACY = 1e-6
-# Returns the solution of a regularised Newton system for a right-hand side of the shape of U, or None.
+# Returns the solution of a regularised Newton system for a right-hand side of the shape of U, or
+# None.
 Solve: TypeAlias = Callable[[Floats], Floats | None]
 # Entries of a block of products of scores and rows, which stays in the cache of a core.
 TILE = 2**18
 # Unknowns up to which Newton's systems are formed and factored; beyond, conjugate gradients.
 DIRECT_UNKNOWNS = 1500
-# Regularisation of Newton's systems, in units of a majoriser of the Hessian: the initial and the least value.
+# Regularisation of Newton's systems, in units of a majoriser of the Hessian: the initial and the
+# least value.
 FIRST_DAMPING = 1e-3
 LEAST_DAMPING = 1e-13
 # Trial steps in one iteration.
@@ -66,20 +69,13 @@ LENGTH_STEPS = 30
 LENGTH_ACCURACY = 1e-3
 # Columns of V whose squared norm is below this share of the ridge are dropped.
 DROPPED_SHARE = 1e-2
-# Columns up to which the leading eigenvalues come from a dense eigensolver; beyond, an iterative one.
+# Columns up to which the leading eigenvalues come from a dense eigensolver; beyond, an iterative
+# one.
 DENSE_SPECTRUM = 300
 
 
 class Descent(NamedTuple):
-    """How a descent ended.
-
-    Attributes
-    ----------
-    converged : bool
-        Whether a step promised less than the goal.
-    solve : callable or None
-        Solves the regularised Newton system of the last step; None if there was none.
-    """
+    """How a descent ended."""
 
     converged: bool
     solve: Solve | None
@@ -94,27 +90,15 @@ class LowRankStep(NamedTuple):
 
 
 class SecondDerivatives(NamedTuple):
-    """Second derivatives of the losses by the scores: ``shift[i] I + rays[i] rays[i]'`` for a row.
-
-    Attributes
-    ----------
-    shift : ndarray of shape (n,)
-    rays : ndarray of shape (n, 1 + k)
-    """
+    """Second derivatives of the losses by the scores: ``shift[i] I + rays[i] rays[i]'`` for a row."""
 
     shift: Floats
     rays: Floats
 
 
 class Tilt(NamedTuple):
-    r"""The linear function :math:`\langle C, W\rangle + c'w` of a point, which is added to the objective of a sample.
-
-    Attributes
-    ----------
-    matrix : ndarray of shape (r, r)
-        C, symmetric.
-    vector : ndarray of shape (r,)
-        c.
+    r"""The linear function :math:`\langle C, W\rangle + c'w` of a point, which is added to the
+    objective of a sample.
     """
 
     matrix: Floats
@@ -122,34 +106,7 @@ class Tilt(NamedTuple):
 
 
 class LowRankRelaxation:
-    """F with its derivatives, and the point it is at.
-
-    Parameters
-    ----------
-    L : ndarray or csr_array of shape (n, r)
-    y : ndarray of shape (n,)
-        Labels ±1.
-    weight : ndarray of shape (n,)
-    lam : float
-        Weight of the losses.
-    U : ndarray of shape (r, 1 + k)
-        Where to start: w and the columns of V.
-    system : "auto", "direct" or "conjugate"
-        How Newton's systems are solved.
-    dense_spectrum : int
-        Columns up to which the leading eigenvalues come from a dense eigensolver; beyond, an iterative one.
-
-    Attributes
-    ----------
-    U, lam, ridge : ndarray, float, float
-        The point, λ and ε.
-    steps : int
-        Newton steps so far.
-    damping : float
-        Present regularisation.
-    tilt : Tilt or None
-        Part of F and of all its derivatives.
-    """
+    """F with its derivatives, and the point it is at."""
 
     tilt: Tilt | None = None
 
@@ -196,7 +153,9 @@ class LowRankRelaxation:
     def value(self, U: Floats, ridge: float | None = None) -> float:
         """Return F at a point, for the present ridge or another one."""
         ridge = self.ridge if ridge is None else ridge
-        loss = passes.total_loss(self.scores(U), self.y, self.lam * self.weight, ridge * self.squared_norms)
+        loss = passes.total_loss(
+            self.scores(U), self.y, self.lam * self.weight, ridge * self.squared_norms
+        )
         return self.penalty(U) + float(loss)
 
     def penalty(self, U: Floats) -> float:
@@ -210,13 +169,19 @@ class LowRankRelaxation:
 
     def indicator_sum(self) -> float:
         """Return Σ s z at the point, the ridge included."""
-        return float(passes.total_loss(self.scores(), self.y, self.weight, self.ridge * self.squared_norms))
+        return float(
+            passes.total_loss(self.scores(), self.y, self.weight, self.ridge * self.squared_norms)
+        )
 
     def derivatives(self) -> tuple[float, Floats, Any]:
         """Return F, its gradient and the second derivatives by the scores."""
         height, ridge = self.lam * self.weight, self.ridge * self.squared_norms
         loss, slope, bend = differentiated(self.scores(), self.y, height, ridge)
-        return self.penalty(self.U) + loss, self._penalty_gradient() + np.asarray(self.L.T @ slope), bend
+        return (
+            self.penalty(self.U) + loss,
+            self._penalty_gradient() + np.asarray(self.L.T @ slope),
+            bend,
+        )
 
     def _penalty_gradient(self) -> Floats:
         gradient = 2.0 * self._penalised(self.U)
@@ -234,7 +199,9 @@ class LowRankRelaxation:
         return np.asarray(np.einsum("ij,ij,i->j", self.L, self.L, self.weight))
 
     def _majoriser(self) -> Floats:
-        """2 (I + λ Σ s x x'), or its diagonal where systems are large; its multiples regularise Newton's systems."""
+        """2 (I + λ Σ s x x'), or its diagonal where systems are large; its multiples regularise
+        Newton's systems.
+        """
         unit = np.eye(self.rank) if self._gram.ndim == 2 else np.ones(self.rank)
         return np.asarray(2.0 * (unit + self.lam * self._gram))
 
@@ -258,10 +225,7 @@ class LowRankRelaxation:
         return product
 
     def descend(self, goal: float, steps: int, stopped: Callable[[], bool]) -> Descent:
-        """Take regularised Newton steps until one predicts a decrease of less than `goal`.
-
-        At most `steps` in all since the start. The last step is taken too if it does not increase F.
-        """
+        """Take regularised Newton steps until one predicts a decrease of less than `goal`."""
         direct, solve = self.U.size <= self.largest_system, None
         majoriser = self._majoriser()
         value, gradient, bend = self.derivatives()
@@ -304,7 +268,9 @@ class LowRankRelaxation:
         return Descent(False, solve)
 
     def _direct_step(self, H: Floats, gradient: Floats, majoriser: Floats) -> LowRankStep | None:
-        """Return Newton's step by Cholesky's factorisation, None if the regularised matrix is not positive definite."""
+        """Return Newton's step by Cholesky's factorisation, None if the regularised matrix is not
+        positive definite.
+        """
         r, k = self.U.shape
         system = H.copy()
         damper = majoriser if majoriser.ndim == 2 else np.diag(majoriser)
@@ -316,18 +282,26 @@ class LowRankRelaxation:
             return None
 
         def solve(right: Floats) -> Floats:
-            return np.asarray(sl.cho_solve(factor, right.T.ravel(), check_finite=False).reshape(k, r).T)
+            return np.asarray(
+                sl.cho_solve(factor, right.T.ravel(), check_finite=False).reshape(k, r).T
+            )
 
         step = -solve(gradient)
         image = (H @ step.T.ravel()).reshape(k, r).T
-        return LowRankStep(step, -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * image)), solve)
+        return LowRankStep(
+            step, -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * image)), solve
+        )
 
-    def _conjugate_step(self, bend: SecondDerivatives, gradient: Floats, majoriser: Floats) -> LowRankStep | None:
-        """Return Newton's step by truncated conjugate gradients, preconditioned by the diagonal of the majoriser.
-
-        None if the first direction already has non-positive curvature.
+    def _conjugate_step(
+        self, bend: SecondDerivatives, gradient: Floats, majoriser: Floats
+    ) -> LowRankStep | None:
+        """Return Newton's step by truncated conjugate gradients, preconditioned by the diagonal of
+        the majoriser.
         """
-        apply, diagonal = self._product(bend), (np.diag(majoriser) if majoriser.ndim == 2 else majoriser)[:, None]
+        apply, diagonal = (
+            self._product(bend),
+            (np.diag(majoriser) if majoriser.ndim == 2 else majoriser)[:, None],
+        )
         damping = self.damping
 
         def solve(right: Floats, accuracy: float = SENSITIVITY_ACCURACY) -> Floats | None:
@@ -348,22 +322,28 @@ class LowRankRelaxation:
         return LowRankStep(step, predicted, solve)
 
     def sensitivity(self, solve: Solve | None) -> tuple[Floats, float]:
-        """Return the derivatives of U and Σ s z by log λ at a stationary point, by the solver of its Newton system."""
+        """Return the derivatives of U and Σ s z by log λ at a stationary point, by the solver of
+        its Newton system.
+        """
         slope = self.derivatives()[1] - self._penalty_gradient()
         change = None if solve is None else solve(-slope)
-        return (np.zeros_like(slope), 0.0) if change is None else (change, float(np.sum(slope * change)) / self.lam)
+        return (
+            (np.zeros_like(slope), 0.0)
+            if change is None
+            else (change, float(np.sum(slope * change)) / self.lam)
+        )
 
     def leading(self) -> tuple[Floats, Floats]:
-        """Return the largest eigenvalues of Σ γ_i x_i x_i' − C in ascending order, and their vectors."""
+        """Return the largest eigenvalues of Σ γ_i x_i x_i' − C in ascending order, and their
+        vectors.
+        """
         gamma, _ = self.multipliers()
         r = self.rank
         wanted = min(ADDED_COLUMNS, r)
         if r <= self.dense_spectrum:
             return self._dense_leading(gamma, wanted)
         operator = LinearOperator(
-            (r, r),
-            matvec=lambda q: self._curved(gamma, q.ravel()),
-            dtype=np.float64,
+            (r, r), matvec=lambda q: self._curved(gamma, q.ravel()), dtype=np.float64
         )
         start = self.U[:, -1] if self.U[:, -1].any() else np.ones(r)
         try:
@@ -388,7 +368,9 @@ class LowRankRelaxation:
         return values, vectors
 
     def grow(self, beyond: float) -> bool:
-        """Add the eigenvectors of eigenvalues above 1 + `beyond` to V, at their best lengths; return whether there were any."""
+        """Add the eigenvectors of eigenvalues above 1 + `beyond` to V, at their best lengths;
+        return whether there were any.
+        """
         values, vectors = self.leading()
         grown = False
         for value, vector in zip(values[::-1], vectors.T[::-1], strict=True):
@@ -399,7 +381,9 @@ class LowRankRelaxation:
         return grown
 
     def _length(self, q: Floats) -> float:
-        """Minimise F over τ ≥ 0 for the covariance VV' + τqq'. F is convex in τ; Newton's iterates increase monotonically."""
+        """Minimise F over τ ≥ 0 for the covariance VV' + τqq'. F is convex in τ; Newton's iterates
+        increase monotonically.
+        """
         sums = self._sums_along(q)
         tau, price = 0.0, float(q @ self._penalised(q))
         for _ in range(LENGTH_STEPS):
@@ -411,12 +395,16 @@ class LowRankRelaxation:
         return tau if math.isfinite(tau) else 0.0
 
     def _sums_along(self, q: Floats) -> Callable[[float], tuple[float, float]]:
-        """Return minus the sum of the first derivatives of the losses by τ, and half the sum of the second derivatives."""
+        """Return minus the sum of the first derivatives of the losses by τ, and half the sum of the
+        second derivatives.
+        """
         height = self.lam * self.weight
         return partial(derivatives_along, *self.margins(), np.asarray(self.L @ q) ** 2, height)
 
     def trim(self) -> None:
-        """Replace V by its leading singular vectors, without those whose squared singular value is small relative to the ridge."""
+        """Replace V by its leading singular vectors, without those whose squared singular value is
+        small relative to the ridge.
+        """
         V = self.U[:, 1:]
         if V.shape[1] == 0:
             return
@@ -426,23 +414,19 @@ class LowRankRelaxation:
             self.U = np.column_stack([self.U[:, 0], basis[:, significant] * sizes[significant]])
 
 
-def differentiated(S: Floats, y: Floats, height: Floats, ridge: Floats) -> tuple[float, Floats, SecondDerivatives]:
+def differentiated(
+    S: Floats, y: Floats, height: Floats, ridge: Floats
+) -> tuple[float, Floats, SecondDerivatives]:
     """Return the sum of the losses, and their first and second derivatives by the scores."""
     slope, bend = np.empty_like(S), SecondDerivatives(np.empty(y.size), np.empty_like(S))
     return float(passes.loss_derivatives(S, y, height, ridge, slope, *bend)), slope, bend
 
 
-def derivatives_along(u: Floats, v: Floats, a: Floats, height: Floats, tau: float) -> tuple[float, float]:
-    """Return minus the sum of the first derivatives of the losses by τ, and half the sum of the second derivatives.
-
-    Parameters
-    ----------
-    u, v : ndarray of shape (n,)
-        Margins, and variances for τ = 0.
-    a : ndarray of shape (n,)
-        Derivatives of the variances by τ.
-    height : ndarray of shape (n,)
-    tau : float
+def derivatives_along(
+    u: Floats, v: Floats, a: Floats, height: Floats, tau: float
+) -> tuple[float, float]:
+    """Return minus the sum of the first derivatives of the losses by τ, and half the sum of the
+    second derivatives.
     """
     square = np.maximum(1.0 - u, 0.0) ** 2
     inside = square > 0
@@ -452,9 +436,8 @@ def derivatives_along(u: Floats, v: Floats, a: Floats, height: Floats, tau: floa
 
 
 def second_derivatives(X: Any, bend: SecondDerivatives) -> Floats:
-    """Return the matrix of second derivatives of the losses of rows by U, whose unknowns are ordered column by column.
-
-    For dense rows it is, but for its diagonal blocks, a product of the rows with entries :math:`q_a x_j` with themselves.
+    """Return the matrix of second derivatives of the losses of rows by U, whose unknowns are
+    ordered column by column.
     """
     shift, rays = bend
     r, k = int(X.shape[1]), rays.shape[1]

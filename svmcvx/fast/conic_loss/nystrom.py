@@ -25,22 +25,13 @@ __all__ = ["Landmarks", "NystromSpace", "nystrom_space"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# The choice of landmarks ends when all diagonal entries of the residual are below this share of the largest one of K.
+# The choice of landmarks ends when all diagonal entries of the residual are below this share of the
+# largest one of K.
 EXHAUSTED = 1e-8
 
 
 class Landmarks(NamedTuple):
-    """A partial Cholesky factor of K and its pivots.
-
-    Attributes
-    ----------
-    chosen : ndarray of int, shape (r,)
-        The landmarks, in the order they were chosen.
-    F : ndarray of shape (n, r)
-        ``FF'`` is the Nyström approximation of K on the landmarks, exact in their rows.
-    missing : float
-        Share of the trace of K that is not in FF'.
-    """
+    """A partial Cholesky factor of K and its pivots."""
 
     chosen: NDArray[np.intp]
     F: Floats
@@ -49,16 +40,7 @@ class Landmarks(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NystromSpace(KernelSpace):
-    r"""The span of the feature vectors of the landmarks, instead of all observations.
-
-    It is a subspace of the kernel's feature space, with the same norms and scores on the training data: an upper bound of
-    a minimum holds for the kernel itself, a lower bound for the approximation only.
-
-    Parameters
-    ----------
-    rank : int
-        Number of landmarks, at most.
-    """
+    """The span of the feature vectors of the landmarks, instead of all observations."""
 
     rank: int = 1
 
@@ -71,7 +53,11 @@ class NystromSpace(KernelSpace):
     def landmarks(self) -> Landmarks:
         """The landmarks and their factor."""
         n = self.data.n
-        memory.require(16.0 * n * self.rank, f"the Nyström factor of {n} × {self.rank}", "use a smaller nystrom")
+        memory.require(
+            16.0 * n * self.rank,
+            f"the Nyström factor of {n} × {self.rank}",
+            "use a smaller nystrom",
+        )
         partial = partial_factor(self, EXHAUSTED)
         partial.grow(self.rank)
         return Landmarks(np.array(partial.pivots, dtype=np.intp), partial.factor, partial.missing)
@@ -83,30 +69,40 @@ class NystromSpace(KernelSpace):
 
     @property
     def facts(self) -> dict[str, float]:
-        """Number of landmarks, and the share of the trace of K that is missing in the approximation."""
-        return {"nystrom_rank": float(self.landmarks.F.shape[1]), "nystrom_trace_error": self.landmarks.missing}
+        """Number of landmarks, and the share of the trace of K that is missing in the
+        approximation.
+        """
+        return {
+            "nystrom_rank": float(self.landmarks.F.shape[1]),
+            "nystrom_trace_error": self.landmarks.missing,
+        }
 
-    def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> KernelModel:
+    def model_from_factor(
+        self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None
+    ) -> KernelModel:
         """Return the expansion over the landmarks."""
         return self.model(on_pivots(self.landmarks.F, self.landmarks.chosen, w), bias)
 
 
-def nystrom_space(data: BinaryData, kernel: KernelLike, *, rank: int, intercept: str) -> NystromSpace:
-    """Return the space of landmarks of a kernel that is positive semidefinite on any data.
-
-    Raises
-    ------
-    DataError
-        If there is no kernel or it may be indefinite, or if `rank` is not a whole number of at least 1.
-    """
+def nystrom_space(
+    data: BinaryData, kernel: KernelLike, *, rank: int, intercept: str
+) -> NystromSpace:
+    """Return the space of landmarks of a kernel that is positive semidefinite on any data."""
     if isinstance(rank, (bool, np.bool_)) or not isinstance(rank, (int, np.integer)) or rank < 1:
-        raise DataError(f"nystrom must be a number of landmarks of at least 1, or None, got {rank!r}")
+        raise DataError(
+            f"nystrom must be a number of landmarks of at least 1, or None, got {rank!r}"
+        )
     chosen = as_kernel(kernel)
     if chosen is None:
-        raise DataError("nystrom approximates a kernel, and kernel is None; pass a kernel, or leave nystrom out")
+        raise DataError(
+            "nystrom approximates a kernel, and kernel is None; pass a kernel, or leave nystrom out"
+        )
     if not is_definite(chosen):
         raise DataError(
-            f"nystrom needs a kernel that is positive semidefinite on any data, got {chosen}; leave nystrom out, or use "
-            "RBF, Exponential, Laplacian, Linear or Polynomial with coef0 >= 0"
+            f"nystrom needs a kernel that is positive semidefinite on any data, got {chosen}; leave"
+            " nystrom out, or use RBF, Exponential, Laplacian, Linear or Polynomial with coef0"
+            " >= 0"
         )
-    return NystromSpace(data, chosen.resolve(data.X, data.weight), intercept, keep_gram=False, rank=int(rank))
+    return NystromSpace(
+        data, chosen.resolve(data.X, data.weight), intercept, keep_gram=False, rank=int(rank)
+    )

@@ -1,7 +1,9 @@
-"""The conic relaxation for many values of λ or κ in turn, without certificates: what a tuning compares.
+"""The conic relaxation for many values of λ or κ in turn, without certificates: what a tuning
+compares.
 
-A point is as near to the optimum as one of :func:`svmcvx.fast.conic`, whose descent this is; bounds, and what makes a point feasible to the last digit, are
-left out. They take most of the time of a small problem.
+A point is as near to the optimum as one of :func:`svmcvx.fast.conic`, whose descent this is;
+bounds, and what makes a point feasible to the last digit, are left out. They take most of the time
+of a small problem.
 """
 
 from __future__ import annotations
@@ -29,17 +31,7 @@ STEPS = 5000
 
 
 class ConicPoint(NamedTuple):
-    """A nearly optimal point.
-
-    Attributes
-    ----------
-    w : ndarray of shape (r,)
-        Mean, in the columns of the space's factor.
-    lam : float
-        Weight of the losses; for a κ, that at which the point is the optimum.
-    share : float
-        Mean of the indicators, weighted: the κ that it is the optimum for.
-    """
+    """A nearly optimal point."""
 
     w: Floats
     lam: float
@@ -47,24 +39,13 @@ class ConicPoint(NamedTuple):
 
 
 def conic_points(
-    space: FeatureSpace, *, lam: Sequence[float] = (), kappa: Sequence[float] = (), tol: float = 1e-6
+    space: FeatureSpace,
+    *,
+    lam: Sequence[float] = (),
+    kappa: Sequence[float] = (),
+    tol: float = 1e-6,
 ) -> list[ConicPoint]:
-    """Solve the relaxation for each λ, or for each κ > 0, from the point of the one before.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-        See :func:`svmcvx.formulations.conic_loss.statement.conic_space`.
-    lam, kappa : sequence of float
-        One of both is not empty. Neighbours that are close are quickest.
-    tol : float
-        Relative gap that the descent aims at.
-
-    Raises
-    ------
-    OutOfTime
-        If a time limit passes first.
-    """
+    """Solve the relaxation for each λ, or for each κ > 0, from the point of the one before."""
     first = {"lam": lam[0], "kappa": None} if lam else {"lam": None, "kappa": kappa[0]}
     statement = ConicLoss(space=space, **first, improve_alpha=False)
     total = float(space.data.weight.sum())
@@ -84,5 +65,7 @@ def conic_points(
             solve = search.stage(end * search.size())
             if search.out_of_time():
                 raise OutOfTime
-            found.append(ConicPoint(problem.U[:, 0].copy(), problem.lam, problem.indicator_sum() / total))
+            found.append(
+                ConicPoint(problem.U[:, 0].copy(), problem.lam, problem.indicator_sum() / total)
+            )
     return found

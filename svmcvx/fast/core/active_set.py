@@ -2,12 +2,14 @@ r"""Hard-margin problems solved by a dual active-set method that can also drop o
 
 .. math:: \min_{w, b}\; \tfrac12\|w\|^2 \quad\text{s.t.}\quad u_i = y_i(\langle w, \varphi(x_i)\rangle + b) \ge 1,\; i \in T.
 
-The state is the restricted solution of a set S of tight observations: :math:`u_i = 1` and :math:`\alpha_i = y_i v_i > 0` on S, 0 elsewhere.
-:func:`solve` adds the most violated observation of T to S: its multiplier is raised until it is tight, while S stays
-tight; a multiplier that falls to 0 on the way leaves S. The dual value :math:`\tfrac12\sum\alpha_i` increases, and is at every
-stop a lower bound of the optimum for T. If the multiplier can be raised without limit, the convex hulls of the classes intersect.
-:func:`drop` is the inverse: it lowers the multiplier of one observation to 0. The steps are those of
-:mod:`svmcvx.fast.core.active_set_passes`; work that is done once a call is in this module, which need not be compiled.
+The state is the restricted solution of a set S of tight observations: :math:`u_i = 1` and
+:math:`\alpha_i = y_i v_i > 0` on S, 0 elsewhere. :func:`solve` adds the most violated observation
+of T to S: its multiplier is raised until it is tight, while S stays tight; a multiplier that falls
+to 0 on the way leaves S. The dual value :math:`\tfrac12\sum\alpha_i` increases, and is at every
+stop a lower bound of the optimum for T. If the multiplier can be raised without limit, the convex
+hulls of the classes intersect. :func:`drop` is the inverse: it lowers the multiplier of one
+observation to 0. The steps are those of :mod:`svmcvx.fast.core.active_set_passes`; work that is
+done once a call is in this module, which need not be compiled.
 
 ======== ==================================================== =========
 symbol   meaning                                              shape
@@ -29,7 +31,14 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.active_set_passes import DEPENDENT, EMPTY, INSEPARABLE, SOLVED, solve_active, step_multiplier
+from svmcvx.fast.core.active_set_passes import (
+    DEPENDENT,
+    EMPTY,
+    INSEPARABLE,
+    SOLVED,
+    solve_active,
+    step_multiplier,
+)
 from svmcvx.numerical.bordered import bordered_solution
 
 __all__ = [
@@ -67,17 +76,7 @@ class State(NamedTuple):
 
 
 def new_state(K: Floats, y: Floats, extent: float, largest_support: int = LARGEST_SUPPORT) -> State:
-    """Return the state without tight observations.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-    y : ndarray of shape (n,)
-    extent : float
-        Largest diagonal entry of the whole Gram matrix, of which K may be a part.
-    largest_support : int
-        Tight observations, at most.
-    """
+    """Return the state without tight observations."""
     n = y.size
     cap = min(n, largest_support)
     return State(
@@ -112,7 +111,9 @@ def reset(s: State) -> None:
 
 
 def extended(s: State, old: State) -> None:
-    """Copy to the empty state `s` the tight set and multipliers of `old`, a state of the first of its observations."""
+    """Copy to the empty state `s` the tight set and multipliers of `old`, a state of the first of
+    its observations.
+    """
     m = int(old.tight[0])
     if m == 0:
         return
@@ -124,7 +125,8 @@ def extended(s: State, old: State) -> None:
 
 
 def solve(s: State, kept: Bools, limit: float, most: int) -> tuple[int, int]:
-    """Make the state the restricted solution of T, the observations with ``kept``, starting from the present state.
+    """Make the state the restricted solution of T, the observations with ``kept``, starting from
+    the present state.
 
     Members of S outside T must be dropped before.
 
@@ -142,7 +144,8 @@ def solve(s: State, kept: Bools, limit: float, most: int) -> tuple[int, int]:
     code : int
         ``SOLVED``, ``INSEPARABLE``, ``OVER``, ``MORE``, or ``FULL`` (too many tight observations).
     q : int
-        The observation that cannot be added (its multiplier may have been raised), −1 if there is none.
+        The observation that cannot be added (its multiplier may have been raised), −1 if there is
+        none.
     """
     buffers, polished = _workspace(s), False
     while True:
@@ -159,11 +162,7 @@ def solve(s: State, kept: Bools, limit: float, most: int) -> tuple[int, int]:
 
 @np.errstate(over="ignore", invalid="ignore")
 def _first_pair(s: State, kept: Bools) -> tuple[int, int]:
-    """Start from two near observations of different classes.
-
-    Returns ``EMPTY`` if observations were added to an empty S, ``SOLVED`` if T has one class only, and otherwise ``INSEPARABLE`` with one of
-    two equal observations of different classes.
-    """
+    """Start from two near observations of different classes."""
     reset(s)
     y, K, T = s.y, s.K, np.flatnonzero(kept)
     diagonal = K.diagonal()
@@ -197,14 +196,18 @@ def _first_pair(s: State, kept: Bools) -> tuple[int, int]:
 
 
 def drop(s: State, q: int) -> None:
-    """Lower the multiplier of q to 0 and take it out of S: the state becomes the restricted solution of some of the others in S."""
+    """Lower the multiplier of q to 0 and take it out of S: the state becomes the restricted
+    solution of some of the others in S.
+    """
     step_multiplier(s, q, -1.0, _workspace(s))
     if s.tight[0] < 2:
         reset(s)
 
 
 def add_constraint(s: State, q: int) -> bool:
-    """Raise the multiplier of a violated q until it is tight; return whether this is possible; otherwise q is not added."""
+    """Raise the multiplier of a violated q until it is tight; return whether this is possible;
+    otherwise q is not added.
+    """
     if step_multiplier(s, q, 1.0, _workspace(s)) == SOLVED:
         return True
     drop(s, q)
@@ -213,9 +216,8 @@ def add_constraint(s: State, q: int) -> bool:
 
 @np.errstate(over="ignore", invalid="ignore")
 def ray(s: State, kept: Bools, q: int) -> Floats:
-    """Return a direction of the multipliers in which the dual is unbounded, after ``INSEPARABLE`` because of q.
-
-    It gives equal points of the convex hulls of the classes, up to rounding.
+    """Return a direction of the multipliers in which the dual is unbounded, after ``INSEPARABLE``
+    because of q.
     """
     K, y, m = s.K, s.y, int(s.tight[0])
     weight = np.zeros(y.size)

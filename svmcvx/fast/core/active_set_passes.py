@@ -1,11 +1,17 @@
-r"""Compiled steps of the dual active-set method for hard-margin machines; see :mod:`svmcvx.fast.core.active_set`.
+r"""Compiled steps of the dual active-set method for hard-margin machines; see
+:mod:`svmcvx.fast.core.active_set`.
 
-A step costs :math:`O(|S|^2 + n|S|)`. With :math:`y'\alpha = 0` a constant added to the kernel changes nothing: the factor is that of
-:math:`K_{SS} + \rho` (:mod:`svmcvx.fast.core.factor_passes`), and its Schur complement solves the bordered system of (v, b). `s` is a
-:class:`~svmcvx.fast.core.active_set.State`.
+A step costs :math:`O(|S|^2 + n|S|)`. With :math:`y'\alpha = 0` a constant added to the kernel
+changes nothing: the factor is that of :math:`K_{SS} + \rho`
+(:mod:`svmcvx.fast.core.factor_passes`), and its Schur complement solves the bordered system of (v,
+b). `s` is a :class:`~svmcvx.fast.core.active_set.State`.
 
-**Source.** [GoldfarbIdnani], A numerically stable dual method for solving strictly convex quadratic programs, 1983.
+**Source.** [GoldfarbIdnani], A numerically stable dual method for solving strictly convex quadratic
+programs, 1983.
 """
+
+# numba infers the types.
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -30,14 +36,18 @@ __all__ = [
     "step_multiplier",
 ]
 
-# Why the method stopped: the restricted solution of T is found; the classes are not separable; the dual value exceeds the limit; too many
-# observations are tight; the number of observations to add is used up; fewer than two observations are left tight.
+# Why the method stopped: the restricted solution of T is found; the classes are not separable; the
+# dual value exceeds the limit; too many observations are tight; the number of observations to add
+# is used up; fewer than two observations are left tight.
 SOLVED, INSEPARABLE, OVER, FULL, MORE, EMPTY = 0, 1, 2, 3, 4, 5
-# A pivot below this share of the diagonal counts as zero: the observation depends linearly on the tight ones.
+# A pivot below this share of the diagonal counts as zero: the observation depends linearly on the
+# tight ones.
 DEPENDENT = 1e-13
-# Squared distance of the hulls, relative to the largest diagonal entry of the Gram matrix, below which they intersect.
+# Squared distance of the hulls, relative to the largest diagonal entry of the Gram matrix, below
+# which they intersect.
 TOUCHING = 1e-13
-# A margin counts as violated if it is short by more than the sum of this and such a share of its terms.
+# A margin counts as violated if it is short by more than the sum of this and such a share of its
+# terms.
 VIOLATED, ROUNDING = 1e-12, 2.0**-48
 # Steps of iterative refinement.
 REFINEMENTS = 2
@@ -45,7 +55,9 @@ REFINEMENTS = 2
 
 @compiled(inner=True)
 def _direction(s, q, column, a, e):
-    """Compute `column` = L⁻¹k_q, `a` = K̃⁻¹k_q and `e` = K̃⁻¹1 with K̃ = K_SS + ρ; return the pivot of q, 1 − 1'a and 1'e."""
+    """Compute `column` = L⁻¹k_q, `a` = K̃⁻¹k_q and `e` = K̃⁻¹1 with K̃ = K_SS + ρ; return the pivot
+    of q, 1 − 1'a and 1'e.
+    """
     K, S, L, m, rho = s.K, s.S, s.L, s.tight[0], s.number[1]
     for k in range(m):
         column[k] = K[q, S[k]] + rho
@@ -92,7 +104,9 @@ def _evaluate(s):
 
 @compiled(inner=True)
 def _polish(s, buffers):
-    """Solve u = 1 on S by iterative refinement; return the position of the smallest multiplier, −1 if all are positive."""
+    """Solve u = 1 on S by iterative refinement; return the position of the smallest multiplier, −1
+    if all are positive.
+    """
     _, x, e, _ = buffers
     S, L, v, y, m = s.S, s.L, s.v, s.y, s.tight[0]
     for _ in range(REFINEMENTS):
@@ -125,19 +139,8 @@ def _polish(s, buffers):
 
 @compiled()
 def step_multiplier(s, q, way, buffers):
-    """Raise the multiplier of a violated q until q is tight and joins S, or lower it to 0, out of S.
-
-    Members of S whose multipliers fall to 0 on the way leave. What is left after lowering has to be cleared if it is fewer than two.
-
-    Parameters
-    ----------
-    way : float
-        1 to raise it, −1 to lower it; for the constants True and False numba would compile twice.
-
-    Returns
-    -------
-    int
-        ``SOLVED``, ``INSEPARABLE`` or ``FULL``; the last two after raising only.
+    """Raise the multiplier of a violated q until q is tight and joins S, or lower it to 0, out of
+    S.
     """
     column, a, e, step = buffers
     K, S, L, tight, y, v, u = s.K, s.S, s.L, s.tight, s.y, s.v, s.u
@@ -178,7 +181,9 @@ def step_multiplier(s, q, way, buffers):
             independent = pivot > DEPENDENT * (abs(K[q, q]) + s.number[1])
             if leaving < 0 and not independent:
                 return INSEPARABLE
-            enough = max((1.0 - u[q]) / (pivot + rest * rest / ones), 0.0) if independent else math.inf
+            enough = (
+                max((1.0 - u[q]) / (pivot + rest * rest / ones), 0.0) if independent else math.inf
+            )
         done = enough <= t if up else enough < t
         # S stays tight.
         change = sign * (enough if done else t)
@@ -211,19 +216,8 @@ def step_multiplier(s, q, way, buffers):
 
 @compiled()
 def solve_active(s, buffers, kept, limit, most, polished):
-    """Add observations of T to a set that is not empty until none is violated; see :func:`svmcvx.fast.core.active_set.solve`.
-
-    Parameters
-    ----------
-    polished : bool
-        Whether the set is known to be polished.
-
-    Returns
-    -------
-    code, q : int
-        ``EMPTY`` as well: polishing has left fewer than two observations, and the set has to be cleared.
-    steps : int
-        Observations added, or tried.
+    """Add observations of T to a set that is not empty until none is violated; see
+    :func:`svmcvx.fast.core.active_set.solve`.
     """
     S, tight, v, u, inside = s.S, s.tight, s.v, s.u, s.inside
     largest = s.number[1]
@@ -232,7 +226,8 @@ def solve_active(s, buffers, kept, limit, most, polished):
         size = 0.0
         for k in range(tight[0]):
             size += abs(v[S[k]])
-        # The observation of T outside S with the smallest margin, if that is below 1 by more than rounding.
+        # The observation of T outside S with the smallest margin, if that is below 1 by more than
+        # rounding.
         lowest = 1.0 - (VIOLATED + ROUNDING * (size * largest + abs(s.number[0])))
         q: Any = np.int64(-1)
         for i in range(u.size):

@@ -1,9 +1,13 @@
 r"""Compiled Cholesky factor of the Gram matrix of some rows, which changes as rows join and leave.
 
-:math:`LL' = K_{SS}`, in the first `m` rows and columns of `L`, where K includes a constant or a ridge if the caller has added one. A row that joins
-is appended: :func:`forward` solves for its part of the factor, and what is left of its square is the pivot, from which the caller sees whether it
+:math:`LL' = K_{SS}`, in the first `m` rows and columns of `L`, where K includes a constant or a
+ridge if the caller has added one. A row that joins is appended: :func:`forward` solves for its part
+of the factor, and what is left of its square is the pivot, from which the caller sees whether it
 depends on the others. A row that leaves is taken out by Givens rotations [GoldfarbIdnani].
 """
+
+# numba infers the types.
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -13,7 +17,8 @@ from svmcvx.system.compilation import compiled
 
 __all__ = ["backward", "backward_both", "forward", "forward_both", "remove"]
 
-# Sums of products may be taken in any order, so that they are vectorised; NaN and infinity stay what they are.
+# Sums of products may be taken in any order, so that they are vectorised; NaN and infinity stay
+# what they are.
 ANY_ORDER = {"reassoc", "nsz", "contract"}
 
 
@@ -69,7 +74,8 @@ def remove(L, m, place):
         # By entries: an assignment of slices compiles numpy's messages of errors, too.
         for j in range(i + 2):
             L[i, j] = L[i + 1, j]
-    # One rotation after the other: no row waits for another one, which takes a third of the time of going row by row.
+    # One rotation after the other: no row waits for another one, which takes a third of the time of
+    # going row by row.
     for j in range(place, m - 1):
         one, other = L[j, j], L[j, j + 1]
         size = math.hypot(one, other)

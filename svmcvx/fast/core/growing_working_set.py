@@ -1,4 +1,6 @@
-"""A working set that grows, for hard-margin machines of many observations that need the Gram matrix of few."""
+"""A working set that grows, for hard-margin machines of many observations that need the Gram matrix
+of few.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,11 @@ Indices: TypeAlias = NDArray[np.intp]
 
 
 class GrowingWorkingSet:
-    """Some observations, their Gram matrix, and the state of the active-set method on them.
+    """Some observations, their Gram matrix, and the state of the active-set method on them."""
 
-    Parameters
-    ----------
-    space : FeatureSpace
-        With a free intercept.
-    members : ndarray of int
-        Observations to begin with.
-    largest_support : int
-        Tight observations, at most.
-    """
-
-    def __init__(self, space: FeatureSpace, members: Indices, largest_support: int = LARGEST_SUPPORT) -> None:
+    def __init__(
+        self, space: FeatureSpace, members: Indices, largest_support: int = LARGEST_SUPPORT
+    ) -> None:
         self.largest_support = largest_support
         self.space, self.members = space, np.asarray(members, dtype=np.intp)
         K = space.block(self.members, self.members)
@@ -74,7 +68,9 @@ class GrowingWorkingSet:
         place = np.cumsum(kept) - 1
         chosen = np.flatnonzero(kept)
         self.members = self.members[chosen]
-        self.state = self._new_state(np.ascontiguousarray(old.K[np.ix_(chosen, chosen)]), old.y[chosen])
+        self.state = self._new_state(
+            np.ascontiguousarray(old.K[np.ix_(chosen, chosen)]), old.y[chosen]
+        )
         old.S[: old.tight[0]] = place[old.S[: old.tight[0]]]
         moved = old._replace(v=old.v[chosen])
         extended(self.state, moved)

@@ -57,19 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class Progress(NamedTuple):
-    """Passed to a callback.
-
-    Attributes
-    ----------
-    iteration : int
-        In the solver's own unit (epochs, outer iterations, blocks of pair updates).
-    seconds : float
-        Since the solver started.
-    lower, upper : float
-        Best bounds so far, each valid up to rounding; ±inf while unknown.
-    gap : float
-        ``(upper - lower) / max(|upper|, |lower|)``.
-    """
+    """Passed to a callback."""
 
     iteration: int
     seconds: float
@@ -83,9 +71,8 @@ Callback: TypeAlias = Callable[[Progress], bool | None]
 
 
 def limited(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Solution]:
-    """Start the time limit of a specialised solver with its call, limit BLAS to one thread, and copy small data.
-
-    The ``time_limit`` includes preparation and certificate. The shared arguments are documented by :mod:`svmcvx.arguments`.
+    """Start the time limit of a specialised solver with its call, limit BLAS to one thread, and
+    copy small data.
     """
     known = tuple(signature(documented(solver)).parameters)
 
@@ -105,27 +92,7 @@ def limited(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Soluti
 
 @dataclass
 class Monitor:
-    """Stopping rules of a solver, and the record of its bounds.
-
-    Parameters
-    ----------
-    tol : float
-        Relative gap at which to stop.
-    max_iter : int
-    verbose : bool
-        Print a line a report.
-    callback : callable or None
-        Called with :class:`Progress`; returning True stops the solver.
-    deadline : Deadline
-        By default the deadline of the call.
-
-    Attributes
-    ----------
-    build_seconds : float
-        Since the call began, when the monitor was made.
-    gap : float
-        Relative gap of the best bounds so far.
-    """
+    """Stopping rules of a solver, and the record of its bounds."""
 
     tol: float
     max_iter: int
@@ -157,28 +124,33 @@ class Monitor:
     @property
     def late(self) -> Status:
         """The status of a method whose deadline has passed."""
-        return Status.INTERRUPTED if self.deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
+        return (
+            Status.INTERRUPTED if self.deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
+        )
 
     def begin_again(self) -> None:
-        """Reset the bounds that stopping rules use, for a method that starts again; reported progress continues from them."""
+        """Reset the bounds that stopping rules use, for a method that starts again; reported
+        progress continues from them.
+        """
         self._before = max(self._before[0], self.lower), min(self._before[1], self.upper)
         self._done += self.iteration
         self.lower, self.upper = self.valid = -math.inf, math.inf
         self.gap = math.inf
 
     def reserve(self, seconds: float) -> None:
-        """Reserve this many seconds of a time limit for the certificate, in place of what was reserved before."""
+        """Reserve this many seconds of a time limit for the certificate, in place of what was
+        reserved before.
+        """
         self.deadline = replace(self.deadline, end=self._end - seconds)
 
     def within(self, tol: float, max_iter: int) -> Monitor:
         """Return a monitor with separate bounds for a subproblem; the deadline is shared."""
         return Monitor(tol, max_iter, deadline=self.deadline)
 
-    def report(self, iteration: int, lower: float, upper: float, *, estimated: bool = False) -> Status | None:
-        """Record the bounds of an iteration; return the reason to stop, or None.
-
-        Estimated bounds, from scores in single precision, are displayed but stop nothing.
-        """
+    def report(
+        self, iteration: int, lower: float, upper: float, *, estimated: bool = False
+    ) -> Status | None:
+        """Record the bounds of an iteration; return the reason to stop, or None."""
         self.iteration = iteration
         if not estimated:
             self.valid = max(self.valid[0], lower), min(self.valid[1], upper)
@@ -186,9 +158,17 @@ class Monitor:
         self.gap = relative_gap(self.lower, self.upper)
         valid = relative_gap(*self.valid)
         lower, upper = max(self.lower, self._before[0]), min(self.upper, self._before[1])
-        progress = Progress(self._done + iteration, self.deadline.seconds, lower, upper, relative_gap(lower, upper))
+        progress = Progress(
+            self._done + iteration, self.deadline.seconds, lower, upper, relative_gap(lower, upper)
+        )
         seconds = progress.seconds
-        self.rows.append((seconds, lower if lower > -math.inf else math.nan, upper if upper < math.inf else math.nan))
+        self.rows.append(
+            (
+                seconds,
+                lower if lower > -math.inf else math.nan,
+                upper if upper < math.inf else math.nan,
+            )
+        )
         log.debug(
             "iteration %d, %.2f s: lower %.9g, upper %.9g, gap %.2e",
             progress.iteration,
@@ -199,7 +179,8 @@ class Monitor:
         )
         if self.verbose:
             print(  # noqa: T201 - what verbose asks for
-                f"{progress.iteration:8d} {seconds:9.2f} s  lower {lower:.9g}  upper {upper:.9g}  gap {progress.gap:.2e}"
+                f"{progress.iteration:8d} {seconds:9.2f} s  lower {lower:.9g}  upper {upper:.9g} "
+                f" gap {progress.gap:.2e}"
             )
         if valid <= self.tol:
             return Status.OPTIMAL
@@ -211,11 +192,20 @@ class Monitor:
 
 
 @contextmanager
-def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | None) -> Iterator[Monitor]:
-    """Give a solver a :class:`Monitor` of these arguments, which have been checked; Ctrl-C is deferred inside the block."""
+def monitored(
+    *, tol: float, max_iter: int, verbose: bool, callback: Callback | None
+) -> Iterator[Monitor]:
+    """Give a solver a :class:`Monitor` of these arguments, which have been checked; Ctrl-C is
+    deferred inside the block.
+    """
     deadline = current()
-    # Like the preparation the certificate makes passes over the data, or the kernel matrix, and about twice as many.
-    reserved = min(2.0 * deadline.seconds, MOST_RESERVED * deadline.remaining) if math.isfinite(deadline.end) else 0.0
+    # Like the preparation the certificate makes passes over the data, or the kernel matrix, and
+    # about twice as many.
+    reserved = (
+        min(2.0 * deadline.seconds, MOST_RESERVED * deadline.remaining)
+        if math.isfinite(deadline.end)
+        else 0.0
+    )
     monitor = Monitor(float(tol), int(max_iter), bool(verbose), callback, deadline)
     monitor.reserve(reserved)
     with deferred_interrupt(monitor.deadline.interrupt_requested):
@@ -223,17 +213,13 @@ def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | 
 
 
 def checked_settings(settings: Any, kind: type[Settings]) -> Settings:
-    """Return the settings of a method; the defaults for None.
-
-    Raises
-    ------
-    DataTypeError
-        If they are of another class.
-    """
+    """Return the settings of a method; the defaults for None."""
     if settings is None:
         return kind()
     if not isinstance(settings, kind):
-        raise DataTypeError(f"settings must be of {kind.__name__} or None, got {type(settings).__name__}")
+        raise DataTypeError(
+            f"settings must be of {kind.__name__} or None, got {type(settings).__name__}"
+        )
     return settings
 
 
@@ -243,10 +229,7 @@ def solve_interruptible(
     *arguments: Arguments.args,
     **keywords: Arguments.kwargs,
 ) -> Found:
-    """Run a method; return no points if the deadline passes inside a non-cancellable call.
-
-    The certificate is then computed from the trivial points.
-    """
+    """Run a method; return no points if the deadline passes inside a non-cancellable call."""
     try:
         with interruptible():
             return solve(*arguments, **keywords)
@@ -261,42 +244,36 @@ def _trivially_feasible(statement: Formulation) -> list[Any]:
 
 
 def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> Solution | None:
-    """Return `warm_start`, which has to be a Solution or None; whether it fits the sizes, each solver sees for itself.
-
-    With a statement, a warm start from other data of the same size is recognised by the digests of the data.
-
-    Raises
-    ------
-    DataError
-        If it is something else, or known to be of other data.
+    """Return `warm_start`, which has to be a Solution or None; whether it fits the sizes, each
+    solver sees for itself.
     """
     if warm_start is None:
         return None
     if not isinstance(warm_start, Solution):
-        raise DataTypeError(f"warm_start must be a Solution of the same data, got {type(warm_start).__name__}")
+        raise DataTypeError(
+            f"warm_start must be a Solution of the same data, got {type(warm_start).__name__}"
+        )
     these = None if statement is None else statement.data_facts
     if these is not None and warm_start.data is not None and these.differ_from(warm_start.data):
         raise DataError(
-            f"warm_start must be a Solution of the same data, got one of {warm_start.data.fingerprint}, these are "
-            f"{these.fingerprint}: as many observations, features and classes, but other numbers or labels; leave it out"
+            "warm_start must be a Solution of the same data, got one of"
+            f" {warm_start.data.fingerprint}, these are {these.fingerprint}: as many observations,"
+            " features and classes, but other numbers or labels; leave it out"
         )
     return warm_start
 
 
 def start_of(warm_start: Any, statement: Any) -> Any:
-    """Return ``(coef, intercept)`` of a linear machine as an earlier solution, and anything else as it is.
-
-    Raises
-    ------
-    DataError
-        If the machine has a kernel, or these are no numbers for each feature and one more.
+    """Return ``(coef, intercept)`` of a linear machine as an earlier solution, and anything else as
+    it is.
     """
     if not (isinstance(warm_start, (tuple, list)) and len(warm_start) == 2):
         return warm_start
     space = statement.space
     if not space.is_linear:
         raise DataError(
-            "warm_start=(coef, intercept) is a start of linear machines; with a kernel pass a Solution of the same data"
+            "warm_start=(coef, intercept) is a start of linear machines; with a kernel pass a"
+            " Solution of the same data"
         )
     try:
         coef, intercept = (np.ravel(np.asarray(part, dtype=np.float64)) for part in warm_start)
@@ -305,12 +282,16 @@ def start_of(warm_start: Any, statement: Any) -> Any:
     d = space.data.X.shape[1]
     if coef.shape != (d,) or intercept.shape != (1,):
         raise DataError(
-            f"warm_start has {coef.size} coefficients and {intercept.size} intercepts, these data need {d} and 1"
+            f"warm_start has {coef.size} coefficients and {intercept.size} intercepts, these data"
+            f" need {d} and 1"
         )
     if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
         raise DataError("warm_start=(coef, intercept) must be finite numbers")
     model = LinearModel(
-        coef=coef, intercept=float(intercept[0]), classes=space.data.classes, support=np.zeros(0, dtype=np.intp)
+        coef=coef,
+        intercept=float(intercept[0]),
+        classes=space.data.classes,
+        support=np.zeros(0, dtype=np.intp),
     )
     return Solution(
         model=model,
@@ -339,31 +320,7 @@ def conclude(
     search_bound: SolverBound | None = None,
     proof: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> Solution:
-    """Certify the points of a solver and return a :class:`~svmcvx.Solution`.
-
-    Parameters
-    ----------
-    statement : Formulation
-    candidates : RecoveredPoints
-        Models and dual points, the preferred first. Without any, the trivial points are certified.
-    monitor : Monitor
-    status : Status
-        Why the solver stopped.
-    solver : str
-        Name, such as ``"fast.psvm/smo"``.
-    warm_start_used : bool
-    options : dict, optional
-        What the solver settled on (method, cache size, …), for the record.
-    search_bound : SolverBound, optional
-        Lower bound that an enumeration has proved.
-    proof : dict of ndarray, optional
-        From which a second program can compute it again.
-
-    Raises
-    ------
-    SolverFailed
-        If there is no model to certify, or an enumeration has none with a finite objective; the message has the formulation's explanation of the status.
-    """
+    """Certify the points of a solver and return a :class:`~svmcvx.Solution`."""
     built, certify_started = monitor.build_seconds, clock.now()
     solved = monitor.seconds - built
     reason = "" if status is Status.OPTIMAL else f"stopped by {status}"
@@ -380,9 +337,14 @@ def conclude(
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate
     if certificate.upper == math.inf and certificate.kind == "enumeration":
-        # Rounding hides whether any of the points is feasible; a convex problem still has a lower end.
+        # Rounding hides whether any of the points is feasible; a convex problem still has a lower
+        # end.
         raise SolverFailed(f"{solver}: {statement.explain(str(Status.NUMERICAL))}", [attempt])
-    if status is Status.OPTIMAL and certificate.kind != "local" and not certificate.gap <= monitor.tol:
+    if (
+        status is Status.OPTIMAL
+        and certificate.kind != "local"
+        and not certificate.gap <= monitor.tol
+    ):
         # The solver's gap did not include the rounding of the certificate.
         status = Status.INACCURATE
         reason = f"the certified gap {certificate.gap:.2g} exceeds {monitor.tol:.2g}"
@@ -398,7 +360,9 @@ def conclude(
         status=status,
         solver=solver,
         attempts=(attempt,),
-        timings=Timings(built, monitor.deadline.compile_seconds, solved, clock.now() - certify_started),
+        timings=Timings(
+            built, monitor.deadline.compile_seconds, solved, clock.now() - certify_started
+        ),
         dual=statement.export_dual(checked.dual) if checked.dual else {},
         trace=np.array(trace),
         formulation=statement.name,
@@ -419,28 +383,15 @@ def solved_from(
     solver: Callable[[dict[str, Any]], str],
     used: Callable[[], bool] = lambda: True,
 ) -> Solution:
-    """Solve from a start and certify; if the certified gap exceeds the tolerance, once more without the start.
-
-    The second run is the same as without a warm start, and the candidates of both are certified: no start leads
-    to a wider interval than none.
-
-    Parameters
-    ----------
-    statement : Formulation
-    monitor : Monitor
-    solve : callable
-        ``solve(start)`` runs a method until the monitor says stop.
-    start : object or None
-        None for no start.
-    solver : callable
-        The name of the solver, from the options that `solve` returns.
-    used : callable
-        Whether the method has used the start that it was given; called after it.
+    """Solve from a start and certify; if the certified gap exceeds the tolerance, once more without
+    the start.
     """
 
     def certified(points: RecoveredPoints, *, warm: bool) -> Solution:
         name = solver(options)
-        return conclude(statement, points, monitor, status, solver=name, warm_start_used=warm, options=options)
+        return conclude(
+            statement, points, monitor, status, solver=name, warm_start_used=warm, options=options
+        )
 
     deadline = monitor.deadline
     points, status, options = solve(start)

@@ -22,19 +22,8 @@ __all__ = ["owned_data"]
 
 @contextmanager
 def owned_data(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield data that nothing else changes: small arrays are copied; others as they are, to be compared with themselves at the end.
-
-    Labels and weights are encoded before anything is solved, which copies them.
-
-    Parameters
-    ----------
-    X : array-like, sparse matrix or rows in blocks
-    y : array-like
-
-    Raises
-    ------
-    DataError
-        If `X` has changed meanwhile.
+    """Yield data that nothing else changes: small arrays are copied; others as they are, to be
+    compared with themselves at the end.
     """
     if not _read_in_place(X):
         yield X, y
@@ -72,5 +61,6 @@ def _numbers(X: Any) -> Any:
 def _require_same(X: Any, before: int) -> None:
     if sums_of(_numbers(X)) != before:
         raise DataError(
-            "X was changed while it was solved, by a callback or another thread: there is no answer for it; pass a copy"
+            "X was changed while it was solved, by a callback or another thread: there is no answer"
+            " for it; pass a copy"
         )

@@ -1,7 +1,9 @@
-r"""Pivoted Cholesky factorisation of a Gram matrix by columns: :math:`K \approx FF'`, exact in the rows of the pivots.
+r"""Pivoted Cholesky factorisation of a Gram matrix by columns: :math:`K \approx FF'`, exact in the
+rows of the pivots.
 
-Each pivot is the observation with the largest diagonal entry in the residual :math:`K - FF'`. The residual is positive
-semidefinite, so that its diagonal, the only part that is stored, bounds it. FF' is the Nyström approximation on the pivots.
+Each pivot is the observation with the largest diagonal entry in the residual :math:`K - FF'`. The
+residual is positive semidefinite, so that its diagonal, the only part that is stored, bounds it.
+FF' is the Nyström approximation on the pivots.
 """
 
 from __future__ import annotations
@@ -27,24 +29,7 @@ ROUNDING = 1e-13
 
 @dataclass
 class PartialFactor:
-    """A factor that grows column by column.
-
-    Parameters
-    ----------
-    column : callable
-        ``column(i)`` returns a column of K.
-    residual : ndarray of shape (n,)
-        The diagonal of K at the beginning; that of the residual afterwards.
-    negligible : float, default=1e-13
-        Share of the largest diagonal entry that the residual's may keep. With 0 no rank can be predicted.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (r, n)
-        F', a row for each pivot.
-    pivots : list of int
-        In the order they were chosen.
-    """
+    """A factor that grows column by column."""
 
     column: Callable[[int], Floats]
     residual: Floats
@@ -71,10 +56,14 @@ class PartialFactor:
     @property
     def factor(self) -> Floats:
         """F, of shape (n, r); a column of zeros if K is zero."""
-        return np.ascontiguousarray(self.rows.T) if self.pivots else np.zeros((self.residual.size, 1))
+        return (
+            np.ascontiguousarray(self.rows.T) if self.pivots else np.zeros((self.residual.size, 1))
+        )
 
     def grow(self, rank: int, stop: Callable[[], bool] = lambda: False) -> None:
-        """Compute columns until there are `rank`, the residual is negligible, or `stop` returns True."""
+        """Compute columns until there are `rank`, the residual is negligible, or `stop` returns
+        True.
+        """
         k = len(self.rows)
         rank = min(rank, self.residual.size)
         if k >= rank or self.done:
@@ -84,7 +73,8 @@ class PartialFactor:
         while k < rank and not self.done and not stop():
             pivot = int(self.residual.argmax())
             row = (self.column(pivot) - L[:k, pivot] @ L[:k]) / math.sqrt(self.residual[pivot])
-            # The factor is exact in the rows of earlier pivots: other values than zero are rounding error there.
+            # The factor is exact in the rows of earlier pivots: other values than zero are rounding
+            # error there.
             row[self.pivots] = 0.0
             self.residual = np.maximum(self.residual - row**2, 0.0)
             self.residual[pivot] = 0.0
@@ -95,21 +85,31 @@ class PartialFactor:
 
     @property
     def predicted_rank(self) -> float:
-        """The rank at which the residual becomes negligible if it continues to fall at its mean rate."""
+        """The rank at which the residual becomes negligible if it continues to fall at its mean
+        rate.
+        """
         left = float(self.residual.max(initial=0.0)) / self.scale if self.scale > 0 else 0.0
         if left <= self.negligible:
             return float(len(self.rows))
-        return len(self.rows) * math.log(self.negligible) / math.log(left) if left < 1.0 else math.inf
+        return (
+            len(self.rows) * math.log(self.negligible) / math.log(left) if left < 1.0 else math.inf
+        )
 
 
 def partial_factor(space: FeatureSpace, negligible: float = ROUNDING) -> PartialFactor:
-    """Return an empty factor of the Gram matrix of a space, a penalised intercept included; the matrix need not be stored."""
+    """Return an empty factor of the Gram matrix of a space, a penalised intercept included; the
+    matrix need not be stored.
+    """
     rows = space.row_block(np.float64)
-    return PartialFactor(lambda i: np.asarray(rows(np.array([i]))[0], dtype=np.float64), space.diagonal(), negligible)
+    return PartialFactor(
+        lambda i: np.asarray(rows(np.array([i]))[0], dtype=np.float64), space.diagonal(), negligible
+    )
 
 
 def on_pivots(F: Floats, pivots: Sequence[int] | NDArray[np.intp], w: Floats) -> Floats:
-    """Return coefficients v, zero except for the pivots, whose expansion has the scores Fw: ``K[:, pivots]`` is ``F F[pivots]'``."""
+    """Return coefficients v, zero except for the pivots, whose expansion has the scores Fw: ``K[:,
+    pivots]`` is ``F F[pivots]'``.
+    """
     v = np.zeros(F.shape[0])
     if len(pivots):
         v[pivots] = sl.solve_triangular(F[pivots], w, lower=True, trans=1, check_finite=False)

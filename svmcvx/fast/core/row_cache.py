@@ -1,7 +1,9 @@
-"""Rows of a Gram matrix for solvers that take some of them at a time, in a bounded amount of memory.
+"""Rows of a Gram matrix for solvers that take some of them at a time, in a bounded amount of
+memory.
 
-Writing a row to memory and reading it again takes longer than computing it tile by tile where it is used. Therefore rows are stored if there is room
-for a large share of them; if there is room for a smaller share, rows that are used often are stored; and none otherwise.
+Writing a row to memory and reading it again takes longer than computing it tile by tile where it is
+used. Therefore rows are stored if there is room for a large share of them; if there is room for a
+smaller share, rows that are used often are stored; and none otherwise.
 """
 
 from __future__ import annotations
@@ -20,19 +22,29 @@ from svmcvx.system import clock, memory
 from svmcvx.system.compilation import compiled
 from svmcvx.system.threads import available_threads
 
-__all__ = ["CachedRows", "GramRows", "ProductSeconds", "RowCacheSettings", "Rows", "TiledRows", "kernel_rows"]
+__all__ = [
+    "CachedRows",
+    "GramRows",
+    "ProductSeconds",
+    "RowCacheSettings",
+    "Rows",
+    "TiledRows",
+    "kernel_rows",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
 
 # Uses of a row before it is stored.
 UNKEPT_USES = 4
-# Shares of the rows and of the columns, and the most of each, in a product that is computed to be timed.
+# Shares of the rows and of the columns, and the most of each, in a product that is computed to be
+# timed.
 TIMED_ROWS, MOST_TIMED_ROWS = 1 / 8, 20_480
 TIMED_COLUMNS, MOST_TIMED_COLUMNS = 1 / 16, 2048
 # Entries of rows computed by the solver, in those of such a product, after which another is timed.
 TIMED_AGAIN = 100.0
-# What the timed products count at the next one: one product alone may take twice as long as the others on a busy machine.
+# What the timed products count at the next one: one product alone may take twice as long as the
+# others on a busy machine.
 MEMORY = 0.9
 # Rows and columns of a tile of a symmetric matrix, of which one triangle is computed.
 SQUARE = 128
@@ -49,12 +61,14 @@ class RowCacheSettings:
     Parameters
     ----------
     double_precision : int
-        Number of observations up to which rows are always stored in float64. There float32 saves little time, and with float64 the gap can reach
-        rounding.
+        Number of observations up to which rows are always stored in float64. There float32 saves
+        little time, and with float64 the gap can reach rounding.
     block_entries : int
-        Entries of one block of rows that is computed at a time; it should fit into the processor's cache.
+        Entries of one block of rows that is computed at a time; it should fit into the processor's
+        cache.
     all_kept, some_kept : float
-        Shares of all rows for which the cache must have room to keep all that are used, and those that are used often.
+        Shares of all rows for which the cache must have room to keep all that are used, and those
+        that are used often.
     """
 
     double_precision: int = 4000
@@ -64,15 +78,7 @@ class RowCacheSettings:
 
 
 class Rows(Protocol):
-    """Rows of the Gram matrix of the observations of a round.
-
-    Attributes
-    ----------
-    dtype : dtype
-        Precision in which they are computed.
-    nbytes : int
-        Memory of stored rows.
-    """
+    """Rows of the Gram matrix of the observations of a round."""
 
     dtype: np.dtype[Any]
     nbytes: int
@@ -85,7 +91,9 @@ class Rows(Protocol):
         """Return the Gram matrix of some observations, not to be changed."""
 
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
-        r"""Add :math:`\sum_a \mathrm{change}_a\, K_{a\cdot}` to `f`, for the observations of the latest :meth:`square`."""
+        r"""Add :math:`\sum_a \mathrm{change}_a\, K_{a\cdot}` to `f`, for the observations of the
+        latest :meth:`square`.
+        """
 
 
 class GramRows:
@@ -100,7 +108,9 @@ class GramRows:
 
     def square(self, chosen: Indices) -> Floats:
         """Return the part of the matrix."""
-        return self.store if chosen.size == self.store.shape[0] else self.store[np.ix_(chosen, chosen)]
+        return (
+            self.store if chosen.size == self.store.shape[0] else self.store[np.ix_(chosen, chosen)]
+        )
 
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
         """Add rows of the matrix."""
@@ -109,15 +119,7 @@ class GramRows:
 
 
 class TiledRows:
-    """Rows that are computed tile by tile when they are used, and never stored.
-
-    Parameters
-    ----------
-    columns : KernelColumns
-        All columns, for all rows.
-    constant : float
-        Constant of a penalised intercept, added to the kernel.
-    """
+    """Rows that are computed tile by tile when they are used, and never stored."""
 
     tiled = True
     nbytes = 0
@@ -149,23 +151,7 @@ class TiledRows:
 
 
 class CachedRows:
-    """The rows used last; missing ones are computed in blocks that fit into the processor's cache.
-
-    Parameters
-    ----------
-    block : callable
-        ``block(rows, out=None)`` returns these rows of the Gram matrix, written to `out` if that is given.
-    n : int
-    capacity : int
-        Number of rows that are stored, at least the number fetched at a time.
-    dtype : float64 or float32
-    workers : int
-        Threads that compute blocks.
-    block_entries : int
-        Entries of a block.
-    computed : TiledRows, optional
-        Computes rows at their first uses, after which they are stored.
-    """
+    """The rows used last; missing ones are computed in blocks that fit into the processor's cache."""
 
     def __init__(
         self,
@@ -190,7 +176,9 @@ class CachedRows:
         self._at_once = max(FEWEST_ROWS, block_entries // n)
 
     def fetch(self, wanted: Indices) -> Indices:
-        """Return the positions of rows in `store`, after missing rows have replaced the least recently used ones."""
+        """Return the positions of rows in `store`, after missing rows have replaced the least
+        recently used ones.
+        """
         self._clock += 1
         present = self._slot[wanted]
         self._used[present[present >= 0]] = self._clock
@@ -240,13 +228,8 @@ class CachedRows:
 
 
 class ProductSeconds:
-    """How long a product with the kernel matrix in double precision takes, from small ones that are timed during the run.
-
-    Products with a stored matrix, and those of linear machines, count as nothing.
-
-    Parameters
-    ----------
-    space : FeatureSpace
+    """How long a product with the kernel matrix in double precision takes, from small ones that are
+    timed during the run.
     """
 
     def __init__(self, space: FeatureSpace) -> None:
@@ -260,7 +243,9 @@ class ProductSeconds:
         self._seconds, self._entries, self._due = 0.0, 0.0, 0.0
 
     def after(self, entries: float) -> None:
-        """Take note of entries computed by the solver; time another product if there have been many."""
+        """Take note of entries computed by the solver; time another product if there have been
+        many.
+        """
         self._due -= entries
         if self._columns is None or self._due > 0:
             return
@@ -291,30 +276,7 @@ def kernel_rows(
     workers: int | None = None,
     settings: RowCacheSettings | None = None,
 ) -> tuple[Rows, int]:
-    """Return the rows of a space, and the size of the working set that they have room for.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-    working_set : int
-        Rows wanted at a time.
-    cache_size : float
-        Megabytes.
-    float32 : bool
-        Compute in single precision, unless there are few observations.
-    tiled_working_set : int, optional
-        Rows wanted at a time if not all used rows are stored; `working_set` by default.
-    workers : int, optional
-        Threads that compute stored rows; by default all available threads, or one for few observations.
-    settings : RowCacheSettings, optional
-
-    Raises
-    ------
-    DataError
-        If rows must be stored and `cache_size` has no room for two.
-    BuildError
-        If the cache does not fit into memory.
-    """
+    """Return the rows of a space, and the size of the working set that they have room for."""
     if (gram := space.stored_gram) is not None:
         return GramRows(gram), working_set
     settings = RowCacheSettings() if settings is None else settings
@@ -324,28 +286,38 @@ def kernel_rows(
     capacity = min(n, memory.columns_in(cache_size, n, dtype.itemsize))
     tiled = None
     if capacity < settings.all_kept * n and isinstance(space, KernelSpace):
-        tiled = TiledRows(space.columns(dtype=dtype), 1.0 if space.intercept == "penalised" else 0.0)
+        tiled = TiledRows(
+            space.columns(dtype=dtype), 1.0 if space.intercept == "penalised" else 0.0
+        )
         working_set = working_set if tiled_working_set is None else min(n, tiled_working_set)
         if capacity < max(settings.some_kept * n, working_set):
             return tiled, working_set
     if capacity < 2:
         raise DataError(
-            f"cache_size={cache_size:g} MB has no room for two rows of the {n} × {n} kernel matrix; "
-            f"pass at least {2 * row / memory.MEGABYTE:.3g}, or use the linear formulation (kernel=None)"
+            f"cache_size={cache_size:g} MB has no room for two rows of the {n} × {n} kernel matrix;"
+            f" pass at least {2 * row / memory.MEGABYTE:.3g}, or use the linear formulation"
+            " (kernel=None)"
         )
-    memory.require(capacity * row, f"a cache of {capacity} kernel rows", "pass a smaller cache_size")
+    memory.require(
+        capacity * row, f"a cache of {capacity} kernel rows", "pass a smaller cache_size"
+    )
     if workers is None:
         workers = available_threads() if n > SINGLE_THREAD else 1
-    rows = CachedRows(space.row_block(dtype), n, capacity, dtype, workers, settings.block_entries, tiled)
+    rows = CachedRows(
+        space.row_block(dtype), n, capacity, dtype, workers, settings.block_entries, tiled
+    )
     return rows, min(working_set, capacity)
 
 
 @compiled(allocates=True)
 def submatrix(rows: NDArray[Any], slots: Indices, columns: Indices) -> Floats:
-    """Return the kernel of a working set, from stored rows; exactly symmetric, although these are rounded."""
+    """Return the kernel of a working set, from stored rows; exactly symmetric, although these are
+    rounded.
+    """
     q = slots.size
     Q = np.empty((q, q))
-    # Read the lower triangle only, row by row: the cost is memory access, as the entries lie far apart.
+    # Read the lower triangle only, row by row: the cost is memory access, as the entries lie far
+    # apart.
     for a in range(q):
         row = rows[slots[a]]
         for b in range(a + 1):

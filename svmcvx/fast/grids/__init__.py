@@ -1,1 +1,3 @@
-"""Many settings of one machine on the same rows, solved together by compiled passes, without certificates."""
+"""Many settings of one machine on the same rows, solved together by compiled passes, without
+certificates.
+"""

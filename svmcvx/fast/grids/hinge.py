@@ -25,7 +25,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Violation up to which the first setting is solved by pair steps, and pair steps a row, at most.
 ROUGH, PAIR_STEPS = 0.1, 20
-# Largest violation of a condition at the end, in units of a score, and relative to the sum of all multipliers times the largest product.
+# Largest violation of a condition at the end, in units of a score, and relative to the sum of all
+# multipliers times the largest product.
 VIOLATION, ROUNDING = 1e-11, 1e-14
 # Steps of the active-set method a row, at most, and multiplications between two looks at the clock.
 STEPS, WORK = 20, 2e8
@@ -40,7 +41,9 @@ class MeanVariance(NamedTuple):
 
 
 class _PathPoints(NamedTuple):
-    """Multipliers, t − Kv, the intercepts that members determine, the number of members, and whether the method ended; a row a setting."""
+    """Multipliers, t − Kv, the intercepts that members determine, the number of members, and
+    whether the method ended; a row a setting.
+    """
 
     alpha: Floats
     left: Floats
@@ -51,12 +54,19 @@ class _PathPoints(NamedTuple):
 
 @single_blas_thread()
 def solve_hinges(rows: Rows, costs: Sequence[float]) -> Answers | None:
-    """Solve the settings of C, in ascending order, each from the one before; None if the deadline passes."""
+    """Solve the settings of C, in ascending order, each from the one before; None if the deadline
+    passes.
+    """
     y, weight, balanced = rows.y, rows.weight, rows.intercept == "free"
     found = _solve_in_turn(rows.gram, y, [y] * len(costs), costs, weight, balanced=balanced)
     if found is None:
         return None
-    v, intercepts, values, gaps = found.alpha * y, found.intercepts, np.empty(len(costs)), np.empty(len(costs))
+    v, intercepts, values, gaps = (
+        found.alpha * y,
+        found.intercepts,
+        np.empty(len(costs)),
+        np.empty(len(costs)),
+    )
     for place, C in enumerate(costs):
         f = y - found.left[place]
         if balanced and not found.members[place]:
@@ -71,9 +81,8 @@ def solve_hinges(rows: Rows, costs: Sequence[float]) -> Answers | None:
 
 @single_blas_thread()
 def solve_mean_variances(rows: Rows, settings: Sequence[MeanVariance]) -> Answers | None:
-    """Solve settings of the ODML with one λ₁, each from the one before; None if the deadline passes.
-
-    On the whitened rows (:mod:`svmcvx.fast.margin_distribution.odml`) it is a machine with hinge losses and the target 1 − λ₂Hc.
+    """Solve settings of the ODML with one λ₁, each from the one before; None if the deadline
+    passes.
     """
     y, (lam2, C, lam1) = rows.y, settings[0]
     statement = odml.ODML(rows.space, lam1, lam2, C)
@@ -81,7 +90,9 @@ def solve_mean_variances(rows: Rows, settings: Sequence[MeanVariance]) -> Answer
     H = whitened @ whitened.T
     mean = H @ share
     targets = [1.0 - setting.lam2 * mean for setting in settings]
-    found = _solve_in_turn(H, positive, targets, [setting.C for setting in settings], share, balanced=False)
+    found = _solve_in_turn(
+        H, positive, targets, [setting.C for setting in settings], share, balanced=False
+    )
     if found is None:
         return None
     k = len(settings)
@@ -101,7 +112,13 @@ def solve_mean_variances(rows: Rows, settings: Sequence[MeanVariance]) -> Answer
 
 
 def _solve_in_turn(
-    K: Floats, y: Floats, targets: Sequence[Floats], costs: Sequence[float], weight: Floats, *, balanced: bool
+    K: Floats,
+    y: Floats,
+    targets: Sequence[Floats],
+    costs: Sequence[float],
+    weight: Floats,
+    *,
+    balanced: bool,
 ) -> _PathPoints | None:
     """Solve for targets and costs in turn, each from the one before; None if the deadline passes."""
     K = np.ascontiguousarray(K)
@@ -109,7 +126,11 @@ def _solve_in_turn(
     alpha, g = np.zeros(n), targets[0].copy()
     room = np.empty((n, n))
     found = _PathPoints(
-        np.empty((k, n)), np.empty((k, n)), np.zeros(k), np.zeros(k, dtype=np.intp), np.zeros(k, dtype=np.bool_)
+        np.empty((k, n)),
+        np.empty((k, n)),
+        np.zeros(k),
+        np.zeros(k, dtype=np.intp),
+        np.zeros(k, dtype=np.bool_),
     )
     # A step has n² multiplications, at most.
     at_once = max(10, int(WORK / n**2))
@@ -133,9 +154,16 @@ def _solve_in_turn(
     return found
 
 
-def _answers(rows: Rows, v: Floats, intercepts: Floats, values: Floats, gaps: Floats, found: _PathPoints) -> Answers:
-    """Return the scores of the rows that are to be scored, and infinite gaps where the method did not end."""
+def _answers(
+    rows: Rows, v: Floats, intercepts: Floats, values: Floats, gaps: Floats, found: _PathPoints
+) -> Answers:
+    """Return the scores of the rows that are to be scored, and infinite gaps where the method did
+    not end.
+    """
     scores = v @ rows.cross.T + intercepts[:, None]
     return Answers(
-        scores, values, np.where(found.solved, gaps, math.inf), np.count_nonzero(found.alpha, axis=1).astype(np.intp)
+        scores,
+        values,
+        np.where(found.solved, gaps, math.inf),
+        np.count_nonzero(found.alpha, axis=1).astype(np.intp),
     )

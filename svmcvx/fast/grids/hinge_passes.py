@@ -6,8 +6,9 @@ With a target t, which is y for the pSVM at p = 1, it solves
 
 where the sum is free without a free intercept.
 
-From the solution of a neighbouring setting the active-set steps (:mod:`svmcvx.fast.margin.active_set_passes`) are about as many as the rows that change,
-where pair steps (:mod:`svmcvx.fast.margin.smo_passes`) need thousands if there are few features.
+From the solution of a neighbouring setting the active-set steps
+(:mod:`svmcvx.fast.margin.active_set_passes`) are about as many as the rows that change, where pair
+steps (:mod:`svmcvx.fast.margin.smo_passes`) need thousands if there are few features.
 """
 
 from __future__ import annotations
@@ -37,33 +38,10 @@ def settle(
     tol: float,
     most: int,
 ) -> tuple[int, int, float]:
-    """Solve from a feasible point, in place.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-    y, c, alpha, g : ndarray of shape (n,)
-        Labels, upper bounds, multipliers, and :math:`t - Kv`; the last two are updated.
-    L : ndarray of shape (n, n)
-        Room for a factor.
-    balanced : bool
-        Whether the sum of v has to stay zero.
-    tol : float
-        Largest violation of a condition, in units of a score.
-    most : int
-        Rows that enter, at most.
-
-    Returns
-    -------
-    int
-        Rows that entered; −1 if that was not enough.
-    int
-        Members at the end.
-    float
-        The intercept that the members determine; without members the middle of those that violate nothing; 0 if v is not balanced.
-    """
+    """Solve from a feasible point, in place."""
     n = y.size
-    # With balanced v a constant changes nothing; added to K it makes a system regular that lacks only the intercept's direction.
+    # With balanced v a constant changes nothing; added to K it makes a system regular that lacks
+    # only the intercept's direction.
     largest = 0.0
     for i in range(n):
         largest = max(largest, K[i, i])
@@ -78,7 +56,9 @@ def settle(
             slots[m] = i
             m += 1
     for step in range(most):
-        m, b = maximised(K, L, members, slots, m, y, c, alpha, g, balanced, 0.5 * tol, direction, ones)
+        m, b = maximised(
+            K, L, members, slots, m, y, c, alpha, g, balanced, 0.5 * tol, direction, ones
+        )
         top, up, bottom, down = violators(y, c, alpha, g)
         if m == 0 and balanced:
             if up < 0 or down < 0 or top - bottom <= tol:
@@ -102,7 +82,9 @@ def settle(
 
 
 @compiled()
-def slopes(K: Floats, t: Floats, y: Floats, c: Floats, alpha: Floats, g: Floats, balanced: bool) -> None:
+def slopes(
+    K: Floats, t: Floats, y: Floats, c: Floats, alpha: Floats, g: Floats, balanced: bool
+) -> None:
     """Balance the multipliers, and fill g with t − Kv, both without the errors of earlier changes."""
     n = y.size
     total, most, place = 0.0, 0.0, 0

@@ -9,15 +9,8 @@ __all__ = ["serpentine"]
 
 
 def serpentine(settings: Sequence[Sequence[float]]) -> list[list[int]]:
-    """Return slices of the positions of settings, each in an order in which neighbours differ in one small step.
-
-    The settings of a slice have all numbers but the first two in common. It goes along the second, back and forth, for one value of the first after
-    the other. A slice is solved without knowledge of others, so that its answers are the same whichever of them are there.
-
-    Examples
-    --------
-    >>> serpentine([(1.0, 1.0), (1.0, 2.0), (2.0, 1.0), (2.0, 2.0)])
-    [[0, 1, 3, 2]]
+    """Return slices of the positions of settings, each in an order in which neighbours differ in
+    one small step.
     """
     order = sorted(range(len(settings)), key=lambda k: (*settings[k][2:], *settings[k][:2]))
     slices = []

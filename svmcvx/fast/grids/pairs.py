@@ -1,4 +1,6 @@
-"""Batches of the pSVM at p = 1 with several classes: all pairs, or each class against the rest, for several C."""
+"""Batches of the pSVM at p = 1 with several classes: all pairs, or each class against the rest, for
+several C.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import CodedLabels
-from svmcvx.fast.margin.pairs import LARGEST_COST, LEAST_COST, LEAST_TOL, Arranged, arranged, ascended, best_intercepts
+from svmcvx.fast.margin.pairs import (
+    LARGEST_COST,
+    LEAST_COST,
+    LEAST_TOL,
+    Arranged,
+    arranged,
+    ascended,
+    best_intercepts,
+)
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.system.deadline import current
@@ -27,14 +37,8 @@ CACHE = 500.0
 
 @dataclass(frozen=True, eq=False)
 class PairsBatch:
-    """The problems on one fold. They share rows of the kernel matrix with certified fits to the same data.
-
-    Attributes
-    ----------
-    found : Arranged
-    T : ndarray of shape (m, d)
-        Rows that are to be scored.
-    cache : GramCache
+    """The problems on one fold. They share rows of the kernel matrix with certified fits to the
+    same data.
     """
 
     found: Arranged
@@ -54,26 +58,25 @@ class PairsBatch:
         cache: GramCache,
     ) -> PairsBatch | None:
         """Return the problems, None if these data are not for the loop over pairs."""
-        found = arranged(X, labels, weight, scheme=scheme, C=1.0, kernel=kernel, cache_size=CACHE, cache=cache)
+        found = arranged(
+            X, labels, weight, scheme=scheme, C=1.0, kernel=kernel, cache_size=CACHE, cache=cache
+        )
         return None if found is None else cls(found, T, cache)
 
     @single_blas_thread()
-    def solve(self, costs: Sequence[float], tol: float) -> tuple[Floats, NDArray[np.bool_], list[int]] | None:
-        """Solve for values of C in ascending order, each from the one before; None if the deadline passes.
-
-        Returns
-        -------
-        ndarray of shape (k, m, problems)
-            Scores.
-        ndarray of shape (k,)
-            Whether every problem has a relative gap of at most `tol`, in double precision without bounds on rounding.
-        list of int
-            Rows with a multiplier in any of the problems.
+    def solve(
+        self, costs: Sequence[float], tol: float
+    ) -> tuple[Floats, NDArray[np.bool_], list[int]] | None:
+        """Solve for values of C in ascending order, each from the one before; None if the deadline
+        passes.
         """
         statement = self.found.statement
         layout, unit, y = statement.layout, statement.cost_below, statement.y
         alpha, g = np.zeros(y.size), y.copy()
-        scores, solved = np.zeros((len(costs), len(self.T), layout.parts)), np.zeros(len(costs), dtype=bool)
+        scores, solved = (
+            np.zeros((len(costs), len(self.T), layout.parts)),
+            np.zeros(len(costs), dtype=bool),
+        )
         supports = [0] * len(costs)
         for place, C in enumerate(costs):
             c = C * unit
@@ -90,10 +93,7 @@ class PairsBatch:
         return scores, solved, supports
 
     def _start(self, alpha: Floats, g: Floats, before: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return multipliers for larger upper bounds, and y − Kv.
-
-        Where none is at its bound the answer is the same for both. Elsewhere all are multiplied by the ratio of the bounds.
-        """
+        """Return multipliers for larger upper bounds, and y − Kv."""
         layout, y = self.found.statement.layout, self.found.statement.y
         # Balanced ones may be below their bound by a rounding.
         full = alpha >= (1.0 - 1e-9) * before
@@ -102,13 +102,17 @@ class PairsBatch:
         return np.where(full, c, np.minimum(alpha * ratio, c)), y - ratio * (y - g)
 
     def _scores(self, alpha: Floats, g: Floats) -> Floats:
-        """Return the scores of the rows by each machine, from its multipliers and y minus its scores of the training rows."""
+        """Return the scores of the rows by each machine, from its multipliers and y minus its
+        scores of the training rows.
+        """
         X, _, statement = self.found
         layout, kernel = statement.layout, statement.kernel
         bias = best_intercepts(statement, g)
         chosen = np.flatnonzero(alpha)
         v = np.zeros((X.shape[0], layout.parts))
-        v[layout.all_rows[chosen], layout.spread(np.arange(bias.size))[chosen]] = (alpha * statement.y)[chosen]
+        v[layout.all_rows[chosen], layout.spread(np.arange(bias.size))[chosen]] = (
+            alpha * statement.y
+        )[chosen]
         if kernel is not None:
             cross = self.cache.cross(kernel, self.T, X)
             return np.asarray((kernel(self.T, X) if cross is None else cross) @ v + bias)

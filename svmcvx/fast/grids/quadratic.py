@@ -22,9 +22,11 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Multiplications between two looks at the clock: about a tenth of a second.
 WORK = 2e8
-# Newton steps that a setting takes on its way from its neighbour; only for the estimate of the work.
+# Newton steps that a setting takes on its way from its neighbour; only for the estimate of the
+# work.
 EXPECTED_STEPS = 3
-# Eigenvalues of a kernel matrix below this share of the largest are left out of its factor. The gap is that of the whole matrix.
+# Eigenvalues of a kernel matrix below this share of the largest are left out of its factor. The gap
+# is that of the whole matrix.
 NEGLIGIBLE = 1e-8
 
 
@@ -46,7 +48,9 @@ class Band(NamedTuple):
     def ends(self, theta: Floats, u: Floats, norm: float, share: Floats) -> tuple[float, float]:
         """Return the dual and the primal objective."""
         lower = odm.dual_objective(theta, norm, C1=self.C1, C2=self.C2, D=self.D, share=share)
-        return float(lower), float(odm.objective(norm, u, C1=self.C1, C2=self.C2, D=self.D, share=share))
+        return float(lower), float(
+            odm.objective(norm, u, C1=self.C1, C2=self.C2, D=self.D, share=share)
+        )
 
 
 class SquaredHinge(NamedTuple):
@@ -70,14 +74,7 @@ class SquaredHinge(NamedTuple):
 
 @single_blas_thread()
 def solve_bands(rows: Rows, settings: Sequence[Band | SquaredHinge]) -> Answers | None:
-    """Solve settings, each from the one before it; None if the deadline passes.
-
-    Parameters
-    ----------
-    rows : Rows
-    settings : sequence of Band or of SquaredHinge
-        All of one kind, in an order in which neighbours differ little.
-    """
+    """Solve settings, each from the one before it; None if the deadline passes."""
     L, T = rows.coordinates if rows.kernel is None else (_factor(rows.gram), None)
     ridge = np.ones(L.shape[1])
     if rows.intercept == "free":

@@ -1,16 +1,18 @@
 r"""Compiled Newton's method for piecewise quadratic losses along a path through a grid of settings.
 
-With signed rows :math:`z_i = y_ix_i` and margins :math:`u_i = z_i'w` a setting (l, h, a, c) has the objective
+With signed rows :math:`z_i = y_ix_i` and margins :math:`u_i = z_i'w` a setting (l, h, a, c) has the
+objective
 
 .. math:: P(w) = \tfrac12\sum_j r_jw_j^2 + \sum_i s_i\big(a\,(l - u_i)_+^2 + c\,(u_i - h)_+^2\big),
 
-where :math:`r_j` is 1, or 0 for the coefficient of a free intercept. While it is known which margins are below l (the set B) and which above h
-(the set A), the minimiser solves
+where :math:`r_j` is 1, or 0 for the coefficient of a free intercept. While it is known which
+margins are below l (the set B) and which above h (the set A), the minimiser solves
 
 .. math:: \Big(R + 2a\sum_B s_iz_iz_i' + 2c\sum_A s_iz_iz_i'\Big)w = 2al\sum_B s_iz_i + 2ch\sum_A s_iz_i.
 
-The sums belong to the sets, not to the setting: a neighbour in the grid starts from them, and only rows that change their set are added or taken away.
-The method ends when the sets of a full step are those of its system, which is then solved exactly up to rounding.
+The sums belong to the sets, not to the setting: a neighbour in the grid starts from them, and only
+rows that change their set are added or taken away. The method ends when the sets of a full step are
+those of its system, which is then solved exactly up to rounding.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ __all__ = ["follow"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Newton steps of one setting, and halvings of one step; a setting that needs more is left to another method.
+# Newton steps of one setting, and halvings of one step; a setting that needs more is left to
+# another method.
 STEPS, HALVINGS = 60, 40
 # Relative increase of the objective that is rounding.
 ROUNDING = 1e-14
@@ -54,7 +57,9 @@ def copy_to(target: Floats, source: Floats) -> None:
 
 
 @compiled(inner=True, fastmath=ANY_ORDER)
-def value_at(u: Floats, s: Floats, norm: float, low: float, high: float, below: float, above: float) -> float:
+def value_at(
+    u: Floats, s: Floats, norm: float, low: float, high: float, below: float, above: float
+) -> float:
     """Return the objective at margins `u`, with the regulariser `norm`."""
     short, long = 0.0, 0.0
     for k in range(u.size):
@@ -67,7 +72,9 @@ def value_at(u: Floats, s: Floats, norm: float, low: float, high: float, below: 
 
 @compiled(inner=True)
 def add_row(moment: Floats, first: Floats, z: Floats, share: float) -> None:
-    """Add a row to the sums of a set: to the upper triangle of its second moments, and to its first."""
+    """Add a row to the sums of a set: to the upper triangle of its second moments, and to its
+    first.
+    """
     d = z.size
     for j in range(d):
         row, factor = moment[j], share * z[j]
@@ -78,7 +85,14 @@ def add_row(moment: Floats, first: Floats, z: Floats, share: float) -> None:
 
 @compiled(inner=True)
 def regroup(
-    Z: Floats, s: Floats, u: Floats, low: float, high: float, kinds: Any, moments: Floats, firsts: Floats
+    Z: Floats,
+    s: Floats,
+    u: Floats,
+    low: float,
+    high: float,
+    kinds: Any,
+    moments: Floats,
+    firsts: Floats,
 ) -> int:
     """Move rows to the sets of their margins: 1 below, 2 above, 0 neither; return how many moved."""
     moved, there = 0, 0
@@ -107,7 +121,9 @@ def regroup(
 
 @compiled(inner=True, fastmath=ANY_ORDER)
 def solve_upper(H: Floats, x: Floats) -> bool:
-    """Solve Hx = x in place by Cholesky's factor of the upper triangle of H, which it replaces; False for a system that is singular."""
+    """Solve Hx = x in place by Cholesky's factor of the upper triangle of H, which it replaces;
+    False for a system that is singular.
+    """
     d = x.size
     for i in range(d):
         row = H[i]
@@ -158,25 +174,7 @@ def follow(
     values: Floats,
     gaps: Floats,
 ) -> None:
-    r"""Solve the settings `first` to `last` − 1, each from the one before.
-
-    Parameters
-    ----------
-    Z : ndarray of shape (n, d)
-        Signed rows.
-    s : ndarray of shape (n,)
-        Weights of the losses.
-    ridge : ndarray of shape (d,)
-        1 for penalised coefficients, 0 for a free intercept.
-    settings : ndarray of shape (k, 4)
-        l, h, a, c of each.
-    first, last : int
-    kinds, moments, firsts, w : ndarray of shape (n,), (2, d, d), (2, d), (d,)
-        The sets, their sums, and the point: the state from which the next call continues; zeros for the first.
-    points, multipliers, values, gaps : ndarray of shape (k, d), (k, n), (k,), (k,)
-        Filled: minimisers, :math:`\theta_i = 2s_i(a(l - u_i)_+ - c(u_i - h)_+)`, objectives, and relative gaps: P is strongly convex in
-        the penalised coefficients, so that :math:`P - P^* \le \tfrac12\|\nabla P\|^2` where the free one is at its optimum. A setting without an answer has an infinite gap.
-    """
+    """Solve the settings `first` to `last` − 1, each from the one before."""
     n, d = Z.shape
     u, trial, full = np.empty(n), np.empty(n), np.empty(n)
     H, target, gradient = np.empty((d, d)), np.empty(d), np.empty(d)
@@ -203,7 +201,11 @@ def follow(
             for i in range(n):
                 full[i] = dot(Z[i], target)
             t = 1.0
-            norm, cross, other = dot(ridge * w, w), dot(ridge * w, target), dot(ridge * target, target)
+            norm, cross, other = (
+                dot(ridge * w, w),
+                dot(ridge * w, target),
+                dot(ridge * target, target),
+            )
             found = value_at(full, s, 0.5 * other, low, high, below, above)
             for _ in range(HALVINGS):
                 if found <= value + ROUNDING * abs(value):

@@ -20,18 +20,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class Answers(NamedTuple):
-    """What a batch has found, a row a setting.
-
-    Attributes
-    ----------
-    scores : ndarray of shape (k, m)
-        Of the validation rows.
-    objectives : ndarray of shape (k,)
-    gaps : ndarray of shape (k,)
-        Relative, in double precision, without bounds on rounding; infinite where a setting has no answer.
-    supports : ndarray of int, shape (k,)
-        Rows with a multiplier.
-    """
+    """What a batch has found, a row a setting."""
 
     scores: Floats
     objectives: Floats
@@ -41,23 +30,7 @@ class Answers(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of two classes.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    y : ndarray of shape (n,)
-        Labels ±1, both present.
-    weight : ndarray of shape (n,)
-        Positive.
-    T : ndarray of shape (m, d)
-        Rows that are to be scored.
-    kernel : Kernel or None
-        Definite on any data, with its parameters as numbers; None for the linear formulation.
-    intercept : "free", "penalised" or "none"
-    cache : GramCache
-        Of kernel matrices.
-    """
+    """Rows of two classes."""
 
     X: Floats
     y: Floats
@@ -69,7 +42,9 @@ class Rows:
 
     @cached_property
     def centred(self) -> tuple[Floats, Floats]:
-        """Both parts of linear machines; with a free intercept, which takes it up, without the mean of the training part."""
+        """Both parts of linear machines; with a free intercept, which takes it up, without the mean
+        of the training part.
+        """
         if self.intercept != "free":
             return self.X, self.T
         centre = self.X.mean(axis=0)
@@ -94,7 +69,12 @@ class Rows:
     def space(self) -> FeatureSpace:
         """The space of the training rows, without a free intercept, with its factor."""
         return margin_space(
-            self.X, self.y, kernel=self.kernel, intercept=self.intercept, sample_weight=self.weight, indefinite="error"
+            self.X,
+            self.y,
+            kernel=self.kernel,
+            intercept=self.intercept,
+            sample_weight=self.weight,
+            indefinite="error",
         )
 
     @cached_property
@@ -109,7 +89,9 @@ class Rows:
 
     @cached_property
     def coordinates(self) -> tuple[Floats, Floats]:
-        """Both parts of linear machines in at most as many columns as there are rows, a penalised constant among them."""
+        """Both parts of linear machines in at most as many columns as there are rows, a penalised
+        constant among them.
+        """
         X, T = self.centred
         if self.intercept == "penalised":
             X, T = (np.column_stack([part, np.ones(len(part))]) for part in (X, T))

@@ -1,23 +1,30 @@
-r"""Specialised solver of the kernel SVM with l0-norm hinge: ADMM proposes sets, an active-set method polishes and improves them.
+r"""Specialised solver of the kernel SVM with l0-norm hinge: ADMM proposes sets, an active-set
+method polishes and improves them.
 
-The statement is that of :mod:`svmcvx.formulations.indicator.l0`, and so is the certificate: of kind "local", with the residuals of
-proximal stationarity.
+The statement is that of :mod:`svmcvx.formulations.indicator.l0`, and so is the certificate: of kind
+"local", with the residuals of proximal stationarity.
 
-1. The ADMM of [LinYaoLiu] (:mod:`svmcvx.fast.indicator.l0_admm`) is run for each penalty σ from zero. It often cycles; its last iterate and its
-   best one propose sets of satisfied observations: those with split slack at most 0, and those on the right side.
-2. **Polish**: the hard-margin machine of a set is a local minimiser (Theorems 3.13 and 3.14). It is computed to rounding by
-   :mod:`svmcvx.fast.core.active_set`. If the set is not separable, it is built up anew, leaving out what costs more than its price.
-3. **Local search** (:mod:`svmcvx.fast.indicator.l0_exchange`): drop a support vector or take an observation in, while that lowers the
-   objective; then force random single observations to the other side and descend again, `n_restarts` times.
+1. The ADMM of [LinYaoLiu] (:mod:`svmcvx.fast.indicator.l0_admm`) is run for each penalty σ from
+   zero. It often cycles; its last iterate and its best one propose sets of satisfied observations:
+   those with split slack at most 0, and those on the right side.
+2. **Polish**: the hard-margin machine of a set is a local minimiser (Theorems 3.13 and 3.14). It is
+   computed to rounding by :mod:`svmcvx.fast.core.active_set`. If the set is not separable, it is
+   built up anew, leaving out what costs more than its price.
+3. **Local search** (:mod:`svmcvx.fast.indicator.l0_exchange`): drop a support vector or take an
+   observation in, while that lowers the objective; then force random single observations to the
+   other side and descend again, `n_restarts` times.
 
-The result has the best polished objective, which is never above the objectives of the models at the end of the ADMM.
+The result has the best polished objective, which is never above the objectives of the models at the
+end of the ADMM.
 
-**Large data.** With more than a few thousand observations the ADMM works on a factor of K of given rank (Cholesky with
-pivots, that is, the Nyström factor on the pivots), and the machines on a working set that grows until no observation outside
-violates its margin. The factor is used for proposals only: model, objective and residuals are those of K itself.
+**Large data.** With more than a few thousand observations the ADMM works on a factor of K of given
+rank (Cholesky with pivots, that is, the Nyström factor on the pivots), and the machines on a
+working set that grows until no observation outside violates its margin. The factor is used for
+proposals only: model, objective and residuals are those of K itself.
 
-**Global minimum.** With ``method="search"`` this set is the start of a branch and bound (:mod:`svmcvx.fast.indicator.l0_search`), which proves the
-optimum: the certificate is of kind "enumeration".
+**Global minimum.** With ``method="search"`` this set is the start of a branch and bound
+(:mod:`svmcvx.fast.indicator.l0_search`), which proves the optimum: the certificate is of kind
+"enumeration".
 """
 
 from __future__ import annotations
@@ -33,7 +40,15 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_number, check_seed, check_whole
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Callback, Monitor, checked_settings, conclude, earlier_solution, limited, monitored
+from svmcvx.fast.core.monitor import (
+    Callback,
+    Monitor,
+    checked_settings,
+    conclude,
+    earlier_solution,
+    limited,
+    monitored,
+)
 from svmcvx.fast.indicator.l0_admm import Iterate, PenalisedSystem, admm, low_rank
 from svmcvx.fast.indicator.l0_polish import LocalMinimum, PolishSettings, SetPolisher
 from svmcvx.fast.indicator.l0_search import GlobalSearch
@@ -50,7 +65,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
 METHODS = ("local", "search", "auto")
-# Observations up to which "auto" searches, and their product with the columns of a linear machine up to which it does.
+# Observations up to which "auto" searches, and their product with the columns of a linear machine
+# up to which it does.
 SEARCHED, SEARCHED_ENTRIES = 60, 500
 # Restarts of the local method, and its share of a limit, if a search follows.
 FEW_RESTARTS, LOCAL_SHARE = 2, 0.2
@@ -59,13 +75,16 @@ SEARCH_ROUNDS = 10**9
 LARGEST_IOTA = (1 + math.sqrt(5)) / 2
 # A penalty of the ADMM, at least.
 SMALLEST_PENALTY = 1e-200
-# The default penalties are σ = 2C/t² for these t: slacks in (0, t] are set to zero in the first iteration if t ≥ 1.
+# The default penalties are σ = 2C/t² for these t: slacks in (0, t] are set to zero in the first
+# iteration if t ≥ 1.
 THRESHOLDS = (1.2, 4.0)
-# Columns of the factor of K with which the ADMM works on more observations than ``L0Settings.whole``.
+# Columns of the factor of K with which the ADMM works on more observations than
+# ``L0Settings.whole``.
 ADMM_RANK = 300
 # A factor takes the place of the Gram matrix if it has at most this share of n columns.
 LARGEST_RANK_SHARE = 0.4
-# Up to this many observations each of the :math:`2^n` sets is a start, so that the answer is the global minimum.
+# Up to this many observations each of the :math:`2^n` sets is a start, so that the answer is the
+# global minimum.
 EVERY_SET = 8
 
 
@@ -76,8 +95,8 @@ class L0Settings:
     Attributes
     ----------
     admm_tol : float
-        Residual of proximal stationarity at which a run of the ADMM stops, as in [LinYaoLiu]; margins of its points that are
-        below 1 by no more count as 1.
+        Residual of proximal stationarity at which a run of the ADMM stops, as in [LinYaoLiu];
+        margins of its points that are below 1 by no more count as 1.
     whole : int
         Up to this many observations there is a Gram matrix, and all are in the working set.
     polish : PolishSettings
@@ -114,7 +133,8 @@ def l0(
     seed: int = 0,
     settings: L0Settings | None = None,
 ) -> Solution:
-    r"""Find a minimum of the SVM with l0-norm hinge: a local one, polished to proximal stationarity, or the global one.
+    r"""Find a minimum of the SVM with l0-norm hinge: a local one, polished to proximal
+    stationarity, or the global one.
 
     .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1], \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b)
 
@@ -123,35 +143,40 @@ def l0(
     C : float
         Price of a margin below 1, positive; 1 by default.
     sigma : float or sequence of float, optional
-        Penalties of the ADMM, one run each; :math:`2C/t^2` for t = 1.2 and 4 by default. From σ = 2C on the ADMM stays
-        at zero.
+        Penalties of the ADMM, one run each; :math:`2C/t^2` for t = 1.2 and 4 by default. From σ =
+        2C on the ADMM stays at zero.
     iota : float
         Dual step of the ADMM in units of σ, in (0, (1 + √5)/2); 1 by default.
     rank : int, optional
-        Largest number of columns of the factor of K on which the ADMM runs for more than 3 000 observations; 300 by default.
-        If given, that holds for fewer observations too.
+        Largest number of columns of the factor of K on which the ADMM runs for more than 3 000
+        observations; 300 by default. If given, that holds for fewer observations too.
     n_restarts : int
-        Observations that are forced to the other side at random after the local search; 20 by default.
+        Observations that are forced to the other side at random after the local search; 20 by
+        default.
     tol : float
-        Of a search the certified relative gap at which to stop. Of a local minimum the residual of proximal stationarity, as the checker
-        computes it (``residuals["stationarity"]``), up to which the answer counts as certified locally; there is no gap. The answer is polished to
+        Of a search the certified relative gap at which to stop. Of a local minimum the residual of
+        proximal stationarity, as the checker computes it (``residuals["stationarity"]``), up to
+        which the answer counts as certified locally; there is no gap. The answer is polished to
         rounding for any value; an answer with a larger residual has the status "inaccurate".
     max_iter : int
-        Iterations of the ADMM for each σ, 300 by default; a search has no such limit. The 2 000 of [LinYaoLiu] seldom propose
-        anything better, since the ADMM cycles.
+        Iterations of the ADMM for each σ, 300 by default; a search has no such limit. The 2 000 of
+        [LinYaoLiu] seldom propose anything better, since the ADMM cycles.
     warm_start : Solution, optional
-        An earlier solution on the same data, of any formulation with two classes; proposes sets like an iterate. One that
-        does not fit the data is refused.
+        An earlier solution on the same data, of any formulation with two classes; proposes sets
+        like an iterate. One that does not fit the data is refused.
     method : "local", "search" or "auto"
-        "local", the default, ends at a local minimum. "search" continues with branch and bound until the optimum is proved, or to a limit.
-        "auto" searches among up to 60 observations, and up to 500 entries of a linear machine: that takes seconds.
+        "local", the default, ends at a local minimum. "search" continues with branch and bound
+        until the optimum is proved, or to a limit. "auto" searches among up to 60 observations, and
+        up to 500 entries of a linear machine: that takes seconds.
 
     Returns
     -------
     Solution
-        After a search the certificate is of kind "enumeration", with a lower bound. Else it is of kind "local": no lower bound, but ``residuals["stationarity"]`` and its parts. The attempt's
-        ``options`` hold, one entry a σ: ``sigma``, ``admm_iterations``, ``admm_residual``, and ``admm_objective``, that of the
-        unpolished model, scaled until margins above 1 − ``settings.admm_tol`` are at least 1; and the ``origin`` of the answer. The status is
+        After a search the certificate is of kind "enumeration", with a lower bound. Else it is of
+        kind "local": no lower bound, but ``residuals["stationarity"]`` and its parts. The attempt's
+        ``options`` hold, one entry a σ: ``sigma``, ``admm_iterations``, ``admm_residual``, and
+        ``admm_objective``, that of the unpolished model, scaled until margins above 1 −
+        ``settings.admm_tol`` are at least 1; and the ``origin`` of the answer. The status is
         "optimal" when all runs and restarts were made.
 
     Raises
@@ -179,7 +204,13 @@ def l0(
     check_choice(method, "method", METHODS)
     settings = checked_settings(settings, L0Settings)
     statement = l0_statement(
-        X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite, keep_gram=False
+        X,
+        y,
+        C=C,
+        kernel=kernel,
+        sample_weight=sample_weight,
+        indefinite=indefinite,
+        keep_gram=False,
     )
     sigmas = _penalties(sigma, statement.C, THRESHOLDS)
     iota = check_number(iota, "iota", low=0, high=LARGEST_IOTA, open_low=True, open_high=True)
@@ -202,7 +233,9 @@ def l0(
             monitor.max_iter = SEARCH_ROUNDS
             part = Monitor(tol, SEARCH_ROUNDS, deadline=monitor.deadline.share(LOCAL_SHARE))
             search = GlobalSearch(statement, monitor, settings.branch)
-            found, status, options = search.run(lambda: local(part, min(n_restarts, FEW_RESTARTS))[0].best.kept)
+            found, status, options = search.run(
+                lambda: local(part, min(n_restarts, FEW_RESTARTS))[0].best.kept
+            )
             return conclude(
                 search.statement,
                 found,
@@ -225,7 +258,10 @@ def l0(
             warm_start_used=warm_start is not None,
             options=run.record,
         )
-    if solution.status is Status.OPTIMAL and not solution.certificate.residuals["stationarity"] <= tol:
+    if (
+        solution.status is Status.OPTIMAL
+        and not solution.certificate.residuals["stationarity"] <= tol
+    ):
         return replace(solution, status=Status.INACCURATE)
     return solution
 
@@ -236,12 +272,17 @@ def _promises_an_end(statement: L0) -> bool:
     return n <= SEARCHED or (space.is_linear and n * space.X.shape[1] <= SEARCHED_ENTRIES)
 
 
-def _penalties(sigma: float | Sequence[float] | None, C: float, thresholds: tuple[float, ...]) -> list[float]:
+def _penalties(
+    sigma: float | Sequence[float] | None, C: float, thresholds: tuple[float, ...]
+) -> list[float]:
     if sigma is None:
         # A penalty that underflows would be a division by zero.
         return [max(2 * C / t**2, SMALLEST_PENALTY) for t in thresholds]
     if np.ndim(sigma) > 1:
-        raise DataError(f"sigma must be a number or a sequence of numbers, got an array of {np.ndim(sigma)} dimensions")
+        raise DataError(
+            "sigma must be a number or a sequence of numbers, got an array of"
+            f" {np.ndim(sigma)} dimensions"
+        )
     values = [sigma] if np.ndim(sigma) == 0 else list(np.ravel(np.asarray(sigma)))
     if not values:
         raise DataError("sigma is empty; pass at least one penalty, or None for the default ones")
@@ -255,7 +296,8 @@ def _earlier(warm_start: Any, statement: L0) -> Floats | None:
         return None
     if not isinstance(warm_start.model, BinaryModel):
         raise DataError(
-            f"warm_start must be a Solution of the same data, got one with a {type(warm_start.model).__name__}"
+            "warm_start must be a Solution of the same data, got one with a"
+            f" {type(warm_start.model).__name__}"
         )
     for name in warm_start.dual.keys() & {"mu", "alpha"}:
         statement.entry(warm_start.dual, name)
@@ -330,7 +372,9 @@ class _LocalRun:
             if self.should_stop():
                 return self.status or Status.OPTIMAL
         for number in range(n_restarts):
-            self.update_incumbent(self.polisher.restart(self.best, rng.random(1)), f"restart {number + 1}")
+            self.update_incumbent(
+                self.polisher.restart(self.best, rng.random(1)), f"restart {number + 1}"
+            )
             if self.should_stop():
                 return self.status or Status.OPTIMAL
         return Status.OPTIMAL
@@ -363,7 +407,10 @@ class _LocalRun:
             self.record["admm_residual"].append(iterate.residual)
             self.record["admm_objective"].append(
                 l0_objective(
-                    float(point.squared_norm.value) / scale**2, u / scale, C=statement.C, weight=statement.weight
+                    float(point.squared_norm.value) / scale**2,
+                    u / scale,
+                    C=statement.C,
+                    weight=statement.weight,
                 )
             )
             yield sigma, iterate
@@ -383,7 +430,9 @@ def _matrices(
         def column(j: int) -> Floats:
             return space.block(everything, np.array([j]))[:, 0]
 
-        return None, low_rank(space.diagonal(), column, min(n, ADMM_RANK if rank is None else rank), math.inf)
+        return None, low_rank(
+            space.diagonal(), column, min(n, ADMM_RANK if rank is None else rank), math.inf
+        )
     K = polisher.gram
     F = low_rank(np.diagonal(K).copy(), lambda j: np.asarray(K[j]), int(LARGEST_RANK_SHARE * n))
     return (K, None) if F is None else (None, F)

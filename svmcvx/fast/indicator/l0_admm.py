@@ -1,6 +1,7 @@
 r"""The ADMM of the l0-norm hinge SVM of [LinYaoLiu], on a Gram matrix or on a factor of it.
 
-With the slack :math:`u = 1 - \mathrm{diag}(y)(Kc + b)`, its multiplier λ and the penalty σ, one iteration is
+With the slack :math:`u = 1 - \mathrm{diag}(y)(Kc + b)`, its multiplier λ and the penalty σ, one
+iteration is
 
 .. math::
     z &= 1 - \mathrm{diag}(y)(Kc + b) - \lambda/\sigma, \qquad \Gamma = \{i : 0 < z_i \le \sqrt{2Cs_i/\sigma}\},\\
@@ -9,8 +10,9 @@ With the slack :math:`u = 1 - \mathrm{diag}(y)(Kc + b)`, its multiplier λ and t
     b &= y'(1 - u - \mathrm{diag}(y)Kc - \lambda/\sigma)/n,\\
     \lambda_\Gamma &= \lambda_\Gamma + \iota\sigma(u - 1 + \mathrm{diag}(y)(Kc + b))_\Gamma, \qquad \lambda_i = 0 \text{ elsewhere.}
 
-As :math:`\sigma Kc = r - c`, an iteration takes one product: with :math:`(I + \sigma K)^{-1}`, or twice with an n × r matrix P where
-:math:`K = FF'` and :math:`P = F\,\mathrm{chol}(I + \sigma F'F)^{-\prime}`, for then :math:`Kc = PP'r`.
+As :math:`\sigma Kc = r - c`, an iteration takes one product: with :math:`(I + \sigma K)^{-1}`, or
+twice with an n × r matrix P where :math:`K = FF'` and :math:`P = F\,\mathrm{chol}(I + \sigma
+F'F)^{-\prime}`, for then :math:`Kc = PP'r`.
 
 It stops when the residuals of proximal stationarity at the step 1/σ are small:
 
@@ -53,7 +55,9 @@ class PenalisedSystem(NamedTuple):
     sigma: float
 
     @classmethod
-    def of(cls, sigma: float, *, K: Floats | None = None, F: Floats | None = None) -> PenalisedSystem:
+    def of(
+        cls, sigma: float, *, K: Floats | None = None, F: Floats | None = None
+    ) -> PenalisedSystem:
         """Return the system of a Gram matrix or of a factor of it."""
         if F is not None:
             small = sigma * (F.T @ F)
@@ -71,21 +75,7 @@ class PenalisedSystem(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """The last and the best iterate of the ADMM.
-
-    Attributes
-    ----------
-    c, scores : ndarray of shape (n,)
-        Coefficients, and Kc.
-    b : float
-    u : ndarray of shape (n,)
-        The split slack, exactly 0 on Γ.
-    iterations : int
-    residual : float
-        The largest of the four.
-    kept : ndarray of bool, shape (n,)
-        Observations whose slack is at most 0 in the iterate with the lowest penalised objective.
-    """
+    """The last and the best iterate of the ADMM."""
 
     c: Floats
     scores: Floats
@@ -96,18 +86,11 @@ class Iterate(NamedTuple):
     kept: Bools
 
 
-def low_rank(diagonal: Floats, column: Callable[[int], Floats], rank: int, left_out: float = LEFT_OUT) -> Floats | None:
-    """Return a factor F with FF' near K by Cholesky with pivots, or None if `rank` columns are not enough.
-
-    Parameters
-    ----------
-    diagonal : ndarray of shape (n,)
-    column : callable
-        Returns a column of K.
-    rank : int
-        Columns of the factor, at most.
-    left_out : float
-        Share of the trace that may be missing; infinite to take `rank` columns as they are, a Nyström factor on the pivots.
+def low_rank(
+    diagonal: Floats, column: Callable[[int], Floats], rank: int, left_out: float = LEFT_OUT
+) -> Floats | None:
+    """Return a factor F with FF' near K by Cholesky with pivots, or None if `rank` columns are not
+    enough.
     """
     # The trace alone decides, however small the largest entry has become.
     partial = PartialFactor(column, diagonal, negligible=0.0)
@@ -125,21 +108,7 @@ def admm(
     max_iter: int,
     stop: Callable[[], bool],
 ) -> Iterate:
-    """Run the ADMM from c = 0, b = 0, λ = 0.
-
-    Parameters
-    ----------
-    system : PenalisedSystem
-    y, price : ndarray of shape (n,)
-        Labels ±1; C s.
-    iota : float
-        Dual step, in units of σ.
-    tol : float
-        Residual at which to stop.
-    max_iter : int
-    stop : callable
-        Called between chunks of iterations.
-    """
+    """Run the ADMM from c = 0, b = 0, λ = 0."""
     n = y.size
     c, f, u, lam, r = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
     number, kept = np.array([0.0, math.inf, math.inf]), np.zeros(n, dtype=np.bool_)

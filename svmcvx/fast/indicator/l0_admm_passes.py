@@ -1,5 +1,8 @@
 """Iterations of the ADMM of :mod:`svmcvx.fast.indicator.l0_admm`, compiled."""
 
+# numba infers the types.
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 import math
@@ -11,7 +14,9 @@ __all__ = ["iterate"]
 
 @compiled(inner=True)
 def _sum_of_rows(rows, coefficients, out):
-    """Sum of rows; for sizes at which threads of a BLAS would wait for each other longer than they work."""
+    """Sum of rows; for sizes at which threads of a BLAS would wait for each other longer than they
+    work.
+    """
     for j in range(out.size):
         out[j] = 0.0
     for i in range(coefficients.size):
@@ -22,11 +27,28 @@ def _sum_of_rows(rows, coefficients, out):
 
 @compiled()
 def iterate(
-    thin, matrix, turned, y, upper_bound, sigma, iota, tol, price, steps, c, f, u, lam, r, z, inner, number, kept
+    thin,
+    matrix,
+    turned,
+    y,
+    upper_bound,
+    sigma,
+    iota,
+    tol,
+    price,
+    steps,
+    c,
+    f,
+    u,
+    lam,
+    r,
+    z,
+    inner,
+    number,
+    kept,
 ):
-    """Run at most `steps` iterations; `number` holds b, the residual, and the lowest penalised objective so far.
-
-    `z` and `inner` are scratch space.
+    """Run at most `steps` iterations; `number` holds b, the residual, and the lowest penalised
+    objective so far.
     """
     n = y.size
     b = number[0]

@@ -1,15 +1,18 @@
 r"""Local search over the set of satisfied observations by the active-set method.
 
-The objective of a set T is :math:`\tfrac12\|w_T\|^2` of its hard-margin machine plus the prices of the others. A move drops a
-support vector or takes an observation in; its change of the norm if only the tight observations mattered is
+The objective of a set T is :math:`\tfrac12\|w_T\|^2` of its hard-margin machine plus the prices of
+the others. A move drops a support vector or takes an observation in; its change of the norm if only
+the tight observations mattered is
 
 .. math:: \frac{\alpha_k^2}{2\,(M^{-1})_{kk}} - \mathrm{price}_k \quad\text{and}\quad
     \mathrm{price}_j - \frac{(1-u_j)^2}{2\kappa_j},
 
-with the bordered matrix M of the tight observations and the curvature κ_j along which j would become tight. Moves are tried in
-the order of these estimates; a trial ends as soon as its dual value, a lower bound, shows that it does not improve.
+with the bordered matrix M of the tight observations and the curvature κ_j along which j would
+become tight. Moves are tried in the order of these estimates; a trial ends as soon as its dual
+value, a lower bound, shows that it does not improve.
 
-The loops of a machine are compiled (:mod:`svmcvx.fast.core.active_set_passes`); a trial is one restricted solution.
+The loops of a machine are compiled (:mod:`svmcvx.fast.core.active_set_passes`); a trial is one
+restricted solution.
 """
 
 from __future__ import annotations
@@ -75,10 +78,7 @@ def _leave(s: State, q: int) -> None:
 
 
 def _worths(s: State, forms: Floats, ones: Floats) -> Floats:
-    r"""How much the norm would fall without each member, if only the tight observations mattered.
-
-    With ``forms`` = L⁻¹ and ``ones`` = L⁻¹1 the diagonal of :math:`M^{-1}` is that of :math:`(LL')^{-1}` less a term of the border.
-    """
+    """How much the norm would fall without each member, if only the tight observations mattered."""
     inverse = (forms * forms).sum(axis=0) - (ones @ forms) ** 2 / (ones @ ones)
     v = s.v[s.S[: ones.size]]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -113,7 +113,9 @@ def _estimates(s: State, kept: Bools, price: Floats, allowed: Bools) -> Floats:
 
 
 def _evict(s: State, kept: Bools, price: Floats, q: int) -> None:
-    """Drop the member that costs most; if q cannot be added, the observation with the largest share in the infeasibility."""
+    """Drop the member that costs most; if q cannot be added, the observation with the largest share
+    in the infeasibility.
+    """
     if q < 0:
         members = s.S[: s.tight[0]]
         worst = int(members[(_worths(s, *_inverse(s)) - price[members]).argmax()])
@@ -133,7 +135,9 @@ def _evict(s: State, kept: Bools, price: Floats, q: int) -> None:
 
 
 def solve_or_evict(s: State, kept: Bools, price: Floats, limit: float, most: int) -> int:
-    """As :func:`svmcvx.fast.core.active_set.solve`, but drop observations until T is separable and its value at most `limit`."""
+    """As :func:`svmcvx.fast.core.active_set.solve`, but drop observations until T is separable and
+    its value at most `limit`.
+    """
     for _ in range(most + 1):
         code, q = solve(s, kept, limit, most)
         if code not in (INSEPARABLE, OVER):
@@ -143,7 +147,9 @@ def solve_or_evict(s: State, kept: Bools, price: Floats, limit: float, most: int
 
 
 def _force(s: State, kept: Bools, q: int) -> bool:
-    """Move q to the other side, and make the state the restricted solution of the new set; return whether this was possible."""
+    """Move q to the other side, and make the state the restricted solution of the new set; return
+    whether this was possible.
+    """
     kept[q] = not kept[q]
     if not kept[q]:
         _leave(s, q)
@@ -153,15 +159,11 @@ def _force(s: State, kept: Bools, q: int) -> bool:
     return solve(s, kept, math.inf, 50 * s.y.size)[0] == SOLVED
 
 
-def descend(s: State, spare: State, kept: Bools, price: Floats, allowed: Bools, most: int) -> tuple[float, int]:
-    """Improve the set of a solved state by single moves until no move improves it, or for at most `most` trials.
-
-    Returns
-    -------
-    float
-        The objective.
-    int
-        Trials that were made.
+def descend(
+    s: State, spare: State, kept: Bools, price: Floats, allowed: Bools, most: int
+) -> tuple[float, int]:
+    """Improve the set of a solved state by single moves until no move improves it, or for at most
+    `most` trials.
     """
     n = s.y.size
     _absorb(s, kept)
@@ -197,9 +199,17 @@ def descend(s: State, spare: State, kept: Bools, price: Floats, allowed: Bools, 
 
 
 def explore(
-    s: State, spare: State, store: State, kept: Bools, price: Floats, best: float, picks: Floats, most: int
+    s: State,
+    spare: State,
+    store: State,
+    kept: Bools,
+    price: Floats,
+    best: float,
+    picks: Floats,
+    most: int,
 ) -> float:
-    """Move one observation at a time to the other side, descend from there, and return the better set.
+    """Move one observation at a time to the other side, descend from there, and return the better
+    set.
 
     Parameters
     ----------
@@ -211,7 +221,8 @@ def explore(
     price : ndarray of shape (n,)
     best : float
     picks : ndarray
-        Random numbers in [0, 1) that choose the observations, among those dropped and the support vectors.
+        Random numbers in [0, 1) that choose the observations, among those dropped and the support
+        vectors.
     most : int
         Trials after each.
 

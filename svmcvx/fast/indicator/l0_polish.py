@@ -1,4 +1,6 @@
-"""From a proposed set of satisfied observations to a local minimum of the l0-norm hinge SVM near it."""
+"""From a proposed set of satisfied observations to a local minimum of the l0-norm hinge SVM near
+it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ __all__ = ["LocalMinimum", "PolishSettings", "SetPolisher"]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-# Margins below 1 by less than this, relative to the largest score, are satisfied outside the working set.
+# Margins below 1 by less than this, relative to the largest score, are satisfied outside the
+# working set.
 SATISFIED = 1e-11
 # Observations taken in, and trials of the local search, between two looks at the clock.
 ACTIVE_SET_STEPS = 100
@@ -49,15 +52,7 @@ class PolishSettings:
 
 
 class LocalMinimum(NamedTuple):
-    """A local minimum: objective, coefficients, bias, and the set that its machine keeps.
-
-    Attributes
-    ----------
-    value : float
-    v : ndarray of shape (n,)
-    b : float
-    kept : ndarray of bool, shape (n,)
-    """
+    """A local minimum: objective, coefficients, bias, and the set that its machine keeps."""
 
     value: float
     v: Floats
@@ -66,22 +61,15 @@ class LocalMinimum(NamedTuple):
 
 
 class SetPolisher:
-    """Local minima near proposed sets.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-    price : ndarray of shape (n,)
-        C s.
-    monitor : Monitor
-        Its deadline stops the method.
-    whole : int
-        Up to this many observations all are in the working set.
-    settings : PolishSettings
-    """
+    """Local minima near proposed sets."""
 
     def __init__(
-        self, space: FeatureSpace, price: Floats, monitor: Monitor, whole: int, settings: PolishSettings
+        self,
+        space: FeatureSpace,
+        price: Floats,
+        monitor: Monitor,
+        whole: int,
+        settings: PolishSettings,
     ) -> None:
         self.space, self.price, self.monitor, self.settings = space, price, monitor, settings
         self.n = space.data.n
@@ -103,16 +91,11 @@ class SetPolisher:
         sign = 1.0 if float(self.price[y > 0].sum()) >= float(self.price[y < 0].sum()) else -1.0
         return LocalMinimum(float(self.price[y != sign].sum()), np.zeros(self.n), sign, y == sign)
 
-    def improve(self, kept: Bools, margins: Floats | None, picks: Floats | None = None) -> LocalMinimum | None:
-        """Return a local minimum near the restricted solution of a set; None if time runs out before there is a point.
-
-        Parameters
-        ----------
-        kept : ndarray of bool, shape (n,)
-        margins : ndarray of shape (n,), optional
-            Signed margins of the point that proposed it; they choose the first working set of large data.
-        picks : ndarray, optional
-            Random numbers that choose observations to force to the other side; without them a local search only.
+    def improve(
+        self, kept: Bools, margins: Floats | None, picks: Floats | None = None
+    ) -> LocalMinimum | None:
+        """Return a local minimum near the restricted solution of a set; None if time runs out
+        before there is a point.
         """
         if picks is None:
             key = np.packbits(kept).tobytes()
@@ -142,14 +125,19 @@ class SetPolisher:
                 joining = min(self.settings.joining, wanted.size)
                 work.grow(wanted[np.argpartition(u[wanted], joining - 1)[:joining]])
                 continue
-            # Observations that are still violated when the working set may not grow are dropped; the restricted solution is the one of the others.
+            # Observations that are still violated when the working set may not grow are dropped;
+            # the restricted solution is the one of the others.
             kept[wanted] = False
             break
         return LocalMinimum(value(state) + float(self.price[~kept].sum()), v, b, kept)
 
     def restart(self, best: LocalMinimum, picks: Floats) -> LocalMinimum | None:
         """Force observations to the other side at random and descend again."""
-        margins = None if self.small else self.space.data.y * (self.space.point(best.v).scores.value + best.b)
+        margins = (
+            None
+            if self.small
+            else self.space.data.y * (self.space.point(best.v).scores.value + best.b)
+        )
         return self.improve(best.kept, margins, picks)
 
     def _work(self, kept: Bools, margins: Floats | None) -> GrowingWorkingSet:
@@ -170,7 +158,9 @@ class SetPolisher:
         return GrowingWorkingSet(self.space, np.sort(np.concatenate(chosen)).astype(np.intp))
 
     def _solve(self, state: State, kept: Bools, price: Floats) -> bool:
-        """Polish a set, without what keeps it from being separable or at all competitive; return whether there was time for it."""
+        """Polish a set, without what keeps it from being separable or at all competitive; return
+        whether there was time for it.
+        """
         code = MORE
         while code == MORE:
             code = solve_or_evict(state, kept, price, self._trivial_value, ACTIVE_SET_STEPS)

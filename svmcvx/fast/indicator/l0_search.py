@@ -29,14 +29,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 
 class GlobalSearch:
-    """The search, its proved bound, and the arrays that prove it.
-
-    Parameters
-    ----------
-    statement : L0
-    monitor : Monitor
-    settings : BranchSettings
-    """
+    """The search, its proved bound, and the arrays that prove it."""
 
     def __init__(self, statement: L0, monitor: Monitor, settings: BranchSettings) -> None:
         self.statement = replace(statement, kind="enumeration")
@@ -45,10 +38,14 @@ class GlobalSearch:
         self.proof: dict[str, NDArray[Any]] = {}
 
     def run(self, propose: Callable[[], Bools]) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-        """Search until the end or a limit, from constant scores, soft margins, and a set of observations that is proposed."""
+        """Search until the end or a limit, from constant scores, soft margins, and a set of
+        observations that is proposed.
+        """
         geometry = self.statement.geometry
         factor_in_time(self.statement, self.monitor)
-        constants = tuple(geometry.incumbent(np.zeros(geometry.G.shape[1]), b, zero_one) for b in (1.0, -1.0))
+        constants = tuple(
+            geometry.incumbent(np.zeros(geometry.G.shape[1]), b, zero_one) for b in (1.0, -1.0)
+        )
         search = L0Search(replace(self.statement, pool=constants), self.monitor)
         options: dict[str, Any] = {"method": "search"}
         try:

@@ -2,14 +2,17 @@ r"""The SVM with ramp loss to proved optimality, by branch and bound.
 
 .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+), \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
 
-The statement is that of :mod:`svmcvx.formulations.indicator.ramp`. An observation is kept (u ≥ −1, with the hinge loss) or dropped (u ≤ −1, with a
-loss of 2); :mod:`svmcvx.fast.indicator.search.branch_and_bound` decides. The argument by vertices on which the sweep of the 0-1 loss rests
-fails here, since the loss is linear between the two. The upper bound is checked like any other; the lower bound is proved by the search: kind
-``"enumeration"``, ``residuals["search_bound"]``. A proof holds the tree, and the second checker computes its bounds again
-(:mod:`svmcvx.proofs.search_tree`).
+The statement is that of :mod:`svmcvx.formulations.indicator.ramp`. An observation is kept (u ≥ −1,
+with the hinge loss) or dropped (u ≤ −1, with a loss of 2);
+:mod:`svmcvx.fast.indicator.search.branch_and_bound` decides. The argument by vertices on which the
+sweep of the 0-1 loss rests fails here, since the loss is linear between the two. The upper bound is
+checked like any other; the lower bound is proved by the search: kind ``"enumeration"``,
+``residuals["search_bound"]``. A proof holds the tree, and the second checker computes its bounds
+again (:mod:`svmcvx.proofs.search_tree`).
 
-**When to use what.** Where :func:`svmcvx.ramp_mio` with a mixed-integer solver ends too, this search is quicker. Its cost grows with the number of
-observations that the optimum drops, and with the number of columns.
+**When to use what.** Where :func:`svmcvx.ramp_mio` with a mixed-integer solver ends too, this
+search is quicker. Its cost grows with the number of observations that the optimum drops, and with
+the number of columns.
 """
 
 from __future__ import annotations
@@ -79,7 +82,8 @@ def ramp(
     kernel : Kernel, str, callable or None
         None for the linear formulation. The columns are those of a factor of the Gram matrix.
     time_limit : float, optional
-        Seconds; then the best point is returned with the lower bound that is proved so far, as after Ctrl-C.
+        Seconds; then the best point is returned with the lower bound that is proved so far, as
+        after Ctrl-C.
     max_iter : int
         Rounds of the search.
     seed : int
@@ -99,8 +103,8 @@ def ramp(
 
     Notes
     -----
-    Source: the formulation of [Brooks], in the scaling of [CepedaGomezHan], § 2. The search is derived in
-    :mod:`svmcvx.fast.indicator.search.big_m_passes`.
+    Source: the formulation of [Brooks], in the scaling of [CepedaGomezHan], § 2. The search is
+    derived in :mod:`svmcvx.fast.indicator.search.big_m_passes`.
 
     Examples
     --------
@@ -111,7 +115,9 @@ def ramp(
     ('enumeration', True)
     """
     settings = checked_settings(settings, BranchSettings)
-    counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)
+    counting = l0_statement(
+        X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite
+    )
     statement = Ramp(space=counting.space, C=counting.C, kind="enumeration")
     warm_start = earlier_solution(warm_start, statement)
     earlier = incumbent_margins(warm_start, counting)
@@ -139,12 +145,17 @@ class _RampRun:
         self.bound: SolverBound | None = None
         self.proof: dict[str, NDArray[Any]] = {}
 
-    def all(self, counting: L0, earlier: Floats | None) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-        """Search until the end or a limit, from constant scores and from the margins of an earlier solution."""
+    def all(
+        self, counting: L0, earlier: Floats | None
+    ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
+        """Search until the end or a limit, from constant scores and from the margins of an earlier
+        solution.
+        """
         factor_in_time(counting, self.monitor)
         search = RampSearch(
             replace(
-                self.statement, pool=ramp_pool(counting, earlier, heuristics=False, deadline=self.monitor.deadline)
+                self.statement,
+                pool=ramp_pool(counting, earlier, heuristics=False, deadline=self.monitor.deadline),
             ),
             self.monitor,
         )
@@ -160,5 +171,9 @@ class _RampRun:
         assert best is not None  # noqa: S101 - constant scores are feasible
         self.statement = replace(self.statement, pool=(best,))
         with uninterruptible():
-            self.bound, self.proof, models = search.bound, tree.proof, self.statement.incumbent_models()
+            self.bound, self.proof, models = (
+                search.bound,
+                tree.proof,
+                self.statement.incumbent_models(),
+            )
         return RecoveredPoints(models, []), status, {"method": "branch", "nodes": tree.nodes}

@@ -3,27 +3,32 @@ r"""The SVM with the exact 0-1 loss, by exhaustion.
 .. math:: \min_w\; \|w\|^2 + \lambda\sum_i s_i\,1[u_i < 1] \qquad\text{or}\qquad
     \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\,1[u_i < 1] \le k.
 
-The statement is that of :mod:`svmcvx.formulations.indicator.zero_one`. The upper bound is checked like any other. The lower bound comes from the
-conic relaxation, and is computed by the checker, or from the search: kind ``"enumeration"``,
-``residuals["search_bound"]``. A proof by branch and bound holds the tree, and the second checker computes its bounds
-again (:mod:`svmcvx.proofs.search_tree`).
+The statement is that of :mod:`svmcvx.formulations.indicator.zero_one`. The upper bound is checked
+like any other. The lower bound comes from the conic relaxation, and is computed by the checker, or
+from the search: kind ``"enumeration"``, ``residuals["search_bound"]``. A proof by branch and bound
+holds the tree, and the second checker computes its bounds again (:mod:`svmcvx.proofs.search_tree`).
 
 ============ ================================================================================== ====================================
 method       searches                                                                           cost
 ============ ================================================================================== ====================================
-``"branch"`` rows kept or dropped (:mod:`svmcvx.fast.indicator.search.branch_and_bound`)        as many nodes as the bounds leave open
-``"sweep"``  all vertices (:mod:`svmcvx.fast.indicator.search.sweep_passes`)                    :math:`\sum_{m<r}\binom nm` lines
-============ ================================================================================== ====================================
+``"branch"`` rows kept or dropped (:mod:`svmcvx.fast.indicator.search.branch_and_bound`)        as
+many nodes as the bounds leave open ``"sweep"``  all vertices
+(:mod:`svmcvx.fast.indicator.search.sweep_passes`)                    :math:`\sum_{m<r}\binom nm`
+lines ============
+==================================================================================
+====================================
 
-**"auto"** takes branch and bound as long as its tree can become a proof. If the tree is larger than the record allows, and its work exceeds that of
-the sweep, the sweep takes over. What does not end soon gets better starting points and the conic relaxation on the way.
-Work is counted, in nodes and in crossings of lines, so that the method, the number of nodes and the proof follow from the data and the
-settings; only a limit, which cuts the search short, depends on the clock.
+**"auto"** takes branch and bound as long as its tree can become a proof. If the tree is larger than
+the record allows, and its work exceeds that of the sweep, the sweep takes over. What does not end
+soon gets better starting points and the conic relaxation on the way. Work is counted, in nodes and
+in crossings of lines, so that the method, the number of nodes and the proof follow from the data
+and the settings; only a limit, which cuts the search short, depends on the clock.
 
-**When to use what.** The cost of branch and bound grows with the number of observations that the optimum drops and with the number of
-columns; that of the sweep with the number of columns r only, and steeply: it serves two or three columns, many observations and much noise.
-Where neither ends, the interval is valid but wide. The alternative :func:`svmcvx.zero_one_mio` with SCIP was slower wherever both ended
-(``benchmarks/zero_one.py``).
+**When to use what.** The cost of branch and bound grows with the number of observations that the
+optimum drops and with the number of columns; that of the sweep with the number of columns r only,
+and steeply: it serves two or three columns, many observations and much noise. Where neither ends,
+the interval is valid but wide. The alternative :func:`svmcvx.zero_one_mio` with SCIP was slower
+wherever both ended (``benchmarks/zero_one.py``).
 """
 
 from __future__ import annotations
@@ -52,7 +57,12 @@ from svmcvx.fast.core.thread_pool import Share, shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
 from svmcvx.fast.indicator.search.exchange import CountingExchange
 from svmcvx.fast.indicator.search.search_state import OBJECTIVE_CAPS, ZeroOneSearch, factor_in_time
-from svmcvx.fast.indicator.search.starts import counting_starts, earlier_margins, simple_starts, starts
+from svmcvx.fast.indicator.search.starts import (
+    counting_starts,
+    earlier_margins,
+    simple_starts,
+    starts,
+)
 from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
 from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.formulations.base import RecoveredPoints
@@ -82,11 +92,13 @@ class ZeroOneSettings:
     Attributes
     ----------
     easy : float
-        Work of branch and bound before better starting points and the conic relaxation are looked for.
+        Work of branch and bound before better starting points and the conic relaxation are looked
+        for.
     crossing : float
         Work of the sweep for one line and one observation, in the same unit.
     relaxation_rows : int
-        Observations up to which all heuristics of the builders run, with a minimisation of the relaxation.
+        Observations up to which all heuristics of the builders run, with a minimisation of the
+        relaxation.
     branch : BranchSettings
     sweep : SweepSettings
     """
@@ -135,16 +147,18 @@ def zero_one(
     kernel : Kernel, str, callable or None
         None for the linear formulation. The columns are those of a factor of the Gram matrix.
     time_limit : float, optional
-        Seconds; then the best point is returned with the lower bound that is proved so far, as after Ctrl-C.
+        Seconds; then the best point is returned with the lower bound that is proved so far, as
+        after Ctrl-C.
     max_iter : int
         Rounds of the search.
     warm_start : Solution, optional
-        An earlier solution on the same data, for any hyper-parameters: a start for the incumbent. A solution of other
-        data is refused.
+        An earlier solution on the same data, for any hyper-parameters: a start for the incumbent. A
+        solution of other data is refused.
     method : "auto", "sweep" or "branch"
         See :mod:`svmcvx.fast.zero_one`.
     seed : int
-        Of the sample that precedes the conic relaxation of more than 20 000 observations; the searches draw nothing.
+        Of the sample that precedes the conic relaxation of more than 20 000 observations; the
+        searches draw nothing.
 
     Returns
     -------
@@ -158,11 +172,13 @@ def zero_one(
     BuildError
         If the problem would not fit into memory.
     SolverFailed
-        If dropping weight `k` does not make the classes separable, or no point that does was found within the limits.
+        If dropping weight `k` does not make the classes separable, or no point that does was found
+        within the limits.
 
     Notes
     -----
-    Source: the optimality conditions of :func:`svmcvx.zero_one_mio`; see :mod:`svmcvx.fast.indicator.search.sweep_passes`.
+    Source: the optimality conditions of :func:`svmcvx.zero_one_mio`; see
+    :mod:`svmcvx.fast.indicator.search.sweep_passes`.
 
     Examples
     --------
@@ -173,15 +189,22 @@ def zero_one(
     ('enumeration', True)
     """
     if (lam is None) == (k is None):
-        raise DataError("zero_one takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a cardinality")
+        raise DataError(
+            "zero_one takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a"
+            " cardinality"
+        )
     lam = None if lam is None else check_number(lam, "lam", low=0, open_low=True)
     k = None if k is None else check_number(k, "k", low=0)
     check_choice(method, "method", METHODS)
     settings = checked_settings(settings, ZeroOneSettings)
     rng = check_seed(seed)
     data = binary_data(X, y, sample_weight)
-    space = feature_space(data, kernel, intercept=penalised_or_none(intercept), indefinite=indefinite)
-    check_total_price(lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight")
+    space = feature_space(
+        data, kernel, intercept=penalised_or_none(intercept), indefinite=indefinite
+    )
+    check_total_price(
+        lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight"
+    )
     statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
 
     warm_start = earlier_solution(warm_start, statement)
@@ -203,7 +226,9 @@ def zero_one(
 
 
 def _crossings(n: int, r: int) -> float:
-    """Return how many crossings a sweep over n rows in r dimensions counts at most; infinite if that takes hours."""
+    """Return how many crossings a sweep over n rows in r dimensions counts at most; infinite if
+    that takes hours.
+    """
     sets = 0
     for size in range(r):
         # Whole numbers that may soon be too large for a double.
@@ -216,18 +241,31 @@ def _crossings(n: int, r: int) -> float:
 class _ZeroOneRun:
     """The phases of the search, and the record for the answer."""
 
-    def __init__(self, statement: ZeroOne, monitor: Monitor, method: str, settings: ZeroOneSettings) -> None:
-        self.statement, self.monitor, self.method, self.settings = statement, monitor, method, settings
+    def __init__(
+        self, statement: ZeroOne, monitor: Monitor, method: str, settings: ZeroOneSettings
+    ) -> None:
+        self.statement, self.monitor, self.method, self.settings = (
+            statement,
+            monitor,
+            method,
+            settings,
+        )
         self.used = "branch"
         self.effort: dict[str, int] = {}
         self.duals: list[Dual] = []
         self.tree: BranchAndBound | None = None
         self.searched = False
 
-    def all(self, earlier: Floats | None, rng: np.random.Generator) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-        """Prepare the search from the margins of an earlier solution, run it, and return the models of its best point."""
+    def all(
+        self, earlier: Floats | None, rng: np.random.Generator
+    ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
+        """Prepare the search from the margins of an earlier solution, run it, and return the models
+        of its best point.
+        """
         factor_in_time(self.statement, self.monitor)
-        self.search = ZeroOneSearch(replace(self.statement, pool=simple_starts(self.statement, earlier)), self.monitor)
+        self.search = ZeroOneSearch(
+            replace(self.statement, pool=simple_starts(self.statement, earlier)), self.monitor
+        )
         self.searched = True
         try:
             with interruptible(self.monitor.deadline), shares() as share:
@@ -237,7 +275,9 @@ class _ZeroOneRun:
         best = self.search.best
         self.statement = replace(self.statement, pool=() if best is None else (best,))
         with uninterruptible():
-            models = [] if best is None else self.statement.recovered_models(~best.dropped, best.w, 0.0)
+            models = (
+                [] if best is None else self.statement.recovered_models(~best.dropped, best.w, 0.0)
+            )
         return RecoveredPoints(models, self.duals), status, {"method": self.used, **self.effort}
 
     @property
@@ -278,7 +318,8 @@ class _ZeroOneRun:
                 of_the_tree = search.unresolved_bound
                 status = self._sweep(share)
                 if status is Status.NUMERICAL:
-                    # Some vertices could not be distinguished. The bound of the sweep stays, and the tree continues with its own open nodes.
+                    # Some vertices could not be distinguished. The bound of the sweep stays, and
+                    # the tree continues with its own open nodes.
                     search.unresolved_bound, self.used, status = of_the_tree, "branch", None
         if status is None:
             status = tree.run(share)
@@ -309,12 +350,18 @@ class _ZeroOneRun:
         for point in pool:
             search.update_incumbent(point)
         if relaxation is not None:
-            dual = search.statement.repair({"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)})
+            dual = search.statement.repair(
+                {"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)}
+            )
             self.duals = [dual]
-            search.proved = max(search.proved, search.statement.evaluate_dual(dual).lower_end * search.unit)
+            search.proved = max(
+                search.proved, search.statement.evaluate_dual(dual).lower_end * search.unit
+            )
 
     def _first_point(self, share: Share) -> Status | None:
-        """Find a feasible point, or prove that there is none; None once there is one that may not be the best."""
+        """Find a feasible point, or prove that there is none; None once there is one that may not
+        be the best.
+        """
         search = self.search
         if search.statement.is_inseparable:
             return Status.INFEASIBLE
@@ -332,6 +379,7 @@ class _ZeroOneRun:
                 break
         found, search.objective_cap = search.best is not None, math.inf
         if found:
-            # Whatever is below the value of the first point, too, may have been excluded on the way.
+            # Whatever is below the value of the first point, too, may have been excluded on the
+            # way.
             return status if status is Status.OPTIMAL else None
         return search.report(search.proved) or Status.NUMERICAL

@@ -1,10 +1,12 @@
 """Newton's method for linear machines whose rows lie in blocks.
 
-The method is that of :mod:`svmcvx.fast.linear.newton`. Scores and multipliers of each block are stored in memory
-(:class:`~svmcvx.fast.linear.margins.Margins`); the method needs sums over the blocks only. Three passes a step read the
-rows: for the gradient, for the system and for the scores along the step. The search for the bias and along a line reads scores only.
+The method is that of :mod:`svmcvx.fast.linear.newton`. Scores and multipliers of each block are
+stored in memory (:class:`~svmcvx.fast.linear.margins.Margins`); the method needs sums over the
+blocks only. Three passes a step read the rows: for the gradient, for the system and for the scores
+along the step. The search for the bias and along a line reads scores only.
 
-A sample of the rows, in memory, is solved first: its solution is so close that a few steps over all rows suffice.
+A sample of the rows, in memory, is solved first: its solution is so close that a few steps over all
+rows suffice.
 """
 
 from __future__ import annotations
@@ -41,11 +43,21 @@ MULTIPLIERS = "multipliers"
 TAU = "tau"
 # Operations that read the rows themselves.
 OF_ROWS = frozenset(
-    ("set_point", "project", "prox_step", "mean_gradient", "normal_matrix", "diagonal", "curvature_product", "loss_of")
+    (
+        "set_point",
+        "project",
+        "prox_step",
+        "mean_gradient",
+        "normal_matrix",
+        "diagonal",
+        "curvature_product",
+        "loss_of",
+    )
 )
 # Ends after which no further pass is made for the bias.
 STOPPED = (Status.TIME_LIMIT, Status.INTERRUPTED)
-# Accuracy to which the sample is solved, relative to its own objective, and Newton steps for it at most.
+# Accuracy to which the sample is solved, relative to its own objective, and Newton steps for it at
+# most.
 SAMPLE_TOL, SAMPLE_STEPS = 1e-4, 200
 # All rows are at least this many times the sample.
 WORTH_SAMPLING = 2.0
@@ -55,18 +67,7 @@ SAMPLED_SIGMA = 30.0
 
 @dataclass(frozen=True)
 class BlockLoss:
-    """The losses of a linear machine, without its rows.
-
-    Attributes
-    ----------
-    loss : LinearLoss
-    cost : float
-        By which the weight of a row is multiplied.
-    terms : dict
-        Whether there is a free bias, the linear term and the variance of the margins.
-    whole_weight : float
-        Sum of all weights, which divides the weights in the variance; 0 without a variance.
-    """
+    """The losses of a linear machine, without its rows."""
 
     loss: LinearLoss
     cost: float
@@ -76,17 +77,13 @@ class BlockLoss:
     def of(self, X: Any, y: Floats, weight: Floats, norms: Floats | None = None) -> LinearProblem:
         """Return the problem of some rows."""
         share = weight / self.whole_weight if self.whole_weight else None
-        return LinearProblem(X, y, self.cost * weight, self.loss, norms=norms, share=share, **self.terms)
+        return LinearProblem(
+            X, y, self.cost * weight, self.loss, norms=norms, share=share, **self.terms
+        )
 
 
 class BlockMargins(Margins):
-    """The margins of all blocks, with the methods of :class:`Margins`.
-
-    Parameters
-    ----------
-    space : BlockSpace
-    loss : BlockLoss
-    """
+    """The margins of all blocks, with the methods of :class:`Margins`."""
 
     whole = False
 
@@ -185,14 +182,16 @@ class BlockMargins(Margins):
         return found
 
     def finish(self) -> NDArray[np.intp]:
-        """Leave the multipliers of the best lower bound in the states, and nothing else; return the rows where they are not 0."""
+        """Leave the multipliers of the best lower bound in the states, and nothing else; return the
+        rows where they are not 0.
+        """
         found = self.space.shards.change(_finish, None, tuple(self.pending) if self.begun else ())
         self.pending = []
         # Positions among all rows of the source, shard by shard.
         first = np.cumsum([0, *(rows for rows, _ in found)])
-        return np.concatenate([start + part for start, (_, part) in zip(first[:-1], found, strict=True)]).astype(
-            np.intp
-        )
+        return np.concatenate(
+            [start + part for start, (_, part) in zip(first[:-1], found, strict=True)]
+        ).astype(np.intp)
 
 
 def solve_in_blocks(
@@ -207,17 +206,25 @@ def solve_in_blocks(
     callback: Callback | None,
     settings: LinearNewtonSettings | None = None,
 ) -> Solution:
-    """Solve and certify a statement in blocks; `loss` is the loss of the statement; the other arguments are the same for all solvers."""
+    """Solve and certify a statement in blocks; `loss` is the loss of the statement; the other
+    arguments are the same for all solvers.
+    """
     space = statement.space
     start = None if warm_start is None else _earlier_point(space, warm_start.model)
     # The states hold the multipliers of the last run.
     dual = in_states(statement.entry, MULTIPLIERS)
-    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor, space.watched():
+    with (
+        monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
+        space.watched(),
+    ):
 
         def solve(start: tuple[Floats, float] | None) -> Found:
-            point, support, status = minimise_in_blocks(space, loss, monitor, start=start, settings=settings)
+            point, support, status = minimise_in_blocks(
+                space, loss, monitor, start=start, settings=settings
+            )
             if status is Status.INACCURATE:
-                # Nothing of it may be left for the certificate to notice: w = 0 is evaluated without the rows.
+                # Nothing of it may be left for the certificate to notice: w = 0 is evaluated
+                # without the rows.
                 space.require_same()
             options = {"method": "newton", "steps": point.steps, "blocks": sum(space.shards.blocks)}
             b = point.b if status in STOPPED else statement.best_bias(point.w, point.b)
@@ -234,25 +241,7 @@ def minimise_in_blocks(
     start: tuple[Floats, float] | None = None,
     settings: LinearNewtonSettings | None = None,
 ) -> tuple[BestPoint, NDArray[np.intp], Status]:
-    """Run Newton's method on rows in blocks until the monitor says stop.
-
-    Parameters
-    ----------
-    space : BlockSpace
-    loss : BlockLoss
-    monitor : Monitor
-    start : tuple of ndarray and float, optional
-        w and bias to start from, in the columns of the space; by default the solution of a sample.
-    settings : LinearNewtonSettings, optional
-
-    Returns
-    -------
-    BestPoint
-        The best w and bias.
-    ndarray of int
-        Rows of the source with a multiplier that is not 0.
-    Status
-    """
+    """Run Newton's method on rows in blocks until the monitor says stop."""
     terms = LinearTerms(
         space.n,
         space.d,
@@ -266,7 +255,9 @@ def minimise_in_blocks(
     if sampled:
         rows = space.sample_space()
         problem = loss.of(rows.X, space.sample.y, space.sample.weight)
-        point, _ = minimise(problem, monitor.within(max(SAMPLE_TOL, monitor.tol), SAMPLE_STEPS), settings=settings)
+        point, _ = minimise(
+            problem, monitor.within(max(SAMPLE_TOL, monitor.tol), SAMPLE_STEPS), settings=settings
+        )
         start = point.w, point.b
     margins = BlockMargins(space, loss)
     w, b = (None, 0.0) if start is None else start
@@ -274,23 +265,25 @@ def minimise_in_blocks(
     try:
         # A start near the optimum needs no cautious first penalty.
         sigma = None if start is None or terms.smooth else SAMPLED_SIGMA
-        point, status = minimise(terms, monitor, w=w, b=b, sigma=sigma, settings=settings, margins=margins)
+        point, status = minimise(
+            terms, monitor, w=w, b=b, sigma=sigma, settings=settings, margins=margins
+        )
     finally:
         space.shards.deadline = None
     return point, margins.finish(), status
 
 
 def _earlier_point(space: BlockSpace, model: object) -> tuple[Floats, float]:
-    """Return w and the bias of a linear model in the columns of a space.
-
-    Raises
-    ------
-    DataError
-        If it is not a linear model with this number of features.
-    """
+    """Return w and the bias of a linear model in the columns of a space."""
     d = space.centre.size
-    if not isinstance(model, LinearModel) or model.coef.shape != (d,) or not np.isfinite(model.coef).all():
-        raise DataError(f"warm_start must be a Solution with a linear model of {d} features for rows in blocks")
+    if (
+        not isinstance(model, LinearModel)
+        or model.coef.shape != (d,)
+        or not np.isfinite(model.coef).all()
+    ):
+        raise DataError(
+            f"warm_start must be a Solution with a linear model of {d} features for rows in blocks"
+        )
     if space.intercept == "penalised":
         return np.append(model.coef, model.intercept), 0.0
     return np.array(model.coef), model.intercept + float(space.centre @ model.coef)
@@ -343,12 +336,18 @@ def _on_margins(
 ) -> Any:
     """Call a method that needs no rows."""
     found = [_changed(before, pending) for before in parts[MARGINS]]
-    value = _added([getattr(margins, name)(*arguments) for margins in found], extreme=name == "flat_ends")
+    value = _added(
+        [getattr(margins, name)(*arguments) for margins in found], extreme=name == "flat_ends"
+    )
     return ({MARGINS: found}, value) if keep else value
 
 
-def _changed(before: Margins, pending: Sequence[tuple[str, tuple[Any, ...]]], *, fresh: bool = False) -> Margins:
-    """Return a copy with the pending changes applied; if `fresh`, with new arrays for multipliers that will be set."""
+def _changed(
+    before: Margins, pending: Sequence[tuple[str, tuple[Any, ...]]], *, fresh: bool = False
+) -> Margins:
+    """Return a copy with the pending changes applied; if `fresh`, with new arrays for multipliers
+    that will be set.
+    """
     margins = copy(before)
     for name, arguments in pending:
         getattr(margins, name)(*arguments)
@@ -367,7 +366,9 @@ def _finish(
     margins = parts.get(MARGINS) or [None] * len(parts["rows"])
     for before, rows in zip(margins, parts["rows"], strict=True):
         last = None if before is None else _changed(before, pending)
-        alpha, tau = (np.zeros(rows.y.size),) * 2 if last is None else (last.best_alpha, last.best_tau)
+        alpha, tau = (
+            (np.zeros(rows.y.size),) * 2 if last is None else (last.best_alpha, last.best_tau)
+        )
         multipliers.append(alpha)
         taus.append(tau)
         here = np.flatnonzero(alpha)

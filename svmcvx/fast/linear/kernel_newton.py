@@ -1,7 +1,9 @@
-r"""Newton's method for a machine with a kernel, on a partial factor of its kernel matrix that can grow.
+r"""Newton's method for a machine with a kernel, on a partial factor of its kernel matrix that can
+grow.
 
-With :math:`K \approx FF'` the machine on the rows of F is a linear one, which :mod:`svmcvx.fast.linear.newton` solves. Its multipliers are
-feasible for K too, however rough F is: who asks for them evaluates their bounds on K, and lets the factor grow while the gap is too large.
+With :math:`K \approx FF'` the machine on the rows of F is a linear one, which
+:mod:`svmcvx.fast.linear.newton` solves. Its multipliers are feasible for K too, however rough F is:
+who asks for them evaluates their bounds on K, and lets the factor grow while the gap is too large.
 """
 
 from __future__ import annotations
@@ -22,26 +24,13 @@ __all__ = ["KernelNewton"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# The tolerance of the machine on the factor relative to that of the whole, the rest of which the error of the factor takes; steps at most.
+# The tolerance of the machine on the factor relative to that of the whole, the rest of which the
+# error of the factor takes; steps at most.
 FACTOR_SHARE, FACTOR_STEPS = 0.3, 300
 
 
 class KernelNewton:
-    """The machine on the rows of a factor.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-        With a kernel; its matrix need not be stored.
-    machine : callable
-        Returns the problem of the machine on rows of shape (n, r).
-    settings : LinearNewtonSettings, optional
-        For the machines on the factors.
-
-    Attributes
-    ----------
-    factor : PartialFactor
-    """
+    """The machine on the rows of a factor."""
 
     def __init__(
         self,
@@ -57,27 +46,27 @@ class KernelNewton:
         """Columns of the factor."""
         return len(self.factor.pivots)
 
-    def grow(self, rank: int, monitor: Monitor, enough: Callable[[PartialFactor], bool] = lambda factor: False) -> bool:
-        """Compute columns until there are `rank`, time is up or `enough` is true; return whether the factor is complete."""
+    def grow(
+        self,
+        rank: int,
+        monitor: Monitor,
+        enough: Callable[[PartialFactor], bool] = lambda factor: False,
+    ) -> bool:
+        """Compute columns until there are `rank`, time is up or `enough` is true; return whether
+        the factor is complete.
+        """
         self.factor.grow(rank, lambda: monitor.out_of_time() or enough(self.factor))
         return self.factor.done
 
     def solve(
-        self, monitor: Monitor, *, alpha: Floats | None = None, v: Floats | None = None, keep: bool = True
+        self,
+        monitor: Monitor,
+        *,
+        alpha: Floats | None = None,
+        v: Floats | None = None,
+        keep: bool = True,
     ) -> BestPoint:
-        """Return the solution on the present factor.
-
-        Parameters
-        ----------
-        monitor : Monitor
-            Of the whole.
-        alpha : ndarray of shape (n,), optional
-            Multipliers to start from, where the loss is not smooth.
-        v : ndarray of shape (n,), optional
-            Coefficients of the expansion to start from; by default that of `alpha`, or zero.
-        keep : bool
-            Whether the factor is needed again; its memory is freed first if not.
-        """
+        """Return the solution on the present factor."""
         rows = self.factor.factor
         if not keep:
             del self.factor

@@ -1,12 +1,14 @@
-r"""The losses of linear machines: all that the Newton methods of :mod:`svmcvx.fast.linear.newton` ask of a loss.
+r"""The losses of linear machines: all that the Newton methods of :mod:`svmcvx.fast.linear.newton`
+ask of a loss.
 
-A loss :math:`\ell(z)` of :math:`z = 1 - y(f + b)`, times the weight c of the observation, is seen through its multiplier
-:math:`\alpha`, the derivative at z of a smooth function e. For smooth losses :math:`e = \ell`. For others e is the augmented Lagrangian
-around a centre a,
+A loss :math:`\ell(z)` of :math:`z = 1 - y(f + b)`, times the weight c of the observation, is seen
+through its multiplier :math:`\alpha`, the derivative at z of a smooth function e. For smooth losses
+:math:`e = \ell`. For others e is the augmented Lagrangian around a centre a,
 
 .. math:: e(z) = \max_\alpha\; \alpha z - \ell^*(\alpha) - \frac{(\alpha - a)^2}{2\sigma c},
 
-the Moreau envelope of the loss, shifted. A :class:`LinearLoss` says which loss it is; the functions below tell what it is:
+the Moreau envelope of the loss, shifted. A :class:`LinearLoss` says which loss it is; the functions
+below tell what it is:
 
 * :func:`prox_one`: the multiplier, its derivative in z, e and the loss;
 * :func:`clipped`: the same in short where the multiplier is a clipped linear function of z;
@@ -15,9 +17,13 @@ the Moreau envelope of the loss, shifted. A :class:`LinearLoss` says which loss 
 
 A new loss is a kind, its case in each of these functions, and a function that makes its record.
 
-**The envelope for 1 < p < 2.** The multiplier is :math:`c\,p\,r` with the root r of :math:`p r + \sigma r^{1/(p-1)} = a/c + \sigma z`, a
-convex increasing function: Newton's method from above cannot overshoot.
+**The envelope for 1 < p < 2.** The multiplier is :math:`c\,p\,r` with the root r of :math:`p r +
+\sigma r^{1/(p-1)} = a/c + \sigma z`, a convex increasing function: Newton's method from above
+cannot overshoot.
 """
+
+# numba infers the types.
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -26,7 +32,16 @@ from typing import NamedTuple
 
 from svmcvx.system.compilation import compiled
 
-__all__ = ["HINGE", "LinearLoss", "band", "clipped", "conjugate_one", "flat_one", "hinge_power", "prox_one"]
+__all__ = [
+    "HINGE",
+    "LinearLoss",
+    "band",
+    "clipped",
+    "conjugate_one",
+    "flat_one",
+    "hinge_power",
+    "prox_one",
+]
 
 # Kinds of loss: c ξ^p for p ≥ 2; the envelopes for p = 1 and 1 < p < 2; the band of ODM.
 POWER, HINGE, ENVELOPE, BAND = 0, 1, 2, 3
@@ -36,16 +51,7 @@ ROOT_TOLERANCE = 4e-16
 
 
 class LinearLoss(NamedTuple):
-    """A loss with its parameters, those of other kinds at their defaults.
-
-    Attributes
-    ----------
-    kind : int
-    p : float
-        Power of the hinge.
-    C1, C2, D : float
-        Weights of both sides of the band, and half of its width.
-    """
+    """A loss with its parameters, those of other kinds at their defaults."""
 
     kind: int
     p: float = 2.0
@@ -65,7 +71,9 @@ class LinearLoss(NamedTuple):
 
     @property
     def quadratic_conjugate(self) -> tuple[float, float, float]:
-        r"""D, A and B of a conjugate :math:`D|\alpha| + (A\alpha_+^2 + B\alpha_-^2)/2c` of the hinge and of the band."""
+        r"""D, A and B of a conjugate :math:`D|\alpha| + (A\alpha_+^2 + B\alpha_-^2)/2c` of the
+        hinge and of the band.
+        """
         return (self.D, 0.5 / self.C1, 0.5 / self.C2) if self.kind == BAND else (0.0, 0.0, 0.0)
 
 
@@ -96,9 +104,8 @@ def _root(nu, sigma, p):
 
 @compiled(inner=True, nogil=True)
 def clipped(loss, sigma):
-    r"""Return the slope s and the upper bound t, relative to the weight, of a multiplier :math:`\mathrm{clip}(a + c s z, 0, c t)`.
-
-    Then :math:`e = \alpha z - (\alpha - a)^2/2cs`. A slope of 0 stands for a multiplier of another form.
+    r"""Return the slope s and the upper bound t, relative to the weight, of a multiplier
+    :math:`\mathrm{clip}(a + c s z, 0, c t)`.
     """
     if loss.kind == HINGE:
         return sigma, 1.0
@@ -109,7 +116,9 @@ def clipped(loss, sigma):
 
 @compiled(inner=True, nogil=True)
 def prox_one(loss, z, a, c, sigma):
-    """Return multiplier, slope, value of the smooth function and loss of one observation, where they are not clipped linear."""
+    """Return multiplier, slope, value of the smooth function and loss of one observation, where
+    they are not clipped linear.
+    """
     p = loss.p
     if loss.kind == POWER:
         if z <= 0.0:
@@ -150,12 +159,18 @@ def conjugate_one(loss, alpha, c):
     if alpha <= 0.0:
         return 0.0
     ratio = alpha / (c * loss.p)
-    return c * (loss.p - 1.0) * (ratio * ratio if loss.p == 2.0 else ratio ** (loss.p / (loss.p - 1.0)))
+    return (
+        c
+        * (loss.p - 1.0)
+        * (ratio * ratio if loss.p == 2.0 else ratio ** (loss.p / (loss.p - 1.0)))
+    )
 
 
 @compiled(inner=True, nogil=True)
 def flat_one(loss, z, a, c, sigma):
-    """Return the ends of the interval around z without a slope, of one observation that has none at z."""
+    """Return the ends of the interval around z without a slope, of one observation that has none at
+    z.
+    """
     if loss.kind == BAND:
         return -loss.D, loss.D
     if loss.kind == POWER:

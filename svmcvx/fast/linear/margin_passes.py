@@ -1,8 +1,12 @@
 r"""Compiled passes over the margins for the Newton methods of :mod:`svmcvx.fast.linear.newton`.
 
-With :math:`z_i = 1 - y_i(f_i + b)` a pass sums what :mod:`svmcvx.fast.linear.loss_passes` tells of every observation. Clipped linear
-multipliers have loops without a branch, which the compiler can vectorise.
+With :math:`z_i = 1 - y_i(f_i + b)` a pass sums what :mod:`svmcvx.fast.linear.loss_passes` tells of
+every observation. Clipped linear multipliers have loops without a branch, which the compiler can
+vectorise.
 """
+
+# numba infers the types.
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -128,7 +132,9 @@ def along(loss, f, df, t, y, b, db, a, c, sigma):
 
 @compiled(nogil=True)
 def slope_of_bias(loss, f, y, b, a, c, sigma):
-    """Return Σyα, minus the derivative of Σe in b; Σ of the slopes, its second derivative; and Σ|α|."""
+    """Return Σyα, minus the derivative of Σe in b; Σ of the slopes, its second derivative; and
+    Σ|α|.
+    """
     t, limit = clipped(loss, sigma)
     if t > 0.0:
         return _slope_of_bias_clipped(f, y, b, a, c, t, limit)
@@ -143,7 +149,9 @@ def slope_of_bias(loss, f, y, b, a, c, sigma):
 
 @compiled(nogil=True)
 def flat_ends(loss, f, y, b, a, c, sigma):
-    """Return the moves of the bias to the ends of the interval without slopes; ±∞ where it has none."""
+    """Return the moves of the bias to the ends of the interval without slopes; ±∞ where it has
+    none.
+    """
     left, right = -math.inf, math.inf
     for i in range(f.size):
         z = 1.0 - y[i] * (f[i] + b)
@@ -158,7 +166,9 @@ def flat_ends(loss, f, y, b, a, c, sigma):
 
 @compiled(nogil=True)
 def gram_rows(data, indices, indptr, slope, H, border):
-    """Add Σ_i slope_i x_i x_i' of sparse rows to the lower triangle of H, and Σ_i slope_i x_i to `border`."""
+    """Add Σ_i slope_i x_i x_i' of sparse rows to the lower triangle of H, and Σ_i slope_i x_i to
+    `border`.
+    """
     for i in range(slope.size):
         s = slope[i]
         if s == 0.0:

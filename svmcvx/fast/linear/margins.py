@@ -1,7 +1,8 @@
 r"""Arrays of Newton's method with one number a row of a linear problem, and sums over the rows.
 
-Scores f = Xw, multipliers α with their slopes, the centre a of the augmented Lagrangian: arrays with one number a row. The method sees
-them through sums alone, so that the rows may lie in one array (:class:`Margins`) or in blocks that are never together in memory
+Scores f = Xw, multipliers α with their slopes, the centre a of the augmented Lagrangian: arrays
+with one number a row. The method sees them through sums alone, so that the rows may lie in one
+array (:class:`Margins`) or in blocks that are never together in memory
 (:mod:`svmcvx.fast.linear.blocks`, where every block has such an object): sums of blocks add up.
 """
 
@@ -23,22 +24,13 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Entries of one block of dense rows.
 BLOCK_ENTRIES = 2**22
-# Columns up to which a compiled loop forms the system of dense data sooner than a copy of the rows and a matrix product.
+# Columns up to which a compiled loop forms the system of dense data sooner than a copy of the rows
+# and a matrix product.
 NARROW = 24
 
 
 class NormalMatrix(NamedTuple):
-    """Sums of a Newton system in the coordinates of w.
-
-    Attributes
-    ----------
-    H : ndarray of shape (d, d)
-        X'SX; its lower triangle is filled.
-    border : ndarray of shape (d,)
-        X's.
-    total : float
-        Sum of the second derivatives s.
-    """
+    """Sums of a Newton system in the coordinates of w."""
 
     H: Floats
     border: Floats
@@ -53,24 +45,7 @@ class Observed(NamedTuple):
 
 
 class Margins:
-    """Scores and multipliers of the rows of a problem.
-
-    Parameters
-    ----------
-    problem : LinearProblem
-    alpha : ndarray of shape (n,), optional
-        The first centre of the augmented Lagrangian; zero by default.
-
-    Attributes
-    ----------
-    f, df : ndarray of shape (n,)
-        Scores, and their change along the step.
-    alpha, slope : ndarray of shape (n,)
-        Multipliers, and their derivatives.
-    centre : ndarray of shape (n,)
-    best_alpha, expansion : ndarray of shape (n,)
-        Multipliers of the best lower bound, and those with which the best w was expanded.
-    """
+    """Scores and multipliers of the rows of a problem."""
 
     # Whether all rows are in memory, so that systems of the order of their number can be formed.
     whole = True
@@ -79,11 +54,14 @@ class Margins:
         self.problem = problem
         n = problem.n
         low, high = problem.loss.domain
-        self.centre = np.zeros(n) if alpha is None else np.clip(alpha, low * problem.c, high * problem.c)
+        self.centre = (
+            np.zeros(n) if alpha is None else np.clip(alpha, low * problem.c, high * problem.c)
+        )
         self.alpha, self.slope = np.zeros(n), np.zeros(n)
         self.best_alpha = self.expansion = self.alpha
         self.f = self.df = self.alpha
-        # The mean margin with which the multipliers were set, and the multipliers of the variance of the best lower bound.
+        # The mean margin with which the multipliers were set, and the multipliers of the variance
+        # of the best lower bound.
         self.mean_margin = 0.0
         self.best_tau = self.alpha
 
@@ -140,9 +118,13 @@ class Margins:
         return float(left), float(right)
 
     def prox_step(self, b: float, sigma: float, mean: float) -> Observed:
-        """Set multipliers and slopes; return the sums over the rows. `mean` is the mean of the margins, for their variance."""
+        """Set multipliers and slopes; return the sums over the rows. `mean` is the mean of the
+        margins, for their variance.
+        """
         m = self.problem
-        sums = passes.prox_sums(m.loss, self.f, m.y, b, self.centre, m.c, sigma, m.norms, self.alpha, self.slope)
+        sums = passes.prox_sums(
+            m.loss, self.f, m.y, b, self.centre, m.c, sigma, m.norms, self.alpha, self.slope
+        )
         conjugate = float(passes.conjugate(m.loss, self.alpha, m.c))
         variance, v = 0.0, self.alpha
         if m.variance > 0:
@@ -163,7 +145,9 @@ class Margins:
         return float(passes.along(m.loss, self.f, self.df, t, m.y, b, db, self.centre, m.c, sigma))
 
     def variance_along(self, mean: float) -> tuple[float, float]:
-        """Return τ'f and τ'df for the multipliers τ of the step's variance, whose mean margin is `mean`."""
+        """Return τ'f and τ'df for the multipliers τ of the step's variance, whose mean margin is
+        `mean`.
+        """
         tau = self._deviations(self.df, mean) * self.problem.y
         return float(tau @ self.f), float(tau @ self.df)
 
@@ -222,19 +206,28 @@ class Margins:
         return diagonal, float(second.sum())
 
     def curvature_product(self, direction: Floats, db: float, mean: float) -> tuple[Floats, float]:
-        """Return X'S(X direction + db) and the sum of the middle factor; with a variance, of which `mean` is the step's mean margin."""
+        """Return X'S(X direction + db) and the sum of the middle factor; with a variance, of which
+        `mean` is the step's mean margin.
+        """
         X, m = self.problem.X, self.problem
         out = np.zeros(direction.size)
         if m.variance > 0:
             scores = np.asarray(X @ direction)
-            return np.asarray(X.T @ (self.slope * scores + m.y * self._deviations(scores, mean))), 0.0
+            return (
+                np.asarray(X.T @ (self.slope * scores + m.y * self._deviations(scores, mean))),
+                0.0,
+            )
         if sp.issparse(X):
-            moved = passes.curvature_product(X.data, X.indices, X.indptr, self.slope, direction, db, out)
+            moved = passes.curvature_product(
+                X.data, X.indices, X.indptr, self.slope, direction, db, out
+            )
             return out, float(moved)
         middle = self.slope * (X @ direction + db)
         return np.asarray(X.T @ middle), float(middle.sum())
 
 
 def flat_middle(left: float, right: float) -> float:
-    """Return the move of the bias to the middle of the interval without slopes; 0 if it is unbounded."""
+    """Return the move of the bias to the middle of the interval without slopes; 0 if it is
+    unbounded.
+    """
     return 0.5 * (left + right) if math.isfinite(left) and math.isfinite(right) else 0.0

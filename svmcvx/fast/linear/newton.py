@@ -1,19 +1,23 @@
 r"""Newton's method for linear machines, with a certified gap after every step.
 
-Problems and bounds are defined in :mod:`svmcvx.fast.linear.problem`, the linear systems in :mod:`svmcvx.fast.linear.steps`.
+Problems and bounds are defined in :mod:`svmcvx.fast.linear.problem`, the linear systems in
+:mod:`svmcvx.fast.linear.steps`.
 
-**p ≥ 2 and ODM** are smooth: Newton's method with a line search, and the gap falls with the square of the gradient.
+**p ≥ 2 and ODM** are smooth: Newton's method with a line search, and the gap falls with the square
+of the gradient.
 
-**p < 2**: the augmented Lagrangian method for the dual [LiSunToh]. The smooth envelope around a centre a is minimised in (w, b)
-until the part of the gap from the gradient is a tenth of the other part; then its multipliers become the centre and σ grows. The second
-derivatives weigh only the observations in a band of width 1/σ around the kink, in the end about as many as there are features,
-so late steps are cheap. The method converges to the minimum of the loss itself, not of a smoothed one. For p = 1 it ends as soon as the set of free
-multipliers is optimal (:mod:`svmcvx.fast.linear.polish`).
+**p < 2**: the augmented Lagrangian method for the dual [LiSunToh]. The smooth envelope around a
+centre a is minimised in (w, b) until the part of the gap from the gradient is a tenth of the other
+part; then its multipliers become the centre and σ grows. The second derivatives weigh only the
+observations in a band of width 1/σ around the kink, in the end about as many as there are features,
+so late steps are cheap. The method converges to the minimum of the loss itself, not of a smoothed
+one. For p = 1 it ends as soon as the set of free multipliers is optimal
+(:mod:`svmcvx.fast.linear.polish`).
 
 The bias is minimised out exactly after every step, which keeps :math:`y'\alpha = 0` to rounding.
 
-Source: [LiSunToh] = Li, Sun and Toh 2018, A highly efficient semismooth Newton augmented Lagrangian method for solving lasso
-problems.
+Source: [LiSunToh] = Li, Sun and Toh 2018, A highly efficient semismooth Newton augmented Lagrangian
+method for solving lasso problems.
 """
 
 from __future__ import annotations
@@ -56,7 +60,8 @@ __all__ = ["LinearNewtonSettings", "minimise"]
 Floats: TypeAlias = NDArray[np.float64]
 
 BIAS_STEPS = 100
-# Imbalance y'α, relative to Σα, at which the bias is good enough: the loss of the lower bound is about as large.
+# Imbalance y'α, relative to Σα, at which the bias is good enough: the loss of the lower bound is
+# about as large.
 BALANCED = 1e-13
 # A step that promises less than this share of the terms summed up is lost in their rounding.
 NEGLIGIBLE = 1e-15
@@ -73,28 +78,7 @@ def minimise(
     settings: LinearNewtonSettings | None = None,
     margins: Margins | None = None,
 ) -> tuple[BestPoint, Status]:
-    """Run Newton's method until the monitor says stop.
-
-    Parameters
-    ----------
-    problem : LinearTerms
-    monitor : Monitor
-    w, b, alpha
-        Where to start; zero by default. For losses that are not smooth `alpha` is the first centre.
-    sigma : float, optional
-        First penalty of the augmented Lagrangian; by default one of the settings.
-    settings : LinearNewtonSettings, optional
-        Parameters of the method; None for the defaults.
-    margins : Margins, optional
-        The rows, if they are in blocks; by default the rows of a :class:`LinearProblem`.
-
-    Returns
-    -------
-    BestPoint
-        The best primal and dual points; the multipliers of rows in blocks stay with their :class:`Margins`.
-    Status
-        Why it stopped; ``INACCURATE`` if rounding keeps the gap above the tolerance.
-    """
+    """Run Newton's method until the monitor says stop."""
     m = problem
     settings = LinearNewtonSettings() if settings is None else settings
     if sigma is None:
@@ -109,23 +93,21 @@ def minimise(
     bounds = LinearBounds(m, w, np.zeros(0))
     bounds.best.b = b
     try:
-        status = newton(_Descent(m, monitor, rows, bounds, w, b, sigma, settings)) or Status.INACCURATE
+        status = (
+            newton(_Descent(m, monitor, rows, bounds, w, b, sigma, settings)) or Status.INACCURATE
+        )
     except OutOfTime:
-        status = Status.INTERRUPTED if monitor.deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
+        status = (
+            Status.INTERRUPTED
+            if monitor.deadline.interrupt_requested.is_set()
+            else Status.TIME_LIMIT
+        )
     bounds.best.alpha, bounds.best.expansion = rows.best_alpha, rows.expansion
     return bounds.best, status
 
 
 class _Descent:
-    """The problem at a point (w, b), with its steps; the best points are stored in `bounds`.
-
-    Attributes
-    ----------
-    sigma : float
-        Penalty of the augmented Lagrangian.
-    sums, primal, gradient
-        Sums over the observations, w(α) and the gradient at the point.
-    """
+    """The problem at a point (w, b), with its steps; the best points are stored in `bounds`."""
 
     sums: RowSums
     primal: Floats
@@ -147,10 +129,12 @@ class _Descent:
         self.q = np.zeros(problem.d) if problem.linear_term is None else problem.linear_term
         rows.set_point(w)
         self.polish = Polish(rows) if Polish.applies(problem, rows) else None
-        # Steps so far, and those up to the last progress; steps without progress that count; the best of the gap and of the lower bound.
+        # Steps so far, and those up to the last progress; steps without progress that count; the
+        # best of the gap and of the lower bound.
         self.steps, self.improved, self.idle = 0, 0, 0
         self.smallest, self.proved = math.inf, 0.0
-        # The decrease that the last step promised, and the first norm of the gradient of a subproblem.
+        # The decrease that the last step promised, and the first norm of the gradient of a
+        # subproblem.
         self.promised = self.first = math.inf
 
     def _set_multipliers(self) -> None:
@@ -158,7 +142,9 @@ class _Descent:
         m, rows = self.problem, self.rows
         if m.bias:
             self.b = _best_bias(rows, self.b, self.sigma)
-        self.sums, expansion = rows.prox_step(self.b, self.sigma, rows.mean("f") if m.variance > 0 else 0.0)
+        self.sums, expansion = rows.prox_step(
+            self.b, self.sigma, rows.mean("f") if m.variance > 0 else 0.0
+        )
         self.primal = expansion if m.linear_term is None else expansion + self.q
         self.gradient = self.w - self.primal
 
@@ -169,7 +155,11 @@ class _Descent:
         self._set_multipliers()
         sums, primal = self.sums, self.primal
         judged = bounds.update_bounds(
-            self.w, self.b, sums, primal, rows.loss_of(primal, self.b) if m.kernel_expansion else None
+            self.w,
+            self.b,
+            sums,
+            primal,
+            rows.loss_of(primal, self.b) if m.kernel_expansion else None,
         )
         if judged.better_lower:
             rows.keep()
@@ -179,17 +169,23 @@ class _Descent:
         status = monitor.report(steps, judged.lower, judged.upper)
         gap = judged.upper - judged.lower
         part = 0.5 * float(self.gradient @ self.gradient)
-        # The gap of a kernel expansion far from the optimum is much larger than the decrease of one step.
+        # The gap of a kernel expansion far from the optimum is much larger than the decrease of one
+        # step.
         terms = abs(sums.smooth) + sums.size + (0.0 if m.kernel_expansion else abs(gap))
         negligible = self.promised <= NEGLIGIBLE * terms
-        # The other part of the gap is loss + conjugate − product at (z, α): it decreases only if σ grows.
+        # The other part of the gap is loss + conjugate − product at (z, α): it decreases only if σ
+        # grows.
         grow_sigma = False
         if not m.smooth:
             left = sums.loss + sums.conjugate - sums.product
             grow_sigma = part <= GRADIENT_SHARE * left or negligible
         if status is None and (self._exhausted(negligible or grow_sigma) or not math.isfinite(gap)):
             status = Status.INACCURATE
-        if status is None and self.polish is not None and (exact := self.polish(grow_sigma)) is not None:
+        if (
+            status is None
+            and self.polish is not None
+            and (exact := self.polish(grow_sigma)) is not None
+        ):
             judged = bounds.update_bounds(exact.w, exact.b, exact.response, exact.w)
             if judged.better_lower:
                 rows.best_alpha = exact.alpha
@@ -203,8 +199,11 @@ class _Descent:
         return status
 
     def _exhausted(self, idle: bool) -> bool:
-        """Whether too many steps have made no progress; `idle` counts steps of which no progress is expected."""
-        # If the lower bound is small relative to the upper one, the relative gap does not show that it grows.
+        """Whether too many steps have made no progress; `idle` counts steps of which no progress is
+        expected.
+        """
+        # If the lower bound is small relative to the upper one, the relative gap does not show that
+        # it grows.
         lower = self.bounds.best.lower
         if self.monitor.gap < 0.999 * self.smallest or lower > 2.0 * self.proved:
             self.smallest, self.idle, self.improved = self.monitor.gap, 0, self.steps
@@ -266,7 +265,8 @@ def _best_bias(rows: Margins, b: float, sigma: float) -> float:
         balance, curvature, size = rows.balance(b, sigma)
         if abs(balance) <= BALANCED * size:
             if curvature == 0:
-                # Any bias of an interval is optimal; its middle leaves the most room for the next step in w.
+                # Any bias of an interval is optimal; its middle leaves the most room for the next
+                # step in w.
                 b += flat_middle(*rows.flat_ends(b, sigma))
             break
         if balance > 0:

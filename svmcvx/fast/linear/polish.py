@@ -1,11 +1,14 @@
-r"""The exact optimum of a linear machine with p = 1, once it is known which multipliers lie inside their bounds.
+r"""The exact optimum of a linear machine with p = 1, once it is known which multipliers lie inside
+their bounds.
 
-Multipliers at 0 and c are fixed, and the others F are corrected so that they solve the optimality conditions
+Multipliers at 0 and c are fixed, and the others F are corrected so that they solve the optimality
+conditions
 
 .. math:: X_Fw + b = y_F, \qquad w = X'(y\alpha), \qquad y'\alpha = 0,
 
-as many equations as there are features and one more, unless rows are equal. Late in the augmented Lagrangian method F no longer changes, while the
-multipliers converge by a constant factor: here they are the optimal ones to rounding. The bounds of the result are computed as for any other point.
+as many equations as there are features and one more, unless rows are equal. Late in the augmented
+Lagrangian method F no longer changes, while the multipliers converge by a constant factor: here
+they are the optimal ones to rounding. The bounds of the result are computed as for any other point.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ __all__ = ["Polish", "Polished"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Free multipliers, at most, and as a multiple of the number of equations: more than that many only where rows are equal. The system
-# takes the cube of their number.
+# Free multipliers, at most, and as a multiple of the number of equations: more than that many only
+# where rows are equal. The system takes the cube of their number.
 MOST, MULTIPLE = 1000, 4
 # Multipliers may leave their bounds by this share of them, as rounding makes them do.
 OUTSIDE = 1e-8
@@ -42,13 +45,7 @@ class Polished(NamedTuple):
 
 
 class Polish:
-    """Solutions of the optimality conditions on the way of Newton's method.
-
-    Parameters
-    ----------
-    rows : Margins
-        Of the method, whose multipliers are looked at.
-    """
+    """Solutions of the optimality conditions on the way of Newton's method."""
 
     def __init__(self, rows: Margins) -> None:
         self.rows = rows
@@ -61,7 +58,9 @@ class Polish:
         return rows.whole and terms.loss.kind == HINGE and plain
 
     def __call__(self, end_of_round: bool) -> Polished | None:
-        """Return the solution for the multipliers that are free now, if they were before as well, or are few and a round has ended."""
+        """Return the solution for the multipliers that are free now, if they were before as well,
+        or are few and a round has ended.
+        """
         free = np.flatnonzero(self.rows.slope)
         before, self.before = self.before, free
         equations = self.rows.problem.d + 1

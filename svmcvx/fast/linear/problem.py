@@ -4,18 +4,19 @@ They minimise, over w and (for the pSVM) a free bias b,
 
 .. math:: P(w, b) = \tfrac12\|w\|^2 - q'w + \sum_i \ell_i(z_i), \qquad z_i = 1 - y_i(x_i'w + b),
 
-with convex losses of :mod:`svmcvx.fast.linear.loss_passes`. Their multipliers :math:`\alpha_i = \ell_i'(z_i)` are a dual point,
+with convex losses of :mod:`svmcvx.fast.linear.loss_passes`. Their multipliers :math:`\alpha_i =
+\ell_i'(z_i)` are a dual point,
 
 .. math:: D(\alpha) = \sum_i \alpha_i - \sum_i \ell_i^*(\alpha_i) - \tfrac12\|w(\alpha)\|^2, \qquad
     w(\alpha) = q + \sum_i \alpha_i y_i x_i,
 
-and as :math:`w - w(\alpha)` is the gradient of P, both bounds come with the gradient at no further cost:
-:math:`P - D = \tfrac12\|w - w(\alpha)\|^2 + \sum_i(\ell_i(z_i) + \ell_i^*(\alpha_i) - \alpha_i z_i)`, the last sum being 0
-for smooth losses.
+and as :math:`w - w(\alpha)` is the gradient of P, both bounds come with the gradient at no further
+cost: :math:`P - D = \tfrac12\|w - w(\alpha)\|^2 + \sum_i(\ell_i(z_i) + \ell_i^*(\alpha_i) -
+\alpha_i z_i)`, the last sum being 0 for smooth losses.
 
-**A variance of the margins**, :math:`\lambda_1\sum_i s_i(u_i - \bar u)^2` with shares s, is another smooth term for problems without bias: its
-multipliers :math:`\tau_i = 2\lambda_1 s_i(u_i - \bar u)` are subtracted from α in w(α), and its conjugate at τ is
-its own value.
+**A variance of the margins**, :math:`\lambda_1\sum_i s_i(u_i - \bar u)^2` with shares s, is another
+smooth term for problems without bias: its multipliers :math:`\tau_i = 2\lambda_1 s_i(u_i - \bar u)`
+are subtracted from α in w(α), and its conjugate at τ is its own value.
 """
 
 from __future__ import annotations
@@ -53,24 +54,24 @@ __all__ = [
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
-# Multiplications for each entry of rows in blocks up to which a system is formed: a product of conjugate gradients reads all
-# blocks again.
+# Multiplications for each entry of rows in blocks up to which a system is formed: a product of
+# conjugate gradients reads all blocks again.
 DIRECT_PER_ENTRY = 1000.0
 # Largest number of products of conjugate gradients in one step.
 CONJUGATE_STEPS = 500
 # First penalty σ of the augmented Lagrangian, without and with multipliers to start from.
 FIRST_SIGMA = 1.0
 WARM_SIGMA = 100.0
-# The first σ without multipliers is reduced until σ times the weight times the squared norm of an observation is at most this:
-# with a larger value the first subproblem is ill-conditioned.
+# The first σ without multipliers is reduced until σ times the weight times the squared norm of an
+# observation is at most this: with a larger value the first subproblem is ill-conditioned.
 LARGEST_STIFFNESS = 1e4
 # Factor by which σ grows, and its largest value.
 SIGMA_GROWTH = 6.0
 LARGEST_SIGMA = 1e12
 # Part of the gap from the gradient, relative to the other part, at which σ grows.
 GRADIENT_SHARE = 0.1
-# Steps (smooth losses) and rounds of the augmented Lagrangian (p < 2) that promise less than rounding and do not reduce the
-# gap, after which the method ends.
+# Steps (smooth losses) and rounds of the augmented Lagrangian (p < 2) that promise less than
+# rounding and do not reduce the gap, after which the method ends.
 PATIENCE = 5
 PATIENCE_ROUNDS = 15
 # Steps of any kind without a smaller gap after which it ends.
@@ -86,8 +87,8 @@ class LinearNewtonSettings:
     Parameters
     ----------
     direct_work, direct_work_stiff : float
-        Multiplications up to which a Newton system is formed and factored, for smooth losses and for those with p < 2, whose
-        systems become ill-conditioned.
+        Multiplications up to which a Newton system is formed and factored, for smooth losses and
+        for those with p < 2, whose systems become ill-conditioned.
     largest_system : int
         Unknowns of a system that is factored, at most.
     """
@@ -98,38 +99,15 @@ class LinearNewtonSettings:
 
 
 def estimated_rounding(terms: int) -> float:
-    """Return the relative error that a solver expects of a sum of `terms` products: (4 + √terms) machine epsilons.
-
-    It decides when to stop; no certificate depends on it.
+    """Return the relative error that a solver expects of a sum of `terms` products: (4 + √terms)
+    machine epsilons.
     """
     return EPS * (4.0 + math.sqrt(terms))
 
 
 @dataclass(frozen=True, eq=False)
 class LinearTerms:
-    r"""A linear problem without its rows.
-
-    Parameters
-    ----------
-    n, d : int
-        Numbers of rows and of columns.
-    loss : LinearLoss
-    bias : bool
-        Whether there is a free bias.
-    linear_term : ndarray of shape (d,), optional
-        The vector q; zero by default.
-    kernel_expansion : bool
-        Whether the model will be :math:`w(\alpha)` (an expansion over the observations) and not w itself: the upper bound is
-        then taken there.
-    variance : float
-        Weight :math:`\lambda_1` of the variance of the margins; without bias, and not with `kernel_expansion`.
-    largest_norm : float
-        The largest Euclidean norm of a row.
-    stiffness : float
-        The largest weight times squared norm of a row.
-    entries : float
-        Entries of a row that are not zero, on average.
-    """
+    """A linear problem without its rows."""
 
     n: int
     d: int
@@ -149,30 +127,7 @@ class LinearTerms:
 
 
 class LinearProblem(LinearTerms):
-    r"""A linear problem with all rows in memory.
-
-    Parameters
-    ----------
-    X : ndarray or csr_array of shape (n, d)
-    y : ndarray of shape (n,)
-        Labels ±1.
-    c : ndarray of shape (n,)
-        Weights of the losses (``C s`` for the pSVM).
-    loss : LinearLoss
-    share : ndarray of shape (n,), optional
-        Shares of the observations in the variance of the margins; equal shares by default.
-    norms : ndarray of shape (n,), optional
-        Euclidean norms of the rows, if known.
-    **terms
-        The other parameters of :class:`LinearTerms`; `n` and `d` are those of X.
-
-    Attributes
-    ----------
-    shares : ndarray of shape (n,)
-        `share`, or equal ones.
-    norms : ndarray of shape (n,)
-        Euclidean norms of the rows of X.
-    """
+    """A linear problem with all rows in memory."""
 
     X: Features
     y: Floats
@@ -222,35 +177,26 @@ class LinearProblem(LinearTerms):
     def loss_at(self, f: Floats, b: float, centre: Floats) -> float:
         """Return the sum of the losses at scores `f` and a bias."""
         scratch = np.empty((2, self.n))
-        sums = passes.prox_sums(self.loss, f, self.y, b, centre, self.c, 1.0, self.norms, scratch[0], scratch[1])
+        sums = passes.prox_sums(
+            self.loss, f, self.y, b, centre, self.c, 1.0, self.norms, scratch[0], scratch[1]
+        )
         return float(sums[1])
 
     def sums_of(self, alpha: Floats, loss: float) -> RowSums:
-        """Return the sums that both objectives need, for multipliers and the losses of a point that does not follow from them."""
+        """Return the sums that both objectives need, for multipliers and the losses of a point that
+        does not follow from them.
+        """
         size = np.abs(alpha)
-        norm_sum, conjugate = float(size @ self.norms), float(passes.conjugate(self.loss, alpha, self.c))
+        norm_sum, conjugate = (
+            float(size @ self.norms),
+            float(passes.conjugate(self.loss, alpha, self.c)),
+        )
         total, balance = float(alpha.sum()), float(self.y @ alpha)
         return RowSums(0.0, loss, total, balance, float(size.sum()), norm_sum, 0.0, conjugate, 0.0)
 
 
 class RowSums(NamedTuple):
-    """Sums over the observations at a point.
-
-    Attributes
-    ----------
-    smooth, loss : float
-        Of the smooth functions e and of the losses.
-    total, balance, size : float
-        Of α, y α and |α|.
-    norm_sum : float
-        Of |α| times the norm of the row.
-    product : float
-        Of α z.
-    conjugate : float
-        Of the conjugates of the losses at α.
-    variance : float
-        The variance term.
-    """
+    """Sums over the observations at a point."""
 
     smooth: float
     loss: float
@@ -274,23 +220,7 @@ class PointBounds(NamedTuple):
 
 @dataclass
 class BestPoint:
-    """The best primal and the best dual point that were met.
-
-    Attributes
-    ----------
-    w, b
-        The best primal point.
-    alpha
-        The best dual point.
-    expansion
-        The multipliers with which :attr:`w` was found, for problems with `kernel_expansion`.
-    upper, lower : float
-        Their bounds.
-    steps : int
-        Iterations.
-    sigma : float
-        The last penalty of the augmented Lagrangian.
-    """
+    """The best primal and the best dual point that were met."""
 
     w: Floats
     b: float
@@ -303,15 +233,8 @@ class BestPoint:
 
 
 class LinearBounds:
-    """The solver's estimates of both bounds at a point, each widened by an estimate of its rounding.
-
-    They decide when to stop. The checker bounds the result again, by the statement.
-
-    Parameters
-    ----------
-    problem : LinearTerms
-    w, alpha : ndarray
-        Starting point.
+    """The solver's estimates of both bounds at a point, each widened by an estimate of its
+    rounding.
     """
 
     def __init__(self, problem: LinearTerms, w: Floats, alpha: Floats) -> None:
@@ -319,19 +242,15 @@ class LinearBounds:
         self.problem = problem
 
     def update_bounds(
-        self, w: Floats, b: float, response: RowSums, primal: Floats, expanded_loss: float | None = None
+        self,
+        w: Floats,
+        b: float,
+        response: RowSums,
+        primal: Floats,
+        expanded_loss: float | None = None,
     ) -> PointBounds:
-        """Return the bounds at (w, b) with the multipliers of a response and ``primal`` = w(α), and whether they are the best.
-
-        Parameters
-        ----------
-        w, b
-            The point; w is stored if it is the best.
-        response : RowSums
-            Sums over the observations at the point.
-        primal : ndarray of shape (d,)
-        expanded_loss : float, optional
-            Sum of the losses at w(α) and b, for problems with `kernel_expansion`.
+        """Return the bounds at (w, b) with the multipliers of a response and ``primal`` = w(α), and
+        whether they are the best.
         """
         problem = self.problem
         dual_norm = float(primal @ primal)
@@ -352,10 +271,13 @@ class LinearBounds:
             + abs(linear)
             + variance
         )
-        # Scaling the multipliers of one class down to balance costs at most the imbalance times the scores around it.
+        # Scaling the multipliers of one class down to balance costs at most the imbalance times the
+        # scores around it.
         unbalanced = 0.0
         if problem.bias:
-            unbalanced = abs(response.balance) * (1.0 + abs(b) + problem.largest_norm * math.sqrt(dual_norm))
+            unbalanced = abs(response.balance) * (
+                1.0 + abs(b) + problem.largest_norm * math.sqrt(dual_norm)
+            )
         upper, lower = upper + rounding, lower - rounding - unbalanced
         best = self.best
         judged = PointBounds(lower, upper, lower >= best.lower, upper <= best.upper)
@@ -371,10 +293,18 @@ class ArrayBounds(LinearBounds):
 
     problem: LinearProblem
 
-    def update(self, w: Floats, b: float, alpha: Floats, primal: Floats, response: RowSums) -> tuple[float, float]:
-        """Return (lower, upper) at (w, b) with multipliers α and ``primal`` = w(α); keep the best of each."""
+    def update(
+        self, w: Floats, b: float, alpha: Floats, primal: Floats, response: RowSums
+    ) -> tuple[float, float]:
+        """Return (lower, upper) at (w, b) with multipliers α and ``primal`` = w(α); keep the best
+        of each.
+        """
         problem = self.problem
-        loss = problem.loss_at(np.asarray(problem.X @ primal), b, alpha) if problem.kernel_expansion else None
+        loss = (
+            problem.loss_at(np.asarray(problem.X @ primal), b, alpha)
+            if problem.kernel_expansion
+            else None
+        )
         judged = self.update_bounds(w, b, response, primal, loss)
         if judged.better_upper and problem.kernel_expansion:
             self.best.expansion = alpha.copy()
@@ -383,28 +313,22 @@ class ArrayBounds(LinearBounds):
         return judged.lower, judged.upper
 
     def update_pair(self, w: Floats, alpha: Floats) -> tuple[float, float]:
-        """Return (lower, upper) for a w and multipliers that do not follow from each other; keep the best of each."""
+        """Return (lower, upper) for a w and multipliers that do not follow from each other; keep
+        the best of each.
+        """
         problem = self.problem
         response = problem.sums_of(alpha, problem.loss_at(np.asarray(problem.X @ w), 0.0, alpha))
         return self.update(w, 0.0, alpha, problem.primal_of(alpha), response)
 
 
 def linear_model(
-    space: FeatureSpace, w: Floats, b: float, support: NDArray[np.bool_], centre: Floats | None = None
+    space: FeatureSpace,
+    w: Floats,
+    b: float,
+    support: NDArray[np.bool_],
+    centre: Floats | None = None,
 ) -> LinearModel:
-    """Return the model of `w` in the columns of ``space.X``, for any number of columns.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-        Linear.
-    w, b
-        Coefficients; with a penalised intercept the last of `w` is the intercept.
-    support : ndarray of bool
-        Support vectors of the model.
-    centre : ndarray, optional
-        Subtracted from the columns; the centre of the space by default.
-    """
+    """Return the model of `w` in the columns of ``space.X``, for any number of columns."""
     centre = space.centre if centre is None else centre
     if space.intercept == "penalised":
         w, b = w[:-1], float(w[-1])
@@ -417,9 +341,8 @@ def linear_model(
 
 
 def earlier_coefficients(space: FeatureSpace, model: object) -> Floats | None:
-    """Return w in the columns of ``space.X`` of a linear model for as many features; None if there is none.
-
-    A model of other rows fits as well. `space` has no free intercept.
+    """Return w in the columns of ``space.X`` of a linear model for as many features; None if there
+    is none.
     """
     if not space.is_linear or not isinstance(model, LinearModel):
         return None

@@ -1,8 +1,10 @@
-r"""Newton's step of a linear problem: :math:`(I + X'SX)\,dw = -g` with the second derivatives S of the losses.
+r"""Newton's step of a linear problem: :math:`(I + X'SX)\,dw = -g` with the second derivatives S of
+the losses.
 
-It is solved in the d coordinates of w, or as :math:`(S^{-1} + XX')\nu = -Xg` on the observations with a second derivative if these
-are fewer and in memory, by a Cholesky factor while that costs less than ``direct_work`` operations; otherwise by conjugate gradients
-with the diagonal as preconditioner. Memory beyond the data: a few vectors, and the system.
+It is solved in the d coordinates of w, or as :math:`(S^{-1} + XX')\nu = -Xg` on the observations
+with a second derivative if these are fewer and in memory, by a Cholesky factor while that costs
+less than ``direct_work`` operations; otherwise by conjugate gradients with the diagonal as
+preconditioner. Memory beyond the data: a few vectors, and the system.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
 from svmcvx.fast.linear.margins import Margins
-from svmcvx.fast.linear.problem import CONJUGATE_STEPS, DIRECT_PER_ENTRY, LinearNewtonSettings, LinearTerms
+from svmcvx.fast.linear.problem import (
+    CONJUGATE_STEPS,
+    DIRECT_PER_ENTRY,
+    LinearNewtonSettings,
+    LinearTerms,
+)
 from svmcvx.numerical.bordered import bordered_solution
 from svmcvx.numerical.conjugate_gradients import conjugate_gradients
 
@@ -28,7 +35,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # The bias has no penalty; this keeps its row regular, relative to the sum of second derivatives.
 BIAS_DAMPING = 1e-12
-# Least pivot with which the squared mean of the margins is subtracted from their second moment; below it cancellation is too large.
+# Least pivot with which the squared mean of the margins is subtracted from their second moment;
+# below it cancellation is too large.
 MEAN_LEFT = 1e-6
 
 
@@ -42,21 +50,7 @@ def newton_step(
     settings: LinearNewtonSettings,
     stop: Callable[[], bool],
 ) -> tuple[Floats, float]:
-    """Return Newton's step in w and in the bias.
-
-    Parameters
-    ----------
-    problem : LinearTerms
-    margins : Margins
-        With the second derivatives of the losses.
-    gradient, bias_gradient
-        First derivatives in w and in the bias.
-    accuracy : float
-        Relative residual at which conjugate gradients end.
-    settings : LinearNewtonSettings
-    stop : callable
-        Called by conjugate gradients before each product; True ends them.
-    """
+    """Return Newton's step in w and in the bias."""
     curved = margins.curved()
     if curved == 0:
         return -gradient, 0.0
@@ -67,7 +61,11 @@ def newton_step(
     if not margins.whole:
         limit = max(limit, DIRECT_PER_ENTRY * problem.n * problem.entries)
     if small <= settings.largest_system and work <= limit:
-        solver = _System(problem, margins) if d <= curved or not margins.whole else _DualSystem(problem, margins)
+        solver = (
+            _System(problem, margins)
+            if d <= curved or not margins.whole
+            else _DualSystem(problem, margins)
+        )
         try:
             step, db = solver.solve(gradient, bias_gradient)
             if problem.variance == 0:
@@ -81,10 +79,7 @@ def newton_step(
 
 
 def _without_mean(problem: LinearTerms, mean: Floats, step: Floats, mean_step: Floats) -> Floats:
-    """Take the square of the mean from the second derivative (Sherman-Morrison).
-
-    `mean` is the gradient of the mean margin, and `mean_step` solves the system for it on the right-hand side.
-    """
+    """Take the square of the mean from the second derivative (Sherman-Morrison)."""
     pivot = 1.0 - 2.0 * problem.variance * float(mean @ mean_step)
     if pivot < MEAN_LEFT:
         raise sl.LinAlgError("the mean of the margins is too large against their variance")
@@ -92,7 +87,9 @@ def _without_mean(problem: LinearTerms, mean: Floats, step: Floats, mean_step: F
 
 
 def _solved(system: Floats, right: Floats) -> Floats:
-    """Solve a symmetric positive definite system, which is overwritten, by LAPACK itself: scipy's checks take as long where it is small."""
+    """Solve a symmetric positive definite system, which is overwritten, by LAPACK itself: scipy's
+    checks take as long where it is small.
+    """
     # Its transpose is the same system in the layout of LAPACK.
     _, solution, info = dposv(system.T, right, overwrite_a=True)
     if info:
@@ -123,7 +120,9 @@ class _System:
 
 
 class _DualSystem:
-    r"""The system for :math:`\nu = S(X\,dw + db)` on the rows with a second derivative: :math:`dw = -g - X'\nu`."""
+    r"""The system for :math:`\nu = S(X\,dw + db)` on the rows with a second derivative: :math:`dw =
+    -g - X'\nu`.
+    """
 
     def __init__(self, problem: LinearTerms, margins: Margins) -> None:
         self.bias = problem.bias

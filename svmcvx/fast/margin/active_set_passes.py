@@ -1,7 +1,8 @@
 r"""Compiled active-set steps for the dual of hinge losses, on rows of a kernel matrix.
 
-The multipliers strictly inside their bounds are the members E. A step goes to the maximiser of the members, or to the first bound on the way there, at
-which that multiplier leaves E; at the maximiser the row that violates its condition most may enter. The members' part of K has a Cholesky factor, to
+The multipliers strictly inside their bounds are the members E. A step goes to the maximiser of the
+members, or to the first bound on the way there, at which that multiplier leaves E; at the maximiser
+the row that violates its condition most may enter. The members' part of K has a Cholesky factor, to
 which rows are appended, and from which rotations take rows.
 """
 
@@ -20,15 +21,17 @@ __all__ = ["RIDGE", "add_scaled", "append", "maximised", "violators"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Added to the diagonal of systems, relative to its largest entry: they are solved where observations depend on each other, and the
-# next step takes its error away.
+# Added to the diagonal of systems, relative to its largest entry: they are solved where
+# observations depend on each other, and the next step takes its error away.
 RIDGE = 1e-11
 # Steps in succession that only take away errors of this kind.
 REFINEMENTS = 5
 
 
 @compiled(inner=True)
-def append(L: Floats, entries: Floats, members: Any, m: int, i: int, constant: float, ridge: float) -> None:
+def append(
+    L: Floats, entries: Floats, members: Any, m: int, i: int, constant: float, ridge: float
+) -> None:
     """Add a row of K to the factor of the members' part of K plus a constant."""
     row = L[m]
     for k in range(m):
@@ -67,22 +70,8 @@ def maximised(
     direction: Floats,
     ones: Floats,
 ) -> tuple[int, float]:
-    """Go to the maximiser of the members, without those that reach a bound on the way; return how many are left, and the intercept.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (r, n)
-        Rows of K.
-    L, members, slots : ndarray
-        The factor of the members' part, the members, and where each has its row.
-    m : int
-    y, c, alpha, g : ndarray of shape (n,)
-        See :func:`svmcvx.fast.grids.hinge_passes.settle`.
-    balanced : bool
-    tol : float
-        Largest difference of the members' derivatives at the maximiser.
-    direction, ones : ndarray
-        Room.
+    """Go to the maximiser of the members, without those that reach a bound on the way; return how
+    many are left, and the intercept.
     """
     b, refined = 0.0, 0
     while m:
@@ -131,7 +120,9 @@ def maximised(
 
 @compiled(inner=True)
 def subtract_rows(g: Floats, factors: Floats, rows: Floats, slots: Any, m: int) -> None:
-    """Subtract the first m multiples of rows of K, four at a time, which reads and writes g a quarter as often."""
+    """Subtract the first m multiples of rows of K, four at a time, which reads and writes g a
+    quarter as often.
+    """
     k = 0
     while k + 4 <= m:
         a, b, c, d = rows[slots[k]], rows[slots[k + 1]], rows[slots[k + 2]], rows[slots[k + 3]]
@@ -153,7 +144,9 @@ def add_scaled(target: Floats, factor: float, source: Floats) -> None:
 
 @compiled(inner=True)
 def violators(y: Floats, c: Floats, alpha: Floats, g: Floats) -> tuple[float, int, float, int]:
-    """Return the largest derivative among those that can grow along v, and the smallest among those that can shrink, with their places."""
+    """Return the largest derivative among those that can grow along v, and the smallest among those
+    that can shrink, with their places.
+    """
     top, bottom, up, down = -math.inf, math.inf, -1, -1
     for i in range(g.size):
         if ((alpha[i] < c[i]) if y[i] > 0.0 else (alpha[i] > 0.0)) and g[i] > top:

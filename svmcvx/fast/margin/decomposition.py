@@ -1,19 +1,23 @@
-r"""pSMO by decomposition: pair steps on a working set, whose kernel rows are then added to the scores together.
+r"""pSMO by decomposition: pair steps on a working set, whose kernel rows are then added to the
+scores together.
 
-The outer loop chooses the observations that violate optimality most, runs :mod:`svmcvx.fast.margin.smo_passes` in their multipliers on their Gram
-matrix, and adds the change to the scores :math:`f = Kv` of all observations, with rows from a
-bounded cache or computed for the purpose (:mod:`svmcvx.fast.core.row_cache`). From time to time the bounds D(α) and P(w, b) of
-the point are compared; when they indicate the wanted gap, the scores are evaluated again from the raw data in float64, and bounds are computed from
-these. Rows in float32 therefore cost no accuracy: the loop continues from exact scores, as in iterative
-refinement.
+The outer loop chooses the observations that violate optimality most, runs
+:mod:`svmcvx.fast.margin.smo_passes` in their multipliers on their Gram matrix, and adds the change
+to the scores :math:`f = Kv` of all observations, with rows from a bounded cache or computed for the
+purpose (:mod:`svmcvx.fast.core.row_cache`). From time to time the bounds D(α) and P(w, b) of the
+point are compared; when they indicate the wanted gap, the scores are evaluated again from the raw
+data in float64, and bounds are computed from these. Rows in float32 therefore cost no accuracy: the
+loop continues from exact scores, as in iterative refinement.
 
-**No shrinking.** An observation outside the working sets costs one number of each update, and a row of the kernel only when
-it violates optimality; whole rows are stored, so that nothing must be reconstructed before a bound is computed. These updates
-and the search for violators take a quarter of the time for n = 12 000, p = 1, C = 100, with 72% of the multipliers at zero.
+**No shrinking.** An observation outside the working sets costs one number of each update, and a row
+of the kernel only when it violates optimality; whole rows are stored, so that nothing must be
+reconstructed before a bound is computed. These updates and the search for violators take a quarter
+of the time for n = 12 000, p = 1, C = 100, with 72% of the multipliers at zero.
 
-**Shortcuts.** Another method may replace pair steps that take long: :mod:`svmcvx.fast.margin.support_newton`
-from an earlier solution, :mod:`svmcvx.fast.margin.low_rank_newton` otherwise. Of its multipliers and the present ones, the point with the smaller
-gap is used.
+**Shortcuts.** Another method may replace pair steps that take long:
+:mod:`svmcvx.fast.margin.support_newton` from an earlier solution,
+:mod:`svmcvx.fast.margin.low_rank_newton` otherwise. Of its multipliers and the present ones, the
+point with the smaller gap is used.
 
 **Source.** [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection of pairs.
 """
@@ -47,36 +51,39 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Time reserved for exact scores and the next round, in units of the estimate.
 RESERVED = 1.1
-# Violations above which bounds would be too wide to stop: in units of the tolerance for p = 1; in units of its square root for p > 1, where the gap
-# falls with the square of the violation.
+# Violations above which bounds would be too wide to stop: in units of the tolerance for p = 1; in
+# units of its square root for p > 1, where the gap falls with the square of the violation.
 FAR, FAR_SMOOTH = 100.0, 3.0
-# Imbalance of the classes that counts as rounding, in machine epsilons of the sum of the multipliers.
+# Imbalance of the classes that counts as rounding, in machine epsilons of the sum of the
+# multipliers.
 ROUNDINGS = 64.0
 # Share of all observations in a working set if rows are computed when they are used.
 TILED_SHARE = 0.02
-# Shares of the violation of all observations down to which that inside the working set is brought: small where its rows are at
-# hand, larger where each change costs a row.
+# Shares of the violation of all observations down to which that inside the working set is brought:
+# small where its rows are at hand, larger where each change costs a row.
 INNER_SHARE = 0.1
 TILED_INNER_SHARE = 0.3
-# The same if the working set has all observations, times the square root of the tolerance: a round then ends with bounds, which
-# cost more than its last steps.
+# The same if the working set has all observations, times the square root of the tolerance: a round
+# then ends with bounds, which cost more than its last steps.
 INNER_SHARE_WHOLE = 0.5
 # The bounds are compared when the violation has fallen to this share, or after PATIENCE rounds.
 FALL = 0.6
 PATIENCE = 12
-# Share of the tolerance at which bounds from updated scores lead to an exact evaluation. It starts at TRUST and is halved
-# each time, down to LEAST_TRUST.
+# Share of the tolerance at which bounds from updated scores lead to an exact evaluation. It starts
+# at TRUST and is halved each time, down to LEAST_TRUST.
 TRUST = 0.9
 LEAST_TRUST = 0.1
 # A violation below this many roundings of the scores counts as zero.
 FLOOR_ROUNDINGS = 16.0
 # Comparisons of the bounds without progress after which the solver ends.
 STALLED_COMPARISONS = 40
-# Comparisons in which the gap has to fall by a tenth; otherwise the solver changes the method, or ends.
+# Comparisons in which the gap has to fall by a tenth; otherwise the solver changes the method, or
+# ends.
 HOPELESS_COMPARISONS = 300
 # Numbers of comparisons at which problems try to end by solving the support equations.
 CROSSOVERS = frozenset((10, 30, 100, 300, 1000))
-# Number of observations up to which they always try; above, if one system costs at most so many times the multiplications of the pair steps so far.
+# Number of observations up to which they always try; above, if one system costs at most so many
+# times the multiplications of the pair steps so far.
 CROSSOVER_SIZE, CROSSOVER_WORK = 1000, 20.0
 
 
@@ -87,7 +94,8 @@ class DecompositionSettings:
     Parameters
     ----------
     working_set : int
-        Observations in a working set if all used kernel rows are stored (:mod:`svmcvx.fast.core.row_cache`).
+        Observations in a working set if all used kernel rows are stored
+        (:mod:`svmcvx.fast.core.row_cache`).
     tiled_least, tiled_most : int
         Bounds on their number.
     whole : int
@@ -97,7 +105,8 @@ class DecompositionSettings:
     ascent : type, optional
         A subclass of :class:`Decomposition` with another rule for working sets and pairs.
     final : float
-        Violation, in units of the tolerance, at which every round except the first ends: small where steps cost next to nothing.
+        Violation, in units of the tolerance, at which every round except the first ends: small
+        where steps cost next to nothing.
     """
 
     working_set: int = 512
@@ -114,7 +123,11 @@ class DecompositionSettings:
 
     def tiled_working_set_size(self, n: int) -> int:
         """Return the size of a working set if rows are computed when they are used."""
-        return n if n <= self.whole else min(n, max(self.tiled_least, min(int(TILED_SHARE * n), self.tiled_most)))
+        return (
+            n
+            if n <= self.whole
+            else min(n, max(self.tiled_least, min(int(TILED_SHARE * n), self.tiled_most)))
+        )
 
 
 def with_selection(settings: DecompositionSettings, selection: str | None) -> DecompositionSettings:
@@ -132,10 +145,14 @@ class Shortcut(Protocol):
     """A method that may replace pair steps that take long."""
 
     def due(self, work: float, alpha: Floats) -> bool:
-        """Whether pair steps that have cost `work` multiplications and led to `alpha` should be replaced now."""
+        """Whether pair steps that have cost `work` multiplications and led to `alpha` should be
+        replaced now.
+        """
 
     def allowance(self, work: float, alpha: Floats) -> float:
-        """Return the multiplications of pair steps that the next round may cost before :meth:`due` is called again."""
+        """Return the multiplications of pair steps that the next round may cost before :meth:`due`
+        is called again.
+        """
 
     def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
         """Return other multipliers, from those of the pair steps."""
@@ -146,29 +163,7 @@ class Shortcut(Protocol):
 
 @dataclass
 class Decomposition:
-    """The state of the outer loop.
-
-    Parameters
-    ----------
-    statement : PSVM or HardMargin
-    rows : Rows
-    bounds : callable
-        Lower and upper bound from multipliers and their scores; None if the dual is unbounded.
-    c, r, upper_bound
-        See :mod:`svmcvx.fast.margin.smo_passes`.
-    size : int
-        Observations in the working set.
-    seed : int
-        Of the first working set.
-    alpha : ndarray of shape (n,)
-        Start; it is made feasible.
-    scores : ndarray of shape (n,), optional
-        Nearly :math:`Kv` of a feasible start; evaluated by default.
-    rescale : callable, optional
-        Returns the best multiple of a point, from multipliers, scores and labels.
-    shortcut : Shortcut, optional
-    settings : DecompositionSettings
-    """
+    """The state of the outer loop."""
 
     statement: PSVM | HardMargin
     rows: Rows
@@ -191,12 +186,14 @@ class Decomposition:
         self.y = self.statement.y
         self.rounds = self.pair_steps = 0
         self.work = 0.0
-        # Of the products that are left, if there is a time limit; the seconds of the latest round, and how many support vectors it added.
+        # Of the products that are left, if there is a time limit; the seconds of the latest round,
+        # and how many support vectors it added.
         self._products: ProductSeconds | None = None
         self._round_seconds, self._joined = 0.0, self.size
         self._fresh = np.zeros(0, dtype=np.intp)
         self._lowest, self._lowest_alpha = math.inf, self.alpha
-        # The exactly feasible multipliers to which the scores belong, and the nearby multipliers with which the loop continues.
+        # The exactly feasible multipliers to which the scores belong, and the nearby multipliers
+        # with which the loop continues.
         self._exact: Floats | None = None
         self._exact_of: Floats | None = None
         if self.scores is not None:
@@ -223,10 +220,8 @@ class Decomposition:
         }
 
     def points(self) -> list[Floats]:
-        """Return the last multipliers, and those of the lowest objective, which need not fall monotonically.
-
-        If the certificate of a point is the larger part of the work, or there is no time for two, only the better of them is returned, unless both are
-        needed for the wanted gap.
+        """Return the last multipliers, and those of the lowest objective, which need not fall
+        monotonically.
         """
         last = self._exact
         if last is None or self.updated or self._exact_of is not self.alpha:
@@ -241,11 +236,7 @@ class Decomposition:
         return [lowest, last]
 
     def exact_scores(self) -> None:
-        """Evaluate the scores from the raw data, at the exactly feasible multipliers nearby.
-
-        These are certified, and the space caches their product. The loop continues with multipliers that are feasible up to rounding: an exact
-        balance takes some off their upper bounds.
-        """
+        """Evaluate the scores from the raw data, at the exactly feasible multipliers nearby."""
         self.updated, self._exact, self._exact_of = False, None, None
         if not self.alpha.any():
             self.f = np.zeros(self.y.size)
@@ -259,7 +250,9 @@ class Decomposition:
         started = clock.now()
         self.f = np.array(self.statement.space.point(feasible * self.y).scores.value)
         if self._products is not None:
-            self._products.took(clock.now() - started, float(np.count_nonzero(feasible)) * self.y.size)
+            self._products.took(
+                clock.now() - started, float(np.count_nonzero(feasible)) * self.y.size
+            )
 
     def derivative(self) -> Floats:
         """Return g, the derivative of the dual along the v_i."""
@@ -268,14 +261,17 @@ class Decomposition:
         return np.asarray(self.y * (1.0 - (self.alpha / self.c) ** self.r) - self.f)
 
     def run(self, monitor: Monitor) -> Status:
-        """Ascend until the monitor says stop, the dual is found unbounded, or the violation is down to rounding."""
+        """Ascend until the monitor says stop, the dual is found unbounded, or the violation is down
+        to rounding.
+        """
         settings = self.settings
         trust, compared, idle = TRUST, 0, 0
         cold, whole = not self.alpha.any(), self.size == self.y.size
         far = FAR * monitor.tol if self.r == 0 else FAR_SMOOTH * math.sqrt(monitor.tol)
         best_gap, best_lower = math.inf, -math.inf
         last_violation, last_round = math.inf, 0
-        # The last gap that was a tenth below an earlier one, and the comparison at which it was reached.
+        # The last gap that was a tenth below an earlier one, and the comparison at which it was
+        # reached.
         goal, reached = math.inf, 0
         while True:
             if self.rescale is not None:
@@ -285,7 +281,11 @@ class Decomposition:
             up, low = self._candidates(g)
             violation = float(up.max() - low.min())
             floor = 2.0 * FLOOR_ROUNDINGS * math.ulp(max(1.0, float(np.abs(self.f).max())))
-            early = whole and self.rounds < (2 if cold else 1) and violation > max(floor, far if cold else 100.0 * far)
+            early = (
+                whole
+                and self.rounds < (2 if cold else 1)
+                and violation > max(floor, far if cold else 100.0 * far)
+            )
             if not (early and self._may_go_on(monitor)) and (
                 violation <= max(FALL * last_violation, floor)
                 or self.rounds - last_round >= PATIENCE
@@ -301,13 +301,18 @@ class Decomposition:
                 exhausted = violation <= floor or idle > STALLED_COMPARISONS or hopeless
                 ends = found is None or exhausted or relative_gap(*found) <= trust * monitor.tol
                 if self.updated and (ends or self._closes(found, monitor)):
-                    # Scores that were updated in the precision of the rows prove nothing. Exact scores may also leave more to gain.
+                    # Scores that were updated in the precision of the rows prove nothing. Exact
+                    # scores may also leave more to gain.
                     self.exact_scores()
                     found = self.bounds(self.alpha, self.f)
                     trust, exhausted, idle = max(0.5 * trust, LEAST_TRUST), hopeless, 0
                 elif found is not None and compared in CROSSOVERS and self._crossover_pays():
                     found = self._crossover(found)
-                if found is not None and self.shortcut is not None and self.shortcut.due(self.work, self.alpha):
+                if (
+                    found is not None
+                    and self.shortcut is not None
+                    and self.shortcut.due(self.work, self.alpha)
+                ):
                     found = self._better(found, self.shortcut.solve(self.alpha, monitor))
                 if found is None:
                     return Status.UNBOUNDED
@@ -337,7 +342,9 @@ class Decomposition:
             elif whole:
                 inner = min(inner, INNER_SHARE_WHOLE * math.sqrt(monitor.tol))
             if self.rounds:
-                inner = min(inner, settings.final * monitor.tol / violation) if violation > 0 else inner
+                inner = (
+                    min(inner, settings.final * monitor.tol / violation) if violation > 0 else inner
+                )
             self._round(g, up, low, max(inner * violation, 0.25 * floor))
 
     def _handed_over(self, found: tuple[float, float], monitor: Monitor) -> Status:
@@ -351,7 +358,11 @@ class Decomposition:
 
     def _may_go_on(self, monitor: Monitor) -> bool:
         """Whether neither another method, nor the clock, nor the limit of rounds asks for bounds."""
-        return self._allowance() > 0 and not self._out_of_time(monitor) and self.rounds < monitor.max_iter
+        return (
+            self._allowance() > 0
+            and not self._out_of_time(monitor)
+            and self.rounds < monitor.max_iter
+        )
 
     def _out_of_time(self, monitor: Monitor) -> bool:
         """Whether there is only time left for the certificate."""
@@ -361,10 +372,15 @@ class Decomposition:
         return monitor.out_of_time()
 
     def _closes(self, found: tuple[float, float] | None, monitor: Monitor) -> bool:
-        """Whether the best bounds from exact scores and those from updated scores have the wanted gap."""
+        """Whether the best bounds from exact scores and those from updated scores have the wanted
+        gap.
+        """
         if found is None:
             return False
-        return relative_gap(max(monitor.valid[0], found[0]), min(monitor.valid[1], found[1])) <= monitor.tol
+        return (
+            relative_gap(max(monitor.valid[0], found[0]), min(monitor.valid[1], found[1]))
+            <= monitor.tol
+        )
 
     def _seconds_to_the_end(self) -> float:
         """Return how long another round and the exact scores of the points after it will take."""
@@ -400,11 +416,14 @@ class Decomposition:
     def _crossover(self, found: tuple[float, float]) -> tuple[float, float]:
         """Replace the point by the solution of the support equations if its gap is smaller."""
         return self._better(
-            found, [self.statement.alpha(dual) for dual in self.statement.recover(self.alpha).duals[:1]]
+            found,
+            [self.statement.alpha(dual) for dual in self.statement.recover(self.alpha).duals[:1]],
         )
 
     def _better(self, found: tuple[float, float], others: list[Floats]) -> tuple[float, float]:
-        """Replace the point by the best of other multipliers if its gap is smaller; return the bounds of the chosen point."""
+        """Replace the point by the best of other multipliers if its gap is smaller; return the
+        bounds of the chosen point.
+        """
         for other in others:
             alpha = self.statement.feasible(other)
             f = self.statement.space.point(alpha * self.y).scores.value
@@ -422,19 +441,25 @@ class Decomposition:
         n = self.y.size
         if self.size >= n:
             return np.arange(n)
-        previous = self._fresh if self._fresh.size <= self.size // 2 else self._fresh[: self.size // 2]
+        previous = (
+            self._fresh if self._fresh.size <= self.size // 2 else self._fresh[: self.size // 2]
+        )
         many = max(1, (self.size - previous.size) // 2)
         up, low = up.copy(), low.copy()
         if self.size > 3:
             up[previous], low[previous] = -math.inf, math.inf
         else:
             previous = previous[:0]
-        if not self.rounds:  # all multipliers may be equal: choose at random, not by the order of the data
+        # all multipliers may be equal: choose at random, not by the order of the data
+        if not self.rounds:
             order = self.random.permutation(n)
             first = order[np.argsort(-up[order], kind="stable")[:many]]
             last = order[np.argsort(low[order], kind="stable")[:many]]
         else:
-            first, last = np.argpartition(-up, many - 1)[:many], np.argpartition(low, many - 1)[:many]
+            first, last = (
+                np.argpartition(-up, many - 1)[:many],
+                np.argpartition(low, many - 1)[:many],
+            )
         fresh = np.union1d(first[np.isfinite(up[first])], last[np.isfinite(low[last])])
         self._fresh = fresh
         return np.union1d(fresh, previous).astype(np.intp)
@@ -444,7 +469,11 @@ class Decomposition:
         started = clock.now()
         chosen = self._working_set(up, low)
         Q = self.rows.square(chosen)
-        if isinstance(self.rows, CachedRows) and chosen.size == self.y.size and self.rows.dtype == Q.dtype:
+        if (
+            isinstance(self.rows, CachedRows)
+            and chosen.size == self.y.size
+            and self.rows.dtype == Q.dtype
+        ):
             # Later rounds have all observations as well.
             self.rows = GramRows(Q)
         alpha, y = self.alpha[chosen], self.y[chosen]
@@ -453,7 +482,9 @@ class Decomposition:
         steps = int(min(steps, 1.0 + max(self._allowance(), 0.0) / chosen.size))
         taken = self._ascend(Q, g[chosen], alpha, y, c, upper_bound, tol, steps)
         self.rows.add(self.f, chosen, y * (alpha - self.alpha[chosen]))
-        self._joined = max(int(np.count_nonzero(alpha)) - int(np.count_nonzero(self.alpha[chosen])), 0)
+        self._joined = max(
+            int(np.count_nonzero(alpha)) - int(np.count_nonzero(self.alpha[chosen])), 0
+        )
         self.alpha[chosen] = alpha
         self.updated = True
         self.rounds += 1
@@ -464,7 +495,15 @@ class Decomposition:
             self._products.after(float(chosen.size) * self.y.size)
 
     def _ascend(
-        self, Q: Floats, g: Floats, alpha: Floats, y: Floats, c: Floats, upper_bound: Floats, tol: float, steps: int
+        self,
+        Q: Floats,
+        g: Floats,
+        alpha: Floats,
+        y: Floats,
+        c: Floats,
+        upper_bound: Floats,
+        tol: float,
+        steps: int,
     ) -> int:
         """Ascend inside a working set, update `g` and `alpha`, and return the steps taken."""
         return int(ascend(Q, g, alpha, y, c, upper_bound, self.r, tol, steps))

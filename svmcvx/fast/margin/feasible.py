@@ -1,4 +1,6 @@
-"""Code that the kernel solvers of the soft and the hard margin share: their arguments, and multipliers that are exactly feasible."""
+"""Code that the kernel solvers of the soft and the hard margin share: their arguments, and
+multipliers that are exactly feasible.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,16 @@ from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 __all__ = ["BoundsOf", "earlier_multipliers"]
 
 Floats: TypeAlias = NDArray[np.float64]
-# Lower and upper bound of the optimum from multipliers and their scores; None if the dual is unbounded.
+# Lower and upper bound of the optimum from multipliers and their scores; None if the dual is
+# unbounded.
 BoundsOf: TypeAlias = Callable[[Floats, Floats], tuple[float, float] | None]
 
 
-def earlier_multipliers(warm_start: Any, statement: AlphaDualStatement, *, required: bool = True) -> Floats | None:
-    """Return the multipliers of an earlier solution on the same data, None if there is no earlier solution.
-
-    Unless they are `required`, None also for a solution without multipliers, or of another number of observations.
-
-    Raises
-    ------
-    DataError
-        If `warm_start` is no Solution, has no multipliers ``alpha``, or belongs to other data.
+def earlier_multipliers(
+    warm_start: Any, statement: AlphaDualStatement, *, required: bool = True
+) -> Floats | None:
+    """Return the multipliers of an earlier solution on the same data, None if there is no earlier
+    solution.
     """
     earlier = earlier_solution(warm_start, statement if required else None)
     rows = statement.space.data.rows

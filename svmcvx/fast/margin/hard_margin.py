@@ -1,20 +1,22 @@
-r"""Specialised solvers of the hard-margin SVM: pSMO without a loss for kernels, an active-set method for linear machines.
+r"""Specialised solvers of the hard-margin SVM: pSMO without a loss for kernels, an active-set
+method for linear machines.
 
 **Linear.** The problem on a working set of at most a few thousand observations is solved exactly by
-:mod:`svmcvx.fast.core.active_set`; the observations whose margins are violated most join the working set, and those far from
-the margin leave it, until none is violated. The optimum on each working set is a lower bound, and the bounds increase, so that
-the method ends. Besides the data only the Gram matrix of the working set is in memory. With more features than observations,
-or too many tight observations, pSMO is used instead.
+:mod:`svmcvx.fast.core.active_set`; the observations whose margins are violated most join the
+working set, and those far from the margin leave it, until none is violated. The optimum on each
+working set is a lower bound, and the bounds increase, so that the method ends. Besides the data
+only the Gram matrix of the working set is in memory. With more features than observations, or too
+many tight observations, pSMO is used instead.
 
-The statement is that of :mod:`svmcvx.formulations.margin.hard_margin`, and so is the certificate. The multipliers α of a point
-enter both bounds by their direction only:
+The statement is that of :mod:`svmcvx.formulations.margin.hard_margin`, and so is the certificate.
+The multipliers α of a point enter both bounds by their direction only:
 
 .. math::
     \frac{(\sum_i \alpha_i)^2}{2\, v'Kv} \;\le\; \text{optimum} \;\le\; \frac{v'Kv}{2 m^2}, \qquad
     m = \tfrac12\big(\min_{y_i = 1} f_i - \max_{y_i = -1} f_i\big) > 0.
 
-:math:`2\sqrt{v'Kv}/\sum_i \alpha_i` is the distance of two points in the convex hulls of the classes: when it is down
-to rounding, the hulls intersect, and the data are not separable.
+:math:`2\sqrt{v'Kv}/\sum_i \alpha_i` is the distance of two points in the convex hulls of the
+classes: when it is down to rounding, the hulls intersect, and the data are not separable.
 """
 
 from __future__ import annotations
@@ -44,7 +46,12 @@ from svmcvx.fast.core.monitor import (
     solved_from,
 )
 from svmcvx.fast.core.row_cache import RowCacheSettings, kernel_rows
-from svmcvx.fast.margin.decomposition import CROSSOVER_SIZE, Decomposition, DecompositionSettings, with_selection
+from svmcvx.fast.margin.decomposition import (
+    CROSSOVER_SIZE,
+    Decomposition,
+    DecompositionSettings,
+    with_selection,
+)
 from svmcvx.fast.margin.feasible import BoundsOf, earlier_multipliers
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.feature_space.first_pass import block_space
@@ -138,7 +145,8 @@ def hard_margin(
     Parameters
     ----------
     X, y, max_iter
-        As for :func:`svmcvx.fast.psvm`, rows in blocks included; `tol` is the certified relative gap.
+        As for :func:`svmcvx.fast.psvm`, rows in blocks included; `tol` is the certified relative
+        gap.
     cache_size, float32_cache, seed
         As there; they concern pSMO, with or without a kernel.
     selection : "second-order" or "random", optional
@@ -146,9 +154,9 @@ def hard_margin(
     sample_weight : array-like of shape (n,), optional
         Observations of weight zero are left out; any other weight is the same as 1.
     method : "auto", "active-set" or "smo"
-        ``"active-set"`` is for ``kernel=None`` only. There ``"auto"`` chooses it for at most as many features as
-        observations; with more, nearly all observations are tight, and pSMO is faster. With ``"auto"`` pSMO also takes over
-        where more than 2 500 observations are tight.
+        ``"active-set"`` is for ``kernel=None`` only. There ``"auto"`` chooses it for at most as
+        many features as observations; with more, nearly all observations are tight, and pSMO is
+        faster. With ``"auto"`` pSMO also takes over where more than 2 500 observations are tight.
 
     Returns
     -------
@@ -157,8 +165,9 @@ def hard_margin(
     Raises
     ------
     SolverFailed
-        If the classes are not separable in feature space, or no separating model was found within the limits. For linear data
-        the attempt's ``options["hull_distance"]`` is the distance of two points of the convex hulls that were found equal.
+        If the classes are not separable in feature space, or no separating model was found within
+        the limits. For linear data the attempt's ``options["hull_distance"]`` is the distance of
+        two points of the convex hulls that were found equal.
     DataError
         If the data or an argument cannot be used, or `warm_start` is a solution of other data.
 
@@ -173,18 +182,26 @@ def hard_margin(
     settings = checked_settings(settings, HardMarginSettings)
     steps = with_selection(settings.decomposition, selection)
     if in_blocks(X):
-        refuse_in_blocks(kernel=kernel is not None, method=method == "smo", warm_start=warm_start is not None)
+        refuse_in_blocks(
+            kernel=kernel is not None, method=method == "smo", warm_start=warm_start is not None
+        )
         blocks = block_space(X, y, sample_weight, intercept="free")
         if not blocks.small:
             in_all = HardMarginInBlocks(HardMargin, blocks, "alpha", balanced=True)
             with (
-                monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
+                monitored(
+                    tol=tol, max_iter=max_iter, verbose=verbose, callback=callback
+                ) as monitor,
                 blocks.watched(),
             ):
                 return _solve_blocks(in_all, monitor, settings.active_set)
         X, y, sample_weight = blocks.loaded()
     data = binary_data(X, y, sample_weight)
-    if kernel is None and sp.issparse(data.X) and data.X.nnz >= DENSE * data.X.shape[0] * data.X.shape[1]:
+    if (
+        kernel is None
+        and sp.issparse(data.X)
+        and data.X.nnz >= DENSE * data.X.shape[0] * data.X.shape[1]
+    ):
         # Dense data are centred: a small margin far from the origin would be lost otherwise.
         data = replace(data, X=data.X.toarray())
     space = feature_space(
@@ -196,16 +213,22 @@ def hard_margin(
         block_entries=settings.rows.block_entries,
     )
     if method == "active-set" and not space.is_linear:
-        raise DataError("method='active-set' takes a linear machine; pass kernel=None, or method='auto'")
+        raise DataError(
+            "method='active-set' takes a linear machine; pass kernel=None, or method='auto'"
+        )
     statement = HardMargin(space=space)
     warm = earlier_multipliers(warm_start, statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
 
         def solve(start: Floats | None) -> Found:
             used = "smo"
-            if space.is_linear and (method == "active-set" or (method == "auto" and space.X.shape[1] <= data.n)):
+            if space.is_linear and (
+                method == "active-set" or (method == "auto" and space.X.shape[1] <= data.n)
+            ):
                 used = "active-set"
-                status, points, options = _by_active_set(statement, monitor, start, settings.active_set)
+                status, points, options = _by_active_set(
+                    statement, monitor, start, settings.active_set
+                )
                 if status is None:
                     if method == "active-set":
                         status = Status.NUMERICAL
@@ -235,21 +258,34 @@ def hard_margin(
                 )
                 status, points = ascent.run(monitor), ascent.points()
                 options = ascent.options
-            recover = statement.recover if used == "smo" and data.n <= CROSSOVER_SIZE else statement.separator
+            recover = (
+                statement.recover
+                if used == "smo" and data.n <= CROSSOVER_SIZE
+                else statement.separator
+            )
             found = [recover(alpha) for alpha in points]
             candidates = RecoveredPoints(
-                [m for each in found for m in each.models], [d for each in found for d in each.duals]
+                [m for each in found for m in each.models],
+                [d for each in found for d in each.duals],
             )
             assert status is not None  # noqa: S101 - one of the two methods has run to its end
             return candidates, status, {"method": used, **options}
 
         return solved_from(
-            statement, monitor, solve, warm, solver=lambda options: f"fast.hard_margin/{options['method']}"
+            statement,
+            monitor,
+            solve,
+            warm,
+            solver=lambda options: f"fast.hard_margin/{options['method']}",
         )
 
 
-def _solve_blocks(statement: HardMarginInBlocks, monitor: Monitor, settings: ActiveSetSettings) -> Solution:
-    """Solve on a working set of rows in memory, which the rows of all blocks with the smallest margins join round by round."""
+def _solve_blocks(
+    statement: HardMarginInBlocks, monitor: Monitor, settings: ActiveSetSettings
+) -> Solution:
+    """Solve on a working set of rows in memory, which the rows of all blocks with the smallest
+    margins join round by round.
+    """
     space = statement.space
     X, y = space.sample.X, space.sample.y
     status: Status | None = None
@@ -278,7 +314,9 @@ def _solve_blocks(statement: HardMarginInBlocks, monitor: Monitor, settings: Act
             lower = part.evaluate_dual(part.repair(duals[0])).lower_end
             model = cast(LinearModel, solved.models[0])
             seen = look_at_margins(statement, model, settings.joining)
-            wider = cast(LinearModel | None, separated(model, seen.positive, seen.negative, space.centre))
+            wider = cast(
+                LinearModel | None, separated(model, seen.positive, seen.negative, space.centre)
+            )
             upper = math.inf if wider is None else 0.5 * float(wider.coef @ wider.coef)
             if best is None or upper < best[0]:
                 best = upper, model if wider is None else wider
@@ -289,7 +327,11 @@ def _solve_blocks(statement: HardMarginInBlocks, monitor: Monitor, settings: Act
             X = sp.csr_array(sp.vstack([X, seen.X])) if sp.issparse(X) else np.vstack([X, seen.X])
             y = np.append(y, seen.y)
     except OutOfTime:
-        status = Status.INTERRUPTED if monitor.deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
+        status = (
+            Status.INTERRUPTED
+            if monitor.deadline.interrupt_requested.is_set()
+            else Status.TIME_LIMIT
+        )
     finally:
         space.shards.deadline = None
     if statement.working is None:
@@ -309,10 +351,14 @@ def _solve_blocks(statement: HardMarginInBlocks, monitor: Monitor, settings: Act
 def _by_active_set(
     statement: HardMargin, monitor: Monitor, warm: Floats | None, settings: ActiveSetSettings
 ) -> tuple[Status | None, list[Floats], dict[str, Any]]:
-    """Return why it stopped (None: too many tight observations), the best multipliers, and options for the record."""
+    """Return why it stopped (None: too many tight observations), the best multipliers, and options
+    for the record.
+    """
     space, y, n = statement.space, statement.y, statement.y.size
     bounds = _bounds(statement)
-    work = GrowingWorkingSet(space, _first_members(statement, warm, settings.first), settings.largest_support)
+    work = GrowingWorkingSet(
+        space, _first_members(statement, warm, settings.first), settings.largest_support
+    )
     lowest, best = math.inf, np.zeros(n)
     alpha, rounds = best, 0
     options: dict[str, Any] = {}
@@ -343,7 +389,8 @@ def _by_active_set(
         u[work.members] = math.inf
         violated = np.flatnonzero(u < 1.0)
         if status is None and not violated.size and code != MORE:
-            # No margin is violated, so the point is optimal up to rounding, though its gap is above the tolerance.
+            # No margin is violated, so the point is optimal up to rounding, though its gap is above
+            # the tolerance.
             status = Status.INACCURATE
         if status is not None:
             return status, [best] if best is alpha else [best, alpha], options
@@ -358,9 +405,8 @@ def _by_active_set(
 
 
 def _first_members(statement: HardMargin, warm: Floats | None, first: int) -> NDArray[np.intp]:
-    """Return `first` observations, half of each class, with the smallest margins; the support of an earlier solution as well.
-
-    Margins come from an earlier solution, otherwise from the difference of the means of the classes.
+    """Return `first` observations, half of each class, with the smallest margins; the support of an
+    earlier solution as well.
     """
     y, n = statement.y, statement.y.size
     if n <= 2 * first:
@@ -371,11 +417,15 @@ def _first_members(statement: HardMargin, warm: Floats | None, first: int) -> ND
         side[np.argpartition(u[side], min(first // 2, side.size) - 1)[: first // 2]]
         for side in (np.flatnonzero(y > 0), np.flatnonzero(y < 0))
     ]
-    return np.unique(np.concatenate(chosen if warm is None else [*chosen, np.flatnonzero(warm)])).astype(np.intp)
+    return np.unique(
+        np.concatenate(chosen if warm is None else [*chosen, np.flatnonzero(warm)])
+    ).astype(np.intp)
 
 
 def _bounds(statement: HardMargin) -> BoundsOf:
-    """Return the function of the module's formula for the bounds; it returns None if the hulls intersect."""
+    """Return the function of the module's formula for the bounds; it returns None if the hulls
+    intersect.
+    """
     y = statement.y
     size = float(np.abs(statement.space.diagonal()).max())
 

@@ -1,14 +1,17 @@
 r"""Newton's method on a factor of low rank, as a shortcut for pair steps that take long.
 
-On few features a smooth kernel matrix has a small numerical rank, :math:`K \approx LL'` with L of shape (n, r). The pSVM on the rows of L is linear.
-Newton's method (:mod:`svmcvx.fast.linear.newton`) solves it in a number of steps that hardly depends on C or p, while pair steps may need millions.
-Its multipliers are only a guess for the kernel machine: their bounds are
-evaluated on exact scores, and they replace those of the pair steps if their gap is smaller.
+On few features a smooth kernel matrix has a small numerical rank, :math:`K \approx LL'` with L of
+shape (n, r). The pSVM on the rows of L is linear. Newton's method
+(:mod:`svmcvx.fast.linear.newton`) solves it in a number of steps that hardly depends on C or p,
+while pair steps may need millions. Its multipliers are only a guess for the kernel machine: their
+bounds are evaluated on exact scores, and they replace those of the pair steps if their gap is
+smaller.
 
-**When it is used.** Once pair steps have cost as many multiplications as computing `probe` columns of the factor, these
-columns are computed, and the decay of the residual predicts the rank. If that is at most `largest_rank`, half of n (n for
-n ≤ 1000), and what fits into the cache, the factor is completed and used when pair steps have cost `worth` times
-:math:`n r^2`, and at least `work_of_column` for each column. This happens once in a run.
+**When it is used.** Once pair steps have cost as many multiplications as computing `probe` columns
+of the factor, these columns are computed, and the decay of the residual predicts the rank. If that
+is at most `largest_rank`, half of n (n for n ≤ 1000), and what fits into the cache, the factor is
+completed and used when pair steps have cost `worth` times :math:`n r^2`, and at least
+`work_of_column` for each column. This happens once in a run.
 """
 
 from __future__ import annotations
@@ -56,21 +59,7 @@ class LowRankSettings:
 
 @dataclass
 class LowRankNewton:
-    """Newton's method on a factor of the kernel matrix, for one run of the decomposition.
-
-    Parameters
-    ----------
-    statement : PSVM
-        With a kernel.
-    cache_size : float
-        Megabytes that the factor may take.
-    settings : LowRankSettings
-
-    Attributes
-    ----------
-    rank : int
-        Of the factor; 0 until it is complete.
-    """
+    """Newton's method on a factor of the kernel matrix, for one run of the decomposition."""
 
     statement: PSVM
     cache_size: float
@@ -87,7 +76,9 @@ class LowRankNewton:
         self.newton: KernelNewton | None = None
 
     def due(self, work: float, alpha: Floats) -> bool:
-        """Whether pair steps that have cost `work` multiplications should be replaced by this method."""
+        """Whether pair steps that have cost `work` multiplications should be replaced by this
+        method.
+        """
         if work < self.threshold:
             return False
         space, settings = self.statement.space, self.settings
@@ -107,19 +98,28 @@ class LowRankNewton:
         return math.inf
 
     def last_resort(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
-        """Return multipliers that Newton's method found on a factor of any rank that there is room for; none the second time."""
+        """Return multipliers that Newton's method found on a factor of any rank that there is room
+        for; none the second time.
+        """
         if self.rank or self.statement.space.is_linear or self.largest < 1:
             return []
-        self.newton = KernelNewton(self.statement.space, self._on_factor) if self.newton is None else self.newton
+        self.newton = (
+            KernelNewton(self.statement.space, self._on_factor)
+            if self.newton is None
+            else self.newton
+        )
         return self.solve(alpha, monitor)
 
     def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
-        """Return multipliers that Newton's method found; none if the rank is too large or time is up."""
+        """Return multipliers that Newton's method found; none if the rank is too large or time is
+        up.
+        """
         self.threshold = math.inf
         if self.newton is None or not self.newton.grow(self.largest, monitor):
             return []
         self.rank = self.newton.rank
-        # A smooth loss starts at w = 0: for p > 2, Newton's method takes many steps from large slacks.
+        # A smooth loss starts at w = 0: for p > 2, Newton's method takes many steps from large
+        # slacks.
         point = self.newton.solve(monitor, alpha=alpha, keep=False)
         self.newton = None
         return [point.alpha, point.expansion]

@@ -1,8 +1,9 @@
 """The pSVM of many pairs of classes, or of each class against the rest, as one problem.
 
-Observations are sorted by class once; rows of the kernel matrix are computed when a problem first needs them, and shared by all
-(:mod:`svmcvx.kernels.class_rows`); one compiled loop solves the problems (:mod:`svmcvx.fast.margin.pairs_passes`), and one evaluation of
-arrays certifies all of them (:mod:`svmcvx.formulations.margin.pairs`). What does not end with the wanted gap is left to
+Observations are sorted by class once; rows of the kernel matrix are computed when a problem first
+needs them, and shared by all (:mod:`svmcvx.kernels.class_rows`); one compiled loop solves the
+problems (:mod:`svmcvx.fast.margin.pairs_passes`), and one evaluation of arrays certifies all of
+them (:mod:`svmcvx.formulations.margin.pairs`). What does not end with the wanted gap is left to
 :func:`svmcvx.fast.psvm`. A :class:`~svmcvx.Solution` of one problem is made when it is asked for.
 """
 
@@ -37,19 +38,29 @@ from svmcvx.system.interrupt import deferred_interrupt
 from svmcvx.system.memory import columns_in
 from svmcvx.system.threads import single_blas_thread
 
-__all__ = ["LEAST_TOL", "Arranged", "SolvedParts", "arranged", "ascended", "best_intercepts", "solve_parts"]
+__all__ = [
+    "LEAST_TOL",
+    "Arranged",
+    "SolvedParts",
+    "arranged",
+    "ascended",
+    "best_intercepts",
+    "solve_parts",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 SOLVER = "fast.psvm/pairs"
-# Observations up to which several problems are solved together, and one; a linear one of more has fewer unknowns than multipliers.
+# Observations up to which several problems are solved together, and one; a linear one of more has
+# fewer unknowns than multipliers.
 MOST_ROWS, MOST_ALONE, MOST_ALONE_LINEAR = 20_000, 4_000, 600
 # Numbers that are updated between two looks at the clock.
 BUDGET = 1e8
 # Costs C s_i between which the arithmetic of the loop neither over- nor underflows noticeably.
 LEAST_COST, LARGEST_COST = 1e-50, 1e50
-# Steps for each observation after which a problem is left to another method. Of linear machines that is Newton's method: the steps cost as much as
-# STARTING numbers, or PASSES times an exchange of all columns.
+# Steps for each observation after which a problem is left to another method. Of linear machines
+# that is Newton's method: the steps cost as much as STARTING numbers, or PASSES times an exchange
+# of all columns.
 MOST_STEPS = 400
 STARTING, PASSES = 3e6, 20
 # Smallest tolerance that is left to the loop, whose scores are sums in double precision.
@@ -58,35 +69,7 @@ LEAST_TOL = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class SolvedParts:
-    """Problems that were solved together.
-
-    Attributes
-    ----------
-    X : ndarray of shape (n, d)
-        Sorted by class.
-    order : ndarray of int, shape (n,)
-        Their rows in the data that were passed in.
-    labels : CodedLabels
-        Of the data that were passed in.
-    weight : ndarray of shape (n,) or None
-        Sorted by class.
-    scheme : "ovo" or "ovr"
-    layout : Layout
-    y : ndarray
-        Labels ±1 of all problems.
-    kernel : Kernel or None
-    C, p : float
-    point : PartsPoint
-        Multipliers and models.
-    coef : ndarray of shape (problems, d) or None
-        Normals of linear models.
-    checked : CheckedParts
-    steps : ndarray of int, shape (problems,)
-    certified : ndarray of bool, shape (problems,)
-        Which problems have the wanted gap, and a better interval than w = 0 gives.
-    timings : Timings
-        Of all problems together.
-    """
+    """Problems that were solved together."""
 
     X: Floats
     order: NDArray[np.intp]
@@ -111,7 +94,11 @@ class SolvedParts:
     @property
     def hyperparameters(self) -> dict[str, Any]:
         """As in the solution of one problem."""
-        return {"C": self.C, "p": self.p, "kernel": "none" if self.kernel is None else str(self.kernel)}
+        return {
+            "C": self.C,
+            "p": self.p,
+            "kernel": "none" if self.kernel is None else str(self.kernel),
+        }
 
     def members(self, others: dict[int, BinaryModel]) -> KernelMembers | LinearMembers:
         """Return the models of all problems; `others` are those that were solved otherwise."""
@@ -148,10 +135,14 @@ class SolvedParts:
         sorted_place = np.empty(self.order.size, dtype=np.intp)
         sorted_place[self.order] = np.arange(self.order.size)
         assert self.kernel is not None  # noqa: S101 - a linear machine has normals
-        return KernelMembers(self.kernel, self.X[sorted_place[support]], support, table, bias, sides, self.X.shape[1])
+        return KernelMembers(
+            self.kernel, self.X[sorted_place[support]], support, table, bias, sides, self.X.shape[1]
+        )
 
     def _rows(self, part: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the places of a problem's numbers in the order of the data that were passed in, and its rows in these."""
+        """Return the places of a problem's numbers in the order of the data that were passed in,
+        and its rows in these.
+        """
         original = self.order[self.layout.rows(part)]
         arranged = np.argsort(original)
         return arranged, original[arranged]
@@ -163,7 +154,9 @@ class SolvedParts:
         X, codes = np.ascontiguousarray(self.X[rows]), self.labels.codes[original]
         if self.scheme == "ovo":
             k, other = self.layout.groups[part]
-            labels = CodedLabels((codes == other).astype(np.intp), self.labels.classes[[k, other]], X)
+            labels = CodedLabels(
+                (codes == other).astype(np.intp), self.labels.classes[[k, other]], X
+            )
         else:
             labels = CodedLabels((codes == part).astype(np.intp), np.arange(2), X)
         data = binary_data(X, labels, None if self.weight is None else self.weight[rows])
@@ -171,12 +164,16 @@ class SolvedParts:
         return PSVM(space=space, C=self.C, p=self.p)
 
     def solution(self, part: int, model: Callable[[], BinaryModel]) -> Solution:
-        """Return the solution of one problem, with what returns its model, whose support counts rows of all data."""
+        """Return the solution of one problem, with what returns its model, whose support counts
+        rows of all data.
+        """
         checked = self.checked
         timings = self.timings
         if self.steps.size > 1:
             share = int(self.steps[part]) / max(int(self.steps.sum()), 1)
-            timings = Timings(*(share * getattr(self.timings, each.name) for each in fields(Timings)))
+            timings = Timings(
+                *(share * getattr(self.timings, each.name) for each in fields(Timings))
+            )
         statement = cache(lambda: self._statement(part))
 
         def dual() -> dict[str, Floats]:
@@ -196,13 +193,21 @@ class SolvedParts:
             timings=timings,
             dual=cast(Any, Deferred(dual)),
             trace=cast(
-                Any, Deferred(lambda: np.array([[self.timings.total, checked.lower[part], checked.upper[part]]]))
+                Any,
+                Deferred(
+                    lambda: np.array(
+                        [[self.timings.total, checked.lower[part], checked.upper[part]]]
+                    )
+                ),
             ),
             formulation=self.formulation,
             hyperparameters=cast(Any, Deferred(lambda: self.hyperparameters)),
             evidence=cast(Any, Deferred(lambda: statement().evidence())),
             data=cast(Any, Deferred(lambda: statement().data_facts)),
-            terms={"regulariser": float(checked.regulariser[part]), "losses": float(checked.losses[part])},
+            terms={
+                "regulariser": float(checked.regulariser[part]),
+                "losses": float(checked.losses[part]),
+            },
             optimal_intercepts=cast(Any, Deferred(intercepts)),
         )
 
@@ -221,16 +226,7 @@ class SolvedParts:
 
 
 class Arranged(NamedTuple):
-    """Problems whose observations are sorted by class.
-
-    Attributes
-    ----------
-    X : ndarray of shape (n, d)
-        Sorted.
-    place : ndarray of int, shape (n,)
-        The rows in the data that were passed in.
-    statement : PSVMParts
-    """
+    """Problems whose observations are sorted by class."""
 
     X: Floats
     place: NDArray[np.intp]
@@ -249,13 +245,17 @@ def arranged(
     cache_size: float,
     cache: GramCache | None,
 ) -> Arranged | None:
-    """Return the problems, None if these data or settings are not for the loop; arguments as in :func:`solve_parts`."""
+    """Return the problems, None if these data or settings are not for the loop; arguments as in
+    :func:`solve_parts`.
+    """
     room = columns_in(cache_size, 1)
     alone = MOST_ALONE_LINEAR if kernel is None else MOST_ALONE
     most = alone if labels.classes.size == 2 else MOST_ROWS
     if not isinstance(X, np.ndarray) or X.shape[0] > most or (p != 1 and labels.classes.size == 2):
         return None
-    least, largest = (C, C) if weight is None else (float((C * weight).min()), float((C * weight).max()))
+    least, largest = (
+        (C, C) if weight is None else (float((C * weight).min()), float((C * weight).max()))
+    )
     if not (least >= LEAST_COST and largest <= LARGEST_COST and ClassRows.takes(kernel, X, room)):
         return None
     place = np.argsort(labels.codes, kind="stable")
@@ -271,7 +271,9 @@ def arranged(
         rows=rows,
         layout=layout,
         y=np.where(labels.codes[place][every] == layout.spread(positive), 1.0, -1.0),
-        weight=1.0 if sorted_weight is None or (sorted_weight == 1.0).all() else sorted_weight[every],
+        weight=1.0
+        if sorted_weight is None or (sorted_weight == 1.0).all()
+        else sorted_weight[every],
         C=C,
         p=p,
         centre=centre,
@@ -280,7 +282,9 @@ def arranged(
 
 
 def _layout(labels: CodedLabels, scheme: str) -> tuple[Layout, NDArray[np.intp]]:
-    """Return the problems, and the class that is the positive one of each: the later one of a pair, or the one against the rest."""
+    """Return the problems, and the class that is the positive one of each: the later one of a pair,
+    or the one against the rest.
+    """
     count = labels.classes.size
     ends = np.cumsum(np.bincount(labels.codes, minlength=count))
     if scheme == "ovr":
@@ -314,36 +318,25 @@ def solve_parts(
     order: NDArray[np.intp] | None = None,
     budget: float = BUDGET,
 ) -> SolvedParts | None:
-    """Solve the pSVM with a free intercept of all pairs of classes; None if these data or settings are not for it.
-
-    Parameters
-    ----------
-    X : ndarray or csr_array of shape (n, d)
-        Validated.
-    labels : CodedLabels
-    weight : ndarray of shape (n,) or None
-        Weights of the losses.
-    scheme : "ovo" or "ovr"
-    C, p : float
-    kernel : Kernel or None
-        With its parameters as numbers.
-    tol : float
-        Relative gap of each problem.
-    cache_size : float
-        Megabytes of rows of the kernel matrix.
-    cache : GramCache, optional
-        Of rows that other fits to these data have computed.
-    order : ndarray of int, optional
-        In which the problems are solved, which changes no answer.
-    budget : float
-        Numbers that are updated between two looks at the clock, which change no answer.
+    """Solve the pSVM with a free intercept of all pairs of classes; None if these data or settings
+    are not for it.
     """
     deadline = current()
     known = isinstance(C, (int, float)) and isinstance(p, (int, float))
     if not known or p not in (1, 2) or tol < LEAST_TOL:
         return None
     C, p = float(C), float(p)
-    found = arranged(X, labels, weight, scheme=scheme, C=C, p=p, kernel=kernel, cache_size=cache_size, cache=cache)
+    found = arranged(
+        X,
+        labels,
+        weight,
+        scheme=scheme,
+        C=C,
+        p=p,
+        kernel=kernel,
+        cache_size=cache_size,
+        cache=cache,
+    )
     if found is None:
         return None
     statement = found.statement
@@ -390,23 +383,16 @@ def ascended(
     order: NDArray[Any] | None = None,
     budget: float = BUDGET,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Solve the problems until the time limit or Ctrl-C; return the steps of each, and which are solved.
-
-    Parameters
-    ----------
-    statement : PSVMParts
-    costs : ndarray
-        C s of all problems.
-    alpha, g : ndarray
-        Feasible multipliers and y − Kv, of all problems; updated. Those of problems that are not solved are zero and y.
-    tol, order, budget
-        See :func:`solve_parts`.
+    """Solve the problems until the time limit or Ctrl-C; return the steps of each, and which are
+    solved.
     """
     deadline, layout, rows = current(), statement.layout, statement.rows
     status, state = np.zeros(layout.parts, dtype=np.int64), np.zeros((layout.parts, STATE))
     state[:, COMPARED] = np.inf
     work = np.empty((6, layout.largest))
-    order = np.arange(layout.parts) if order is None else np.ascontiguousarray(order, dtype=np.int64)
+    order = (
+        np.arange(layout.parts) if order is None else np.ascontiguousarray(order, dtype=np.int64)
+    )
     squared = statement.p == 2
     most = (MOST_STEPS * layout.sizes).astype(np.float64)
     if statement.kernel is None:
@@ -428,7 +414,8 @@ def ascended(
             first = drive(first, order, *problem, most, *answers, work, tol, budget, *passed)
             if first < order.size and status[order[first]] == WAITING:
                 settle(order[first], *problem, *answers, tol, *passed)
-    # The multipliers of a problem that was not solved may be out of balance; it is left to another method.
+    # The multipliers of a problem that was not solved may be out of balance; it is left to another
+    # method.
     done = status == DONE
     if not done.all():
         unfinished = layout.spread(~done)
@@ -439,7 +426,9 @@ def ascended(
 def _point(statement: PSVMParts, alpha: Floats) -> PartsPoint:
     """Return the multipliers with their models, whose intercepts are the best for their scores."""
     if statement.kernel is not None:
-        return PartsPoint(alpha, best_intercepts(statement, statement.y - statement.kernel_scores(alpha).value))
+        return PartsPoint(
+            alpha, best_intercepts(statement, statement.y - statement.kernel_scores(alpha).value)
+        )
     coef, _ = statement.normals(alpha)
     bias = best_intercepts(statement, statement.y - statement.linear_scores(coef))
     return PartsPoint(alpha, bias - coef @ statement.centre)
@@ -451,8 +440,14 @@ def best_intercepts(statement: PSVMParts, g: Floats) -> Floats:
     if statement.p != 1 or not isinstance(weight, float):
         own = [layout.of_part(part) for part in range(layout.parts)]
         weights = np.broadcast_to(weight, y.shape)
-        return np.array([best_bias(y[each] - g[each], y[each], p=statement.p, weight=weights[each]) for each in own])
-    # As hinge_intercepts: between so many of a problem's breaks as it has positive observations, and the next one.
+        return np.array(
+            [
+                best_bias(y[each] - g[each], y[each], p=statement.p, weight=weights[each])
+                for each in own
+            ]
+        )
+    # As hinge_intercepts: between so many of a problem's breaks as it has positive observations,
+    # and the next one.
     breaks = np.full((layout.parts, layout.largest), np.inf)
     breaks[np.arange(layout.largest) < layout.sizes[:, None]] = g
     breaks.sort(axis=1)

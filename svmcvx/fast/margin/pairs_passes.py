@@ -1,17 +1,20 @@
 r"""Compiled pSMO for many small problems that share the rows of a kernel matrix.
 
-The steps are those of :mod:`svmcvx.fast.margin.smo_passes` for p = 1: g = y − f, the first of a pair violates optimality most, the second has the
-largest predicted increase. With the best known bias b the gap of a point is the sum of terms that are not negative,
+The steps are those of :mod:`svmcvx.fast.margin.smo_passes` for p = 1: g = y − f, the first of a
+pair violates optimality most, the second has the largest predicted increase. With the best known
+bias b the gap of a point is the sum of terms that are not negative,
 
 .. math:: P - D = \sum_i c_i\,(y_i(g_i - b))_+ - v_i(g_i - b), \qquad c_i = C s_i.
 
-For p = 2 the dual is that of a machine without upper bounds whose kernel matrix has the additional diagonal :math:`d_i = 1/(2Cs_i)`: then
-:math:`g_i = y_i - f_i - d_iv_i`, and with the slack :math:`\xi_i = d_i\alpha_i` and :math:`z_i = \xi_i + y_i(g_i - b)` a term of the gap is
+For p = 2 the dual is that of a machine without upper bounds whose kernel matrix has the additional
+diagonal :math:`d_i = 1/(2Cs_i)`: then :math:`g_i = y_i - f_i - d_iv_i`, and with the slack
+:math:`\xi_i = d_i\alpha_i` and :math:`z_i = \xi_i + y_i(g_i - b)` a term of the gap is
 :math:`((z_i)_+^2 + \xi_i^2 - 2\xi_iz_i)/(2d_i)`.
 
-Where it is small enough, the multipliers are put on a grid that balances the classes exactly, their scores are computed anew from
-the rows, and the gap is compared again. Nothing depends on other problems, on the order in which they are solved, or on where a call
-is interrupted: each has its numbers in `state`.
+Where it is small enough, the multipliers are put on a grid that balances the classes exactly, their
+scores are computed anew from the rows, and the gap is compared again. Nothing depends on other
+problems, on the order in which they are solved, or on where a call is interrupted: each has its
+numbers in `state`.
 """
 
 from __future__ import annotations
@@ -26,38 +29,54 @@ from svmcvx.fast.margin.active_set_passes import RIDGE, append, maximised, viola
 from svmcvx.kernels.class_rows_passes import piece_of
 from svmcvx.system.compilation import compiled
 
-__all__ = ["ACTIVE", "COMPARED", "DONE", "FULL", "STATE", "STEPS", "STUCK", "WAITING", "drive", "settle"]
+__all__ = [
+    "ACTIVE",
+    "COMPARED",
+    "DONE",
+    "FULL",
+    "STATE",
+    "STEPS",
+    "STUCK",
+    "WAITING",
+    "drive",
+    "settle",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
 
-# How a problem stands: unfinished, solved, without room for another row, without further progress, waiting for the active-set method.
+# How a problem stands: unfinished, solved, without room for another row, without further progress,
+# waiting for the active-set method.
 ACTIVE, DONE, FULL, STUCK, WAITING = 0, 1, 2, 3, 4
-# Columns of the state: steps, violation at the last comparison, step of the next one, exact evaluations, step of the next active-set method, and
-# whether the last one has ended.
+# Columns of the state: steps, violation at the last comparison, step of the next one, exact
+# evaluations, step of the next active-set method, and whether the last one has ended.
 STEPS, COMPARED, NEXT, EXACT, EQUATIONS, SETTLED = 0, 1, 2, 3, 4, 5
 STATE = 6
-# Share of the tolerance at which the updated scores are replaced by exact ones, and of that of the exact ones.
+# Share of the tolerance at which the updated scores are replaced by exact ones, and of that of the
+# exact ones.
 TRUST, ENOUGH = 0.8, 0.9
 # Exact evaluations after which a problem is left to another method.
 MOST_EXACT = 12
-# Observations and tolerances up to which a problem is solved to a violation that is nearly rounding, and steps for each observation that this
-# may take.
+# Observations and tolerances up to which a problem is solved to a violation that is nearly
+# rounding, and steps for each observation that this may take.
 FEW, FEW_TOL, ROUNDED, FEW_STEPS = 64, 1e-5, 1e-11, 50
-# Bisections of the bias: during the steps it is known up to their violation of optimality; a balance may take a multiplier off its bound by a
-# rounding, and the violation is large then.
+# Bisections of the bias: during the steps it is known up to their violation of optimality; a
+# balance may take a multiplier off its bound by a rounding, and the violation is large then.
 BISECTIONS, EXACT_BISECTIONS = 10, 50
-# Multipliers inside their bounds up to which the active-set method is tried, steps for each of them that come before, and what the next try multiplies
-# these by. Rows that may enter: a share of the members, and some more.
+# Multipliers inside their bounds up to which the active-set method is tried, steps for each of them
+# that come before, and what the next try multiplies these by. Rows that may enter: a share of the
+# members, and some more.
 MOST_MEMBERS, STEPS_A_MEMBER, PATIENCE = 800, 2.0, 2.0
 ENTERING, SOME = 1.0, 30
 # Error of the scores of members at their maximiser, as a share of the tolerance.
 MEMBERS_TOL = 0.05
-# Numbers among which the largest is searched for a second time; the ends of integers; what makes a search for the largest one for the smallest.
+# Numbers among which the largest is searched for a second time; the ends of integers; what makes a
+# search for the largest one for the smallest.
 BLOCK = 64
 HIGHEST, LOWEST = 0x7FFFFFFFFFFFFFFF, -0x8000000000000000
 LARGEST, LEAST = 0, -1
-# Least squared distance of two observations in feature space, as a share of the largest squared norm and absolutely; a smaller one is rounding error.
+# Least squared distance of two observations in feature space, as a share of the largest squared
+# norm and absolutely; a smaller one is rounding error.
 FLAT, SMALLEST = 1e-14, 1e-250
 # Grid of balanced multipliers: bits of the largest one, and of the sum.
 LARGEST_BITS, SUM_BITS = 50, 62
@@ -66,10 +85,7 @@ NOTHING = 2.0**-500
 
 @compiled(inner=True)
 def first_place(values: Floats, extreme: int) -> int:
-    """Return where the largest or the smallest number is first; -1 where there is none.
-
-    Numbers are compared by their bits, as integers that have the same order: of floats the compiler takes no maximum of several at a time.
-    """
+    """Return where the largest or the smallest number is first; -1 where there is none."""
     bits = values.view(np.int64)
     best, block = LOWEST, 0
     start = 0
@@ -89,8 +105,12 @@ def first_place(values: Floats, extreme: int) -> int:
 
 
 @compiled(inner=True, error_model="numpy")
-def promises(top: float, norm: float, flat: float, diagonal: Floats, row: Floats, low: Floats, out: Floats) -> None:
-    """Write twice the increase that a step with each second observation promises; negative where there is none."""
+def promises(
+    top: float, norm: float, flat: float, diagonal: Floats, row: Floats, low: Floats, out: Floats
+) -> None:
+    """Write twice the increase that a step with each second observation promises; negative where
+    there is none.
+    """
     for k in range(out.size):
         difference = top - low[k]
         curvature = norm + diagonal[k] - 2.0 * row[k]
@@ -100,7 +120,14 @@ def promises(top: float, norm: float, flat: float, diagonal: Floats, row: Floats
 
 @compiled(inner=True)
 def updated(
-    t: float, row: Floats, other: Floats, g: Floats, up: Floats, down: Floats, high: Floats, low: Floats
+    t: float,
+    row: Floats,
+    other: Floats,
+    g: Floats,
+    up: Floats,
+    down: Floats,
+    high: Floats,
+    low: Floats,
 ) -> None:
     """Subtract the change of the scores, and renew what the search for violators reads."""
     for k in range(g.size):
@@ -111,9 +138,18 @@ def updated(
 
 @compiled(inner=True)
 def renew(
-    own: Floats, bounds: Floats, labels: Floats, g: Floats, up: Floats, down: Floats, high: Floats, low: Floats
+    own: Floats,
+    bounds: Floats,
+    labels: Floats,
+    g: Floats,
+    up: Floats,
+    down: Floats,
+    high: Floats,
+    low: Floats,
 ) -> None:
-    """Write what the search for violators reads: the scores of those that can be raised, or lowered."""
+    """Write what the search for violators reads: the scores of those that can be raised, or
+    lowered.
+    """
     for k in range(g.size):
         grows, shrinks = own[k] < bounds[k], own[k] > 0.0
         raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)
@@ -192,7 +228,9 @@ def gap_of(
 
 @compiled(inner=True)
 def balance(alpha: Floats, y: Floats) -> None:
-    """Change multipliers by a little so that both classes have the same sum, exactly, as :func:`svmcvx.core.exactly.balanced` does."""
+    """Change multipliers by a little so that both classes have the same sum, exactly, as
+    :func:`svmcvx.core.exactly.balanced` does.
+    """
     positive, negative, one, other = 0.0, 0.0, 0.0, 0.0
     for k in range(alpha.size):
         if y[k] > 0.0:
@@ -253,7 +291,9 @@ def write_row(
     used: Places,
     scratch: Floats,
 ) -> bool:
-    """Write the row of a problem's k-th observation, with an addition to its diagonal; False if there is no room for it."""
+    """Write the row of a problem's k-th observation, with an addition to its diagonal; False if
+    there is no room for it.
+    """
     m = starts[one + 1] - starts[one]
     row = starts[one] + k if k < m else starts[other] + k - m
     place = piece_of(row, one, rows, across, starts, gamma, places, store, used, scratch)
@@ -295,9 +335,8 @@ def solve_by_active_set(
     used: Places,
     scratch: Floats,
 ) -> float:
-    """Solve a problem from its point by the active-set method; return the numbers that were updated, negative where it did not end.
-
-    It ends at a relative gap of `tol`, or a violation of `violation`.
+    """Solve a problem from its point by the active-set method; return the numbers that were
+    updated, negative where it did not end.
     """
     q = y.size
     most = SOME + int(ENTERING * free)
@@ -315,14 +354,27 @@ def solve_by_active_set(
     for k in range(q):
         if 0.0 < alpha[k] < c[k]:
             if not write_row(
-                k, diagonal[k], one, other, own[slots[m]], rows, across, starts, gamma, places, store, used, scratch
+                k,
+                diagonal[k],
+                one,
+                other,
+                own[slots[m]],
+                rows,
+                across,
+                starts,
+                gamma,
+                places,
+                store,
+                used,
+                scratch,
             ):
                 return -spent - 1.0
             append(L, own[slots[m]], members, m, k, largest, ridge)
             m += 1
             spent += q + m * m
     for _ in range(most):
-        # An error of the members' scores makes the relative gap larger by at most twice itself, as Σα is at most twice the optimum.
+        # An error of the members' scores makes the relative gap larger by at most twice itself, as
+        # Σα is at most twice the optimum.
         error = max(0.5 * violation, MEMBERS_TOL * tol)
         m, b = maximised(own, L, members, slots, m, y, c, alpha, g, True, error, direction, ones)
         spent += float(3 * m * m + m * q)
@@ -382,7 +434,9 @@ def settle(
     used: Places,
     scratch: Floats,
 ) -> None:
-    """Try the active-set method on a problem that waits for it, which the pair steps go on with then; see :func:`drive`."""
+    """Try the active-set method on a problem that waits for it, which the pair steps go on with
+    then; see :func:`drive`.
+    """
     start, end = offsets[part], offsets[part + 1]
     one, other = groups[part, 0], groups[part, 1]
     q, m = end - start, starts[one + 1] - starts[one]
@@ -390,7 +444,9 @@ def settle(
     extra, norms = added[start:end], np.empty(q)
     free = 0
     for k in range(q):
-        norms[k] = extra[k] + (diagonal[starts[one] + k] if k < m else diagonal[starts[other] + k - m])
+        norms[k] = extra[k] + (
+            diagonal[starts[one] + k] if k < m else diagonal[starts[other] + k - m]
+        )
         free += 0.0 < own[k] < bounds[k]
     wanted = 0.0 if q <= FEW and tol <= FEW_TOL else TRUST * tol
     cost = solve_by_active_set(
@@ -447,36 +503,8 @@ def drive(
     used: Places,
     scratch: Floats,
 ) -> int:
-    """Solve problems in an order, from the `first` of it, until the budget is spent or one waits for :func:`settle`; return the first that is not finished.
-
-    That method is compiled apart: linked into this loop it slows the pair steps by a third to a half.
-
-    Parameters
-    ----------
-    first : int
-    order : ndarray of int
-        Of the problems.
-    groups, offsets : ndarray of int
-        See :class:`svmcvx.kernels.class_rows.Layout`.
-    y, c : ndarray
-        Labels and upper bounds of the multipliers, of all problems one after another.
-    added : ndarray
-        To the diagonal of the kernel matrix: 0 for p = 1, 1/(2Cs) for p = 2.
-    squared : bool
-        Whether p is 2.
-    diagonal : ndarray of shape (n,)
-        Of the kernel matrix, of the sorted observations.
-    most : ndarray of shape (problems,)
-        Steps after which a problem is left to another method.
-    alpha, g : ndarray
-        Multipliers and y - f, updated.
-    status : ndarray of int, shape (problems,)
-    state : ndarray of shape (problems, 6)
-    work : ndarray of shape (6, size of the largest problem)
-    tol, budget : float
-        Relative gap, and numbers that may be updated.
-    rows, across, starts, gamma, places, store, used, scratch
-        See :func:`svmcvx.kernels.class_rows_passes.piece_of`.
+    """Solve problems in an order, from the `first` of it, until the budget is spent or one waits
+    for :func:`settle`; return the first that is not finished.
     """
     spent = 0.0
     for at in range(first, order.size):
@@ -493,7 +521,9 @@ def drive(
         told = state[part]
         flat = SMALLEST
         for k in range(q):
-            norms[k] = extra[k] + (diagonal[starts[one] + k] if k < m else diagonal[starts[other] + k - m])
+            norms[k] = extra[k] + (
+                diagonal[starts[one] + k] if k < m else diagonal[starts[other] + k - m]
+            )
             flat = max(flat, FLAT * norms[k])
         renew(own, bounds, labels, gradient, up, down, high, low)
         while status[part] == ACTIVE:
@@ -508,8 +538,11 @@ def drive(
                 or not violation > 0.0
             ):
                 told[COMPARED], told[NEXT] = violation, steps + q
-                # All biases at which no step is possible lie between the two; another one is as valid.
-                gap, dual = gap_of(squared, gradient, labels, bounds, extra, own, bottom, top, BISECTIONS)
+                # All biases at which no step is possible lie between the two; another one is as
+                # valid.
+                gap, dual = gap_of(
+                    squared, gradient, labels, bounds, extra, own, bottom, top, BISECTIONS
+                )
                 ends = told[SETTLED] > 0.0 or gap <= TRUST * tol * (dual + gap)
                 exactly = q <= FEW and tol <= FEW_TOL
                 if ends and exactly and not told[SETTLED] > 0.0:
@@ -517,7 +550,11 @@ def drive(
                 free = 0
                 for k in range(q):
                     free += 0.0 < own[k] < bounds[k]
-                if not ends and 0 < free <= MOST_MEMBERS and steps >= max(told[EQUATIONS], STEPS_A_MEMBER * free):
+                if (
+                    not ends
+                    and 0 < free <= MOST_MEMBERS
+                    and steps >= max(told[EQUATIONS], STEPS_A_MEMBER * free)
+                ):
                     told[EQUATIONS] = PATIENCE * steps
                     status[part] = WAITING
                     return at
@@ -531,7 +568,9 @@ def drive(
                             continue
                         row = starts[one] + k if k < m else starts[other] + k - m
                         v = labels[k] * own[k]
-                        place = piece_of(row, one, rows, across, starts, gamma, places, store, used, scratch)
+                        place = piece_of(
+                            row, one, rows, across, starts, gamma, places, store, used, scratch
+                        )
                         if place < 0:
                             status[part] = FULL
                             break
@@ -539,7 +578,18 @@ def drive(
                         for j in range(m):
                             gradient[j] -= v * piece[j]
                         if other >= 0:
-                            place = piece_of(row, other, rows, across, starts, gamma, places, store, used, scratch)
+                            place = piece_of(
+                                row,
+                                other,
+                                rows,
+                                across,
+                                starts,
+                                gamma,
+                                places,
+                                store,
+                                used,
+                                scratch,
+                            )
                             if place < 0:
                                 status[part] = FULL
                                 break
@@ -553,7 +603,9 @@ def drive(
                         break
                     i = first_place(high, LARGEST)
                     top, bottom = high[i], low[first_place(low, LEAST)]
-                    gap, dual = gap_of(squared, gradient, labels, bounds, extra, own, bottom, top, EXACT_BISECTIONS)
+                    gap, dual = gap_of(
+                        squared, gradient, labels, bounds, extra, own, bottom, top, EXACT_BISECTIONS
+                    )
                     if gap <= ENOUGH * tol * (dual + gap):
                         status[part] = DONE
                         break
@@ -564,14 +616,21 @@ def drive(
                 return at
             place = starts[one] + i if i < m else starts[other] + i - m
             held = used[0]
-            first_one = piece_of(place, one, rows, across, starts, gamma, places, store, used, scratch)
+            first_one = piece_of(
+                place, one, rows, across, starts, gamma, places, store, used, scratch
+            )
             first_other = 0
             if other >= 0:
-                first_other = piece_of(place, other, rows, across, starts, gamma, places, store, used, scratch)
+                first_other = piece_of(
+                    place, other, rows, across, starts, gamma, places, store, used, scratch
+                )
             if first_one < 0 or first_other < 0:
                 status[part] = FULL
                 break
-            row, row_other = store[first_one : first_one + m], store[first_other : first_other + q - m]
+            row, row_other = (
+                store[first_one : first_one + m],
+                store[first_other : first_other + q - m],
+            )
             promises(top, norms[i], flat, norms[:m], row, low[:m], promise[:m])
             if other >= 0:
                 promises(top, norms[i], flat, norms[m:], row_other, low[m:], promise[m:])
@@ -580,10 +639,14 @@ def drive(
                 status[part] = STUCK
                 break
             place = starts[one] + j if j < m else starts[other] + j - m
-            second_one = piece_of(place, one, rows, across, starts, gamma, places, store, used, scratch)
+            second_one = piece_of(
+                place, one, rows, across, starts, gamma, places, store, used, scratch
+            )
             second_other = 0
             if other >= 0:
-                second_other = piece_of(place, other, rows, across, starts, gamma, places, store, used, scratch)
+                second_other = piece_of(
+                    place, other, rows, across, starts, gamma, places, store, used, scratch
+                )
             if second_one < 0 or second_other < 0:
                 status[part] = FULL
                 break
@@ -595,8 +658,16 @@ def drive(
             room_j = own[j] if labels[j] > 0.0 else bounds[j] - own[j]
             t = min((gradient[i] - gradient[j]) / eta, room_i, room_j)
             # Ends of the domain are reached exactly, not up to rounding.
-            own[i] = (bounds[i] if labels[i] > 0.0 else 0.0) if t >= room_i else max(own[i] + labels[i] * t, 0.0)
-            own[j] = (0.0 if labels[j] > 0.0 else bounds[j]) if t >= room_j else max(own[j] - labels[j] * t, 0.0)
+            own[i] = (
+                (bounds[i] if labels[i] > 0.0 else 0.0)
+                if t >= room_i
+                else max(own[i] + labels[i] * t, 0.0)
+            )
+            own[j] = (
+                (0.0 if labels[j] > 0.0 else bounds[j])
+                if t >= room_j
+                else max(own[j] - labels[j] * t, 0.0)
+            )
             for k in (i, j):
                 grows, shrinks = own[k] < bounds[k], own[k] > 0.0
                 raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)
@@ -604,7 +675,16 @@ def drive(
                 down[k] = 0.0 if lowered else math.inf
             gradient[i] -= t * extra[i]
             gradient[j] += t * extra[j]
-            updated(t, row, store[second_one : second_one + m], gradient[:m], up[:m], down[:m], high[:m], low[:m])
+            updated(
+                t,
+                row,
+                store[second_one : second_one + m],
+                gradient[:m],
+                up[:m],
+                down[:m],
+                high[:m],
+                low[:m],
+            )
             if other >= 0:
                 change = store[second_other : second_other + q - m]
                 updated(t, row_other, change, gradient[m:], up[m:], down[m:], high[m:], low[m:])

@@ -1,4 +1,5 @@
-r"""Specialised solvers of the pSVM: pSMO for kernels, Newton's method without a Gram matrix for linear ones.
+r"""Specialised solvers of the pSVM: pSMO for kernels, Newton's method without a Gram matrix for
+linear ones.
 
 The statement is that of :mod:`svmcvx.formulations.margin.psvm`, and so is the certificate.
 """
@@ -26,7 +27,12 @@ from svmcvx.fast.core.monitor import (
 )
 from svmcvx.fast.core.row_cache import GramRows, RowCacheSettings, Rows, kernel_rows
 from svmcvx.fast.margin import psvm_linear
-from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, Shortcut, with_selection
+from svmcvx.fast.margin.decomposition import (
+    Decomposition,
+    DecompositionSettings,
+    Shortcut,
+    with_selection,
+)
 from svmcvx.fast.margin.feasible import earlier_multipliers
 from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
 from svmcvx.fast.margin.psvm_unbiased import FACTORED, solve_unbiased
@@ -50,14 +56,16 @@ Floats: TypeAlias = NDArray[np.float64]
 KERNEL_METHODS = ("auto", "smo")
 # Multiples of earlier multipliers that are tried as a start.
 MULTIPLES = np.concatenate([[1.0, 0.0], np.geomspace(1e-6, 1e6, 49)])
-# C times the mean squared norm of the rows, a measure of the condition, times n² up to which few observations are solved by pSMO sooner than by
-# Newton's method; measured.
+# C times the mean squared norm of the rows, a measure of the condition, times n² up to which few
+# observations are solved by pSMO sooner than by Newton's method; measured.
 EASY_PAIRS = 3e6
 # How a solver may end for good.
 ENDED = (Status.OPTIMAL, Status.TIME_LIMIT, Status.INTERRUPTED)
-# Relative rounding by which a multiple may take a multiplier above its upper bound; it is clipped there.
+# Relative rounding by which a multiple may take a multiplier above its upper bound; it is clipped
+# there.
 ABOVE_BOUND = 1e-12
-# Observations up to which ``method="auto"`` may begin with pSMO for the linear formulation with p = 1.
+# Observations up to which ``method="auto"`` may begin with pSMO for the linear formulation with p =
+# 1.
 SMO_MAX_SAMPLES = 250
 
 
@@ -74,7 +82,8 @@ class PSVMSettings:
     low_rank : LowRankSettings
         Of the shortcut by a factor of low rank.
     expected_newton_steps : float
-        From an earlier solution Newton's method on the support vectors is tried when pair steps have cost as much as this number of its steps.
+        From an earlier solution Newton's method on the support vectors is tried when pair steps
+        have cost as much as this number of its steps.
     smo_max_rounds : int
         Rounds of pSMO after which the linear formulation continues with Newton's method.
     smo : DecompositionSettings
@@ -86,7 +95,9 @@ class PSVMSettings:
     low_rank: LowRankSettings = field(default_factory=LowRankSettings)
     expected_newton_steps: float = 1.5
     smo_max_rounds: int = 3
-    smo: DecompositionSettings = field(default_factory=lambda: DecompositionSettings(steps=10, final=1e-3))
+    smo: DecompositionSettings = field(
+        default_factory=lambda: DecompositionSettings(steps=10, final=1e-3)
+    )
 
 
 @limited
@@ -121,7 +132,8 @@ def psvm(
     Parameters
     ----------
     X : array-like, sparse matrix, Dask collection or RowBlocks of shape (n, d)
-        The Gram matrix for a precomputed kernel. Without a kernel the rows may come in blocks, see ``docs/scale.md``.
+        The Gram matrix for a precomputed kernel. Without a kernel the rows may come in blocks, see
+        ``docs/scale.md``.
     y : array-like, Dask collection or ``blocks.y`` of shape (n,)
         Two labels of any type.
     C : float
@@ -133,24 +145,26 @@ def psvm(
     selection : "second-order" or "random", optional
         Deprecated: ``"random"`` is :class:`svmcvx.papers.exhibits.RandomPairs`.
     cache_size : float
-        With a kernel: megabytes of stored kernel rows, 500 by default; no other memory grows with n². If there is no room for a quarter of the rows,
-        only rows that are used often are stored, and below a twentieth none
-        (:mod:`svmcvx.fast.core.row_cache`).
+        With a kernel: megabytes of stored kernel rows, 500 by default; no other memory grows with
+        n². If there is no room for a quarter of the rows, only rows that are used often are stored,
+        and below a twentieth none (:mod:`svmcvx.fast.core.row_cache`).
     float32_cache : bool
-        With a kernel: compute rows in single precision when there are more than a few thousand observations. Bounds are
-        always computed in double precision.
+        With a kernel: compute rows in single precision when there are more than a few thousand
+        observations. Bounds are always computed in double precision.
     bias : "exact", "paper" or "released"
-        Rule for the intercept of the model. ``"exact"`` minimises the objective; the others reproduce [Sun] and its code.
+        Rule for the intercept of the model. ``"exact"`` minimises the objective; the others
+        reproduce [Sun] and its code.
     intercept : "free", "penalised" or "none"
-        A free intercept; the coefficient of a constant feature, which is penalised like the others, as in LIBLINEAR; or none. With a kernel
-        the last two are solved on a factor of the Gram matrix (:mod:`svmcvx.fast.margin.psvm_unbiased`).
+        A free intercept; the coefficient of a constant feature, which is penalised like the others,
+        as in LIBLINEAR; or none. With a kernel the last two are solved on a factor of the Gram
+        matrix (:mod:`svmcvx.fast.margin.psvm_unbiased`).
     indefinite : "error" or "clip"
-        With a kernel: what to do if it is indefinite on the data. Kernels that may be (sigmoid, callable, precomputed)
-        are tested, which needs the Gram matrix.
+        With a kernel: what to do if it is indefinite on the data. Kernels that may be (sigmoid,
+        callable, precomputed) are tested, which needs the Gram matrix.
     method : str
-        With a kernel ``"auto"`` or ``"smo"``, which are the same; without one ``"auto"`` or ``"newton"``, see
-        :mod:`svmcvx.fast.margin.psvm_linear`: for p = 1, few observations and C that is small for their number and norms ``"auto"``
-        begins with pSMO.
+        With a kernel ``"auto"`` or ``"smo"``, which are the same; without one ``"auto"`` or
+        ``"newton"``, see :mod:`svmcvx.fast.margin.psvm_linear`: for p = 1, few observations and C
+        that is small for their number and norms ``"auto"`` begins with pSMO.
     seed : int
         With a kernel: of the first working set. Same seed, same result.
 
@@ -167,11 +181,12 @@ def psvm(
 
     Notes
     -----
-    Source: [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection. Where pair steps take long, Newton's
-    method may replace them. From an earlier solution, with a stored Gram matrix (:mod:`svmcvx.kernels.gram_cache`), it
-    solves the equations of the support vectors (:mod:`svmcvx.fast.margin.support_newton`); otherwise, for a kernel matrix of
-    small numerical rank (few features), a problem on a factor of it (:mod:`svmcvx.fast.margin.low_rank_newton`), which takes
-    up to `cache_size` megabytes more for a time.
+    Source: [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection. Where
+    pair steps take long, Newton's method may replace them. From an earlier solution, with a stored
+    Gram matrix (:mod:`svmcvx.kernels.gram_cache`), it solves the equations of the support vectors
+    (:mod:`svmcvx.fast.margin.support_newton`); otherwise, for a kernel matrix of small numerical
+    rank (few features), a problem on a factor of it (:mod:`svmcvx.fast.margin.low_rank_newton`),
+    which takes up to `cache_size` megabytes more for a time.
 
     Examples
     --------
@@ -219,7 +234,8 @@ def psvm(
     given = start_of(warm_start, statement)
     if given is not warm_start and intercept != "free":
         raise DataError(
-            "warm_start=(coef, intercept) starts the pSVM with a free intercept; pass a Solution of the same data"
+            "warm_start=(coef, intercept) starts the pSVM with a free intercept; pass a Solution of"
+            " the same data"
         )
     warm = earlier_multipliers(given, statement, required=not from_blocks and given is warm_start)
     earlier = earlier_solution(given)
@@ -244,11 +260,17 @@ def psvm(
 
         start = None if earlier is None else _start_from(statement, earlier, warm)
         found = solved_from(
-            statement, monitor, solve, start, solver=lambda options: f"fast.psvm/{options.get('method', 'smo')}"
+            statement,
+            monitor,
+            solve,
+            start,
+            solver=lambda options: f"fast.psvm/{options.get('method', 'smo')}",
         )
     if bias == "exact":
         return found
-    changed: Solution = exhibit("with_bias", f"bias={bias!r}")(found, X, y, bias, sample_weight=sample_weight)
+    changed: Solution = exhibit("with_bias", f"bias={bias!r}")(
+        found, X, y, bias, sample_weight=sample_weight
+    )
     return changed
 
 
@@ -262,7 +284,9 @@ def _pairs_first(statement: PSVM) -> bool:
 
 
 def _start_from(statement: PSVM, earlier: Solution, alpha: Floats | None) -> Any:
-    """Return the starting point of the method for a statement: a linear point, multipliers, or these and their scores."""
+    """Return the starting point of the method for a statement: a linear point, multipliers, or
+    these and their scores.
+    """
     free = statement.space.intercept == "free"
     if free and statement.space.is_linear:
         return psvm_linear.start_from(statement, earlier, alpha)
@@ -275,14 +299,18 @@ def _start_from(statement: PSVM, earlier: Solution, alpha: Floats | None) -> Any
 def _solve_few(
     statement: PSVM, monitor: Monitor, seed: int, cache_size: float, settings: PSVMSettings
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve the linear formulation with p = 1 by a few rounds of pSMO, and if these do not suffice, by Newton's method."""
+    """Solve the linear formulation with p = 1 by a few rounds of pSMO, and if these do not suffice,
+    by Newton's method.
+    """
     space, n, most = statement.space, statement.y.size, monitor.max_iter
     everything = np.arange(n)
     rows = GramRows(np.ascontiguousarray(space.block(everything, everything)))
     monitor.max_iter = min(settings.smo_max_rounds, most)
     try:
         steps = replace(settings, decomposition=settings.smo)
-        found, status, options = _solve_kernel(statement, rows, n, monitor, None, seed, cache_size, steps)
+        found, status, options = _solve_kernel(
+            statement, rows, n, monitor, None, seed, cache_size, steps
+        )
     finally:
         monitor.max_iter = most
     if status in ENDED or (status is Status.ITERATION_LIMIT and most <= settings.smo_max_rounds):
@@ -308,7 +336,8 @@ def _solve_kernel(
     def bounds(alpha: Floats, f: Floats) -> tuple[float, float]:
         nonlocal b, scores
         norm = max(float((alpha * y) @ f), 0.0)
-        # Any bias gives an upper bound; for p > 1 a nearly optimal one is found much faster than the exact one.
+        # Any bias gives an upper bound; for p > 1 a nearly optimal one is found much faster than
+        # the exact one.
         b = best_bias(f, y, p=p, weight=weight) if p == 1 else near_best_bias(f, y, weight, p, b)
         scores = f if p == 1 else scores
         with np.errstate(over="ignore"):
@@ -318,7 +347,9 @@ def _solve_kernel(
     low_rank = LowRankNewton(statement, cache_size, settings.low_rank)
     support_newton = None
     if start is not None and isinstance(rows, GramRows) and SupportNewton.applies(p, y.size):
-        support_newton = SupportNewton(statement, rows.store, bounds, settings.expected_newton_steps)
+        support_newton = SupportNewton(
+            statement, rows.store, bounds, settings.expected_newton_steps
+        )
     shortcut: Shortcut | None = None
     kind = settings.decomposition.ascent or Decomposition
     if kind.takes_shortcuts:
@@ -359,13 +390,16 @@ def _ratio(statement: PSVM, earlier: Solution) -> float:
 
 
 def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> tuple[Floats, Floats]:
-    """Return the multiple of earlier multipliers with the best dual objective, and nearly its scores; `ratio` is one of those tried."""
+    """Return the multiple of earlier multipliers with the best dual objective, and nearly its
+    scores; `ratio` is one of those tried.
+    """
     alpha = statement.feasible(alpha)
     p, weight = statement.p, statement.weight
     point = statement.space.point(alpha * statement.y)
     norm = float(point.squared_norm.value)
     multiples = np.append(MULTIPLES, ratio)
-    # The conjugate of the loss is the indicator of the box for p = 1, and homogeneous of degree p/(p - 1) for p > 1.
+    # The conjugate of the loss is the indicator of the box for p = 1, and homogeneous of degree
+    # p/(p - 1) for p > 1.
     with np.errstate(over="ignore", invalid="ignore"):
         if p == 1:
             filled = float((alpha / statement.upper_bound()).max())

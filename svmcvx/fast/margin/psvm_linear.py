@@ -1,7 +1,9 @@
-r"""The linear pSVM without a Gram matrix: Newton's method on (w, b), see :mod:`svmcvx.fast.linear.newton`.
+r"""The linear pSVM without a Gram matrix: Newton's method on (w, b), see
+:mod:`svmcvx.fast.linear.newton`.
 
-For p ≥ 2 Newton's method minimises the primal; for p < 2 it minimises the subproblems of the augmented Lagrangian method.
-There is one method for each loss, so that ``"auto"`` and ``"newton"`` are the same.
+For p ≥ 2 Newton's method minimises the primal; for p < 2 it minimises the subproblems of the
+augmented Lagrangian method. There is one method for each loss, so that ``"auto"`` and ``"newton"``
+are the same.
 """
 
 from __future__ import annotations
@@ -38,16 +40,7 @@ METHODS = ("auto", "newton")
 
 
 class LinearStart(NamedTuple):
-    """A point to start from.
-
-    Attributes
-    ----------
-    w : ndarray of shape (d,)
-    bias : float
-        Of data that are not centred.
-    alpha : ndarray of shape (n,) or None
-        Multipliers.
-    """
+    """A point to start from."""
 
     w: Floats
     bias: float
@@ -57,24 +50,7 @@ class LinearStart(NamedTuple):
 def solve_linear(
     statement: PSVM, monitor: Monitor, *, start: LinearStart | None
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve the linear pSVM until the monitor says stop.
-
-    Parameters
-    ----------
-    statement : PSVM
-        Without a kernel; the data are dense or CSR.
-    monitor : Monitor
-    start : LinearStart or None
-        Its multipliers are the first centre of the augmented Lagrangian method, p < 2.
-
-    Returns
-    -------
-    RecoveredPoints
-        The model of (w, b), b the best bias of w, and that of the multipliers; the multipliers.
-    Status
-    dict
-        ``method``, ``steps``, and the last ``sigma`` for p < 2.
-    """
+    """Solve the linear pSVM until the monitor says stop."""
     space, p = statement.space, statement.p
     c = statement.C * statement.weight
     X, centre = _features(space)
@@ -83,12 +59,16 @@ def solve_linear(
         point, status = minimise(problem, monitor)
     else:
         b = start.bias + float(centre @ start.w)
-        point, status = minimise(problem, monitor, w=start.w, b=b, alpha=None if problem.smooth else start.alpha)
-    # For p = 1 the method's bias is optimal for an envelope, whose interval of optimal biases differs.
+        point, status = minimise(
+            problem, monitor, w=start.w, b=b, alpha=None if problem.smooth else start.alpha
+        )
+    # For p = 1 the method's bias is optimal for an envelope, whose interval of optimal biases
+    # differs.
     b = statement.exact_intercept(np.asarray(X @ point.w)) if p == 1 else point.b
     models: list[Any] = [linear_model(space, point.w, b, point.alpha > 0, centre)]
     if p > 1 and status is not Status.OPTIMAL and not problem.smooth:
-        # For a smooth loss the bias is optimal for its w up to rounding; for p < 2 only approximately.
+        # For a smooth loss the bias is optimal for its w up to rounding; for p < 2 only
+        # approximately.
         b = statement.exact_intercept(np.asarray(X @ point.w))
         models.append(linear_model(space, point.w, b, point.alpha > 0, centre))
     options: dict[str, Any] = {"method": "newton", "steps": point.steps}
@@ -137,28 +117,19 @@ def _features(space: FeatureSpace) -> tuple[Features, Floats]:
 
 
 def start_from(statement: PSVM, earlier: Solution, multipliers: Floats | None) -> LinearStart:
-    """Return the start that an earlier solution gives.
-
-    Parameters
-    ----------
-    statement : PSVM
-    earlier : Solution
-        If its model is not linear, w and the bias follow from the multipliers.
-    multipliers : ndarray of shape (n,) or None
-        Its multipliers of the observations of positive weight, if it is a solution for the same data.
-
-    Raises
-    ------
-    DataError
-        If its model has another number of features, or there is neither a linear model nor multipliers.
-    """
+    """Return the start that an earlier solution gives."""
     X = statement.space.X
     if isinstance(earlier.model, LinearModel):
         w, bias = np.array(earlier.model.coef), float(earlier.model.intercept)
         if w.shape != (X.shape[1],):
-            raise DataError(f"warm_start is a solution of data with {w.size} features, these have {X.shape[1]}")
+            raise DataError(
+                f"warm_start is a solution of data with {w.size} features, these have {X.shape[1]}"
+            )
     elif multipliers is None:
-        raise DataError("warm_start must be a Solution with a linear model, or with multipliers of the same data")
+        raise DataError(
+            "warm_start must be a Solution with a linear model, or with multipliers of the same"
+            " data"
+        )
     else:
         w = np.asarray(X.T @ (multipliers * statement.y))
         bias = best_bias(np.asarray(X @ w), statement.y, p=statement.p, weight=statement.weight)

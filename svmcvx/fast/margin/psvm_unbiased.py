@@ -1,8 +1,10 @@
-r"""The pSVM without a free bias, with a kernel or without: Newton's method on w, see :mod:`svmcvx.fast.linear.newton`.
+r"""The pSVM without a free bias, with a kernel or without: Newton's method on w, see
+:mod:`svmcvx.fast.linear.newton`.
 
-The statement is :mod:`svmcvx.formulations.margin.liblinear`. Its dual has no constraint :math:`y'\alpha = 0`, along which the pair
-steps of pSMO run. A problem with a kernel is the linear problem on the rows of a factor of its Gram matrix. The factor is complete up to rounding if
-there is memory and time for it. Its multipliers are certified on the kernel itself.
+The statement is :mod:`svmcvx.formulations.margin.liblinear`. Its dual has no constraint
+:math:`y'\alpha = 0`, along which the pair steps of pSMO run. A problem with a kernel is the linear
+problem on the rows of a factor of its Gram matrix. The factor is complete up to rounding if there
+is memory and time for it. Its multipliers are certified on the kernel itself.
 """
 
 from __future__ import annotations
@@ -28,35 +30,18 @@ __all__ = ["FACTORED", "solve_unbiased"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Observations up to which the Gram matrix is stored and factored in one call, which takes a fraction of a second.
+# Observations up to which the Gram matrix is stored and factored in one call, which takes a
+# fraction of a second.
 FACTORED = 2000
-# Observations up to which the equations of the support vectors are solved where rounding keeps Newton's method from the gap.
+# Observations up to which the equations of the support vectors are solved where rounding keeps
+# Newton's method from the gap.
 POLISHED = 1000
 
 
 def solve_unbiased(
     statement: PSVM, monitor: Monitor, *, start: Floats | None, cache_size: float
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve until the monitor says stop.
-
-    Parameters
-    ----------
-    statement : PSVM
-        With a penalised intercept or none.
-    monitor : Monitor
-    start : ndarray of shape (n,) or None
-        Multipliers to start from.
-    cache_size : float
-        Megabytes that the factor may take.
-
-    Returns
-    -------
-    RecoveredPoints
-        The model of w, or of the multipliers for a kernel; the multipliers.
-    Status
-    dict
-        ``method``, ``steps``, the last ``sigma`` for p < 2, and the ``rank`` of the factor of a kernel.
-    """
+    """Solve until the monitor says stop."""
     space, p, y = statement.space, statement.p, statement.y
     rows = space.X if space.is_linear else _factor(space, cache_size, monitor)
     c = statement.C * statement.weight
@@ -65,14 +50,20 @@ def solve_unbiased(
         point, status = minimise(problem, monitor)
     else:
         start = np.clip(start, 0.0, statement.largest_multiplier())
-        point, status = minimise(problem, monitor, w=problem.primal_of(start), alpha=None if problem.smooth else start)
+        point, status = minimise(
+            problem, monitor, w=problem.primal_of(start), alpha=None if problem.smooth else start
+        )
     options: dict[str, Any] = {"method": "newton", "steps": point.steps}
     if not problem.smooth:
         options["sigma"] = point.sigma
     if not space.is_linear:
         options["rank"] = rows.shape[1]
     linear = space.is_linear
-    model: Any = linear_model(space, point.w, 0.0, point.alpha > 0) if linear else space.model(point.expansion * y)
+    model: Any = (
+        linear_model(space, point.w, 0.0, point.alpha > 0)
+        if linear
+        else space.model(point.expansion * y)
+    )
     found = RecoveredPoints([model], [{"alpha": point.alpha}])
     if status is Status.INACCURATE and y.size <= POLISHED:
         more = statement.recover(point.alpha)
@@ -81,7 +72,9 @@ def solve_unbiased(
 
 
 def _factor(space: FeatureSpace, cache_size: float, monitor: Monitor) -> Features:
-    """Return a factor of the Gram matrix: of a stored matrix, or a factor that grows by columns up to the limit of time or memory."""
+    """Return a factor of the Gram matrix: of a stored matrix, or a factor that grows by columns up
+    to the limit of time or memory.
+    """
     if not space.blockwise:
         return space.factor
     growing = partial_factor(space)

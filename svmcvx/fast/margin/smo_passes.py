@@ -1,14 +1,14 @@
 r"""Compiled inner loops of pSMO: exact ascent in two multipliers at a time.
 
 With :math:`f = Kv`, :math:`v_i = \alpha_i y_i` and the slack that belongs to a multiplier,
-:math:`\xi_i = (\alpha_i/c_i)^r` with :math:`c_i = C s_i p` and :math:`r = 1/(p-1)` (zero for p = 1 and for the hard
-margin, written r = 0), the derivative of the dual along :math:`v_i` is
+:math:`\xi_i = (\alpha_i/c_i)^r` with :math:`c_i = C s_i p` and :math:`r = 1/(p-1)` (zero for p = 1
+and for the hard margin, written r = 0), the derivative of the dual along :math:`v_i` is
 
 .. math:: g_i = y_i (1 - \xi_i) - f_i.
 
-A point is optimal when :math:`g_i \le g_j` for every i whose :math:`v_i` can be raised and every j whose :math:`v_j` can be
-lowered. A step moves :math:`v_i` up and :math:`v_j` down by the same t ≥ 0, to the root of the strictly
-decreasing
+A point is optimal when :math:`g_i \le g_j` for every i whose :math:`v_i` can be raised and every j
+whose :math:`v_j` can be lowered. A step moves :math:`v_i` up and :math:`v_j` down by the same t ≥
+0, to the root of the strictly decreasing
 
 .. math::
     \psi(t) = g_i - g_j - \eta t - y_i[\xi_i(\alpha_i + y_i t) - \xi_i(\alpha_i)]
@@ -30,24 +30,21 @@ from numpy.typing import NDArray
 
 from svmcvx.system.compilation import compiled
 
-__all__ = [
-    "ascend",
-    "move",
-    "near_best_bias",
-    "pair_step",
-    "slack_of",
-]
+__all__ = ["ascend", "move", "near_best_bias", "pair_step", "slack_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Least curvature η of a pair, as a share of the squared norms and absolutely; a smaller one is rounding error.
+# Least curvature η of a pair, as a share of the squared norms and absolutely; a smaller one is
+# rounding error.
 FLAT = 1e-14
 SMALLEST = 1e-100
 ROOT_STEPS = 100
 ROOT_ACCURACY = 1e-14
-# Share of its width to which a Newton step has to bring a bracket; otherwise the next step is a bisection.
+# Share of its width to which a Newton step has to bring a bracket; otherwise the next step is a
+# bisection.
 SHRINK = 0.5
-# Sum of the derivatives of the losses, relative to that of their absolute values, at which a bias is accepted.
+# Sum of the derivatives of the losses, relative to that of their absolute values, at which a bias
+# is accepted.
 BIAS_ACCURACY = 1e-10
 BIAS_STEPS = 100
 
@@ -67,10 +64,8 @@ def slack_of(alpha: float, c: float, r: float) -> float:
 
 @compiled()
 def near_best_bias(f: Floats, y: Floats, weight: Floats, p: float, b: float) -> float:
-    r"""Return the minimiser of :math:`\sum_i s_i(1 - y_i(f_i + b))_+^p`, p > 1, up to :data:`BIAS_ACCURACY`.
-
-    It is used for upper bounds during the solution, for which any bias is valid; the bias of the model is
-    :func:`svmcvx.formulations.margin.psvm.best_bias`. Newton's method inside a bracket, from `b`.
+    r"""Return the minimiser of :math:`\sum_i s_i(1 - y_i(f_i + b))_+^p`, p > 1, up to
+    :data:`BIAS_ACCURACY`.
     """
     low, high = math.inf, -math.inf
     for k in range(f.size):
@@ -89,7 +84,9 @@ def near_best_bias(f: Floats, y: Floats, weight: Floats, p: float, b: float) -> 
         for k in range(f.size):
             z = (1.0 - y[k] * (f[k] + b)) / width
             if z > 0.0:
-                power = weight[k] * (z if p == 2.0 else math.sqrt(z) if p == 1.5 else z ** (p - 1.0))
+                power = weight[k] * (
+                    z if p == 2.0 else math.sqrt(z) if p == 1.5 else z ** (p - 1.0)
+                )
                 push += y[k] * power
                 size += power
                 bend += (p - 1.0) * power / z
@@ -100,7 +97,8 @@ def near_best_bias(f: Floats, y: Floats, weight: Floats, p: float, b: float) -> 
         else:
             high = b
         newton = b + width * push / bend if bend > 0.0 else low
-        # For p < 2 the derivative has infinite slopes, between which Newton's method can oscillate: enforce that the bracket shrinks.
+        # For p < 2 the derivative has infinite slopes, between which Newton's method can oscillate:
+        # enforce that the bracket shrinks.
         b = newton if low < newton < high and high - low <= SHRINK * before else 0.5 * (low + high)
         before = high - low
         if before <= BIAS_ACCURACY * width:
@@ -133,23 +131,7 @@ def pair_step(
     r: float,
     limit: float,
 ) -> float:
-    r"""Return the root t of ψ on [0, `limit`], or `limit` if ψ is still positive there.
-
-    Closed forms for p = 1, 2 and 1.5; otherwise Newton's method inside a bracket that it cannot leave.
-
-    Parameters
-    ----------
-    violation : float
-        :math:`\psi(0) = g_i - g_j`, positive.
-    eta : float
-        Squared distance of the two points in feature space, positive.
-    ai, ci, yi, aj, cj, yj : float
-        Multiplier, scale and label of the two.
-    r : float
-        Exponent of the slack, 1/(p−1); 0 for p = 1 and the hard margin.
-    limit : float
-        End of the domain, possibly infinite.
-    """
+    """Return the root t of ψ on [0, `limit`], or `limit` if ψ is still positive there."""
     if r == 0.0:
         return min(violation / eta, limit)
     if r == 1.0:
@@ -163,7 +145,8 @@ def pair_step(
         bottom = slope + math.sqrt(discriminant)
         return min(2.0 * violation / bottom, limit) if bottom > 0.0 else limit
     xi, xj = slack_of(ai, ci, r), slack_of(aj, cj, r)
-    # At the root the slack of a growing multiplier has increased by at most the violation, which bounds t.
+    # At the root the slack of a growing multiplier has increased by at most the violation, which
+    # bounds t.
     high = limit
     if eta > 0.0:
         high = min(high, violation / eta)
@@ -194,7 +177,16 @@ def pair_step(
 
 @compiled(inner=True)
 def move(
-    i: int, j: int, Q: Floats, r: float, g: Floats, alpha: Floats, xi: Floats, y: Floats, c: Floats, upper_bound: Floats
+    i: int,
+    j: int,
+    Q: Floats,
+    r: float,
+    g: Floats,
+    alpha: Floats,
+    xi: Floats,
+    y: Floats,
+    c: Floats,
+    upper_bound: Floats,
 ) -> None:
     """Step in the pair (i, j): update the multipliers, their slacks and g."""
     norms = Q[i, i] + Q[j, j]
@@ -204,8 +196,12 @@ def move(
     limit = min(room_i, room_j)
     t = pair_step(g[i] - g[j], eta, alpha[i], c[i], y[i], alpha[j], c[j], y[j], r, limit)
     # Ends of the domain are reached exactly, not up to rounding.
-    alpha[i] = (upper_bound[i] if y[i] > 0.0 else 0.0) if t >= room_i else max(alpha[i] + y[i] * t, 0.0)
-    alpha[j] = (0.0 if y[j] > 0.0 else upper_bound[j]) if t >= room_j else max(alpha[j] - y[j] * t, 0.0)
+    alpha[i] = (
+        (upper_bound[i] if y[i] > 0.0 else 0.0) if t >= room_i else max(alpha[i] + y[i] * t, 0.0)
+    )
+    alpha[j] = (
+        (0.0 if y[j] > 0.0 else upper_bound[j]) if t >= room_j else max(alpha[j] - y[j] * t, 0.0)
+    )
     for k in (i, j):
         after = slack_of(alpha[k], c[k], r)
         g[k] -= y[k] * (after - xi[k])
@@ -217,29 +213,17 @@ def move(
 
 @compiled(allocates=True)
 def ascend(
-    Q: Floats, g: Floats, alpha: Floats, y: Floats, c: Floats, upper_bound: Floats, r: float, tol: float, steps: int
+    Q: Floats,
+    g: Floats,
+    alpha: Floats,
+    y: Floats,
+    c: Floats,
+    upper_bound: Floats,
+    r: float,
+    tol: float,
+    steps: int,
 ) -> int:
-    """Ascend in the pairs of a working set, in place, until its largest violation is at most `tol`.
-
-    The first of a pair violates optimality most. The second is the one with the largest predicted increase by a second-order
-    model or, in every other step when the loss is curved, the one that violates most itself: at α = 0 and p > 2 the
-    curvature is infinite, and the model predicts no increase.
-
-    Parameters
-    ----------
-    Q : ndarray of shape (q, q)
-        Kernel of the working set.
-    g, alpha, y, c, upper_bound : ndarray of shape (q,)
-        `g` and `alpha` are updated.
-    r, tol : float
-    steps : int
-        Pair steps, at most.
-
-    Returns
-    -------
-    int
-        Steps taken.
-    """
+    """Ascend in the pairs of a working set, in place, until its largest violation is at most `tol`."""
     q = y.size
     xi = np.empty(q)
     bend = np.empty(q)
@@ -263,7 +247,9 @@ def ascend(
         if r == 0.0 or step % 2 == 0:
             best = -1.0
             for k in range(q):
-                if g[k] < top and ((y[k] < 0.0 and alpha[k] < upper_bound[k]) or (y[k] > 0.0 and alpha[k] > 0.0)):
+                if g[k] < top and (
+                    (y[k] < 0.0 and alpha[k] < upper_bound[k]) or (y[k] > 0.0 and alpha[k] > 0.0)
+                ):
                     model = row[i] + Q[k, k] - 2.0 * row[k] + bend[i] + bend[k]
                     difference = top - g[k]
                     promise = difference * difference / max(model, 1e-12)

@@ -26,18 +26,20 @@ SHORT_EPOCHS = 4
 REFRESH = 10
 # Rounds without a smaller gap after which it ends.
 PATIENCE = 1000
-# Number of rounds from which the rate of the gap is estimated, and the largest ratio of predicted to remaining rounds.
+# Number of rounds from which the rate of the gap is estimated, and the largest ratio of predicted
+# to remaining rounds.
 RATED, GENEROUS = 3, 3.0
 
 
 def ascend(
-    problem: LinearProblem, monitor: Monitor, theta: Floats, rng: np.random.Generator, *, most: float = math.inf
+    problem: LinearProblem,
+    monitor: Monitor,
+    theta: Floats,
+    rng: np.random.Generator,
+    *,
+    most: float = math.inf,
 ) -> tuple[BestPoint, Status]:
-    """Run dual coordinate ascent [HsiehChang] from `theta`.
-
-    An iteration of the monitor is a round of one full and some short epochs. After `most` rounds, as soon as these are far too few at the rate
-    at which the gap falls, or after many without a smaller gap, the status is ``INACCURATE``.
-    """
+    """Run dual coordinate ascent [HsiehChang] from `theta`."""
     m = problem
     n = theta.size
     low, high = (end * m.c for end in m.loss.domain)
@@ -60,7 +62,9 @@ def ascend(
         smallest = min(smallest, monitor.gap)
         gaps.append(smallest)
         hopeless = rounds + _predicted_rounds(gaps, monitor.tol) > GENEROUS * most
-        if status is None and (rounds >= most or hopeless or stalled > PATIENCE or not math.isfinite(upper - lower)):
+        if status is None and (
+            rounds >= most or hopeless or stalled > PATIENCE or not math.isfinite(upper - lower)
+        ):
             status = Status.INACCURATE
         if status is not None:
             bounds.best.steps = rounds
@@ -80,7 +84,9 @@ def ascend(
 
 
 def _predicted_rounds(gaps: list[float], tol: float) -> float:
-    """Return the number of rounds until the gap is `tol` at the rate of the last rounds; 0 before there are enough rounds for a rate."""
+    """Return the number of rounds until the gap is `tol` at the rate of the last rounds; 0 before
+    there are enough rounds for a rate.
+    """
     if len(gaps) <= RATED or not math.isfinite(gaps[-1 - RATED]):
         return 0.0
     fallen = math.log(gaps[-1 - RATED] / gaps[-1]) if gaps[-1] > 0 else math.inf

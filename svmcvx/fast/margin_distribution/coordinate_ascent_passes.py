@@ -1,18 +1,23 @@
 r"""Dual coordinate ascent for the ODM family, compiled.
 
-**Dual coordinate ascent** [HsiehChang]. With rows h_i (the signed rows of the factor, :math:`H = (h_i'h_j)`), both machines have the
-dual
+**Dual coordinate ascent** [HsiehChang]. With rows h_i (the signed rows of the factor, :math:`H =
+(h_i'h_j)`), both machines have the dual
 
 .. math:: \max_{l \le \theta \le r}\; \sum_i \theta_i - D\sum_i|\theta_i| - \tfrac12\|v + \sum_i\theta_i h_i\|^2
     - \sum_i \tfrac12 a_i (\theta_i)_+^2 - \sum_i \tfrac12 b_i (\theta_i)_-^2 ,
 
-with :math:`a_i = 1/(2C_1c_i)`, :math:`b_i = 1/(2C_2c_i)` and no box for ODM; D = a = b = 0 and the box [0, C c_i] for ODML. The
-best value of one coordinate is a soft threshold, clipped. ``w = v + Σθ_i h_i`` is kept, so a step costs one row. A round
-is an epoch over all observations in random order, which finds those that are optimal at a kink or an end of their interval by
-more than the largest violation of the epoch before (shrinking), and then a few epochs over the others.
+with :math:`a_i = 1/(2C_1c_i)`, :math:`b_i = 1/(2C_2c_i)` and no box for ODM; D = a = b = 0 and the
+box [0, C c_i] for ODML. The best value of one coordinate is a soft threshold, clipped. ``w = v +
+Σθ_i h_i`` is kept, so a step costs one row. A round is an epoch over all observations in random
+order, which finds those that are optimal at a kink or an end of their interval by more than the
+largest violation of the epoch before (shrinking), and then a few epochs over the others.
 
-[HsiehChang] = Hsieh, Chang, Lin, Keerthi and Sundararajan 2008, A dual coordinate descent method for large-scale linear SVM.
+[HsiehChang] = Hsieh, Chang, Lin, Keerthi and Sundararajan 2008, A dual coordinate descent method
+for large-scale linear SVM.
 """
+
+# numba infers the types.
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -23,7 +28,9 @@ __all__ = ["ascend_dense", "ascend_sparse"]
 
 @compiled(inner=True)
 def _best(theta, gradient, curvature, D, a, b, low, high):
-    """Return the best value of one coordinate; `gradient` is that of the smooth part without the terms in a and b."""
+    """Return the best value of one coordinate; `gradient` is that of the smooth part without the
+    terms in a and b.
+    """
     # The gradient of the smooth part where the coordinate is zero.
     at_zero = gradient + curvature * theta
     if at_zero > D:
@@ -39,7 +46,9 @@ def _best(theta, gradient, curvature, D, a, b, low, high):
 
 @compiled(inner=True)
 def _rests(theta, gradient, D, low, high, margin):
-    """Tell whether a coordinate at a kink or an end of its interval is optimal there by more than `margin`."""
+    """Tell whether a coordinate at a kink or an end of its interval is optimal there by more than
+    `margin`.
+    """
     if theta == 0.0 and low == 0.0:
         return gradient < D - margin
     if theta == 0.0:
@@ -51,7 +60,9 @@ def _rests(theta, gradient, D, low, high, margin):
 
 @compiled()
 def ascend_dense(rows, y, diagonal, theta, w, D, a, b, low, high, order, active, margin):
-    """Run one epoch over ``order``; update θ, w and `active` in place and return the largest violation."""
+    """Run one epoch over ``order``; update θ, w and `active` in place and return the largest
+    violation.
+    """
     largest = 0.0
     for position in range(order.size):
         i = order[position]
@@ -72,7 +83,9 @@ def ascend_dense(rows, y, diagonal, theta, w, D, a, b, low, high, order, active,
 
 
 @compiled()
-def ascend_sparse(data, indices, indptr, y, diagonal, theta, w, D, a, b, low, high, order, active, margin):
+def ascend_sparse(
+    data, indices, indptr, y, diagonal, theta, w, D, a, b, low, high, order, active, margin
+):
     """Do the same for the rows of a CSR matrix."""
     largest = 0.0
     for position in range(order.size):

@@ -1,4 +1,6 @@
-"""Fast solvers of the optimal margin distribution machine; the statement is :mod:`svmcvx.formulations.margin_distribution.odm`."""
+"""Fast solvers of the optimal margin distribution machine; the statement is
+:mod:`svmcvx.formulations.margin_distribution.odm`.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,11 @@ from svmcvx.solution import Solution, Status
 __all__ = ["ODMSettings", "linear_problem", "odm", "points_of", "start_from"]
 
 Floats: TypeAlias = NDArray[np.float64]
-# Largest ``2 max(C1, C2) max k(x, x)``, a measure of the condition, with which ``method="auto"`` chooses coordinate ascent for
-# kernels.
+# Largest ``2 max(C1, C2) max k(x, x)``, a measure of the condition, with which ``method="auto"``
+# chooses coordinate ascent for kernels.
 LARGEST_CONDITION = 1e5
-# Rounds of coordinate ascent after which ``method="auto"`` continues with Newton's method: about the work of that method.
+# Rounds of coordinate ascent after which ``method="auto"`` continues with Newton's method: about
+# the work of that method.
 ROUNDS = 20
 
 
@@ -57,7 +60,8 @@ class ODMSettings:
     Parameters
     ----------
     largest_gram : int
-        Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its factor.
+        Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its
+        factor.
     newton : LinearNewtonSettings
         For Newton's method.
     largest_rank : int
@@ -104,18 +108,22 @@ def odm(
     C1, C2, D
         As for :func:`svmcvx.odm_primal`.
     max_iter : int
-        Newton steps; rounds of coordinate ascent (one epoch over all observations and a few over those that
-        move).
+        Newton steps; rounds of coordinate ascent (one epoch over all observations and a few over
+        those that move).
     warm_start : Solution or (coef, intercept), optional
-        An earlier solution of the same data, for any hyper-parameters; for a linear model also a solution for other rows with the same features,
-        or the coefficients and the intercept of any solver.
+        An earlier solution of the same data, for any hyper-parameters; for a linear model also a
+        solution for other rows with the same features, or the coefficients and the intercept of any
+        solver.
     method : "auto", "newton", "dcd" or "blocks"
-        Newton's method on the primal, or coordinate ascent on the signed dual, both on a factor of the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
-        (:mod:`svmcvx.fast.margin_distribution.odm_blocks`), for kernels that are positive semidefinite on any data. ``"auto"`` is Newton's
-        method for linear machines, whose primal is piecewise quadratic with few pieces on the way; for such kernels on more
-        than 5000 observations ``"blocks"``; for other kernels up to 20 rounds of coordinate ascent if ``2 max(C1, C2) max k(x, x)``, a
-        measure of the condition, is at most 1e5, and then Newton's method from their last point, if they do not reach the tolerance or will not at
-        the rate at which their gap falls.
+        Newton's method on the primal, or coordinate ascent on the signed dual, both on a factor of
+        the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
+        (:mod:`svmcvx.fast.margin_distribution.odm_blocks`), for kernels that are positive
+        semidefinite on any data. ``"auto"`` is Newton's method for linear machines, whose primal is
+        piecewise quadratic with few pieces on the way; for such kernels on more than 5000
+        observations ``"blocks"``; for other kernels up to 20 rounds of coordinate ascent if ``2
+        max(C1, C2) max k(x, x)``, a measure of the condition, is at most 1e5, and then Newton's
+        method from their last point, if they do not reach the tolerance or will not at the rate at
+        which their gap falls.
 
     Returns
     -------
@@ -130,7 +138,8 @@ def odm(
 
     Notes
     -----
-    Source: [ZhangZhou], eqs. (7), (19), Algorithm 1. Every θ is dual feasible, and the margins of any w give one.
+    Source: [ZhangZhou], eqs. (7), (19), Algorithm 1. Every θ is dual feasible, and the margins of
+    any w give one.
 
     Examples
     --------
@@ -184,12 +193,13 @@ def odm(
     by_blocks = space.blockwise
     if method == "blocks" and not by_blocks:
         raise DataError(
-            f'method="blocks" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
-            'use method="auto"'
+            'method="blocks" needs a kernel that is positive semidefinite on any data, got'
+            f' {space.kernel or "kernel=None"}; use method="auto"'
         )
     # A linear problem accepts a solution for other rows.
     w, theta = start_from(
-        statement, earlier_solution(start_of(warm_start, statement), None if space.is_linear else statement)
+        statement,
+        earlier_solution(start_of(warm_start, statement), None if space.is_linear else statement),
     )
     warm = w is not None or theta is not None
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
@@ -197,12 +207,22 @@ def odm(
         def solve(start: tuple[Floats | None, Floats | None] | None) -> Found:
             w, theta = start or (None, None)
             if by_blocks:
-                found, status = minimise_by_blocks(statement, monitor, theta, settings.largest_rank, settings.newton)
+                found, status = minimise_by_blocks(
+                    statement, monitor, theta, settings.largest_rank, settings.newton
+                )
                 points = RecoveredPoints([space.model(found.v)], [{"theta": found.theta}])
                 info = {"iterations": found.steps, "products": found.products, "rank": found.rank}
                 return points, status, {"method": "blocks", **info}
             return solve_interruptible(
-                monitor, _solve_whole, statement, monitor, w, theta, method, check_seed(seed), settings
+                monitor,
+                _solve_whole,
+                statement,
+                monitor,
+                w,
+                theta,
+                method,
+                check_seed(seed),
+                settings,
             )
 
         return solved_from(
@@ -223,7 +243,9 @@ def _solve_whole(
     rng: np.random.Generator,
     settings: ODMSettings,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve on the data, or on the factor of a kernel matrix, by the given method, or by the one that ``"auto"`` chooses."""
+    """Solve on the data, or on the factor of a kernel matrix, by the given method, or by the one
+    that ``"auto"`` chooses.
+    """
     problem = linear_problem(statement)
     chosen = _choose(problem) if method == "auto" else method
     if w is None and theta is not None:
@@ -232,8 +254,12 @@ def _solve_whole(
         point, status = minimise(problem, monitor, w=w, settings=settings.newton)
     else:
         if theta is None:
-            theta = np.zeros(statement.y.size) if w is None else _multipliers_at(statement, problem, w)
-        point, status = ascend(problem, monitor, theta, rng, most=ROUNDS if method == "auto" else math.inf)
+            theta = (
+                np.zeros(statement.y.size) if w is None else _multipliers_at(statement, problem, w)
+            )
+        point, status = ascend(
+            problem, monitor, theta, rng, most=ROUNDS if method == "auto" else math.inf
+        )
         if status is Status.INACCURATE and method == "auto":
             chosen = "dcd+newton"
             point, status = minimise(problem, monitor, w=point.w, settings=settings.newton)
@@ -259,12 +285,8 @@ def linear_problem(statement: ODM) -> LinearProblem:
 
 
 def start_from(statement: ODM, warm: Solution | None) -> tuple[Floats | None, Floats | None]:
-    """Return (w, θ) of an earlier solution: linear coefficients and multipliers, None for those that it does not have.
-
-    Raises
-    ------
-    DataError
-        If it has neither, but a dual point of another kind or of other data.
+    """Return (w, θ) of an earlier solution: linear coefficients and multipliers, None for those
+    that it does not have.
     """
     if warm is None:
         return None, None
@@ -275,8 +297,8 @@ def start_from(statement: ODM, warm: Solution | None) -> tuple[Floats | None, Fl
     if w is None and warm.dual:
         found = "none" if entry is None else f"one of shape {np.shape(entry)}"
         raise DataError(
-            f"warm_start does not fit: its dual point needs the entry 'theta' of shape ({rows},), got {found}; pass a solution "
-            "of odm for the same data"
+            f"warm_start does not fit: its dual point needs the entry 'theta' of shape ({rows},),"
+            f" got {found}; pass a solution of odm for the same data"
         )
     return w, None
 
@@ -289,5 +311,7 @@ def points_of(statement: ODM, point: BestPoint) -> RecoveredPoints:
     """Return the model and the multipliers of a point."""
     duals: list[Dual] = [{"theta": point.alpha}]
     if statement.space.is_linear:
-        return RecoveredPoints([linear_model(statement.space, point.w, 0.0, point.alpha != 0)], duals)
+        return RecoveredPoints(
+            [linear_model(statement.space, point.w, 0.0, point.alpha != 0)], duals
+        )
     return RecoveredPoints([statement.space.model(point.expansion * statement.y)], duals)

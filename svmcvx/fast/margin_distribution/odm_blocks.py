@@ -1,20 +1,24 @@
-r"""Kernel ODM for more observations than a Gram matrix allows: Newton's method on products with K, evaluated by blocks.
+r"""Kernel ODM for more observations than a Gram matrix allows: Newton's method on products with K,
+evaluated by blocks.
 
-Nothing quadratic is stored. A point is :math:`w = \sum_i v_i \varphi(x_i)` with scores f = Kv. Its margins give θ, and with
+Nothing quadratic is stored. A point is :math:`w = \sum_i v_i \varphi(x_i)` with scores f = Kv. Its
+margins give θ, and with
 
 .. math:: g = v - y\theta, \qquad q = Kg,
 
-which is the gradient of P in coefficients and in scores, one product gives all bounds: P at v, its dual point θ with
-:math:`K(y\theta) = f - q`, so G(θ), and P at θ's own point as well. The gap of (v, θ) is :math:`\tfrac12 g'q`.
+which is the gradient of P in coefficients and in scores, one product gives all bounds: P at v, its
+dual point θ with :math:`K(y\theta) = f - q`, so G(θ), and P at θ's own point as well. The gap of
+(v, θ) is :math:`\tfrac12 g'q`.
 
-**Newton's step.** With the second derivatives S of the losses on the set A of the observations outside the band,
-:math:`dv = -g - \nu`, where ν is zero outside A and
+**Newton's step.** With the second derivatives S of the losses on the set A of the observations
+outside the band, :math:`dv = -g - \nu`, where ν is zero outside A and
 
 .. math:: (S^{-1} + K_{AA})\, \nu = -q_A .
 
-This is solved by conjugate gradients, preconditioned by the same matrix with a partial Cholesky factor, :math:`K \approx FF'`, instead of K. If the
-eigenvalues of K − FF' are below those of :math:`S^{-1}`, which are of order :math:`n/(2C)`, a few products
-suffice. The solution of the machine on the rows of F is the start, and needs no product with K.
+This is solved by conjugate gradients, preconditioned by the same matrix with a partial Cholesky
+factor, :math:`K \approx FF'`, instead of K. If the eigenvalues of K − FF' are below those of
+:math:`S^{-1}`, which are of order :math:`n/(2C)`, a few products suffice. The solution of the
+machine on the rows of F is the start, and needs no product with K.
 """
 
 from __future__ import annotations
@@ -50,8 +54,8 @@ PRODUCTS_LEFT = 3.0
 FEWEST_PRODUCTS = 8.0
 # Time reserved for a product, in units of its estimate.
 RESERVED = 1.1
-# The partial factor is complete if its error times the largest second derivatives of the losses is at most this: it is then small relative to the
-# identity in the second derivative of P.
+# The partial factor is complete if its error times the largest second derivatives of the losses is
+# at most this: it is then small relative to the identity in the second derivative of P.
 GAP_OF_LEFT_OUT = 0.05
 # Relative residual of conjugate gradients in one step.
 CONJUGATE_ACCURACY = 0.05
@@ -103,7 +107,9 @@ class _Search:
         n = statement.y.size
         rank = min(self.largest_rank, n)
         memory.require(
-            8.0 * 3.0 * n * rank, f"a partial factor of {n} × {rank} kernel columns", "use fewer observations"
+            8.0 * 3.0 * n * rank,
+            f"a partial factor of {n} × {rank} kernel columns",
+            "use fewer observations",
         )
         if math.isfinite(self.monitor.deadline.end):
             timed = ProductSeconds(statement.space)
@@ -115,11 +121,17 @@ class _Search:
         loss = band(statement.C1, statement.C2, statement.D)
         self.newton = KernelNewton(
             statement.space,
-            lambda rows: LinearProblem(rows, statement.y, statement.share, loss, kernel_expansion=True),
+            lambda rows: LinearProblem(
+                rows, statement.y, statement.share, loss, kernel_expansion=True
+            ),
             self.settings,
         )
         steepest = 2.0 * max(statement.C1, statement.C2) * statement.share
-        self.newton.grow(rank, self.monitor, lambda partial: float(steepest @ partial.residual) <= GAP_OF_LEFT_OUT)
+        self.newton.grow(
+            rank,
+            self.monitor,
+            lambda partial: float(steepest @ partial.residual) <= GAP_OF_LEFT_OUT,
+        )
         # No entry of K exceeds the largest of its diagonal.
         self.scale, self.factor = self.newton.factor.scale, self.newton.factor.factor
         self.best.rank = self.newton.rank
@@ -150,15 +162,20 @@ class _Search:
 
     def _rounding(self, v: Floats, slope: Floats, terms: float) -> float:
         size = float(np.abs(v).sum())
-        return estimated_rounding(v.size) * (self.scale * size * (size + float(np.abs(slope).sum())) + terms)
+        return estimated_rounding(v.size) * (
+            self.scale * size * (size + float(np.abs(slope).sum())) + terms
+        )
 
     def update(self, v: Floats, f: Floats, theta: Floats, q: Floats) -> tuple[float, float]:
-        """Return (lower, upper) at v and its multipliers θ, with f = Kv and q = K(v − yθ); keep the best points."""
+        """Return (lower, upper) at v and its multipliers θ, with f = Kv and q = K(v − yθ); keep the
+        best points.
+        """
         own = self.statement.y * theta
         lower = self.bound(theta, f - q)
         at_v, at_theta = self.value(v, f), self.value(own, f - q)
         best = self.best
-        # The model of the dual point is preferred if it is good enough: its certificate costs one product less.
+        # The model of the dual point is preferred if it is good enough: its certificate costs one
+        # product less.
         enough = relative_gap(lower, at_theta) <= self.monitor.tol
         upper = at_theta if enough or at_theta <= at_v else at_v
         if upper < best.upper:
@@ -175,7 +192,8 @@ class _Search:
         self.g = self.v - s.y * theta
         self.q = self.product(self.g)
         lower, upper = self.update(self.v, self.f, theta, self.q)
-        # v is the expansion of other multipliers, whose product is known: those of a partial factor may be far better.
+        # v is the expansion of other multipliers, whose product is known: those of a partial factor
+        # may be far better.
         own = self.bound(s.y * self.v, self.f)
         if own > best.lower:
             best.theta, best.lower = s.y * self.v, own
@@ -250,27 +268,7 @@ def minimise_by_blocks(
     largest_rank: int,
     settings: LinearNewtonSettings,
 ) -> tuple[Coefficients, Status]:
-    """Run Newton's method until the monitor says stop.
-
-    Parameters
-    ----------
-    statement : ODM
-        Its space keeps no Gram matrix.
-    monitor : Monitor
-    theta : ndarray of shape (n,), optional
-        Multipliers to start from; the multipliers of the partial factor by default.
-    largest_rank : int
-        Rank at which the partial factor ends.
-    settings : LinearNewtonSettings
-        For the machine on the partial factor.
-
-    Returns
-    -------
-    Coefficients
-        The best primal and dual points.
-    Status
-        Why it stopped; ``INACCURATE`` if rounding keeps the gap above the tolerance.
-    """
+    """Run Newton's method until the monitor says stop."""
     y = statement.y
     best = Coefficients(np.zeros(y.size), np.zeros(y.size))
     search = _Search(statement, monitor, best, largest_rank, settings)

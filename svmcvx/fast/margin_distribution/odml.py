@@ -1,15 +1,18 @@
 r"""Fast solvers of ODML; the statement is :mod:`svmcvx.formulations.margin_distribution.odml`.
 
-With the factor :math:`TT' = R` of the curvature of mean and variance, :math:`\tilde w = T'w` and the whitened rows
-:math:`N = ZT^{-T}`, the machine is an SVM without bias and with a linear term for the mean:
+With the factor :math:`TT' = R` of the curvature of mean and variance, :math:`\tilde w = T'w` and
+the whitened rows :math:`N = ZT^{-T}`, the machine is an SVM without bias and with a linear term for
+the mean:
 
 .. math:: \min_{\tilde w}\; \tfrac12\|\tilde w\|^2 - \lambda_2 (N'c)'\tilde w + C\sum_i c_i (1 - N_i\tilde w)_+ .
 
-Newton's method and coordinate ascent run on the rows of N. They are dense, also for sparse data: the matrix R is.
+Newton's method and coordinate ascent run on the rows of N. They are dense, also for sparse data:
+the matrix R is.
 
-In many dimensions (more than 2500 features and observations, or sparse data with more features than observations or with 1e8
-entries if they were dense) neither R nor N is formed: Newton's method runs on the data themselves, with the variance as a separate term
-(:mod:`svmcvx.fast.linear.problem`). All steps, the certificate included, need products with the data only.
+In many dimensions (more than 2500 features and observations, or sparse data with more features than
+observations or with 1e8 entries if they were dense) neither R nor N is formed: Newton's method runs
+on the data themselves, with the variance as a separate term (:mod:`svmcvx.fast.linear.problem`).
+All steps, the certificate included, need products with the data only.
 """
 
 from __future__ import annotations
@@ -57,12 +60,14 @@ from svmcvx.system import memory
 __all__ = ["ODMLSettings", "has_coordinates", "odml", "points_of", "start_from", "whitened_problem"]
 
 Floats: TypeAlias = NDArray[np.float64]
-# Largest C times the largest squared norm of a whitened row, a measure of the condition, with which ``method="auto"`` chooses
-# coordinate ascent.
+# Largest C times the largest squared norm of a whitened row, a measure of the condition, with which
+# ``method="auto"`` chooses coordinate ascent.
 LARGEST_CONDITION = 1e5
-# Rounds of coordinate ascent after which ``method="auto"`` continues with Newton's method: about the work of that method.
+# Rounds of coordinate ascent after which ``method="auto"`` continues with Newton's method: about
+# the work of that method.
 ROUNDS = 20
-# First penalty σ of Newton's method after them: their multipliers are nearer than zeros (σ = 1), and not as near as an earlier solution's (100).
+# First penalty σ of Newton's method after them: their multipliers are nearer than zeros (σ = 1),
+# and not as near as an earlier solution's (100).
 HANDOVER_SIGMA = 3.0
 
 
@@ -73,7 +78,8 @@ class ODMLSettings:
     Parameters
     ----------
     largest_gram : int
-        Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its factor.
+        Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its
+        factor.
     newton : LinearNewtonSettings
         For Newton's method.
     largest_rank : int
@@ -123,11 +129,15 @@ def odml(
     max_iter
         As for :func:`svmcvx.fast.odm`.
     method : "auto", "newton", "dcd", "unwhitened" or "low-rank"
-        The augmented Lagrangian with Newton's method inside, or coordinate ascent on the dual. ``"auto"`` is up to 20 rounds of coordinate ascent if C times the largest squared norm of a
-        whitened row, a measure of the condition, is at most 1e5, and Newton's method, from their multipliers, if they are not
-        enough or will not be at the rate at which their gap falls; for linear machines in many dimensions ``"unwhitened"``, Newton's method without the whitened rows; for kernels that are positive semidefinite on any data and more than 10 000 observations ``"low-rank"``
-        (:mod:`svmcvx.fast.margin_distribution.odml_low_rank`), which stores no Gram matrix and, if a factor of rank 2400 does not suffice, ends with
-        a larger gap.
+        The augmented Lagrangian with Newton's method inside, or coordinate ascent on the dual.
+        ``"auto"`` is up to 20 rounds of coordinate ascent if C times the largest squared norm of a
+        whitened row, a measure of the condition, is at most 1e5, and Newton's method, from their
+        multipliers, if they are not enough or will not be at the rate at which their gap falls; for
+        linear machines in many dimensions ``"unwhitened"``, Newton's method without the whitened
+        rows; for kernels that are positive semidefinite on any data and more than 10 000
+        observations ``"low-rank"`` (:mod:`svmcvx.fast.margin_distribution.odml_low_rank`), which
+        stores no Gram matrix and, if a factor of rank 2400 does not suffice, ends with a larger
+        gap.
 
     Returns
     -------
@@ -138,8 +148,8 @@ def odml(
     DataError
         If the data or an argument cannot be used, or `warm_start` does not fit the data.
     BuildError
-        If a kernel matrix, or for a `method` that needs them the d × d matrix of the margin variance or the n × d whitened
-        data, would not fit into memory.
+        If a kernel matrix, or for a `method` that needs them the d × d matrix of the margin
+        variance or the n × d whitened data, would not fit into memory.
 
     Notes
     -----
@@ -183,7 +193,13 @@ def odml(
             mean = mean_gradient(rows)
             terms = {"linear_term": lam2 * mean, "variance": lam1}
             return solve_in_blocks(
-                ODMLInBlocks(partial(ODML, lam1=lam1, lam2=lam2, C=C), rows, "alpha", balanced=False, mean=mean),
+                ODMLInBlocks(
+                    partial(ODML, lam1=lam1, lam2=lam2, C=C),
+                    rows,
+                    "alpha",
+                    balanced=False,
+                    mean=mean,
+                ),
                 BlockLoss(hinge_power(1.0), C / rows.total_weight, terms, rows.total_weight),
                 solver="fast.odml/unwhitened",
                 warm_start=earlier_solution(warm_start),
@@ -209,28 +225,38 @@ def odml(
     without_gram = space.blockwise
     if method == "low-rank" and not without_gram:
         raise DataError(
-            f'method="low-rank" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
-            'use method="auto"'
+            'method="low-rank" needs a kernel that is positive semidefinite on any data, got'
+            f' {space.kernel or "kernel=None"}; use method="auto"'
         )
     # Rows from blocks are started by models of other rows as well.
     alpha = start_from(statement, earlier_solution(warm_start, None if from_blocks else statement))
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
 
         def solve(alpha: Floats | None) -> Found:
-            if space.is_linear and (method == "unwhitened" or (method == "auto" and statement.curvature.by_products)):
+            if space.is_linear and (
+                method == "unwhitened" or (method == "auto" and statement.curvature.by_products)
+            ):
                 point, status = _unwhitened(statement, monitor, alpha, settings.newton)
                 model = linear_model(space, point.w, 0.0, np.ones(space.data.n, dtype=bool))
                 info = {"method": "unwhitened", "iterations": point.steps}
                 return RecoveredPoints([model], [{"alpha": point.alpha}]), status, info
             if without_gram:
-                found, status = solve_by_ranks(statement, monitor, alpha, settings.largest_rank, settings.newton)
+                found, status = solve_by_ranks(
+                    statement, monitor, alpha, settings.largest_rank, settings.newton
+                )
                 info = {"method": "low-rank", "rank": found.rank, "complete": found.exhausted}
                 return found.candidates, status, info
             rng = check_seed(seed)
-            return solve_interruptible(monitor, _solve_whitened, statement, monitor, alpha, method, rng, settings)
+            return solve_interruptible(
+                monitor, _solve_whitened, statement, monitor, alpha, method, rng, settings
+            )
 
         return solved_from(
-            statement, monitor, solve, alpha, solver=lambda options: f"fast.odml/{options.get('method', method)}"
+            statement,
+            monitor,
+            solve,
+            alpha,
+            solver=lambda options: f"fast.odml/{options.get('method', method)}",
         )
 
 
@@ -242,7 +268,9 @@ def _solve_whitened(
     rng: np.random.Generator,
     settings: ODMLSettings,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve the SVM on the whitened rows by the given method, or by the one that ``"auto"`` chooses."""
+    """Solve the SVM on the whitened rows by the given method, or by the one that ``"auto"``
+    chooses.
+    """
     problem = whitened_problem(statement)
     condition = statement.C * float(problem.norms.max()) ** 2
     chosen = ("dcd" if condition <= LARGEST_CONDITION else "newton") if method == "auto" else method
@@ -256,7 +284,11 @@ def _solve_whitened(
         if status is Status.INACCURATE and method == "auto":
             earlier, chosen = point, "dcd+newton"
             point, status = minimise(
-                problem, monitor, alpha=earlier.alpha, sigma=HANDOVER_SIGMA, settings=settings.newton
+                problem,
+                monitor,
+                alpha=earlier.alpha,
+                sigma=HANDOVER_SIGMA,
+                settings=settings.newton,
             )
     candidates = points_of(statement, problem, point)
     if earlier is not None:
@@ -270,7 +302,9 @@ def whitened_problem(statement: ODML) -> LinearProblem:
     space, c = statement.space, statement.share
     n, r = space.factor.shape
     memory.require(
-        8.0 * 2.0 * n * r, f"the whitened {n} × {r} data", "select features or use fewer observations, or use fast.odm"
+        8.0 * 2.0 * n * r,
+        f"the whitened {n} × {r} data",
+        "select features or use fewer observations, or use fast.odm",
     )
     rows = np.ascontiguousarray(statement.curvature.whitened())
     return LinearProblem(
@@ -297,7 +331,11 @@ def _unwhitened(
         variance=statement.lam1,
         share=c,
     )
-    w = None if alpha is None else statement.curvature.solve_by_products(y * (alpha + statement.lam2 * c))
+    w = (
+        None
+        if alpha is None
+        else statement.curvature.solve_by_products(y * (alpha + statement.lam2 * c))
+    )
     return minimise(problem, monitor, w=w, alpha=alpha, settings=newton)
 
 
@@ -308,12 +346,8 @@ def has_coordinates(statement: ODML) -> bool:
 
 
 def start_from(statement: ODML, warm: Solution | None) -> Floats | None:
-    """Return multipliers from an earlier solution: its own, scaled to the present C, or those of its linear coefficients.
-
-    Raises
-    ------
-    DataError
-        If it has neither, but a dual point of another kind or of other data.
+    """Return multipliers from an earlier solution: its own, scaled to the present C, or those of
+    its linear coefficients.
     """
     if warm is None:
         return None
@@ -329,8 +363,8 @@ def start_from(statement: ODML, warm: Solution | None) -> Floats | None:
     if warm.dual:
         found = "none" if alpha is None else f"one of shape {np.shape(alpha)}"
         raise DataError(
-            f"warm_start does not fit: its dual point needs the entry 'alpha' of shape ({data.rows},), got {found}; pass a "
-            "solution of odml for the same data"
+            "warm_start does not fit: its dual point needs the entry 'alpha' of shape"
+            f" ({data.rows},), got {found}; pass a solution of odml for the same data"
         )
     return None
 
@@ -340,7 +374,11 @@ def points_of(statement: ODML, problem: LinearProblem, point: BestPoint) -> Reco
     space = statement.space
     duals: list[Dual] = [{"alpha": point.alpha}]
     if not problem.kernel_expansion:
-        w = sl.solve_triangular(statement.curvature.triangle, point.w, lower=True, trans=1, check_finite=False)
-        return RecoveredPoints([linear_model(space, w, 0.0, np.ones(statement.y.size, dtype=bool))], duals)
+        w = sl.solve_triangular(
+            statement.curvature.triangle, point.w, lower=True, trans=1, check_finite=False
+        )
+        return RecoveredPoints(
+            [linear_model(space, w, 0.0, np.ones(statement.y.size, dtype=bool))], duals
+        )
     v, _ = statement.minimiser(np.clip(point.expansion, 0.0, statement.upper_bound()))
     return RecoveredPoints([space.model(v)], duals)

@@ -1,9 +1,11 @@
-r"""Kernel ODML for more observations than a Gram matrix allows: on a partial Cholesky factor, certified on K itself.
+r"""Kernel ODML for more observations than a Gram matrix allows: on a partial Cholesky factor,
+certified on K itself.
 
-With :math:`K \approx FF'`, Newton's method (:mod:`svmcvx.fast.linear.newton`) solves the machine on the rows of F. Its multipliers α and τ
-are feasible for K too, however rough F is, and :math:`v = y(\alpha + \lambda_2 c - \tau)` is a point of the kernel's own space, so one
-product with K, evaluated by blocks, gives both bounds; if the model of the factor's problem is better, it is expanded on the pivots. While the gap
-is too large the factor grows.
+With :math:`K \approx FF'`, Newton's method (:mod:`svmcvx.fast.linear.newton`) solves the machine on
+the rows of F. Its multipliers α and τ are feasible for K too, however rough F is, and :math:`v =
+y(\alpha + \lambda_2 c - \tau)` is a point of the kernel's own space, so one product with K,
+evaluated by blocks, gives both bounds; if the model of the factor's problem is better, it is
+expanded on the pivots. While the gap is too large the factor grows.
 """
 
 from __future__ import annotations
@@ -35,22 +37,14 @@ Floats: TypeAlias = NDArray[np.float64]
 # Rank of the first partial factor, and of the last.
 FIRST_RANK = 300
 LARGEST_RANK = 2400
-# Time reserved, in products with K: those of this round's points and of an earlier round's, a tenth more.
+# Time reserved, in products with K: those of this round's points and of an earlier round's, a tenth
+# more.
 PRODUCTS_LEFT = 2.2
 
 
 @dataclass
 class LowRankPoints:
-    """Models and dual points that were recovered, the latest first.
-
-    Attributes
-    ----------
-    candidates : RecoveredPoints
-    rank : int
-        Of the last factor.
-    exhausted : bool
-        Whether that factor was complete.
-    """
+    """Models and dual points that were recovered, the latest first."""
 
     candidates: RecoveredPoints = field(default_factory=lambda: RecoveredPoints([], []))
     rank: int = 0
@@ -64,36 +58,21 @@ def solve_by_ranks(
     largest_rank: int,
     settings: LinearNewtonSettings,
 ) -> tuple[LowRankPoints, Status]:
-    """Solve the machine on partial factors of growing rank until the monitor says stop.
-
-    Parameters
-    ----------
-    statement : ODML
-        Its space keeps no Gram matrix.
-    monitor : Monitor
-    alpha : ndarray of shape (n,), optional
-        Multipliers to start from.
-    largest_rank : int
-        Rank of the last partial factor.
-    settings : LinearNewtonSettings
-        For the machines on the factors.
-
-    Returns
-    -------
-    LowRankPoints
-    Status
-        ``INACCURATE`` if the factor is complete or has reached its largest rank (`largest_rank`, or what fits into memory).
-    """
+    """Solve the machine on partial factors of growing rank until the monitor says stop."""
     s, y, c, space = statement, statement.y, statement.share, statement.space
     n = y.size
     largest = int(min(largest_rank, n, memory.available() / (8.0 * 4.0 * n)))
     memory.require(
-        8.0 * 4.0 * n * min(n, FIRST_RANK), f"a partial factor of {n} kernel columns", "use fewer observations"
+        8.0 * 4.0 * n * min(n, FIRST_RANK),
+        f"a partial factor of {n} kernel columns",
+        "use fewer observations",
     )
 
     def on_factor(F: Floats) -> LinearProblem:
         q = s.lam2 * (F.T @ (y * c))
-        return LinearProblem(F, y, s.C * c, hinge_power(1.0), linear_term=q, variance=s.lam1, share=c)
+        return LinearProblem(
+            F, y, s.C * c, hinge_power(1.0), linear_term=q, variance=s.lam1, share=c
+        )
 
     product = 0.0
     if math.isfinite(monitor.deadline.end):
@@ -114,7 +93,8 @@ def solve_by_ranks(
         alpha = point.alpha
         found.rank, found.exhausted = len(partial.pivots), complete
         if current().remaining < product:
-            # Nothing is known of points that span all observations; those on the pivots take a small product.
+            # Nothing is known of points that span all observations; those on the pivots take a
+            # small product.
             if partial.pivots and not found.candidates.models:
                 found.candidates.models.append(space.model(on_pivots(F, partial.pivots, point.w)))
             return found, monitor.late

@@ -1,4 +1,6 @@
-"""Specialised solvers of the classical multi-class machines; the statement is :mod:`svmcvx.formulations.multiclass.baselines`."""
+"""Specialised solvers of the classical multi-class machines; the statement is
+:mod:`svmcvx.formulations.multiclass.baselines`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from svmcvx.fast.core.monitor import Callback, Found, checked_settings, limited, monitored, solved_from
+from svmcvx.fast.core.monitor import (
+    Callback,
+    Found,
+    checked_settings,
+    limited,
+    monitored,
+    solved_from,
+)
 from svmcvx.fast.several_classes.classical_newton import AugmentedNewton, ClassicalNewtonSettings
 from svmcvx.fast.several_classes.interior import WORK, interior_steps
 from svmcvx.fast.several_classes.points import ScoreBounds, Start, start_from
@@ -72,7 +81,8 @@ def multiclass(
     max_iter : int
         Steps, 1000 by default.
     warm_start : Solution, optional
-        An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters and loss.
+        An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters
+        and loss.
 
     Returns
     -------
@@ -88,9 +98,11 @@ def multiclass(
 
     Notes
     -----
-    Source: [NieHaoWang], related work; see :mod:`svmcvx.formulations.multiclass.baselines`. Methods: for hinges on few observations of few
-    columns [Mehrotra], see :mod:`svmcvx.fast.several_classes.interior`; else [LiSunToh], see :mod:`svmcvx.fast.several_classes.classical_newton`, which
-    also goes on where interior-point steps gain nothing more. A warm start is for the latter.
+    Source: [NieHaoWang], related work; see :mod:`svmcvx.formulations.multiclass.baselines`.
+    Methods: for hinges on few observations of few columns [Mehrotra], see
+    :mod:`svmcvx.fast.several_classes.interior`; else [LiSunToh], see
+    :mod:`svmcvx.fast.several_classes.classical_newton`, which also goes on where interior-point
+    steps gain nothing more. A warm start is for the latter.
 
     Examples
     --------
@@ -100,7 +112,9 @@ def multiclass(
     >>> sx.fast.multiclass(X, y, lam=0.1, loss="crammer_singer").certificate.is_certified(1e-6)
     True
     """
-    statement = bound_classical(X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight)
+    statement = bound_classical(
+        X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight
+    )
     settings = checked_settings(settings, MulticlassSettings)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         system = ClassicalSystem(statement, settings.systems)
@@ -108,26 +122,40 @@ def multiclass(
 
         def solve(start: Start | None) -> Found:
             bounds = ScoreBounds(system, statement)
-            U, alpha = (np.zeros(system.shape), None) if start is None else (system.normalised(start.U), start.alpha)
+            U, alpha = (
+                (np.zeros(system.shape), None)
+                if start is None
+                else (system.normalised(start.U), start.alpha)
+            )
             chosen, steps, status = "newton", 0, Status.INACCURATE
             options: dict[str, Any] = {}
             if start is None:
-                tried = interior_steps(system, system.penalty, bounds, monitor, settings.interior_work)
+                tried = interior_steps(
+                    system, system.penalty, bounds, monitor, settings.interior_work
+                )
                 if tried is not None:
                     chosen, (status, steps, U, alpha) = "interior", tried
             if status is Status.INACCURATE:
-                method = AugmentedNewton(system, system.penalty, bounds, monitor, U, alpha, settings=settings.newton)
+                method = AugmentedNewton(
+                    system, system.penalty, bounds, monitor, U, alpha, settings=settings.newton
+                )
                 status, more = method.run()
                 steps += more
                 options = {"linear_systems": ", ".join(sorted(method.kinds)) or "none"}
                 chosen = "newton" if chosen == "newton" else f"{chosen}+newton"
             options |= {"method": chosen, "iterations": steps}
             return (
-                RecoveredPoints(statement.models(*system.weights(bounds.U), bounds.dual), [bounds.dual]),
+                RecoveredPoints(
+                    statement.models(*system.weights(bounds.U), bounds.dual), [bounds.dual]
+                ),
                 status,
                 options,
             )
 
         return solved_from(
-            statement, monitor, solve, start, solver=lambda options: f"fast.multiclass/{options['method']}"
+            statement,
+            monitor,
+            solve,
+            start,
+            solver=lambda options: f"fast.multiclass/{options['method']}",
         )

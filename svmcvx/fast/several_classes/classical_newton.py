@@ -1,18 +1,21 @@
 r"""Newton's method for the classical multi-class machines.
 
-**Hinges** (Weston-Watkins, Crammer-Singer, M-SVM, top-k): the augmented Lagrangian method for the dual problem [LiSunToh]. The
-envelope of the loss around multipliers (:mod:`svmcvx.fast.several_classes.systems.envelopes`) is minimised, with the penalty, in (W, b) by a
-semismooth Newton method until the part of the gap from the gradient is a small share of the other part; then its multipliers become the
-centre, and σ grows. At the multipliers α of a point, with :math:`\Omega(W) = \tfrac\rho2\|W\|^2`,
+**Hinges** (Weston-Watkins, Crammer-Singer, M-SVM, top-k): the augmented Lagrangian method for the
+dual problem [LiSunToh]. The envelope of the loss around multipliers
+(:mod:`svmcvx.fast.several_classes.systems.envelopes`) is minimised, with the penalty, in (W, b) by
+a semismooth Newton method until the part of the gap from the gradient is a small share of the other
+part; then its multipliers become the centre, and σ grows. At the multipliers α of a point, with
+:math:`\Omega(W) = \tfrac\rho2\|W\|^2`,
 
 .. math:: P(W, b) - D(\alpha) = \sum_i\Big(s_i\ell(f_i) - \sum_k\alpha_{ik}(1 - f_{ik})\Big) + \frac{\|\rho W - G\|^2}{2\rho} - g_b'b.
 
-**Softmax** is smooth: Newton's method itself, whose steps are found by conjugate gradients where factors would cost more. A sum of
-absolute values is smoothed, ever less (:mod:`svmcvx.fast.several_classes.systems.penalties`): ν is reduced when the decrease that a step
+**Softmax** is smooth: Newton's method itself, whose steps are found by conjugate gradients where
+factors would cost more. A sum of absolute values is smoothed, ever less
+(:mod:`svmcvx.fast.several_classes.systems.penalties`): ν is reduced when the decrease that a step
 predicts has become smaller than the error due to smoothing.
 
-Source: [ChanGolubMulet]; [LiSunToh] = Li, Sun and Toh 2018, A highly efficient semismooth Newton augmented Lagrangian method for solving lasso
-problems.
+Source: [ChanGolubMulet]; [LiSunToh] = Li, Sun and Toh 2018, A highly efficient semismooth Newton
+augmented Lagrangian method for solving lasso problems.
 """
 
 from __future__ import annotations
@@ -29,8 +32,17 @@ from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.several_classes.points import ScoreBounds
 from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvature, Projection
 from svmcvx.fast.several_classes.systems.observation_steps import observation_step
-from svmcvx.fast.several_classes.systems.penalties import AbsoluteWeights, SmoothPenalty, Squares, WeightPenalty
-from svmcvx.fast.several_classes.systems.score_systems import JointCurvature, Preconditioner, ScoreSystem
+from svmcvx.fast.several_classes.systems.penalties import (
+    AbsoluteWeights,
+    SmoothPenalty,
+    Squares,
+    WeightPenalty,
+)
+from svmcvx.fast.several_classes.systems.score_systems import (
+    JointCurvature,
+    Preconditioner,
+    ScoreSystem,
+)
 from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.solution import Status
 
@@ -38,21 +50,26 @@ __all__ = ["AugmentedNewton", "ClassicalNewtonSettings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# A step whose predicted decrease is less than this share of the terms of the objective is below their rounding.
+# A step whose predicted decrease is less than this share of the terms of the objective is below
+# their rounding.
 NEGLIGIBLE = 1e-15
 # Steps after which the scores are computed afresh.
 REFRESH = 20
 # Smoothing ν of the absolute values, at least.
 LEAST_NU = 1e-12
-# Steps in which the multipliers settle: after five the systems of most problems are up to ten times as large as after ten.
+# Steps in which the multipliers settle: after five the systems of most problems are up to ten times
+# as large as after ten.
 SETTLED = 10
-# Factor by which σ grows; that after a subproblem that took one step; and its largest value in these units.
+# Factor by which σ grows; that after a subproblem that took one step; and its largest value in
+# these units.
 SIGMA_GROWTH = 2.0
 FAST_GROWTH = 10.0
 LARGEST_SIGMA = 1e20
-# Part of the gap from the gradient, relative to the other part, at which the multipliers become the centre.
+# Part of the gap from the gradient, relative to the other part, at which the multipliers become the
+# centre.
 GRADIENT_SHARE = 0.1
-# ν is multiplied by the factor after a step whose predicted decrease is at most this share of the error by smoothing.
+# ν is multiplied by the factor after a step whose predicted decrease is at most this share of the
+# error by smoothing.
 FAST_FACTOR = 0.1
 FAST_SHARE = 0.1
 # Likewise, for a larger share.
@@ -64,31 +81,35 @@ FINAL_SHARE = 0.1
 BOUNDARY_SHARE = 0.1
 # Second derivative of the biases that is added, relative to their gradient.
 DAMPING = 1e-2
-# Dual points are computed when the estimated gap has fallen by this factor, or is at most DUAL_CLOSE times the tolerance: on few
-# observations one takes longer than a step.
+# Dual points are computed when the estimated gap has fallen by this factor, or is at most
+# DUAL_CLOSE times the tolerance: on few observations one takes longer than a step.
 DUAL_PROGRESS = 1e-3
 DUAL_CLOSE = 3.0
 # Steps of any kind without a smaller gap or objective after which it ends.
 LONGEST_IDLE = 300
-# Floating-point operations of a factorisation above which conjugate gradients are used, for hinges and for softmax, of whose conjugate
-# gradients a handful a step suffices with one block for all classes.
+# Floating-point operations of a factorisation above which conjugate gradients are used, for hinges
+# and for softmax, of whose conjugate gradients a handful a step suffices with one block for all
+# classes.
 DIRECT_WORK = 3e10
 SMOOTH_DIRECT_WORK = 5e6
-# Relative accuracy of conjugate gradients for softmax with a sum of squares, whose steps are cheap in comparison with a hinge's.
+# Relative accuracy of conjugate gradients for softmax with a sum of squares, whose steps are cheap
+# in comparison with a hinge's.
 SMOOTH_FORCING = 0.3
 
 
 @dataclass(frozen=True)
 class ClassicalNewtonSettings:
-    """Parameters of Newton's method that differ between the classical machines and M3SVM, and those that tests vary.
+    """Parameters of Newton's method that differ between the classical machines and M3SVM, and those
+    that tests vary.
 
     Attributes
     ----------
     first_stiffness, warm_stiffness : float
-        First penalty σ of the hinges times the mean squared norm of an observation over ρ, without and with multipliers to
-        start from.
+        First penalty σ of the hinges times the mean squared norm of an observation over ρ, without
+        and with multipliers to start from.
     patience : int
-        Steps that promise less than rounding and do not reduce the gap, after which the method ends.
+        Steps that promise less than rounding and do not reduce the gap, after which the method
+        ends.
     largest_direct : int
         Rows of a system above which they are.
     forcing : float
@@ -106,7 +127,9 @@ class ClassicalNewtonSettings:
 
 
 class _Point(NamedTuple):
-    """Differences, gradient of the minimised function, and the projection of the envelope of a hinge."""
+    """Differences, gradient of the minimised function, and the projection of the envelope of a
+    hinge.
+    """
 
     f: Floats
     gradient: Floats
@@ -114,23 +137,7 @@ class _Point(NamedTuple):
 
 
 class AugmentedNewton:
-    """Newton steps on the problem, or on its envelope if it is not smooth.
-
-    Parameters
-    ----------
-    system : ScoreSystem
-    penalty : WeightPenalty
-    bounds : ScoreBounds
-    monitor : Monitor
-    U : ndarray
-        Start.
-    alpha : ndarray of shape (n, c − 1), optional
-        Multipliers to start with, inside their domain.
-    settings : ClassicalNewtonSettings, optional
-        The defaults if None.
-    cheap : float
-        Multiplications that the direct system of a step may take once the multipliers have settled; else the method ends.
-    """
+    """Newton steps on the problem, or on its envelope if it is not smooth."""
 
     def __init__(
         self,
@@ -163,7 +170,8 @@ class AugmentedNewton:
         self.preconditioner = Preconditioner()
         # How the linear systems were solved.
         self.kinds: set[str] = set()
-        # Steps so far, those up to the last progress, and those that promised nothing since; what the last one promised.
+        # Steps so far, those up to the last progress, and those that promised nothing since; what
+        # the last one promised.
         self.steps, self.improved, self.idle, self.promised = 0, 0, 0, math.inf
         # The smallest gap and the lowest upper bound.
         self.smallest = self.lowest = math.inf
@@ -175,7 +183,9 @@ class AugmentedNewton:
         system, settings = self.system, self.settings
         squares = float((system.squares - system.biased).mean())
         self.unit = self.penalty.unit(squares, float(system.weight.mean()))
-        self.envelope.sigma = (settings.first_stiffness if alpha is None else settings.warm_stiffness) * self.unit
+        self.envelope.sigma = (
+            settings.first_stiffness if alpha is None else settings.warm_stiffness
+        ) * self.unit
         if alpha is not None:
             self.envelope.start(alpha)
 
@@ -226,12 +236,8 @@ class AugmentedNewton:
     # The line search detects and shortens steps that overflow.
     @quietly
     def _evaluate(self, promised: float) -> _Point:
-        """Evaluate the present point; move the centre, or reduce the smoothing, if the point is near its optimum.
-
-        Parameters
-        ----------
-        promised : float
-            Predicted decrease of the minimised function in the last step.
+        """Evaluate the present point; move the centre, or reduce the smoothing, if the point is
+        near its optimum.
         """
         system, envelope, penalty = self.system, self.envelope, self.penalty
         f = system.scores.differences(self.S)
@@ -278,12 +284,18 @@ class AugmentedNewton:
             self.bounds.offer_multipliers(self.U, alpha)
 
     def _offer_last(self) -> None:
-        """Offer the last multipliers and the centre, for hinges and squares as short as their bound is best."""
+        """Offer the last multipliers and the centre, for hinges and squares as short as their bound
+        is best.
+        """
         candidates = [self.alpha]
         if self.envelope is not None:
             candidates.append(self.envelope.centre[:, : self.system.shape[1] - 1])
         for alpha in candidates:
-            if alpha is not None and self.envelope is not None and isinstance(self.penalty, SmoothPenalty):
+            if (
+                alpha is not None
+                and self.envelope is not None
+                and isinstance(self.penalty, SmoothPenalty)
+            ):
                 alpha = self.penalty.shortened(alpha, self.system.scores)
             self._offer_dual(alpha)
 
@@ -340,7 +352,11 @@ class AugmentedNewton:
                 if step is not None:
                     self.kinds.add("by observations")
                     return step
-        if isinstance(penalty, SmoothPenalty) and system.unknowns <= settings.largest_direct and work <= limit:
+        if (
+            isinstance(penalty, SmoothPenalty)
+            and system.unknowns <= settings.largest_direct
+            and work <= limit
+        ):
             self.kinds.add("by classes")
             self.work = work
             squares = penalty.curvature(self.U, gradient, damping)

@@ -1,7 +1,8 @@
 r"""Interior-point steps for hinges of several classes, where the Newton matrix is small.
 
-All multipliers change together in about 10 to 20 steps, which are compiled (:mod:`svmcvx.fast.several_classes.systems.interior_passes`): on few observations
-the steps of :mod:`svmcvx.fast.several_classes.classical_newton` take longer to be called than to be computed.
+All multipliers change together in about 10 to 20 steps, which are compiled
+(:mod:`svmcvx.fast.several_classes.systems.interior_passes`): on few observations the steps of
+:mod:`svmcvx.fast.several_classes.classical_newton` take longer to be called than to be computed.
 
 Source: [Mehrotra].
 """
@@ -27,36 +28,29 @@ __all__ = ["WORK", "interior_steps"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Multiplications of a step, which are not vectorised, up to which it takes less time than those of the other methods.
+# Multiplications of a step, which are not vectorised, up to which it takes less time than those of
+# the other methods.
 WORK = 3e6
-# Share of the tolerance at which a dual point is computed; where its bound is not yet as good, a hundredth of it.
+# Share of the tolerance at which a dual point is computed; where its bound is not yet as good, a
+# hundredth of it.
 CLOSE, CLOSER = 0.1, 0.01
-# Steps without a gap of at most the share LESS of the smallest one after which another method goes on.
+# Steps without a gap of at most the share LESS of the smallest one after which another method goes
+# on.
 PATIENCE, LESS = 25, 0.5
 # All multipliers start at this share of the largest that all can have.
 INSIDE = 2.0 / 3.0
 
 
 class InteriorPoint:
-    """Steps from the middle of the bounds of the multipliers to an optimum.
-
-    Parameters
-    ----------
-    system : ScoreSystem
-    penalty : SmoothPenalty
-    domain : SumOfBounded
-        Of the multipliers.
-    bounds : ScoreBounds
-    monitor : Monitor
-
-    Attributes
-    ----------
-    alpha : ndarray of shape (n, c − 1)
-        Multipliers inside their bounds.
-    """
+    """Steps from the middle of the bounds of the multipliers to an optimum."""
 
     def __init__(
-        self, system: ScoreSystem, penalty: SmoothPenalty, domain: SumOfBounded, bounds: ScoreBounds, monitor: Monitor
+        self,
+        system: ScoreSystem,
+        penalty: SmoothPenalty,
+        domain: SumOfBounded,
+        bounds: ScoreBounds,
+        monitor: Monitor,
     ) -> None:
         self.system, self.penalty, self.bounds, self.monitor = system, penalty, bounds, monitor
         data, c = system.scores.data, system.shape[1]
@@ -71,7 +65,8 @@ class InteriorPoint:
         if domain.total < math.inf:
             slack.append(domain.total * columns - (c - 1) * first)
         self.slack = np.hstack(slack)
-        # γ = 1 at the start: the multipliers of the lower bounds are 1, those of the others 2 together.
+        # γ = 1 at the start: the multipliers of the lower bounds are 1, those of the others 2
+        # together.
         self.z = np.ones(self.slack.shape)
         if len(slack) == 2:
             self.z[:, c - 1 :] = 2.0
@@ -92,7 +87,9 @@ class InteriorPoint:
         return np.ascontiguousarray(self.slack[:, : self.system.shape[1] - 1])
 
     def run(self) -> tuple[Status, int]:
-        """Step until the monitor says stop, or nothing is gained; return why and how many steps it took."""
+        """Step until the monitor says stop, or nothing is gained; return why and how many steps it
+        took.
+        """
         target, smallest, idle, steps = CLOSE * self.monitor.tol, math.inf, 0, 0
         while True:
             U = self.U.copy()
@@ -129,11 +126,18 @@ class Tried(NamedTuple):
 def interior_steps(
     system: ScoreSystem, penalty: WeightPenalty, bounds: ScoreBounds, monitor: Monitor, work: float
 ) -> Tried | None:
-    """Return the end of these steps; None where one is more than so much work, or the loss or the penalty is not of their kind."""
+    """Return the end of these steps; None where one is more than so much work, or the loss or the
+    penalty is not of their kind.
+    """
     r, c = system.shape
     own = system.scores.data.n * (c * r) ** 2 / 4.0 + system.unknowns**3 / 3.0
     domain = bounds.statement.loss.linear_pieces
-    if domain is None or not isinstance(penalty, SmoothPenalty) or sp.issparse(system.Z) or own > work:
+    if (
+        domain is None
+        or not isinstance(penalty, SmoothPenalty)
+        or sp.issparse(system.Z)
+        or own > work
+    ):
         return None
     method = InteriorPoint(system, penalty, domain, bounds, monitor)
     return Tried(*method.run(), bounds.U, method.alpha)

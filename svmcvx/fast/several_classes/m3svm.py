@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError, exhibit, warn_deprecated
-from svmcvx.fast.core.monitor import Callback, Found, checked_settings, limited, monitored, solved_from
+from svmcvx.fast.core.monitor import (
+    Callback,
+    Found,
+    checked_settings,
+    limited,
+    monitored,
+    solved_from,
+)
 from svmcvx.fast.several_classes.classical_newton import AugmentedNewton, ClassicalNewtonSettings
 from svmcvx.fast.several_classes.interior import WORK, interior_steps
 from svmcvx.fast.several_classes.m3svm_newton import LARGEST_DIRECT, Continuation, M3SVMBounds
@@ -30,8 +37,9 @@ Floats: TypeAlias = NDArray[np.float64]
 
 METHODS = ("auto", "newton", "augmented")
 STEPS = 500
-# Multiplications of a Newton step from which on the augmented Lagrangian method is tried first, and the share of them that its steps may
-# take to be worth while: it needs more of them, which are cheap where few multipliers lie between their bounds.
+# Multiplications of a Newton step from which on the augmented Lagrangian method is tried first, and
+# the share of them that its steps may take to be worth while: it needs more of them, which are
+# cheap where few multipliers lie between their bounds.
 WORTH_WHILE, CHEAP = 5e7, 0.4
 
 
@@ -48,7 +56,8 @@ class M3SVMSettings:
     systems : ScoreSystemSettings
         Of its linear systems.
     interior_work : float
-        Multiplications of an interior-point step up to which ``method="auto"`` takes these steps first.
+        Multiplications of an interior-point step up to which ``method="auto"`` takes these steps
+        first.
     """
 
     largest_direct: int = LARGEST_DIRECT
@@ -97,14 +106,17 @@ def m3svm(
     max_iter : int, optional
         Newton steps, 500 by default.
     warm_start : Solution, optional
-        An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters and loss.
+        An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters
+        and loss.
     method : "auto", "newton" or "augmented"
-        ``"newton"`` is Newton's method with decreasing smoothing. ``"augmented"`` is the augmented Lagrangian method of
-        :mod:`svmcvx.fast.several_classes.classical_newton` for the hinge with p ≥ 2, whose steps need a system with a row for each
-        multiplier strictly between its bounds; if it stagnates, Newton's method continues. ``"auto"`` tries it
-        first where factoring the Newton matrix is most of much work, and stays with it if its own systems are small after a few steps, or if
-        the Newton matrix would have too many rows. For the hinge with p ≥ 2 and few unknowns, without a warm start, ``"auto"`` begins with the
-        interior-point steps of :mod:`svmcvx.fast.several_classes.interior`.
+        ``"newton"`` is Newton's method with decreasing smoothing. ``"augmented"`` is the augmented
+        Lagrangian method of :mod:`svmcvx.fast.several_classes.classical_newton` for the hinge with
+        p ≥ 2, whose steps need a system with a row for each multiplier strictly between its bounds;
+        if it stagnates, Newton's method continues. ``"auto"`` tries it first where factoring the
+        Newton matrix is most of much work, and stays with it if its own systems are small after a
+        few steps, or if the Newton matrix would have too many rows. For the hinge with p ≥ 2 and
+        few unknowns, without a warm start, ``"auto"`` begins with the interior-point steps of
+        :mod:`svmcvx.fast.several_classes.interior`.
     learning_rate : float, optional
         Deprecated, as ``method="adam"``: :func:`svmcvx.papers.exhibits.m3svm_by_adam`.
 
@@ -122,10 +134,12 @@ def m3svm(
 
     Notes
     -----
-    Norms are Euclidean; for sums of absolute values (``norm=1``) pass :func:`svmcvx.m3svm` to :func:`svmcvx.solve`.
+    Norms are Euclidean; for sums of absolute values (``norm=1``) pass :func:`svmcvx.m3svm` to
+    :func:`svmcvx.solve`.
 
-    Source: [NieHaoWang], problem (14). Method: [ChanGolubMulet] and [AndersenChristiansenConnOverton], whose primal-dual
-    linearisation of a smoothed norm is used for the hinge (an absolute value) and for p < 2; [Mehrotra].
+    Source: [NieHaoWang], problem (14). Method: [ChanGolubMulet] and
+    [AndersenChristiansenConnOverton], whose primal-dual linearisation of a smoothed norm is used
+    for the hinge (an absolute value) and for p < 2; [Mehrotra].
 
     Examples
     --------
@@ -157,12 +171,16 @@ def m3svm(
     check_choice(method, "method", METHODS)
     if learning_rate is not None:
         warn_deprecated("learning_rate", "leave it out: Newton's method has none")
-    statement = bound_m3svm(X, y, lam=lam, p=p, eps=eps, loss=loss, norm=2, delta=delta, sample_weight=sample_weight)
+    statement = bound_m3svm(
+        X, y, lam=lam, p=p, eps=eps, loss=loss, norm=2, delta=delta, sample_weight=sample_weight
+    )
     settings = checked_settings(settings, M3SVMSettings)
     max_iter = STEPS if max_iter is None else max_iter
     smooth = isinstance(statement.loss, HingeSum) and p >= 2
     if method == "augmented" and not smooth:
-        raise DataError('method="augmented" needs loss="hinge" and p of at least 2; use method="auto"')
+        raise DataError(
+            'method="augmented" needs loss="hinge" and p of at least 2; use method="auto"'
+        )
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         system = M3SVMSystem(statement, settings.systems)
         cheap = math.inf if method == "augmented" else 0.0
@@ -175,32 +193,53 @@ def m3svm(
             U, alpha = (np.zeros(system.shape), None) if start is None else start
             chosen, status, steps, options = "newton", Status.INACCURATE, 0, {}
             if start is None and method == "auto" and smooth:
-                tried = interior_steps(system, PairPowers(system), bounds, monitor, settings.interior_work)
+                tried = interior_steps(
+                    system, PairPowers(system), bounds, monitor, settings.interior_work
+                )
                 if tried is not None:
                     chosen, (status, steps, U, alpha) = "interior", tried
             if status is Status.INACCURATE and cheap > 0:
                 chosen = "augmented" if chosen == "newton" else f"{chosen}+augmented"
                 augmented = AugmentedNewton(
-                    system, PairPowers(system), bounds, monitor, U, alpha, settings=settings.augmented, cheap=cheap
+                    system,
+                    PairPowers(system),
+                    bounds,
+                    monitor,
+                    U,
+                    alpha,
+                    settings=settings.augmented,
+                    cheap=cheap,
                 )
                 status, more = augmented.run()
                 steps += more
                 options = {"linear_systems": ", ".join(sorted(augmented.kinds)) or "none"}
                 U, alpha = bounds.U, augmented.alpha
             if status is Status.INACCURATE:
-                continuation = Continuation(system, bounds, monitor, U, alpha, largest_direct=settings.largest_direct)
+                continuation = Continuation(
+                    system, bounds, monitor, U, alpha, largest_direct=settings.largest_direct
+                )
                 status, more = continuation.run()
                 steps += more
-                options = {"linear_systems": "direct" if continuation.direct else "conjugate gradients"}
+                options = {
+                    "linear_systems": "direct" if continuation.direct else "conjugate gradients"
+                }
                 chosen = "newton" if chosen == "newton" else f"{chosen}+newton"
             points = RecoveredPoints([statement.model(*system.weights(bounds.U))], [bounds.dual])
             return points, status, {"method": chosen, "iterations": steps, **options}
 
-        return solved_from(statement, monitor, solve, start, solver=lambda options: f"fast.m3svm/{options['method']}")
+        return solved_from(
+            statement,
+            monitor,
+            solve,
+            start,
+            solver=lambda options: f"fast.m3svm/{options['method']}",
+        )
 
 
 def _cheap_steps(system: M3SVMSystem, settings: M3SVMSettings) -> float:
-    """Return the multiplications that the augmented Lagrangian method may take if it is tried first; 0 if it is not."""
+    """Return the multiplications that the augmented Lagrangian method may take if it is tried
+    first; 0 if it is not.
+    """
     if system.unknowns > settings.largest_direct:
         return math.inf
     r, c = system.shape

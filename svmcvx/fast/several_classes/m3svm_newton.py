@@ -1,14 +1,17 @@
-r"""Newton's method for M3SVM with decreasing smoothing, whose multipliers and flows are independent unknowns.
+r"""Newton's method for M3SVM with decreasing smoothing, whose multipliers and flows are independent
+unknowns.
 
-The hinge is the limit of :math:`\tfrac12(\gamma + \sqrt{\gamma^2+\delta^2})` as δ → 0, with multipliers
-:math:`(2\alpha - 1)\sqrt{\gamma^2+\delta^2} = \gamma`. Newton's method for this equation in α *and* γ has
+The hinge is the limit of :math:`\tfrac12(\gamma + \sqrt{\gamma^2+\delta^2})` as δ → 0, with
+multipliers :math:`(2\alpha - 1)\sqrt{\gamma^2+\delta^2} = \gamma`. Newton's method for this
+equation in α *and* γ has
 
 .. math:: d\alpha = \frac{1 - (2\alpha-1)\gamma/\sqrt{\gamma^2+\delta^2}}{2\sqrt{\gamma^2+\delta^2}}\, d\gamma
 
-and, unlike Newton's method for the quotient, converges in a few steps also for tiny δ. Its step is a direction of descent of the
-smoothed objective for every α, so that a line search makes the method globally convergent. For p < 2 the norms are smoothed
-likewise (:class:`~svmcvx.fast.several_classes.systems.m3svm_systems.PairNorms`). δ is reduced when the decrease that a Newton step predicts has
-become smaller than the error due to smoothing.
+and, unlike Newton's method for the quotient, converges in a few steps also for tiny δ. Its step is
+a direction of descent of the smoothed objective for every α, so that a line search makes the method
+globally convergent. For p < 2 the norms are smoothed likewise
+(:class:`~svmcvx.fast.several_classes.systems.m3svm_systems.PairNorms`). δ is reduced when the
+decrease that a Newton step predicts has become smaller than the error due to smoothing.
 
 Source: [ChanGolubMulet]; [AndersenChristiansenConnOverton].
 """
@@ -25,7 +28,11 @@ from svmcvx.core.bounded import quietly
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.several_classes.points import ScoreBounds
 from svmcvx.fast.several_classes.systems.m3svm_systems import M3SVMSystem, PairNorms
-from svmcvx.fast.several_classes.systems.score_systems import Curvature, JointCurvature, SeparateCurvature
+from svmcvx.fast.several_classes.systems.score_systems import (
+    Curvature,
+    JointCurvature,
+    SeparateCurvature,
+)
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.formulations.multiclass.m3svm import M3SVM
 from svmcvx.losses import hinge_power_conjugate
@@ -38,11 +45,13 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Smoothing ν of the norms at the start, at least.
 LEAST_NU = 1e-12
-# Relative accuracy of conjugate gradients while the estimated error exceeds the share FAR of the objective, and below it.
+# Relative accuracy of conjugate gradients while the estimated error exceeds the share FAR of the
+# objective, and below it.
 FORCING_FAR, FORCING_NEAR, FAR = 0.1, 0.03, 1e-2
 # Smoothing δ of the hinge at the start, at most; the margin is 1.
 LARGEST_DELTA = 1.0
-# δ is multiplied by the factor after a step whose predicted decrease is at most this share of the error by smoothing.
+# δ is multiplied by the factor after a step whose predicted decrease is at most this share of the
+# error by smoothing.
 FAST_FACTOR = 0.1
 FAST_SHARE = 0.1
 # Likewise, for a larger share.
@@ -54,8 +63,8 @@ FINAL_SHARE = 0.1
 BOUNDARY_SHARE = 0.1
 # After a step shorter than this the Newton matrix has all observations.
 SHORT_STEP = 0.1
-# Dual points are computed when the estimated error has fallen by this factor, or is at most DUAL_CLOSE
-# times the tolerance: on few observations one takes longer than a step.
+# Dual points are computed when the estimated error has fallen by this factor, or is at most
+# DUAL_CLOSE times the tolerance: on few observations one takes longer than a step.
 DUAL_PROGRESS = 1e-3
 DUAL_CLOSE = 10.0
 # Steps without progress after which the method ends.
@@ -69,12 +78,7 @@ LARGEST_DIRECT = 6000
 
 
 class M3SVMBounds(ScoreBounds):
-    """The best model and the best dual point so far.
-
-    Parameters
-    ----------
-    system : M3SVMSystem
-    """
+    """The best model and the best dual point so far."""
 
     statement: M3SVM
     system: M3SVMSystem
@@ -83,7 +87,9 @@ class M3SVMBounds(ScoreBounds):
         super().__init__(system, system.statement)
 
     def update_dual(self, U: Floats, alphas: list[Floats], flow: Floats | None) -> None:
-        """Keep the best of the present dual point and those near the given multipliers and flows that fit U."""
+        """Keep the best of the present dual point and those near the given multipliers and flows
+        that fit U.
+        """
         W, b = self.system.weights(U)
         if flow is not None:
             flow = self.system.full_flow(flow)
@@ -97,20 +103,7 @@ class M3SVMBounds(ScoreBounds):
 
 
 class Continuation:
-    """Newton steps with decreasing smoothing.
-
-    Parameters
-    ----------
-    system : M3SVMSystem
-    bounds : M3SVMBounds
-    monitor : Monitor
-    U : ndarray
-        Start.
-    alpha : ndarray of shape (n, c − 1), optional
-        Multipliers to start with.
-    largest_direct : int
-        Unknowns up to which the Newton matrix may be factored.
-    """
+    """Newton steps with decreasing smoothing."""
 
     def __init__(
         self,
@@ -127,10 +120,12 @@ class Continuation:
         self.U, self.alpha = U, alpha
         self.scores = np.asarray(system.Z @ U)
         self.flow: Floats | None = None
-        # Estimated error of the objective: after the last step, and when dual points were last computed.
+        # Estimated error of the objective: after the last step, and when dual points were last
+        # computed.
         self.estimated_error = self.error_at_duals = math.inf
         self.complete = False
-        # Steps so far, those since the last progress, and the least estimated error and upper bound.
+        # Steps so far, those since the last progress, and the least estimated error and upper
+        # bound.
         self.steps, self.stalled = 0, 0
         self.smallest = self.lowest = math.inf
         f = self._differences(self.scores)
@@ -140,8 +135,13 @@ class Continuation:
             bounds.update_dual(U, [alpha], None)
         self._first_smoothing(f, upper)
         n, c = f.shape[0], system.shape[1]
-        work = n * (c - 1.0) * system.shape[0] ** 2 * (1.0 if self._separate else c / 2) + system.unknowns**3 / 3
-        self.direct = system.unknowns <= largest_direct and (not self.statement.loss.smooth or work <= DIRECT_WORK)
+        work = (
+            n * (c - 1.0) * system.shape[0] ** 2 * (1.0 if self._separate else c / 2)
+            + system.unknowns**3 / 3
+        )
+        self.direct = system.unknowns <= largest_direct and (
+            not self.statement.loss.smooth or work <= DIRECT_WORK
+        )
 
     @property
     def _separate(self) -> bool:
@@ -165,7 +165,9 @@ class Continuation:
                     break
         self.nu = 0.0
         if self.statement.p < 2:
-            self.nu = (width / (self.statement.lam * len(self.system.pairs))) ** (1.0 / self.statement.p)
+            self.nu = (width / (self.statement.lam * len(self.system.pairs))) ** (
+                1.0 / self.statement.p
+            )
             self.nu = max(self.nu, LEAST_NU)
 
     @property
@@ -174,11 +176,16 @@ class Continuation:
         return SmoothedHingeSum(self.delta) if self.delta > 0 else self.statement.loss
 
     def _loss_smoothing_error(self, f: Floats) -> float:
-        """Duality gap due to multipliers of the smoothed loss: the conjugate value of that loss less that of the loss itself."""
+        """Duality gap due to multipliers of the smoothed loss: the conjugate value of that loss
+        less that of the loss itself.
+        """
         if self.delta == self.least_delta:
             return 0.0
         a, s = self._loss.multipliers(f), np.ones(len(f))
-        return float(self.system.weight[:, 0] @ (self._loss.conjugate(a, s) - self.statement.loss.conjugate(a, s)))
+        return float(
+            self.system.weight[:, 0]
+            @ (self._loss.conjugate(a, s) - self.statement.loss.conjugate(a, s))
+        )
 
     def _derivatives(self, f: Floats) -> tuple[Floats, Curvature]:
         """Return the multipliers of f, and the second derivatives with the independent multipliers."""
@@ -209,7 +216,9 @@ class Continuation:
             self.lowest = self.bounds.upper
             return status
         slight = 1e-2 * self.monitor.tol * self._size(self.lowest)
-        progress = self.estimated_error < 0.9 * self.smallest or self.bounds.upper < self.lowest - slight
+        progress = (
+            self.estimated_error < 0.9 * self.smallest or self.bounds.upper < self.lowest - slight
+        )
         self.stalled = 0 if progress else self.stalled + 1
         self.smallest = min(self.smallest, self.estimated_error)
         self.lowest = min(self.lowest, self.bounds.upper)
@@ -236,7 +245,9 @@ class Continuation:
         if self.direct:
             D = system.direct_step(gradient, curvature, norms, complete=self.complete)
         else:
-            D = system.iterative_step(gradient, curvature, norms, forcing=self._forcing, limit=CG_LIMIT)
+            D = system.iterative_step(
+                gradient, curvature, norms, forcing=self._forcing, limit=CG_LIMIT
+            )
         predicted = -float((gradient * D).sum())
         if not 0 < predicted < math.inf:
             D, predicted = np.zeros_like(D), 0.0
@@ -246,7 +257,10 @@ class Continuation:
         @quietly
         def derivative(t: float) -> float:
             multipliers = system.weight * loss.multipliers(f + t * df)
-            return float((PairNorms(system, self.U + t * D, nu, None).gradient * D).sum() - (multipliers * df).sum())
+            return float(
+                (PairNorms(system, self.U + t * D, nu, None).gradient * D).sum()
+                - (multipliers * df).sum()
+            )
 
         @quietly
         def take(t: float) -> None:
@@ -256,7 +270,8 @@ class Continuation:
             own = exact if self.alpha is None else self.alpha
             part = min(t, 1.0)
             s = system.weight
-            # At a bound the second derivative of the smoothed loss is too small for later steps to move the multiplier.
+            # At a bound the second derivative of the smoothed loss is too small for later steps to
+            # move the multiplier.
             share = BOUNDARY_SHARE
             self.alpha = np.clip(own + part * (full - own), share * own, s - share * (s - own))
             if self.statement.p < 2:
@@ -275,7 +290,9 @@ class Continuation:
         return FORCING_FAR if far else FORCING_NEAR
 
     def _finish_step(self, predicted: float, full: Floats, part: float) -> None:
-        """Evaluate the new point, compute dual points if the error has fallen enough, and reduce the smoothing."""
+        """Evaluate the new point, compute dual points if the error has fallen enough, and reduce
+        the smoothing.
+        """
         system, statement, monitor = self.system, self.statement, self.monitor
         f = self._differences(self.scores)
         norms = PairNorms(system, self.U, self.nu, self.flow)
@@ -302,7 +319,9 @@ class Continuation:
                 self.nu *= factor
 
     def _norm_smoothing_error(self, norms: PairNorms) -> float:
-        """Duality gap due to the flows of the smoothed norms, by the inequality of Fenchel and Young."""
+        """Duality gap due to the flows of the smoothed norms, by the inequality of Fenchel and
+        Young.
+        """
         statement = self.statement
         lam, p = statement.lam, statement.p
         size, length = np.linalg.norm(norms.flow, axis=0), np.linalg.norm(norms.V, axis=0)

@@ -23,13 +23,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class ScoreBounds:
-    """The best model and the best dual point so far.
-
-    Parameters
-    ----------
-    system : ScoreSystem
-    statement : MulticlassStatement
-    """
+    """The best model and the best dual point so far."""
 
     def __init__(self, system: ScoreSystem, statement: MulticlassStatement) -> None:
         self.system, self.statement = system, statement
@@ -78,22 +72,30 @@ class Start(NamedTuple):
 
 
 def start_from(system: ScoreSystem, statement: MulticlassStatement, warm: Any) -> Start | None:
-    """Return the starting point from an earlier solution, None without one; raise a DataError if it does not fit the data."""
+    """Return the starting point from an earlier solution, None without one; raise a DataError if it
+    does not fit the data.
+    """
     warm = earlier_solution(warm, statement)
     if warm is None:
         return None
     data, model = system.scores.data, warm.model
     if not isinstance(model, MulticlassModel) or not np.array_equal(model.classes, data.classes):
         raise DataError("warm_start must be a Solution of the same data, got one of other classes")
-    if model.coef.shape != (data.X.shape[1], data.c) or not (usable(model.coef) and usable(model.intercept)):
+    if model.coef.shape != (data.X.shape[1], data.c) or not (
+        usable(model.coef) and usable(model.intercept)
+    ):
         raise DataError(
-            f"warm_start must be a Solution of the same data, got weights of shape {model.coef.shape} "
-            f"for {data.X.shape[1]} features and {data.c} classes"
+            "warm_start must be a Solution of the same data, got weights of shape"
+            f" {model.coef.shape} for {data.X.shape[1]} features and {data.c} classes"
         )
     if "alpha" not in warm.dual:
         raise DataError(
-            "warm_start must have multipliers alpha, as solutions of multi-class formulations have; got one without"
+            "warm_start must have multipliers alpha, as solutions of multi-class formulations have;"
+            " got one without"
         )
-    # The biases of a model belong to the data as they were passed, those of U to the data of the scores.
+    # The biases of a model belong to the data as they were passed, those of U to the data of the
+    # scores.
     intercept = model.intercept + system.scores.centre @ model.coef
-    return Start(system.point(model.coef, intercept), statement.projected(statement.multipliers(warm.dual)))
+    return Start(
+        system.point(model.coef, intercept), statement.projected(statement.multipliers(warm.dual))
+    )

@@ -1,7 +1,8 @@
 r"""The conic relaxation on rows in blocks.
 
-A dual point is named by the stationary point (w, V), the ridge ε and the λ that its multipliers follow from, and by the factor with
-which γ is scaled until :math:`\lambda_{\max}(\sum_i\gamma_i x_i x_i') < 1` is proved. The multipliers themselves stay with the blocks.
+A dual point is named by the stationary point (w, V), the ridge ε and the λ that its multipliers
+follow from, and by the factor with which γ is scaled until :math:`\lambda_{\max}(\sum_i\gamma_i x_i
+x_i') < 1` is proved. The multipliers themselves stay with the blocks.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ from svmcvx.formulations.conic_loss.geometry import (
     minimum_from,
     row_terms,
 )
-from svmcvx.formulations.conic_loss.primal import stationary_multipliers, total_loss, worst_indicator
+from svmcvx.formulations.conic_loss.primal import (
+    stationary_multipliers,
+    total_loss,
+    worst_indicator,
+)
 from svmcvx.formulations.conic_loss.recovery import RelaxedLinearModel, SecondMoment, moment_of
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
@@ -40,8 +45,9 @@ __all__ = ["ConicInBlocks", "MultiplierSums"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Excesses over 1 of the factors of a covariance that are tried to satisfy the cardinality row: their range, their number in a pass, and the number
-# of passes; share of the row that is reserved for rounding.
+# Excesses over 1 of the factors of a covariance that are tried to satisfy the cardinality row:
+# their range, their number in a pass, and the number of passes; share of the row that is reserved
+# for rounding.
 LEAST_EXCESS, LARGEST_EXCESS, EXCESSES, REFINEMENTS, ROOM = 1e-12, 1e6, 33, 3, 1e-13
 # The share of a bound below which what the gradient takes from it is not made smaller.
 SMALL_SHARE = 1e-9
@@ -50,21 +56,7 @@ GAMMA, ALPHA = "gamma", "alpha"
 
 
 class MultiplierSums(NamedTuple):
-    """What a pass that sets multipliers returns for all rows.
-
-    Attributes
-    ----------
-    matrix : ndarray of shape (d, d)
-        Σ γ x x'.
-    values, vectors : ndarray
-        Its eigenvalues and vectors, approximately.
-    top : float
-        Proved to be at least its largest eigenvalue.
-    alpha, gamma : float
-        Sums of the multipliers.
-    along, back : ndarray of shape (d,)
-        Σ α y x and Σ γ y x.
-    """
+    """What a pass that sets multipliers returns for all rows."""
 
     matrix: Floats
     values: Floats
@@ -80,14 +72,8 @@ class MultiplierSums(NamedTuple):
 class ConicInBlocks(InBlocks):
     """The statement of the relaxation on rows in blocks.
 
-    Dual points hold ``"U"``, of shape (d, 1 + k), ``"ridge"``, in the cardinality form ``"lam"``, and once they are repaired ``"scale"``.
-
-    Parameters
-    ----------
-    lam : float or None
-        Weight of the losses.
-    kappa : float or None
-        Share of the observations that may have a margin below 1; one of the two is None.
+    Dual points hold ``"U"``, of shape (d, 1 + k), ``"ridge"``, in the cardinality form ``"lam"``,
+    and once they are repaired ``"scale"``.
     """
 
     lam: float | None = None
@@ -115,7 +101,11 @@ class ConicInBlocks(InBlocks):
             return Evaluation.of(regulariser=regulariser, losses=losses)
         if self.lam is None:
             holds = self._missed(model, V, np.ones(1))[0] <= self.allowance
-            return Evaluation.of(regulariser=regulariser, losses=exact(0.0)) if holds else Evaluation(math.inf, 0.0)
+            return (
+                Evaluation.of(regulariser=regulariser, losses=exact(0.0))
+                if holds
+                else Evaluation(math.inf, 0.0)
+            )
         found = self._each(_losses, model.without_support(), V, self.lam)
         high = regulariser + total(stacked([above for _, above in found]))
         value, missed = float(regulariser.value), math.fsum(part for part, _ in found)
@@ -124,10 +114,17 @@ class ConicInBlocks(InBlocks):
     def _missed(self, model: LinearModel, V: Floats, factors: Floats) -> Floats:
         """Return numbers that are at least Σ s z for the covariance VV' times each factor."""
         found = self._each(_missed, model.without_support(), V, factors)
-        return np.array([total(exact(np.array([part[k] for part in found]))).upper_end for k in range(factors.size)])
+        return np.array(
+            [
+                total(exact(np.array([part[k] for part in found]))).upper_end
+                for k in range(factors.size)
+            ]
+        )
 
     def enlarged(self, w: Floats, V: Floats) -> Floats | None:
-        """Return V times nearly the smallest factor, by at least 1, for which Σ s z ≤ κ Σ s certainly; None if none was found."""
+        """Return V times nearly the smallest factor, by at least 1, for which Σ s z ≤ κ Σ s
+        certainly; None if none was found.
+        """
         model, allowance = self.model(w, V), self.allowance * (1.0 - ROOM)
         excess = np.concatenate([[0.0], np.geomspace(LEAST_EXCESS, LARGEST_EXCESS, EXCESSES)])
         chosen = 0.0
@@ -143,7 +140,9 @@ class ConicInBlocks(InBlocks):
         return V * math.sqrt(1.0 + chosen)
 
     def model(self, w: Floats, V: Floats) -> RelaxedLinearModel:
-        """Return the model of mean `w` and covariance ``VV'``; indicators and support stay with the blocks."""
+        """Return the model of mean `w` and covariance ``VV'``; indicators and support stay with the
+        blocks.
+        """
         plain = self.space.model(w, 0.0, np.zeros(0, dtype=np.intp))
         return RelaxedLinearModel(**vars(plain), moment=SecondMoment(w=w, V=V, z=np.zeros(0)))
 
@@ -154,20 +153,30 @@ class ConicInBlocks(InBlocks):
         return [self.model(zero[:, 0], zero[:, :0])], [dual]
 
     def sums(self, dual: Dual) -> MultiplierSums:
-        """Set the multipliers of a point in the states, unless they are there, and return their sums."""
+        """Set the multipliers of a point in the states, unless they are there, and return their
+        sums.
+        """
         point, ridge, lam = np.asarray(dual["U"]), float(dual["ridge"]), self.lam_of(dual)
-        if self._known is not None and self._known[1:3] == (ridge, lam) and np.array_equal(self._known[0], point):
+        if (
+            self._known is not None
+            and self._known[1:3] == (ridge, lam)
+            and np.array_equal(self._known[0], point)
+        ):
             return self._known[3]
         found = self.space.shards.change(_multipliers, None, self.space.compared, point, ridge, lam)
         M = functools.reduce(operator.add, (part[0] for part in found))
         values, vectors, top = spectrum_above(M.value, M.distance)
         alpha, gamma, along, back = (sum(part[k] for part in found) for k in (1, 2, 3, 4))
-        sums = MultiplierSums(M.value, values, vectors, top, alpha, gamma, np.asarray(along), np.asarray(back))
+        sums = MultiplierSums(
+            M.value, values, vectors, top, alpha, gamma, np.asarray(along), np.asarray(back)
+        )
         self._known = point, ridge, lam, sums
         return sums
 
     def _top(self, sums: MultiplierSums, scale: float) -> float:
-        """A number that is proved to be at least the largest eigenvalue for the scaled γ, whose rounding is included."""
+        """A number that is proved to be at least the largest eigenvalue for the scaled γ, whose
+        rounding is included.
+        """
         return top_of(sums.top, scale)
 
     def repair(self, dual: Dual) -> Dual:
@@ -185,8 +194,15 @@ class ConicInBlocks(InBlocks):
             c = math.sqrt(scale) * sums.along - 2.0 * scale * sums.back
             projected = sums.vectors.T @ c
             lowest = max(1.0 - self._top(sums, scale), EPS)
-            least = -0.25 * float(projected @ (projected / np.maximum(1.0 - scale * sums.values, lowest)))
-            value = math.sqrt(scale) * sums.alpha - scale * sums.gamma + least + float(self._constant(dual).value)
+            least = -0.25 * float(
+                projected @ (projected / np.maximum(1.0 - scale * sums.values, lowest))
+            )
+            value = (
+                math.sqrt(scale) * sums.alpha
+                - scale * sums.gamma
+                + least
+                + float(self._constant(dual).value)
+            )
             if value > best_value:
                 best, best_value = scale, value
         return best, best_value
@@ -228,14 +244,20 @@ class ConicInBlocks(InBlocks):
             if bound.lower_end > best.lower_end:
                 best = bound
             size = least.gradient.upper_end
-            if not math.isfinite(bound.lower_end) or size * size / (4.0 * mu) <= SMALL_SHARE * abs(float(bound.value)):
+            if not math.isfinite(bound.lower_end) or size * size / (4.0 * mu) <= SMALL_SHARE * abs(
+                float(bound.value)
+            ):
                 break
             w = w - 0.5 * inverse(gradient)
         return best
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
         """The lower end is one of the 0-1 problem as well."""
-        return {"zero_one_lower": self.evaluate_dual(dual).lower_end} if dual and float(dual["scale"]) > 0 else {}
+        return (
+            {"zero_one_lower": self.evaluate_dual(dual).lower_end}
+            if dual and float(dual["scale"]) > 0
+            else {}
+        )
 
 
 @reads_rows
@@ -270,7 +292,9 @@ def _missed(
     V: Floats,
     factors: Floats,
 ) -> list[list[float]]:
-    """Return, for each block, numbers that are at least Σ s z for the covariance VV' times each factor."""
+    """Return, for each block, numbers that are at least Σ s z for the covariance VV' times each
+    factor.
+    """
     found = []
     for space in spaces(pieces, parts, settings):
         if not space.data.n:
@@ -292,12 +316,25 @@ def _worst_scores(space: LinearSpace, model: LinearModel, V: Floats) -> tuple[Fl
 
 @reads_rows
 def _multipliers(
-    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, point: Floats, ridge: float, lam: float
+    pieces: ShardBlocks,
+    parts: ShardState,
+    settings: BlockSettings,
+    point: Floats,
+    ridge: float,
+    lam: float,
 ) -> tuple[ShardState, tuple[Ball, float, float, Floats, Floats]]:
-    """Set γ and α of a stationary point; return Σ γ x x' of a shard, and the sums of the multipliers."""
+    """Set γ and α of a stationary point; return Σ γ x x' of a shard, and the sums of the
+    multipliers.
+    """
     gammas, alphas = [], []
     d = point.shape[0]
-    M, sum_alpha, sum_gamma, along, back = Ball(np.zeros((d, d))), 0.0, 0.0, np.zeros(d), np.zeros(d)
+    M, sum_alpha, sum_gamma, along, back = (
+        Ball(np.zeros((d, d))),
+        0.0,
+        0.0,
+        np.zeros(d),
+        np.zeros(d),
+    )
     for space, rows in zip(spaces(pieces, parts, settings), parts["rows"], strict=True):
         X, y = space.X, rows.y
         S = np.asarray(X @ point)
@@ -319,7 +356,13 @@ def _multipliers(
 
 @reads_rows
 def _row_terms(
-    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, w: Floats, scale: float, lam: float
+    pieces: ShardBlocks,
+    parts: ShardState,
+    make: Make,
+    settings: BlockSettings,
+    w: Floats,
+    scale: float,
+    lam: float,
 ) -> list[tuple[Bounded, RowTerms]]:
     """Return, for each block, Σ (α − γ − h*), and the sums for the bound of ψ."""
     found = []
@@ -332,5 +375,10 @@ def _row_terms(
         chosen = np.flatnonzero(gamma > 0)
         X = space.X if chosen.size == gamma.size else space.X[chosen]
         m = ConicMultipliers(gamma[chosen], alpha[chosen], rows.y[chosen], scale)
-        found.append((statement.minus_conjugate_of(gamma, alpha, lam), row_terms(Rows(X, rows.norms[chosen]), w, m)))
+        found.append(
+            (
+                statement.minus_conjugate_of(gamma, alpha, lam),
+                row_terms(Rows(X, rows.norms[chosen]), w, m),
+            )
+        )
     return found

@@ -4,8 +4,9 @@ r"""The SVM with the conic loss for given γ, as a second-order cone program.
 
 with the conic loss L of :func:`svmcvx.losses.conic_loss`. L is not convex, but q is convex if
 :math:`\sum_i\gamma_i x_i x_i' \preceq I`. With the γ of a solved relaxation
-(:func:`svmcvx.formulations.conic_loss.relaxation.relaxation`) the optimum is that of the relaxation. Symbols, scaling and
-dual are those of the relaxation (:mod:`svmcvx.formulations.conic_loss.statement`).
+(:func:`svmcvx.formulations.conic_loss.relaxation.relaxation`) the optimum is that of the
+relaxation. Symbols, scaling and dual are those of the relaxation
+(:mod:`svmcvx.formulations.conic_loss.statement`).
 
 **Source.** [CepedaGomezHan], eq. (14), without its superfluous −1.
 """
@@ -46,23 +47,18 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Columns above which Lanczos' method first tests whether γ is too large.
 MANY_COLUMNS = 500
-# Distances from 1 below which a margin is taken to be exactly 1; the checker keeps the best of the resulting points.
+# Distances from 1 below which a margin is taken to be exactly 1; the checker keeps the best of the
+# resulting points.
 NEAR_KINK = (1e-6, 1e-4, 1e-2)
 
 
 @dataclass(frozen=True, eq=False)
 class ConicFixedGamma(ConicDual):
-    r"""The statement min :math:`q(w) = \|w\|^2 + \sum_i L(u_i; \gamma_i)` for given γ, bound to data.
+    r"""The statement min :math:`q(w) = \|w\|^2 + \sum_i L(u_i; \gamma_i)` for given γ, bound to
+    data.
 
-    Dual points hold ``"alpha"`` and optionally ``"gamma"``: since L increases with γ, D at any smaller γ is a bound too.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-        With a penalised intercept or none.
-    gamma : ndarray of shape (n,)
-    lam : float
-        Height of the losses, positive.
+    Dual points hold ``"alpha"`` and optionally ``"gamma"``: since L increases with γ, D at any
+    smaller γ is a bound too.
     """
 
     name: ClassVar[str] = "conic_fixed_gamma"
@@ -106,8 +102,9 @@ class ConicFixedGamma(ConicDual):
     def minimiser_on_piece(self, w: Floats, near: float) -> Floats:
         r"""Return the minimiser of the quadratic piece of q that `w` lies on.
 
-        Margins within `near` of 1 are constrained to be 1, with multipliers μ. For the others the loss is 0, λ, or
-        :math:`2\sqrt{\lambda\gamma_i}(1-u_i) - \gamma_i(1-u_i)^2`, so that w and μ solve a linear system.
+        Margins within `near` of 1 are constrained to be 1, with multipliers μ. For the others the
+        loss is 0, λ, or :math:`2\sqrt{\lambda\gamma_i}(1-u_i) - \gamma_i(1-u_i)^2`, so that w and μ
+        solve a linear system.
         """
         L = self.factor.toarray() if sp.issparse(self.factor) else self.factor
         rows = L * self.y[:, None]
@@ -119,7 +116,9 @@ class ConicFixedGamma(ConicDual):
         system = np.zeros((r + k, r + k))
         system[:r, :r] = 2.0 * (np.eye(r) - rows[curved].T @ (gamma[:, None] * rows[curved]))
         system[:r, r:], system[r:, :r] = -rows[kink].T, rows[kink]
-        right = np.concatenate([rows[curved].T @ (2.0 * np.sqrt(self.lam * gamma) - 2.0 * gamma), np.ones(k)])
+        right = np.concatenate(
+            [rows[curved].T @ (2.0 * np.sqrt(self.lam * gamma) - 2.0 * gamma), np.ones(k)]
+        )
         solution, *_ = sl.lstsq(system, right, check_finite=False)
         return np.asarray(solution[:r])
 
@@ -130,14 +129,7 @@ class ConicFixedGamma(ConicDual):
 
 
 class ConicFixedGammaProblem(FormulationProblem):
-    """The second-order cone program; see :func:`conic_fixed_gamma`.
-
-    Attributes
-    ----------
-    w : cvxpy.Expression
-        In the columns of ``formulation.space.factor``.
-    lam : cvxpy.Parameter
-    """
+    """The second-order cone program; see :func:`conic_fixed_gamma`."""
 
     lam: cp.Parameter
     w: cp.Expression
@@ -151,7 +143,9 @@ class ConicFixedGammaProblem(FormulationProblem):
         duals = [statement.repair({"gamma": statement.gamma})]
         margin, beyond = (self.constraint_dict[label].dual_value for label in ("margin", "beyond"))
         if usable(margin) and usable(beyond):
-            duals.append({"gamma": statement.gamma, "alpha": np.asarray(margin) - np.asarray(beyond)})
+            duals.append(
+                {"gamma": statement.gamma, "alpha": np.asarray(margin) - np.asarray(beyond)}
+            )
         start = statement.minimiser(duals[0])
         points = [*(statement.minimiser_on_piece(start, near) for near in NEAR_KINK), w, start]
         return RecoveredPoints([statement.model(point) for point in points], duals)
@@ -165,7 +159,9 @@ class ConicFixedGammaProblem(FormulationProblem):
 
 
 def _root_of_curvature(statement: ConicFixedGamma) -> Floats:
-    r"""Return A with :math:`A'A = I - \sum_i\gamma_i x_i x_i'`, or raise a :class:`DataError` where that is not semidefinite."""
+    r"""Return A with :math:`A'A = I - \sum_i\gamma_i x_i x_i'`, or raise a :class:`DataError` where
+    that is not semidefinite.
+    """
     L, gamma = statement.factor, statement.gamma
     r, error = L.shape[1], statement.spectrum_error(gamma)
     largest = -math.inf
@@ -182,8 +178,8 @@ def _root_of_curvature(statement: ConicFixedGamma) -> Floats:
         if not largest > 1.0 + error:
             return np.asarray((vectors * np.sqrt(np.maximum(1.0 - values, 0.0))).T)
     raise DataError(
-        f"gamma makes the problem non-convex: the largest eigenvalue of the sum of gamma_i x_i x_i' is {largest:.9g} "
-        "and must be at most 1; divide gamma by it"
+        "gamma makes the problem non-convex: the largest eigenvalue of the sum of gamma_i x_i x_i'"
+        f" is {largest:.9g} and must be at most 1; divide gamma by it"
     )
 
 
@@ -200,15 +196,16 @@ def conic_fixed_gamma(
 ) -> ConicFixedGammaProblem:
     r"""Build the SVM with the conic loss for given γ as a second-order cone program.
 
-    The loss of :func:`svmcvx.losses.conic_loss` is not convex, but its sum with :math:`\|w\|^2` is if
-    :math:`\sum_i\gamma_i x_i x_i' \preceq I`:
+    The loss of :func:`svmcvx.losses.conic_loss` is not convex, but its sum with :math:`\|w\|^2` is
+    if :math:`\sum_i\gamma_i x_i x_i' \preceq I`:
 
     .. math::
         \min\; w'Qw + 2\sum_i \gamma_i u_i - \sum_i \gamma_i + \sum_i (\gamma_i a_i + \lambda z_i + \gamma_i n_i^2)
         \quad\text{s.t.}\quad m_i^2 \le a_i z_i,\; 0 \le z_i \le 1,\; m_i \ge 1 - u_i,\; n_i \ge u_i - 1,\; m, n \ge 0
 
     with :math:`Q = I - \sum_i \gamma_i x_i x_i'`: minimised over :math:`z_i`, the last terms are
-    :math:`L(u_i;\gamma_i) + \gamma_i(1-u_i)^2`. Observations with :math:`\gamma_i = 0` have no loss.
+    :math:`L(u_i;\gamma_i) + \gamma_i(1-u_i)^2`. Observations with :math:`\gamma_i = 0` have no
+    loss.
 
     Parameters
     ----------
@@ -223,9 +220,10 @@ def conic_fixed_gamma(
     Returns
     -------
     ConicFixedGammaProblem
-        A ``cvxpy.Problem``. Variables ``w_scaled`` (of the data divided by their root mean square row norm;
-        ``problem.w`` is in the data's own scale), ``z``, ``m``, ``n``, ``a``; parameter ``lam``; constraints labelled
-        ``margin``, ``slack``, ``beyond``, ``excess``, ``box_high`` and ``cone``.
+        A ``cvxpy.Problem``. Variables ``w_scaled`` (of the data divided by their root mean square
+        row norm; ``problem.w`` is in the data's own scale), ``z``, ``m``, ``n``, ``a``; parameter
+        ``lam``; constraints labelled ``margin``, ``slack``, ``beyond``, ``excess``, ``box_high``
+        and ``cone``.
 
     Raises
     ------
@@ -234,8 +232,9 @@ def conic_fixed_gamma(
 
     Notes
     -----
-    Source: [CepedaGomezHan], eq. (14) without its superfluous −1, z relaxed to [0, 1], and :math:`n_i^2/(1-z_i)` replaced
-    by :math:`n_i^2`: where :math:`n_i > 0` the best :math:`z_i` is 0.
+    Source: [CepedaGomezHan], eq. (14) without its superfluous −1, z relaxed to [0, 1], and
+    :math:`n_i^2/(1-z_i)` replaced by :math:`n_i^2`: where :math:`n_i > 0` the best :math:`z_i` is
+    0.
 
     Examples
     --------
@@ -257,7 +256,9 @@ def conic_fixed_gamma(
     u = cp.multiply(data.y, L @ w)
     lam_parameter = cp.Parameter(pos=True, name="lam", value=lam)
     quadratic = cp.sum_squares(root @ w) / scale**2 + 2 * (given @ u) - float(given.sum())
-    loss = given @ a + lam_parameter * cp.sum(z) + cp.sum_squares(cp.multiply(np.sqrt(given), beyond))
+    loss = (
+        given @ a + lam_parameter * cp.sum(z) + cp.sum_squares(cp.multiply(np.sqrt(given), beyond))
+    )
     constraints = [
         (m >= 1 - u).set_label("margin"),
         (m >= 0).set_label("slack"),
@@ -266,7 +267,9 @@ def conic_fixed_gamma(
         (z <= 1).set_label("box_high"),
         square_over(m, a, z).set_label("cone"),
     ]
-    problem = ConicFixedGammaProblem(cp.Minimize(quadratic + loss), constraints, statement, [lam_parameter])
+    problem = ConicFixedGammaProblem(
+        cp.Minimize(quadratic + loss), constraints, statement, [lam_parameter]
+    )
     problem.w = w / scale
     return problem
 
@@ -279,7 +282,11 @@ def _check_gamma(gamma: Any, n: int) -> Floats:
     if values.ndim == 0:
         values = np.full(n, float(values))
     if values.shape != (n,):
-        raise DataError(f"gamma must hold one number an observation: expected shape ({n},), got {values.shape}")
+        raise DataError(
+            f"gamma must hold one number an observation: expected shape ({n},), got {values.shape}"
+        )
     if not np.isfinite(values).all() or (values < 0).any():
-        raise DataError(f"gamma must be finite and non-negative; the smallest value is {values.min()}")
+        raise DataError(
+            f"gamma must be finite and non-negative; the smallest value is {values.min()}"
+        )
     return values

@@ -1,17 +1,20 @@
 r"""What bounds on the conic loss need of the data.
 
-These are proofs that :math:`Q = I - \sum_i\gamma_i\varphi_i\varphi_i'` is definite, and lower bounds of
-:math:`\psi(w) = w'Qw - c'w` with :math:`c = \sum_i a_i\varphi_i`, for feature vectors :math:`\varphi_i` (a constant feature included).
+These are proofs that :math:`Q = I - \sum_i\gamma_i\varphi_i\varphi_i'` is definite, and lower
+bounds of :math:`\psi(w) = w'Qw - c'w` with :math:`c = \sum_i a_i\varphi_i`, for feature vectors
+:math:`\varphi_i` (a constant feature included).
 
-**Definiteness.** :math:`\lambda_{\max}(\sum_i\gamma_i\varphi_i\varphi_i')` is that of :math:`X'\Gamma X` for rows with d ≤ n columns, else of
-:math:`\Gamma^{1/2}K\Gamma^{1/2}` on the observations with :math:`\gamma_i > 0`. A Cholesky factorisation bounds it for the computed matrix;
+**Definiteness.** :math:`\lambda_{\max}(\sum_i\gamma_i\varphi_i\varphi_i')` is that of
+:math:`X'\Gamma X` for rows with d ≤ n columns, else of :math:`\Gamma^{1/2}K\Gamma^{1/2}` on the
+observations with :math:`\gamma_i > 0`. A Cholesky factorisation bounds it for the computed matrix;
 a bound on the norm of the matrix of errors is added.
 
-**Minimum.** If :math:`0 < \mu \le \lambda_{\min}(Q)`, then for *any* point, such as the approximate minimiser, :math:`\min\psi \ge
-\psi(\hat w) - \|\nabla\psi(\hat w)\|^2/(4\mu)`: no inverse and no factor of K has to be trusted. With a kernel :math:`\hat w =
-\Phi'\beta`, :math:`\beta = \tfrac12 a + \Gamma^{1/2} s` and :math:`s \approx \Gamma^{1/2}K\beta`, so that with the residual
-:math:`\tau = s - \Gamma^{1/2}K\beta` the gradient is :math:`2\Phi'\Gamma^{1/2}\tau`, whose norm is at most :math:`2\|\tau\|` as
-:math:`\Gamma^{1/2}K\Gamma^{1/2} \preceq I`.
+**Minimum.** If :math:`0 < \mu \le \lambda_{\min}(Q)`, then for *any* point, such as the approximate
+minimiser, :math:`\min\psi \ge \psi(\hat w) - \|\nabla\psi(\hat w)\|^2/(4\mu)`: no inverse and no
+factor of K has to be trusted. With a kernel :math:`\hat w = \Phi'\beta`, :math:`\beta = \tfrac12 a
++ \Gamma^{1/2} s` and :math:`s \approx \Gamma^{1/2}K\beta`, so that with the residual :math:`\tau =
+s - \Gamma^{1/2}K\beta` the gradient is :math:`2\Phi'\Gamma^{1/2}\tau`, whose norm is at most
+:math:`2\|\tau\|` as :math:`\Gamma^{1/2}K\Gamma^{1/2} \preceq I`.
 """
 
 from __future__ import annotations
@@ -47,17 +50,7 @@ NEGLIGIBLE_GRADIENT = 1e-13
 
 
 class WeightedSpectrum(NamedTuple):
-    """Σ γ_i φ_i φ_i' of some γ.
-
-    Attributes
-    ----------
-    rows : ndarray of int
-        Observations with γ > 0.
-    values, vectors : ndarray
-        Approximate eigenvalues and vectors of its matrix.
-    top : float
-        Proved to be at least its largest eigenvalue.
-    """
+    """Σ γ_i φ_i φ_i' of some γ."""
 
     rows: NDArray[np.intp]
     values: Floats
@@ -72,11 +65,15 @@ class WeightedSpectrum(NamedTuple):
     def inverse(self, scale: float, x: Floats) -> Floats:
         """Return nearly Q⁻¹x, for γ times a number, in the coordinates of the matrix."""
         least = max(1.0 - scale * self.top, EPS)
-        return np.asarray(self.vectors @ ((self.vectors.T @ x) / np.maximum(1.0 - scale * self.values, least)))
+        return np.asarray(
+            self.vectors @ ((self.vectors.T @ x) / np.maximum(1.0 - scale * self.values, least))
+        )
 
 
 class Minimum(NamedTuple):
-    """A number that the minimum of ψ is at least, and the norm of the gradient at the point that it was taken from."""
+    """A number that the minimum of ψ is at least, and the norm of the gradient at the point that it
+    was taken from.
+    """
 
     bound: Bounded
     gradient: Bounded
@@ -86,14 +83,18 @@ class Minimum(NamedTuple):
         gradient = self.gradient.upper_end
         if not (math.isfinite(self.bound.lower_end) and math.isfinite(gradient)):
             return True
-        return gradient * gradient / (4.0 * mu) <= NEGLIGIBLE_GRADIENT * abs(float(self.bound.value))
+        return gradient * gradient / (4.0 * mu) <= NEGLIGIBLE_GRADIENT * abs(
+            float(self.bound.value)
+        )
 
 
 UNKNOWN = Minimum(Bounded(-math.inf, math.inf), exact(math.inf))
 
 
 class ConicMultipliers(NamedTuple):
-    """Multipliers of the observations with γ > 0 and labels; `scale` is that of γ against the one of the curvature."""
+    """Multipliers of the observations with γ > 0 and labels; `scale` is that of γ against the one
+    of the curvature.
+    """
 
     gamma: Floats
     alpha: Floats
@@ -124,7 +125,9 @@ class Geometry(ABC):
 
     @abstractmethod
     def minimum(self, curvature: WeightedSpectrum, m: ConicMultipliers, mu: float) -> Minimum:
-        """Bound the minimum of ψ from below; `mu` > 0 is proved to be at most the smallest eigenvalue of Q."""
+        """Bound the minimum of ψ from below; `mu` > 0 is proved to be at most the smallest
+        eigenvalue of Q.
+        """
 
     @abstractmethod
     def spread(self, moment: Any) -> tuple[Floats, Bounded]:
@@ -132,7 +135,9 @@ class Geometry(ABC):
 
 
 def minimum_of(psi: Bounded, gradient: Bounded, mu: float) -> Minimum:
-    r"""Return :math:`\psi(\hat w) - \|\nabla\psi(\hat w)\|^2/(4\mu)` from value and norm of the gradient."""
+    r"""Return :math:`\psi(\hat w) - \|\nabla\psi(\hat w)\|^2/(4\mu)` from value and norm of the
+    gradient.
+    """
     return Minimum(psi - square(gradient) / (4.0 * mu), gradient)
 
 
@@ -144,12 +149,7 @@ def variance_below(deviations: Bounded) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class RowGeometry(Geometry):
-    """Feature vectors that are the rows of a matrix with no more columns than rows.
-
-    Parameters
-    ----------
-    X : ndarray or csr_array of shape (n, d)
-    """
+    """Feature vectors that are the rows of a matrix with no more columns than rows."""
 
     X: Any
 
@@ -181,7 +181,9 @@ class RowGeometry(Geometry):
         return -0.25 * float(c @ curvature.inverse(m.scale, c))
 
     def minimum(self, curvature: WeightedSpectrum, m: ConicMultipliers, mu: float) -> Minimum:
-        """Bound the minimum of ψ from below, at a point that is improved once where its gradient matters."""
+        """Bound the minimum of ψ from below, at a point that is improved once where its gradient
+        matters.
+        """
         rows, best = self._chosen(curvature.rows), UNKNOWN
         w = 0.5 * curvature.inverse(m.scale, np.asarray(rows.X.T @ m.a.value))
         for _ in range(2):
@@ -201,15 +203,7 @@ class RowGeometry(Geometry):
 
 
 class RowTerms(NamedTuple):
-    """Sums over rows for the bound of ψ from a point w.
-
-    Attributes
-    ----------
-    gradient : Ball of shape (d,)
-        Σ b x, the part of the gradient 2w − Σ b x.
-    value : Bounded
-        Σ γf² + Σ af.
-    """
+    """Sums over rows for the bound of ψ from a point w."""
 
     gradient: Ball
     value: Bounded
@@ -218,7 +212,8 @@ class RowTerms(NamedTuple):
 def row_terms(rows: Rows, w: Floats, m: ConicMultipliers) -> RowTerms:
     r"""Return the sums of some rows, with :math:`b = a + 2\gamma f`.
 
-    Errors e of the scores f move :math:`2\sum\gamma_if_ix_i` by :math:`2\|\Gamma^{1/2}e\|` at most, as :math:`X'\Gamma X \preceq I`.
+    Errors e of the scores f move :math:`2\sum\gamma_if_ix_i` by :math:`2\|\Gamma^{1/2}e\|` at most,
+    as :math:`X'\Gamma X \preceq I`.
     """
     f, gamma, a = rows.product(w), exact(m.gamma), m.a
     moved = 2.0 * norm_above((sqrt(gamma) * f.error).upper)
@@ -237,12 +232,7 @@ def minimum_from(w: Floats, parts: Sequence[RowTerms], mu: float) -> tuple[Minim
 
 @dataclass(frozen=True, eq=False)
 class GramGeometry(Geometry):
-    """Feature vectors known by their inner products.
-
-    Parameters
-    ----------
-    gram : BoundedGram
-    """
+    """Feature vectors known by their inner products."""
 
     gram: BoundedGram
 
@@ -273,8 +263,9 @@ class GramGeometry(Geometry):
     def minimum(self, curvature: WeightedSpectrum, m: ConicMultipliers, mu: float) -> Minimum:
         r"""Bound the minimum of ψ from below.
 
-        β and s are the numbers that they are; ρ is what β is off :math:`\tfrac12 a + \Gamma^{1/2} s` by. So the gradient is
-        :math:`2\Phi'(\Gamma^{1/2}\tau + \rho)`, and :math:`\psi = (\Gamma^{1/2}\tau + \rho)'f - \tfrac12 a'f` with f = Kβ.
+        β and s are the numbers that they are; ρ is what β is off :math:`\tfrac12 a + \Gamma^{1/2}
+        s` by. So the gradient is :math:`2\Phi'(\Gamma^{1/2}\tau + \rho)`, and :math:`\psi =
+        (\Gamma^{1/2}\tau + \rho)'f - \tfrac12 a'f` with f = Kβ.
         """
         gram, norms = self.gram.block(curvature.rows), self.norms[curvature.rows]
         a, root = m.a, sqrt(exact(m.gamma))
@@ -296,7 +287,9 @@ class GramGeometry(Geometry):
         return best
 
     def spread(self, moment: Any) -> tuple[Floats, Bounded]:
-        """Return lower bounds of the variances of W = Φ'BB'Φ + εI, and its trace on the span of the data."""
+        """Return lower bounds of the variances of W = Φ'BB'Φ + εI, and its trace on the span of the
+        data.
+        """
         B, ridge, n = moment.coefficients, exact(moment.ridge), self.gram.K.shape[0]
         variance, trace = np.zeros(n), exact(0.0)
         if B.shape[1]:
@@ -313,7 +306,9 @@ _known: WeakKeyDictionary[FeatureSpace, Geometry] = WeakKeyDictionary()
 
 
 def geometry_of(space: FeatureSpace) -> Geometry:
-    """Return the geometry of a space: rows of the data, or of the factor of a named approximation, else a Gram matrix."""
+    """Return the geometry of a space: rows of the data, or of the factor of a named approximation,
+    else a Gram matrix.
+    """
     found = _known.get(space)
     if found is None:
         found = _known[space] = _geometry_of(space)

@@ -1,6 +1,8 @@
-r"""The primal of the conic relaxation in low-rank form: P(w, V), its gradient, and descent from an approximate solution.
+r"""The primal of the conic relaxation in low-rank form: P(w, V), its gradient, and descent from an
+approximate solution.
 
-The symbols are those of :mod:`svmcvx.formulations.conic_loss.statement`; `A` holds the signed rows :math:`y_i x_i`.
+The symbols are those of :mod:`svmcvx.formulations.conic_loss.statement`; `A` holds the signed rows
+:math:`y_i x_i`.
 
 Source: [CepedaGomezHan], Theorem 2 and Appendix C, with :math:`W = ww' + VV'`.
 """
@@ -33,22 +35,26 @@ __all__ = [
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Iterations of L-BFGS that polish an interior-point solution; in tests fewer than 50 were needed as a rule.
+# Iterations of L-BFGS that polish an interior-point solution; in tests fewer than 50 were needed as
+# a rule.
 POLISHING_STEPS = 500
-# In the cardinality form: values of λ that are tried, the relative accuracy of the row at which to stop, and the largest
-# change of log λ in one step.
+# In the cardinality form: values of λ that are tried, the relative accuracy of the row at which to
+# stop, and the largest change of log λ in one step.
 SECANT_STEPS = 15
 ROW_ACCURACY = 1e-9
 LARGEST_CHANGE = 2.0
-# Directions of the covariance whose eigenvalue is below this share of the largest are dropped before polishing.
+# Directions of the covariance whose eigenvalue is below this share of the largest are dropped
+# before polishing.
 POLISHED_RANK = 1e-7
-# Entries of the block of weighted rows that is formed at once, so that the data are not copied as a whole.
+# Entries of the block of weighted rows that is formed at once, so that the data are not copied as a
+# whole.
 BLOCK_ENTRIES = 2**20
 
 
 @quietly
 def relaxed_indicator(u: Any, v: Any) -> Any:
-    r"""Return :math:`z = (1-u)_+^2/(v + (1-u)_+^2)`, and 0 where u ≥ 1, of plain arrays, or of bounded ones without an error.
+    r"""Return :math:`z = (1-u)_+^2/(v + (1-u)_+^2)`, and 0 where u ≥ 1, of plain arrays, or of
+    bounded ones without an error.
 
     As :math:`1/(1 + v/(1-u)^2)` it neither over- nor underflows.
     """
@@ -61,18 +67,23 @@ def relaxed_indicator(u: Any, v: Any) -> Any:
 
 
 def worst_indicator(u: Floats, v: Floats) -> Floats:
-    """Return numbers that are at least :func:`relaxed_indicator` for every margin from `u` and every variance from `v` on.
+    """Return numbers that are at least :func:`relaxed_indicator` for every margin from `u` and
+    every variance from `v` on.
 
-    The indicator is discontinuous where slack and variance both vanish, so that its error is not bounded by a multiple of the
-    errors of its arguments: these are to be lowered by theirs.
+    The indicator is discontinuous where slack and variance both vanish, so that its error is not
+    bounded by a multiple of the errors of its arguments: these are to be lowered by theirs.
     """
     return np.asarray(np.minimum(relaxed_indicator(exact(u), exact(v)).upper, 1.0))
 
 
-def objective(squared_norm: Any, spread: Any, u: Any, v: Any, *, lam: Any, weight: Any = 1.0) -> Any:
-    r"""Return :math:`P = \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i z_i`, with the two squared norms passed.
+def objective(
+    squared_norm: Any, spread: Any, u: Any, v: Any, *, lam: Any, weight: Any = 1.0
+) -> Any:
+    r"""Return :math:`P = \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i z_i`, with the two squared norms
+    passed.
 
-    With `spread` and `v` zero it is the 0-1 objective :math:`\|w\|^2 + \lambda\sum_i s_i 1[u_i < 1]`.
+    With `spread` and `v` zero it is the 0-1 objective :math:`\|w\|^2 + \lambda\sum_i s_i 1[u_i <
+    1]`.
     """
     return squared_norm + spread + total_loss(u, v, lam=lam, weight=weight)
 
@@ -83,12 +94,8 @@ def total_loss(u: Any, v: Any, *, lam: Any, weight: Any = 1.0) -> Any:
 
 
 def stationary_multipliers(u: Floats, v: Floats, height: Floats) -> tuple[Floats, Floats]:
-    r"""Return the γ and α of a stationary point: :math:`\lambda s_i (1-u_i)_+^2/t_i^2` and :math:`2\lambda s_i (1-u_i)_+/t_i`.
-
-    Parameters
-    ----------
-    u, v, height : ndarray of shape (n,)
-        Margins, variances and :math:`\lambda s_i`.
+    r"""Return the γ and α of a stationary point: :math:`\lambda s_i (1-u_i)_+^2/t_i^2` and
+    :math:`2\lambda s_i (1-u_i)_+/t_i`.
     """
     m = slack(u)
     ratio = np.divide(m, v + m**2, out=np.zeros_like(m), where=m > 0)
@@ -96,14 +103,8 @@ def stationary_multipliers(u: Floats, v: Floats, height: Floats) -> tuple[Floats
 
 
 def weighted_gram(L: Any, weights: Floats, *, block_entries: int = BLOCK_ENTRIES) -> Floats:
-    r"""Return the dense matrix :math:`\sum_i c_i x_i x_i'` of the rows of `L`, block by block and without the zero weights.
-
-    Parameters
-    ----------
-    L : ndarray or csr_array of shape (n, r)
-    weights : ndarray of shape (n,)
-    block_entries : int
-        Entries of one block of a dense `L`.
+    r"""Return the dense matrix :math:`\sum_i c_i x_i x_i'` of the rows of `L`, block by block and
+    without the zero weights.
     """
     n, r = L.shape
     if sp.issparse(L):
@@ -119,26 +120,10 @@ def weighted_gram(L: Any, weights: Floats, *, block_entries: int = BLOCK_ENTRIES
     return found
 
 
-def low_rank_gradient(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[float, Floats, Floats, Floats, Floats]:
-    r"""Return :math:`P(w, V)`, its gradients by w and V, and the γ and α of a stationary point.
-
-    Parameters
-    ----------
-    w : ndarray of shape (r,)
-    V : ndarray of shape (r, k)
-    A : ndarray or csr_array of shape (n, r)
-        Signed rows :math:`y_i x_i`.
-    height : ndarray of shape (n,)
-        :math:`\lambda s_i`.
-
-    Returns
-    -------
-    value : float
-    gradient_w : ndarray of shape (r,)
-    gradient_V : ndarray of shape (r, k)
-    gamma, alpha : ndarray of shape (n,)
-        As of :func:`stationary_multipliers`.
-    """
+def low_rank_gradient(
+    w: Floats, V: Floats, A: Any, height: Floats
+) -> tuple[float, Floats, Floats, Floats, Floats]:
+    """Return :math:`P(w, V)`, its gradients by w and V, and the γ and α of a stationary point."""
     u, P = np.asarray(A @ w), np.asarray(A @ V)
     m, v = slack(u), np.sum(P**2, axis=1)
     gamma, alpha = stationary_multipliers(u, v, height)
@@ -149,12 +134,8 @@ def low_rank_gradient(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[flo
 
 
 def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats]:
-    """Minimise P by L-BFGS from a solution of moderate accuracy; P is smooth where every slack or its variance is positive.
-
-    Parameters
-    ----------
-    w, V, A, height
-        As for :func:`low_rank_gradient`.
+    """Minimise P by L-BFGS from a solution of moderate accuracy; P is smooth where every slack or
+    its variance is positive.
     """
     sizes = np.sum(V**2, axis=0)
     V = V[:, sizes > POLISHED_RANK * sizes.max(initial=0.0)]
@@ -175,23 +156,8 @@ def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats
 def polish_to_cardinality(
     w: Floats, V: Floats, A: Any, weight: Floats, *, lam: float, allowance: float
 ) -> tuple[float, Floats, Floats]:
-    r"""Polish with λ adjusted until Σ s z = allowance: the secant method in log λ, safeguarded by a bracket.
-
-    Parameters
-    ----------
-    w, V, A
-        As for :func:`low_rank_gradient`.
-    weight : ndarray of shape (n,)
-        :math:`s_i`.
-    lam : float
-        Initial value, positive.
-    allowance : float
-        :math:`\kappa \sum_i s_i`.
-
-    Returns
-    -------
-    lam, w, V
-        Those with the smallest error of the row.
+    """Polish with λ adjusted until Σ s z = allowance: the secant method in log λ, safeguarded by a
+    bracket.
     """
     low, high = 0.0, math.inf
     best, best_error = (lam, w, V), math.inf
@@ -209,10 +175,22 @@ def polish_to_cardinality(
             break
         low, high = (lam, high) if error > 0 else (low, lam)
         # The sum decreases with λ; the first step takes it to be proportional to 1/λ.
-        rate = -1.0 if previous is None else (error - previous[1]) / (math.log(lam / previous[0]) or EPS)
+        rate = (
+            -1.0
+            if previous is None
+            else (error - previous[1]) / (math.log(lam / previous[0]) or EPS)
+        )
         previous = (lam, error)
-        new = lam * math.exp(min(max(-error / rate, -LARGEST_CHANGE), LARGEST_CHANGE)) if rate < 0 else math.nan
+        new = (
+            lam * math.exp(min(max(-error / rate, -LARGEST_CHANGE), LARGEST_CHANGE))
+            if rate < 0
+            else math.nan
+        )
         if not low < new < high:
-            new = math.sqrt(low * high) if low > 0 and high < math.inf else (2 * lam if error > 0 else lam / 2)
+            new = (
+                math.sqrt(low * high)
+                if low > 0 and high < math.inf
+                else (2 * lam if error > 0 else lam / 2)
+            )
         lam = new
     return best

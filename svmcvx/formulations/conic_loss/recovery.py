@@ -1,4 +1,6 @@
-r"""Models of the conic relaxation with their second moment, and their recovery from an approximate solution."""
+r"""Models of the conic relaxation with their second moment, and their recovery from an approximate
+solution.
+"""
 
 from __future__ import annotations
 
@@ -56,34 +58,22 @@ COVARIANCE_RANK = 1e-14
 SAME_EIGENVALUE = 1e-14
 # Relative distances from the cardinality row that are tried in turn.
 SAFE = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
-# What a variance is multiplied by while a covariance is enlarged, so that the variances of the enlarged one, which are rounded anew, are
-# larger.
+# What a variance is multiplied by while a covariance is enlarged, so that the variances of the
+# enlarged one, which are rounded anew, are larger.
 LOWERED = 1.0 - 2.0**-47
-# Range and steps of the bisection for the enlargement of a covariance, and its steps after a time limit.
+# Range and steps of the bisection for the enlargement of a covariance, and its steps after a time
+# limit.
 LARGEST_ENLARGEMENT, ENLARGEMENT_STEPS, LATE_STEPS = 1e12, 80, 30
 
 
 @dataclass(frozen=True, eq=False)
 class SecondMoment:
-    r"""Mean and covariance of the random hyperplane that solves the relaxation, in the columns of ``space.factor``.
+    r"""Mean and covariance of the random hyperplane that solves the relaxation, in the columns of
+    ``space.factor``.
 
-    Where the factor is not the data themselves (kernels, and more columns than rows) `V` is what it was found as, and the point
-    that the certificate evaluates has the covariance :math:`\Phi'BB'\Phi + \varepsilon I` in feature space.
-
-    Attributes
-    ----------
-    w : ndarray of shape (r,)
-        Mean; the model predicts with it.
-    V : ndarray of shape (r, k)
-        Factor of the covariance: ``W = ww' + VV'``, so that ``W - ww'`` is positive semidefinite by construction.
-    z : ndarray of shape (rows,)
-        Relaxed indicators, indexed like the training data; NaN for observations of weight zero.
-    rounded : BinaryModel or None
-        The best solution of the 0-1 problem that rounding found.
-    coefficients : ndarray of shape (n, k') or None
-        B, coefficients of the observations of positive weight; None if `V` is in the columns of the data.
-    ridge : float
-        ε.
+    Where the factor is not the data themselves (kernels, and more columns than rows) `V` is what it
+    was found as, and the point that the certificate evaluates has the covariance
+    :math:`\Phi'BB'\Phi + \varepsilon I` in feature space.
     """
 
     w: Floats
@@ -106,7 +96,9 @@ class SecondMoment:
 
     @property
     def spectrum(self) -> Floats:
-        """Eigenvalues of W in descending order, without those that are zero because of the rank of (w V)."""
+        """Eigenvalues of W in descending order, without those that are zero because of the rank of
+        (w V).
+        """
         return np.asarray(np.linalg.svd(np.column_stack([self.w, self.V]), compute_uv=False)) ** 2
 
 
@@ -115,17 +107,15 @@ class RelaxedLinearModel(LinearModel):
     """A :class:`~svmcvx.LinearModel` with the second moment of the relaxation.
 
     It predicts like the linear model of the mean, which is what :meth:`save` stores.
-
-    Attributes
-    ----------
-    moment : SecondMoment
     """
 
     moment: SecondMoment
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Store the linear model of the mean; see :meth:`svmcvx.Model.save`."""
-        LinearModel(coef=self.coef, intercept=self.intercept, classes=self.classes, support=self.support).save(path)
+        LinearModel(
+            coef=self.coef, intercept=self.intercept, classes=self.classes, support=self.support
+        ).save(path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,10 +123,6 @@ class RelaxedKernelModel(KernelModel):
     """A :class:`~svmcvx.KernelModel` with the second moment of the relaxation.
 
     It predicts like the kernel model of the mean, which is what :meth:`save` stores.
-
-    Attributes
-    ----------
-    moment : SecondMoment
     """
 
     moment: SecondMoment
@@ -159,22 +145,30 @@ def moment_of(model: Any) -> SecondMoment | None:
     return model.moment if isinstance(model, (RelaxedLinearModel, RelaxedKernelModel)) else None
 
 
-def relaxed_model(space: FeatureSpace, w: Floats, V: Floats, rounded: BinaryModel | None = None) -> BinaryModel:
+def relaxed_model(
+    space: FeatureSpace, w: Floats, V: Floats, rounded: BinaryModel | None = None
+) -> BinaryModel:
     """Return the model of mean `w` and covariance ``VV'``, both in the columns of ``space.factor``."""
     data, L = space.data, space.factor
     u = data.y * np.asarray(L @ w)
     z = np.full(data.rows, math.nan)
     columns, ridge = _without_ridge(V)
     variance = np.sum(np.asarray(L @ columns) ** 2, axis=1)
-    z[data.index] = relaxed_indicator(u, variance + ridge * row_norms(L) ** 2 if ridge else variance)
+    z[data.index] = relaxed_indicator(
+        u, variance + ridge * row_norms(L) ** 2 if ridge else variance
+    )
     plain = space.model_from_factor(w, support=u <= 1.0 + ON_MARGIN)
     B, ridge = _in_feature_space(space, V)
     moment = SecondMoment(w=w, V=V, z=z, rounded=rounded, coefficients=B, ridge=ridge)
-    return (RelaxedLinearModel if isinstance(plain, LinearModel) else RelaxedKernelModel)(**vars(plain), moment=moment)
+    return (RelaxedLinearModel if isinstance(plain, LinearModel) else RelaxedKernelModel)(
+        **vars(plain), moment=moment
+    )
 
 
 def _without_ridge(V: Floats) -> tuple[Floats, float]:
-    """Return V without a multiple of the identity in its last columns, and the square of that, 0 if there is none."""
+    """Return V without a multiple of the identity in its last columns, and the square of that, 0 if
+    there is none.
+    """
     r = V.shape[0]
     if V.shape[1] >= r:
         tail = V[:, V.shape[1] - r :]
@@ -184,13 +178,16 @@ def _without_ridge(V: Floats) -> tuple[Floats, float]:
 
 
 def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, float]:
-    r"""Return B and ε with :math:`\Phi'BB'\Phi + \varepsilon I` near the covariance; None where V is in the columns of the data."""
+    r"""Return B and ε with :math:`\Phi'BB'\Phi + \varepsilon I` near the covariance; None where V
+    is in the columns of the data.
+    """
     if space.blockwise or (space.is_linear and space.X.shape[1] == V.shape[0]):
         return None, 0.0
     L, ridge = space.factor, 0.0
     n, r = L.shape
     if V.shape[1] >= r == n:
-        # A multiple of the identity needs no coefficients, which are large where K is nearly singular.
+        # A multiple of the identity needs no coefficients, which are large where K is nearly
+        # singular.
         V, ridge = _without_ridge(V)
         if ridge == 0.0:
             values, vectors = sl.eigh(V @ V.T)
@@ -200,7 +197,10 @@ def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, fl
     if V.shape[1] == 0:
         return np.zeros((n, 0)), ridge
     if r == n and isinstance(space, KernelSpace) and space.factorisation.method == "cholesky":
-        return np.asarray(sl.solve_triangular(L, V, lower=True, trans="T", check_finite=False)), ridge
+        return (
+            np.asarray(sl.solve_triangular(L, V, lower=True, trans="T", check_finite=False)),
+            ridge,
+        )
     B, *_ = sl.lstsq(L.T, V, check_finite=False)
     return np.asarray(B), ridge
 
@@ -234,18 +234,8 @@ def recover(
     allowance: float,
     multiplier: float | None,
 ) -> RecoveredPoints:
-    """Return models and dual points; see :meth:`svmcvx.formulations.conic_loss.statement.ConicLoss.recover`.
-
-    Parameters
-    ----------
-    space, w, V, duals
-        As for that method.
-    lam : float or None
-        Weight of the losses; None in the cardinality form.
-    allowance : float
-        In the cardinality form the largest Σ s z.
-    multiplier : float or None
-        In the cardinality form the multiplier of that row.
+    """Return models and dual points; see
+    :meth:`svmcvx.formulations.conic_loss.statement.ConicLoss.recover`.
     """
     y, weight, L = space.data.y, space.data.weight, space.factor
     rows = sp.csr_array(sp.diags_array(y) @ L) if sp.issparse(L) else y[:, None] * L
@@ -254,12 +244,19 @@ def recover(
     if lam is not None:
         points.insert(0, polish(w, V, rows, lam * weight))
     elif height is not None and height > 0:
-        height, *polished = polish_to_cardinality(w, V, rows, weight, lam=height, allowance=allowance)
+        height, *polished = polish_to_cardinality(
+            w, V, rows, weight, lam=height, allowance=allowance
+        )
         points.insert(0, (polished[0], polished[1]))
     w, V = points[0]
     u, v = y * np.asarray(L @ w), np.sum(np.asarray(L @ V) ** 2, axis=1)
     best, value = round_relaxation(
-        space, w, relaxed_indicator(u, v), lam=lam, k=allowance if lam is None else None, stop=current().passed
+        space,
+        w,
+        relaxed_indicator(u, v),
+        lam=lam,
+        k=allowance if lam is None else None,
+        stop=current().passed,
     )
     models: list[BinaryModel] = []
     rounded = None
@@ -279,7 +276,9 @@ def recover(
 
 
 def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
-    """Scale a point so that margins of at least 1 remain so by the model's own arithmetic; return it and its model."""
+    """Scale a point so that margins of at least 1 remain so by the model's own arithmetic; return
+    it and its model.
+    """
     y = space.data.y
     satisfied = y * np.asarray(space.factor @ w) >= 1.0
     for _ in range(2):
@@ -292,7 +291,9 @@ def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
 
 
 class _CardinalityRow:
-    """Σ s z − allowance for a mean w and enlarged covariances, with margins and variances at their worst ends."""
+    """Σ s z − allowance for a mean w and enlarged covariances, with margins and variances at their
+    worst ends.
+    """
 
     def __init__(self, space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> None:
         self.space, self.w, self.V, self.allowance = space, w, V, allowance
@@ -313,7 +314,9 @@ class _CardinalityRow:
     def excess(self, v: Floats, share: float) -> float:
         """Return the excess for variances `v`, with the right side lowered by a share."""
         z = worst_indicator(self.u, v * LOWERED)
-        return math.fsum([*(exact(self.weight) * z).upper.tolist(), -self.allowance * (1.0 - share)])
+        return math.fsum(
+            [*(exact(self.weight) * z).upper.tolist(), -self.allowance * (1.0 - share)]
+        )
 
     def _estimated_excess(self, c: float) -> float:
         """Return the excess approximately for the covariance (1 + c)VV'."""
@@ -324,9 +327,11 @@ class _CardinalityRow:
         return within(self.weight, worst_indicator(self.u, self.variances(V)), self.allowance)
 
     def multiple(self, *, late: bool = False) -> Floats | None:
-        """Return the smallest multiple of V, by at least 1, that satisfies the row; None if there is none.
+        """Return the smallest multiple of V, by at least 1, that satisfies the row; None if there
+        is none.
 
-        If it is late, one that is larger by a small factor is found first, without bounds of the rounding errors.
+        If it is late, one that is larger by a small factor is found first, without bounds of the
+        rounding errors.
         """
         if within(self.weight, worst_indicator(self.u, self.v), self.allowance):
             return self.V
@@ -345,10 +350,16 @@ class _CardinalityRow:
 
     def with_ridge(self) -> Floats | None:
         """Return V with the smallest multiple of I that satisfies the row; None if there is none."""
-        unit = self.V_norm if self.V_norm > 0 else 1.0 / max(float(self.norms.max()), np.finfo(float).tiny)
+        unit = (
+            self.V_norm
+            if self.V_norm > 0
+            else 1.0 / max(float(self.norms.max()), np.finfo(float).tiny)
+        )
         for share in SAFE:
             ridge = _smallest_feasible(
-                lambda c, share=share: self.excess(self.v + c * unit * self.norms * (1.0 - 1e-12), share)  # type: ignore[misc]
+                lambda c, share=share: self.excess(
+                    self.v + c * unit * self.norms * (1.0 - 1e-12), share
+                )  # type: ignore[misc]
             )
             if ridge is None:
                 return None
@@ -358,17 +369,23 @@ class _CardinalityRow:
         return None
 
 
-def covariance_multiple(space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> Floats | None:
-    """Return the smallest multiple of V, by at least 1, with Σ s z ≤ allowance; None if there is none."""
+def covariance_multiple(
+    space: FeatureSpace, w: Floats, V: Floats, allowance: float
+) -> Floats | None:
+    """Return the smallest multiple of V, by at least 1, with Σ s z ≤ allowance; None if there is
+    none.
+    """
     return _CardinalityRow(space, w, V, allowance).multiple()
 
 
 def enlarged_covariances(
     space: FeatureSpace, w: Floats, V: Floats, allowance: float, *, late: bool = False
 ) -> list[Floats]:
-    """Return V enlarged until Σ s z ≤ allowance: once by a factor, once by a multiple of I, where that is possible.
+    """Return V enlarged until Σ s z ≤ allowance: once by a factor, once by a multiple of I, where
+    that is possible.
 
-    The second takes an eigendecomposition with a kernel; where it is late it is only tried if there is no first.
+    The second takes an eigendecomposition with a kernel; where it is late it is only tried if there
+    is no first.
     """
     row = _CardinalityRow(space, w, V, allowance)
     found = row.multiple(late=late)
@@ -377,8 +394,11 @@ def enlarged_covariances(
     return [spread for spread in (found, row.with_ridge()) if spread is not None]
 
 
-def _smallest_feasible(excess: Callable[[float], float], steps: int = ENLARGEMENT_STEPS) -> float | None:
-    """Return the smallest c ≥ 0 with ``excess(c) <= 0``, by bisection in log c; None if the range has none.
+def _smallest_feasible(
+    excess: Callable[[float], float], steps: int = ENLARGEMENT_STEPS
+) -> float | None:
+    """Return the smallest c ≥ 0 with ``excess(c) <= 0``, by bisection in log c; None if the range
+    has none.
 
     `excess` decreases.
     """

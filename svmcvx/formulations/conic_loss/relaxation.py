@@ -22,26 +22,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ConicRelaxation:
-    r"""Mean, second moment, indicators and multipliers of a solution of the relaxation.
-
-    Attributes
-    ----------
-    w : ndarray of shape (r,)
-        Mean, in the columns of ``space.factor`` (for dense linear data with d + 1 ≤ n: the data and the constant).
-    W : ndarray of shape (r, r)
-        Second moment.
-    spectrum : ndarray
-        Eigenvalues of W in descending order, without the zeros that follow from its rank. If there is only one, the
-        relaxation is tight: the covariance is zero.
-    z : ndarray of shape (rows,)
-        Relaxed indicators; NaN for observations of weight zero.
-    gamma : ndarray of shape (rows,)
-        Repaired multipliers, the parameters of the conic losses; empty without a dual point.
-    lam : float
-        Weight of the losses, in the cardinality form the multiplier of its row (NaN without a dual point).
-    zero_one : tuple of float
-        The interval that encloses the optimum of the 0-1 problem.
-    """
+    """Mean, second moment, indicators and multipliers of a solution of the relaxation."""
 
     w: Floats
     W: Floats
@@ -53,17 +34,8 @@ class ConicRelaxation:
 
 
 def relaxation(answer: Solution | ConicSDP) -> ConicRelaxation:
-    """Return γ, the relaxed z and the spectrum of W of a solution, or at the present values of a solved problem.
-
-    Parameters
-    ----------
-    answer : Solution or ConicSDP
-        A solution of :func:`conic_sdp`, by any solver, or the problem itself after a ``solve()``.
-
-    Raises
-    ------
-    DataError
-        If the solution is not one of the conic relaxation, or the problem has not been solved.
+    """Return γ, the relaxed z and the spectrum of W of a solution, or at the present values of a
+    solved problem.
     """
     if isinstance(answer, ConicSDP):
         candidates = answer.recover()
@@ -71,7 +43,11 @@ def relaxation(answer: Solution | ConicSDP) -> ConicRelaxation:
             raise DataError("the problem has no values yet; call its solve() or svmcvx.solve first")
         statement = answer.formulation
         checked = check(statement, candidates.models, candidates.duals)
-        model, dual, certificate = checked.model, statement.export_dual(checked.dual), checked.certificate
+        model, dual, certificate = (
+            checked.model,
+            statement.export_dual(checked.dual),
+            checked.certificate,
+        )
         lam = statement.lam
     else:
         model, dual, certificate = answer.model, answer.dual, answer.certificate
@@ -79,12 +55,15 @@ def relaxation(answer: Solution | ConicSDP) -> ConicRelaxation:
     moment = moment_of(model)
     if moment is None:
         raise DataError(
-            f"relaxation takes a solution of the conic relaxation, got one of {getattr(answer, 'formulation', answer)!r} "
-            "without a second moment"
+            "relaxation takes a solution of the conic relaxation, got one of"
+            f" {getattr(answer, 'formulation', answer)!r} without a second moment"
         )
     if lam is None:
         lam = float(np.asarray(dual.get("lam", math.nan)).item())
-    interval = (certificate.residuals.get("zero_one_lower", -math.inf), certificate.residuals["zero_one_upper"])
+    interval = (
+        certificate.residuals.get("zero_one_lower", -math.inf),
+        certificate.residuals["zero_one_upper"],
+    )
     return ConicRelaxation(
         w=moment.w,
         W=moment.W,

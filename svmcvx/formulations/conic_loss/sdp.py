@@ -19,32 +19,38 @@ from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.building import builder
 from svmcvx.formulations.conic_loss.recovery import covariance_factor, covariance_multiple
-from svmcvx.formulations.conic_loss.statement import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
+from svmcvx.formulations.conic_loss.statement import (
+    ConicLoss,
+    check_lam_or_kappa,
+    conic_space,
+    hard_margin_point,
+)
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import BinaryModel
 from svmcvx.system import memory
 
-__all__ = ["ConicSDP", "SemidefiniteRows", "conic_sdp", "scaled_factor", "semidefinite_rows", "square_over"]
+__all__ = [
+    "ConicSDP",
+    "SemidefiniteRows",
+    "conic_sdp",
+    "scaled_factor",
+    "semidefinite_rows",
+    "square_over",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 FORMS = ("reduced", "paper")
-# Bytes for each entry of the dense part of an interior-point method's matrix, its factor and the constraints; measured.
+# Bytes for each entry of the dense part of an interior-point method's matrix, its factor and the
+# constraints; measured.
 SDP_BYTES = 120.0
 # Largest relative enlargement of a covariance that makes up for the tolerance of a solver.
 LARGEST_ROW_REPAIR = 1e-6
 
 
 class ConicSDP(FormulationProblem):
-    """The semidefinite program; see :func:`conic_sdp`.
-
-    Attributes
-    ----------
-    w, W : cvxpy.Expression
-        Mean and second moment in the columns of ``formulation.space.factor``.
-    lam, kappa : cvxpy.Parameter or None
-    """
+    """The semidefinite program; see :func:`conic_sdp`."""
 
     lam: cp.Parameter | None = None
     kappa: cp.Parameter | None = None
@@ -61,7 +67,10 @@ class ConicSDP(FormulationProblem):
         """Return w and V of the present values; None where there are none."""
         if not (usable(self.w.value) and usable(self.W.value)):
             return None
-        w, W = np.asarray(self.w.value, dtype=np.float64), np.asarray(self.W.value, dtype=np.float64)
+        w, W = (
+            np.asarray(self.w.value, dtype=np.float64),
+            np.asarray(self.W.value, dtype=np.float64),
+        )
         return w, covariance_factor(w, W)
 
     def recover(self) -> RecoveredPoints:
@@ -75,16 +84,18 @@ class ConicSDP(FormulationProblem):
         duals: list[Dual] = []
         if usable(gamma) and usable(alpha) and (self.kappa is None or usable(lam)):
             dual = {"gamma": np.asarray(gamma), "alpha": np.asarray(alpha)}
-            duals.append(dual if self.kappa is None else {**dual, "lam": np.array(lam, dtype=np.float64)})
+            duals.append(
+                dual if self.kappa is None else {**dual, "lam": np.array(lam, dtype=np.float64)}
+            )
         statement: ConicLoss = self.formulation
         return statement.recover(*point, duals, float(lam) if usable(lam) else None)
 
     def model_at_variables(self) -> BinaryModel | None:
         """The model of the present w and W, with their second moment.
 
-        An interior-point method satisfies the cardinality row up to its tolerance only, where the statement asks for it
-        exactly. The covariance is multiplied by the smallest factor that makes up for this, if that is at most
-        1 + :data:`LARGEST_ROW_REPAIR`; w stays as it is.
+        An interior-point method satisfies the cardinality row up to its tolerance only, where the
+        statement asks for it exactly. The covariance is multiplied by the smallest factor that
+        makes up for this, if that is at most 1 + :data:`LARGEST_ROW_REPAIR`; w stays as it is.
         """
         point = self._mean_and_covariance()
         if point is None:
@@ -94,23 +105,15 @@ class ConicSDP(FormulationProblem):
         model = statement.model(w, V)
         if self.kappa is not None and math.isinf(statement.evaluate(model).value):
             enlarged = covariance_multiple(statement.space, w, V, statement.allowance)
-            if enlarged is not None and np.sum(enlarged**2) <= (1.0 + LARGEST_ROW_REPAIR) * np.sum(V**2):
+            if enlarged is not None and np.sum(enlarged**2) <= (1.0 + LARGEST_ROW_REPAIR) * np.sum(
+                V**2
+            ):
                 return statement.model(w, enlarged)
         return model
 
 
 class SemidefiniteRows(NamedTuple):
-    """Variables and constraints of the relaxation; see :func:`semidefinite_rows`.
-
-    Attributes
-    ----------
-    w, W : cvxpy.Variable
-        Mean and second moment, of shape (r,) and (r, r).
-    z, t, m : cvxpy.Variable
-        Relaxed indicators, second moments of 1 − u, and slacks, of shape (n,).
-    constraints : list of cvxpy.Constraint
-        Labelled as :func:`conic_sdp` says.
-    """
+    """Variables and constraints of the relaxation; see :func:`semidefinite_rows`."""
 
     w: cp.Variable
     W: cp.Variable
@@ -121,17 +124,10 @@ class SemidefiniteRows(NamedTuple):
 
 
 def semidefinite_rows(L: Floats, y: Floats, *, form: str = "reduced") -> SemidefiniteRows:
-    r"""State the constraints of the relaxation for the rows of `L`, without objective and cardinality row.
+    r"""State the constraints of the relaxation for the rows of `L`, without objective and
+    cardinality row.
 
     The relaxation minimises :math:`\mathrm{Tr}\,W + \lambda\sum_i s_i z_i` on them.
-
-    Parameters
-    ----------
-    L : ndarray of shape (n, r)
-    y : ndarray of shape (n,)
-        Labels ±1.
-    form : "reduced" or "paper"
-        See :func:`conic_sdp`.
     """
     n, r = L.shape
     w = cp.Variable(r, name="w_scaled")
@@ -162,14 +158,18 @@ def semidefinite_rows(L: Floats, y: Floats, *, form: str = "reduced") -> Semidef
 
 
 def scaled_factor(space: FeatureSpace) -> tuple[Floats, float]:
-    """Return the factor as a dense matrix of root mean square row norm 1, and what it was divided by."""
+    """Return the factor as a dense matrix of root mean square row norm 1, and what it was divided
+    by.
+    """
     L = space.factor.toarray() if sp.issparse(space.factor) else space.factor
     scale = float(np.sqrt(np.mean(row_norms(L) ** 2))) or 1.0
     return L / scale, scale
 
 
 def square_over(size: cp.Variable, bound: cp.Variable, over: cp.Expression) -> cp.Constraint:
-    """State one rotated second-order cone an entry: ``size² <= bound * over``, both factors non-negative."""
+    """State one rotated second-order cone an entry: ``size² <= bound * over``, both factors
+    non-negative.
+    """
     return cp.SOC(bound + over, cp.vstack([2 * size, bound - over]))
 
 
@@ -193,35 +193,40 @@ def conic_sdp(
         t_i \le \langle L_i L_i', W\rangle - 2 y_i L_i w + 1,\; m_i \ge 1 - y_i L_i w,\; m \ge 0,\; m_i^2 \le z_i t_i,\;
         \begin{pmatrix}1 & w'\\ w & W\end{pmatrix} \succeq 0,
 
-    where the rows of `L` are the data with a constant feature, or those of a factor of the Gram matrix; with `kappa` the
-    second term is replaced by the row :math:`\sum s_i z_i \le \kappa\sum s_i`.
+    where the rows of `L` are the data with a constant feature, or those of a factor of the Gram
+    matrix; with `kappa` the second term is replaced by the row :math:`\sum s_i z_i \le \kappa\sum
+    s_i`.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
         Without the constant feature.
     lam : float, optional
-        Weight of the losses, positive; there is no ½ on the norm. The cvxpy parameter ``problem.lam``.
+        Weight of the losses, positive; there is no ½ on the norm. The cvxpy parameter
+        ``problem.lam``.
     kappa : float, optional
-        Share of the observations that may have a margin below 1, in [0, 0.5], instead of `lam`; exactly one of the two.
-        The cvxpy parameter ``problem.kappa``. 0 is the hard margin and needs separable classes.
+        Share of the observations that may have a margin below 1, in [0, 0.5], instead of `lam`;
+        exactly one of the two. The cvxpy parameter ``problem.kappa``. 0 is the hard margin and
+        needs separable classes.
     form : "reduced" or "paper"
-        One second-order cone an observation, or the two of Theorem 2 with z ≤ 1; the optimum is the same.
+        One second-order cone an observation, or the two of Theorem 2 with z ≤ 1; the optimum is the
+        same.
 
     Returns
     -------
     ConicSDP
-        A ``cvxpy.Problem``. Variables ``w_scaled`` and ``W_scaled`` (of the data divided by their root mean square row
-        norm; ``problem.w`` and ``problem.W`` are expressions in the data's own scale), ``z``, ``t``, ``m`` and for the
-        paper's form ``n``, ``a``, ``b``; parameter ``lam`` or ``kappa``; constraints labelled ``moment`` (its multipliers
-        are γ), ``margin`` (α), ``slack``, ``semidefinite``, ``cone``, with `kappa` ``cardinality`` (λ), and for the
-        paper's form ``box_low``, ``box_high``, ``beyond``, ``excess``, ``split`` and ``cone_beyond``.
+        A ``cvxpy.Problem``. Variables ``w_scaled`` and ``W_scaled`` (of the data divided by their
+        root mean square row norm; ``problem.w`` and ``problem.W`` are expressions in the data's own
+        scale), ``z``, ``t``, ``m`` and for the paper's form ``n``, ``a``, ``b``; parameter ``lam``
+        or ``kappa``; constraints labelled ``moment`` (its multipliers are γ), ``margin`` (α),
+        ``slack``, ``semidefinite``, ``cone``, with `kappa` ``cardinality`` (λ), and for the paper's
+        form ``box_low``, ``box_high``, ``beyond``, ``excess``, ``split`` and ``cone_beyond``.
 
     Notes
     -----
-    With a kernel the semidefinite block has the order n + 1. An interior-point solver then needs seconds for n = 60 and
-    minutes for n = 100, where SCS (``solver="scs"`` of :func:`svmcvx.solve`) is faster; its lower accuracy does not matter,
-    since the recovery polishes the point.
+    With a kernel the semidefinite block has the order n + 1. An interior-point solver then needs
+    seconds for n = 60 and minutes for n = 100, where SCS (``solver="scs"`` of :func:`svmcvx.solve`)
+    is faster; its lower accuracy does not matter, since the recovery polishes the point.
 
     Source: [CepedaGomezHan], Theorem 2 (eq. 21), Appendix A (kernels) and Appendix C (cardinality).
 

@@ -17,17 +17,22 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 def check_total_price(price: float, weight: Floats, name: str) -> None:
-    """Raise a :class:`DataError` unless four times the price of all observations is a number, with room for squares of its root."""
+    """Raise a :class:`DataError` unless four times the price of all observations is a number, with
+    room for squares of its root.
+    """
     with np.errstate(over="ignore"):
         total = 4.0 * price * float(weight.sum())
     if not total <= 1e300:
         raise DataError(
-            f"{name} times the sum of the weights is {total / 4.0:.3g}, where arithmetic overflows; make {name} smaller"
+            f"{name} times the sum of the weights is {total / 4.0:.3g}, where arithmetic overflows;"
+            f" make {name} smaller"
         )
 
 
 def explicit_M(M: Any, space: FeatureSpace, *, optional: bool) -> Floats | None:
-    """Return the user's values of M, one for each observation of positive weight; None for "auto" (and for None where that is allowed)."""
+    """Return the user's values of M, one for each observation of positive weight; None for "auto"
+    (and for None where that is allowed).
+    """
     if (isinstance(M, str) and M == "auto") or (M is None and optional):
         return None
     data = space.data
@@ -38,8 +43,14 @@ def explicit_M(M: Any, space: FeatureSpace, *, optional: bool) -> Floats | None:
         return np.full(data.n, check_number(M, "M", low=0, open_low=True))
     values = np.asarray(M)
     if values.dtype.kind not in "iuf" or values.shape not in ((data.rows,), (data.n,)):
-        raise DataError(f"M must hold one number an observation: expected shape ({data.rows},), got {values.shape}")
+        raise DataError(
+            f"M must hold one number an observation: expected shape ({data.rows},), got"
+            f" {values.shape}"
+        )
     values = values.astype(np.float64)
     if not np.isfinite(values).all() or (values < 0).any():
-        raise DataError("M must be finite and non-negative; use M='auto' for values that are valid by construction")
+        raise DataError(
+            "M must be finite and non-negative; use M='auto' for values that are valid by"
+            " construction"
+        )
     return values[data.index] if values.shape == (data.rows,) else values

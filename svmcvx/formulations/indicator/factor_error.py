@@ -1,23 +1,25 @@
 r"""What a search on a factor of the Gram matrix proves about the kernel as it is.
 
-Mixed-integer programs and enumerations are stated with the rows :math:`L_i` of a factor. Small eigenvalues of K are missing in L,
-and K and L have rounding errors.
+Mixed-integer programs and enumerations are stated with the rows :math:`L_i` of a factor. Small
+eigenvalues of K are missing in L, and K and L have rounding errors.
 
-**Directions that are missing.** Let :math:`E' = K + \tau I - LL' \succeq 0` and :math:`e = \max_i E'_{ii}`. In a larger space
-:math:`\varphi_i = (L_i, r_i)` with :math:`\|r_i\|^2 = E'_{ii}`, where the τ adds directions that an optimal w does not use. Its parts
-are :math:`(w_1, w_2)`; with :math:`t = \|w_2\|` the margins of :math:`(w_1, b)` in the rows of L are lower by :math:`\sqrt e\,t` at most.
-With the price h of a squared norm (1 or ½) and V the optimum with L,
+**Directions that are missing.** Let :math:`E' = K + \tau I - LL' \succeq 0` and :math:`e = \max_i
+E'_{ii}`. In a larger space :math:`\varphi_i = (L_i, r_i)` with :math:`\|r_i\|^2 = E'_{ii}`, where
+the τ adds directions that an optimal w does not use. Its parts are :math:`(w_1, w_2)`; with
+:math:`t = \|w_2\|` the margins of :math:`(w_1, b)` in the rows of L are lower by :math:`\sqrt e\,t`
+at most. With the price h of a squared norm (1 or ½) and V the optimum with L,
 
-* counting losses: :math:`(w_1, b)/(1 - \sqrt e\,t)` keeps what w keeps, so that the optimum is at least
-  :math:`\min_t\,(1-\sqrt e\,t)^2 V + h t^2 = V/(1 + eV/h)`;
+* counting losses: :math:`(w_1, b)/(1 - \sqrt e\,t)` keeps what w keeps, so that the optimum is at
+  least :math:`\min_t\,(1-\sqrt e\,t)^2 V + h t^2 = V/(1 + eV/h)`;
 * ramp loss: it grows by :math:`C\sum_i s_i\sqrt{e_i}\,t` at most, so that the optimum is at least
-  :math:`V - \tfrac12(C\sum_i s_i\sqrt{e_i})^2`. With the same multiple as above, 1 − u grows by the factor
-  :math:`1/(1 - \sqrt e\,t)` at most, and so do its positive part and the loss: :math:`V/(1 + 2eV)` is a bound, too. It is the
-  better one where C is large.
+  :math:`V - \tfrac12(C\sum_i s_i\sqrt{e_i})^2`. With the same multiple as above, 1 − u grows by the
+  factor :math:`1/(1 - \sqrt e\,t)` at most, and so do its positive part and the loss: :math:`V/(1 +
+  2eV)` is a bound, too. It is the better one where C is large.
 
-**Shifted rows.** Rows from which the mean was subtracted have an error of :math:`q_i = u\|x_i\|`, which lowers margins by
-:math:`q_i\|w\|`. As the optimum V' is at least :math:`h\|w\|^2`, it is at least :math:`V/(1 + q\sqrt{V/h})^2`; with the ramp loss
-:math:`V' + C\sum_i s_iq_i\,\sqrt{2V'} \ge V`, too.
+**Shifted rows.** Rows from which the mean was subtracted have an error of :math:`q_i = u\|x_i\|`,
+which lowers margins by :math:`q_i\|w\|`. As the optimum V' is at least :math:`h\|w\|^2`, it is at
+least :math:`V/(1 + q\sqrt{V/h})^2`; with the ramp loss :math:`V' + C\sum_i s_iq_i\,\sqrt{2V'} \ge
+V`, too.
 """
 
 from __future__ import annotations
@@ -43,21 +45,14 @@ __all__ = ["FactorError"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Observations up to which the smallest eigenvalue of E is computed; of more it is bounded by a row sum.
+# Observations up to which the smallest eigenvalue of E is computed; of more it is bounded by a row
+# sum.
 EIGENVALUE_ROWS = 1500
 
 
 @dataclass(frozen=True)
 class FactorError:
-    """Bounds on what the factor leaves out.
-
-    Attributes
-    ----------
-    missing : ndarray of shape (n,)
-        :math:`E'_{ii}`; 0 where the rows of the factor are the data.
-    shift : ndarray of shape (n,)
-        :math:`q_i`.
-    """
+    """Bounds on what the factor leaves out."""
 
     missing: Floats
     shift: Floats
@@ -71,10 +66,18 @@ class FactorError:
             L, diagonal = np.asarray(space.factor), space.diagonal_above()
             try:
                 with interruptible():
-                    return cls(_missing(space.block(np.arange(n), np.arange(n)), L, entries, diagonal), zeros)
+                    return cls(
+                        _missing(space.block(np.arange(n), np.arange(n)), L, entries, diagonal),
+                        zeros,
+                    )
             except OutOfTime:
-                triangular = isinstance(space, KernelSpace) and space.factorisation.method == "cholesky"
-                return cls(_missing_at_most(L, entries, diagonal) if triangular else np.full(n, math.inf), zeros)
+                triangular = (
+                    isinstance(space, KernelSpace) and space.factorisation.method == "cholesky"
+                )
+                return cls(
+                    _missing_at_most(L, entries, diagonal) if triangular else np.full(n, math.inf),
+                    zeros,
+                )
         shift = roundings(1) * row_norms_above(space.X) if space.centre.any() else zeros
         if space.factor_is_data:
             return cls(zeros, shift)
@@ -83,10 +86,17 @@ class FactorError:
         # Each entry is an inner product, and the mean of two.
         entries = inner_error(X.shape[1] + 4, (norms * total(norms)).upper)
         dense = product.toarray() if sp.issparse(product) else product
-        return cls(_missing((dense + dense.T) / 2, np.asarray(space.factor), entries, space.diagonal_above()), shift)
+        return cls(
+            _missing(
+                (dense + dense.T) / 2, np.asarray(space.factor), entries, space.diagonal_above()
+            ),
+            shift,
+        )
 
     def counting(self, value: float, half: float) -> float:
-        """Return the lower bound with counted or ramp losses and the price `half` of a squared norm."""
+        """Return the lower bound with counted or ramp losses and the price `half` of a squared
+        norm.
+        """
         if not 0.0 < value < math.inf:
             return value
         missing, shift = float(self.missing.max(initial=0.0)), float(self.shift.max(initial=0.0))
@@ -103,7 +113,9 @@ class FactorError:
             return value
         bound, scaled = exact(value), self.counting(value, 0.5)
         if self.missing.any():
-            bound = exact((bound - 0.5 * square(total(price * sqrt(exact(self.missing))))).lower_end)
+            bound = exact(
+                (bound - 0.5 * square(total(price * sqrt(exact(self.missing))))).lower_end
+            )
         if not bound.value > 0.0:
             return scaled
         if self.shift.any():
@@ -121,7 +133,9 @@ def _row_errors(space: FeatureSpace) -> Floats:
 
 
 def _missing(K: Floats, L: Floats, entries: Floats, diagonal: Floats) -> Floats:
-    r"""Return bounds on :math:`E'_{ii}`, given bounds on the row sums of the errors of a symmetric K, and on its exact diagonal."""
+    r"""Return bounds on :math:`E'_{ii}`, given bounds on the row sums of the errors of a symmetric
+    K, and on its exact diagonal.
+    """
     E = K - run_with_deadline(np.matmul, L, L.T)
     E = (E + E.T) / 2
     if not np.isfinite(E).all():
@@ -132,7 +146,9 @@ def _missing(K: Floats, L: Floats, entries: Floats, diagonal: Floats) -> Floats:
     errors = (roundings(4) * (exact(whole) + sizes) + rounded + entries).upper
     below = -float(sizes.max())
     if 0 < K.shape[0] <= EIGENVALUE_ROWS and below < 0.0:
-        below = max(below, smallest_eigenvalue_below(E, float(run_with_deadline(np.linalg.eigvalsh, E)[0])))
+        below = max(
+            below, smallest_eigenvalue_below(E, float(run_with_deadline(np.linalg.eigvalsh, E)[0]))
+        )
     return _diagonal_of_rest(L, diagonal, max(-below, 0.0) + exact(float(errors.max())))
 
 
@@ -144,19 +160,24 @@ def _diagonal_of_rest(L: Floats, diagonal: Floats, tau: Bounded) -> Floats:
 
 
 def _row_sums_of_product(size: Floats) -> Floats:
-    """Return numbers that are at least the row sums of ``size size'`` of a matrix without negative entries."""
+    """Return numbers that are at least the row sums of ``size size'`` of a matrix without negative
+    entries.
+    """
     n, r = size.shape
     return np.asarray(sums_above(size @ sums_above(size.sum(axis=0), n), r))
 
 
 def _missing_at_most(L: Floats, entries: Floats, diagonal: Floats) -> Floats:
-    r"""Return bounds on :math:`E'_{ii}` in much less time than :func:`_missing`, for a factor by Cholesky's method.
+    r"""Return bounds on :math:`E'_{ii}` in much less time than :func:`_missing`, for a factor by
+    Cholesky's method.
 
-    :math:`|K - LL'| \le \gamma_{n+1}|L||L|'` for the matrix that was factored (Higham, Accuracy and Stability of Numerical
-    Algorithms, theorem 10.3), whose rows sum to a bound on its norm.
+    :math:`|K - LL'| \le \gamma_{n+1}|L||L|'` for the matrix that was factored (Higham, Accuracy and
+    Stability of Numerical Algorithms, theorem 10.3), whose rows sum to a bound on its norm.
     """
     n = L.shape[0]
     if roundings(n + 4) > LARGEST_GROWTH:
         return np.full(n, math.inf)
-    errors = (backward_error(n + 4) * _row_sums_of_product(np.abs(L)) + entries + n * SMALLEST).upper
+    errors = (
+        backward_error(n + 4) * _row_sums_of_product(np.abs(L)) + entries + n * SMALLEST
+    ).upper
     return _diagonal_of_rest(L, diagonal, exact(float(errors.max())))

@@ -1,19 +1,23 @@
-r"""The kernel SVM with l0-norm hinge loss: a mixed-integer program, and certificates of its local minima.
+r"""The kernel SVM with l0-norm hinge loss: a mixed-integer program, and certificates of its local
+minima.
 
 .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1], \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
 
-The global form drops observations by big-M rows; see :mod:`svmcvx.formulations.indicator.statement`, also for the symbols. Its upper
-bound is the objective of the model returned, its lower bound the one that the solver states to have proved.
+The global form drops observations by big-M rows; see
+:mod:`svmcvx.formulations.indicator.statement`, also for the symbols. Its upper bound is the
+objective of the model returned, its lower bound the one that the solver states to have proved.
 
 **Local minima.** (w, b) is a local minimiser if and only if there are multipliers
 :math:`\mu \in R^n` (λ in [LinYaoLiu]) with, for :math:`u = 1 - y f` and some step τ > 0,
 
 .. math:: c = -\mathrm{diag}(y)\mu,\qquad y'\mu = 0,\qquad u = \mathrm{prox}_{\tau C\|(\cdot)_+\|_0}(u - \tau\mu),
 
-where the prox sets entries in :math:`(0, \sqrt{2\tau C s_i}]` to zero. Hence :math:`\mu \le 0`, and :math:`\mu_i \ne 0` only on the
-canonical hyperplanes. The hard-margin machine of any set of observations is such a point, with :math:`\mu = -\alpha`.
+where the prox sets entries in :math:`(0, \sqrt{2\tau C s_i}]` to zero. Hence :math:`\mu \le 0`, and
+:math:`\mu_i \ne 0` only on the canonical hyperplanes. The hard-margin machine of any set of
+observations is such a point, with :math:`\mu = -\alpha`.
 
-**Scaling.** With a penalised intercept it would be the 0-1 problem (:mod:`svmcvx.formulations.indicator.zero_one`) with λ = 2C.
+**Scaling.** With a penalised intercept it would be the 0-1 problem
+(:mod:`svmcvx.formulations.indicator.zero_one`) with λ = 2C.
 
 **Source.** [LinYaoLiu], eq. (2.4), Definition 3.12 and Theorems 3.13 and 3.14.
 """
@@ -46,11 +50,14 @@ __all__ = ["L0", "l0_objective", "l0_statement"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Margins whose distance from 1 exceeds this, relative to the largest, choose the step of the proximal residual.
+# Margins whose distance from 1 exceeds this, relative to the largest, choose the step of the
+# proximal residual.
 CLEARLY_OFF = 1e-8
 
 
-def l0_objective(squared_norm: float, u: Floats, *, C: float, weight: Floats | float = 1.0) -> float:
+def l0_objective(
+    squared_norm: float, u: Floats, *, C: float, weight: Floats | float = 1.0
+) -> float:
     r"""Return :math:`\tfrac12\|w\|^2 + C\sum_i s_i 1[u_i < 1]`."""
     return float(weighted_objective(squared_norm, total(weight * zero_one(u)), C=C))
 
@@ -62,14 +69,7 @@ def weighted_objective(squared_norm: Any, loss: Any, *, C: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class L0(CountingStatement):
-    """The kernel SVM with l0-norm hinge bound to data.
-
-    Parameters
-    ----------
-    kind : "mixed-integer" or "local"
-        What a certificate means: a bound on the optimum from a mixed-integer solver, or no bound but the residuals
-        of proximal stationarity of a model and multipliers ``{"mu": ...}``.
-    """
+    """The kernel SVM with l0-norm hinge bound to data."""
 
     name: ClassVar[str] = "l0"
     half: ClassVar[float] = 0.5
@@ -93,7 +93,9 @@ class L0(CountingStatement):
         )
 
     def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts | None:
-        """One alone, which observations of both classes on the margin fix; of w = 0 a half-line. None for a local minimum."""
+        """One alone, which observations of both classes on the margin fix; of w = 0 a half-line.
+        None for a local minimum.
+        """
         b = model.intercept
         if self.kind == "local":
             return None
@@ -102,19 +104,23 @@ class L0(CountingStatement):
         return OptimalIntercepts(1.0, math.inf) if b > 0 else OptimalIntercepts(-math.inf, -1.0)
 
     def dual_violation(self, dual: Dual) -> float:
-        """0 for finite multipliers of a local certificate: their worth is in the residuals; and without multipliers."""
+        """0 for finite multipliers of a local certificate: their worth is in the residuals; and
+        without multipliers.
+        """
         if self.kind != "local" and not dual:
             return 0.0
-        return 0.0 if self.kind == "local" and np.isfinite(self.entry(dual, "mu")).all() else math.inf
+        return (
+            0.0 if self.kind == "local" and np.isfinite(self.entry(dual, "mu")).all() else math.inf
+        )
 
     def residuals(self, model: BinaryModel, dual: Dual) -> Mapping[str, float]:
         r"""Residuals of proximal stationarity, if there are multipliers.
 
-        ``"expansion"``: largest difference between the scores of the model and of :math:`c = -\mathrm{diag}(y)\mu`,
-        relative to the largest score; ``"balance"``: :math:`|y'\mu|` relative to :math:`\sum|\mu_i|`;
-        ``"complementarity"``: largest of :math:`(\mu_i)_+` and :math:`\min(|\mu_i|, |u_i|)`, relative to the largest
-        multiplier; ``"proximal"``: largest entry of u − prox(u − τμ) at the step ``"tau"``; ``"stationarity"``: the
-        largest of these.
+        ``"expansion"``: largest difference between the scores of the model and of :math:`c =
+        -\mathrm{diag}(y)\mu`, relative to the largest score; ``"balance"``: :math:`|y'\mu|`
+        relative to :math:`\sum|\mu_i|`; ``"complementarity"``: largest of :math:`(\mu_i)_+` and
+        :math:`\min(|\mu_i|, |u_i|)`, relative to the largest multiplier; ``"proximal"``: largest
+        entry of u − prox(u − τμ) at the step ``"tau"``; ``"stationarity"``: the largest of these.
         """
         found = dict(super().residuals(model, dual))
         if "mu" not in dual:
@@ -122,7 +128,8 @@ class L0(CountingStatement):
         mu, f = self.entry(dual, "mu"), model.scores(self.space.data.X).value
         u = 1.0 - self.y * f
         expanded = self.space.point(-self.y * mu).scores.value
-        # The scores of the space are without the bias, and those of a linear space belong to centred data.
+        # The scores of the space are without the bias, and those of a linear space belong to
+        # centred data.
         difference = f - expanded
         difference -= (difference.max() + difference.min()) / 2
         size = max(1.0, float(np.abs(mu).max()))
@@ -133,16 +140,20 @@ class L0(CountingStatement):
         residuals = {
             "expansion": float(np.abs(difference).max()) / max(1.0, float(np.abs(f).max())),
             "balance": abs(math.fsum(self.y * mu)) / max(1.0, float(np.abs(mu).sum())),
-            "complementarity": float(np.maximum(mu, np.minimum(np.abs(mu), np.abs(u))).max(initial=0.0)) / size,
+            "complementarity": float(
+                np.maximum(mu, np.minimum(np.abs(mu), np.abs(u))).max(initial=0.0)
+            )
+            / size,
             "proximal": float(np.abs(u - proximal).max()),
         }
         return {**found, **residuals, "stationarity": max(residuals.values()), "tau": tau}
 
     def step(self, u: Floats, mu: Floats) -> float:
-        r"""Return a step at which the proximal equation holds for a local minimiser with u = 1 − y f and multipliers μ.
+        r"""Return a step at which the proximal equation holds for a local minimiser with u = 1 − y
+        f and multipliers μ.
 
-        The prox must keep each violated u_i, :math:`u_i > \sqrt{2\tau C s_i}`, and zero each supporting one,
-        :math:`-\tau\mu_i \le \sqrt{2\tau C s_i}`; half of the largest such step.
+        The prox must keep each violated u_i, :math:`u_i > \sqrt{2\tau C s_i}`, and zero each
+        supporting one, :math:`-\tau\mu_i \le \sqrt{2\tau C s_i}`; half of the largest such step.
         """
         price = 2 * self.C * self.weight
         off = u > CLEARLY_OFF * max(1.0, float(np.abs(u).max()))
@@ -153,12 +164,8 @@ class L0(CountingStatement):
         return 0.5 * largest if math.isfinite(largest) else 1.0
 
     def polish(self, kept: NDArray[np.bool_]) -> RecoveredPoints:
-        """Return the hard-margin machine of a set of observations and its multipliers, a local minimiser.
-
-        Parameters
-        ----------
-        kept : ndarray of bool, shape (n,)
-            The set, such as the satisfied observations of any iterate. If it is not separable, no points are returned.
+        """Return the hard-margin machine of a set of observations and its multipliers, a local
+        minimiser.
         """
         kept = np.asarray(kept, dtype=bool)
         found = self.geometry.refit(kept)
@@ -166,8 +173,12 @@ class L0(CountingStatement):
             return RecoveredPoints([], [])
         return self.restricted_points(found.alpha, found.b, kept)
 
-    def restricted_points(self, alpha: Floats, b: float, kept: NDArray[np.bool_]) -> RecoveredPoints:
-        """Return the model and the multipliers μ = −α of the hard-margin machine (α, b) of a set of observations."""
+    def restricted_points(
+        self, alpha: Floats, b: float, kept: NDArray[np.bool_]
+    ) -> RecoveredPoints:
+        """Return the model and the multipliers μ = −α of the hard-margin machine (α, b) of a set of
+        observations.
+        """
         return RecoveredPoints([self._scaled(alpha * self.y, b, kept)], [{"mu": -alpha}])
 
 
@@ -183,24 +194,16 @@ def l0_statement(
 ) -> L0:
     """Return the l0-norm hinge SVM bound to data, for local certificates.
 
-    ``statement.certify(model, {"mu": multipliers})`` has kind "local": no lower bound, but the residuals of proximal
-    stationarity; ``statement.polish(kept)`` makes local minimisers.
-
-    Parameters
-    ----------
-    X, y, C, kernel, sample_weight, indefinite
-        As for :func:`l0_mio`.
-    keep_gram : bool
-        Whether the space keeps a Gram matrix, by default it does; :meth:`L0.polish` makes one in any case.
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
+    ``statement.certify(model, {"mu": multipliers})`` has kind "local": no lower bound, but the
+    residuals of proximal stationarity; ``statement.polish(kept)`` makes local minimisers.
     """
     C = check_number(C, "C", low=0, open_low=True)
     space = feature_space(
-        binary_data(X, y, sample_weight), kernel, intercept="free", indefinite=indefinite, keep_gram=keep_gram
+        binary_data(X, y, sample_weight),
+        kernel,
+        intercept="free",
+        indefinite=indefinite,
+        keep_gram=keep_gram,
     )
     check_total_price(C, space.data.weight, "C")
     return L0(space=space, kind="local", C=C)

@@ -45,13 +45,14 @@ def l0_mio(
     X, y, M, incumbent
         As for :func:`svmcvx.zero_one_mio`.
     C : float
-        Price of a margin below 1, positive; 1 by default. The cvxpy parameter ``problem.param_dict["C"]``.
+        Price of a margin below 1, positive; 1 by default. The cvxpy parameter
+        ``problem.param_dict["C"]``.
 
     Returns
     -------
     CountingProblem
-        A ``cvxpy.Problem``. Variables ``w``, ``b`` (of centred data when `X` is dense and linear) and ``z``; parameter
-        ``C`` (and ``M``, which follows it); constraint ``margin``.
+        A ``cvxpy.Problem``. Variables ``w``, ``b`` (of centred data when `X` is dense and linear)
+        and ``z``; parameter ``C`` (and ``M``, which follows it); constraint ``margin``.
 
     Notes
     -----
@@ -67,12 +68,15 @@ def l0_mio(
     (1.5, 'mixed-integer')
     """
     statement = replace(
-        l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite), kind="mixed-integer"
+        l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite),
+        kind="mixed-integer",
     )
     statement = replace(statement, explicit=explicit_M(M, statement.space, optional=False))
     statement = replace(
         statement,
-        pool=counting_pool(statement, incumbent_margins(incumbent, statement), lam=2 * statement.C, k=None)[0],
+        pool=counting_pool(
+            statement, incumbent_margins(incumbent, statement), lam=2 * statement.C, k=None
+        )[0],
     )
 
     def terms(

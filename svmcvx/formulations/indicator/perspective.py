@@ -1,7 +1,7 @@
 r"""The perspective form of the 0-1 loss: its weights γ, its objective and its constraints.
 
-For any γ > 0 with :math:`Q = I - \sum_i\gamma_i g_i g_i' \succeq 0` and z ∈ {0, 1} the objective :math:`\|w\|^2` of a point that drops
-the observations with :math:`z_i = 1` is
+For any γ > 0 with :math:`Q = I - \sum_i\gamma_i g_i g_i' \succeq 0` and z ∈ {0, 1} the objective
+:math:`\|w\|^2` of a point that drops the observations with :math:`z_i = 1` is
 
 .. math:: w'Qw + 2\sum_i\gamma_i u_i - \sum_i\gamma_i + \sum_i \gamma_i\Big(\frac{(1-u_i)_+^2}{z_i} + \frac{(1-u_i)_-^2}{1-z_i}\Big).
 
@@ -29,17 +29,15 @@ INTERIOR = 1e-6
 
 
 def feasible_gamma(G: Floats, gamma: Floats | None) -> Floats:
-    r"""Return γ > 0 with :math:`I - \sum_i \gamma_i g_i g_i' \succ 0`: the one passed, scaled, with a uniform one mixed in.
-
-    Parameters
-    ----------
-    G : ndarray of shape (n, r)
-        Signed rows.
-    gamma : ndarray of shape (n,), optional
-        Non-negative multipliers, such as those of the conic relaxation; a uniform γ without them.
+    r"""Return γ > 0 with :math:`I - \sum_i \gamma_i g_i g_i' \succ 0`: the one passed, scaled, with
+    a uniform one mixed in.
     """
     uniform = np.ones(G.shape[0])
-    parts = [(uniform, 1.0)] if gamma is None else [(gamma, 1.0 - UNIFORM_SHARE), (uniform, UNIFORM_SHARE)]
+    parts = (
+        [(uniform, 1.0)]
+        if gamma is None
+        else [(gamma, 1.0 - UNIFORM_SHARE), (uniform, UNIFORM_SHARE)]
+    )
     mixed = np.zeros(G.shape[0])
     for part, share in parts:
         largest = float(np.linalg.eigvalsh((G * part[:, None]).T @ G)[-1])

@@ -1,8 +1,9 @@
 r"""Feasible points to start from, and the conic relaxation that proposes some of them.
 
 The relaxation (:mod:`svmcvx.formulations.conic_loss.sdp`) is minimised in its low-rank form
-:math:`P(w, V)` (:mod:`svmcvx.formulations.conic_loss.primal`) by L-BFGS. P jumps where V vanishes; a ridge, that is the fixed columns
-:math:`\sqrt\rho I` next to V, makes it smooth, and decreases from stage to stage.
+:math:`P(w, V)` (:mod:`svmcvx.formulations.conic_loss.primal`) by L-BFGS. P jumps where V vanishes;
+a ridge, that is the fixed columns :math:`\sqrt\rho I` next to V, makes it smooth, and decreases
+from stage to stage.
 """
 
 from __future__ import annotations
@@ -40,19 +41,23 @@ COVARIANCE_RANK = 10
 RIDGES = (0.3, 3e-3, 3e-5, 3e-7)
 # L-BFGS: steps, relative decrease of P at which it ends, and pairs that it remembers.
 STEPS, ACCURACY, CORRECTIONS = 1000, 1e-15, 20
-# Rounds in which columns are added to V for one ridge, the excess of an eigenvalue over 1 that counts, and the squared
-# length of a new column as a share of V's.
+# Rounds in which columns are added to V for one ridge, the excess of an eigenvalue over 1 that
+# counts, and the squared length of a new column as a share of V's.
 NEW_COLUMNS, BEYOND, SMALL = 5, 1e-6, 1e-3
-# In the cardinality form: values of λ that are tried, the relative accuracy of the row, and the largest change of log λ.
+# In the cardinality form: values of λ that are tried, the relative accuracy of the row, and the
+# largest change of log λ.
 TRIED_LAM, BALANCED, LARGEST_CHANGE = 30, 1e-6, 3.0
 # The first λ makes λ Σ s z this many times the squared norm of a margin of 1 on an average row.
 FIRST_LAM = 4.0
-# Coefficient of the constant feature that stands for a free bias in the relaxation, in units of the data.
+# Coefficient of the constant feature that stands for a free bias in the relaxation, in units of the
+# data.
 CONSTANT = 10.0
 
 
 class RelaxedPoint(NamedTuple):
-    """A point of the conic relaxation: normal, relaxed indicators, multipliers γ (not made feasible), and λ."""
+    """A point of the conic relaxation: normal, relaxed indicators, multipliers γ (not made
+    feasible), and λ.
+    """
 
     w: Floats
     z: Floats
@@ -63,18 +68,20 @@ class RelaxedPoint(NamedTuple):
 def relaxed_point(
     geometry: SignedRows, *, lam: float | None, k: float | None, stop: Callable[[], bool] = never
 ) -> RelaxedPoint | None:
-    r"""Minimise the conic relaxation of the 0-1 problem without bias; None if it is too large, and for k = 0.
+    r"""Minimise the conic relaxation of the 0-1 problem without bias; None if it is too large, and
+    for k = 0.
 
     .. math:: \min_{w, V}\; \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i \frac{(1-u_i)_+^2}{\|V'g_i\|^2 + (1-u_i)_+^2},
 
-    or with :math:`s'z \le k` for the fractions :math:`z_i` in place of the penalty, whose multiplier is then λ. Where `stop` says
-    so, the point is the last one.
+    or with :math:`s'z \le k` for the fractions :math:`z_i` in place of the penalty, whose
+    multiplier is then λ. Where `stop` says so, the point is the last one.
     """
     G, weight = geometry.G, geometry.weight
     n, r = G.shape
     if n > RELAXATION_ROWS or r > RELAXATION_COLUMNS:
         return None
-    # In units in which the rows have length 1 on average: λ is multiplied by the square of the unit, γ too.
+    # In units in which the rows have length 1 on average: λ is multiplied by the square of the
+    # unit, γ too.
     mean = float(np.mean(np.einsum("ij,ij->i", G, G))) or 1.0
     H = G / math.sqrt(mean)
     if k is not None and k >= float(weight.sum()):
@@ -84,7 +91,9 @@ def relaxed_point(
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             found = (
-                _minimise(H, weight, lam * mean, stop) if lam is not None else _balanced(H, weight, float(k or 0), stop)
+                _minimise(H, weight, lam * mean, stop)
+                if lam is not None
+                else _balanced(H, weight, float(k or 0), stop)
             )
     except np.linalg.LinAlgError:
         # Prices beyond the range of floating point: there are other heuristics.
@@ -112,19 +121,29 @@ def _balanced(G: Floats, weight: Floats, k: float, stop: Callable[[], bool]) -> 
             break
         low, high = (lam, high) if error > 0 else (low, lam)
         # The sum falls as λ rises, at first about like 1/λ.
-        rate = (error - previous[1]) / math.log(lam / previous[0]) if math.isfinite(previous[1]) else -1.0
+        rate = (
+            (error - previous[1]) / math.log(lam / previous[0])
+            if math.isfinite(previous[1])
+            else -1.0
+        )
         previous = lam, error
         change = -error / rate if rate < 0 else math.copysign(LARGEST_CHANGE, error)
         new = lam * math.exp(min(max(change, -LARGEST_CHANGE), LARGEST_CHANGE))
         if not low < new < high:
-            new = math.sqrt(low * high) if low > 0 and high < math.inf else (4.0 * lam if error > 0 else lam / 4.0)
+            new = (
+                math.sqrt(low * high)
+                if low > 0 and high < math.inf
+                else (4.0 * lam if error > 0 else lam / 4.0)
+            )
         lam = new
     assert best is not None  # noqa: S101 - the first one is taken
     return best
 
 
 def _minimise(G: Floats, weight: Floats, lam: float, stop: Callable[[], bool]) -> RelaxedPoint:
-    """Minimise P for one λ and rows of mean squared length 1; γ is that of the point with the last ridge."""
+    """Minimise P for one λ and rows of mean squared length 1; γ is that of the point with the last
+    ridge.
+    """
     r, height, gamma = G.shape[1], lam * weight, np.zeros(weight.size)
     directions = np.linalg.svd(G, full_matrices=False)[2][:COVARIANCE_RANK].T
     w, V = np.zeros(r), directions / math.sqrt(directions.shape[1])
@@ -160,9 +179,17 @@ def _descend(
         if stop():
             raise StopIteration
 
-    options = {"maxiter": STEPS, "maxfun": 2 * STEPS, "ftol": ACCURACY, "gtol": 0.0, "maxcor": CORRECTIONS}
+    options = {
+        "maxiter": STEPS,
+        "maxfun": 2 * STEPS,
+        "ftol": ACCURACY,
+        "gtol": 0.0,
+        "maxcor": CORRECTIONS,
+    }
     start = np.concatenate([w, V.ravel()])
-    end = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=options, callback=check_stop).x
+    end = minimize(
+        value_and_gradient, start, jac=True, method="L-BFGS-B", options=options, callback=check_stop
+    ).x
     return end[:r], end[r:].reshape(r, columns)
 
 
@@ -174,17 +201,10 @@ def counting_pool(
     k: float | None,
     stop: Callable[[], bool] | None = None,
 ) -> tuple[tuple[Incumbent, ...], RelaxedPoint | None]:
-    """Return feasible points from all heuristics, and the point of the conic relaxation if it was minimised.
+    """Return feasible points from all heuristics, and the point of the conic relaxation if it was
+    minimised.
 
     `lam` and `k` are those of the 0-1 problem with the same losses, one of them None.
-
-    Parameters
-    ----------
-    statement : CountingStatement
-    earlier : ndarray of shape (n,) or None
-        Margins of a known classifier, which order the observations for one search.
-    stop : callable, optional
-        Asked by each heuristic before each of its steps; whether the time of the call is up by default.
     """
     deadline = current()
     began = deadline.seconds
@@ -197,7 +217,9 @@ def counting_pool(
     if geometry.free:
         # For a score only: the free bias as the coefficient of a large constant feature.
         size = max(1.0, float(np.sqrt(np.mean(geometry.G**2))))
-        relaxed = replace(geometry, G=np.hstack([geometry.G, CONSTANT * size * geometry.y[:, None]]), free=False)
+        relaxed = replace(
+            geometry, G=np.hstack([geometry.G, CONSTANT * size * geometry.y[:, None]]), free=False
+        )
     with interruptible(deadline):
         relaxation, best = _searched(statement, relaxed, earlier, lam=lam, k=k, stop=stop)
     zeros = np.zeros(geometry.G.shape[1])
@@ -215,7 +237,9 @@ def _searched(
     k: float | None,
     stop: Callable[[], bool],
 ) -> tuple[RelaxedPoint | None, Incumbent | None]:
-    """Minimise the relaxation on the rows `relaxed`, and search by all scores; return its point and the best one."""
+    """Minimise the relaxation on the rows `relaxed`, and search by all scores; return its point and
+    the best one.
+    """
     geometry = statement.geometry
     relaxation = relaxed_point(relaxed, lam=lam, k=k, stop=stop)
     scores = [] if earlier is None else [np.where(earlier < 1.0 - ON_MARGIN, earlier, np.inf)]
@@ -224,25 +248,31 @@ def _searched(
     if relaxation is not None:
         scores += [-relaxation.z, relaxed.G @ relaxation.w]
         if not geometry.free:
-            w, _ = round_relaxation(statement.space, relaxation.w, relaxation.z, lam=lam, k=k, stop=stop)
+            w, _ = round_relaxation(
+                statement.space, relaxation.w, relaxation.z, lam=lam, k=k, stop=stop
+            )
             points.append((w, 0.0))
     best = local_search(
-        geometry, statement.objective_value, loss_bound=statement.loss_bound, scores=scores, points=points, stop=stop
+        geometry,
+        statement.objective_value,
+        loss_bound=statement.loss_bound,
+        scores=scores,
+        points=points,
+        stop=stop,
     )
     return relaxation, best
 
 
 def incumbent_margins(incumbent: Any, statement: CountingStatement) -> Floats | None:
-    """Return the margins of the model or the solution that a user passes as incumbent; None for None.
-
-    Raises
-    ------
-    DataError
-        If it is something else.
+    """Return the margins of the model or the solution that a user passes as incumbent; None for
+    None.
     """
     if incumbent is None:
         return None
     model = getattr(incumbent, "model", incumbent)
     if not isinstance(model, BinaryModel):
-        raise DataTypeError(f"incumbent must be a model of two classes or a Solution, got {type(incumbent).__name__}")
+        raise DataTypeError(
+            "incumbent must be a model of two classes or a Solution, got"
+            f" {type(incumbent).__name__}"
+        )
     return np.asarray(statement.y * model.scores(statement.space.data.X).value)

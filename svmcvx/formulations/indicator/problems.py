@@ -25,17 +25,13 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 
 class DroppingProblem(FormulationProblem):
-    """A mixed-integer program that drops observations.
-
-    Attributes
-    ----------
-    M : ndarray of shape (n,) or None
-    incumbent : Incumbent or None
-    """
+    """A mixed-integer program that drops observations."""
 
     @property
     def M(self) -> Floats | None:
-        """Values of M, indexed like the observations of positive weight; None in a perspective form without them."""
+        """Values of M, indexed like the observations of positive weight; None in a perspective form
+        without them.
+        """
         found: Floats | None = self.formulation.M
         return found
 
@@ -56,7 +52,9 @@ class DroppingProblem(FormulationProblem):
         return found
 
     def solver_point(self) -> tuple[Floats | None, float, Bools]:
-        """Return w, b and the kept set of a solver's point; without a point None, 0 and the incumbent's set."""
+        """Return w, b and the kept set of a solver's point; without a point None, 0 and the
+        incumbent's set.
+        """
         statement = self.formulation
         w, z = self.var_dict["w"].value, self.var_dict["z"].value
         b = self.var_dict["b"].value if "b" in self.var_dict else 0.0
@@ -82,33 +80,31 @@ class DroppingProblem(FormulationProblem):
 
 
 class CountingProblem(DroppingProblem):
-    """A problem that counts violated margins; see :func:`svmcvx.zero_one_mio` and :func:`svmcvx.l0_mio`.
-
-    Attributes
-    ----------
-    M : ndarray of shape (n,) or None
-    incumbent : Incumbent or None
-    gamma : ndarray of shape (n,) or None
-        Weights of the perspective form.
-    relaxed_duals : tuple of dict
-        Dual points of the conic relaxation, which bound this problem too.
+    """A problem that counts violated margins; see :func:`svmcvx.zero_one_mio` and
+    :func:`svmcvx.l0_mio`.
     """
 
     gamma: Floats | None = None
     relaxed_duals: tuple[Dual, ...] = ()
 
     def recover(self) -> RecoveredPoints:
-        """The hard-margin solution of the kept observations, the solver's point, the incumbent; γ of the relaxation."""
+        """The hard-margin solution of the kept observations, the solver's point, the incumbent; γ
+        of the relaxation.
+        """
         w, b, kept = self.solver_point()
-        models = [*self.formulation.recovered_models(kept, w, b), *self.formulation.incumbent_models()]
+        models = [
+            *self.formulation.recovered_models(kept, w, b),
+            *self.formulation.incumbent_models(),
+        ]
         return RecoveredPoints(models, list(self.relaxed_duals))
 
     def model_at_variables(self) -> BinaryModel | None:
         """Return the model of the values of ``w`` and ``b``; None where they have none.
 
-        A solver meets the margins of 1 up to its tolerance, and a margin below 1 counts as a loss however near it is.
-        Where the lower ends of kept margins are short of it, the values of ``w`` and ``b`` are first multiplied by the number
-        next to 1 that repairs this, so that model and variables are the same point.
+        A solver meets the margins of 1 up to its tolerance, and a margin below 1 counts as a loss
+        however near it is. Where the lower ends of kept margins are short of it, the values of
+        ``w`` and ``b`` are first multiplied by the number next to 1 that repairs this, so that
+        model and variables are the same point.
         """
         w, b, kept = self.solver_point()
         if w is None:
@@ -137,23 +133,24 @@ class CountingProblem(DroppingProblem):
         if self.gamma is not None:
             values["shortfall"] = np.where(z > 0, 1.0 - point.u, 0.0)
             values["excess"] = np.where(z > 0, 0.0, np.maximum(point.u - 1.0, 0.0))
-            values["shortfall_cost"], values["excess_cost"] = values["shortfall"] ** 2, values["excess"] ** 2
+            values["shortfall_cost"], values["excess_cost"] = (
+                values["shortfall"] ** 2,
+                values["excess"] ** 2,
+            )
         return values
 
 
-# Of C, z and the right-hand side 1 − Mz of the margins: the loss, the final right-hand side, and further constraints.
+# Of C, z and the right-hand side 1 − Mz of the margins: the loss, the final right-hand side, and
+# further constraints.
 Terms: TypeAlias = Callable[
-    [cp.Parameter, cp.Variable, cp.Expression], tuple[cp.Expression, cp.Expression, list[cp.Constraint]]
+    [cp.Parameter, cp.Variable, cp.Expression],
+    tuple[cp.Expression, cp.Expression, list[cp.Constraint]],
 ]
 
 
 def margin_parameter(statement: IndicatorStatement, parameter: cp.Parameter) -> cp.Expression:
-    """Return M as an expression: constant if explicit, else a parameter that follows the hyper-parameter.
-
-    Raises
-    ------
-    BuildError
-        If no feasible point is known, from which valid values would follow.
+    """Return M as an expression: constant if explicit, else a parameter that follows the
+    hyper-parameter.
     """
     if statement.explicit is not None:
         return cp.Constant(statement.explicit)
@@ -163,8 +160,8 @@ def margin_parameter(statement: IndicatorStatement, parameter: cp.Parameter) -> 
         M = statement.at(**{parameter.name(): value}).M
         if M is None:
             raise BuildError(
-                "no feasible point is known at this k, so M='auto' has nothing to start from; raise k, pass an incumbent or "
-                "a number M, or use form='perspective' with M=None"
+                "no feasible point is known at this k, so M='auto' has nothing to start from; raise"
+                " k, pass an incumbent or a number M, or use form='perspective' with M=None"
             )
         return M
 
@@ -183,14 +180,6 @@ def free_intercept(statement: Any, cls: type[P], terms: Terms) -> P:
     r"""State a problem with the parameter C and a free intercept: the l0 or the ramp problem.
 
     .. math:: \min\; \tfrac12\|w\|^2 + \mathrm{loss} \quad\text{s.t.}\quad y_i (L_i w + b) \ge \mathrm{right}_i.
-
-    Parameters
-    ----------
-    statement : IndicatorStatement
-        With a field ``C``.
-    cls : subclass of DroppingProblem
-    terms : callable
-        Values that depend on the loss; see :data:`Terms`.
     """
     C = cp.Parameter(nonneg=True, name="C", value=statement.C)
     space, n = statement.space, statement.y.size

@@ -2,9 +2,10 @@ r"""The SVM with ramp loss, as a mixed-integer program.
 
 .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+), \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
 
-An indicator :math:`z_i \in \{0, 1\}` drops observation i at the price of a loss of 2; the others have slacks
-:math:`\xi_i \in [0, 2]`. For big-M and the symbols see :mod:`svmcvx.formulations.indicator.statement`. The upper bound is the objective of
-the model returned, the lower bound the one that the solver states to have proved.
+An indicator :math:`z_i \in \{0, 1\}` drops observation i at the price of a loss of 2; the others
+have slacks :math:`\xi_i \in [0, 2]`. For big-M and the symbols see
+:mod:`svmcvx.formulations.indicator.statement`. The upper bound is the objective of the model
+returned, the lower bound the one that the solver states to have proved.
 
 **Scaling.** The optimum is at most that of the hinge SVM (``psvm_dual`` with p = 1) at the same C.
 
@@ -67,15 +68,18 @@ class Ramp(IndicatorStatement):
         return high.upper_end, float(total(self.weight * ramp(u.value)))
 
     def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts:
-        """Those of the hinge machine of the observations that are not dropped; without an end where these are of one class."""
+        """Those of the hinge machine of the observations that are not dropped; without an end where
+        these are of one class.
+        """
         lower, upper = self._optimal_moves(self.measured(model).u.value)
         return OptimalIntercepts(model.intercept + lower, model.intercept + upper)
 
     def _optimal_moves(self, u: Floats) -> tuple[float, float]:
-        """Return the ends of the interval of moves of b, from these margins, to what is optimal with the same w.
+        """Return the ends of the interval of moves of b, from these margins, to what is optimal
+        with the same w.
 
-        An observation with u ≤ −1 is dropped. Where (w, b) is optimal the others have at least the margin −1 on all of the
-        interval: below it the ramp loss would be less than the hinge loss.
+        An observation with u ≤ −1 is dropped. Where (w, b) is optimal the others have at least the
+        margin −1 on all of the interval: below it the ramp loss would be less than the hinge loss.
         """
         f, kept = self.y * u, u > -1.0 + ON_MARGIN
         signs = np.unique(self.y[kept])
@@ -87,10 +91,18 @@ class Ramp(IndicatorStatement):
         return (end, math.inf) if signs[0] > 0 else (-math.inf, end)
 
     def model_in_the_middle(self, w: Floats, b: float) -> BinaryModel:
-        """Return the model of w with the middle of the optimal intercepts, or their only end; of (w, b) under explicit M."""
+        """Return the model of w with the middle of the optimal intercepts, or their only end; of
+        (w, b) under explicit M.
+        """
         if not self.unproved.any():
             lower, upper = self._optimal_moves(self.geometry.incumbent(w, b, ramp).u)
-            b += (lower + upper) / 2 if math.isfinite(lower + upper) else lower if math.isfinite(lower) else upper
+            b += (
+                (lower + upper) / 2
+                if math.isfinite(lower + upper)
+                else lower
+                if math.isfinite(lower)
+                else upper
+            )
         return self.model_at(w, b)
 
     def incumbent_models(self) -> list[BinaryModel]:
@@ -112,20 +124,14 @@ class Ramp(IndicatorStatement):
 
 
 def ramp_pool(
-    counting: L0, earlier: Floats | None, *, heuristics: bool = True, deadline: Deadline | None = None
+    counting: L0,
+    earlier: Floats | None,
+    *,
+    heuristics: bool = True,
+    deadline: Deadline | None = None,
 ) -> tuple[Incumbent, ...]:
-    """Return feasible points: constant scores, hinge machines of what these give up, and those of the counting heuristics.
-
-    Parameters
-    ----------
-    counting : L0
-        The l0 problem on the same data.
-    earlier : ndarray of shape (n,) or None
-        Margins of a known classifier.
-    heuristics : bool
-        Whether the counting heuristics run, which take seconds on hundreds of observations.
-    deadline : Deadline, optional
-        That of the call by default.
+    """Return feasible points: constant scores, hinge machines of what these give up, and those of
+    the counting heuristics.
     """
     geometry, sets = counting.geometry, [np.zeros(counting.y.size, dtype=bool)]
     points = [(np.zeros(geometry.G.shape[1]), b) for b in (1.0, -1.0)]

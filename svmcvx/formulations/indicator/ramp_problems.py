@@ -29,24 +29,23 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class RampProblem(DroppingProblem):
-    """The ramp loss problem; see :func:`ramp_mio`.
-
-    Attributes
-    ----------
-    M : ndarray of shape (n,)
-    incumbent : Incumbent
-    """
+    """The ramp loss problem; see :func:`ramp_mio`."""
 
     def recover(self) -> RecoveredPoints:
-        """The hinge machine of the observations that are not dropped, the solver's own point, and the incumbent."""
+        """The hinge machine of the observations that are not dropped, the solver's own point, and
+        the incumbent.
+        """
         statement = self.formulation
         w, b, kept = self.solver_point()
         points = []
         if w is not None:
-            points = [ramp_descent(statement.geometry, statement.C, ~kept, current().passed), (w, b)]
-        models = [statement.model_in_the_middle(*point) for point in points] + statement.restricted_models(
-            kept, statement.C
-        )
+            points = [
+                ramp_descent(statement.geometry, statement.C, ~kept, current().passed),
+                (w, b),
+            ]
+        models = [
+            statement.model_in_the_middle(*point) for point in points
+        ] + statement.restricted_models(kept, statement.C)
         return RecoveredPoints([*models, *statement.incumbent_models()], [])
 
     def start(self) -> Mapping[str, Any] | None:
@@ -85,20 +84,21 @@ def ramp_mio(
     X, y, M, incumbent
         As for :func:`svmcvx.zero_one_mio`.
     C : float
-        Weight of the losses, positive; 1 by default. The cvxpy parameter ``problem.param_dict["C"]``.
+        Weight of the losses, positive; 1 by default. The cvxpy parameter
+        ``problem.param_dict["C"]``.
 
     Returns
     -------
     RampProblem
-        A ``cvxpy.Problem``. Variables ``w``, ``b`` (of centred data when `X` is dense and linear), ``z`` and ``xi``, which
-        is :math:`\max(1, C)\,\xi`; parameter ``C`` (and ``M``, ``unit``, ``price``, which follow it); constraints
-        labelled ``margin``, ``slack`` and ``ceiling``.
+        A ``cvxpy.Problem``. Variables ``w``, ``b`` (of centred data when `X` is dense and linear),
+        ``z`` and ``xi``, which is :math:`\max(1, C)\,\xi`; parameter ``C`` (and ``M``, ``unit``,
+        ``price``, which follow it); constraints labelled ``margin``, ``slack`` and ``ceiling``.
 
     Notes
     -----
-    Source: [Brooks], in the scaling of [CepedaGomezHan], § 2, with ½‖w‖². An observation that is dropped needs no
-    slack: the upper bound 2(1 − z_i) in place of 2 cuts off no optimum and gives the stronger relaxation.
-    Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
+    Source: [Brooks], in the scaling of [CepedaGomezHan], § 2, with ½‖w‖². An observation that is
+    dropped needs no slack: the upper bound 2(1 − z_i) in place of 2 cuts off no optimum and gives
+    the stronger relaxation. Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
 
     Examples
     --------
@@ -108,19 +108,31 @@ def ramp_mio(
     >>> round(solution.certificate.upper, 6), solution.certificate.kind
     (2.5, 'mixed-integer')
     """
-    counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)
-    statement = Ramp(space=counting.space, explicit=explicit_M(M, counting.space, optional=False), C=counting.C)
+    counting = l0_statement(
+        X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite
+    )
+    statement = Ramp(
+        space=counting.space, explicit=explicit_M(M, counting.space, optional=False), C=counting.C
+    )
     statement = replace(statement, pool=ramp_pool(counting, incumbent_margins(incumbent, counting)))
 
     def terms(
         C: cp.Parameter, z: cp.Variable, right: cp.Expression
     ) -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
-        # A solver lets ξ be below 0 by its tolerance, at a price of C: for large C the variable is Cξ instead.
-        unit = cp.CallbackParam(callback=lambda: 1.0 / max(1.0, float(C.value)), nonneg=True, name="unit")
-        price = cp.CallbackParam(callback=lambda: min(1.0, float(C.value)), nonneg=True, name="price")
+        # A solver lets ξ be below 0 by its tolerance, at a price of C: for large C the variable is
+        # Cξ instead.
+        unit = cp.CallbackParam(
+            callback=lambda: 1.0 / max(1.0, float(C.value)), nonneg=True, name="unit"
+        )
+        price = cp.CallbackParam(
+            callback=lambda: min(1.0, float(C.value)), nonneg=True, name="price"
+        )
         xi = cp.Variable(z.size, name="xi")
         loss = C * (2 * (statement.weight @ z)) + price * (statement.weight @ xi)
-        constraints = [(xi >= 0).set_label("slack"), (unit * xi <= 2 * (1 - z)).set_label("ceiling")]
+        constraints = [
+            (xi >= 0).set_label("slack"),
+            (unit * xi <= 2 * (1 - z)).set_label("ceiling"),
+        ]
         return loss, right - unit * xi, constraints
 
     return free_intercept(statement, RampProblem, terms)

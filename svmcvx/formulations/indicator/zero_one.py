@@ -3,22 +3,27 @@ r"""The SVM with the exact 0-1 loss, as a mixed-integer program.
 .. math:: \min_w\; \|w\|^2 + \lambda\sum_i s_i\,1[u_i < 1] \qquad\text{or}\qquad
     \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\,1[u_i < 1] \le k,
 
-with :math:`u_i = y_i\langle w, \varphi(x_i)\rangle`, the intercept being the coefficient of a constant feature, and weights
-:math:`s_i > 0` (1 by default). An indicator :math:`z_i \in \{0, 1\}` drops observation i.
+with :math:`u_i = y_i\langle w, \varphi(x_i)\rangle`, the intercept being the coefficient of a
+constant feature, and weights :math:`s_i > 0` (1 by default). An indicator :math:`z_i \in \{0, 1\}`
+drops observation i.
 
-**Big-M form.** :math:`u_i \ge 1 - M_i z_i`, with values of M that are valid by construction: :mod:`svmcvx.formulations.indicator.statement`.
+**Big-M form.** :math:`u_i \ge 1 - M_i z_i`, with values of M that are valid by construction:
+:mod:`svmcvx.formulations.indicator.statement`.
 
-**Perspective form** (0-1 loss), for any γ > 0 with :math:`Q = I - \sum_i\gamma_i x_ix_i' \succeq 0`:
+**Perspective form** (0-1 loss), for any γ > 0 with :math:`Q = I - \sum_i\gamma_i x_ix_i' \succeq
+0`:
 
 .. math::
     \min\; \|w\|^2 - \sum_i \gamma_i(1-u_i)^2 + \sum_i \gamma_i\Big(\frac{(1-u_i)_+^2}{z_i} + \frac{(1-u_i)_-^2}{1-z_i}\Big)
     + \lambda \sum_i s_i z_i.
 
-It needs no M. A solver's tolerance ε lets through margins that are short by :math:`\sqrt\varepsilon`, so the valid big-M
-rows are added by default; ``M=None`` leaves them out, and with the best γ the continuous relaxation is then the conic one.
+It needs no M. A solver's tolerance ε lets through margins that are short by
+:math:`\sqrt\varepsilon`, so the valid big-M rows are added by default; ``M=None`` leaves them out,
+and with the best γ the continuous relaxation is then the conic one.
 
-**Bounds.** The upper bound is the objective of the model returned (:mod:`svmcvx.formulations.indicator.statement`). The lower
-bound is the better of two: the one that the solver states to have proved, and the dual bound of the conic relaxation
+**Bounds.** The upper bound is the objective of the model returned
+(:mod:`svmcvx.formulations.indicator.statement`). The lower bound is the better of two: the one that
+the solver states to have proved, and the dual bound of the conic relaxation
 (:mod:`svmcvx.formulations.conic_loss.statement`), which the checker computes.
 
 ============== ======================================== =========
@@ -32,7 +37,8 @@ M              how far a dropped margin may be below 1  (n,)
 gamma          weights of the perspective form          (n,)
 ============== ======================================== =========
 
-**Scaling.** There is no ½: it is the l0-norm hinge (:mod:`svmcvx.formulations.indicator.l0`) with C = λ/2 and a penalised intercept.
+**Scaling.** There is no ½: it is the l0-norm hinge (:mod:`svmcvx.formulations.indicator.l0`) with C
+= λ/2 and a penalised intercept.
 
 **Source.** [Brooks], as restated in [CepedaGomezHan], § 2 and eq. (14) of § 3.
 """
@@ -126,7 +132,9 @@ class ZeroOne(CountingStatement):
 
     @cached_property
     def is_inseparable(self) -> bool:
-        """Whether no model drops weight k only, since observations with equal features and other labels, whose scores are equal for any kernel, weigh more."""
+        """Whether no model drops weight k only, since observations with equal features and other
+        labels, whose scores are equal for any kernel, weigh more.
+        """
         if self.k is None:
             return False
         X = self.space.data.X
@@ -149,20 +157,22 @@ class ZeroOne(CountingStatement):
         return self.relaxed.evaluate_dual(dual) if dual else super().evaluate_dual(dual)
 
     def explain(self, status: str) -> str:
-        """Infeasible: the data cannot be separated by dropping so little. Stopped, or hidden by rounding: it is not known whether they can."""
+        """Infeasible: the data cannot be separated by dropping so little. Stopped, or hidden by
+        rounding: it is not known whether they can.
+        """
         if status in ("infeasible", "numerical") and self.k is not None and not self.unproved.any():
             if not self.is_inseparable and (status == "numerical" or not self.rows_are_exact):
                 return (
-                    f"no point that drops observations of total weight at most {self.k:g} was found, and rounding hides whether there is one; "
-                    "raise k, or use lam"
+                    f"no point that drops observations of total weight at most {self.k:g} was"
+                    " found, and rounding hides whether there is one; raise k, or use lam"
                 )
             return (
-                f"the classes are not separable in this feature space when observations of total weight at most {self.k:g} "
-                "are dropped; raise k, or use lam"
+                "the classes are not separable in this feature space when observations of total"
+                f" weight at most {self.k:g} are dropped; raise k, or use lam"
             )
         if status in ("time_limit", "iteration_limit", "interrupted") and self.k is not None:
             return (
-                f"no point that drops observations of total weight at most {self.k:g} was found before the search was stopped; "
-                "raise k or the limits, or use lam"
+                f"no point that drops observations of total weight at most {self.k:g} was found"
+                " before the search was stopped; raise k or the limits, or use lam"
             )
         return super().explain(status)

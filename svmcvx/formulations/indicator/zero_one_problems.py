@@ -50,34 +50,41 @@ def zero_one_mio(
     .. math::
         \min\; \|w\|^2 + \lambda \sum_i s_i z_i \quad\text{s.t.}\quad y_i L_i w \ge 1 - M_i z_i,\; z \in \{0,1\}^n,
 
-    or with :math:`\sum_i s_i z_i \le k` in place of the penalty, or in the perspective form (see the module).
+    or with :math:`\sum_i s_i z_i \le k` in place of the penalty, or in the perspective form (see
+    the module).
 
     Parameters
     ----------
     lam : float
-        Price of a margin below 1, positive. The cvxpy parameter ``problem.param_dict["lam"]``. Exactly one of `lam`, `k`.
+        Price of a margin below 1, positive. The cvxpy parameter ``problem.param_dict["lam"]``.
+        Exactly one of `lam`, `k`.
     k : float
-        Largest weight of observations with a margin below 1 (their number, without weights). A cvxpy parameter.
+        Largest weight of observations with a margin below 1 (their number, without weights). A
+        cvxpy parameter.
     M : "auto", float, array-like of shape (n,), or None
-        ``"auto"`` (the default) is valid by construction. Numbers that are smaller than these are not known to be valid:
-        then the problem solved is the one with :math:`u_i \ge 1 - M_i` added, the certificate's interval is about
-        *that* problem, and its residuals say so: ``"unproved_M"`` counts such values, ``"binding_M"`` those that bind at
-        the model. If one binds the answer is not exact; if none does it still need not be, since an optimum elsewhere
+        ``"auto"`` (the default) is valid by construction. Numbers that are smaller than these are
+        not known to be valid: then the problem solved is the one with :math:`u_i \ge 1 - M_i`
+        added, the certificate's interval is about *that* problem, and its residuals say so:
+        ``"unproved_M"`` counts such values, ``"binding_M"`` those that bind at the model. If one
+        binds the answer is not exact; if none does it still need not be, since an optimum elsewhere
         may have been cut off. None: the perspective form without big-M rows.
     form : "big-m" or "perspective"
         The latter has the stronger relaxation.
     incumbent : Model or Solution, optional
-        A classifier to start the search for an incumbent from, besides the builder's own heuristics.
+        A classifier to start the search for an incumbent from, besides the builder's own
+        heuristics.
     time_limit : float, optional
-        Seconds for building; the heuristics that look for an incumbent take some on hundreds of observations, and end there.
+        Seconds for building; the heuristics that look for an incumbent take some on hundreds of
+        observations, and end there.
 
     Returns
     -------
     CountingProblem
-        A ``cvxpy.Problem``. Variables ``w``, ``z`` and, in the perspective form, ``shortfall`` :math:`=(1-u)_+`, ``excess``
-        :math:`=(1-u)_-`, ``shortfall_cost``, ``excess_cost``; parameter ``lam`` or ``k`` (and ``M``, which follows it);
-        constraints labelled ``margin``, ``budget`` (with `k`), and ``split``, ``nonnegative_shortfall``,
-        ``nonnegative_excess``, ``shortfall_cone``, ``excess_cone``. ``problem.M``, ``problem.incumbent`` and
+        A ``cvxpy.Problem``. Variables ``w``, ``z`` and, in the perspective form, ``shortfall``
+        :math:`=(1-u)_+`, ``excess`` :math:`=(1-u)_-`, ``shortfall_cost``, ``excess_cost``;
+        parameter ``lam`` or ``k`` (and ``M``, which follows it); constraints labelled ``margin``,
+        ``budget`` (with `k`), and ``split``, ``nonnegative_shortfall``, ``nonnegative_excess``,
+        ``shortfall_cone``, ``excess_cone``. ``problem.M``, ``problem.incumbent`` and
         ``problem.gamma`` hold what was derived; a solution has M in ``details``.
 
     Raises
@@ -102,17 +109,24 @@ def zero_one_mio(
     """
     if (lam is None) == (k is None):
         raise DataError(
-            "zero_one_mio takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a cardinality"
+            "zero_one_mio takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a"
+            " cardinality"
         )
     lam = None if lam is None else check_number(lam, "lam", low=0, open_low=True)
     k = None if k is None else check_number(k, "k", low=0)
     check_choice(form, "form", FORMS)
     data = binary_data(X, y, sample_weight)
-    space = feature_space(data, kernel, intercept=penalised_or_none(intercept), indefinite=indefinite)
-    check_total_price(lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight")
+    space = feature_space(
+        data, kernel, intercept=penalised_or_none(intercept), indefinite=indefinite
+    )
+    check_total_price(
+        lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight"
+    )
     explicit = explicit_M(M, space, optional=form == "perspective")
     statement = ZeroOne(space=space, explicit=explicit, lam=lam, k=k, form=form)
-    pool, relaxation = counting_pool(statement, incumbent_margins(incumbent, statement), lam=lam, k=k)
+    pool, relaxation = counting_pool(
+        statement, incumbent_margins(incumbent, statement), lam=lam, k=k
+    )
     statement = replace(statement, pool=pool)
 
     name = "lam" if lam is not None else "k"
@@ -123,7 +137,9 @@ def zero_one_mio(
     constraints: list[cp.Constraint] = []
     # Without a known feasible point there is no valid M; the perspective form can do without.
     if form == "big-m" or (M is not None and statement.M is not None):
-        constraints.append((u >= 1 - cp.multiply(margin_parameter(statement, parameter), z)).set_label("margin"))
+        constraints.append(
+            (u >= 1 - cp.multiply(margin_parameter(statement, parameter), z)).set_label("margin")
+        )
     gamma = None
     value: cp.Expression = cp.sum_squares(w)
     if form == "perspective":

@@ -7,8 +7,9 @@ r"""The linear SVM with the sum of absolute coefficients and the squared hinge l
 .. math:: \max_{\alpha \ge 0}\; \sum_i \alpha_i - \sum_i \frac{\alpha_i^2}{4Cs_i} \quad\text{s.t.}\quad
     \Big|\sum_i \alpha_iy_ix_{ij}\Big| \le 1 \text{ for all } j.
 
-It is the problem of scikit-learn's ``LinearSVC(penalty="l1")``, with the intercept as the coefficient of a constant feature, whose size is
-penalised with the rest, or none. The builder is :func:`svmcvx.formulations.margin.absolute_norm_problems.l1_svm`.
+It is the problem of scikit-learn's ``LinearSVC(penalty="l1")``, with the intercept as the
+coefficient of a constant feature, whose size is penalised with the rest, or none. The builder is
+:func:`svmcvx.formulations.margin.absolute_norm_problems.l1_svm`.
 
 ============== ======================================== =========
 symbol         meaning                                  shape
@@ -69,17 +70,27 @@ class AbsoluteNormSVM(BinaryStatement):
         assert isinstance(model, LinearModel)  # noqa: S101 - the formulation has no kernel
         u = self.margins_of(model)
         losses = exact(self.C) * total(self.loss_weight * hinge_power(u, exact(2.0)))
-        return Evaluation.of(regulariser=total(exact(np.abs(np.append(model.coef, model.intercept)))), losses=losses)
+        return Evaluation.of(
+            regulariser=total(exact(np.abs(np.append(model.coef, model.intercept)))), losses=losses
+        )
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         """W = 0, and zero multipliers."""
         return [self.model(np.zeros(self.space.X.shape[1]))], [{"alpha": np.zeros(self.y.size)}]
 
     def model(self, w: Floats) -> LinearModel:
-        """Return the model of coefficients of the columns of the space; it rests on the observations with a loss."""
+        """Return the model of coefficients of the columns of the space; it rests on the
+        observations with a loss.
+        """
         data = self.space.data
-        support = data.index[self.y * np.asarray(self.space.X @ w) < 1.0] if w.any() else np.zeros(0, dtype=np.intp)
-        coef, intercept = (w[:-1], float(w[-1])) if self.space.intercept == "penalised" else (w, 0.0)
+        support = (
+            data.index[self.y * np.asarray(self.space.X @ w) < 1.0]
+            if w.any()
+            else np.zeros(0, dtype=np.intp)
+        )
+        coef, intercept = (
+            (w[:-1], float(w[-1])) if self.space.intercept == "penalised" else (w, 0.0)
+        )
         return LinearModel(coef=coef, intercept=intercept, classes=data.classes, support=support)
 
     def multipliers(self, model: LinearModel) -> Floats:
@@ -88,7 +99,9 @@ class AbsoluteNormSVM(BinaryStatement):
         return np.asarray(2.0 * self.C * self.weight * np.maximum(1.0 - self.y * f, 0.0))
 
     def polished(self, w: Floats) -> Floats | None:
-        """Return coefficients near these, with the same signs, at which the smooth part is stationary; None if there are none."""
+        """Return coefficients near these, with the same signs, at which the smooth part is
+        stationary; None if there are none.
+        """
         X, y = self.space.X, self.y
         used = np.flatnonzero(w)
         if not used.size:
@@ -99,7 +112,9 @@ class AbsoluteNormSVM(BinaryStatement):
         for _ in range(NEWTON_STEPS):
             inside = rows @ now < 1.0
             weighted = 2.0 * self.C * self.weight[inside, None] * rows[inside]
-            step, *_ = sl.lstsq(rows[inside].T @ weighted, weighted.sum(axis=0) - signs, lapack_driver="gelsy")
+            step, *_ = sl.lstsq(
+                rows[inside].T @ weighted, weighted.sum(axis=0) - signs, lapack_driver="gelsy"
+            )
             if not np.isfinite(step).all() or (np.sign(step) != signs).any():
                 return None
             now = step
@@ -110,23 +125,33 @@ class AbsoluteNormSVM(BinaryStatement):
         return None
 
     def recover(self, w: Floats, alpha: Floats) -> RecoveredPoints:
-        """Return models and multipliers near a solver's point, whose coefficients and multipliers are all slightly off zero.
+        """Return models and multipliers near a solver's point, whose coefficients and multipliers
+        are all slightly off zero.
 
-        A coefficient is taken for zero where the side of its constraint is clearly below 1, or is so for its size; with the others
-        the smooth part is made stationary.
+        A coefficient is taken for zero where the side of its constraint is clearly below 1, or is
+        so for its size; with the others the smooth part is made stationary.
         """
         slack = 1.0 - np.abs(np.asarray(self.space.X.T @ (self.y * alpha)))
-        clearly, by_size = slack > CLEARLY_ZERO, np.abs(w) < CLEARLY_ZERO * slack * float(np.abs(w).max(initial=0.0))
+        clearly, by_size = (
+            slack > CLEARLY_ZERO,
+            np.abs(w) < CLEARLY_ZERO * slack * float(np.abs(w).max(initial=0.0)),
+        )
         sparse = [np.where(zero, 0.0, w) for zero in (by_size, clearly)]
         points = [*(self.polished(each) for each in sparse), *sparse, w]
         models = [self.model(each) for each in points if each is not None]
-        return RecoveredPoints(models, [{"alpha": alpha}, *({"alpha": self.multipliers(model)} for model in models)])
+        return RecoveredPoints(
+            models, [{"alpha": alpha}, *({"alpha": self.multipliers(model)} for model in models)]
+        )
 
     def _largest(self, alpha: Floats) -> float:
         """A number that is at least the largest side of the constraints."""
         X, terms = self.space.X, alpha.size
         sides = np.abs(np.asarray(X.T @ (self.y * alpha)))
-        return float(np.max(Bounded(sides, inner_error(terms, np.asarray(abs(X).T @ alpha))).upper, initial=0.0))
+        return float(
+            np.max(
+                Bounded(sides, inner_error(terms, np.asarray(abs(X).T @ alpha))).upper, initial=0.0
+            )
+        )
 
     def repair(self, dual: Dual) -> Dual:
         """Make multipliers non-negative, and scale them to the best multiple that is feasible."""

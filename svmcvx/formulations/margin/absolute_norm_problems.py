@@ -1,4 +1,6 @@
-r"""The cvxpy problem of the linear SVM with absolute coefficients; the statement is :mod:`svmcvx.formulations.margin.absolute_norm`."""
+r"""The cvxpy problem of the linear SVM with absolute coefficients; the statement is
+:mod:`svmcvx.formulations.margin.absolute_norm`.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,7 @@ __all__ = ["L1Problem", "l1_svm"]
 
 
 class L1Problem(FormulationProblem):
-    """The problem; see :func:`l1_svm`.
-
-    Attributes
-    ----------
-    C : cvxpy.Parameter
-    """
+    """The problem; see :func:`l1_svm`."""
 
     C: cp.Parameter
 
@@ -46,28 +43,14 @@ class L1Problem(FormulationProblem):
 
 
 @builder
-def l1_svm(X: Any, y: Any, *, C: float, intercept: str = "penalised", sample_weight: Any = None) -> L1Problem:
-    r"""Build the linear SVM with the sum of absolute coefficients and the squared hinge loss as a cvxpy problem.
+def l1_svm(
+    X: Any, y: Any, *, C: float, intercept: str = "penalised", sample_weight: Any = None
+) -> L1Problem:
+    r"""Build the linear SVM with the sum of absolute coefficients and the squared hinge loss as a
+    cvxpy problem.
 
     .. math::
         \min\; \|w\|_1 + C \sum_i s_i \xi_i^2 \quad\text{s.t.}\quad y_i\langle w, x_i\rangle \ge 1 - \xi_i,\; \xi_i \ge 0.
-
-    Parameters
-    ----------
-    C : float
-        Weight of the losses, positive. The cvxpy parameter ``problem.C``.
-    intercept : "penalised" or "none"
-        Append a constant feature, whose coefficient is penalised like the others (the default), or not.
-
-    Returns
-    -------
-    L1Problem
-        A ``cvxpy.Problem``. Variables ``w`` (the intercept last) and ``xi``; constraints labelled ``margin`` (its multipliers are α) and
-        ``slack``; parameter ``C``.
-
-    Notes
-    -----
-    Source: [FanEtAl] (LIBLINEAR, 2008), eq. (3): ``LinearSVC(penalty="l1", dual=False)`` of scikit-learn.
     """
     C = check_number(C, "C", low=0, open_low=True)
     check_choice(intercept, "intercept", ("penalised", "none"))
@@ -79,6 +62,11 @@ def l1_svm(X: Any, y: Any, *, C: float, intercept: str = "penalised", sample_wei
     C_parameter = cp.Parameter(pos=True, name="C", value=C)
     w = cp.Variable(rows.shape[1], name="w")
     xi = cp.Variable(data.n, name="xi")
-    constraints = [(cp.multiply(data.y, rows @ w) >= 1 - xi).set_label("margin"), (xi >= 0).set_label("slack")]
+    constraints = [
+        (cp.multiply(data.y, rows @ w) >= 1 - xi).set_label("margin"),
+        (xi >= 0).set_label("slack"),
+    ]
     losses = cp.sum_squares(cp.multiply(np.sqrt(data.weight), xi))
-    return L1Problem(cp.Minimize(cp.norm1(w) + C_parameter * losses), constraints, statement, [C_parameter])
+    return L1Problem(
+        cp.Minimize(cp.norm1(w) + C_parameter * losses), constraints, statement, [C_parameter]
+    )

@@ -1,4 +1,6 @@
-r"""What the soft and the hard margin share: multipliers α ≥ 0 with y'α = 0, the dual of a free intercept."""
+r"""What the soft and the hard margin share: multipliers α ≥ 0 with y'α = 0, the dual of a free
+intercept.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class AlphaDualStatement(BinaryStatement):
         return math.inf
 
     def largest_multiplier(self) -> Floats | float:
-        """Return what multipliers are cut at: their upper bounds, and a number whose sums and squares still are numbers."""
+        """Return what multipliers are cut at: their upper bounds, and a number whose sums and
+        squares still are numbers.
+        """
         return np.minimum(self.upper_bound(), LARGEST)
 
     def constant(self, bias: float) -> BinaryModel:
@@ -54,7 +58,9 @@ class AlphaDualStatement(BinaryStatement):
         if not self.space.is_linear:
             return self.space.model(np.zeros(data.n), bias)
         none = np.zeros(0, dtype=np.intp)
-        return LinearModel(coef=np.zeros(data.X.shape[1]), intercept=bias, classes=data.classes, support=none)
+        return LinearModel(
+            coef=np.zeros(data.X.shape[1]), intercept=bias, classes=data.classes, support=none
+        )
 
     def feasible(self, alpha: Floats) -> Floats:
         """Clip multipliers to their domain and balance the classes, exactly."""
@@ -65,7 +71,9 @@ class AlphaDualStatement(BinaryStatement):
         return {"alpha": self.feasible(self.alpha(dual))}
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest of −α, the excess of α over its upper bound, and |y'α|; 0 only if none of them is above 0."""
+        """Largest of −α, the excess of α over its upper bound, and |y'α|; 0 only if none of them is
+        above 0.
+        """
         alpha = self.alpha(dual)
         outside = self.outside_box(alpha)
         off = abs(imbalance(alpha, self.y)) if math.isfinite(outside) else math.inf
@@ -87,7 +95,10 @@ def solve_support_equations(
     bias: float,
     slack: equations.Slack | None,
 ) -> Floats | None:
-    """Return multipliers that solve :func:`svmcvx.numerical.support_equations.solve_support_equations` in a space, or None, also where time is up."""
+    """Return multipliers that solve
+    :func:`svmcvx.numerical.support_equations.solve_support_equations` in a space, or None, also
+    where time is up.
+    """
     y = space.data.y
 
     def margins(alpha: Floats) -> Floats:
@@ -98,5 +109,11 @@ def solve_support_equations(
 
     signed = equations.MarginOperator(margins, gram, y if space.intercept == "free" else None)
     return equations.solve_support_equations(
-        signed, alpha, free=free, upper_bound=upper_bound, bias=bias, slack=slack, stop=current().passed
+        signed,
+        alpha,
+        free=free,
+        upper_bound=upper_bound,
+        bias=bias,
+        slack=slack,
+        stop=current().passed,
     )

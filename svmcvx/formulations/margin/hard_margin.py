@@ -8,8 +8,9 @@ r"""Hard-margin SVM: the largest margin that separates two classes, with a free 
 
 .. math:: \max_{\alpha \ge 0,\; y'\alpha = 0}\; \sum_i \alpha_i - \tfrac12 v'Kv.
 
-It is the pSVM dual without its loss term and without the box, unbounded when the classes are not separable in feature
-space. The margin is :math:`1/\|w\|`. Symbols and shapes are those of :mod:`svmcvx.formulations.margin.psvm`.
+It is the pSVM dual without its loss term and without the box, unbounded when the classes are not
+separable in feature space. The margin is :math:`1/\|w\|`. Symbols and shapes are those of
+:mod:`svmcvx.formulations.margin.psvm`.
 
 **Source.** [Sun], Table 1, column "p = 1": the model of p = 1 there has no box on the multipliers.
 """
@@ -45,14 +46,17 @@ class HardMargin(AlphaDualStatement):
     name: ClassVar[str] = "hard_margin"
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """½‖w‖²/m² with m the smallest margin, at most 1: the objective of the model scaled until every margin is at least 1.
+        """½‖w‖²/m² with m the smallest margin, at most 1: the objective of the model scaled until
+        every margin is at least 1.
 
         It is infinite if a margin is below 1 by more than rounding.
         """
         return self.value_at(model, *self.lowest_margin(model))
 
     def lowest_margin(self, model: BinaryModel) -> tuple[float, bool]:
-        """Return a number that every margin is at least, and whether one is below 1 by more than rounding."""
+        """Return a number that every margin is at least, and whether one is below 1 by more than
+        rounding.
+        """
         u = self.margins_of(model)
         return u.least, bool((u.value < 1.0 - 2.0 * u.error).any())
 
@@ -61,7 +65,9 @@ class HardMargin(AlphaDualStatement):
         if violated or not lowest > 0.0:
             return Evaluation(math.inf, 0.0)
         half = 0.5 * self.penalty(model)
-        return Evaluation.of(regulariser=half / square(exact(lowest)) if lowest < 1.0 else half, losses=exact(0.0))
+        return Evaluation.of(
+            regulariser=half / square(exact(lowest)) if lowest < 1.0 else half, losses=exact(0.0)
+        )
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
         """Σα − ½ v'Kv at a feasible α."""
@@ -76,8 +82,8 @@ class HardMargin(AlphaDualStatement):
         """An unbounded dual means that the classes are not separable."""
         if status in ("unbounded", "infeasible"):
             return (
-                "the two classes are not separable in this feature space, so no hard-margin SVM exists; "
-                "use the soft margin (a finite C of the pSVM) or a richer kernel"
+                "the two classes are not separable in this feature space, so no hard-margin SVM"
+                " exists; use the soft margin (a finite C of the pSVM) or a richer kernel"
             )
         return super().explain(status)
 
@@ -86,16 +92,22 @@ class HardMargin(AlphaDualStatement):
         return OptimalIntercepts(model.intercept, model.intercept)
 
     def recover(self, alpha: Floats) -> RecoveredPoints:
-        """Return models scaled to margin 1 (none if the classes are not separated) and multipliers at their best scale.
+        """Return models scaled to margin 1 (none if the classes are not separated) and multipliers
+        at their best scale.
 
-        A point whose objective is optimal to a relative ε has an error of the order √ε in its margins. The first
-        candidate therefore solves the equations u = 1 on the support vectors to rounding.
+        A point whose objective is optimal to a relative ε has an error of the order √ε in its
+        margins. The first candidate therefore solves the equations u = 1 on the support vectors to
+        rounding.
         """
         start = self.feasible(alpha)
-        return self._candidates([point for point in (self._polish(start), start) if point is not None])
+        return self._candidates(
+            [point for point in (self._polish(start), start) if point is not None]
+        )
 
     def separator(self, alpha: Floats) -> RecoveredPoints:
-        """Return the points of :meth:`recover` without the first, which needs a factor of the Gram matrix."""
+        """Return the points of :meth:`recover` without the first, which needs a factor of the Gram
+        matrix.
+        """
         return self._candidates([self.feasible(alpha)])
 
     def _candidates(self, points: list[Floats]) -> RecoveredPoints:
@@ -106,27 +118,32 @@ class HardMargin(AlphaDualStatement):
             # (Σα)²/(2 v'Kv) is the dual value at the best multiple of α.
             best = point * (float(point.sum()) / norm) if norm > 0 else point
             duals.append({"alpha": self.feasible(best)})
-            # Scale the model, not the multipliers: where large multipliers cancel, this has the smaller rounding error.
+            # Scale the model, not the multipliers: where large multipliers cancel, this has the
+            # smaller rounding error.
             model = self._separating(self.space.model(best * self.y))
             if model is not None:
                 models.append(model)
         return RecoveredPoints(models, duals)
 
     def _separating(self, model: BinaryModel) -> BinaryModel | None:
-        """Return the multiple with the bias in the middle whose margins are at least 1 after rounding; None if there is none.
+        """Return the multiple with the bias in the middle whose margins are at least 1 after
+        rounding; None if there is none.
 
-        With an offset of the data the intercept is large, and its rounding shifts all margins: the room for this is left,
-        and scores are looked at again.
+        With an offset of the data the intercept is large, and its rounding shifts all margins: the
+        room for this is left, and scores are looked at again.
         """
         best = None
         for _ in range(ATTEMPTS):
             u = self.margins_of(model)
             if best is not None and u.least >= 1.0:
                 break
-            # A little more than the bound, so that the scores of the next model, which are rounded anew, are within it.
+            # A little more than the bound, so that the scores of the next model, which are rounded
+            # anew, are within it.
             low = u.value - 1.1 * u.error
             centre = self.space.centre if self.space.is_linear else None
-            found = separated(model, float(low[self.y > 0].min()), float(low[self.y < 0].min()), centre)
+            found = separated(
+                model, float(low[self.y > 0].min()), float(low[self.y < 0].min()), centre
+            )
             if found is None:
                 break
             model = best = found
@@ -139,22 +156,21 @@ class HardMargin(AlphaDualStatement):
         b = -(float(f[self.y > 0].min()) + float(f[self.y < 0].max())) / 2
         upper_bound = np.full(alpha.size, np.inf)
         polished = solve_support_equations(
-            self.space, np.where(free, alpha, 0.0), free=free, upper_bound=upper_bound, bias=b, slack=None
+            self.space,
+            np.where(free, alpha, 0.0),
+            free=free,
+            upper_bound=upper_bound,
+            bias=b,
+            slack=None,
         )
         return None if polished is None else self.feasible(polished)
 
 
-def separated(model: BinaryModel, positive: float, negative: float, centre: Floats | None) -> BinaryModel | None:
-    """Return the multiple of a model, with the bias in the middle, whose margins are about 1; None if it does not separate.
-
-    Parameters
-    ----------
-    model : BinaryModel
-    positive, negative : float
-        Smallest margins of the two classes.
-    centre : ndarray of shape (d,) or None
-        Subtracted from the rows of a linear space: with an offset the intercept is large, and there is room for the
-        rounding that it brings to all margins.
+def separated(
+    model: BinaryModel, positive: float, negative: float, centre: Floats | None
+) -> BinaryModel | None:
+    """Return the multiple of a model, with the bias in the middle, whose margins are about 1; None
+    if it does not separate.
     """
     margin = (positive + negative) / 2
     if not 0 < margin < math.inf:

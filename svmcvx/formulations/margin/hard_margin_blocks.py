@@ -1,7 +1,7 @@
 r"""The hard-margin SVM on rows in blocks.
 
-The objective of a model needs the smallest margin of all blocks. The multipliers are 0 outside a working set of rows, which are in
-memory: the dual objective is that of the working set.
+The objective of a model needs the smallest margin of all blocks. The multipliers are 0 outside a
+working set of rows, which are in memory: the dual objective is that of the working set.
 """
 
 from __future__ import annotations
@@ -29,17 +29,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class Violated(NamedTuple):
-    """The smallest margins of a model over all blocks.
-
-    Attributes
-    ----------
-    positive, negative : float
-        Numbers that :math:`y_i f(x_i)` is at least, in each class, after rounding.
-    X : ndarray or csr_array of shape (k, d)
-        Rows with the smallest margins below 1, as they were passed.
-    y, u : ndarray of shape (k,)
-        Their labels ±1 and margins.
-    """
+    """The smallest margins of a model over all blocks."""
 
     positive: float
     negative: float
@@ -50,25 +40,23 @@ class Violated(NamedTuple):
 
 @dataclass(eq=False)
 class HardMarginInBlocks(InBlocks):
-    """The statement of the hard margin on rows in blocks.
-
-    Parameters
-    ----------
-    working : HardMargin
-        The same statement bound to the working set.
-    """
+    """The statement of the hard margin on rows in blocks."""
 
     working: HardMargin | None = None
 
     def evaluate(self, model: LinearModel) -> Evaluation:
-        """½‖w‖²/m² with m the smallest margin of all blocks; infinite if one is below 1 by more than rounding."""
+        """½‖w‖²/m² with m the smallest margin of all blocks; infinite if one is below 1 by more
+        than rounding.
+        """
         found = self._each(_lowest, model)
         lowest = min(part[0] for part in found)
         value: Evaluation = self.whole.value_at(model, lowest, any(part[1] for part in found))
         return value
 
     def separating(self, model: LinearModel) -> LinearModel:
-        """Return the multiple of a model whose margins are at least 1 after rounding; the model itself if there is none."""
+        """Return the multiple of a model whose margins are at least 1 after rounding; the model
+        itself if there is none.
+        """
         found = model
         for _ in range(ATTEMPTS):
             if math.isfinite(self.evaluate(found).upper_end):
@@ -106,15 +94,23 @@ class HardMarginInBlocks(InBlocks):
 
 
 def look_at_margins(statement: InBlocks, model: LinearModel, most: int) -> Violated:
-    """Return the smallest margins of all blocks, and the rows of at most `most` of them that are below 1."""
+    """Return the smallest margins of all blocks, and the rows of at most `most` of them that are
+    below 1.
+    """
     shards = statement.space.shards
-    found: list[Violated] = shards.read(_violated, None, statement.make, statement.space.compared, model, most)
+    found: list[Violated] = shards.read(
+        _violated, None, statement.make, statement.space.compared, model, most
+    )
     X = [part.X for part in found if part.y.size]
     y, u = (np.concatenate([getattr(part, name) for part in found]) for name in ("y", "u"))
     rows = _stacked(X) if X else np.zeros((0, statement.space.centre.size))
     chosen = np.argsort(u, kind="stable")[:most]
     return Violated(
-        min(part.positive for part in found), min(part.negative for part in found), rows[chosen], y[chosen], u[chosen]
+        min(part.positive for part in found),
+        min(part.negative for part in found),
+        rows[chosen],
+        y[chosen],
+        u[chosen],
     )
 
 
@@ -126,12 +122,21 @@ def _stacked(parts: list[Features]) -> Features:
 def _lowest(
     pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, model: LinearModel
 ) -> list[tuple[float, bool]]:
-    return [make(space=space).lowest_margin(model) for space in spaces(pieces, parts, settings) if space.data.n]
+    return [
+        make(space=space).lowest_margin(model)
+        for space in spaces(pieces, parts, settings)
+        if space.data.n
+    ]
 
 
 @reads_rows
 def _violated(
-    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, model: LinearModel, most: int
+    pieces: ShardBlocks,
+    parts: ShardState,
+    make: Make,
+    settings: BlockSettings,
+    model: LinearModel,
+    most: int,
 ) -> Violated:
     positive = negative = math.inf
     X, ys, us = [], [np.zeros(0)], [np.zeros(0)]

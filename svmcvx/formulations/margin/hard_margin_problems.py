@@ -30,13 +30,20 @@ class HardMarginProblem(FormulationProblem):
         """The model of the multipliers, if it separates the classes."""
         alpha = self.var_dict["alpha"].value
         return (
-            self.formulation.recover(np.asarray(alpha, dtype=np.float64)) if usable(alpha) else RecoveredPoints([], [])
+            self.formulation.recover(np.asarray(alpha, dtype=np.float64))
+            if usable(alpha)
+            else RecoveredPoints([], [])
         )
 
 
 @builder
 def hard_margin_dual(
-    X: Any, y: Any, *, kernel: KernelLike = None, sample_weight: Any = None, indefinite: str = "error"
+    X: Any,
+    y: Any,
+    *,
+    kernel: KernelLike = None,
+    sample_weight: Any = None,
+    indefinite: str = "error",
 ) -> HardMarginProblem:
     r"""Build the dual of the hard-margin SVM as a cvxpy problem.
 
@@ -54,7 +61,8 @@ def hard_margin_dual(
     Returns
     -------
     HardMarginProblem
-        A ``cvxpy.Problem`` with the variable ``alpha`` and constraints labelled ``nonnegative`` and ``balance``.
+        A ``cvxpy.Problem`` with the variable ``alpha`` and constraints labelled ``nonnegative`` and
+        ``balance``.
 
     Notes
     -----
@@ -68,10 +76,15 @@ def hard_margin_dual(
     1.0
     """
     data = binary_data(X, y, sample_weight)
-    statement = HardMargin(space=feature_space(data, kernel, intercept="free", indefinite=indefinite))
+    statement = HardMargin(
+        space=feature_space(data, kernel, intercept="free", indefinite=indefinite)
+    )
     y_signs, L = statement.y, statement.space.factor
     require_conic_memory(L, "hard-margin dual")
     alpha = cp.Variable(y_signs.size, name="alpha")
-    constraints = [(alpha >= 0).set_label("nonnegative"), (y_signs @ alpha == 0).set_label("balance")]
+    constraints = [
+        (alpha >= 0).set_label("nonnegative"),
+        (y_signs @ alpha == 0).set_label("balance"),
+    ]
     value = cp.sum(alpha) - 0.5 * cp.sum_squares(L.T @ cp.multiply(y_signs, alpha))
     return HardMarginProblem(cp.Maximize(value), constraints, statement)

@@ -1,7 +1,7 @@
 r"""The pSVM whose intercept is penalised with the rest, or absent: the problem of LIBLINEAR.
 
-**Primal** and **dual** are those of :mod:`svmcvx.formulations.margin.psvm` with b = 0; the dual then has no constraint
-:math:`y'\alpha = 0`:
+**Primal** and **dual** are those of :mod:`svmcvx.formulations.margin.psvm` with b = 0; the dual
+then has no constraint :math:`y'\alpha = 0`:
 
 .. math::
     \min_w\; \tfrac12\|w\|^2 + C \sum_i s_i\, (1 - y_i\langle w, \varphi(x_i)\rangle)_+^p, \qquad
@@ -9,8 +9,8 @@ r"""The pSVM whose intercept is penalised with the rest, or absent: the problem 
 
 A penalised intercept is the coefficient of a constant feature in `X`.
 
-**Scaling.** At p = 1 and p = 2 this is ``LinearSVC`` with ``loss="hinge"`` and ``"squared_hinge"``, the same C; its constant
-feature has the value ``intercept_scaling``.
+**Scaling.** At p = 1 and p = 2 this is ``LinearSVC`` with ``loss="hinge"`` and ``"squared_hinge"``,
+the same C; its constant feature has the value ``intercept_scaling``.
 
 **Source.** [FanEtAl] (LIBLINEAR, 2008), eq. (1) and section 2.
 """
@@ -36,17 +36,14 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 def check_intercept(intercept: Any, bias: str = "exact") -> str:
-    """Return what a pSVM does with its intercept; `bias` is deprecated.
-
-    Raises
-    ------
-    DataError
-        If `intercept` is not "free", "penalised", "none" or a bool, or not free and `bias` a rule for a free one.
-    """
+    """Return what a pSVM does with its intercept; `bias` is deprecated."""
     kind = intercept_kind(intercept, own="free", kinds=INTERCEPTS)
     check_choice(bias, "bias", ("exact", "paper", "released"))
     if kind != "free" and bias != "exact":
-        raise DataError(f"bias={bias!r} is a rule for a free intercept; use bias='exact' with intercept={intercept!r}")
+        raise DataError(
+            f"bias={bias!r} is a rule for a free intercept; use bias='exact' with"
+            f" intercept={intercept!r}"
+        )
     return kind
 
 
@@ -57,17 +54,7 @@ def kind_of_psvm(intercept: str) -> type[PSVM]:
 
 @dataclass(frozen=True, eq=False)
 class PenalisedPSVM(PSVM):
-    """The statement bound to data.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-        With a penalised intercept or none.
-    C : float
-        Weight of the losses, positive.
-    p : float
-        Exponent of the hinge, at least 1.
-    """
+    """The statement bound to data."""
 
     name: ClassVar[str] = "penalised psvm"
 

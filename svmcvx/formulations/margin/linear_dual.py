@@ -1,7 +1,8 @@
 r"""The dual side of the pSVM with a linear term in its objective.
 
-A term :math:`c_\xi'\xi` adds to the cost of the slacks :math:`\xi_i \ge (1-u_i)_+`: the conjugate of a loss is taken at
-:math:`(\alpha_i - c_{\xi i})_+`, and the box of p = 1 is :math:`\alpha_i \le C s_i + c_{\xi i}`.
+A term :math:`c_\xi'\xi` adds to the cost of the slacks :math:`\xi_i \ge (1-u_i)_+`: the conjugate
+of a loss is taken at :math:`(\alpha_i - c_{\xi i})_+`, and the box of p = 1 is :math:`\alpha_i \le
+C s_i + c_{\xi i}`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class MarginLinearDual(LinearDual):
         return super().variables | {"xi"} | ({"b"} if self.free else set())
 
     def values(self, model: BinaryModel, variables: Mapping[str, Any]) -> dict[str, Bounded]:
-        """Return w, the intercept that belongs to the centred data, and slacks that are large enough."""
+        """Return w, the intercept that belongs to the centred data, and slacks that are large
+        enough.
+        """
         found = super().values(model, variables)
         if self.free:
             b = exact(model.intercept)
@@ -52,7 +55,9 @@ class MarginLinearDual(LinearDual):
 
     def slacks(self, model: BinaryModel, xi: Floats) -> Floats:
         """Return numbers that are at least ξ and every loss :math:`(1-u_i)_+`."""
-        found: Floats = np.maximum(np.asarray(xi, dtype=np.float64), slack(self.statement.margins_of(model)).upper)
+        found: Floats = np.maximum(
+            np.asarray(xi, dtype=np.float64), slack(self.statement.margins_of(model)).upper
+        )
         return found
 
     def evaluate(self, model: BinaryModel, variables: Mapping[str, Any]) -> Bounded:
@@ -76,22 +81,33 @@ class MarginLinearDual(LinearDual):
         return np.asarray((exact(largest) + term.xi).lower)
 
     def repair(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
-        """Clip α to its box, and balance it with the parts of c_b: these are observations of the other sign."""
-        upper_bound = np.broadcast_to(np.maximum(self.upper_bound(term), 0.0), self.statement.y.shape)
+        """Clip α to its box, and balance it with the parts of c_b: these are observations of the
+        other sign.
+        """
+        upper_bound = np.broadcast_to(
+            np.maximum(self.upper_bound(term), 0.0), self.statement.y.shape
+        )
         alpha = self.statement.alpha(dual)
         if not self.free:
             return {"alpha": np.clip(np.nan_to_num(alpha, nan=0.0), 0.0, upper_bound)}, term.on_b
         parts = np.concatenate([alpha, np.abs(term.on_b)])
         sides = np.concatenate([self.statement.y, np.where(term.on_b > 0, -1.0, 1.0)])
         largest = np.full(term.on_b.size, np.max(self.statement.largest_multiplier()))
-        found = balanced(parts, sides, np.concatenate([upper_bound, np.maximum(largest, np.abs(term.on_b))]))
+        found = balanced(
+            parts, sides, np.concatenate([upper_bound, np.maximum(largest, np.abs(term.on_b))])
+        )
         return {"alpha": found[: alpha.size]}, np.copysign(found[alpha.size :], term.on_b)
 
     def violation(self, dual: Dual, term: LinearTerm) -> float:
-        """Largest of −α, the excess of α over its box, and |Σv − c_b|; 0 only if none of them is above 0."""
+        """Largest of −α, the excess of α over its box, and |Σv − c_b|; 0 only if none of them is
+        above 0.
+        """
         alpha = self.statement.alpha(dual)
         upper_bound = np.asarray(self.upper_bound(term))
-        if not (np.isfinite(alpha).all() and np.isfinite(term.on_b).all()) or (upper_bound < 0.0).any():
+        if (
+            not (np.isfinite(alpha).all() and np.isfinite(term.on_b).all())
+            or (upper_bound < 0.0).any()
+        ):
             return math.inf
         outside = max(0.0, float(-alpha.min()), float((alpha - upper_bound).max()))
         if not self.free:

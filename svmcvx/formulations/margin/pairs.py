@@ -1,7 +1,9 @@
-"""The pSVM of many pairs of classes, or of each class against the rest: their objectives and dual objectives as arrays, one number a problem.
+"""The pSVM of many pairs of classes, or of each class against the rest: their objectives and dual
+objectives as arrays, one number a problem.
 
-The formulas are those of :mod:`svmcvx.formulations.margin.psvm`, compiled (:mod:`svmcvx.formulations.margin.pairs_passes`). What is shared is evaluated once: rows of
-the kernel matrix, and the products of a class with the normals of all problems that it takes part in.
+The formulas are those of :mod:`svmcvx.formulations.margin.psvm`, compiled
+(:mod:`svmcvx.formulations.margin.pairs_passes`). What is shared is evaluated once: rows of the
+kernel matrix, and the products of a class with the normals of all problems that it takes part in.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from svmcvx.core.bounded import Bounded, parts_of
 from svmcvx.core.exactly import imbalance, product_below
 from svmcvx.core.rows import row_norms_above, summed_rows
 from svmcvx.errors import NotCertified
-from svmcvx.formulations.margin.pairs_passes import DUAL, ERROR, LOSSES, REGULARISER, VIOLATION, write_terms
+from svmcvx.formulations.margin.pairs_passes import (
+    DUAL,
+    ERROR,
+    LOSSES,
+    REGULARISER,
+    VIOLATION,
+    write_terms,
+)
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
 
@@ -28,19 +37,14 @@ __all__ = ["PSVMParts", "PartsPoint"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Multiplications up to which the products of all rows with all normals are one product, though a normal needs its own rows alone.
+# Multiplications up to which the products of all rows with all normals are one product, though a
+# normal needs its own rows alone.
 FEW = 500_000
 
 
 class PartsPoint(NamedTuple):
-    """Multipliers of all problems, and a model of each: a linear one with :meth:`PSVMParts.normals`, or an expansion with the coefficients α y.
-
-    Attributes
-    ----------
-    alpha : ndarray
-        For each problem one multiplier an observation, in the order of the layout.
-    bias : ndarray of shape (problems,)
-        The intercepts of the models.
+    """Multipliers of all problems, and a model of each: a linear one with
+    :meth:`PSVMParts.normals`, or an expansion with the coefficients α y.
     """
 
     alpha: Floats
@@ -49,21 +53,7 @@ class PartsPoint(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PSVMParts:
-    """The problems bound to their data.
-
-    Parameters
-    ----------
-    rows : ClassRows
-        For a linear machine those of the centred rows.
-    layout : Layout
-    y : ndarray
-        Labels ±1, of all problems one after another.
-    weight : ndarray or float
-        Weights of the losses alike; the number 1 where all are 1.
-    C, p : float
-    centre : ndarray of shape (d,)
-        What was subtracted from the rows of a linear machine.
-    """
+    """The problems bound to their data."""
 
     rows: ClassRows
     layout: Layout
@@ -107,12 +97,16 @@ class PSVMParts:
 
     @cached_property
     def _groups(self) -> list[tuple[Floats, NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]]:
-        """Of each group: its rows, on which side of which problems it stands, and where its numbers are in their arrays, shape (problems, rows)."""
+        """Of each group: its rows, on which side of which problems it stands, and where its numbers
+        are in their arrays, shape (problems, rows).
+        """
         layout, found = self.layout, []
         for group, (first, last) in enumerate(pairwise(layout.starts.tolist())):
             side, part = np.nonzero((layout.groups == group).T)
             begins = layout.offsets[part] + side * (layout.sizes[part] - (last - first))
-            found.append((self.rows.X[first:last], side, part, begins[:, None] + np.arange(last - first)))
+            found.append(
+                (self.rows.X[first:last], side, part, begins[:, None] + np.arange(last - first))
+            )
         return found
 
     @cached_property
@@ -120,17 +114,22 @@ class PSVMParts:
         return {}
 
     def _last_or_new(self, name: str, argument: Floats, compute: Callable[[], Any]) -> Any:
-        """Return what was computed last under a name, computed anew if its argument was another one."""
+        """Return what was computed last under a name, computed anew if its argument was another
+        one.
+        """
         if name not in self._last or not np.array_equal(self._last[name][0], argument):
             self._last[name] = argument.copy(), compute()
         return self._last[name][1]
 
     def normals(self, alpha: Floats) -> tuple[Floats, int]:
-        """Return X'v with v = αy of each problem, shape (problems, d), and the number of terms that count for its errors. The last is kept.
+        """Return X'v with v = αy of each problem, shape (problems, d), and the number of terms that
+        count for its errors. The last is kept.
 
         It is that of centred rows, which is the same for a v of sum 0.
         """
-        found: tuple[Floats, int] = self._last_or_new("normals", alpha, lambda: self._normals(alpha * self.y))
+        found: tuple[Floats, int] = self._last_or_new(
+            "normals", alpha, lambda: self._normals(alpha * self.y)
+        )
         return found
 
     def _normals(self, v: Floats) -> tuple[Floats, int]:
@@ -147,7 +146,9 @@ class PSVMParts:
         return sides[0] + sides[1], most + 1
 
     def linear_scores(self, W: Floats) -> Floats:
-        """Return the inner products of the centred rows with the normal of their problem. The last are kept."""
+        """Return the inner products of the centred rows with the normal of their problem. The last
+        are kept.
+        """
         found: Floats = self._last_or_new("linear scores", W, lambda: self._linear_scores(W))
         return found
 
@@ -167,27 +168,27 @@ class PSVMParts:
         return found
 
     def kernel_scores(self, alpha: Floats) -> Bounded:
-        """Return Kv with v = αy.
-
-        Raises
-        ------
-        NotCertified
-            If there was no room for the rows.
-        """
+        """Return Kv with v = αy."""
         found = self.scores(alpha)
         if found is None:
             raise NotCertified("there was no room for the rows of the kernel; raise cache_size")
         return found
 
     def evaluate(self, point: PartsPoint) -> PartsEvaluation:
-        """Return ½‖w‖² and C Σ s (1 − u)₊^p at the models, D at the multipliers, and the largest of −α, the excess of α over its upper bound, and |y'α|."""
+        """Return ½‖w‖² and C Σ s (1 − u)₊^p at the models, D at the multipliers, and the largest of
+        −α, the excess of α over its upper bound, and |y'α|.
+        """
         alpha, layout = np.ascontiguousarray(point.alpha), self.layout
         norms, terms = np.zeros(0), 0
         if self.kernel is not None:
             W, (f, error) = np.zeros((0, 0)), parts_of(self.kernel_scores(alpha))
         else:
             W, terms = self.normals(alpha)
-            f, error, norms = self.linear_scores(W), np.empty(alpha.size), row_norms_above(self.rows.X)
+            f, error, norms = (
+                self.linear_scores(W),
+                np.empty(alpha.size),
+                row_norms_above(self.rows.X),
+            )
         found = np.empty((VIOLATION + 1, layout.parts))
         write_terms(
             layout.groups,
@@ -214,7 +215,9 @@ class PSVMParts:
         for part in np.flatnonzero(np.isnan(violation)).tolist():
             own = layout.of_part(part)
             violation[part] = self._violation(alpha[own], self.y[own], self.cost_below[own])
-        regulariser, losses, dual = (Bounded(found[row], found[row + ERROR]) for row in (REGULARISER, LOSSES, DUAL))
+        regulariser, losses, dual = (
+            Bounded(found[row], found[row + ERROR]) for row in (REGULARISER, LOSSES, DUAL)
+        )
         return PartsEvaluation(regulariser, losses, dual, violation)
 
     def _violation(self, alpha: Floats, y: Floats, cost: Floats) -> float:
@@ -227,7 +230,15 @@ class PSVMParts:
         one: Any = self.positives
         other: Any = self.layout.sizes - one
         if isinstance(self.weight, np.ndarray):
-            one, other = (np.add.reduceat(self.weight * (self.y * sign > 0.0), self.starts) for sign in (1.0, -1.0))
+            one, other = (
+                np.add.reduceat(self.weight * (self.y * sign > 0.0), self.starts)
+                for sign in (1.0, -1.0)
+            )
         least: Floats = np.minimum(one, other)
         # At p = 2 the best intercept is the weighted mean of the labels.
-        return 2.0 * self.C * least * (1.0 if self.p == 1 else 2.0 * np.maximum(one, other) / (one + other))
+        return (
+            2.0
+            * self.C
+            * least
+            * (1.0 if self.p == 1 else 2.0 * np.maximum(one, other) / (one + other))
+        )

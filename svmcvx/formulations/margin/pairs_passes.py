@@ -1,8 +1,10 @@
 r"""Compiled intervals of many pSVM with p = 1 or 2, with bounds on the rounding of each operation.
 
-The formulas are those of :mod:`svmcvx.formulations.margin.psvm`, the bounds those of :mod:`svmcvx.core.bounded`: an operation adds its own rounding to
-the errors of its operands, and each error is enlarged by more than its own computation rounds. What underflows loses less than :data:`LOST`, which is added
-everywhere. Sums of k numbers in any order are off by at most k u times that of their sizes [JeannerodRump]. NaN is never taken for a small number.
+The formulas are those of :mod:`svmcvx.formulations.margin.psvm`, the bounds those of
+:mod:`svmcvx.core.bounded`: an operation adds its own rounding to the errors of its operands, and
+each error is enlarged by more than its own computation rounds. What underflows loses less than
+:data:`LOST`, which is added everywhere. Sums of k numbers in any order are off by at most k u times
+that of their sizes [JeannerodRump]. NaN is never taken for a small number.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ __all__ = ["DUAL", "ERROR", "LOSSES", "REGULARISER", "VIOLATION", "write_terms"]
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
 
-# Rows of what is returned: three numbers, each with its error in the row of that number plus ERROR, and the violation.
+# Rows of what is returned: three numbers, each with its error in the row of that number plus ERROR,
+# and the violation.
 REGULARISER, LOSSES, DUAL, ERROR, VIOLATION = 0, 1, 2, 3, 6
 # Exponent of the finest grid.
 FINEST = -1000
@@ -41,7 +44,8 @@ def sum_of(values: Floats) -> float:
 
 @compiled(inner=True)
 def violation_of(alpha: Floats, y: Floats, cost: Floats, bounded: bool) -> float:
-    r"""Return the largest of −α, of α − `cost` where it is an upper bound, and of :math:`|y'\alpha|`; NaN where the last is not known exactly.
+    r"""Return the largest of −α, of α − `cost` where it is an upper bound, and of
+    :math:`|y'\alpha|`; NaN where the last is not known exactly.
 
     Multipliers on a grid are added as integers, as in :func:`svmcvx.core.exactly.imbalance`.
     """
@@ -103,8 +107,12 @@ def losses_of(
 
 
 @compiled(inner=True, error_model="numpy")
-def dual_terms(alpha: Floats, C: float, weight: Floats, squared: bool, values: Floats, errors: Floats) -> None:
-    r"""Write :math:`\alpha_i`, at p = 2 less the conjugate :math:`\alpha_i^2/(4Cs_i)`, and bounds on the errors."""
+def dual_terms(
+    alpha: Floats, C: float, weight: Floats, squared: bool, values: Floats, errors: Floats
+) -> None:
+    r"""Write :math:`\alpha_i`, at p = 2 less the conjugate :math:`\alpha_i^2/(4Cs_i)`, and bounds
+    on the errors.
+    """
     for k in range(values.size):
         values[k], errors[k] = alpha[k], 0.0
     if squared:
@@ -113,12 +121,16 @@ def dual_terms(alpha: Floats, C: float, weight: Floats, squared: bool, values: F
             # Product, quotient and product are rounded once each.
             conjugate = alpha[k] * (alpha[k] / (4.0 * cost))
             values[k] = alpha[k] - conjugate
-            errors[k] = (abs(values[k]) * U + 4.0 * U * abs(conjugate)) * GROW + LOST * (1.0 + abs(alpha[k]))
+            errors[k] = (abs(values[k]) * U + 4.0 * U * abs(conjugate)) * GROW + LOST * (
+                1.0 + abs(alpha[k])
+            )
 
 
 @compiled(inner=True)
 def error_of_sum(found: float, sizes: float, errors: float, terms: float) -> float:
-    """Return a bound on the error of a sum of so many numbers, from the sums of their sizes and errors; what overflowed is unknown."""
+    """Return a bound on the error of a sum of so many numbers, from the sums of their sizes and
+    errors; what overflowed is unknown.
+    """
     if not abs(found) < math.inf:
         return math.inf
     return float((sizes * terms * U + errors) * enlarged(terms))
@@ -146,39 +158,8 @@ def write_terms(
     work: Floats,
     out: Floats,
 ) -> None:
-    r"""Write the terms of the objectives, the dual objectives, their errors, and the violations of the dual points.
-
-    Parameters
-    ----------
-    groups, starts, offsets : ndarray of int
-        See :class:`svmcvx.kernels.class_rows.Layout`.
-    y : ndarray
-        Labels of all problems one after another.
-    weight : ndarray
-        Of the losses alike; empty where all are 1.
-    cost : ndarray
-        At most C times the weights, of all problems.
-    C : float
-    squared : bool
-        Whether p is 2, else 1.
-    alpha, bias : ndarray
-        Multipliers and intercepts.
-    f : ndarray
-        Scores without the intercepts.
-    error : ndarray
-        Bounds on their errors; those of linear machines are written here.
-    W : ndarray of shape (problems, d)
-        Normals of linear machines, computed from the multipliers; (0, 0) for kernels.
-    centre : ndarray of shape (d,)
-        What was subtracted from the rows of a linear machine.
-    norms : ndarray of shape (n,)
-        At least the norms of these rows.
-    terms : float
-        Numbers that a coordinate of W is a sum of, in the way that it was computed.
-    shifted : bool
-        Whether a centre was subtracted.
-    work : ndarray of shape (3, size of the largest problem)
-    out : ndarray of shape (7, problems)
+    """Write the terms of the objectives, the dual objectives, their errors, and the violations of
+    the dual points.
     """
     d = float(W.shape[1])
     for part in range(groups.shape[0]):
@@ -186,7 +167,12 @@ def write_terms(
         one, other = groups[part, 0], groups[part, 1]
         q = last - first
         size = float(q)
-        own, labels, scores, off = alpha[first:last], y[first:last], f[first:last], error[first:last]
+        own, labels, scores, off = (
+            alpha[first:last],
+            y[first:last],
+            f[first:last],
+            error[first:last],
+        )
         factors = weight[first:last] if weight.size else weight
         values, errors, sizes = work[0, :q], work[1, :q], work[2, :q]
         b, b_error = bias[part], 0.0
@@ -197,7 +183,10 @@ def write_terms(
                 square += w[k] * w[k]
                 middle += w[k] * centre[k]
                 magnitude += abs(w[k] * centre[k])
-            length = math.sqrt(square * (1.0 + (d + 4.0) * U)) * (1.0 + 4.0 * U) + math.sqrt(d) * 2.0**-536
+            length = (
+                math.sqrt(square * (1.0 + (d + 4.0) * U)) * (1.0 + 4.0 * U)
+                + math.sqrt(d) * 2.0**-536
+            )
             square_error = ((d * U * enlarged(d) * square + UNDERFLOW) * enlarged(d)) * GROW
             # The normal is computed from the multipliers; its distance from the exact one.
             m = starts[one + 1] - starts[one]
@@ -229,7 +218,9 @@ def write_terms(
             square_error = error_of_sum(square, sum_of(sizes), sum_of(errors), size)
             reach = (square + square_error) * GROW
             square = 0.0 if square < 0.0 else square
-            square_error = 0.0 if reach <= 0.0 else (reach if reach < square_error else square_error)
+            square_error = (
+                0.0 if reach <= 0.0 else (reach if reach < square_error else square_error)
+            )
             dual_square, dual_square_error = square, square_error
         out[REGULARISER, part] = 0.5 * square
         out[REGULARISER + ERROR, part] = 0.5 * square_error + LOST
@@ -245,5 +236,7 @@ def write_terms(
         total_error = error_of_sum(total, sum_of(sizes), sum_of(errors), size)
         dual = total - 0.5 * dual_square
         out[DUAL, part] = dual
-        out[DUAL + ERROR, part] = (abs(dual) * U + total_error + 0.5 * dual_square_error + LOST) * GROW
+        out[DUAL + ERROR, part] = (
+            abs(dual) * U + total_error + 0.5 * dual_square_error + LOST
+        ) * GROW
         out[VIOLATION, part] = violation_of(own, labels, cost[first:last], not squared)

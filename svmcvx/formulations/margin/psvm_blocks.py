@@ -1,8 +1,10 @@
-r"""The pSVM on rows in blocks: the interval of optimal biases at p = 1, found from sums over the blocks.
+r"""The pSVM on rows in blocks: the interval of optimal biases at p = 1, found from sums over the
+blocks.
 
-Both sums of :mod:`svmcvx.formulations.optimal_intercepts` change monotonically with b, one up and one down, so that each end of the
-interval is the least b at which a condition on them holds. A pass over the breaks :math:`y_i - f_i` of all blocks decides it at
-thousands of b: a few passes find the ends to rounding. The rows themselves are read once, for the scores.
+Both sums of :mod:`svmcvx.formulations.optimal_intercepts` change monotonically with b, one up and
+one down, so that each end of the interval is the least b at which a condition on them holds. A pass
+over the breaks :math:`y_i - f_i` of all blocks decides it at thousands of b: a few passes find the
+ends to rounding. The rows themselves are read once, for the scores.
 """
 
 from __future__ import annotations
@@ -92,10 +94,14 @@ def _set_breaks(
 
 
 def _sums_at(pieces: ShardBlocks, parts: ShardState, places: Floats) -> Floats:
-    """Return the weights of both classes, negative first, whose breaks lie between each two neighbours of sorted numbers."""
+    """Return the weights of both classes, negative first, whose breaks lie between each two
+    neighbours of sorted numbers.
+    """
     total = np.zeros((2, places.size + 1))
     for breaks, rows in zip(parts[BREAKS], parts["rows"], strict=True):
         where = np.searchsorted(places, breaks, side="left")
         for k, members in enumerate((rows.y < 0, rows.y > 0)):
-            total[k] += np.bincount(where[members], weights=rows.weight[members], minlength=places.size + 1)
+            total[k] += np.bincount(
+                where[members], weights=rows.weight[members], minlength=places.size + 1
+            )
     return total

@@ -26,12 +26,17 @@ Floats: TypeAlias = NDArray[np.float64]
 Problem = TypeVar("Problem", bound=FormulationProblem)
 
 EXPONENTS = ("power", "rational")
-# Observations with a margin up to this far above 1 count as support of a model given by (w, b) alone.
+# Observations with a margin up to this far above 1 count as support of a model given by (w, b)
+# alone.
 ON_MARGIN = 1e-7
 
 
-def _loss_epigraph(size: cp.Variable, power: float, exponent: str) -> tuple[cp.Expression, list[cp.Constraint], str]:
-    """Return an expression that is at least ``size**power`` elementwise, its constraints, and the cone used."""
+def _loss_epigraph(
+    size: cp.Variable, power: float, exponent: str
+) -> tuple[cp.Expression, list[cp.Constraint], str]:
+    """Return an expression that is at least ``size**power`` elementwise, its constraints, and the
+    cone used.
+    """
     if exponent == "rational":
         return cp.power(size, power, approx=True), [], "second-order cones, rational exponent"
     if not 0.0 < 1.0 - 1.0 / power < 1.0:
@@ -42,14 +47,7 @@ def _loss_epigraph(size: cp.Variable, power: float, exponent: str) -> tuple[cp.E
 
 
 class PSVMPrimal(FormulationProblem):
-    """The primal problem; see :func:`psvm_primal`.
-
-    Attributes
-    ----------
-    C : cvxpy.Parameter
-    cone : str
-        The cone that states the loss.
-    """
+    """The primal problem; see :func:`psvm_primal`."""
 
     C: cp.Parameter
     cone: str
@@ -66,7 +64,9 @@ class PSVMPrimal(FormulationProblem):
         w = self.var_dict["w"].value
         if usable(w):
             f = np.asarray(statement.space.factor @ w)
-            points.models.append(_model_of(statement, np.asarray(w), f, statement.exact_intercept(f)))
+            points.models.append(
+                _model_of(statement, np.asarray(w), f, statement.exact_intercept(f))
+            )
         return points
 
     def model_at_variables(self) -> BinaryModel | None:
@@ -84,16 +84,7 @@ def _model_of(statement: PSVM, w: Floats, f: Floats, b: float) -> BinaryModel:
 
 
 class PSVMDual(FormulationProblem):
-    """The dual problem; see :func:`psvm_dual`.
-
-    Attributes
-    ----------
-    C : cvxpy.Parameter
-    cone : str
-        The cone that states the conjugate of the loss.
-    alpha : cvxpy.Expression
-        The multipliers.
-    """
+    """The dual problem; see :func:`psvm_dual`."""
 
     C: cp.Parameter
     cone: str
@@ -103,7 +94,9 @@ class PSVMDual(FormulationProblem):
         """The models of the multipliers."""
         alpha = self.alpha.value
         return (
-            self.formulation.recover(np.asarray(alpha, dtype=np.float64)) if usable(alpha) else RecoveredPoints([], [])
+            self.formulation.recover(np.asarray(alpha, dtype=np.float64))
+            if usable(alpha)
+            else RecoveredPoints([], [])
         )
 
 
@@ -166,20 +159,23 @@ def psvm_primal(
     p : float
         Exponent of the hinge, any real number of at least 1, the default.
     exponent : "power" or "rational"
-        State :math:`\xi^p` for p other than 1 and 2 by the exact power cone, or by second-order cones with
-        the nearest rational exponent, which is another problem and shows up as a gap.
+        State :math:`\xi^p` for p other than 1 and 2 by the exact power cone, or by second-order
+        cones with the nearest rational exponent, which is another problem and shows up as a gap.
     bias : "exact", "paper" or "released"
-        Deprecated: other rules than the optimal one are those of :func:`svmcvx.papers.exhibits.with_bias`.
+        Deprecated: other rules than the optimal one are those of
+        :func:`svmcvx.papers.exhibits.with_bias`.
     intercept : "free", "penalised" or "none"
-        A free intercept; that of a constant feature, which is penalised like the others, as in LIBLINEAR; or none. The statement of
-        the last two is :mod:`svmcvx.formulations.margin.liblinear`, and there is no variable ``b``.
+        A free intercept; that of a constant feature, which is penalised like the others, as in
+        LIBLINEAR; or none. The statement of the last two is
+        :mod:`svmcvx.formulations.margin.liblinear`, and there is no variable ``b``.
 
     Returns
     -------
     PSVMPrimal
-        A ``cvxpy.Problem``. Variables ``w``, ``b``, ``xi`` and, for a power cone, ``t``; parameter ``C``;
-        constraints labelled ``margin`` (its multipliers are α), ``slack`` and ``power``. ``problem.cone`` says
-        which cone states the loss. The bias variable belongs to centred data when `X` is dense and linear.
+        A ``cvxpy.Problem``. Variables ``w``, ``b``, ``xi`` and, for a power cone, ``t``; parameter
+        ``C``; constraints labelled ``margin`` (its multipliers are α), ``slack`` and ``power``.
+        ``problem.cone`` says which cone states the loss. The bias variable belongs to centred data
+        when `X` is dense and linear.
 
     Notes
     -----
@@ -236,15 +232,15 @@ def psvm_dual(
 ) -> PSVMDual:
     r"""Build the pSVM dual as a cvxpy problem.
 
-    In the scaled multipliers :math:`\beta_i = \alpha_i/(C p s_i)`, which equal :math:`\xi_i^{p-1}` at the optimum and
-    stay of order one however large or small C is and as p → 1:
+    In the scaled multipliers :math:`\beta_i = \alpha_i/(C p s_i)`, which equal :math:`\xi_i^{p-1}`
+    at the optimum and stay of order one however large or small C is and as p → 1:
 
     .. math::
         \max\; C p\, s'\beta - C (p-1)\, s't - \tfrac12 C^2 p^2\, (y s \beta)'K(y s \beta)
         \quad\text{s.t.}\quad \beta \ge 0,\; y'(s\beta) = 0,\; t_i \ge \beta_i^{\gamma},
 
-    with :math:`\gamma = p/(p-1)`; for p = 1 the last constraint is the box :math:`\beta \le 1` and `t` is absent.
-    Its value is that of the dual in α.
+    with :math:`\gamma = p/(p-1)`; for p = 1 the last constraint is the box :math:`\beta \le 1` and
+    `t` is absent. Its value is that of the dual in α.
 
     Parameters
     ----------
@@ -254,13 +250,15 @@ def psvm_dual(
     Returns
     -------
     PSVMDual
-        A ``cvxpy.Problem``. Variables ``beta`` and, for a power cone, ``t``; ``problem.alpha`` is the expression
-        :math:`\alpha = C p s \beta`; parameter ``C`` (and ``C_squared``, which follows it); constraints labelled
-        ``nonnegative``, ``balance`` (with a free intercept) and ``box`` (p = 1) or ``power``.
+        A ``cvxpy.Problem``. Variables ``beta`` and, for a power cone, ``t``; ``problem.alpha`` is
+        the expression :math:`\alpha = C p s \beta`; parameter ``C`` (and ``C_squared``, which
+        follows it); constraints labelled ``nonnegative``, ``balance`` (with a free intercept) and
+        ``box`` (p = 1) or ``power``.
 
     Notes
     -----
-    Source: [Sun], eq. (17), with the box at p = 1; without it that would be :func:`svmcvx.hard_margin_dual`.
+    Source: [Sun], eq. (17), with the box at p = 1; without it that would be
+    :func:`svmcvx.hard_margin_dual`.
 
     Examples
     --------
@@ -281,7 +279,9 @@ def psvm_dual(
     constraints = [(beta >= 0).set_label("nonnegative")]
     if statement.space.intercept == "free":
         constraints.append(((data.y * s) @ beta == 0).set_label("balance"))
-    value = C_parameter * (p * (s @ beta)) - _half_squared_norm(statement.space, signed, C_parameter, p)
+    value = C_parameter * (p * (s @ beta)) - _half_squared_norm(
+        statement.space, signed, C_parameter, p
+    )
     if p == 1:
         constraints.append((beta <= 1).set_label("box"))
         cone = "linear"
@@ -297,13 +297,20 @@ def psvm_dual(
     return _by_rule(problem, bias)
 
 
-def _half_squared_norm(space: FeatureSpace, signed: cp.Expression, C: cp.Parameter, p: float) -> cp.Expression:
-    """½ C² p² v'Kv for v = `signed`: through a thin factor, or through K itself where the factor is as large."""
+def _half_squared_norm(
+    space: FeatureSpace, signed: cp.Expression, C: cp.Parameter, p: float
+) -> cp.Expression:
+    """½ C² p² v'Kv for v = `signed`: through a thin factor, or through K itself where the factor is
+    as large.
+    """
     L = space.factor
     require_conic_memory(L, "pSVM dual")
     n, r = L.shape
     if 2 * r <= n or sp.issparse(L):
         return 0.5 * cp.sum_squares(L.T @ (C * (p * signed)))
     C_squared = cp.CallbackParam(callback=lambda: C.value**2, nonneg=True, name="C_squared")
-    # K is a product of its factor, hence positive semidefinite; cvxpy need not estimate its eigenvalues.
-    return C_squared * (0.5 * (p * p) * cp.quad_form(signed, cp.psd_wrap(space.factor @ space.factor.T)))
+    # K is a product of its factor, hence positive semidefinite; cvxpy need not estimate its
+    # eigenvalues.
+    return C_squared * (
+        0.5 * (p * p) * cp.quad_form(signed, cp.psd_wrap(space.factor @ space.factor.T))
+    )

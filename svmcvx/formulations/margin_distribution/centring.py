@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from svmcvx.core.exactly import LARGEST_BITS, SUM_BITS
 
-__all__ = ["CentringPlan", "TauSums", "centred", "centring_plan", "exact_sum", "tau_sums", "tau_units", "without_rest"]
+__all__ = [
+    "CentringPlan",
+    "TauSums",
+    "centred",
+    "centring_plan",
+    "exact_sum",
+    "tau_sums",
+    "tau_units",
+    "without_rest",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -43,7 +52,9 @@ def centring_plan(blocks: Sequence[TauSums]) -> CentringPlan | None:
     largest = max(block.largest for block in blocks) + abs(total)
     if not (0.0 < largest < math.inf):
         return None
-    bits = min(LARGEST_BITS, SUM_BITS - max(1, int(sum(block.size for block in blocks)).bit_length()))
+    bits = min(
+        LARGEST_BITS, SUM_BITS - max(1, int(sum(block.size for block in blocks)).bit_length())
+    )
     return CentringPlan(total, max(math.frexp(largest)[1] - bits, -1074))
 
 
@@ -52,7 +63,9 @@ def tau_units(tau: Floats, share: Floats, plan: CentringPlan) -> NDArray[np.int6
     return np.rint(np.ldexp(tau - share * plan.total, -plan.exponent)).astype(np.int64)
 
 
-def without_rest(units: NDArray[np.int64], share: Floats, each: int, rest: int) -> NDArray[np.int64]:
+def without_rest(
+    units: NDArray[np.int64], share: Floats, each: int, rest: int
+) -> NDArray[np.int64]:
     """Return units less `each`, and less one more for the `rest` largest shares."""
     units = units - each
     if rest:
@@ -61,9 +74,11 @@ def without_rest(units: NDArray[np.int64], share: Floats, each: int, rest: int) 
 
 
 def centred(tau: Floats, share: Floats) -> Floats:
-    """Return numbers near `tau` less their sum, in these shares, whose sum is exactly 0; those that have it as they are.
+    """Return numbers near `tau` less their sum, in these shares, whose sum is exactly 0; those that
+    have it as they are.
 
-    They are rounded to a grid of powers of two, and the rest of the sum is subtracted from the largest shares in steps of the grid.
+    They are rounded to a grid of powers of two, and the rest of the sum is subtracted from the
+    largest shares in steps of the grid.
     """
     total = exact_sum(tau) if np.isfinite(tau).all() else 0.0
     if total == 0.0:

@@ -1,4 +1,6 @@
-r"""The second derivative of mean and variance of the margins, for ODML: factored, or solved by products with the data."""
+r"""The second derivative of mean and variance of the margins, for ODML: factored, or solved by
+products with the data.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,12 @@ __all__ = ["MarginHessian"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# To repair a dual point, R is factored up to this number of features and observations, and for sparse data up to this number of
-# entries if they were dense.
+# To repair a dual point, R is factored up to this number of features and observations, and for
+# sparse data up to this number of entries if they were dense.
 LARGEST_FACTORED = 2500
 LARGEST_WHITENED = 1e8
-# Largest trace of L'AL, and with it condition of R, at which R is formed: four digits are lost at most.
+# Largest trace of L'AL, and with it condition of R, at which R is formed: four digits are lost at
+# most.
 WELL_CONDITIONED = 1e4
 # Rows that are whitened together.
 ROWS = 512
@@ -36,16 +39,7 @@ PRODUCTS = 1000
 
 @dataclass(frozen=True, eq=False)
 class MarginHessian:
-    r"""The matrix :math:`R = I + L'AL` of the quadratic part of P in the columns of the factor L.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-    share : ndarray of shape (n,)
-        Shares of the weights.
-    lam1 : float
-        Weight of the margin variance.
-    """
+    """The matrix :math:`R = I + L'AL` of the quadratic part of P in the columns of the factor L."""
 
     space: FeatureSpace
     share: Floats
@@ -59,12 +53,17 @@ class MarginHessian:
         if sp.issparse(L):
             self._require(3.0 * r * r)
             mean = np.asarray(L.T @ (self.space.data.y * self.share))
-            R = 2.0 * self.lam1 * ((L.T @ sp.diags_array(self.share) @ L).toarray() - np.outer(mean, mean))
+            R = (
+                2.0
+                * self.lam1
+                * ((L.T @ sp.diags_array(self.share) @ L).toarray() - np.outer(mean, mean))
+            )
             R[np.diag_indices(r)] += 1.0
             try:
                 return np.asarray(sl.cholesky(R, lower=True, overwrite_a=True, check_finite=False))
             except sl.LinAlgError:
-                # The mean is so large that the difference has lost its digits: form the centred margins instead.
+                # The mean is so large that the difference has lost its digits: form the centred
+                # margins instead.
                 L = L.toarray()
         self._require(3.0 * (n + r) * r)
         margins = self.space.data.y[:, None] * L
@@ -73,7 +72,8 @@ class MarginHessian:
             R = run_with_deadline(np.matmul, centred.T, centred)
             R[np.diag_indices(r)] += 1.0
             return cholesky(R)
-        # R is the Gram matrix of the identity stacked on the centred margins, so T is the triangle of their QR factor.
+        # R is the Gram matrix of the identity stacked on the centred margins, so T is the triangle
+        # of their QR factor.
         upper = triangle(np.vstack([np.eye(r), centred]))
         return np.ascontiguousarray(upper.T)
 
@@ -92,13 +92,16 @@ class MarginHessian:
     def by_products(self) -> bool:
         """Whether R of a linear space is too large to be factored only to repair a dual point.
 
-        It is then solved by products with the data, see :meth:`solve_by_products`. Only the size of the data decides.
+        It is then solved by products with the data, see :meth:`solve_by_products`. Only the size of
+        the data decides.
         """
         if not self.space.is_linear:
             return False
         X = self.space.X
         n, d = X.shape
-        return bool(min(n, d) > LARGEST_FACTORED or (sp.issparse(X) and (d > n or n * d > LARGEST_WHITENED)))
+        return bool(
+            min(n, d) > LARGEST_FACTORED or (sp.issparse(X) and (d > n or n * d > LARGEST_WHITENED))
+        )
 
     def solve_by_products(self, v: Floats) -> Floats:
         """Return ``w`` in the columns of the data X with ``R w = X'v``, by conjugate gradients."""
@@ -112,7 +115,9 @@ class MarginHessian:
         mean = np.asarray(X.T @ (y * c))
         diagonal = 1.0 + 2.0 * self.lam1 * np.maximum(np.asarray(squares.T @ c) - mean**2, 0.0)
         right = np.asarray(X.T @ v)
-        return conjugate_gradients(product, right, lambda r: r / diagonal, accuracy=ACCURACY, limit=PRODUCTS).x
+        return conjugate_gradients(
+            product, right, lambda r: r / diagonal, accuracy=ACCURACY, limit=PRODUCTS
+        ).x
 
     def whitened(self, rows: Any = slice(None)) -> Floats:
         """Return the rows of N with ``N N' = H``, that is ``N = Z T^{-T}``."""
@@ -121,5 +126,7 @@ class MarginHessian:
         for start in range(0, found.shape[0], ROWS):
             checkpoint()
             some = slice(start, start + ROWS)
-            found[some] = sl.solve_triangular(self.triangle, found[some].T, lower=True, check_finite=False).T
+            found[some] = sl.solve_triangular(
+                self.triangle, found[some].T, lower=True, check_finite=False
+            ).T
         return np.asarray(found)

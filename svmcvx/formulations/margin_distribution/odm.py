@@ -1,7 +1,8 @@
 r"""ODM: the optimal margin distribution machine, and what it shares with its predecessor ODML.
 
-**Primal**, :math:`C_1, C_2 > 0`, :math:`0 \le D < 1`, with shares :math:`c_i = s_i / m` of the weights :math:`s_i`
-(1 by default) and their sum :math:`m = \sum_i s_i`, so that an observation of weight k counts as k copies of it:
+**Primal**, :math:`C_1, C_2 > 0`, :math:`0 \le D < 1`, with shares :math:`c_i = s_i / m` of the
+weights :math:`s_i` (1 by default) and their sum :math:`m = \sum_i s_i`, so that an observation of
+weight k counts as k copies of it:
 
 .. math::
     \min_w\; P(w) = \tfrac12\|w\|^2 + \sum_i c_i \big(C_1 (1 - D - u_i)_+^2 + C_2 (u_i - 1 - D)_+^2\big), \qquad
@@ -13,12 +14,13 @@ r"""ODM: the optimal margin distribution machine, and what it shares with its pr
     \max_\theta\; G(\theta) = \sum_i \theta_i - D \sum_i |\theta_i| - \tfrac12 v'Kv
       - \sum_i \frac{(\theta_i)_+^2}{4 C_1 c_i} - \sum_i \frac{(\theta_i)_-^2}{4 C_2 c_i}, \qquad v_i = \theta_i y_i.
 
-The dual of [ZhangZhou] has :math:`\zeta, \beta \ge 0`, twice as many variables; at its optimum :math:`\zeta_i \beta_i = 0`, so
-both have the same value. At the optimum
+The dual of [ZhangZhou] has :math:`\zeta, \beta \ge 0`, twice as many variables; at its optimum
+:math:`\zeta_i \beta_i = 0`, so both have the same value. At the optimum
 
 .. math:: \theta_i = 2 C_1 c_i (1 - D - u_i)_+ - 2 C_2 c_i (u_i - 1 - D)_+, \qquad w = \sum_i v_i \varphi(x_i),
 
-and for *every* w the first formula gives a dual point with :math:`P(w) - G(\theta) = \tfrac12\|w - \sum_i v_i\varphi(x_i)\|^2`.
+and for *every* w the first formula gives a dual point with :math:`P(w) - G(\theta) = \tfrac12\|w -
+\sum_i v_i\varphi(x_i)\|^2`.
 
 ============== ================================================ =========
 symbol         meaning                                          shape
@@ -32,13 +34,13 @@ w              normal in the columns of L                       (r,)
 u              margins                                          (n,)
 ============== ================================================ =========
 
-**Scaling.** Losses are averaged, so multiplying all weights by a number changes nothing. At D = 0 and
-:math:`C_1 = C_2 = C` this is ridge regression on the labels, scikit-learn's ``Ridge(alpha=m / (2 * C),
-fit_intercept=False)``. There is no intercept; ``intercept=True`` appends a constant feature, whose coefficient
-is penalised with the others.
+**Scaling.** Losses are averaged, so multiplying all weights by a number changes nothing. At D = 0
+and :math:`C_1 = C_2 = C` this is ridge regression on the labels, scikit-learn's ``Ridge(alpha=m /
+(2 * C), fit_intercept=False)``. There is no intercept; ``intercept=True`` appends a constant
+feature, whose coefficient is penalised with the others.
 
-**Source.** [ZhangZhou], Optimal Margin Distribution Machine, eqs. (7), (15)-(19), (22). Eq. (15) there ends in :math:`-\xi` where
-:math:`-\epsilon` is meant.
+**Source.** [ZhangZhou], Optimal Margin Distribution Machine, eqs. (7), (15)-(19), (22). Eq. (15)
+there ends in :math:`-\xi` where :math:`-\epsilon` is meant.
 """
 
 from __future__ import annotations
@@ -92,22 +94,31 @@ LARGEST_SYSTEM = 4000
 
 
 def objective(squared_norm: Any, u: Any, *, C1: Any, C2: Any, D: Any, share: Any = None) -> Any:
-    r"""Return :math:`P = \tfrac12\|w\|^2 + \sum_i c_i (C_1 (1-D-u_i)_+^2 + C_2 (u_i-1-D)_+^2)`; :math:`c_i = 1/n` by default.
+    r"""Return :math:`P = \tfrac12\|w\|^2 + \sum_i c_i (C_1 (1-D-u_i)_+^2 + C_2 (u_i-1-D)_+^2)`;
+    :math:`c_i = 1/n` by default.
 
     Of plain or of bounded numbers, like :func:`dual_objective`.
     """
     short, long = _deviations(u, D)
-    return 0.5 * squared_norm + weighted_total(_share(share, u), C1 * square(short) + C2 * square(long))
+    return 0.5 * squared_norm + weighted_total(
+        _share(share, u), C1 * square(short) + C2 * square(long)
+    )
 
 
-def dual_objective(theta: Any, squared_norm: Any, *, C1: Any, C2: Any, D: Any, share: Any = None) -> Any:
+def dual_objective(
+    theta: Any, squared_norm: Any, *, C1: Any, C2: Any, D: Any, share: Any = None
+) -> Any:
     r"""Return :math:`G(\theta)`, with :math:`v'Kv` passed as `squared_norm`."""
     conjugate = theta * (theta / (4.0 * where(theta > 0, C1, C2) * _share(share, theta)))
     return total(theta - D * abs(theta) - conjugate) - 0.5 * squared_norm
 
 
-def multipliers(u: Floats, *, C1: float, C2: float, D: float, share: Floats | float | None = None) -> Floats:
-    r"""Return :math:`\theta_i = 2 C_1 c_i (1-D-u_i)_+ - 2 C_2 c_i (u_i-1-D)_+`, minus the derivative of the losses."""
+def multipliers(
+    u: Floats, *, C1: float, C2: float, D: float, share: Floats | float | None = None
+) -> Floats:
+    r"""Return :math:`\theta_i = 2 C_1 c_i (1-D-u_i)_+ - 2 C_2 c_i (u_i-1-D)_+`, minus the
+    derivative of the losses.
+    """
     short, long = _deviations(u, D)
     return np.asarray(2.0 * _share(share, u) * (C1 * short - C2 * long))
 
@@ -122,13 +133,7 @@ def _share(share: Any, like: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ODMStatement(BinaryStatement):
-    """What the statements of the ODM family share: no free intercept, and averaged losses.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-        With its intercept "none" or "penalised".
-    """
+    """What the statements of the ODM family share: no free intercept, and averaged losses."""
 
     @cached_property
     def share(self) -> Floats:
@@ -151,17 +156,7 @@ class ODMStatement(BinaryStatement):
 
 @dataclass(frozen=True, eq=False)
 class ODM(ODMStatement):
-    """The statement of the ODM bound to data.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-        With its intercept "none" or "penalised".
-    C1, C2 : float
-        Weights of margins that are too short and too long, positive.
-    D : float
-        Deviation from the margin 1 that costs nothing, in [0, 1).
-    """
+    """The statement of the ODM bound to data."""
 
     name: ClassVar[str] = "odm"
     C1: float
@@ -184,7 +179,9 @@ class ODM(ODMStatement):
     def losses(self, model: BinaryModel) -> Bounded:
         """The averaged losses."""
         found: Bounded = by_rows(
-            lambda u, c: objective(0.0, u, share=c, **self._parameters), self.margins_of(model), self.bounded_share
+            lambda u, c: objective(0.0, u, share=c, **self._parameters),
+            self.margins_of(model),
+            self.bounded_share,
         )
         return found
 
@@ -206,7 +203,10 @@ class ODM(ODMStatement):
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
         """G at any θ."""
-        return self.minus_conjugate(dual) - 0.5 * self.space.point(self.coefficients(dual)).squared_norm
+        return (
+            self.minus_conjugate(dual)
+            - 0.5 * self.space.point(self.coefficients(dual)).squared_norm
+        )
 
     def coefficients(self, dual: Dual) -> Floats:
         """Return v of w = Σ v φ(x)."""
@@ -223,7 +223,9 @@ class ODM(ODMStatement):
         support = np.flatnonzero(theta)
         if support.size < theta.size:
             theta, c = theta[support], c if c.shape == () else c[support]
-        found: Bounded = by_rows(lambda t, c: dual_objective(t, 0.0, share=c, **self._parameters), exact(theta), c)
+        found: Bounded = by_rows(
+            lambda t, c: dual_objective(t, 0.0, share=c, **self._parameters), exact(theta), c
+        )
         return found
 
     def linear_dual(self) -> LinearDual:
@@ -237,16 +239,15 @@ class ODM(ODMStatement):
     def recover(self, theta: Floats, w: Floats | None = None) -> RecoveredPoints:
         """Return the models of (approximate) multipliers, and multipliers.
 
-        The first candidate, if there is one, solves the optimality conditions to rounding. The multipliers of the
-        margins that the approximate ones give, and zero, are further candidates for the bound.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (n,)
-        w : ndarray of shape (r,), optional
-            The normal in the columns of the factor, where a solver has found it.
+        The first candidate, if there is one, solves the optimality conditions to rounding. The
+        multipliers of the margins that the approximate ones give, and zero, are further candidates
+        for the bound.
         """
-        u = self.y * self.space.point(theta * self.y).scores.value if w is None else self.margins_at(w)
+        u = (
+            self.y * self.space.point(theta * self.y).scores.value
+            if w is None
+            else self.margins_at(w)
+        )
         points = [theta]
         polished = self._polish(u)
         if polished is not None:
@@ -254,16 +255,19 @@ class ODM(ODMStatement):
         models: list[BinaryModel] = [self.space.model(point * self.y) for point in points]
         if w is not None:
             models.append(self.space.model_from_factor(w, support=points[0] != 0))
-        return RecoveredPoints(models, [{"theta": point} for point in (*points, self.multipliers(u), np.zeros(u.size))])
+        return RecoveredPoints(
+            models, [{"theta": point} for point in (*points, self.multipliers(u), np.zeros(u.size))]
+        )
 
     def _polish(self, u: Floats) -> tuple[Floats, Floats | None] | None:
         r"""Run Newton's method on P from the margins `u`; None if it fails.
 
-        Return θ of the minimiser, and w where that was solved for. P is piecewise quadratic, so the method ends when the pieces stop
-        changing. While it is known which margins are too short or too long, the set A, the conditions are linear:
-        :math:`\theta_A = S (t - u_A)` with the stiffness :math:`S = \mathrm{diag}(2 C c)` and the ends t of the band. They
-        are solved for θ_A, or for w where that is the smaller system:
-        :math:`(S^{-1} + Q_{AA}) \theta_A = t` or :math:`(I + Z_A' S Z_A) w = Z_A' S t`, where :math:`Z = YL`, :math:`Q = ZZ'`.
+        Return θ of the minimiser, and w where that was solved for. P is piecewise quadratic, so the
+        method ends when the pieces stop changing. While it is known which margins are too short or
+        too long, the set A, the conditions are linear: :math:`\theta_A = S (t - u_A)` with the
+        stiffness :math:`S = \mathrm{diag}(2 C c)` and the ends t of the band. They are solved for
+        θ_A, or for w where that is the smaller system: :math:`(S^{-1} + Q_{AA}) \theta_A = t` or
+        :math:`(I + Z_A' S Z_A) w = Z_A' S t`, where :math:`Z = YL`, :math:`Q = ZZ'`.
         """
         L, c = self.space.factor, self.share
         theta: Floats = np.zeros(u.size)
@@ -284,7 +288,8 @@ class ODM(ODMStatement):
                     theta[rows] = solve_positive(system, end)
                     u = self.y * np.asarray(L @ (part.T @ theta[rows]))
                 else:
-                    # As a least-squares problem, by an orthogonal factor: squaring Z would lose its digits.
+                    # As a least-squares problem, by an orthogonal factor: squaring Z would lose its
+                    # digits.
                     root = np.sqrt(stiffness)
                     stacked = np.vstack([root[:, None] * part, np.eye(L.shape[1])])
                     orthogonal, upper = sl.qr(stacked, mode="economic", overwrite_a=True)
@@ -315,16 +320,13 @@ def margin_space(
 ) -> FeatureSpace:
     """Return the space of validated data, with a constant feature appended if `intercept`.
 
-    No Gram matrix is stored for more than `largest_gram` observations if the kernel is positive semidefinite on any data.
+    No Gram matrix is stored for more than `largest_gram` observations if the kernel is positive
+    semidefinite on any data.
     """
     rule = penalised_or_none(intercept)
     data = binary_data(X, y, sample_weight)
     return feature_space(
-        data,
-        kernel,
-        intercept=rule,
-        indefinite=indefinite,
-        keep_gram=data.n <= largest_gram,
+        data, kernel, intercept=rule, indefinite=indefinite, keep_gram=data.n <= largest_gram
     )
 
 
@@ -333,7 +335,14 @@ def check_band(C1: float, C2: float, D: float) -> tuple[float, float, float]:
     return (
         check_number(C1, "C1", low=0, open_low=True),
         check_number(C2, "C2", low=0, open_low=True),
-        check_number(D, "D", low=0, high=1, open_high=True, why="a band of half-width 1 would make w = 0 optimal"),
+        check_number(
+            D,
+            "D",
+            low=0,
+            high=1,
+            open_high=True,
+            why="a band of half-width 1 would make w = 0 optimal",
+        ),
     )
 
 
@@ -349,7 +358,8 @@ def bound_odm(
     indefinite: str,
     largest_gram: float = math.inf,
 ) -> ODM:
-    """Return the statement bound to validated data and hyper-parameters; raises as :func:`odm_primal`.
+    """Return the statement bound to validated data and hyper-parameters; raises as
+    :func:`odm_primal`.
 
     `largest_gram` is that of :func:`margin_space`.
     """

@@ -97,24 +97,26 @@ def odm_primal(
         \min\; \tfrac12\|w\|^2 + \sum_i c_i (C_1 \xi_i^2 + C_2 \epsilon_i^2) \quad\text{s.t.}\quad
         u_i = y_i L_i w,\; 1 - D - \xi_i \le u_i \le 1 + D + \epsilon_i,
 
-    where the rows of `L` are the data or those of a factor of the Gram matrix, and :math:`c_i = s_i/\sum_j s_j`.
+    where the rows of `L` are the data or those of a factor of the Gram matrix, and :math:`c_i =
+    s_i/\sum_j s_j`.
 
     Parameters
     ----------
     C1, C2 : float
-        Weights of the mean squared deviation of margins below and above the band, positive; 1 by default. The cvxpy
-        parameters ``problem.C1`` and ``problem.C2``.
+        Weights of the mean squared deviation of margins below and above the band, positive; 1 by
+        default. The cvxpy parameters ``problem.C1`` and ``problem.C2``.
     D : float
-        Half-width of the band around the margin 1 inside which deviations cost nothing, 0 ≤ D < 1; 0.1 by default. The
-        cvxpy parameter ``problem.D``.
+        Half-width of the band around the margin 1 inside which deviations cost nothing, 0 ≤ D < 1;
+        0.1 by default. The cvxpy parameter ``problem.D``.
     sample_weight : array-like of shape (n,), optional
         Weights :math:`s_i \ge 0` of the losses; only their ratios matter.
 
     Returns
     -------
     ODMPrimal
-        A ``cvxpy.Problem``. Variables ``w``, ``u``, ``xi``, ``epsilon``; parameters ``C1``, ``C2``, ``D``; constraints
-        labelled ``margins`` (the definition of u), ``lower`` and ``upper``, the last two with the multipliers ζ and β.
+        A ``cvxpy.Problem``. Variables ``w``, ``u``, ``xi``, ``epsilon``; parameters ``C1``, ``C2``,
+        ``D``; constraints labelled ``margins`` (the definition of u), ``lower`` and ``upper``, the
+        last two with the multipliers ζ and β.
 
     Notes
     -----
@@ -146,7 +148,9 @@ def odm_primal(
         cp.multiply(root, epsilon)
     )
     parameters = (C1_parameter, C2_parameter, D_parameter)
-    return ODMPrimal(cp.Minimize(0.5 * cp.sum_squares(w) + loss), constraints, statement, parameters)
+    return ODMPrimal(
+        cp.Minimize(0.5 * cp.sum_squares(w) + loss), constraints, statement, parameters
+    )
 
 
 @builder
@@ -165,16 +169,16 @@ def odm_dual(
 ) -> ODMDual:
     r"""Build the ODM dual as a cvxpy problem.
 
-    In the scaled multipliers :math:`\eta_i = \theta_i / (2 C_1 c_i)`, which stay of order one however large or small
-    :math:`C_1` is (where positive, :math:`\eta_i = \xi_i` at the optimum):
+    In the scaled multipliers :math:`\eta_i = \theta_i / (2 C_1 c_i)`, which stay of order one
+    however large or small :math:`C_1` is (where positive, :math:`\eta_i = \xi_i` at the optimum):
 
     .. math::
         \max\; 2 C_1 c'\eta - 2 C_1 D\, c'(\eta_+ + \eta_-) - 2 C_1^2 (y c \eta)'K(y c \eta)
         - C_1 c'\eta_+^2 - \frac{C_1^2}{C_2} c'\eta_-^2.
 
-    Its value is that of the dual in θ. With ``form="paper"`` the parts :math:`\eta_+, \eta_- \ge 0` are two vectors of
-    variables with :math:`\eta = \eta_+ - \eta_-`: the dual of [ZhangZhou] in :math:`\zeta = 2 C_1 c\, \eta_+` and
-    :math:`\beta = 2 C_1 c\, \eta_-`.
+    Its value is that of the dual in θ. With ``form="paper"`` the parts :math:`\eta_+, \eta_- \ge 0`
+    are two vectors of variables with :math:`\eta = \eta_+ - \eta_-`: the dual of [ZhangZhou] in
+    :math:`\zeta = 2 C_1 c\, \eta_+` and :math:`\beta = 2 C_1 c\, \eta_-`.
 
     Parameters
     ----------
@@ -186,9 +190,10 @@ def odm_dual(
     Returns
     -------
     ODMDual
-        A ``cvxpy.Problem``. Variable ``eta``, or ``zeta_scaled`` and ``beta_scaled``; ``problem.theta`` is the
-        expression θ; parameters ``C1``, ``C2``, ``D`` (and ``C1_D``, ``C1_squared``, ``C1_squared_over_C2``, which follow
-        them); no constraint, or those labelled ``zeta_nonnegative`` and ``beta_nonnegative``.
+        A ``cvxpy.Problem``. Variable ``eta``, or ``zeta_scaled`` and ``beta_scaled``;
+        ``problem.theta`` is the expression θ; parameters ``C1``, ``C2``, ``D`` (and ``C1_D``,
+        ``C1_squared``, ``C1_squared_over_C2``, which follow them); no constraint, or those labelled
+        ``zeta_nonnegative`` and ``beta_nonnegative``.
 
     Notes
     -----
@@ -206,9 +211,13 @@ def odm_dual(
     statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite)
     n, c = statement.y.size, statement.share
     C1_parameter, C2_parameter, D_parameter = _parameters(statement)
-    C1_D = cp.CallbackParam(callback=lambda: C1_parameter.value * D_parameter.value, nonneg=True, name="C1_D")
+    C1_D = cp.CallbackParam(
+        callback=lambda: C1_parameter.value * D_parameter.value, nonneg=True, name="C1_D"
+    )
     ratio = cp.CallbackParam(
-        callback=lambda: C1_parameter.value**2 / C2_parameter.value, nonneg=True, name="C1_squared_over_C2"
+        callback=lambda: C1_parameter.value**2 / C2_parameter.value,
+        nonneg=True,
+        name="C1_squared_over_C2",
     )
     constraints: list[cp.Constraint] = []
     if form == "signed":
@@ -229,13 +238,17 @@ def odm_dual(
         - C1_parameter * cp.sum_squares(cp.multiply(root, positive))
         - ratio * cp.sum_squares(cp.multiply(root, negative))
     )
-    problem = ODMDual(cp.Maximize(value), constraints, statement, (C1_parameter, C2_parameter, D_parameter))
+    problem = ODMDual(
+        cp.Maximize(value), constraints, statement, (C1_parameter, C2_parameter, D_parameter)
+    )
     problem.theta = C1_parameter * cp.multiply(2 * c, eta)
     return problem
 
 
 def _half_squared_norm(statement: ODM, eta: cp.Expression, C1: cp.Parameter) -> cp.Expression:
-    """½ v'Kv at v = 2 C1 y c η: through a thin factor, or through K itself where the factor is as large."""
+    """½ v'Kv at v = 2 C1 y c η: through a thin factor, or through K itself where the factor is as
+    large.
+    """
     L = statement.space.factor
     require_conic_memory(L, "ODM dual")
     n, r = L.shape
@@ -243,5 +256,6 @@ def _half_squared_norm(statement: ODM, eta: cp.Expression, C1: cp.Parameter) -> 
     if 2 * r <= n or sp.issparse(L):
         return 2 * cp.sum_squares(L.T @ (C1 * signed))
     C1_squared = cp.CallbackParam(callback=lambda: C1.value**2, nonneg=True, name="C1_squared")
-    # The factor has shown that K is positive semidefinite, so cvxpy need not estimate its eigenvalues again.
+    # The factor has shown that K is positive semidefinite, so cvxpy need not estimate its
+    # eigenvalues again.
     return C1_squared * (2 * cp.quad_form(signed, cp.psd_wrap(L @ L.T)))

@@ -1,33 +1,39 @@
 r"""ODML: the hinge loss with the mean and the variance of the margins, soft and hard.
 
-**Primal**, :math:`\lambda_1, \lambda_2 \ge 0`, C > 0, with shares :math:`c_i = s_i / m` of the weights :math:`s_i` (1 by
-default) and their sum :math:`m = \sum_i s_i`, so that an observation of weight k counts as k copies of it:
+**Primal**, :math:`\lambda_1, \lambda_2 \ge 0`, C > 0, with shares :math:`c_i = s_i / m` of the
+weights :math:`s_i` (1 by default) and their sum :math:`m = \sum_i s_i`, so that an observation of
+weight k counts as k copies of it:
 
 .. math::
     \min_w\; P(w) = \tfrac12\|w\|^2 + \lambda_1 \sum_i c_i (u_i - \bar u)^2 - \lambda_2 \bar u
       + C \sum_i c_i (1 - u_i)_+, \qquad
     u_i = y_i \langle w, \varphi(x_i)\rangle,\quad \bar u = \sum_i c_i u_i.
 
-**Dual** [ZhangZhou], with :math:`q = \alpha + \lambda_2 c`, :math:`A = 2\lambda_1(\mathrm{diag}(c) - (yc)(yc)')` and
-:math:`H = YG(I + AG)^{-1}Y`, where G is the Gram matrix (its value is stated here for maximisation):
+**Dual** [ZhangZhou], with :math:`q = \alpha + \lambda_2 c`, :math:`A = 2\lambda_1(\mathrm{diag}(c)
+- (yc)(yc)')` and :math:`H = YG(I + AG)^{-1}Y`, where G is the Gram matrix (its value is stated here
+for maximisation):
 
 .. math:: \max_{0 \le \alpha \le C c}\; \sum_i \alpha_i - \tfrac12 q'Hq.
 
-A is singular along the labels and is never inverted. With a factor :math:`G = LL'`, :math:`Z = YL`, and
+A is singular along the labels and is never inverted. With a factor :math:`G = LL'`, :math:`Z = YL`,
+and
 
 .. math:: R = I + L'AL, \qquad H = Z R^{-1} Z', \qquad w = R^{-1}Z'q
 
 (push-through), only the r × r matrix R is factored; its eigenvalues are at least 1.
 
-**The certificate** needs no inverse. The variance has its own multipliers τ, and for every α in the box and
-every τ of sum 0, with :math:`v_i = y_i(\alpha_i + \lambda_2 c_i - \tau_i)`,
+**The certificate** needs no inverse. The variance has its own multipliers τ, and for every α in the
+box and every τ of sum 0, with :math:`v_i = y_i(\alpha_i + \lambda_2 c_i - \tau_i)`,
 
 .. math:: G(\alpha, \tau) = \sum_i \alpha_i - \tfrac12 v'Kv - \frac{1}{4\lambda_1} \sum_i \frac{\tau_i^2}{c_i}
 
-is a lower bound (τ = 0 for :math:`\lambda_1 = 0`). The sum of τ is 0 exactly, on a grid of powers of two. The best τ of a given α is :math:`\tau_i = 2\lambda_1 c_i(u_i - \bar u)` at
-:math:`w = R^{-1}Z'q`; it makes :math:`G(\alpha, \tau)` the dual of [ZhangZhou] and :math:`w = \sum_i v_i \varphi(x_i)`.
+is a lower bound (τ = 0 for :math:`\lambda_1 = 0`). The sum of τ is 0 exactly, on a grid of powers
+of two. The best τ of a given α is :math:`\tau_i = 2\lambda_1 c_i(u_i - \bar u)` at :math:`w =
+R^{-1}Z'q`; it makes :math:`G(\alpha, \tau)` the dual of [ZhangZhou] and :math:`w = \sum_i v_i
+\varphi(x_i)`.
 
-**Hard margin**: the same without the hinge loss subject to :math:`u_i \ge 1`; its dual has :math:`\alpha \ge 0` only.
+**Hard margin**: the same without the hinge loss subject to :math:`u_i \ge 1`; its dual has
+:math:`\alpha \ge 0` only.
 
 ============== ================================================ =========
 symbol         meaning                                          shape
@@ -42,11 +48,12 @@ w              normal in the columns of L                       (r,)
 u              margins                                          (n,)
 ============== ================================================ =========
 
-**Scaling.** At :math:`\lambda_1 = \lambda_2 = 0` this is the soft-margin SVM without intercept whose C is C/m here, scikit-learn's
-``LinearSVC(loss="hinge", fit_intercept=False, C=C / m)``. The objective can be negative.
+**Scaling.** At :math:`\lambda_1 = \lambda_2 = 0` this is the soft-margin SVM without intercept
+whose C is C/m here, scikit-learn's ``LinearSVC(loss="hinge", fit_intercept=False, C=C / m)``. The
+objective can be negative.
 
-**Source.** [ZhangZhou], Optimal Margin Distribution Machine, eqs. (3)-(5), (8)-(14). Its Lemma 1 writes :math:`A^{-1}`, which does not
-exist; the identity (13) that it serves holds.
+**Source.** [ZhangZhou], Optimal Margin Distribution Machine, eqs. (3)-(5), (8)-(14). Its Lemma 1
+writes :math:`A^{-1}`, which does not exist; the identity (13) that it serves holds.
 """
 
 from __future__ import annotations
@@ -63,7 +70,17 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, between, by_rows, down, exact, signed, square, total, weighted_total
+from svmcvx.core.bounded import (
+    Bounded,
+    between,
+    by_rows,
+    down,
+    exact,
+    signed,
+    square,
+    total,
+    weighted_total,
+)
 from svmcvx.data import check_number
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.margin_distribution.centring import centred, exact_sum
@@ -78,7 +95,8 @@ __all__ = ["ODML", "ODMLHardMargin", "check_penalties", "dual_objective", "objec
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# The polishing: rounds, and unknowns of one of its systems, at most; residual at which it ends; damping of its systems.
+# The polishing: rounds, and unknowns of one of its systems, at most; residual at which it ends;
+# damping of its systems.
 ROUNDS = 40
 LARGEST_SYSTEM = 2500
 RESIDUAL = 1e-11
@@ -92,12 +110,20 @@ RELEASED = 5
 
 
 def objective(
-    squared_norm: Any, u: Any, *, lam1: Any, lam2: Any, C: Any, share: Any = None, around: float | None = None
+    squared_norm: Any,
+    u: Any,
+    *,
+    lam1: Any,
+    lam2: Any,
+    C: Any,
+    share: Any = None,
+    around: float | None = None,
 ) -> Any:
-    r"""Return :math:`P = \tfrac12\|w\|^2 + \lambda_1 \mathrm{var}(u) - \lambda_2 \bar u + C\sum_i c_i(1-u_i)_+`; :math:`c_i = 1/n` by default.
+    r"""Return :math:`P = \tfrac12\|w\|^2 + \lambda_1 \mathrm{var}(u) - \lambda_2 \bar u + C\sum_i
+    c_i(1-u_i)_+`; :math:`c_i = 1/n` by default.
 
-    Of plain or of bounded numbers, like :func:`dual_objective`. The variance is taken `around` a number, the mean by default; it is
-    least there.
+    Of plain or of bounded numbers, like :func:`dual_objective`. The variance is taken `around` a
+    number, the mean by default; it is least there.
     """
     c = 1.0 / u.size if share is None else share
     m = weighted_total(c, u) if around is None else around
@@ -105,7 +131,9 @@ def objective(
 
 
 def dual_objective(alpha: Any, tau: Any, squared_norm: Any, *, lam1: Any, share: Any = None) -> Any:
-    r"""Return :math:`G(\alpha, \tau)`, with :math:`v'Kv` passed as `squared_norm`; τ is ignored for :math:`\lambda_1 = 0`."""
+    r"""Return :math:`G(\alpha, \tau)`, with :math:`v'Kv` passed as `squared_norm`; τ is ignored for
+    :math:`\lambda_1 = 0`.
+    """
     c = 1.0 / alpha.size if share is None else share
     terms = alpha - tau * (tau / (4.0 * lam1 * c)) if lam1 > 0 else alpha
     return total(terms) - 0.5 * squared_norm
@@ -122,12 +150,16 @@ class _ODML(ODMStatement):
 
     def __post_init__(self, reuse: MarginHessian | None) -> None:
         shared = (
-            reuse if reuse is not None and reuse.lam1 == self.lam1 else MarginHessian(self.space, self.share, self.lam1)
+            reuse
+            if reuse is not None and reuse.lam1 == self.lam1
+            else MarginHessian(self.space, self.share, self.lam1)
         )
         object.__setattr__(self, "curvature", shared)
 
     def at(self, **values: float) -> Self:
-        """Return the statement at other values of its hyper-parameters, with the same curvature unless λ₁ changes."""
+        """Return the statement at other values of its hyper-parameters, with the same curvature
+        unless λ₁ changes.
+        """
         changed: dict[str, Any] = {"reuse": self.curvature, **values}
         return replace(self, **changed)
 
@@ -145,15 +177,21 @@ class _ODML(ODMStatement):
         return variance_multipliers(u, self.lam1, self.share)
 
     def normal(self, alpha: Floats) -> Floats:
-        """Return ``w = R^{-1} Z'(α + λ₂c)``, the minimiser of the Lagrangian, in the columns of the factor."""
-        return self.curvature.solve(np.asarray(self.space.factor.T @ (self.y * (alpha + self.lam2 * self.share))))
+        """Return ``w = R^{-1} Z'(α + λ₂c)``, the minimiser of the Lagrangian, in the columns of the
+        factor.
+        """
+        return self.curvature.solve(
+            np.asarray(self.space.factor.T @ (self.y * (alpha + self.lam2 * self.share)))
+        )
 
     def margins(self, alpha: Floats) -> Floats:
         """Return the margins of :meth:`normal`."""
         return np.asarray(self.y * (self.space.factor @ self.normal(alpha)))
 
     def _best_tau(self, alpha: Floats) -> Floats:
-        """The best τ of α; where R is too large to be factored, to the accuracy of conjugate gradients."""
+        """The best τ of α; where R is too large to be factored, to the accuracy of conjugate
+        gradients.
+        """
         if not self.curvature.by_products:
             return self._refined_tau(alpha)
         w = self.curvature.solve_by_products(self.y * (alpha + self.lam2 * self.share))
@@ -162,8 +200,9 @@ class _ODML(ODMStatement):
     def _refined_tau(self, alpha: Floats) -> Floats:
         r"""The best τ of α; its normal is improved by iterative refinement.
 
-        With r the difference of :math:`\sum_i v_i\varphi(x_i)` and w the bound is short of the best one by at most
-        :math:`\tfrac12\|r\|^2`; on data with a large offset w has lost digits that r has not.
+        With r the difference of :math:`\sum_i v_i\varphi(x_i)` and w the bound is short of the best
+        one by at most :math:`\tfrac12\|r\|^2`; on data with a large offset w has lost digits that r
+        has not.
         """
         L, y = self.space.factor, self.y
         w = self.normal(alpha)
@@ -187,8 +226,9 @@ class _ODML(ODMStatement):
     def repair(self, dual: Dual) -> Dual:
         """Clip α to its box and take the best τ for it, with a sum of exactly 0.
 
-        Any τ of sum 0 is feasible: an inexact τ makes the bound a little weaker, never invalid. A space that keeps no Gram matrix
-        has no R; there the point's own τ is centred instead, as where a time limit passes before R is factored.
+        Any τ of sum 0 is feasible: an inexact τ makes the bound a little weaker, never invalid. A
+        space that keeps no Gram matrix has no R; there the point's own τ is centred instead, as
+        where a time limit passes before R is factored.
         """
         alpha = np.clip(self.entry(dual, "alpha"), 0.0, self.upper_bound())
         if self.lam1 == 0 or not np.isfinite(alpha).all() or self._rests(alpha):
@@ -208,7 +248,9 @@ class _ODML(ODMStatement):
         return alpha, self.entry(dual, "tau") if "tau" in dual else self.repair(dual)["tau"]
 
     def dual_violation(self, dual: Dual) -> float:
-        """Return the largest of −α, α above its upper bound, and the sum of τ (τ itself for λ₁ = 0); 0 only if they hold exactly."""
+        """Return the largest of −α, α above its upper bound, and the sum of τ (τ itself for λ₁ =
+        0); 0 only if they hold exactly.
+        """
         alpha = self.entry(dual, "alpha")
         tau = self.entry(dual, "tau") if "tau" in dual else np.zeros(alpha.size)
         if not (np.isfinite(alpha).all() and np.isfinite(tau).all()):
@@ -232,7 +274,10 @@ class _ODML(ODMStatement):
         """Σα less the conjugate of the variance."""
         alpha, tau = (exact(values) for values in self._point(dual))
         found: Bounded = by_rows(
-            lambda a, t, c: dual_objective(a, t, 0.0, lam1=exact(self.lam1), share=c), alpha, tau, self.bounded_share
+            lambda a, t, c: dual_objective(a, t, 0.0, lam1=exact(self.lam1), share=c),
+            alpha,
+            tau,
+            self.bounded_share,
         )
         return found
 
@@ -245,10 +290,14 @@ class _ODML(ODMStatement):
         return signed(self.y, q - tau if tau.any() else q)
 
     def losses_around(self, u: Bounded, C: float, mean: float) -> Bounded:
-        """Return all of P but the norm at margins, with the hinge weighted by C; at least that where the variance is not around its mean."""
+        """Return all of P but the norm at margins, with the hinge weighted by C; at least that
+        where the variance is not around its mean.
+        """
         parameters = {"lam1": exact(self.lam1), "lam2": exact(self.lam2), "C": exact(C)}
         found: Bounded = by_rows(
-            lambda u, c: objective(0.0, u, share=c, around=mean, **parameters), u, self.bounded_share
+            lambda u, c: objective(0.0, u, share=c, around=mean, **parameters),
+            u,
+            self.bounded_share,
         )
         return found
 
@@ -258,23 +307,29 @@ class _ODML(ODMStatement):
         return Evaluation.of(regulariser=0.5 * squared_norm, losses=losses)
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
-        """Return zero multipliers where they cost no more than a look: without the mean, or with a factor of R."""
+        """Return zero multipliers where they cost no more than a look: without the mean, or with a
+        factor of R.
+        """
         if self.lam2 > 0 and (self.space.blockwise or self.curvature.by_products):
             return [], []
         return [], [{"alpha": np.zeros(self.y.size), "tau": np.zeros(self.y.size)}]
 
     def _polish(self, alpha: Floats) -> Floats | None:
-        """Solve u = 1 on the observations that are neither at zero nor at their upper bound; None if that fails.
+        """Solve u = 1 on the observations that are neither at zero nor at their upper bound; None
+        if that fails.
 
-        An active-set method from a solver's point: a multiplier that would leave its box stays at the end of it, and those at an
-        end whose margin is on the wrong side of 1 become free. The systems may be singular, so each is damped a little and
-        solved again until the residual no longer falls.
+        An active-set method from a solver's point: a multiplier that would leave its box stays at
+        the end of it, and those at an end whose margin is on the wrong side of 1 become free. The
+        systems may be singular, so each is damped a little and solved again until the residual no
+        longer falls.
         """
         upper_bound = self.upper_bound()
         typical = np.minimum(upper_bound, max(float(alpha.max()), TINY))
         u = self.margins(alpha)
         free = alpha >= CLEARLY_ZERO * (u - 1.0) * typical
-        above = free & np.isfinite(upper_bound) & (1.0 - alpha / upper_bound < CLEARLY_ZERO * (1.0 - u))
+        above = (
+            free & np.isfinite(upper_bound) & (1.0 - alpha / upper_bound < CLEARLY_ZERO * (1.0 - u))
+        )
         alpha = np.where(above, upper_bound, np.where(free, alpha, 0.0))
         free &= ~above
         last = math.inf
@@ -286,7 +341,9 @@ class _ODML(ODMStatement):
             if rows.size:
                 part = self.curvature.whitened(rows)
                 system = part @ part.T
-                system[np.diag_indices(rows.size)] += DAMPING * float(system.diagonal().max()) + TINY
+                system[np.diag_indices(rows.size)] += (
+                    DAMPING * float(system.diagonal().max()) + TINY
+                )
                 try:
                     moved = alpha[rows] + solve_positive(system, 1.0 - u[rows])
                 except (ValueError, sl.LinAlgError):
@@ -310,32 +367,29 @@ class _ODML(ODMStatement):
         return alpha
 
     def _points(self, alpha: Floats) -> list[Floats]:
-        """Return the multipliers polished, if that succeeds, as they are, and zero, which gives some bound on any data."""
+        """Return the multipliers polished, if that succeeds, as they are, and zero, which gives
+        some bound on any data.
+        """
         clipped = np.clip(alpha, 0.0, self.upper_bound())
         polished = self._polish(clipped)
         return [*([] if polished is None else [polished]), clipped, np.zeros(clipped.size)]
 
     def minimiser(self, alpha: Floats) -> tuple[Floats, Floats]:
-        """Return the minimiser of the Lagrangian as coefficients v of the data, and as w in the columns of the factor."""
+        """Return the minimiser of the Lagrangian as coefficients v of the data, and as w in the
+        columns of the factor.
+        """
         w = self.normal(alpha)
-        return self.expansion(alpha, self.variance_multipliers(self.y * np.asarray(self.space.factor @ w))), w
+        return (
+            self.expansion(
+                alpha, self.variance_multipliers(self.y * np.asarray(self.space.factor @ w))
+            ),
+            w,
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class ODML(_ODML):
-    """The statement of the soft-margin ODML bound to data.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-        With its intercept "none" or "penalised".
-    lam1, lam2 : float
-        Weights of the variance and the mean of the margins, not negative.
-    C : float
-        Weight of the mean hinge loss, positive.
-    reuse : MarginHessian, optional
-        One of this space whose factor is used again if it has the same ``lam1``.
-    """
+    """The statement of the soft-margin ODML bound to data."""
 
     name: ClassVar[str] = "odml"
     C: float
@@ -346,7 +400,9 @@ class ODML(_ODML):
         return {"lam1": self.lam1, "lam2": self.lam2, "C": self.C, **super().hyperparameters}
 
     def upper_bound(self) -> Floats:
-        """Return numbers near and at most the upper ends C c of the box of α: the nearest below where all weights are equal."""
+        """Return numbers near and at most the upper ends C c of the box of α: the nearest below
+        where all weights are equal.
+        """
         return self._upper_bound
 
     @cached_property
@@ -368,13 +424,8 @@ class ODML(_ODML):
         return self.value_at(self.margins_of(model), self.penalty(model), self.C)
 
     def recover(self, alpha: Floats, w: Floats | None = None) -> RecoveredPoints:
-        """Return the models of (approximate) multipliers, polished and as they are, and of `w`, and the multipliers.
-
-        Parameters
-        ----------
-        alpha : ndarray of shape (n,)
-        w : ndarray of shape (r,), optional
-            The normal in the columns of the factor, where a solver has found it.
+        """Return the models of (approximate) multipliers, polished and as they are, and of `w`, and
+        the multipliers.
         """
         points = self._points(alpha)
         models: list[BinaryModel] = []
@@ -390,18 +441,16 @@ class ODML(_ODML):
 
 @dataclass(frozen=True, eq=False)
 class ODMLHardMargin(_ODML):
-    r"""The statement of the hard-margin ODML bound to data: :math:`u_i \ge 1` in place of the hinge loss.
-
-    Parameters
-    ----------
-    space, lam1, lam2, reuse
-        As for :class:`ODML`.
+    r"""The statement of the hard-margin ODML bound to data: :math:`u_i \ge 1` in place of the hinge
+    loss.
     """
 
     name: ClassVar[str] = "odml_hard_margin"
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """P of the model divided by its smallest margin where that is below 1; ``inf`` if it is so by more than rounding."""
+        """P of the model divided by its smallest margin where that is below 1; ``inf`` if it is so
+        by more than rounding.
+        """
         u, squared_norm = self.margins_of(model), self.penalty(model)
         if not ((u.value >= 1.0 - 2.0 * u.error).all() and u.least > 0.0):
             return Evaluation(math.inf, 0.0)
@@ -413,16 +462,20 @@ class ODMLHardMargin(_ODML):
     def explain(self, status: str) -> str:
         """An infeasible primal means that no hyperplane through the origin separates the classes."""
         if status in ("infeasible", "unbounded"):
-            origin = "" if self.space.intercept == "penalised" else " by a hyperplane through the origin"
+            origin = (
+                "" if self.space.intercept == "penalised" else " by a hyperplane through the origin"
+            )
             return (
-                f"the two classes are not separable in this feature space{origin}, so no hard-margin ODML exists; "
-                f"use the soft margin (odml_primal or odml_dual)"
-                f"{', intercept=True' if origin else ''} or a richer kernel"
+                f"the two classes are not separable in this feature space{origin}, so no"
+                " hard-margin ODML exists; use the soft margin (odml_primal or"
+                f" odml_dual){', intercept=True' if origin else ''} or a richer kernel"
             )
         return super().explain(status)
 
     def recover(self, alpha: Floats, w: Floats | None = None) -> RecoveredPoints:
-        """Return models with every margin at least 1 (none if the classes are not separated) and the multipliers; arguments as of :meth:`ODML.recover`."""
+        """Return models with every margin at least 1 (none if the classes are not separated) and
+        the multipliers; arguments as of :meth:`ODML.recover`.
+        """
         points = self._points(alpha)
         models: list[BinaryModel] = []
         for point in points:
@@ -439,6 +492,6 @@ class ODMLHardMargin(_ODML):
 
 def check_penalties(lam1: float, lam2: float) -> tuple[float, float]:
     """Return λ1 and λ2 as numbers, or raise a :class:`~svmcvx.errors.DataError`."""
-    return check_number(lam1, "lam1", low=0, why="a negative weight of the variance is not convex"), check_number(
-        lam2, "lam2", low=0
-    )
+    return check_number(
+        lam1, "lam1", low=0, why="a negative weight of the variance is not convex"
+    ), check_number(lam2, "lam2", low=0)

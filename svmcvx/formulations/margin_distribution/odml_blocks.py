@@ -1,9 +1,10 @@
-r"""ODML on rows in blocks: the variance of the margins ties all blocks together by one number, their mean.
+r"""ODML on rows in blocks: the variance of the margins ties all blocks together by one number,
+their mean.
 
 .. math:: \lambda_1 \sum_i c_i (u_i - \bar u)^2 = \min_m\; \lambda_1 \sum_i c_i (u_i - m)^2,
 
-so that around any m the sums of the blocks give an upper end; the dual point has one more multiplier :math:`\tau_i` a row, with a sum
-of exactly 0 over all blocks.
+so that around any m the sums of the blocks give an upper end; the dual point has one more
+multiplier :math:`\tau_i` a row, with a sum of exactly 0 over all blocks.
 """
 
 from __future__ import annotations
@@ -43,13 +44,7 @@ CLIPPED = "clipped"
 
 @dataclass(eq=False)
 class ODMLInBlocks(InBlocks):
-    """The statement of the soft-margin ODML on rows in blocks.
-
-    Parameters
-    ----------
-    mean : ndarray of shape (d,)
-        Gradient of the mean margin, see :func:`mean_gradient`.
-    """
+    """The statement of the soft-margin ODML on rows in blocks."""
 
     mean: Floats = field(default_factory=lambda: np.zeros(0))
     _steps: CentringPlan | None = field(default=None, repr=False)
@@ -58,7 +53,11 @@ class ODMLInBlocks(InBlocks):
         """P at a model, with the variance around the mean margin as it is known."""
         if not model.coef.any() and model.intercept == 0.0:
             return Evaluation(self.whole.C, 0.0).with_terms(0.0, self.whole.C)
-        w = np.append(model.coef, model.intercept) if self.space.intercept == "penalised" else model.coef
+        w = (
+            np.append(model.coef, model.intercept)
+            if self.space.intercept == "penalised"
+            else model.coef
+        )
         found = self._each(_losses_around, model.without_support(), float(self.mean @ w))
         return Evaluation.of(regulariser=0.5 * self.whole.penalty(model), losses=total(found))
 
@@ -73,7 +72,9 @@ class ODMLInBlocks(InBlocks):
         if self._steps is None:
             shards.change(_nothing)
             return cast(Dual, {self.entry: CLIPPED, TAU: CENTRED})
-        units: list[Any] = shards.change(_gridded, None, self.make, self.space.settings, self._steps)
+        units: list[Any] = shards.change(
+            _gridded, None, self.make, self.space.settings, self._steps
+        )
         each, rest = divmod(sum(total for total, _ in units), self.space.n)
         shares = []
         for _, rows in units:
@@ -127,7 +128,12 @@ def _mean(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> Fl
 
 @reads_rows
 def _losses_around(
-    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, model: LinearModel, mean: float
+    pieces: ShardBlocks,
+    parts: ShardState,
+    make: Make,
+    settings: BlockSettings,
+    model: LinearModel,
+    mean: float,
 ) -> list[Bounded]:
     statements = [make(space=space) for space in spaces(pieces, parts, settings) if space.data.n]
     return [each.losses_around(each.margins_of(model), each.C, mean) for each in statements]
@@ -138,12 +144,16 @@ def _gains_with_tau(
     pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, name: str
 ) -> list[tuple[Bounded, Ball]]:
     found = []
-    for space, alpha, tau in zip(spaces(pieces, parts, settings), parts[name], parts[CENTRED], strict=True):
+    for space, alpha, tau in zip(
+        spaces(pieces, parts, settings), parts[name], parts[CENTRED], strict=True
+    ):
         if not space.data.n:
             continue
         statement = make(space=space)
         dual = {"alpha": alpha, "tau": tau}
-        found.append((statement.minus_conjugate(dual), space.expansion(statement.coefficients(dual))))
+        found.append(
+            (statement.minus_conjugate(dual), space.expansion(statement.coefficients(dual)))
+        )
     return found
 
 
@@ -151,7 +161,10 @@ def _clipped(
     pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, name: str
 ) -> tuple[ShardState, list[TauSums]]:
     boxes = [statement.upper_bound() for statement in without_features(parts, make, settings)]
-    alphas = [np.clip(np.nan_to_num(alpha), 0.0, top) for alpha, top in zip(parts[name], boxes, strict=True)]
+    alphas = [
+        np.clip(np.nan_to_num(alpha), 0.0, top)
+        for alpha, top in zip(parts[name], boxes, strict=True)
+    ]
     finite = [np.nan_to_num(tau, posinf=0.0, neginf=0.0) for tau in parts[TAU]]
     return {CLIPPED: alphas, CENTRED: finite}, [tau_sums(tau) for tau in finite]
 
@@ -164,8 +177,13 @@ def _gridded(
     pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, plan: CentringPlan
 ) -> tuple[ShardState, tuple[int, int]]:
     statements = without_features(parts, make, settings)
-    units = [tau_units(tau, s.share, plan) for tau, s in zip(parts[CENTRED], statements, strict=True)]
-    return {CENTRED: units}, (sum(int(part.sum()) for part in units), sum(part.size for part in units))
+    units = [
+        tau_units(tau, s.share, plan) for tau, s in zip(parts[CENTRED], statements, strict=True)
+    ]
+    return {CENTRED: units}, (
+        sum(int(part.sum()) for part in units),
+        sum(part.size for part in units),
+    )
 
 
 def _subtracted(
@@ -178,10 +196,16 @@ def _subtracted(
     plan: CentringPlan,
 ) -> tuple[ShardState, None]:
     found = []
-    for units, statement in zip(parts[CENTRED], without_features(parts, make, settings), strict=True):
+    for units, statement in zip(
+        parts[CENTRED], without_features(parts, make, settings), strict=True
+    ):
         here = min(rest, units.size)
         rest -= here
-        found.append(np.ldexp(without_rest(units, statement.share, each, here).astype(np.float64), plan.exponent))
+        found.append(
+            np.ldexp(
+                without_rest(units, statement.share, each, here).astype(np.float64), plan.exponent
+            )
+        )
     return {CENTRED: found}, None
 
 
@@ -194,7 +218,9 @@ def _outside(
     tau_name: str,
     exponent: int | None,
 ) -> list[tuple[float, int, float]]:
-    """Return, for each block, the largest violation of the box, and Στ in steps of the grid and rounded."""
+    """Return, for each block, the largest violation of the box, and Στ in steps of the grid and
+    rounded.
+    """
     found: list[tuple[float, int, float]] = []
     for statement, alpha, tau in zip(
         without_features(parts, make, settings), parts[name], parts[tau_name], strict=True

@@ -84,23 +84,22 @@ class ODMLHardMarginProblem(_PrimalProblem):
     """The primal of the hard-margin ODML; see :func:`odml_hard_margin`."""
 
     def model_at_variables(self) -> BinaryModel | None:
-        """Refuse: a solver leaves margins just below 1, so its variables are no feasible model before they are scaled.
-
-        Raises
-        ------
-        BuildError
-            Always; added constraints are decided by ``holds`` instead.
+        """Refuse: a solver leaves margins just below 1, so its variables are no feasible model
+        before they are scaled.
         """
         raise BuildError(
-            "the variables of a hard margin are no model of this statement, because a solver leaves margins just below 1; pass "
-            "holds= to with_constraints to say of a model whether it meets them"
+            "the variables of a hard margin are no model of this statement, because a solver leaves"
+            " margins just below 1; pass holds= to with_constraints to say of a model whether it"
+            " meets them"
         )
 
 
 def _quadratic_part(
     statement: ODML | ODMLHardMargin, what: str
 ) -> tuple[cp.Parameter, cp.Parameter, cp.Variable, cp.Expression, list[cp.Constraint]]:
-    """λ₁, λ₂, the margins, ½‖w‖² + λ₁ var − λ₂ mean, and the constraints that define margins and mean."""
+    """λ₁, λ₂, the margins, ½‖w‖² + λ₁ var − λ₂ mean, and the constraints that define margins and
+    mean.
+    """
     L, c = statement.space.factor, statement.share
     require_conic_memory(L, what)
     lam1 = cp.Parameter(nonneg=True, name="lam1", value=statement.lam1)
@@ -134,23 +133,26 @@ def odml_primal(
         \min\; \tfrac12\|w\|^2 + \lambda_1 \sum_i c_i (u_i - \bar u)^2 - \lambda_2 \bar u + C \sum_i c_i \xi_i
         \quad\text{s.t.}\quad u_i = y_i L_i w,\; \bar u = c'u,\; u_i \ge 1 - \xi_i,\; \xi_i \ge 0,
 
-    where the rows of `L` are the data or those of a factor of the Gram matrix, and :math:`c_i = s_i/\sum_j s_j`.
+    where the rows of `L` are the data or those of a factor of the Gram matrix, and :math:`c_i =
+    s_i/\sum_j s_j`.
 
     Parameters
     ----------
     lam1, lam2 : float
-        Weights of the variance and the mean of the margins, not negative; 1/16 by default. The cvxpy parameters
-        ``problem.lam1`` and ``problem.lam2``.
+        Weights of the variance and the mean of the margins, not negative; 1/16 by default. The
+        cvxpy parameters ``problem.lam1`` and ``problem.lam2``.
     C : float
         Weight of the mean hinge loss, positive; 10 by default. The cvxpy parameter ``problem.C``.
     sample_weight : array-like of shape (n,), optional
-        Weights :math:`s_i \ge 0` of the observations in mean, variance and loss; only their ratios matter.
+        Weights :math:`s_i \ge 0` of the observations in mean, variance and loss; only their ratios
+        matter.
 
     Returns
     -------
     ODMLPrimal
-        A ``cvxpy.Problem``. Variables ``w``, ``u``, ``mean``, ``xi``; parameters ``lam1``, ``lam2``, ``C``; constraints
-        labelled ``margins`` and ``mean`` (definitions), ``margin`` (its multipliers are α) and ``slack``.
+        A ``cvxpy.Problem``. Variables ``w``, ``u``, ``mean``, ``xi``; parameters ``lam1``,
+        ``lam2``, ``C``; constraints labelled ``margins`` and ``mean`` (definitions), ``margin``
+        (its multipliers are α) and ``slack``.
 
     Notes
     -----
@@ -166,14 +168,23 @@ def odml_primal(
     """
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=0, open_low=True)
-    space = margin_space(X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite)
+    space = margin_space(
+        X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite
+    )
     statement = ODML(space, lam1, lam2, C)
-    lam1_parameter, lam2_parameter, u, quadratic, constraints = _quadratic_part(statement, "ODML primal")
+    lam1_parameter, lam2_parameter, u, quadratic, constraints = _quadratic_part(
+        statement, "ODML primal"
+    )
     C_parameter = cp.Parameter(pos=True, name="C", value=C)
     xi = cp.Variable(statement.y.size, name="xi")
     constraints += [(u >= 1 - xi).set_label("margin"), (xi >= 0).set_label("slack")]
     parameters = (lam1_parameter, lam2_parameter, C_parameter)
-    return ODMLPrimal(cp.Minimize(quadratic + C_parameter * (statement.share @ xi)), constraints, statement, parameters)
+    return ODMLPrimal(
+        cp.Minimize(quadratic + C_parameter * (statement.share @ xi)),
+        constraints,
+        statement,
+        parameters,
+    )
 
 
 @builder
@@ -191,26 +202,29 @@ def odml_dual(
 ) -> ODMLDual:
     r"""Build the soft-margin ODML dual as a cvxpy problem.
 
-    In the scaled multipliers :math:`\beta_i = \alpha_i / (C c_i)`, with :math:`q = c(C\beta + \lambda_2)`:
+    In the scaled multipliers :math:`\beta_i = \alpha_i / (C c_i)`, with :math:`q = c(C\beta +
+    \lambda_2)`:
 
     .. math:: \max\; C c'\beta - \tfrac12 q'Hq \quad\text{s.t.}\quad 0 \le \beta \le 1.
 
-    Its value is the optimal value of the primal (the dual of [ZhangZhou] leaves out a constant). H is not formed when the
-    factor is thin: then :math:`q'Hq = \|T^{-1}g\|^2` with :math:`g = Z'q` and :math:`TT' = R`.
+    Its value is the optimal value of the primal (the dual of [ZhangZhou] leaves out a constant). H
+    is not formed when the factor is thin: then :math:`q'Hq = \|T^{-1}g\|^2` with :math:`g = Z'q`
+    and :math:`TT' = R`.
 
     Parameters
     ----------
     X, y, lam1, lam2, C
-        As for :func:`odml_primal`; a precomputed kernel takes the Gram matrix as `X`. `lam1` enters H and is not a
-        cvxpy parameter here: build again for another value, or use :func:`odml_primal`.
+        As for :func:`odml_primal`; a precomputed kernel takes the Gram matrix as `X`. `lam1` enters
+        H and is not a cvxpy parameter here: build again for another value, or use
+        :func:`odml_primal`.
 
     Returns
     -------
     ODMLDual
-        A ``cvxpy.Problem``. Variables ``beta`` and, with a thin factor, ``g``; ``problem.alpha`` is the expression
-        :math:`\alpha = C c \beta`; parameters ``lam2`` and ``C`` (and, with a square factor, ``C_squared``, ``C_lam2`` and
-        ``lam2_squared``, which follow them); constraints labelled ``nonnegative``, ``box`` and, with a thin factor,
-        ``combination``.
+        A ``cvxpy.Problem``. Variables ``beta`` and, with a thin factor, ``g``; ``problem.alpha`` is
+        the expression :math:`\alpha = C c \beta`; parameters ``lam2`` and ``C`` (and, with a square
+        factor, ``C_squared``, ``C_lam2`` and ``lam2_squared``, which follow them); constraints
+        labelled ``nonnegative``, ``box`` and, with a thin factor, ``combination``.
 
     Notes
     -----
@@ -226,7 +240,9 @@ def odml_dual(
     """
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=0, open_low=True)
-    space = margin_space(X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite)
+    space = margin_space(
+        X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite
+    )
     statement = ODML(space, lam1, lam2, C)
     C_parameter = cp.Parameter(pos=True, name="C", value=C)
     lam2_parameter = cp.Parameter(nonneg=True, name="lam2", value=lam2)
@@ -243,20 +259,28 @@ def odml_dual(
 def _half_quadratic(
     statement: ODML, beta: cp.Variable, C: cp.Parameter, lam2: cp.Parameter
 ) -> tuple[cp.Expression, list[cp.Constraint]]:
-    """½ q'Hq at q = c (C β + λ₂): through a thin factor, or through H itself where the factor is as large."""
+    """½ q'Hq at q = c (C β + λ₂): through a thin factor, or through H itself where the factor is as
+    large.
+    """
     L, c = statement.space.factor, statement.share
     require_conic_memory(L, "ODML dual")
     n, r = L.shape
     if 2 * r <= n or sp.issparse(L):
-        whiten = sl.solve_triangular(statement.curvature.triangle, np.eye(r), lower=True, check_finite=False)
+        whiten = sl.solve_triangular(
+            statement.curvature.triangle, np.eye(r), lower=True, check_finite=False
+        )
         g = cp.Variable(r, name="g")
-        combination = (g == L.T @ cp.multiply(statement.y * c, C * beta + lam2)).set_label("combination")
+        combination = (g == L.T @ cp.multiply(statement.y * c, C * beta + lam2)).set_label(
+            "combination"
+        )
         return 0.5 * cp.sum_squares(whiten @ g), [combination]
     shared = c[:, None] * statement.curvature.whitened()
     H = shared @ shared.T
     C_squared = cp.CallbackParam(callback=lambda: C.value**2, nonneg=True, name="C_squared")
     C_lam2 = cp.CallbackParam(callback=lambda: C.value * lam2.value, nonneg=True, name="C_lam2")
-    lam2_squared = cp.CallbackParam(callback=lambda: lam2.value**2, nonneg=True, name="lam2_squared")
+    lam2_squared = cp.CallbackParam(
+        callback=lambda: lam2.value**2, nonneg=True, name="lam2_squared"
+    )
     # H is a product with its transpose, so cvxpy need not estimate its eigenvalues.
     quadratic = C_squared * (0.5 * cp.quad_form(beta, cp.psd_wrap(H)))
     return quadratic + C_lam2 * (H.sum(axis=1) @ beta) + lam2_squared * (0.5 * float(H.sum())), []
@@ -280,7 +304,8 @@ def odml_hard_margin(
         \min\; \tfrac12\|w\|^2 + \lambda_1 \sum_i c_i (u_i - \bar u)^2 - \lambda_2 \bar u
         \quad\text{s.t.}\quad u_i = y_i L_i w,\; \bar u = c'u,\; u_i \ge 1.
 
-    It is infeasible when no hyperplane through the origin of the feature space separates the classes.
+    It is infeasible when no hyperplane through the origin of the feature space separates the
+    classes.
 
     Parameters
     ----------
@@ -290,12 +315,14 @@ def odml_hard_margin(
     Returns
     -------
     ODMLHardMarginProblem
-        A ``cvxpy.Problem``. Variables ``w``, ``u``, ``mean``; parameters ``lam1`` and ``lam2``; constraints labelled
-        ``margins`` and ``mean`` (definitions) and ``margin`` (its multipliers are α).
+        A ``cvxpy.Problem``. Variables ``w``, ``u``, ``mean``; parameters ``lam1`` and ``lam2``;
+        constraints labelled ``margins`` and ``mean`` (definitions) and ``margin`` (its multipliers
+        are α).
 
     Notes
     -----
-    Source: [ZhangZhou], section 3.1. The primal is built, not the dual, because λ₁ is a parameter of it.
+    Source: [ZhangZhou], section 3.1. The primal is built, not the dual, because λ₁ is a parameter
+    of it.
 
     Examples
     --------
@@ -305,9 +332,13 @@ def odml_hard_margin(
     True
     """
     lam1, lam2 = check_penalties(lam1, lam2)
-    space = margin_space(X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite)
+    space = margin_space(
+        X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite
+    )
     statement = ODMLHardMargin(space, lam1, lam2)
-    lam1_parameter, lam2_parameter, u, quadratic, constraints = _quadratic_part(statement, "hard-margin ODML")
+    lam1_parameter, lam2_parameter, u, quadratic, constraints = _quadratic_part(
+        statement, "hard-margin ODML"
+    )
     constraints.append((u >= 1).set_label("margin"))
     parameters = (lam1_parameter, lam2_parameter)
     return ODMLHardMarginProblem(cp.Minimize(quadratic), constraints, statement, parameters)

@@ -1,4 +1,6 @@
-"""The cvxpy problems of the classical multi-class machines; the statement is :mod:`svmcvx.formulations.multiclass.baselines`."""
+"""The cvxpy problems of the classical multi-class machines; the statement is
+:mod:`svmcvx.formulations.multiclass.baselines`.
+"""
 
 from __future__ import annotations
 
@@ -39,20 +41,18 @@ class MulticlassProblem(FormulationProblem):
         return 2 * super().coefficients * int(self.formulation.scores.data.c)
 
     def model_at_variables(self) -> MulticlassModel | None:
-        """Return the model of the present values of ``W`` and ``b``, exactly as they are; None where they have none."""
+        """Return the model of the present values of ``W`` and ``b``, exactly as they are; None
+        where they have none.
+        """
         statement: MulticlassStatement = self.formulation
-        weights = statement.solved_weights({name: variable.value for name, variable in self.var_dict.items()})
+        weights = statement.solved_weights(
+            {name: variable.value for name, variable in self.var_dict.items()}
+        )
         return None if weights is None else statement.model(*weights)
 
 
 class ClassicalProblem(MulticlassProblem):
-    """The problem of one of the classical machines.
-
-    Attributes
-    ----------
-    lam : cvxpy.Parameter
-        Weight of the regulariser.
-    """
+    """The problem of one of the classical machines."""
 
     lam: cp.Parameter
 
@@ -68,7 +68,8 @@ def multiclass(
     intercept: bool | str = True,
     sample_weight: Any = None,
 ) -> ClassicalProblem:
-    r"""Build one of the classical multi-class machines, by the name of its loss, as a cvxpy problem.
+    r"""Build one of the classical multi-class machines, by the name of its loss, as a cvxpy
+    problem.
 
     .. math:: \min\; \sum_i s_i\,\ell(f_i) + \lambda\,\Omega(W)
 
@@ -81,22 +82,26 @@ def multiclass(
     intercept : "free", "none" or bool
         Free biases (True, the default), or none (False).
     loss : str
-        ``"weston_watkins"`` (the default), ``"crammer_singer"``, ``"msvm"``, ``"topk"``, ``"softmax"`` or
-        ``"sparse_softmax"``: the machines of :func:`weston_watkins`, :func:`crammer_singer`, :func:`msvm`, :func:`topk_svm`,
-        :func:`multinomial_lr` and :func:`sparse_multinomial_lr`.
+        ``"weston_watkins"`` (the default), ``"crammer_singer"``, ``"msvm"``, ``"topk"``,
+        ``"softmax"`` or ``"sparse_softmax"``: the machines of :func:`weston_watkins`,
+        :func:`crammer_singer`, :func:`msvm`, :func:`topk_svm`, :func:`multinomial_lr` and
+        :func:`sparse_multinomial_lr`.
     k : int
-        For ``"topk"``: how many of the largest are averaged, 2 by default; from 1 to the number of classes.
+        For ``"topk"``: how many of the largest are averaged, 2 by default; from 1 to the number of
+        classes.
 
     Returns
     -------
     ClassicalProblem
-        A ``cvxpy.Problem``. Variables ``W`` of shape (d, c) — (n, c) in the columns of a square factor of the data when d > n —,
-        and ``b`` of shape (c,) if there is an intercept; parameter ``lam``; with an intercept the constraint ``gauge`` (:math:`\sum_k b_k = 0`,
-        which does not change the optimum). The biases belong to centred data when `X` is dense. The hinges have slacks ``xi``, one a
-        class and observation or one an observation, and constraints labelled ``margin`` (its multipliers are α) and ``slack``;
-        ``"topk"`` the variables ``threshold``, ``above`` and ``own_above`` and constraints ``own``, ``above``, ``own_above`` and ``largest``, which
-        state the sum of the largest. The model of ``"sparse_softmax"`` has exact zeros where the solver's weights are negligible and
-        the certified gap allows it.
+        A ``cvxpy.Problem``. Variables ``W`` of shape (d, c) — (n, c) in the columns of a square
+        factor of the data when d > n —, and ``b`` of shape (c,) if there is an intercept; parameter
+        ``lam``; with an intercept the constraint ``gauge`` (:math:`\sum_k b_k = 0`, which does not
+        change the optimum). The biases belong to centred data when `X` is dense. The hinges have
+        slacks ``xi``, one a class and observation or one an observation, and constraints labelled
+        ``margin`` (its multipliers are α) and ``slack``; ``"topk"`` the variables ``threshold``,
+        ``above`` and ``own_above`` and constraints ``own``, ``above``, ``own_above`` and
+        ``largest``, which state the sum of the largest. The model of ``"sparse_softmax"`` has exact
+        zeros where the solver's weights are negligible and the certified gap allows it.
 
     Notes
     -----
@@ -111,7 +116,9 @@ def multiclass(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    statement = bound_classical(X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight)
+    statement = bound_classical(
+        X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight
+    )
     scores, data = statement.scores, statement.scores.data
     require_problem_memory(scores, statement.name)
     parameter = cp.Parameter(pos=True, name="lam", value=statement.lam)
@@ -133,7 +140,13 @@ class ClassicalBuilder(Protocol):
     """:func:`multiclass` at one loss."""
 
     def __call__(
-        self, X: Any, y: Any, *, lam: float = 1.0, intercept: bool | str = True, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        lam: float = 1.0,
+        intercept: bool | str = True,
+        sample_weight: Any = None,
     ) -> ClassicalProblem:
         """Build the problem."""
 
@@ -196,7 +209,9 @@ _TEXT_OF_K = """    k : int
 """
 
 
-def _named(name: str, loss: str, title: str, formula: str, remark: str, source: str, *, top: bool = False) -> Any:
+def _named(
+    name: str, loss: str, title: str, formula: str, remark: str, source: str, *, top: bool = False
+) -> Any:
     """Return :func:`multiclass` at one loss, under another name."""
     build: Callable[..., ClassicalProblem] = cast(Any, multiclass).__wrapped__
 
@@ -214,7 +229,9 @@ def _named(name: str, loss: str, title: str, formula: str, remark: str, source: 
         intercept: bool | str = True,
         sample_weight: Any = None,
     ) -> ClassicalProblem:
-        return build(X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight)
+        return build(
+            X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight
+        )
 
     made: Any = machine_of_k if top else machine
     made.__name__ = made.__qualname__ = name
@@ -251,7 +268,8 @@ msvm: ClassicalBuilder = _named(
     "msvm",
     "msvm",
     "the M-SVM of [BredensteinerBennett]",
-    r"\sum_i s_i \sum_{k\ne y_i} (1 - f_{ik})_+ + \lambda\Big(\tfrac12\sum_{k<l}\|w_k-w_l\|^2 + \tfrac12\sum_k\|w_k\|^2\Big)",
+    r"\sum_i s_i \sum_{k\ne y_i} (1 - f_{ik})_+ + \lambda\Big(\tfrac12\sum_{k<l}\|w_k-w_l\|^2 +"
+    r" \tfrac12\sum_k\|w_k\|^2\Big)",
     r"""Because :math:`\sum_k w_k = 0` at the optimum it is :func:`weston_watkins` with λ(c + 1)/2. At λ = 1 (the default) it is
     the machine as published, and that of [XuLiuHuo].""",
     "[BredensteinerBennett]; [NieHaoWang], related work",
@@ -280,6 +298,7 @@ sparse_multinomial_lr: ClassicalBuilder = _named(
     "sparse_softmax",
     "sparse multinomial logistic regression",
     r"\sum_i s_i \log\Big(1 + \sum_{k\ne y_i} e^{-f_{ik}}\Big) + \lambda\sum_{jk}|W_{jk}|",
-    "The model recovered has exact zeros where the solver's weights are negligible and the certified gap allows it.",
+    "The model recovered has exact zeros where the solver's weights are negligible and the"
+    " certified gap allows it.",
     "[Krishnapuram]",
 )

@@ -1,9 +1,11 @@
 r"""Multipliers that meet their constraints exactly, not to rounding.
 
-Numbers on a grid of powers of two that are not too long are added without rounding, so that their sums can be compared and
-repaired in whole steps of the grid. The multipliers :math:`\alpha_{ik}` of an observation of class k' are *flows* from k' to k; they are
-balanced, :math:`B'1 = 0`, if what leaves a class is what enters it. Any flow is a sum of cycles and of paths from classes with
-a surplus to classes with a deficit, so that flows can be balanced by reductions alone, along such paths.
+Numbers on a grid of powers of two that are not too long are added without rounding, so that their
+sums can be compared and repaired in whole steps of the grid. The multipliers :math:`\alpha_{ik}` of
+an observation of class k' are *flows* from k' to k; they are balanced, :math:`B'1 = 0`, if what
+leaves a class is what enters it. Any flow is a sum of cycles and of paths from classes with a
+surplus to classes with a deficit, so that flows can be balanced by reductions alone, along such
+paths.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ Room: TypeAlias = Callable[[Units], Units]
 
 
 def _row_exponents(a: Floats) -> NDArray[np.intp]:
-    """Exponents of a grid for each row on which numbers up to its largest, and sums and multiples of them, are exact."""
+    """Exponents of a grid for each row on which numbers up to its largest, and sums and multiples
+    of them, are exact.
+    """
     exponents = np.frexp(row_maxima(a))[1].astype(np.intp)
     return np.asarray(np.maximum(exponents - (51 - int(a.shape[1] + 1).bit_length()), -1074))
 
@@ -52,7 +56,9 @@ def _on_grid(a: Floats, exponents: NDArray[np.intp]) -> NDArray[np.bool_]:
 
 
 def excess_of_sums(a: Floats, bound: Floats) -> Floats:
-    """Return by how much the sum of each row exceeds its bound: positive if and only if it does, and else 0."""
+    """Return by how much the sum of each row exceeds its bound: positive if and only if it does,
+    and else 0.
+    """
     found = row_sums(exact(a)) - bound
     excess = found.value
     unsure = np.flatnonzero(np.abs(excess) <= found.error)
@@ -64,7 +70,9 @@ def excess_of_sums(a: Floats, bound: Floats) -> Floats:
 
 
 def reduced_to_sums(a: Floats, bound: Floats) -> Floats:
-    """Return rows of non-negative numbers whose sums are at most their bounds; those that are so already as they are."""
+    """Return rows of non-negative numbers whose sums are at most their bounds; those that are so
+    already as they are.
+    """
     over = np.flatnonzero(excess_of_sums(a, bound) > 0)
     if not over.size:
         return a
@@ -84,7 +92,9 @@ def reduced_to_sums(a: Floats, bound: Floats) -> Floats:
 
 
 def violation_of_top(a: Floats, bound: Floats, k: int) -> Floats:
-    """Return the larger violation of ``k a ≤ bound`` and ``(k − 1) a ≤ sum``, row by row: positive if and only if there is one."""
+    """Return the larger violation of ``k a ≤ bound`` and ``(k − 1) a ≤ sum``, row by row: positive
+    if and only if there is one.
+    """
     largest = row_maxima(exact(a))
     violation = maximum(float(k) * largest - bound, float(k - 1) * largest - row_sums(exact(a)))
     found = violation.value
@@ -94,15 +104,17 @@ def violation_of_top(a: Floats, bound: Floats, k: int) -> Floats:
         for i in unsure[~_on_grid(rows, _row_exponents(rows))]:
             top = float(largest.value[i])
             others = [-each for each in a[i].tolist()]
-            found[i] = max(math.fsum([top] * k + [-float(bound[i])]), math.fsum([top] * (k - 1) + others))
+            found[i] = max(
+                math.fsum([top] * k + [-float(bound[i])]), math.fsum([top] * (k - 1) + others)
+            )
     return np.asarray(np.maximum(found, 0.0))
 
 
 def cut_units(units: Floats, k: int) -> Floats:
     """Return whole numbers cut off where ``(k − 1) a ≤ sum`` holds for the largest.
 
-    Cut off at τ the sum is Σ min(a_j, τ) = min over m of mτ + (the sum of all but the m largest), which is at least (k − 1)τ if
-    and only if τ is at most each of these quotients.
+    Cut off at τ the sum is Σ min(a_j, τ) = min over m of mτ + (the sum of all but the m largest),
+    which is at least (k − 1)τ if and only if τ is at most each of these quotients.
     """
     if k == 1:
         return units
@@ -113,7 +125,9 @@ def cut_units(units: Floats, k: int) -> Floats:
 
 
 def cut_to_top(a: Floats, bound: Floats, k: int) -> Floats:
-    """Return rows reduced to ``k a ≤ bound`` and ``(k − 1) a ≤ sum``; those that meet both as they are."""
+    """Return rows reduced to ``k a ≤ bound`` and ``(k − 1) a ≤ sum``; those that meet both as they
+    are.
+    """
     wrong = np.flatnonzero(violation_of_top(a, bound, k) > 0)
     if not wrong.size:
         return a
@@ -128,7 +142,9 @@ def cut_to_top(a: Floats, bound: Floats, k: int) -> Floats:
 
 
 def common_units(alpha: Floats) -> tuple[Floats, int]:
-    """Return multipliers in units of one grid, not rounded, and its exponent; their largest sum fits into 64 bits."""
+    """Return multipliers in units of one grid, not rounded, and its exponent; their largest sum
+    fits into 64 bits.
+    """
     bits = min(LARGEST_BITS, SUM_BITS - max(1, int(alpha.size).bit_length()))
     exponent = max(math.frexp(float(alpha.max(initial=0.0)))[1] - bits, -1074)
     return np.ldexp(alpha, -exponent), exponent
@@ -160,30 +176,33 @@ def imbalance(alpha: Floats, codes: NDArray[np.intp], c: int) -> Bounded:
     table = class_flows(whole.astype(np.int64), codes, c)
     left = table.sum(axis=1) - table.sum(axis=0)
     # Halves of 64 bits are numbers without rounding.
-    found: Bounded = exact((left >> 32).astype(np.float64)) * 2.0**32 + (left & 0xFFFFFFFF).astype(np.float64)
+    found: Bounded = exact((left >> 32).astype(np.float64)) * 2.0**32 + (left & 0xFFFFFFFF).astype(
+        np.float64
+    )
     if not np.array_equal(whole, units):
-        found = found + stacked(total(exact(column)) for column in _columns(units - whole, codes, c))
+        found = found + stacked(
+            total(exact(column)) for column in _columns(units - whole, codes, c)
+        )
     return found * 2.0**exponent
 
 
-def is_balanced(alpha: Floats, codes: NDArray[np.intp], c: int, found: Bounded | None = None) -> bool:
+def is_balanced(
+    alpha: Floats, codes: NDArray[np.intp], c: int, found: Bounded | None = None
+) -> bool:
     """Whether B'1 is exactly 0; `found` is its :func:`imbalance` where that is known."""
     found = imbalance(alpha, codes, c) if found is None else found
     if (np.abs(found.value) > found.error).any():
         return False
-    return not np.any(found.error) or all(nearest_sum(column) == 0.0 for column in _columns(alpha, codes, c))
+    return not np.any(found.error) or all(
+        nearest_sum(column) == 0.0 for column in _columns(alpha, codes, c)
+    )
 
 
-def reduced_to_balance(units: Units, codes: NDArray[np.intp], c: int, room: Room | None = None) -> Units | None:
-    """Return multipliers in whole units reduced until they are balanced; None where the room does not suffice.
-
-    Parameters
-    ----------
-    units : ndarray of int, shape (n, c − 1)
-    codes : ndarray of shape (n,)
-    c : int
-    room : callable, optional
-        By how much each single entry may be reduced while all others stay; by all of it if None.
+def reduced_to_balance(
+    units: Units, codes: NDArray[np.intp], c: int, room: Room | None = None
+) -> Units | None:
+    """Return multipliers in whole units reduced until they are balanced; None where the room does
+    not suffice.
     """
     units = units.copy()
     members = [np.flatnonzero(codes == k) for k in range(c)]
@@ -195,7 +214,9 @@ def reduced_to_balance(units: Units, codes: NDArray[np.intp], c: int, room: Room
         if path is None:
             return None
         steps = list(itertools.pairwise(path))
-        amount = min(int(surplus[path[0]]), -int(surplus[path[-1]]), *(int(capacity[step]) for step in steps))
+        amount = min(
+            int(surplus[path[0]]), -int(surplus[path[-1]]), *(int(capacity[step]) for step in steps)
+        )
         for k, other in steps:
             column = other - (other > k)
             rows = members[k]
@@ -211,7 +232,9 @@ def reduced_to_balance(units: Units, codes: NDArray[np.intp], c: int, room: Room
 
 
 def _path(capacity: Units, surplus: Units) -> list[int] | None:
-    """Return a shortest path of arcs with capacity from a class with a surplus to one with a deficit."""
+    """Return a shortest path of arcs with capacity from a class with a surplus to one with a
+    deficit.
+    """
     for start in np.argsort(-surplus, kind="stable"):
         if surplus[start] <= 0:
             return None

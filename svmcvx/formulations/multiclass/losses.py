@@ -1,27 +1,32 @@
-r"""Losses of the score differences of one observation, and their conjugates, from which all dual problems follow.
+r"""Losses of the score differences of one observation, and their conjugates, from which all dual
+problems follow.
 
-A loss is a convex, decreasing function of the differences :math:`f_{ik} = S_{iy_i} - S_{ik}`, k ≠ y_i, between the score of the
-observation's own class and the others. It is its own biconjugate,
+A loss is a convex, decreasing function of the differences :math:`f_{ik} = S_{iy_i} - S_{ik}`, k ≠
+y_i, between the score of the observation's own class and the others. It is its own biconjugate,
 
 .. math:: \ell(f_i) = \max_{a \in A}\; g(a) - \sum_k a_k f_{ik},
 
-over multipliers :math:`a \ge 0` in a convex domain A, with the concave function :math:`g(a) = -\ell^*(-a)`.
+over multipliers :math:`a \ge 0` in a convex domain A, with the concave function :math:`g(a) =
+-\ell^*(-a)`.
 
 ========== ============================================================ ==================================== ==============
-loss       :math:`\ell(f)`                                              g(a)                                 domain A
-========== ============================================================ ==================================== ==============
-hinge      :math:`\sum_k (1-f_k)_+`                                     :math:`\sum a_k`                     0 ≤ a ≤ 1
-smoothed   :math:`\sum_k \tfrac12(\gamma_k+\sqrt{\gamma_k^2+\delta^2})` :math:`\sum a_k+\delta\sqrt{a_k(1-a_k)}` 0 ≤ a ≤ 1
-logistic   :math:`\sum_k \log(1+e^{-f_k})`                              :math:`\sum h(a_k)+h(1-a_k)`         0 ≤ a ≤ 1
-softmax    :math:`\log(1+\sum_k e^{-f_k})`                              :math:`\sum h(a_k) + h(1-\sum a_k)`  a ≥ 0, Σa ≤ 1
-largest    :math:`\max_k (1-f_k)_+`                                     :math:`\sum a_k`                     a ≥ 0, Σa ≤ 1
-top-k      the k largest, see ``TopHinge``                              :math:`\sum a_k`                     see there
-margin     0 where every f ≥ 1, else infinite                           :math:`\sum a_k`                     a ≥ 0
-========== ============================================================ ==================================== ==============
+loss       :math:`\ell(f)`                                              g(a)
+domain A ========== ============================================================
+==================================== ============== hinge      :math:`\sum_k (1-f_k)_+`
+:math:`\sum a_k`                     0 ≤ a ≤ 1 smoothed   :math:`\sum_k
+\tfrac12(\gamma_k+\sqrt{\gamma_k^2+\delta^2})` :math:`\sum a_k+\delta\sqrt{a_k(1-a_k)}` 0 ≤ a ≤ 1
+logistic   :math:`\sum_k \log(1+e^{-f_k})`                              :math:`\sum h(a_k)+h(1-a_k)`
+0 ≤ a ≤ 1 softmax    :math:`\log(1+\sum_k e^{-f_k})`                              :math:`\sum h(a_k)
++ h(1-\sum a_k)`  a ≥ 0, Σa ≤ 1 largest    :math:`\max_k (1-f_k)_+`
+:math:`\sum a_k`                     a ≥ 0, Σa ≤ 1 top-k      the k largest, see ``TopHinge``
+:math:`\sum a_k`                     see there margin     0 where every f ≥ 1, else infinite
+:math:`\sum a_k`                     a ≥ 0 ==========
+============================================================ ====================================
+==============
 
-with :math:`\gamma = 1 - f` and :math:`h(a) = -a\log a`. Softmax, largest and top-k, whose domain is a part of the simplex, stand in
-:mod:`svmcvx.formulations.multiclass.simplex_losses`. Arrays have one row an observation, shape (n, c − 1); the column j is the
-j-th class other than :math:`y_i`.
+with :math:`\gamma = 1 - f` and :math:`h(a) = -a\log a`. Softmax, largest and top-k, whose domain is
+a part of the simplex, stand in :mod:`svmcvx.formulations.multiclass.simplex_losses`. Arrays have
+one row an observation, shape (n, c − 1); the column j is the j-th class other than :math:`y_i`.
 """
 
 from __future__ import annotations
@@ -73,7 +78,9 @@ class CvxpyLoss(NamedTuple):
 
 
 class ScoreLoss(ABC):
-    """A loss of the score differences of one observation; methods take one row an observation, shape (n, c − 1)."""
+    """A loss of the score differences of one observation; methods take one row an observation,
+    shape (n, c − 1).
+    """
 
     name: ClassVar[str]
     smooth: ClassVar[bool] = False
@@ -87,16 +94,22 @@ class ScoreLoss(ABC):
         """Return minus a subgradient: multipliers that are optimal for `f`."""
 
     def curvature(self, f: Floats) -> Floats | None:
-        """Return the matrices of second derivatives, shape (n, c − 1, c − 1); None if the loss is not smooth."""
+        """Return the matrices of second derivatives, shape (n, c − 1, c − 1); None if the loss is
+        not smooth.
+        """
         return None
 
     def conjugate(self, alpha: Any, s: Any) -> Any:
-        r"""Return :math:`s_i\,g(\alpha_i/s_i)` of plain or bounded multipliers inside s times the domain; Σα by default."""
+        r"""Return :math:`s_i\,g(\alpha_i/s_i)` of plain or bounded multipliers inside s times the
+        domain; Σα by default.
+        """
         return row_sums(alpha)
 
     @abstractmethod
     def project(self, a: Floats, s: Floats | None = None) -> Floats:
-        """Return multipliers exactly inside s times the domain (s = 1 if None); those that are so already as they are."""
+        """Return multipliers exactly inside s times the domain (s = 1 if None); those that are so
+        already as they are.
+        """
 
     def project_approx(self, a: Floats) -> Floats:
         """Return multipliers inside the domain up to rounding, cheaply."""
@@ -104,18 +117,23 @@ class ScoreLoss(ABC):
 
     @abstractmethod
     def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
-        """Return the largest violation of a constraint of s times the domain (s = 1 if None); 0 only if there is none."""
+        """Return the largest violation of a constraint of s times the domain (s = 1 if None); 0
+        only if there is none.
+        """
 
     def balanced_units(self, units: Units, codes: NDArray[np.intp], c: int) -> Units | None:
-        """Return multipliers, in whole units, reduced until B'1 = 0 inside the domain; None where that fails."""
+        """Return multipliers, in whole units, reduced until B'1 = 0 inside the domain; None where
+        that fails.
+        """
         return reduced_to_balance(units, codes, c)
 
     @abstractmethod
     def feasible_move(self, a: Floats, z: Floats) -> Floats:
-        """Return a direction linear in `z`, of non-negative inner product with it, along which the domain is not left.
+        """Return a direction linear in `z`, of non-negative inner product with it, along which the
+        domain is not left.
 
-        It is zero for multipliers at a bound. ``a`` plus the direction is in the domain if no entry of `z` exceeds
-        ``LONGEST_MOVE`` in absolute value.
+        It is zero for multipliers at a bound. ``a`` plus the direction is in the domain if no entry
+        of `z` exceeds ``LONGEST_MOVE`` in absolute value.
         """
 
     @abstractmethod
@@ -128,7 +146,11 @@ class ScoreLoss(ABC):
 
     def support(self, f: Floats) -> NDArray[np.bool_]:
         """Tell which observations may have a multiplier different from zero at `f`."""
-        return np.full(f.shape[0], True) if self.smooth else np.asarray((f <= 1.0 + ON_MARGIN).any(axis=1))
+        return (
+            np.full(f.shape[0], True)
+            if self.smooth
+            else np.asarray((f <= 1.0 + ON_MARGIN).any(axis=1))
+        )
 
     @property
     def linear_pieces(self) -> SumOfBounded | None:
@@ -142,7 +164,9 @@ class ScoreLoss(ABC):
 
 
 def difference_variable(f: cp.Expression) -> tuple[cp.Variable, cp.Constraint]:
-    """Return the differences as a variable ``f``, and the constraint that defines it, whose multipliers are α."""
+    """Return the differences as a variable ``f``, and the constraint that defines it, whose
+    multipliers are α.
+    """
     import cvxpy as cp
 
     difference = cp.Variable(f.shape, name="f")
@@ -198,19 +222,17 @@ class HingeSum(_SeparateLoss):
         import cvxpy as cp
 
         xi = cp.Variable(f.shape, name="xi")
-        return CvxpyLoss(cp.sum(weight @ xi), [(xi >= 1 - f).set_label("margin"), (xi >= 0).set_label("slack")])
+        return CvxpyLoss(
+            cp.sum(weight @ xi), [(xi >= 1 - f).set_label("margin"), (xi >= 0).set_label("slack")]
+        )
 
 
 @dataclass(frozen=True)
 class SmoothedHingeSum(_SeparateLoss):
-    r"""The smoothed hinge, :math:`\sum_k \tfrac12(\gamma_k + \sqrt{\gamma_k^2+\delta^2})`, at most δ/2 a term above the hinge.
+    r"""The smoothed hinge, :math:`\sum_k \tfrac12(\gamma_k + \sqrt{\gamma_k^2+\delta^2})`, at most
+    δ/2 a term above the hinge.
 
     Source: [NieHaoWang], Lemma 2 and eq. (14).
-
-    Parameters
-    ----------
-    delta : float
-        Positive.
     """
 
     delta: float
@@ -258,7 +280,9 @@ class SmoothedHingeSum(_SeparateLoss):
 
 
 class LogisticSum(_SeparateLoss):
-    r"""The logistic loss of each difference, :math:`\sum_k \log(1+e^{-f_k})`. Source: [NieHaoWang], eq. (33)."""
+    r"""The logistic loss of each difference, :math:`\sum_k \log(1+e^{-f_k})`. Source: [NieHaoWang],
+    eq. (33).
+    """
 
     name = "logistic"
     smooth = True

@@ -1,4 +1,6 @@
-"""The statement of the hard-margin M3SVM, in the notation of :mod:`svmcvx.formulations.multiclass.m3svm`."""
+"""The statement of the hard-margin M3SVM, in the notation of
+:mod:`svmcvx.formulations.multiclass.m3svm`.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +41,7 @@ SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6)
 
 @dataclass(frozen=True, eq=False)
 class HardMarginM3SVM(PairwiseStatement):
-    """The statement of the hard-margin M3SVM bound to data.
-
-    Parameters
-    ----------
-    scores : ScoreSpace
-    loss : ScoreLoss
-        The margin constraints.
-    p : float
-        Exponent, at least 1, possibly infinite.
-    norm : 2 or 1
-    """
+    """The statement of the hard-margin M3SVM bound to data."""
 
     name: ClassVar[str] = "m3svm_hard_margin"
 
@@ -59,16 +51,20 @@ class HardMarginM3SVM(PairwiseStatement):
         return {"p": self.p, "norm": self.norm}
 
     def evaluate(self, model: MulticlassModel) -> Evaluation:
-        """The regulariser at the model, or ``inf`` if a difference is below 1 by more than rounding.
+        """The regulariser at the model, or ``inf`` if a difference is below 1 by more than
+        rounding.
 
-        Where a difference may be below 1 by rounding the upper end is that of the multiple of the model that has the margin.
+        Where a difference may be below 1 by rounding the upper end is that of the multiple of the
+        model that has the margin.
         """
         f = self.scores.model_differences(model)
         smallest = min(1.0, f.least)
         if not ((f.upper >= 1.0).all() and smallest > 0):
             return Evaluation(math.inf, 0.0)
         size = lengths(pairwise(exact(model.coef)), self.norm)
-        return Evaluation.of(regulariser=self._total(size if smallest == 1.0 else size / smallest), losses=exact(0.0))
+        return Evaluation.of(
+            regulariser=self._total(size if smallest == 1.0 else size / smallest), losses=exact(0.0)
+        )
 
     def _total(self, size: Bounded) -> Bounded:
         """Return the sum of the powers of norms; for p = ∞ the largest of them."""
@@ -90,10 +86,15 @@ class HardMarginM3SVM(PairwiseStatement):
             factor = 1.0 / cost if cost > 0 else 1.0
         else:
             # With q = p/(p − 1), θ Σα − θ^q cost is largest at θ = (Σα/(q cost))^(p − 1).
-            factor = (float(alpha.sum()) * (self.p - 1.0) / (self.p * cost)) ** (self.p - 1.0) if cost > 0 else 1.0
+            factor = (
+                (float(alpha.sum()) * (self.p - 1.0) / (self.p * cost)) ** (self.p - 1.0)
+                if cost > 0
+                else 1.0
+            )
         if not 0 < factor < math.inf:
             return self.zero_dual()
-        # Multiples are rounded, and balanced once more; then the flows are those of what has become of α.
+        # Multiples are rounded, and balanced once more; then the flows are those of what has become
+        # of α.
         for shrink in SHRINKS:
             scaled = self.scores.balanced(alpha * (factor * (1.0 - shrink)), self.loss)
             flow = S * (factor * (1.0 - shrink))
@@ -109,7 +110,9 @@ class HardMarginM3SVM(PairwiseStatement):
         return self.p == 1 or math.isinf(self.p)
 
     def _cost(self, S: Bounded) -> Bounded:
-        """Return the conjugate of the regulariser; for p = 1 and ∞ the dual norm, at most 1 on its domain."""
+        """Return the conjugate of the regulariser; for p = 1 and ∞ the dual norm, at most 1 on its
+        domain.
+        """
         size = dual_lengths(S, self.norm)
         if self.p == 1:
             size = row_maxima(size[None, :])
@@ -120,7 +123,8 @@ class HardMarginM3SVM(PairwiseStatement):
     def dual_violation(self, dual: Dual) -> float:
         """Largest violation of α ≥ 0, the balance, div S = G and, for p = 1 and ∞, the bound of S.
 
-        A residual of div S = G within the bound on its rounding is not a violation: :meth:`evaluate_dual` counts it.
+        A residual of div S = G within the bound on its rounding is not a violation:
+        :meth:`evaluate_dual` counts it.
         """
         alpha = self.multipliers(dual)
         S = self.flow(dual)
@@ -138,27 +142,40 @@ class HardMarginM3SVM(PairwiseStatement):
         return found if math.isfinite(R.distance) else math.inf
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """Σα less the conjugate at a feasible (α, S), and less what a residual R of div S = G can cost.
+        """Σα less the conjugate at a feasible (α, S), and less what a residual R of div S = G can
+        cost.
 
-        For an optimal W whose columns sum to zero <R, W> is at most ‖R‖‖W‖, and ‖W‖² is the mean over the classes of the squared
-        differences: with κ = ‖R‖√(pairs/c) the optimum x has x + κ x^{1/p} ≥ D, whence x ≥ D − κ D^{1/p}. The balance is exact, so
-        that the biases cost nothing.
+        For an optimal W whose columns sum to zero <R, W> is at most ‖R‖‖W‖, and ‖W‖² is the mean
+        over the classes of the squared differences: with κ = ‖R‖√(pairs/c) the optimum x has x + κ
+        x^{1/p} ≥ D, whence x ≥ D − κ D^{1/p}. The balance is exact, so that the biases cost
+        nothing.
         """
         alpha, S = self.multipliers(dual), self.required_flow(dual)
-        found = self.minus_conjugate(alpha) if self._bounded else self.minus_conjugate(alpha) - self._cost(exact(S))
+        found = (
+            self.minus_conjugate(alpha)
+            if self._bounded
+            else self.minus_conjugate(alpha) - self._cost(exact(S))
+        )
         if not found.lower_end > 0:
             return found
         # For p = ∞ too the value bounds the longest difference, by itself.
         longest = found if self._bounded else exp(log(found) / self.p)
         share = sqrt(exact(float(self.P.shape[1])) / float(self.P.shape[0]))
-        return found - share * sqrt(self.residual(self.scores.gradient(alpha), S).squared_norm()) * longest
+        return (
+            found
+            - share * sqrt(self.residual(self.scores.gradient(alpha), S).squared_norm()) * longest
+        )
 
     def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
         """Zero multipliers alone: no model is known to have the margin."""
         return [], [self.zero_dual()]
 
-    def scaled_to_margin(self, W: Floats, b: Floats, smallest: float, support: NDArray[np.bool_]) -> MulticlassModel:
-        """Return the multiple of a model, of least difference `smallest`, whose differences are at least 1 for certain if possible."""
+    def scaled_to_margin(
+        self, W: Floats, b: Floats, smallest: float, support: NDArray[np.bool_]
+    ) -> MulticlassModel:
+        """Return the multiple of a model, of least difference `smallest`, whose differences are at
+        least 1 for certain if possible.
+        """
         for shrink in SHRINKS:
             divisor = smallest * (1.0 - shrink)
             model = self.scores.model(W / divisor, b / divisor, support)
@@ -170,10 +187,14 @@ class HardMarginM3SVM(PairwiseStatement):
         return self.scores.model(W / smallest, b / smallest, support)
 
     def _ranges(self, W: Floats) -> tuple[Floats, Floats]:
-        """Return the least and the largest value of each bias of sum 0 with which the weights have the margin."""
+        """Return the least and the largest value of each bias of sum 0 with which the weights have
+        the margin.
+        """
         data = self.scores.data
         gamma = 1.0 - self.differences(W, np.zeros(data.c))
-        return tight_ranges(gamma, np.zeros_like(gamma), data.codes, self.scores.others, SumOfBounded(math.inf))
+        return tight_ranges(
+            gamma, np.zeros_like(gamma), data.codes, self.scores.others, SumOfBounded(math.inf)
+        )
 
     def optimal_intercepts(self, model: MulticlassModel) -> OptimalIntercepts:
         """The intercepts with which its weights have the margin."""
@@ -185,13 +206,17 @@ class HardMarginM3SVM(PairwiseStatement):
         """Infeasible means that the classes are not separable."""
         if status in ("infeasible", "unbounded"):
             return (
-                "some two classes are not separable by linear scores, so no hard-margin M3SVM exists; "
-                "use m3svm, which allows for violations"
+                "some two classes are not separable by linear scores, so no hard-margin M3SVM"
+                " exists; use m3svm, which allows for violations"
             )
         return super().explain(status)
 
-    def recover_from(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> RecoveredPoints:
-        """The model of (W, b) scaled to the margin, and the multipliers with the flows of the solver and those of W."""
+    def recover_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> RecoveredPoints:
+        """The model of (W, b) scaled to the margin, and the multipliers with the flows of the
+        solver and those of W.
+        """
         weights = self.solved_weights(variables)
         if weights is None:
             return RecoveredPoints([], [])

@@ -24,14 +24,7 @@ __all__ = ["HardMarginM3SVMProblem", "M3SVMProblem", "m3svm", "m3svm_hard_margin
 
 
 class M3SVMProblem(MulticlassProblem):
-    """The problem of M3SVM; see :func:`m3svm`.
-
-    Attributes
-    ----------
-    lam, eps : cvxpy.Parameter
-    cone : str
-        Which cone states the powers of the norms.
-    """
+    """The problem of M3SVM; see :func:`m3svm`."""
 
     lam: cp.Parameter
     eps: cp.Parameter
@@ -42,16 +35,13 @@ class HardMarginM3SVMProblem(MulticlassProblem):
     """The hard-margin problem; see :func:`m3svm_hard_margin`."""
 
     def model_at_variables(self) -> MulticlassModel | None:
-        """Refuse: a solver's point misses the margin by its tolerance, so that it is infeasible until it has been scaled.
-
-        Raises
-        ------
-        BuildError
-            Always.
+        """Refuse: a solver's point misses the margin by its tolerance, so that it is infeasible
+        until it has been scaled.
         """
         raise BuildError(
-            "a hard-margin model is the solver's point scaled until every score difference is at least 1, so that the values of "
-            "the variables do not tell whether it meets added constraints; pass holds= to say of a model whether it does"
+            "a hard-margin model is the solver's point scaled until every score difference is at"
+            " least 1, so that the values of the variables do not tell whether it meets added"
+            " constraints; pass holds= to say of a model whether it does"
         )
 
 
@@ -114,28 +104,33 @@ def m3svm(
     y : array-like of shape (n,)
         Labels of two or more classes, of any type.
     lam : float
-        Weight λ of the pairwise norms, positive; 0.001 by default. The cvxpy parameter ``problem.lam``.
+        Weight λ of the pairwise norms, positive; 0.001 by default. The cvxpy parameter
+        ``problem.lam``.
     p : float
         Exponent, any real number of at least 1; 4 by default, as [NieHaoWang] advises.
     eps : float
-        Weight ε of the squares, positive; 1e-6 by default, as in [NieHaoWang]. The cvxpy parameter ``problem.eps``.
+        Weight ε of the squares, positive; 1e-6 by default, as in [NieHaoWang]. The cvxpy parameter
+        ``problem.eps``.
     loss : "hinge", "smoothed", "logistic" or "softmax"
         See :mod:`svmcvx.formulations.multiclass.m3svm`. ``"logistic"`` is ISM3.
     norm : 2 or 1
         Euclidean norms, or sums of absolute values.
     delta : float
-        Smoothing δ of ``"smoothed"``, positive; 1e-2 by default ([NieHaoWang] gives no number). A cvxpy parameter.
+        Smoothing δ of ``"smoothed"``, positive; 1e-2 by default ([NieHaoWang] gives no number). A
+        cvxpy parameter.
 
     Returns
     -------
     M3SVMProblem
-        A ``cvxpy.Problem``. Variables ``W`` of shape (d, c) — (n, c) in the columns of a square factor of the data when d > n
-        and ``norm=2`` —, ``b`` of shape (c,), for dense data ``a`` (the scores at the mean observation), ``V`` (the differences of the columns of W, one a pair k < l in lexicographic
-        order), ``xi`` for the hinge, ``f`` for the other losses, and for p other than 1 and 2 ``u`` and ``t`` (norms and their powers; for ``norm=1`` and
-        p = 2 ``u`` alone); parameters ``lam``, ``eps`` and ``delta`` (smoothed only); constraints labelled ``pairs`` (minus its
-        multipliers are the flows), ``margin`` (its multipliers are α), ``slack``, ``shift`` (:math:`a = b + W'\bar x`), ``length`` and
-        ``power``.
-        ``problem.cone`` says which cone states the powers.
+        A ``cvxpy.Problem``. Variables ``W`` of shape (d, c) — (n, c) in the columns of a square
+        factor of the data when d > n and ``norm=2`` —, ``b`` of shape (c,), for dense data ``a``
+        (the scores at the mean observation), ``V`` (the differences of the columns of W, one a pair
+        k < l in lexicographic order), ``xi`` for the hinge, ``f`` for the other losses, and for p
+        other than 1 and 2 ``u`` and ``t`` (norms and their powers; for ``norm=1`` and p = 2 ``u``
+        alone); parameters ``lam``, ``eps`` and ``delta`` (smoothed only); constraints labelled
+        ``pairs`` (minus its multipliers are the flows), ``margin`` (its multipliers are α),
+        ``slack``, ``shift`` (:math:`a = b + W'\bar x`), ``length`` and ``power``. ``problem.cone``
+        says which cone states the powers.
 
     Raises
     ------
@@ -157,7 +152,9 @@ def m3svm(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    statement = bound_m3svm(X, y, lam=lam, p=p, eps=eps, loss=loss, norm=norm, delta=delta, sample_weight=sample_weight)
+    statement = bound_m3svm(
+        X, y, lam=lam, p=p, eps=eps, loss=loss, norm=norm, delta=delta, sample_weight=sample_weight
+    )
     scores, chosen, p, norm = statement.scores, statement.loss, statement.p, statement.norm
     require_problem_memory(scores, "m3svm")
     data = scores.data
@@ -188,7 +185,8 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
         \min\; \sum_{k<l}\|w_k - w_l\|^p \quad\text{or, for } p = \infty, \quad \min\; \max_{k<l}\|w_k - w_l\|,
         \qquad\text{s.t.}\quad f_{ik} \ge 1.
 
-    The biases are free. For p = ∞ the smallest margin between two classes, 2 over the objective, is maximised.
+    The biases are free. For p = ∞ the smallest margin between two classes, 2 over the objective, is
+    maximised.
 
     Parameters
     ----------
@@ -202,9 +200,10 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
     Returns
     -------
     HardMarginM3SVMProblem
-        A ``cvxpy.Problem``. Variables ``W``, ``b``, ``V`` and, as the exponent demands, ``u`` and ``t``; constraints labelled
-        ``margin``, ``pairs``, ``length``, ``power``, and ``gauge`` (:math:`\sum_k w_k = 0`, :math:`\sum_k b_k = 0`, which does
-        not change the optimum). The biases belong to centred data when `X` is dense.
+        A ``cvxpy.Problem``. Variables ``W``, ``b``, ``V`` and, as the exponent demands, ``u`` and
+        ``t``; constraints labelled ``margin``, ``pairs``, ``length``, ``power``, and ``gauge``
+        (:math:`\sum_k w_k = 0`, :math:`\sum_k b_k = 0`, which does not change the optimum). The
+        biases belong to centred data when `X` is dense.
 
     Notes
     -----
@@ -228,10 +227,7 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
     stated = loss.cvxpy_statement(differences, data.weight)
     pairs = _PairNormVariables(W, data.c, norm)
     value = pairs.largest() if math.isinf(p) else pairs.powers(p)[0]
-    gauge = [
-        (cp.sum(W, axis=1) == 0).set_label("gauge"),
-        (cp.sum(b) == 0).set_label("gauge_b"),
-    ]
+    gauge = [(cp.sum(W, axis=1) == 0).set_label("gauge"), (cp.sum(b) == 0).set_label("gauge_b")]
     statement = HardMarginM3SVM(scores=scores, loss=loss, p=p, norm=norm)
     constraints = [*shift, *stated.constraints, *pairs.constraints, *gauge]
     return HardMarginM3SVMProblem(cp.Minimize(value), constraints, statement)

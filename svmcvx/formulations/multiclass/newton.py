@@ -1,7 +1,9 @@
-"""Newton's method for a smooth loss of score differences with a smooth penalty, which polishes a solver's point.
+"""Newton's method for a smooth loss of score differences with a smooth penalty, which polishes a
+solver's point.
 
-The error of the multipliers that follow from (W, b) is the curvature of the loss times the error of (W, b), so that the dual
-bound from a solver's point is less accurate than the objective there. A few Newton steps reduce both to rounding.
+The error of the multipliers that follow from (W, b) is the curvature of the loss times the error of
+(W, b), so that the dual bound from a solver's point is less accurate than the objective there. A
+few Newton steps reduce both to rounding.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ STEPS = 30
 
 
 class PenaltyDerivatives(NamedTuple):
-    """A penalty at a point of shape (r, c): value, gradient, and second derivatives of shape (r, c, r, c)."""
+    """A penalty at a point of shape (r, c): value, gradient, and second derivatives of shape (r, c,
+    r, c).
+    """
 
     value: float
     gradient: Floats
@@ -44,9 +48,11 @@ def newton_steps(
     penalty: Callable[[Floats], PenaltyDerivatives],
     free: NDArray[np.bool_] | None = None,
 ) -> Floats | None:
-    """Return the point of shape (r, c) near `start` that minimises the loss of the scores ``X @ point`` plus a penalty.
+    """Return the point of shape (r, c) near `start` that minimises the loss of the scores ``X @
+    point`` plus a penalty.
 
-    Only the entries that are `free` change, all by default. None for a loss that is not smooth, and for a problem too large.
+    Only the entries that are `free` change, all by default. None for a loss that is not smooth, and
+    for a problem too large.
     """
     if not loss.smooth or start.size > LARGEST_SYSTEM:
         return None
@@ -81,9 +87,16 @@ class _Smooth:
         """Return Newton's step; None where the system is singular or the function does not fall."""
         scores, loss, point = self.scores, self.loss, self.point
         f, terms = scores.differences(self.X @ point), self.penalty(point)
-        gradient = terms.gradient - self.X.T @ scores.coefficients(self.weight * loss.multipliers(f))
-        hessian = (terms.hessian + _loss_hessian(scores, loss, self.X, f)).reshape(point.size, point.size)
-        system, right = hessian[np.ix_(self.unknowns, self.unknowns)], gradient.ravel()[self.unknowns]
+        gradient = terms.gradient - self.X.T @ scores.coefficients(
+            self.weight * loss.multipliers(f)
+        )
+        hessian = (terms.hessian + _loss_hessian(scores, loss, self.X, f)).reshape(
+            point.size, point.size
+        )
+        system, right = (
+            hessian[np.ix_(self.unknowns, self.unknowns)],
+            gradient.ravel()[self.unknowns],
+        )
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", sl.LinAlgWarning)
@@ -115,7 +128,11 @@ def _loss_hessian(scores: ScoreSpace, loss: ScoreLoss, X: Floats, f: Floats) -> 
     A = np.zeros((n, c, c - 1))
     A[np.arange(n), scores.data.codes] = 1.0
     A[np.arange(n)[:, None], scores.others, np.arange(c - 1)] = -1.0
-    M = A @ (scores.data.weight[:, None, None] * np.asarray(loss.curvature(f))) @ A.transpose(0, 2, 1)
+    M = (
+        A
+        @ (scores.data.weight[:, None, None] * np.asarray(loss.curvature(f)))
+        @ A.transpose(0, 2, 1)
+    )
     hessian = np.zeros((r, c, r, c))
     for k, other in zip(*np.triu_indices(c), strict=True):
         hessian[:, k, :, other] = hessian[:, other, :, k] = X.T @ (M[:, k, other, None] * X)

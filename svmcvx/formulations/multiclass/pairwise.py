@@ -1,8 +1,8 @@
 r"""Differences of the weights of two classes, and what the dual problems of their norms share.
 
-P has one column a pair k < l in lexicographic order; the columns of WP are :math:`w_k - w_l`. A dual point has *flows*
-:math:`S_{kl}` from class k to class l, the multipliers of these differences, whose divergence
-:math:`(\operatorname{div}S)_k = \sum_{l>k}S_{kl} - \sum_{l<k}S_{lk}` is SP'.
+P has one column a pair k < l in lexicographic order; the columns of WP are :math:`w_k - w_l`. A
+dual point has *flows* :math:`S_{kl}` from class k to class l, the multipliers of these differences,
+whose divergence :math:`(\operatorname{div}S)_k = \sum_{l>k}S_{kl} - \sum_{l<k}S_{lk}` is SP'.
 """
 
 from __future__ import annotations
@@ -22,13 +22,7 @@ from svmcvx.errors import DataError
 from svmcvx.formulations.multiclass.score_space import Gradient
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
 
-__all__ = [
-    "PairwiseStatement",
-    "dual_lengths",
-    "lengths",
-    "pair_differences",
-    "pairwise",
-]
+__all__ = ["PairwiseStatement", "dual_lengths", "lengths", "pair_differences", "pairwise"]
 
 Floats: TypeAlias = NDArray[np.float64]
 R = TypeVar("R", Floats, Bounded)
@@ -64,16 +58,8 @@ def dual_lengths(S: R, norm: int) -> R:
 
 @dataclass(frozen=True, eq=False)
 class PairwiseStatement(MulticlassStatement):
-    """What the statements with norms of pairwise differences share: dual points with flows between the classes.
-
-    Parameters
-    ----------
-    scores : ScoreSpace
-    loss : ScoreLoss
-    p : float
-        Exponent of the norms.
-    norm : 2 or 1
-        Euclidean norms, or sums of absolute values.
+    """What the statements with norms of pairwise differences share: dual points with flows between
+    the classes.
     """
 
     p: float
@@ -92,19 +78,26 @@ class PairwiseStatement(MulticlassStatement):
         shape = (self.scores.data.X.shape[1], self.P.shape[1])
         if S.shape != shape:
             raise DataError(
-                f"flow of {self.name} must have one column a pair of classes: expected shape {shape}, got {S.shape}"
+                f"flow of {self.name} must have one column a pair of classes: expected shape"
+                f" {shape}, got {S.shape}"
             )
         return S
 
     def zero_dual(self) -> Dual:
         """Return multipliers and flows of zeros."""
-        return {**super().zero_dual(), "flow": np.zeros((self.scores.data.X.shape[1], self.P.shape[1]))}
+        return {
+            **super().zero_dual(),
+            "flow": np.zeros((self.scores.data.X.shape[1], self.P.shape[1])),
+        }
 
     def required_flow(self, dual: Dual) -> Floats:
         """Return S of a dual point that has to have one."""
         S = self.flow(dual)
         if S is None:
-            raise DataError(f"the dual point of {self.name} needs the entry 'flow'; repair() makes one from alpha")
+            raise DataError(
+                f"the dual point of {self.name} needs the entry 'flow'; repair() makes one from"
+                " alpha"
+            )
         return S
 
     def residual(self, gradient: Gradient, S: Floats) -> Ball:
@@ -112,7 +105,9 @@ class PairwiseStatement(MulticlassStatement):
         return gradient.W - Ball.around(exact(S) @ self.P.T)
 
     def least_flow(self, divergence: Floats) -> Floats:
-        """Return the flows of least squares with the divergence D, of shape (d, c) with columns that sum to zero."""
+        """Return the flows of least squares with the divergence D, of shape (d, c) with columns
+        that sum to zero.
+        """
         return np.asarray(divergence @ self.P / self.P.shape[0])
 
     def power_flow(self, W: Floats, lam: float, p: float) -> Floats:

@@ -15,13 +15,7 @@ __all__ = ["AbsoluteSum", "PairwiseNorms", "Regulariser", "SquaredNorms"]
 
 
 class Regulariser(ABC):
-    """A regulariser of W with its conjugate on matrices whose columns sum to zero.
-
-    Attributes
-    ----------
-    rotations : bool
-        Whether it is invariant under rotations of the features.
-    """
+    """A regulariser of W with its conjugate on matrices whose columns sum to zero."""
 
     rotations: ClassVar[bool] = True
 
@@ -34,7 +28,9 @@ class Regulariser(ABC):
         """State Ω(W) for λ = 1 in cvxpy."""
 
     def curvature(self, c: int) -> float | None:
-        """Return κ where Ω(W) = κ‖W‖² for λ = 1 and columns that sum to zero, None for another regulariser."""
+        """Return κ where Ω(W) = κ‖W‖² for λ = 1 and columns that sum to zero, None for another
+        regulariser.
+        """
         return None
 
 

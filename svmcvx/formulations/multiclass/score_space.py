@@ -1,17 +1,20 @@
-r"""Scores of several classes: their differences on training data, and what the multipliers of these sum to.
+r"""Scores of several classes: their differences on training data, and what the multipliers of these
+sum to.
 
 One linear score a class, :math:`S = XW + 1b'`, of shape (n, c). The differences
 
 .. math:: f_{ik} = S_{iy_i} - S_{ik}, \qquad k \ne y_i,
 
-are kept as a matrix of shape (n, c − 1) whose column j is the j-th class other than :math:`y_i`. With weights :math:`s_i` and
-multipliers :math:`\alpha_{ik} = s_i a_{ik}` the conjugates of the losses (:mod:`svmcvx.formulations.multiclass.losses`) give
+are kept as a matrix of shape (n, c − 1) whose column j is the j-th class other than :math:`y_i`.
+With weights :math:`s_i` and multipliers :math:`\alpha_{ik} = s_i a_{ik}` the conjugates of the
+losses (:mod:`svmcvx.formulations.multiclass.losses`) give
 
 .. math::
     \sum_i s_i\,\ell(f_i) \;\ge\; \sum_i s_i\, g(\alpha_i/s_i) - \langle G, W\rangle - g_b'b,
     \qquad G = X'B,\; g_b = B'1,
 
-where :math:`B_{iy_i} = \sum_k \alpha_{ik}` and :math:`B_{ik} = -\alpha_{ik}`, so that the columns of G sum to zero.
+where :math:`B_{iy_i} = \sum_k \alpha_{ik}` and :math:`B_{ik} = -\alpha_{ik}`, so that the columns
+of G sum to zero.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ BALANCING_PASSES = 30
 BALANCED = 1e-15
 # The data are shifted before they are multiplied if that makes them smaller by this factor.
 OFFSET = 0.25
-# Shares of multipliers with room on all sides that are mixed in until the multipliers can be balanced in whole units.
+# Shares of multipliers with room on all sides that are mixed in until the multipliers can be
+# balanced in whole units.
 MIXED = (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
 
 
@@ -66,19 +70,11 @@ class Gradient(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ScoreSpace:
-    r"""Training data of several classes: scores, their differences, the linear maps of multipliers, and models.
+    """Training data of several classes: scores, their differences, the linear maps of multipliers,
+    and models.
 
-    With a free intercept the columns of dense data are centred: this changes the intercept alone, and avoids cancellation in
-    data with a large offset.
-
-    Parameters
-    ----------
-    data : MulticlassData
-    intercept : "free", "penalised" or "none"
-        Of the biases b.
-    rotations : bool
-        Whether the regulariser does not change under rotations of the features, so that data with more columns than
-        rows may be replaced by a square factor.
+    With a free intercept the columns of dense data are centred: this changes the intercept alone,
+    and avoids cancellation in data with a large offset.
     """
 
     data: MulticlassData
@@ -103,7 +99,9 @@ class ScoreSpace:
         if d <= n or not self.rotations:
             return self.X, None
         memory.require(
-            8.0 * (3 * n * d + n * n), f"the factor of {n} × {d} data", "select features or use fewer observations"
+            8.0 * (3 * n * d + n * n),
+            f"the factor of {n} × {d} data",
+            "select features or use fewer observations",
         )
         dense = self.X.toarray() if sp.issparse(self.X) else self.X
         basis, triangle = sl.qr(dense.T, mode="economic", check_finite=False)
@@ -145,7 +143,10 @@ class ScoreSpace:
         if not (np.isfinite(mean).all() and float(rows.norms.sum()) < math.inf):
             return rows, self.centre
         # Squares of the distances from the mean are those from the origin less that of the mean.
-        if float(np.linalg.norm(mean)) ** 2 < (1.0 - OFFSET**2) * float(rows.norms @ rows.norms) / rows.norms.size:
+        if (
+            float(np.linalg.norm(mean)) ** 2
+            < (1.0 - OFFSET**2) * float(rows.norms @ rows.norms) / rows.norms.size
+        ):
             return rows, self.centre
         return Rows(self.X - mean, shifted=True), mean
 
@@ -162,14 +163,17 @@ class ScoreSpace:
     def differences(self, S: R) -> R:
         """Return the differences f of scores of shape (n, c)."""
         rows = np.arange(self.data.n)
-        others = S.take(self._places) if isinstance(S, np.ndarray) else S[rows[:, None], self.others]
+        others = (
+            S.take(self._places) if isinstance(S, np.ndarray) else S[rows[:, None], self.others]
+        )
         found: R = S[rows, self.data.codes][:, None] - others
         return found
 
     def model_differences(self, model: MulticlassModel) -> Bounded:
         """Return the differences of a model on the data as they were passed.
 
-        Data with a large offset are shifted, and the biases with them, exactly: they keep the digits that the offset would cost.
+        Data with a large offset are shifted, and the biases with them, exactly: they keep the
+        digits that the offset would cost.
         """
         rows, shift = self._shifted
         b = exact(model.intercept)
@@ -191,13 +195,19 @@ class ScoreSpace:
         own = observations + n * self.data.codes[observations]
         other = observations + n * self.others.ravel(order="F")
         ones = np.ones(rows.size)
-        return sp.csr_array((np.r_[ones, -ones], (np.r_[rows, rows], np.r_[own, other])), shape=(n * (c - 1), n * c))
+        return sp.csr_array(
+            (np.r_[ones, -ones], (np.r_[rows, rows], np.r_[own, other])), shape=(n * (c - 1), n * c)
+        )
 
-    def stated_differences(self, W: cp.Variable, b: cp.Variable | None) -> tuple[cp.Expression, list[cp.Constraint]]:
-        """Return the differences f of shape (n, c − 1) as a cvxpy expression, and the constraints that go with it.
+    def stated_differences(
+        self, W: cp.Variable, b: cp.Variable | None
+    ) -> tuple[cp.Expression, list[cp.Constraint]]:
+        """Return the differences f of shape (n, c − 1) as a cvxpy expression, and the constraints
+        that go with it.
 
-        With penalised biases, centred data state another problem. Dense data are instead centred by a change of
-        variables, :math:`S = (X - 1m')W + 1a'` with :math:`a = b + W'm`, which improves the scaling for the solver.
+        With penalised biases, centred data state another problem. Dense data are instead centred by
+        a change of variables, :math:`S = (X - 1m')W + 1a'` with :math:`a = b + W'm`, which improves
+        the scaling for the solver.
         """
         import cvxpy as cp
 
@@ -222,7 +232,10 @@ class ScoreSpace:
 
     def _bounded_coefficients(self, alpha: Floats) -> Bounded:
         """B, of which the sums for the own classes are rounded."""
-        found, own = Bounded(self.expand(-alpha), np.zeros((self.data.n, self.data.c))), row_sums(exact(alpha))
+        found, own = (
+            Bounded(self.expand(-alpha), np.zeros((self.data.n, self.data.c))),
+            row_sums(exact(alpha)),
+        )
         at = np.arange(self.data.n), self.data.codes
         found.value[at], found.error[at] = own.value, own.error
         return found
@@ -242,7 +255,9 @@ class ScoreSpace:
         return found, is_balanced(alpha, self.data.codes, self.data.c, found)
 
     def _remembered(self, name: str, evaluate: Callable[[Floats], Result], alpha: Floats) -> Result:
-        """Return a value of the multipliers; the last one is remembered: it is asked for when a point is repaired, tested and evaluated."""
+        """Return a value of the multipliers; the last one is remembered: it is asked for when a
+        point is repaired, tested and evaluated.
+        """
         known = self._latest.get(name)
         if known is None or not np.array_equal(known[0], alpha):
             known = self._latest[name] = (alpha.copy(), evaluate(alpha))
@@ -262,11 +277,12 @@ class ScoreSpace:
         return Gradient(W, Ball.around(b))
 
     def moved_to_balance(self, alpha: Floats, loss: ScoreLoss, target: Floats) -> Floats:
-        """Return multipliers inside their domain with B'1 equal to `target`, or as near to it as this method gets.
+        """Return multipliers inside their domain with B'1 equal to `target`, or as near to it as
+        this method gets.
 
-        A multiplier moves by its distance from its bounds times the difference of two potentials, one a class, which solve a
-        least-squares problem. Multipliers at a bound stay there; where all others belong to differences f = 1, the dual
-        objective changes to second order only.
+        A multiplier moves by its distance from its bounds times the difference of two potentials,
+        one a class, which solve a least-squares problem. Multipliers at a bound stay there; where
+        all others belong to differences f = 1, the dual objective changes to second order only.
         """
         s = self.data.weight[:, None]
         c = self.data.c
@@ -277,14 +293,17 @@ class ScoreSpace:
             if np.abs(missing).max() <= BALANCED * float(np.abs(s * a).sum()):
                 break
             responses = [
-                self.balance(s * loss.feasible_move(a, self._potential_differences(potentials[k]))) for k in range(c)
+                self.balance(s * loss.feasible_move(a, self._potential_differences(potentials[k])))
+                for k in range(c)
             ]
             if not (np.isfinite(responses).all() and np.isfinite(missing).all()):
                 break
             potential, *_ = np.linalg.lstsq(np.stack(responses, axis=1), missing, rcond=1e-13)
             z = self._potential_differences(np.asarray(potential, dtype=np.float64))
             longest = float(np.abs(z).max())
-            moved = a + loss.feasible_move(a, z * min(1.0, LONGEST_MOVE / longest) if longest > 0 else z)
+            moved = a + loss.feasible_move(
+                a, z * min(1.0, LONGEST_MOVE / longest) if longest > 0 else z
+            )
             moved = loss.project_approx(moved)
             if np.abs(target - self.balance(s * moved)).max() >= np.abs(missing).max():
                 break
@@ -295,11 +314,13 @@ class ScoreSpace:
         return np.asarray(potential[self.data.codes][:, None] - potential[self.others])
 
     def balanced(self, alpha: Floats, loss: ScoreLoss) -> Floats:
-        """Return multipliers inside their domain with B'1 = 0, both exactly; those that are so already as they are.
+        """Return multipliers inside their domain with B'1 = 0, both exactly; those that are so
+        already as they are.
 
-        The imbalance that :meth:`moved_to_balance` leaves is removed by a convex combination with multipliers that are equal for
-        all observations of a class: every imbalance is the opposite of that of such a point, so that one step suffices. What
-        rounding leaves of it is removed on a grid (:mod:`svmcvx.formulations.multiclass.exact_multipliers`).
+        The imbalance that :meth:`moved_to_balance` leaves is removed by a convex combination with
+        multipliers that are equal for all observations of a class: every imbalance is the opposite
+        of that of such a point, so that one step suffices. What rounding leaves of it is removed on
+        a grid (:mod:`svmcvx.formulations.multiclass.exact_multipliers`).
         """
         s, codes, c = self.data.weight, self.data.codes, self.data.c
         alpha = loss.project(alpha, s)
@@ -316,33 +337,44 @@ class ScoreSpace:
             alpha = share * (alpha + (uniform * s * wanted[codes])[:, None])
         roomy = np.broadcast_to((uniform * s * (sums.min() / sums)[codes])[:, None], alpha.shape)
         for share in MIXED:
-            units, exponent = common_units(loss.project(alpha + share * (roomy - alpha) if share else alpha, s))
+            units, exponent = common_units(
+                loss.project(alpha + share * (roomy - alpha) if share else alpha, s)
+            )
             found = loss.balanced_units(np.floor(units).astype(np.int64), codes, c)
             if found is not None:
                 return np.ldexp(found.astype(np.float64), exponent)
         return np.zeros_like(alpha)
 
     def expand(self, alpha: Floats) -> Floats:
-        """Return multipliers of shape (n, c − 1) as a matrix of shape (n, c) with a zero for the own class."""
+        """Return multipliers of shape (n, c − 1) as a matrix of shape (n, c) with a zero for the
+        own class.
+        """
         full = np.zeros((self.data.n, self.data.c))
         full.ravel()[self._places] = alpha
         return full
 
     def compress(self, alpha: Any, name: str) -> Floats:
-        """Return multipliers of shape (n, c), or with rows for observations of weight zero too, in shape (n, c − 1)."""
+        """Return multipliers of shape (n, c), or with rows for observations of weight zero too, in
+        shape (n, c − 1).
+        """
         given = np.asarray(alpha, dtype=np.float64)
         data = self.data
         if given.shape == (data.rows, data.c):
             given = given[data.index]
         if given.shape != (data.n, data.c):
             raise DataError(
-                f"alpha of {name} must have one multiplier an observation and class: expected shape "
-                f"({data.rows}, {data.c}), got {given.shape}"
+                f"alpha of {name} must have one multiplier an observation and class: expected shape"
+                f" ({data.rows}, {data.c}), got {given.shape}"
             )
         return np.asarray(given.ravel()[self._places])
 
     def model(self, W: Floats, b: Floats, support: NDArray[np.bool_]) -> MulticlassModel:
-        """Return the model of weights in terms of the features and of biases that belong to :attr:`X`."""
+        """Return the model of weights in terms of the features and of biases that belong to
+        :attr:`X`.
+        """
         return MulticlassModel(
-            coef=W, intercept=b - self.centre @ W, classes=self.data.classes, support=self.data.index[support]
+            coef=W,
+            intercept=b - self.centre @ W,
+            classes=self.data.classes,
+            support=self.data.index[support],
         )

@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.core.bounded import maximum, positive_part
-from svmcvx.core.row_wise import entropy, largest_sums, log1p_sum_exp, remainder, row_maxima, row_sums
+from svmcvx.core.row_wise import (
+    entropy,
+    largest_sums,
+    log1p_sum_exp,
+    remainder,
+    row_maxima,
+    row_sums,
+)
 from svmcvx.formulations.multiclass.exact_multipliers import (
     Units,
     cut_to_top,
@@ -131,21 +138,21 @@ class LargestHinge(_SimplexLoss):
         xi = cp.Variable((n, 1), name="xi")
         return CvxpyLoss(
             weight @ cp.vec(xi, order="F"),
-            [(xi @ np.ones((1, others)) >= 1 - f).set_label("margin"), (xi >= 0).set_label("slack")],
+            [
+                (xi @ np.ones((1, others)) >= 1 - f).set_label("margin"),
+                (xi >= 0).set_label("slack"),
+            ],
         )
 
 
 @dataclass(frozen=True)
 class TopHinge(_SimplexLoss):
-    r"""The top-k hinge :math:`\max(0, \tfrac1k \sum` of the k largest of :math:`(1-f_k)_{k\ne y}` and 0).
+    r"""The top-k hinge :math:`\max(0, \tfrac1k \sum` of the k largest of :math:`(1-f_k)_{k\ne y}`
+    and 0).
 
     The zero is the own class. With the multiplier of the own class eliminated the domain is
-    :math:`0 \le a_j \le 1/k`, :math:`\sum a \le 1`, :math:`(k-1)\,a_j \le \sum a`. k = 1 is the loss of [CrammerSinger].
-
-    Parameters
-    ----------
-    k : int
-        From 1 to the number of classes.
+    :math:`0 \le a_j \le 1/k`, :math:`\sum a \le 1`, :math:`(k-1)\,a_j \le \sum a`. k = 1 is the
+    loss of [CrammerSinger].
     """
 
     k: int
@@ -160,7 +167,9 @@ class TopHinge(_SimplexLoss):
         """The mean of the k largest with or without the 0, if that is positive."""
         gamma = 1.0 - f
         top = positive_part(largest_sums(gamma, self.k))
-        return (top if self.k == 1 else maximum(top, positive_part(largest_sums(gamma, self.k - 1)))) / self.k
+        return (
+            top if self.k == 1 else maximum(top, positive_part(largest_sums(gamma, self.k - 1)))
+        ) / self.k
 
     @property
     def linear_pieces(self) -> SumOfBounded | None:
@@ -190,7 +199,9 @@ class TopHinge(_SimplexLoss):
         return max(super().domain_violation(a, s), float(violation_of_top(a, s, self.k).max()))
 
     def balanced_units(self, units: Units, codes: NDArray[np.intp], c: int) -> Units | None:
-        """By reductions that leave (k − 1) a ≤ Σa; for k = c, where all entries of a row are equal, of whole rows."""
+        """By reductions that leave (k − 1) a ≤ Σa; for k = c, where all entries of a row are equal,
+        of whole rows.
+        """
         k = self.k
         units = cut_units(units.astype(np.float64), k).astype(np.int64)
         if k <= 2:
@@ -200,8 +211,12 @@ class TopHinge(_SimplexLoss):
             def room(units: Units) -> Units:
                 ordered = np.sort(units, axis=1)
                 largest, second = ordered[:, -1:], ordered[:, -2:-1]
-                others = np.where(units == largest, np.where(second == largest, largest, second), largest)
-                return np.asarray(np.clip(units.sum(axis=1, keepdims=True) - (k - 1) * others, 0, units))
+                others = np.where(
+                    units == largest, np.where(second == largest, largest, second), largest
+                )
+                return np.asarray(
+                    np.clip(units.sum(axis=1, keepdims=True) - (k - 1) * others, 0, units)
+                )
 
             return reduced_to_balance(units, codes, c, room)
         sums = [int(units[codes == own, 0].sum()) for own in range(c)]
@@ -213,7 +228,9 @@ class TopHinge(_SimplexLoss):
         return units
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
-        """The sum of the k largest as k times a ``threshold`` plus the excess ``above`` it, minimised over the threshold."""
+        """The sum of the k largest as k times a ``threshold`` plus the excess ``above`` it,
+        minimised over the threshold.
+        """
         import cvxpy as cp
 
         n, others = f.shape

@@ -1,4 +1,6 @@
-"""What all multi-class formulations share: a statement on score differences bound to data, and its cvxpy problem."""
+"""What all multi-class formulations share: a statement on score differences bound to data, and its
+cvxpy problem.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,8 @@ CONIC_BYTES = 140.0
 
 @dataclass(frozen=True, eq=False)
 class MulticlassStatement(Formulation):
-    """What the statements of all multi-class formulations share: one linear score a class, a loss of score differences.
-
-    Parameters
-    ----------
-    scores : ScoreSpace
-        The data with their score differences.
-    loss : ScoreLoss
-        Of the differences of one observation.
+    """What the statements of all multi-class formulations share: one linear score a class, a loss
+    of score differences.
     """
 
     scores: ScoreSpace
@@ -66,7 +62,9 @@ class MulticlassStatement(Formulation):
     def losses(self, model: MulticlassModel) -> Bounded:
         """Return the weighted sum of losses at a model, from its scores on the raw data."""
         found: Bounded = by_rows(
-            lambda f, s: total(s * self.loss.value(f)), self.scores.model_differences(model), self.weight
+            lambda f, s: total(s * self.loss.value(f)),
+            self.scores.model_differences(model),
+            self.weight,
         )
         return found
 
@@ -74,7 +72,8 @@ class MulticlassStatement(Formulation):
         """Return α of a dual point, shape (n, c − 1)."""
         if "alpha" not in dual:
             raise DataError(
-                f"the dual point of {self.name} needs the entry 'alpha', got {', '.join(dual) or 'nothing'}"
+                f"the dual point of {self.name} needs the entry 'alpha', got"
+                f" {', '.join(dual) or 'nothing'}"
             )
         return self.scores.compress(dual["alpha"], self.name)
 
@@ -87,32 +86,46 @@ class MulticlassStatement(Formulation):
         return self.loss.project(np.nan_to_num(alpha, nan=0.0), self.weight)
 
     def domain_violation(self, alpha: Floats) -> float:
-        """Largest violation of the domain of the loss, 0 only if there is none; ``inf`` for multipliers that are not numbers."""
+        """Largest violation of the domain of the loss, 0 only if there is none; ``inf`` for
+        multipliers that are not numbers.
+        """
         if not np.isfinite(alpha).all():
             return np.inf
         return self.loss.domain_violation(alpha, self.weight)
 
     def minus_conjugate(self, alpha: Floats) -> Bounded:
-        r"""Return what the losses contribute to the dual objective, :math:`\sum_i s_i g(\alpha_i/s_i)`."""
-        found: Bounded = by_rows(lambda a, s: total(self.loss.conjugate(a, s)), exact(alpha), self.weight)
+        r"""Return what the losses contribute to the dual objective, :math:`\sum_i s_i
+        g(\alpha_i/s_i)`.
+        """
+        found: Bounded = by_rows(
+            lambda a, s: total(self.loss.conjugate(a, s)), exact(alpha), self.weight
+        )
         return found
 
     @cached_property
     def class_weights(self) -> Floats:
         """Sum of the weights of each class."""
         data = self.scores.data
-        return np.asarray(np.bincount(data.codes, weights=data.weight, minlength=data.c), dtype=np.float64)
+        return np.asarray(
+            np.bincount(data.codes, weights=data.weight, minlength=data.c), dtype=np.float64
+        )
 
     @cached_property
     def _constant(self) -> tuple[float, Floats]:
-        """Objective of W = 0 with the best of a few biases, rounded, and these: equal ones, the logarithms of the weights of the classes, and biases that prefer the heaviest class or follow the order of the weights."""
+        """Objective of W = 0 with the best of a few biases, rounded, and these: equal ones, the
+        logarithms of the weights of the classes, and biases that prefer the heaviest class or
+        follow the order of the weights.
+        """
         data, sums = self.scores.data, self.class_weights
         choices = [np.zeros(data.c)]
         if self.scores.intercept != "none":
             order = np.empty(data.c)
             order[np.argsort(sums, kind="stable")] = np.arange(data.c)
             logarithms = np.log(sums / sums.max())
-            choices += [logarithms - logarithms.mean(), np.eye(data.c)[sums.argmax()] - 1.0 / data.c]
+            choices += [
+                logarithms - logarithms.mean(),
+                np.eye(data.c)[sums.argmax()] - 1.0 / data.c,
+            ]
             choices.append(order - order.mean())
         representatives = np.arange(data.c)
         others = representatives[:-1] + (representatives[:-1] >= representatives[:, None])
@@ -150,38 +163,40 @@ class MulticlassStatement(Formulation):
         return {**dual, "alpha": full}
 
     def solved_weights(self, variables: Mapping[str, Any]) -> tuple[Floats, Floats] | None:
-        """Return W in terms of the features and b from the values of the variables, None where a solver has left none."""
+        """Return W in terms of the features and b from the values of the variables, None where a
+        solver has left none.
+        """
         W, b = variables["W"], variables.get("b", np.zeros(1))
         if not (usable(W) and usable(b)):
             return None
-        return self.scores.unreduced(np.asarray(W)), np.broadcast_to(np.asarray(b), (self.scores.data.c,))
+        return self.scores.unreduced(np.asarray(W)), np.broadcast_to(
+            np.asarray(b), (self.scores.data.c,)
+        )
 
     def solved_multipliers(self, values: Any, W: Floats, b: Floats) -> list[Floats]:
-        """Return candidates for α, shape (n, c − 1).
-
-        Parameters
-        ----------
-        values : ndarray or None
-            The solver's multipliers of the constraint ``margin``.
-        W, b : ndarray
-            Weights in terms of the features and biases, at which minus the derivative of a smooth loss is a candidate too.
-        """
+        """Return candidates for α, shape (n, c − 1)."""
         candidates = [np.asarray(values)] if usable(values) else []
         if self.loss.smooth:
             candidates.append(self.weight[:, None] * self.loss.multipliers(self.differences(W, b)))
         return candidates
 
     def differences(self, W: Floats, b: Floats) -> Floats:
-        """Return the score differences of weights in terms of the features and of biases that belong to ``scores.X``."""
+        """Return the score differences of weights in terms of the features and of biases that
+        belong to ``scores.X``.
+        """
         return self.scores.differences(self.scores.X @ W + b)
 
     def model(self, W: Floats, b: Floats) -> MulticlassModel:
-        """Return the model of weights in terms of the features and of biases that belong to ``scores.X``."""
+        """Return the model of weights in terms of the features and of biases that belong to
+        ``scores.X``.
+        """
         return self.scores.model(W, b, self.loss.support(self.differences(W, b)))
 
 
 def require_problem_memory(scores: ScoreSpace, what: str) -> None:
-    """Raise a :class:`~svmcvx.errors.BuildError` unless the differences, as functions of (W, b), would fit into memory."""
+    """Raise a :class:`~svmcvx.errors.BuildError` unless the differences, as functions of (W, b),
+    would fit into memory.
+    """
     n, d = scores.factor.shape
     entries = 2.0 * n * (scores.data.c - 1) * d
     memory.require(

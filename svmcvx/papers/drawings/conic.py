@@ -26,24 +26,31 @@ def _trials(found: Reproduction) -> Any:
 
 
 def breakdowns(found: Reproduction) -> Figure | None:
-    """Draw the distribution of the misclassification with clustered outliers and the least spread, a panel a size (Figure 2).
-
-    The second row is that with half as many outliers.
+    """Draw the distribution of the misclassification with clustered outliers and the least spread,
+    a panel a size (Figure 2).
     """
     rows: pd.DataFrame = _trials(found)
     rows = rows[rows["outliers"].isin(("clustered", HALF)) & (rows["sigma"] == rows["sigma"].min())]
     sizes, kinds = sorted(set(rows["n"])), sorted(set(rows["outliers"]))
     if not sizes:
         return None
-    figure, panels = drawing_panels(len(kinds), len(sizes), size=(2.6, 2.4), sharex=True, sharey=True)
+    figure, panels = drawing_panels(
+        len(kinds), len(sizes), size=(2.6, 2.4), sharex=True, sharey=True
+    )
     for kind, line in zip(kinds, panels, strict=True):
         for n, ax in zip(sizes, line, strict=True):
             part = rows[(rows["n"] == n) & (rows["outliers"] == kind)]
             for method, colour in zip(METHODS, class_colours(len(METHODS)), strict=True):
-                errors = np.sort(100.0 * part[f"{method}_error"].to_numpy(dtype=np.float64)).clip(min=SMALLEST)
+                errors = np.sort(100.0 * part[f"{method}_error"].to_numpy(dtype=np.float64)).clip(
+                    min=SMALLEST
+                )
                 share = np.arange(1, errors.size + 1) / max(errors.size, 1)
                 ax.step(
-                    [*errors[:1], *errors], [0.0, *share][: errors.size + 1], where="post", color=colour, label=method
+                    [*errors[:1], *errors],
+                    [0.0, *share][: errors.size + 1],
+                    where="post",
+                    color=colour,
+                    label=method,
                 )
                 ax.plot(errors, share, ".", color=colour)
             ax.set_title(f"n = {n}, {len(part)} runs", fontsize=9)
@@ -57,7 +64,9 @@ def breakdowns(found: Reproduction) -> Figure | None:
 
 
 def seconds(found: Reproduction) -> Figure | None:
-    """Draw the seconds of the hundred problems against n, printed and ours, a panel a number of columns."""
+    """Draw the seconds of the hundred problems against n, printed and ours, a panel a number of
+    columns.
+    """
     frame = found.frame.dropna(subset=["as_written"])
     columns = sorted(set(frame["p"]))
     if not columns:
@@ -66,8 +75,22 @@ def seconds(found: Reproduction) -> Figure | None:
     for p, ax in zip(columns, panels.flat, strict=True):
         for method, colour in zip(METHODS, class_colours(len(METHODS)), strict=True):
             rows = frame[(frame["p"] == p) & (frame["method"] == method)].sort_values("n")
-            ax.plot(rows["n"], rows["published"], "o--", color=colour, markersize=4, label=f"{method}, published")
-            ax.plot(rows["n"], rows["as_written"], "s-", color=colour, markersize=4, label=f"{method}, here")
+            ax.plot(
+                rows["n"],
+                rows["published"],
+                "o--",
+                color=colour,
+                markersize=4,
+                label=f"{method}, published",
+            )
+            ax.plot(
+                rows["n"],
+                rows["as_written"],
+                "s-",
+                color=colour,
+                markersize=4,
+                label=f"{method}, here",
+            )
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_title(f"p = {p}", fontsize=10)
@@ -79,7 +102,9 @@ def seconds(found: Reproduction) -> Figure | None:
 
 
 def noise(found: Reproduction) -> Figure | None:
-    """Draw the misclassification of all repetitions against the rate of flipped labels, a panel a data set if there are some."""
+    """Draw the misclassification of all repetitions against the rate of flipped labels, a panel a
+    data set if there are some.
+    """
     rows: pd.DataFrame = _trials(found)
     if rows.empty:
         return None
@@ -88,12 +113,17 @@ def noise(found: Reproduction) -> Figure | None:
     for name, ax in zip(sets, panels.flat, strict=True):
         part = rows if name is None else rows[rows["dataset"] == name]
         taus = sorted(set(part["tau"]))
-        for side, method, colour in zip((-0.17, 0.17), METHODS, class_colours(len(METHODS)), strict=True):
+        for side, method, colour in zip(
+            (-0.17, 0.17), METHODS, class_colours(len(METHODS)), strict=True
+        ):
             errors = [
-                100.0 * part.loc[part["tau"] == tau, f"{method}_error"].to_numpy(dtype=np.float64) for tau in taus
+                100.0 * part.loc[part["tau"] == tau, f"{method}_error"].to_numpy(dtype=np.float64)
+                for tau in taus
             ]
             places = np.arange(len(taus)) + side
-            boxes = ax.boxplot(errors, positions=places, widths=0.28, showmeans=True, manage_ticks=False)
+            boxes = ax.boxplot(
+                errors, positions=places, widths=0.28, showmeans=True, manage_ticks=False
+            )
             for part_of_box in (line for lines in boxes.values() for line in lines):
                 part_of_box.set(color=colour, markeredgecolor=colour, markersize=4)
             ax.plot([], [], color=colour, label=method)

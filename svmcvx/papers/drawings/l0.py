@@ -29,7 +29,9 @@ def _shape_name(found: Reproduction) -> str:
 
 
 def boundaries(found: Reproduction) -> Figure | None:
-    """Draw the three machines on the training part of the first split, without and with flipped labels (Figures 5.1 and 5.2)."""
+    """Draw the three machines on the training part of the first split, without and with flipped
+    labels (Figures 5.1 and 5.2).
+    """
     if found.study.frame.empty:
         return None
     figure, panels = drawing_panels(len(NOISES), 3, size=(3.2, 3.0))
@@ -45,7 +47,10 @@ def boundaries(found: Reproduction) -> Figure | None:
             model: Any = solution.model
             right = np.mean(model.predict(part.X_test) == part.y_test)
             decision_regions(solution, part.X, part.y, ax=ax)
-            ax.set_title(f"{name}, r = {noise:.0%}: {model.n_support} support vectors, {right:.1%}", fontsize=8)
+            ax.set_title(
+                f"{name}, r = {noise:.0%}: {model.n_support} support vectors, {right:.1%}",
+                fontsize=8,
+            )
             ax.tick_params(labelsize=7)
             if (legend := ax.get_legend()) is not None:
                 legend.remove()
@@ -53,7 +58,9 @@ def boundaries(found: Reproduction) -> Figure | None:
 
 
 def convergence(found: Reproduction) -> Figure | None:
-    """Draw the residual of proximal stationarity of the ADMM against its iterations, a line a rate of flipped labels."""
+    """Draw the residual of proximal stationarity of the ADMM against its iterations, a line a rate
+    of flipped labels.
+    """
     if found.study.frame.empty:
         return None
     noises = [noise for m, noise in SIZES if m == SIZE]
@@ -62,10 +69,14 @@ def convergence(found: Reproduction) -> Figure | None:
     ax = panels[0, 0]
     for noise, colour in zip(noises, class_colours(len(noises)), strict=True):
         part = split(*shape(_shape_name(found), SIZE, noise, 0), 0)
-        # The iteration depends on its iterate alone, which is not stored: each point of the curve is a separate run.
+        # The iteration depends on its iterate alone, which is not stored: each point of the curve
+        # is a separate run.
         ends = [steps(part, SETTINGS, int(moment)) for moment in moments]
         ax.plot(
-            [end.iterations for end in ends], [end.residual for end in ends], color=colour, label=f"r = {noise:.0%}"
+            [end.iterations for end in ends],
+            [end.residual for end in ends],
+            color=colour,
+            label=f"r = {noise:.0%}",
         )
     ax.axhline(TOLERANCE, color="0.4", linewidth=0.9, linestyle="--")
     ax.set_xscale("log")

@@ -22,17 +22,22 @@ if TYPE_CHECKING:
 __all__ = ["convergence", "exponents", "weights"]
 
 COLUMNS = 3
-# Sets with more numbers than this, observations times features times classes, are not solved again for a picture.
+# Sets with more numbers than this, observations times features times classes, are not solved again
+# for a picture.
 LARGEST = 2e7
 
 
 def convergence(found: Reproduction) -> Figure | None:
-    """Draw the certified gap of the released problem against time: Newton's method, and 500 epochs of Adam at the released rate."""
+    """Draw the certified gap of the released problem against time: Newton's method, and 500 epochs
+    of Adam at the released rate.
+    """
     there = list(dict.fromkeys(found.frame.dropna(subset=["as_written"])["dataset"]))
     if found.run is None:
         return None
     loaded = {name: load(SETS[name].source, found.run.options["data_dir"]) for name in there}
-    sets = [name for name, data in loaded.items() if data.X.size * np.unique(data.y).size <= LARGEST]
+    sets = [
+        name for name, data in loaded.items() if data.X.size * np.unique(data.y).size <= LARGEST
+    ]
     if not sets:
         return None
     figure, panels = _panels(len(sets))
@@ -43,7 +48,9 @@ def convergence(found: Reproduction) -> Figure | None:
         settings = released_settings(name, data)
         solutions = {
             "Newton": m3svm(X, y, **settings, tol=TOL),
-            "Adam, 500 epochs": m3svm_by_adam(X, y, **settings, tol=TOL, learning_rate=SETS[name].rate),
+            "Adam, 500 epochs": m3svm_by_adam(
+                X, y, **settings, tol=TOL, learning_rate=SETS[name].rate
+            ),
         }
         gap_trace(solutions, ax=ax, title=name)
     return figure

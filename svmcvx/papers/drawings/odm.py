@@ -25,7 +25,9 @@ PREFERRED, MOST = ("sonar", "vehicle", "wdbc"), 3
 
 
 def margins(found: Reproduction) -> Figure | None:
-    """Draw cumulative margins on the training half of the first split, a column a data set, a row a reading of the paper."""
+    """Draw cumulative margins on the training half of the first split, a column a data set, a row a
+    reading of the paper.
+    """
     readings = {name: suffix for name, suffix in READINGS.items() if name in found.frame}
     rows = found.frame[found.frame["method"] == "odm"].dropna(subset=list(readings))
     there = list(rows["dataset"])
@@ -36,7 +38,9 @@ def margins(found: Reproduction) -> Figure | None:
     for name, column in zip(sets, panels.T, strict=True):
         source = SOURCES.get(name, name)
         one = available_sets([source], found.run)[0][source]
-        data = (one if isinstance(one, Dataset) else load(one, found.run.options["data_dir"])).without_missing()
+        data = (
+            one if isinstance(one, Dataset) else load(one, found.run.options["data_dir"])
+        ).without_missing()
         for (reading, suffix), ax in zip(readings.items(), column, strict=True):
             fitted, X, y = _fitted(found, source, data, suffix)
             margin_distribution(fitted, X, y, ax=ax, title=f"{name}, {reading.replace('_', ' ')}")
@@ -46,8 +50,12 @@ def margins(found: Reproduction) -> Figure | None:
     return figure
 
 
-def _fitted(found: Reproduction, source: str, data: Dataset, suffix: str) -> tuple[dict[str, Any], Any, Any]:
-    """Return the machines on the training half of the first split at the hyper-parameters that were chosen, and this half as they see it."""
+def _fitted(
+    found: Reproduction, source: str, data: Dataset, suffix: str
+) -> tuple[dict[str, Any], Any, Any]:
+    """Return the machines on the training half of the first split at the hyper-parameters that were
+    chosen, and this half as they see it.
+    """
     kernel = found.name == "odm-table3"
     frame = found.study.frame
     first: Any = frame[(frame["dataset"] == source) & (frame["repeat"] == 0)].set_index("model")

@@ -16,7 +16,9 @@ WAYS = ("published", "as_written", "as_released")
 
 
 def exponents(found: Reproduction) -> Figure | None:
-    """Draw accuracy (above) and share of support vectors (below) against p, a column a data set of Table 1."""
+    """Draw accuracy (above) and share of support vectors (below) against p, a column a data set of
+    Table 1.
+    """
     frame = found.frame.dropna(subset=["as_written"])
     sets = list(dict.fromkeys(frame["dataset"]))
     if not sets:
@@ -25,7 +27,12 @@ def exponents(found: Reproduction) -> Figure | None:
     for name, column in zip(sets, panels.T, strict=True):
         rows = frame[frame["dataset"] == name].sort_values("p")
         for way, colour in zip(WAYS, class_colours(len(WAYS)), strict=True):
-            style = {"color": colour, "label": way.replace("_", " "), "linewidth": 1.3, "markersize": 3.5}
+            style = {
+                "color": colour,
+                "label": way.replace("_", " "),
+                "linewidth": 1.3,
+                "markersize": 3.5,
+            }
             column[0].plot(rows["p"], rows[way], "o-", **style)
             column[1].plot(rows["p"], rows[f"{way}_nsv"], "s--", **style)
         column[0].set_title(name, fontsize=10)
@@ -37,7 +44,9 @@ def exponents(found: Reproduction) -> Figure | None:
 
 
 def training(found: Reproduction) -> Figure | None:
-    """Draw accuracies on the training rows and the test part, and the share of support vectors, against the share of the training part."""
+    """Draw accuracies on the training rows and the test part, and the share of support vectors,
+    against the share of the training part.
+    """
     if not len(found.frame):
         return None
     columns = {
@@ -51,7 +60,13 @@ def training(found: Reproduction) -> Figure | None:
         for p, colour in zip(exponents, class_colours(len(exponents)), strict=True):
             rows = found.frame[found.frame["p"] == p]
             ax.plot(
-                rows["train_size"], rows[column], "o-", color=colour, label=f"p = {p:.3g}", linewidth=1.2, markersize=3
+                rows["train_size"],
+                rows[column],
+                "o-",
+                color=colour,
+                label=f"p = {p:.3g}",
+                linewidth=1.2,
+                markersize=3,
             )
         ax.set_xlabel("share of the training part")
         ax.set_ylabel(f"{label}, per cent")

@@ -1,4 +1,6 @@
-"""Methods of the papers that the solvers of this package replace: they show what was published, and stand here to be compared with."""
+"""Methods of the papers that the solvers of this package replace: they show what was published, and
+stand here to be compared with.
+"""
 
 from svmcvx.papers.exhibits.adam import m3svm_by_adam
 from svmcvx.papers.exhibits.biases import bias_by_rule, problem_with_bias, with_bias

@@ -1,7 +1,7 @@
 """Adam for M3SVM, as in [NieHaoWang]: full batches on the smoothed loss.
 
-:func:`svmcvx.fast.m3svm` certifies gaps that 500 epochs do not come near to (``benchmarks/m3svm.py``). Source: [KingmaBa]; [NieHaoWang],
-problem (14).
+:func:`svmcvx.fast.m3svm` certifies gaps that 500 epochs do not come near to
+(``benchmarks/m3svm.py``). Source: [KingmaBa]; [NieHaoWang], problem (14).
 """
 
 from __future__ import annotations
@@ -51,34 +51,11 @@ def m3svm_by_adam(
     warm_start: Solution | None = None,
     learning_rate: float = 1e-2,
 ) -> Solution:
-    """Run the method of [NieHaoWang] for M3SVM, in full batches.
-
-    Parameters
-    ----------
-    X, y, lam, p, eps, loss, delta, sample_weight, tol, time_limit, verbose, callback, warm_start
-        As for :func:`svmcvx.fast.m3svm`. For the hinge the gradients are those of the smoothed loss with `delta`, while the bounds
-        are those of the hinge.
-    max_iter : int, optional
-        Epochs, 500 by default as in [NieHaoWang].
-    learning_rate : float
-        Positive.
-
-    Returns
-    -------
-    Solution
-        With the certified gap of the best point; the same arguments give the same numbers.
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used, or `warm_start` does not fit the data.
-
-    Notes
-    -----
-    Source: [KingmaBa], Algorithm 1; [NieHaoWang], problem (14).
-    """
+    """Run the method of [NieHaoWang] for M3SVM, in full batches."""
     learning_rate = check_number(learning_rate, "learning_rate", low=0, open_low=True)
-    statement = bound_m3svm(X, y, lam=lam, p=p, eps=eps, loss=loss, norm=2, delta=delta, sample_weight=sample_weight)
+    statement = bound_m3svm(
+        X, y, lam=lam, p=p, eps=eps, loss=loss, norm=2, delta=delta, sample_weight=sample_weight
+    )
     epochs = EPOCHS if max_iter is None else max_iter
     with monitored(tol=tol, max_iter=epochs, verbose=verbose, callback=callback) as monitor:
         system = M3SVMSystem(statement)
@@ -86,20 +63,36 @@ def m3svm_by_adam(
         def solve(start: Start | None) -> Found:
             bounds = M3SVMBounds(system)
             U = np.zeros(system.shape) if start is None else start[0]
-            status, done = _descend(system, bounds, monitor, U, learning_rate=learning_rate, delta=delta)
+            status, done = _descend(
+                system, bounds, monitor, U, learning_rate=learning_rate, delta=delta
+            )
             points = RecoveredPoints([statement.model(*system.weights(bounds.U))], [bounds.dual])
-            return points, status, {"method": "adam", "iterations": done, "learning_rate": learning_rate}
+            return (
+                points,
+                status,
+                {"method": "adam", "iterations": done, "learning_rate": learning_rate},
+            )
 
         start = start_from(system, statement, warm_start)
-        return solved_from(statement, monitor, solve, start, solver=lambda options: "papers.m3svm/adam")
+        return solved_from(
+            statement, monitor, solve, start, solver=lambda options: "papers.m3svm/adam"
+        )
 
 
 def _descend(
-    system: M3SVMSystem, bounds: M3SVMBounds, monitor: Monitor, U: Floats, *, learning_rate: float, delta: float
+    system: M3SVMSystem,
+    bounds: M3SVMBounds,
+    monitor: Monitor,
+    U: Floats,
+    *,
+    learning_rate: float,
+    delta: float,
 ) -> tuple[Status, int]:
     """Run Adam from U until the monitor says stop; an iteration is an epoch over all observations."""
     statement, scores, s = system.statement, system.scores, system.weight
-    loss: ScoreLoss = SmoothedHingeSum(delta) if isinstance(statement.loss, HingeSum) else statement.loss
+    loss: ScoreLoss = (
+        SmoothedHingeSum(delta) if isinstance(statement.loss, HingeSum) else statement.loss
+    )
     nu = 0.0 if statement.p >= 2 else delta
     first, second = np.zeros_like(U), np.zeros_like(U)
     epoch = 0

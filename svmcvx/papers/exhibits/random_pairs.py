@@ -1,6 +1,7 @@
 """pSMO as [Sun] states it: partners drawn at random, without shortcuts.
 
-A test asserts that it takes more than twice the steps of second-order selection, ``benchmarks/kernel_psvm.py`` compares the times.
+A test asserts that it takes more than twice the steps of second-order selection,
+``benchmarks/kernel_psvm.py`` compares the times.
 """
 
 from __future__ import annotations
@@ -19,18 +20,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class RandomPairs(Decomposition):
-    """Working sets and pairs drawn at random: the rule of [Sun], Algorithm 1.
-
-    Examples
-    --------
-    >>> import svmcvx as sx
-    >>> from svmcvx.fast.margin.decomposition import DecompositionSettings
-    >>> from svmcvx.fast.margin.psvm import PSVMSettings
-    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
-    >>> settings = PSVMSettings(decomposition=DecompositionSettings(ascent=RandomPairs))
-    >>> sx.fast.psvm(X, y, kernel="rbf", tol=1e-3, settings=settings).certificate.is_certified(1e-3)
-    True
-    """
+    """Working sets and pairs drawn at random: the rule of [Sun], Algorithm 1."""
 
     selection: ClassVar[str] = "random"
     takes_shortcuts: ClassVar[bool] = False
@@ -42,7 +32,15 @@ class RandomPairs(Decomposition):
         return np.sort(self.random.choice(n, self.size, replace=False)).astype(np.intp)
 
     def _ascend(
-        self, Q: Floats, g: Floats, alpha: Floats, y: Floats, c: Floats, upper_bound: Floats, tol: float, steps: int
+        self,
+        Q: Floats,
+        g: Floats,
+        alpha: Floats,
+        y: Floats,
+        c: Floats,
+        upper_bound: Floats,
+        tol: float,
+        steps: int,
     ) -> int:
         seed = int(self.random.integers(2**31))
         return int(ascend_at_random(Q, g, alpha, y, c, upper_bound, self.r, tol, steps, seed))

@@ -28,7 +28,9 @@ def ascend_at_random(
     steps: int,
     seed: int,
 ) -> int:
-    """The rule of [Sun]: cycle through the observations and draw the partner of each at random. See :func:`svmcvx.fast.margin.smo_passes.ascend`."""
+    """The rule of [Sun]: cycle through the observations and draw the partner of each at random. See
+    :func:`svmcvx.fast.margin.smo_passes.ascend`.
+    """
     np.random.seed(seed)  # noqa: NPY002 - numba supports its own global generator only
     q = y.size
     xi = np.empty(q)

@@ -1,7 +1,8 @@
 r"""SVRG for ODM and ODML: Algorithm 2 of [ZhangZhou].
 
-Newton's method and coordinate ascent (:func:`svmcvx.fast.odm`, :func:`svmcvx.fast.odml`) certify in a fraction of its time; with the
-hinge of ODML the gradients do not converge to zero, and the gap falls like one over the number of outer steps only.
+Newton's method and coordinate ascent (:func:`svmcvx.fast.odm`, :func:`svmcvx.fast.odml`) certify in
+a fraction of its time; with the hinge of ODML the gradients do not converge to zero, and the gap
+falls like one over the number of outer steps only.
 """
 
 from __future__ import annotations
@@ -63,35 +64,12 @@ def odm_by_svrg(
     seed: int = 0,
     indefinite: str = "error",
 ) -> Solution:
-    """Run SVRG for ODM, on the data or on a factor of the Gram matrix.
-
-    Parameters
-    ----------
-    X, y, C1, C2, D, kernel, intercept, sample_weight, tol, time_limit, verbose, callback, warm_start, indefinite
-        As for :func:`svmcvx.fast.odm`; no rows in blocks.
-    max_iter : int
-        Outer steps, each of n inner ones.
-    seed : int
-        Of the observations that are drawn; the same seed gives the same numbers.
-
-    Returns
-    -------
-    Solution
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used, or `warm_start` does not fit the data.
-    BuildError
-        If a kernel matrix would not fit into memory.
-
-    Notes
-    -----
-    Source: [ZhangZhou], Algorithm 2.
-    """
+    """Run SVRG for ODM, on the data or on a factor of the Gram matrix."""
     check_seed(seed)
     statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite, math.inf)
-    w, theta = odm.start_from(statement, earlier_solution(warm_start, None if statement.space.is_linear else statement))
+    w, theta = odm.start_from(
+        statement, earlier_solution(warm_start, None if statement.space.is_linear else statement)
+    )
     problem = odm.linear_problem(statement)
     if w is None and theta is not None:
         w = problem.primal_of(theta)
@@ -101,7 +79,11 @@ def odm_by_svrg(
         def run(start: Floats | None) -> Found:
             w = np.zeros(problem.X.shape[1]) if start is None else start
             point, status = _descend_odm(problem, monitor, w, check_seed(seed))
-            return odm.points_of(statement, point), status, {"method": "svrg", "iterations": point.steps}
+            return (
+                odm.points_of(statement, point),
+                status,
+                {"method": "svrg", "iterations": point.steps},
+            )
 
         def solve(start: Floats | None) -> Found:
             return solve_interruptible(monitor, run, start)
@@ -129,32 +111,7 @@ def odml_by_svrg(
     seed: int = 0,
     indefinite: str = "error",
 ) -> Solution:
-    """Run SVRG with two independent observations a step for ODML.
-
-    Parameters
-    ----------
-    X, y, lam1, lam2, C, kernel, intercept, sample_weight, tol, time_limit, verbose, callback, warm_start, indefinite
-        As for :func:`svmcvx.fast.odml`; no rows in blocks.
-    max_iter : int
-        Outer steps, each of n inner ones.
-    seed : int
-        Of the observations that are drawn; the same seed gives the same numbers.
-
-    Returns
-    -------
-    Solution
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used, or `warm_start` does not fit the data.
-    BuildError
-        If a kernel matrix, the matrix of the margin variance or the whitened data would not fit into memory.
-
-    Notes
-    -----
-    Source: [ZhangZhou], Algorithm 2.
-    """
+    """Run SVRG with two independent observations a step for ODML."""
     check_seed(seed)
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=1e-300, why="a smaller weight of the losses underflows")
@@ -180,15 +137,16 @@ def odml_by_svrg(
         def solve(alpha: Floats | None) -> Found:
             return solve_interruptible(monitor, run, alpha)
 
-        return solved_from(statement, monitor, solve, alpha, solver=lambda options: "papers.odml/svrg")
+        return solved_from(
+            statement, monitor, solve, alpha, solver=lambda options: "papers.odml/svrg"
+        )
 
 
 def _descend_odm(
     problem: LinearProblem, monitor: Monitor, w: Floats, rng: np.random.Generator
 ) -> tuple[BestPoint, Status]:
-    r"""Run SVRG [ZhangZhou, Algorithm 2] for ODM from `w`; an iteration of the monitor is an outer step of n inner ones.
-
-    Observations are drawn with probabilities :math:`c_i`, so that weights count.
+    """Run SVRG [ZhangZhou, Algorithm 2] for ODM from `w`; an iteration of the monitor is an outer
+    step of n inner ones.
     """
     m = problem
     n = m.y.size
@@ -213,12 +171,14 @@ def _descend_odm(
 
 
 def _descend_odml(
-    statement: ODML, problem: LinearProblem, monitor: Monitor, alpha: Floats | None, rng: np.random.Generator
+    statement: ODML,
+    problem: LinearProblem,
+    monitor: Monitor,
+    alpha: Floats | None,
+    rng: np.random.Generator,
 ) -> tuple[BestPoint, Status]:
-    r"""Run SVRG [ZhangZhou, Algorithm 2]; an iteration of the monitor is an outer step of n inner ones.
-
-    The dual point is :math:`\alpha_i = C c_i \cdot` (share of the draws of i in which its margin was below 1), averaged over the
-    second half of the steps so far; the primal point is w, or the minimiser :math:`w(\alpha)`, whichever is better.
+    """Run SVRG [ZhangZhou, Algorithm 2]; an iteration of the monitor is an outer step of n inner
+    ones.
     """
     space, c, y, n = statement.space, statement.share, statement.y, statement.y.size
     triangle = statement.curvature.triangle
@@ -239,7 +199,11 @@ def _descend_odml(
             return bounds.best, status
         f = np.asarray(L @ w)
         u = y * f
-        force = statement.C * c * (u < 1.0) + statement.lam2 * c - 2.0 * statement.lam1 * c * (u - float(c @ u))
+        force = (
+            statement.C * c * (u < 1.0)
+            + statement.lam2 * c
+            - 2.0 * statement.lam1 * c * (u - float(c @ u))
+        )
         picks, others = rng.choice(n, size=n, p=c), rng.choice(n, size=n, p=c)
         # The full gradient is w − L'(y force), so that s = w̃ − μ is its second term.
         loop.run(w, np.asarray(L.T @ (y * force)), f, picks, others, eta / (1.0 + steps / DECAY))
@@ -252,17 +216,8 @@ def _descend_odml(
 
 
 class InnerLoop:
-    """The inner steps of SVRG on dense or sparse rows, and how often each observation was below the margin.
-
-    Parameters
-    ----------
-    X : ndarray or csr_array of shape (n, d)
-    y : ndarray of shape (n,)
-        Labels ±1.
-    lam1, C : float
-        Weights of ODML; with `C` the loss is its hinge and variance.
-    C1, C2, D : float
-        Those of ODM, without `C`.
+    """The inner steps of SVRG on dense or sparse rows, and how often each observation was below the
+    margin.
     """
 
     def __init__(
@@ -285,7 +240,10 @@ class InnerLoop:
 
     def forget(self) -> None:
         """Start the counts again."""
-        self.visits, self.hits = np.zeros(self.y.size, dtype=np.int64), np.zeros(self.y.size, dtype=np.int64)
+        self.visits, self.hits = (
+            np.zeros(self.y.size, dtype=np.int64),
+            np.zeros(self.y.size, dtype=np.int64),
+        )
 
     def run(
         self,
@@ -296,25 +254,21 @@ class InnerLoop:
         others: NDArray[np.intp] | None,
         eta: float,
     ) -> None:
-        """Move `w` in place by one step for each of `picks`.
-
-        Parameters
-        ----------
-        w : ndarray of shape (d,)
-        still : ndarray of shape (d,)
-            The snapshot minus its full gradient.
-        before : ndarray of shape (n,)
-            Scores of the snapshot.
-        picks : ndarray of int
-            Observations, one a step.
-        others : ndarray of int, optional
-            The second observations of ODML.
-        eta : float
-            Length of the steps.
-        """
-        arguments = (self.y, w, still, before, picks, picks if others is None else others, eta, *self.loss)
+        """Move `w` in place by one step for each of `picks`."""
+        arguments = (
+            self.y,
+            w,
+            still,
+            before,
+            picks,
+            picks if others is None else others,
+            eta,
+            *self.loss,
+        )
         if sp.issparse(self.X):
             X = self.X
-            passes.svrg_sparse(X.data, X.indices, X.indptr, *arguments, self.visits, self.hits, self.touched)
+            passes.svrg_sparse(
+                X.data, X.indices, X.indptr, *arguments, self.visits, self.hits, self.touched
+            )
         else:
             passes.svrg_dense(self.X, *arguments, self.visits, self.hits)

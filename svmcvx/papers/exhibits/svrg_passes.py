@@ -1,13 +1,17 @@
 r"""The inner loop of SVRG [ZhangZhou, Algorithm 2] for the ODM family, compiled.
 
-An outer step takes the full gradient μ at a snapshot :math:`\tilde w`; each of its inner steps moves along the gradient at one
-observation (ODML: at two), minus that at the snapshot, plus μ. With :math:`s = \tilde w - \mu` the step is
+An outer step takes the full gradient μ at a snapshot :math:`\tilde w`; each of its inner steps
+moves along the gradient at one observation (ODML: at two), minus that at the snapshot, plus μ. With
+:math:`s = \tilde w - \mu` the step is
 
 .. math:: w \leftarrow (1 - \eta) w + \eta s - \eta\,(g_i(w) - g_i(\tilde w))\,x_i.
 
-For sparse rows coordinates that no observation has touched are brought up to date when they are needed:
-k steps without a change multiply :math:`w - s` by :math:`(1 - \eta)^k`.
+For sparse rows coordinates that no observation has touched are brought up to date when they are
+needed: k steps without a change multiply :math:`w - s` by :math:`(1 - \eta)^k`.
 """
+
+# numba infers the types.
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -20,7 +24,9 @@ __all__ = ["svrg_dense", "svrg_sparse"]
 
 @compiled(inner=True)
 def _force(score, y, other, other_y, hinge, lam1, C1, C2, D):
-    """Return the factor of x_i in the gradient at one observation (and, for ODML, a second one), without constants."""
+    """Return the factor of x_i in the gradient at one observation (and, for ODML, a second one),
+    without constants.
+    """
     u = y * score
     if hinge:
         force = -C1 * y if u < 1.0 else 0.0
@@ -34,11 +40,7 @@ def _force(score, y, other, other_y, hinge, lam1, C1, C2, D):
 
 @compiled()
 def svrg_dense(X, y, w, still, before, picks, others, eta, hinge, lam1, C1, C2, D, visits, hits):
-    """Run the inner loop of SVRG; `before` are the snapshot's scores and `still` is s.
-
-    For ODML (`hinge`) `others` are the second observations; `visits` and `hits` count how often an observation was
-    drawn, and how often with a margin below 1.
-    """
+    """Run the inner loop of SVRG; `before` are the snapshot's scores and `still` is s."""
     keep = 1.0 - eta
     for position in range(picks.size):
         i, k = picks[position], others[position]
@@ -72,9 +74,28 @@ def _current_score(data, indices, indptr, i, w, still, rate, position, touched):
 
 @compiled()
 def svrg_sparse(
-    data, indices, indptr, y, w, still, before, picks, others, eta, hinge, lam1, C1, C2, D, visits, hits, touched
+    data,
+    indices,
+    indptr,
+    y,
+    w,
+    still,
+    before,
+    picks,
+    others,
+    eta,
+    hinge,
+    lam1,
+    C1,
+    C2,
+    D,
+    visits,
+    hits,
+    touched,
 ):
-    """Do the same with lazy updates; `touched` holds the step up to which each coordinate is current."""
+    """Do the same with lazy updates; `touched` holds the step up to which each coordinate is
+    current.
+    """
     rate = math.log1p(-eta)
     touched[:] = 0
     for position in range(picks.size):

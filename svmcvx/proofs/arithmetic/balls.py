@@ -1,7 +1,8 @@
-"""Ball arithmetic: numbers, sums, positive definite matrices and kernels whose every result encloses the true value.
+"""Ball arithmetic: numbers, sums, positive definite matrices and kernels whose every result
+encloses the true value.
 
-A float is a dyadic number, so data, models and multipliers enter without any error; comparisons of balls are true only
-where they are certain.
+A float is a dyadic number, so data, models and multipliers enter without any error; comparisons of
+balls are true only where they are certain.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ def least(values: Sequence[Ball]) -> Ball:
     """Return the smallest of some balls."""
     if not all(x.is_finite() for x in values):
         return arb("nan")
-    return _ends(min(values, key=lambda x: x.lower()).lower(), min(values, key=lambda x: x.upper()).upper())
+    return _ends(
+        min(values, key=lambda x: x.lower()).lower(), min(values, key=lambda x: x.upper()).upper()
+    )
 
 
 def _ends(low: Ball, high: Ball) -> Ball:
@@ -140,7 +143,11 @@ def product(X: Any, w: Sequence[Ball]) -> list[Ball]:
             found.append(total(w[j] * x for j, x in row))
         return found
     column, step = arb_mat(len(w), 1, list(w)), max(1, BLOCK // max(1, len(w)))
-    return [x for i in range(0, X.shape[0], step) for x in (as_matrix(X[i : i + step]) * column).entries()]
+    return [
+        x
+        for i in range(0, X.shape[0], step)
+        for x in (as_matrix(X[i : i + step]) * column).entries()
+    ]
 
 
 def combination(X: Any, v: Sequence[Ball]) -> list[Ball]:
@@ -156,17 +163,7 @@ def norm_squared(w: Iterable[Ball]) -> Ball:
 
 
 class Inverse:
-    """A symmetric matrix that is proved to be positive definite, and bounds on its inverse.
-
-    With any G, here the inverse of an approximate factor, G A G' = I + E is positive definite if the absolute sums of the
-    rows of E are at most e < 1, and then A is (Sylvester), and r'A⁻¹r ≤ ‖Gr‖²/(1 − e).
-
-    Parameters
-    ----------
-    A : arb_mat
-    what : str
-        Its name in the refusal.
-    """
+    """A symmetric matrix that is proved to be positive definite, and bounds on its inverse."""
 
     def __init__(self, A: Matrix, what: str) -> None:
         n = A.nrows()
@@ -176,12 +173,15 @@ class Inverse:
         values, vectors = np.linalg.eigh(middle)
         smallest = float(np.abs(values).max()) * 1e-18
         G = as_matrix(vectors.T / np.sqrt(np.maximum(values, smallest))[:, None])
-        rows = (G * A * G.transpose() - arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])).tolist()
+        rows = (
+            G * A * G.transpose() - arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])
+        ).tolist()
         self.error = -least([-total(abs(x) for x in row).upper() for row in rows])
         self.A, self.G = A, G
         if not self.error < 1:
             raise ProofRejected(
-                f"{what} is not proved to be positive definite; its smallest eigenvalue is about {values[0]:.3g}"
+                f"{what} is not proved to be positive definite; its smallest eigenvalue is about"
+                f" {values[0]:.3g}"
             )
 
     def form(self, c: Sequence[Ball]) -> Ball:

@@ -76,7 +76,9 @@ class Interval:
         # Below 1 the larger exponent gives the smaller power.
         lowest = np.minimum(low**small, low**large)
         highest = np.maximum(high**small, high**large)
-        return Interval(np.maximum(_down(lowest * (1 - 16 * U)) - TINY, 0.0), _up(highest * (1 + 16 * U)) + TINY)
+        return Interval(
+            np.maximum(_down(lowest * (1 - 16 * U)) - TINY, 0.0), _up(highest * (1 + 16 * U)) + TINY
+        )
 
     def sum(self) -> Interval:
         """Return the sum of the numbers."""
@@ -110,16 +112,16 @@ def rounded_sum(values: Floats) -> Floats:
 
 
 def products(block: Any, error: Floats | float, v: Interval) -> Interval:
-    """Return a matrix, known to an error of its entries, times numbers.
-
-    A dense product is summed in chunks of columns, whose sums are added up: k + m terms after one another in place of km.
-    """
+    """Return a matrix, known to an error of its entries, times numbers."""
     centre = 0.5 * v.low + 0.5 * v.high
     radius = np.maximum(v.high - centre, centre - v.low) * SLACK + TINY * (v.high > v.low)
     sizes, terms = np.abs(centre), block.shape[1]
     if sp.issparse(block):
         longest = int(np.diff(block.indptr).max(initial=0))
-        found, size = np.asarray(block @ centre), np.asarray(abs(block) @ np.stack([sizes, radius], axis=1))
+        found, size = (
+            np.asarray(block @ centre),
+            np.asarray(abs(block) @ np.stack([sizes, radius], axis=1)),
+        )
         return Interval.around(found, (longest + 1) * U * size[:, 0] + size[:, 1])
     chunk = min(terms, max(32, math.isqrt(terms)))
     chunks = -(-terms // chunk) if terms else 0

@@ -1,18 +1,20 @@
-r"""The conic relaxation of the 0-1 loss, and the conic loss of given γ; :math:`x_i` with the constant feature, if there is one.
+r"""The conic relaxation of the 0-1 loss, and the conic loss of given γ; :math:`x_i` with the
+constant feature, if there is one.
 
 Upper end, at a normal w and a spread V: :math:`\|w\|^2 + \|V\|^2 + \lambda\sum s_iz_i` with
-:math:`z_i = (1-u_i)_+^2/(\|V'x_i\|^2 + (1-u_i)_+^2)`, or the first two terms if :math:`\sum s_iz_i \le \kappa\sum s`. V is part
-of the model: as ``V``, one row a column of the data and the constant, or as ``V_coef``, one row an observation, for
-:math:`V = \sum_i\varphi(x_i)a_i'`. Without it z is the indicator of :math:`u_i < 1`.
+:math:`z_i = (1-u_i)_+^2/(\|V'x_i\|^2 + (1-u_i)_+^2)`, or the first two terms if :math:`\sum s_iz_i
+\le \kappa\sum s`. V is part of the model: as ``V``, one row a column of the data and the constant,
+or as ``V_coef``, one row an observation, for :math:`V = \sum_i\varphi(x_i)a_i'`. Without it z is
+the indicator of :math:`u_i < 1`.
 
-Lower end, for γ ≥ 0 with :math:`Q = I - \sum\gamma_ix_ix_i' \succ 0`, which is proved, any α that is 0 where γ is, and
-:math:`c = \sum(\alpha_i-2\gamma_i)y_ix_i`:
+Lower end, for γ ≥ 0 with :math:`Q = I - \sum\gamma_ix_ix_i' \succ 0`, which is proved, any α that
+is 0 where γ is, and :math:`c = \sum(\alpha_i-2\gamma_i)y_ix_i`:
 
 .. math:: \sum(\alpha_i - \gamma_i) - \sum h_i^*(\alpha_i) - \tfrac14c'Q^{-1}c, \qquad
     h_i^*(\alpha) = \Big(\frac{\alpha_+^2}{4\gamma_i} - \lambda s_i\Big)_+ + \frac{\alpha_-^2}{4\gamma_i},
 
-less :math:`\lambda\kappa\sum s` in the cardinality form, where λ ≥ 0 belongs to the dual point. The number
-:math:`\kappa\sum s` is a double: the sum is rounded once, then the product.
+less :math:`\lambda\kappa\sum s` in the cardinality form, where λ ≥ 0 belongs to the dual point. The
+number :math:`\kappa\sum s` is a double: the sum is rounded once, then the product.
 """
 
 from __future__ import annotations
@@ -23,7 +25,16 @@ from collections.abc import Sequence
 import numpy as np
 from flint import arb, arb_mat
 
-from svmcvx.proofs.arithmetic.balls import Ball, Inverse, balls, combination, least, nonneg, product, total
+from svmcvx.proofs.arithmetic.balls import (
+    Ball,
+    Inverse,
+    balls,
+    combination,
+    least,
+    nonneg,
+    product,
+    total,
+)
 from svmcvx.proofs.problem import Problem, ProofRejected
 from svmcvx.proofs.space import Space, require_norm
 
@@ -31,19 +42,24 @@ __all__ = ["FAMILY", "conic_bound", "multiplier", "scalings"]
 
 # Rows of a matrix of balls, which takes some 700 bytes an entry.
 LARGEST = 2048
-# Margins that are short of 1 by up to this are brought to 1 by scaling the model, where that is cheaper.
+# Margins that are short of 1 by up to this are brought to 1 by scaling the model, where that is
+# cheaper.
 SHORTFALLS = (0.0, 1e-12, 1e-9, 1e-6, 1e-3)
 
 
 def scalings(margins: Sequence[Ball]) -> list[tuple[Ball, list[bool]]]:
-    """Return numbers of at most 1 by which a model may be divided, and which margins are then certainly at least 1.
-
-    Margins that are short by little are brought to 1; which of the scalings is the cheapest is for the caller to find out.
+    """Return numbers of at most 1 by which a model may be divided, and which margins are then
+    certainly at least 1.
     """
     found = []
     for shortfall in SHORTFALLS:
         satisfied = [bool(u >= 1 - shortfall) for u in margins]
-        found.append((least([arb(1), *(u for u, keep in zip(margins, satisfied, strict=True) if keep)]), satisfied))
+        found.append(
+            (
+                least([arb(1), *(u for u, keep in zip(margins, satisfied, strict=True) if keep)]),
+                satisfied,
+            )
+        )
     return found
 
 
@@ -73,14 +89,20 @@ def _spread(space: Space) -> tuple[Ball, list[Ball]]:
         square += norm
         deviations = [d + score * score for d, score in zip(deviations, scores, strict=True)]
     if name == "V_coef":
-        # ε times the identity on the span of the rows, of at most as many dimensions as there are rows.
+        # ε times the identity on the span of the rows, of at most as many dimensions as there are
+        # rows.
         ridge = float(problem.proof.model["ridge"].item())
         if ridge < 0:
             raise ProofRejected(f"the ridge of the spread must not be negative, got {ridge:.9g}")
         one = arb(1 if problem.penalised else 0)
         square += arb(ridge) * problem.n
-        lengths = [space.gram(np.array([row]), np.array([row]))[0, 0] + one for row in problem.index.tolist()]
-        deviations = [d + arb(ridge) * length for d, length in zip(deviations, lengths, strict=True)]
+        lengths = [
+            space.gram(np.array([row]), np.array([row]))[0, 0] + one
+            for row in problem.index.tolist()
+        ]
+        deviations = [
+            d + arb(ridge) * length for d, length in zip(deviations, lengths, strict=True)
+        ]
     return square, deviations
 
 
@@ -101,7 +123,8 @@ def _objective(space: Space, square: Ball, z: Sequence[Ball]) -> Ball:
         return square + arb(problem.number("lam")) * loss
     if not loss <= allowance(problem):
         raise ProofRejected(
-            f"the weight inside the margin is {float(loss.upper()):.9g} at the model, above the {float(allowance(problem)):.9g} allowed"
+            f"the weight inside the margin is {float(loss.upper()):.9g} at the model, above the"
+            f" {float(allowance(problem)):.9g} allowed"
         )
     return square
 
@@ -110,11 +133,17 @@ def _upper(space: Space) -> Ball:
     square, deviations = _spread(space)
     square += space.model.norm
     if any(v > 0 for v in deviations):
-        return _objective(space, square, [_indicator(u, v) for u, v in zip(space.margins, deviations, strict=True)])
+        return _objective(
+            space,
+            square,
+            [_indicator(u, v) for u, v in zip(space.margins, deviations, strict=True)],
+        )
     found, refusal = [], ProofRejected("the model proves nothing")
     for divisor, satisfied in scalings(space.margins):
         try:
-            found.append(_objective(space, square / divisor**2, [arb(int(not keep)) for keep in satisfied]))
+            found.append(
+                _objective(space, square / divisor**2, [arb(int(not keep)) for keep in satisfied])
+            )
         except ProofRejected as reason:
             refusal = reason
     if not found:
@@ -170,7 +199,8 @@ def _inverse_form(
     columns = problem.X.shape[1] + problem.penalised
     if min(columns, used.size) > LARGEST or (space.kernel is not None and used.size > LARGEST):
         raise ProofRejected(
-            f"the check needs {what} as a matrix of balls, of at most {LARGEST} rows; it has {used.size} rows and {columns} columns"
+            f"the check needs {what} as a matrix of balls, of at most {LARGEST} rows; it has"
+            f" {used.size} rows and {columns} columns"
         )
     if space.kernel is None and columns <= used.size:
         X = problem.X[rows]
@@ -179,9 +209,13 @@ def _inverse_form(
         full = np.hstack([dense, np.ones((used.size, 1))]) if problem.penalised else dense
         left = arb_mat(used.size, columns, full.ravel().tolist())
         weighted = arb_mat(
-            used.size, columns, [g * x for g, row in zip(gamma, left.tolist(), strict=True) for x in row]
+            used.size,
+            columns,
+            [g * x for g, row in zip(gamma, left.tolist(), strict=True) for x in row],
         )
-        identity = arb_mat(columns, columns, [int(i == j) for i in range(columns) for j in range(columns)])
+        identity = arb_mat(
+            columns, columns, [int(i == j) for i in range(columns) for j in range(columns)]
+        )
         return Inverse(identity - left.transpose() * weighted, what).form(c)
     # Q⁻¹ = I + Φ'D(I − DKD)⁻¹DΦ with D = diag(√γ), and Q is positive definite where I − DKD is.
     size = used.size
@@ -195,7 +229,9 @@ def _inverse_form(
     norm = total(x * score for x, score in zip(v, scores, strict=True))
     require_norm(norm)
     space.note(rows, v)
-    return norm + Inverse(inner, what).form([root * score for root, score in zip(roots, scores, strict=True)])
+    return norm + Inverse(inner, what).form(
+        [root * score for root, score in zip(roots, scores, strict=True)]
+    )
 
 
 def _fixed_losses(problem: Problem) -> list[float]:
@@ -207,7 +243,9 @@ def _fixed_losses(problem: Problem) -> list[float]:
 def _fixed_upper(space: Space) -> Ball:
     problem = space.problem
     lam, value = arb(problem.number("lam")), space.model.norm
-    for gamma, s, u in zip(map(arb, _fixed_losses(problem)), balls(problem.weight), space.margins, strict=True):
+    for gamma, s, u in zip(
+        map(arb, _fixed_losses(problem)), balls(problem.weight), space.margins, strict=True
+    ):
         height, slack = lam * s, nonneg(1 - u)
         if gamma.is_zero() or slack.is_zero():
             continue
@@ -227,7 +265,4 @@ def _fixed_lower(space: Space) -> Ball:
     return conic_bound(space, arb(problem.number("lam")))
 
 
-FAMILY = {
-    "conic": (_upper, _lower),
-    "conic_fixed_gamma": (_fixed_upper, _fixed_lower),
-}
+FAMILY = {"conic": (_upper, _lower), "conic_fixed_gamma": (_fixed_upper, _fixed_lower)}

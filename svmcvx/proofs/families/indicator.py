@@ -1,12 +1,13 @@
 r"""Losses that count or drop observations: 0-1 loss, ramp loss, l0-norm hinge.
 
-Upper ends at the model: :math:`\|w\|^2 + \lambda\sum s_i1[u_i<1]`, or :math:`\|w\|^2` if :math:`\sum s_i1[u_i<1] \le k`;
-:math:`\tfrac12\|w\|^2 + C\sum s_i\min(2, (1-u_i)_+)`; :math:`\tfrac12\|w\|^2 + C\sum s_i1[u_i<1]`. A margin that is not certainly at
-least 1 is dropped, unless it costs less to divide the model by the smallest kept margin. If the statement has
-``M``, the problem includes the constraints :math:`u_i \ge 1 - M_i`.
+Upper ends at the model: :math:`\|w\|^2 + \lambda\sum s_i1[u_i<1]`, or :math:`\|w\|^2` if
+:math:`\sum s_i1[u_i<1] \le k`; :math:`\tfrac12\|w\|^2 + C\sum s_i\min(2, (1-u_i)_+)`;
+:math:`\tfrac12\|w\|^2 + C\sum s_i1[u_i<1]`. A margin that is not certainly at least 1 is dropped,
+unless it costs less to divide the model by the smallest kept margin. If the statement has ``M``,
+the problem includes the constraints :math:`u_i \ge 1 - M_i`.
 
-Lower end: that of the conic relaxation, for the 0-1 loss with a dual point. Trees of searches are gone through by
-:mod:`svmcvx.proofs.search_tree`.
+Lower end: that of the conic relaxation, for the 0-1 loss with a dual point. Trees of searches are
+gone through by :mod:`svmcvx.proofs.search_tree`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ __all__ = ["FAMILY"]
 
 def _dropped_weight(problem: Problem, kept: Sequence[bool]) -> Ball:
     """Return the exact total weight of the dropped observations."""
-    return sum((s for s, keep in zip(fractions(problem.weight), kept, strict=True) if not keep), as_fraction(0.0))
+    return sum(
+        (s for s, keep in zip(fractions(problem.weight), kept, strict=True) if not keep),
+        as_fraction(0.0),
+    )
 
 
 def _within_M(space: Space, divisor: Ball) -> None:
@@ -33,13 +37,19 @@ def _within_M(space: Space, divisor: Ball) -> None:
     given = problem.proof.statement.M
     if given is None:
         return
-    for row, u, M in zip(problem.index.tolist(), space.margins, balls(given[problem.index]), strict=True):
+    for row, u, M in zip(
+        problem.index.tolist(), space.margins, balls(given[problem.index]), strict=True
+    ):
         if not u / divisor >= 1 - M:
-            raise ProofRejected(f"the margin of row {row} is {float(u.mid()):.9g}, below the 1 − M of the problem")
+            raise ProofRejected(
+                f"the margin of row {row} is {float(u.mid()):.9g}, below the 1 − M of the problem"
+            )
 
 
 def _best(space: Space, price: Callable[[Ball, Sequence[bool]], Ball]) -> Ball:
-    """The best of the model as it is and divided by margins just below 1; `price` takes ‖w‖² and the kept observations."""
+    """The best of the model as it is and divided by margins just below 1; `price` takes ‖w‖² and
+    the kept observations.
+    """
     found, refusal = [], ProofRejected("the model proves nothing")
     for divisor, kept in scalings(space.margins):
         try:
@@ -61,7 +71,8 @@ def _zero_one_upper(space: Space) -> Ball:
             return norm + arb(problem.number("lam")) * dropped
         if not dropped <= arb(problem.number("k")):
             raise ProofRejected(
-                f"the weight inside the margin is {float(dropped.mid()):.9g} at the model, above k = {problem.number('k'):.9g}"
+                f"the weight inside the margin is {float(dropped.mid()):.9g} at the model, above k"
+                f" = {problem.number('k'):.9g}"
             )
         return norm
 
@@ -85,7 +96,8 @@ def _ramp_upper(space: Space) -> Ball:
     _within_M(space, arb(1))
     C, value = arb(space.problem.number("C")), space.model.norm / 2
     losses = (
-        s * (2 - nonneg(2 - nonneg(1 - u))) for s, u in zip(balls(space.problem.weight), space.margins, strict=True)
+        s * (2 - nonneg(2 - nonneg(1 - u)))
+        for s, u in zip(balls(space.problem.weight), space.margins, strict=True)
     )
     return value + C * total(losses)
 

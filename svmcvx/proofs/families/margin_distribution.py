@@ -1,12 +1,15 @@
-r"""The margin distribution machines ODM and ODML, with shares :math:`c_i = s_i/\sum s` of the weights.
+r"""The margin distribution machines ODM and ODML, with shares :math:`c_i = s_i/\sum s` of the
+weights.
 
-ODM: :math:`\tfrac12\|w\|^2 + \sum c_i(C_1(1-D-u_i)_+^2 + C_2(u_i-1-D)_+^2)`, and for any θ the lower end
-:math:`\sum\theta_i - D\sum|\theta_i| - \tfrac12v'Kv - \sum(\theta_i)_+^2/(4C_1c_i) - \sum(\theta_i)_-^2/(4C_2c_i)`, :math:`v = y\theta`.
+ODM: :math:`\tfrac12\|w\|^2 + \sum c_i(C_1(1-D-u_i)_+^2 + C_2(u_i-1-D)_+^2)`, and for any θ the
+lower end :math:`\sum\theta_i - D\sum|\theta_i| - \tfrac12v'Kv - \sum(\theta_i)_+^2/(4C_1c_i) -
+\sum(\theta_i)_-^2/(4C_2c_i)`, :math:`v = y\theta`.
 
-ODML: :math:`\tfrac12\|w\|^2 + \lambda_1\sum c_i(u_i-\bar u)^2 - \lambda_2\bar u + C\sum c_i(1-u_i)_+`, and for
-:math:`0 \le \alpha_i \le Cc_i` and τ of sum 0 the lower end :math:`\sum\alpha_i - \tfrac12v'Kv - \sum\tau_i^2/(4\lambda_1c_i)`,
-:math:`v_i = y_i(\alpha_i + \lambda_2c_i - \tau_i)`. For every τ, :math:`\tau_i - c_i\sum\tau` has the sum 0. With hard
-margins α has no upper bound, and a model whose smallest margin is m < 1 is divided by m.
+ODML: :math:`\tfrac12\|w\|^2 + \lambda_1\sum c_i(u_i-\bar u)^2 - \lambda_2\bar u + C\sum
+c_i(1-u_i)_+`, and for :math:`0 \le \alpha_i \le Cc_i` and τ of sum 0 the lower end
+:math:`\sum\alpha_i - \tfrac12v'Kv - \sum\tau_i^2/(4\lambda_1c_i)`, :math:`v_i = y_i(\alpha_i +
+\lambda_2c_i - \tau_i)`. For every τ, :math:`\tau_i - c_i\sum\tau` has the sum 0. With hard margins
+α has no upper bound, and a model whose smallest margin is m < 1 is divided by m.
 """
 
 from __future__ import annotations
@@ -55,8 +58,14 @@ def _odm_multipliers(space: Space) -> Multipliers:
 
     theta = problem.dual("theta")
     values, down = balls(theta), theta < 0
-    cost = np.where(down, problem.number("C2"), problem.number("C1")) * problem.weight / problem.weight.sum()
-    slopes = np.where(down, 1.0 + problem.number("D"), 1.0 - problem.number("D")) - theta / (2.0 * cost)
+    cost = (
+        np.where(down, problem.number("C2"), problem.number("C1"))
+        * problem.weight
+        / problem.weight.sum()
+    )
+    slopes = np.where(down, 1.0 + problem.number("D"), 1.0 - problem.number("D")) - theta / (
+        2.0 * cost
+    )
     return Multipliers(values, None, True, gain, space.signed(values), slopes, 0.5 / cost)
 
 
@@ -106,7 +115,9 @@ def _bound(space: Space, highest: list[Ball] | None) -> Ball:
     return value
 
 
-def _dual_point(problem: Problem, highest: list[Ball] | None) -> tuple[list[Ball], list[Ball], list[Ball]]:
+def _dual_point(
+    problem: Problem, highest: list[Ball] | None
+) -> tuple[list[Ball], list[Ball], list[Ball]]:
     """The multipliers α, the shares, and τ of sum 0."""
     alpha = [arb(a) for a in boxed(problem, "alpha", highest)]
     exact = _shares(problem)
@@ -118,7 +129,9 @@ def _dual_point(problem: Problem, highest: list[Ball] | None) -> tuple[list[Ball
     return alpha, [arb(c) for c in exact], tau
 
 
-def _coefficients(space: Space, alpha: list[Ball], shares: list[Ball], tau: list[Ball]) -> list[Ball]:
+def _coefficients(
+    space: Space, alpha: list[Ball], shares: list[Ball], tau: list[Ball]
+) -> list[Ball]:
     lam2 = arb(space.problem.number("lam2"))
     return space.signed([a + lam2 * c - t for a, c, t in zip(alpha, shares, tau, strict=True)])
 
@@ -131,7 +144,9 @@ def _odml_multipliers(space: Space) -> Multipliers:
     point = _dual_point(problem, highest)
     ones = np.ones(problem.n)
     caps = [arb(cap) for cap in highest]
-    return Multipliers(point[0], caps, False, lambda _, a: a, _coefficients(space, *point), ones, 0.0 * ones)
+    return Multipliers(
+        point[0], caps, False, lambda _, a: a, _coefficients(space, *point), ones, 0.0 * ones
+    )
 
 
 FAMILY = {

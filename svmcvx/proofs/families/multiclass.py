@@ -1,14 +1,16 @@
-r"""Machines of several classes, with differences :math:`f_{ik} = (w_{y_i}-w_k)'x_i + b_{y_i} - b_k`.
+r"""Machines of several classes, with differences :math:`f_{ik} = (w_{y_i}-w_k)'x_i + b_{y_i} -
+b_k`.
 
-Upper end: :math:`\sum s_i\ell(f_i) + \Omega(W)` at the model. Lower end: every loss is :math:`\max_{a\in A} g(a) - a'f`, whence for
-:math:`\alpha_i = s_ia_i` in its domain, with :math:`G = X'B`, :math:`g_b = B'1` of the coefficients B of the scores in
-:math:`\sum\alpha f`,
+Upper end: :math:`\sum s_i\ell(f_i) + \Omega(W)` at the model. Lower end: every loss is
+:math:`\max_{a\in A} g(a) - a'f`, whence for :math:`\alpha_i = s_ia_i` in its domain, with :math:`G
+= X'B`, :math:`g_b = B'1` of the coefficients B of the scores in :math:`\sum\alpha f`,
 
 .. math:: \sum s_ig(\alpha_i/s_i) - \sup_{W,b}\,(\langle G, W\rangle + g_b'b - \Omega(W, b)).
 
-Free biases need :math:`g_b = 0`: an imbalance of rounding is mixed away with multipliers that are equal within a class, and α is
-scaled down to :math:`|G_{jk}| \le \lambda` where Ω is the sum of absolute values, both in exact terms, as the domains are convex
-and contain 0. M3SVM has flows S of divergence G − R between the classes; :math:`-\|R\|^2/4\varepsilon` prices what they leave.
+Free biases need :math:`g_b = 0`: an imbalance of rounding is mixed away with multipliers that are
+equal within a class, and α is scaled down to :math:`|G_{jk}| \le \lambda` where Ω is the sum of
+absolute values, both in exact terms, as the domains are convex and contain 0. M3SVM has flows S of
+divergence G − R between the classes; :math:`-\|R\|^2/4\varepsilon` prices what they leave.
 """
 
 from __future__ import annotations
@@ -72,11 +74,13 @@ def _classical_lower(space: Space) -> Ball:
     if name == "sparse_multinomial_lr":
         # Constraints |G| ≤ λ in place of a conjugate.
         k, j = max(
-            ((k, j) for k in range(len(G)) for j in range(len(G[0]))), key=lambda at: float(abs(G[at[0]][at[1]]).mid())
+            ((k, j) for k in range(len(G)) for j in range(len(G[0]))),
+            key=lambda at: float(abs(G[at[0]][at[1]]).mid()),
         )
         if abs(G[k][j]) > lam * (1 + arb(ROUNDING)):
             raise ProofRejected(
-                f"the gradient of feature {j} and class {problem.proof.statement.classes[k]} is {float(G[k][j].mid())!r}, above lam in size"
+                f"the gradient of feature {j} and class {problem.proof.statement.classes[k]} is"
+                f" {float(G[k][j].mid())!r}, above lam in size"
             )
         return gain(space, loss, _scaled(rows, lam, [abs(x) for column in G for x in column]))
     curvature = arb(len(G) + 1) / 2 if name == "msvm" else arb(1)
@@ -119,7 +123,9 @@ def _named_loss(problem: Problem) -> ScoreLoss:
 
 
 def _flows(space: Space, G: Columns) -> Iterator[tuple[int, int, list[Ball]]]:
-    """The two classes of each pair and the flow between them, by default those of divergence G; one at a time, as they may be many."""
+    """The two classes of each pair and the flow between them, by default those of divergence G; one
+    at a time, as they may be many.
+    """
     problem, c = space.problem, len(G)
     S = problem.proof.dual.get("flow")
     if S is None:
@@ -139,7 +145,11 @@ def _carry(R: Columns, k: int, other: int, flow: list[Ball]) -> None:
 def _conjugates(sizes: list[Ball], lam: Ball, p: float) -> Ball:
     """Σ (p − 1) λ (size/(λp))^{p/(p−1)}."""
     exact = arb(p)
-    return (exact - 1) * lam * total(power(size / (lam * exact), exact / (exact - 1)) for size in sizes)
+    return (
+        (exact - 1)
+        * lam
+        * total(power(size / (lam * exact), exact / (exact - 1)) for size in sizes)
+    )
 
 
 def _m3svm_lower(space: Space) -> Ball:
@@ -158,7 +168,9 @@ def _m3svm_lower(space: Space) -> Ball:
             continue
         if size > lam * (1 + arb(ROUNDING)) and "flow" in problem.proof.dual:
             names = f"{classes[k]} and {classes[other]}"
-            raise ProofRejected(f"the flow between the classes {names} is {float(size.mid())!r} long, above lam")
+            raise ProofRejected(
+                f"the flow between the classes {names} is {float(size.mid())!r} long, above lam"
+            )
         factor = fitting_factor(lam, [size])
         _carry(rest, k, other, [x * factor for x in flow])
     if p > 1:
@@ -171,9 +183,13 @@ def _hard_upper(space: Space) -> Ball:
     p, norm = problem.number("p"), problem.number("norm")
     smallest = least([arb(1), *(x for f in differences(space) for x in f)])
     if not smallest >= SHORTEST:
-        raise ProofRejected(f"a difference of scores is {float(smallest.mid()):.6g} at the model, below 1")
+        raise ProofRejected(
+            f"a difference of scores is {float(smallest.mid()):.6g} at the model, below 1"
+        )
     lengths = [_length([x / smallest for x in v], norm) for v in pairs(weights(problem)[0])]
-    return -least([-x for x in lengths]) if math.isinf(p) else total(power(x, arb(p)) for x in lengths)
+    return (
+        -least([-x for x in lengths]) if math.isinf(p) else total(power(x, arb(p)) for x in lengths)
+    )
 
 
 def _hard_lower(space: Space) -> Ball:
@@ -193,7 +209,8 @@ def _hard_lower(space: Space) -> Ball:
     longest = -least([-x for x in given]) if p == 1 else total(given)
     if longest > 1 + arb(ROUNDING):
         raise ProofRejected(f"the flows are {float(longest.mid())!r} long, above 1")
-    # A rest of large rows, which is their rounding, may lengthen them by more than the flows themselves may be too long.
+    # A rest of large rows, which is their rounding, may lengthen them by more than the flows
+    # themselves may be too long.
     return value * fitting_factor(arb(1), sizes if p == 1 else [total(sizes)])
 
 

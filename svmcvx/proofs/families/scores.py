@@ -1,18 +1,23 @@
-r"""Scores of several classes: losses of their differences f and conjugates of these, multipliers, and their gradient.
+r"""Scores of several classes: losses of their differences f and conjugates of these, multipliers,
+and their gradient.
 
 :math:`\ell(f) = \max_{a\in A} g(a) - a'f` with
 
 =========== ============================================================ ================================================== ===============================
-loss        :math:`\ell(f)`                                              g(a)                                               A
-=========== ============================================================ ================================================== ===============================
-hinge       :math:`\sum(1-f_k)_+`                                        :math:`\sum a_k`                                   0 ≤ a ≤ 1
-smoothed    :math:`\tfrac12\sum(\gamma_k+\sqrt{\gamma_k^2+\delta^2})`    :math:`\sum a_k+\delta\sqrt{a_k(1-a_k)}`           0 ≤ a ≤ 1
-logistic    :math:`\sum\log(1+e^{-f_k})`                                 :math:`\sum h(a_k)+h(1-a_k)`                       0 ≤ a ≤ 1
-softmax     :math:`\log(1+\sum e^{-f_k})`                                :math:`\sum h(a_k)+h(1-\sum a_k)`                  a ≥ 0, Σa ≤ 1
-largest     :math:`\max(1-f_k)_+`                                        :math:`\sum a_k`                                   a ≥ 0, Σa ≤ 1
-topk        mean of the k largest of 1 − f and 0, or 0                   :math:`\sum a_k`                                   and a ≤ 1/k, (k − 1)a ≤ Σa
-margin      0 where every f ≥ 1, else infinite                           :math:`\sum a_k`                                   a ≥ 0
-=========== ============================================================ ================================================== ===============================
+loss        :math:`\ell(f)`                                              g(a)
+A =========== ============================================================
+================================================== =============================== hinge
+:math:`\sum(1-f_k)_+`                                        :math:`\sum a_k`
+0 ≤ a ≤ 1 smoothed    :math:`\tfrac12\sum(\gamma_k+\sqrt{\gamma_k^2+\delta^2})`    :math:`\sum
+a_k+\delta\sqrt{a_k(1-a_k)}`           0 ≤ a ≤ 1 logistic    :math:`\sum\log(1+e^{-f_k})`
+:math:`\sum h(a_k)+h(1-a_k)`                       0 ≤ a ≤ 1 softmax     :math:`\log(1+\sum
+e^{-f_k})`                                :math:`\sum h(a_k)+h(1-\sum a_k)`                  a ≥ 0,
+Σa ≤ 1 largest     :math:`\max(1-f_k)_+`                                        :math:`\sum a_k`
+a ≥ 0, Σa ≤ 1 topk        mean of the k largest of 1 − f and 0, or 0                   :math:`\sum
+a_k`                                   and a ≤ 1/k, (k − 1)a ≤ Σa margin      0 where every f ≥ 1,
+else infinite                           :math:`\sum a_k`                                   a ≥ 0
+=========== ============================================================
+================================================== ===============================
 
 Here γ = 1 − f and h(a) = −a log a. Each A is convex, and contains 0 and (u, …, u).
 """
@@ -60,13 +65,7 @@ Columns = list[list[Ball]]
 
 
 class ScoreLoss:
-    """A loss by its name, with the parameters that the problem gives it.
-
-    Parameters
-    ----------
-    name : str
-    problem : Problem
-    """
+    """A loss by its name, with the parameters that the problem gives it."""
 
     def __init__(self, name: str, problem: Problem) -> None:
         self.name = name
@@ -115,7 +114,9 @@ class ScoreLoss:
         return as_fraction(1.0) / max(self.k, others)
 
     def inside(self, alpha: list[Ball], s: Ball) -> list[Ball] | str:
-        """Return rational multipliers of an observation of weight s, moved into the domain by at most rounding, or the violated constraint."""
+        """Return rational multipliers of an observation of weight s, moved into the domain by at
+        most rounding, or the violated constraint.
+        """
         for a in alpha:
             if a < 0:
                 return f"is {_float(a)!r}, below 0"
@@ -137,7 +138,9 @@ class ScoreLoss:
             ceiling = self._ceiling(alpha)
             if max(alpha) > ceiling:
                 if max(alpha) > ceiling * (1 + ROUNDING):
-                    return f"is above {_float(ceiling)!r}, the share that the top-{self.k} loss allows"
+                    return (
+                        f"is above {_float(ceiling)!r}, the share that the top-{self.k} loss allows"
+                    )
                 alpha = [min(a, ceiling) for a in alpha]
         return alpha
 
@@ -166,7 +169,9 @@ def _float(value: Ball) -> float:
 
 
 class ScoreMultipliers(NamedTuple):
-    """Multipliers inside the domain of a loss, one row an observation without its own class, and G and g_b."""
+    """Multipliers inside the domain of a loss, one row an observation without its own class, and G
+    and g_b.
+    """
 
     rows: list[list[Ball]]
     G: Columns
@@ -191,7 +196,10 @@ def differences(space: Space) -> list[list[Ball]]:
     W, b = weights(problem)
     scores = [[x + bias for x in product(space.rows, w)] for w, bias in zip(W, b, strict=True)]
     codes = problem.codes[problem.index].tolist()
-    return [[scores[own][i] - scores[k][i] for k in range(len(W)) if k != own] for i, own in enumerate(codes)]
+    return [
+        [scores[own][i] - scores[k][i] for k in range(len(W)) if k != own]
+        for i, own in enumerate(codes)
+    ]
 
 
 def loss_at_model(space: Space, loss: ScoreLoss) -> Ball:
@@ -201,7 +209,9 @@ def loss_at_model(space: Space, loss: ScoreLoss) -> Ball:
 
 
 def multipliers(space: Space, loss: ScoreLoss) -> ScoreMultipliers:
-    """Return the multipliers of a proof inside the domain of the loss, balanced where the biases are free, or refuse them."""
+    """Return the multipliers of a proof inside the domain of the loss, balanced where the biases
+    are free, or refuse them.
+    """
     problem = space.problem
     codes = problem.codes[problem.index].tolist()
     given = problem.dual("alpha")
@@ -209,7 +219,9 @@ def multipliers(space: Space, loss: ScoreLoss) -> ScoreMultipliers:
     for i, (own, s) in enumerate(zip(codes, fractions(problem.weight), strict=True)):
         row = problem.index[i]
         if given[i, own] != 0:
-            raise ProofRejected(f"the multiplier of row {row} and its own class is {float(given[i, own])!r}, not 0")
+            raise ProofRejected(
+                f"the multiplier of row {row} and its own class is {float(given[i, own])!r}, not 0"
+            )
         inside = loss.inside(fractions(np.delete(given[i], own)), s)
         if isinstance(inside, str):
             raise ProofRejected(f"a multiplier of row {row} {inside}")
@@ -229,7 +241,9 @@ def _coefficients(rows: list[list[Ball]], codes: list[int], c: int, zero: Ball) 
     return B
 
 
-def _balanced(problem: Problem, loss: ScoreLoss, rows: list[list[Ball]], codes: list[int]) -> list[list[Ball]]:
+def _balanced(
+    problem: Problem, loss: ScoreLoss, rows: list[list[Ball]], codes: list[int]
+) -> list[list[Ball]]:
     """Mix in multipliers that are equal within a class until B'1 = 0."""
     c, zero = _classes(problem), as_fraction(0.0)
     excess = [sum(column, zero) for column in _coefficients(rows, codes, c, zero)]
@@ -239,22 +253,32 @@ def _balanced(problem: Problem, loss: ScoreLoss, rows: list[list[Ball]], codes: 
     worst = max(range(c), key=lambda k: abs(excess[k]))
     if abs(excess[worst]) > ROUNDING * size:
         raise ProofRejected(
-            f"the multipliers of class {problem.proof.statement.classes[worst]} do not balance: B'1 = 0 is off by {float(arb(excess[worst]).mid()):.6g}"
+            f"the multipliers of class {problem.proof.statement.classes[worst]} do not balance: B'1"
+            f" = 0 is off by {float(arb(excess[worst]).mid()):.6g}"
         )
     weights = fractions(problem.weight)
     u, highest = loss.uniform(c - 1), max(excess)
-    whole = [sum((s for s, own in zip(weights, codes, strict=True) if own == k), zero) for k in range(c)]
+    whole = [
+        sum((s for s, own in zip(weights, codes, strict=True) if own == k), zero) for k in range(c)
+    ]
     if any(w == 0 for w in whole):
-        raise ProofRejected("a class has no observation of positive weight, so that its bias is not bounded")
+        raise ProofRejected(
+            "a class has no observation of positive weight, so that its bias is not bounded"
+        )
     wanted = [(highest - e) / c / (w * u) for e, w in zip(excess, whole, strict=True)]
     share = 1 if loss.name == "margin" else 1 / (1 + max(wanted))
-    return [[(a + s * u * wanted[own]) * share for a in row] for row, own, s in zip(rows, codes, weights, strict=True)]
+    return [
+        [(a + s * u * wanted[own]) * share for a in row]
+        for row, own, s in zip(rows, codes, weights, strict=True)
+    ]
 
 
 def _gradient(space: Space, rows: list[list[Ball]]) -> ScoreMultipliers:
     problem = space.problem
     B = _coefficients(rows, problem.codes[problem.index].tolist(), _classes(problem), arb(0))
-    return ScoreMultipliers(rows, [combination(space.rows, column) for column in B], [total(column) for column in B])
+    return ScoreMultipliers(
+        rows, [combination(space.rows, column) for column in B], [total(column) for column in B]
+    )
 
 
 def gain(space: Space, loss: ScoreLoss, rows: list[list[Ball]]) -> Ball:
@@ -265,7 +289,10 @@ def gain(space: Space, loss: ScoreLoss, rows: list[list[Ball]]) -> Ball:
 
 def pairs(columns: Columns) -> Iterator[list[Ball]]:
     """The differences of two columns, k < l."""
-    return ([x - z for x, z in zip(first, second, strict=True)] for first, second in combinations(columns, 2))
+    return (
+        [x - z for x, z in zip(first, second, strict=True)]
+        for first, second in combinations(columns, 2)
+    )
 
 
 def fitting_factor(bound: Ball, sizes: Sequence[Ball]) -> Ball:

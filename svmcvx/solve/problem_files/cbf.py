@@ -15,20 +15,7 @@ NAMES = {"zero": "L=", "nonnegative": "L+", "second-order": "Q", "exponential": 
 
 
 def cbf_lines(form: ConeForm, remarks: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of a file in the conic benchmark format.
-
-    Parameters
-    ----------
-    form : ConeForm
-        With a linear objective.
-    remarks : iterable of str
-        Comments at the head of the file.
-
-    Notes
-    -----
-    The format has Ax + b in a cone where the form has b - Ax; its exponential cone has the entries in the opposite order; a positive
-    semidefinite constraint has the entries of the matrix below the diagonal themselves, without the factor √2.
-    """
+    """Yield the lines of a file in the conic benchmark format."""
     scalar = [cone for cone in form.cones if cone.kind != "semidefinite"]
     semidefinite = [cone for cone in form.cones if cone.kind == "semidefinite"]
     order, matrices = _places(form.cones)
@@ -47,25 +34,41 @@ def cbf_lines(form: ConeForm, remarks: Iterable[str]) -> Iterator[str]:
     if len(form.integer):
         yield from ("INT", str(len(form.integer)), *map(str, form.integer), "")
     if semidefinite:
-        yield from ("PSDCON", str(len(semidefinite)), *(str(_side(cone)) for cone in semidefinite), "")
+        yield from (
+            "PSDCON",
+            str(len(semidefinite)),
+            *(str(_side(cone)) for cone in semidefinite),
+            "",
+        )
     if scalar:
         yield from ("CON", f"{sum(cone.rows for cone in scalar)} {len(scalar)}")
         for cone in scalar:
-            name = NAMES[cone.kind] if cone.exponent is None else f"@{exponents.index(cone.exponent)}:POW"
+            name = (
+                NAMES[cone.kind]
+                if cone.exponent is None
+                else f"@{exponents.index(cone.exponent)}:POW"
+            )
             yield f"{name} {cone.rows}"
         yield ""
     sign = -1.0 if form.maximise else 1.0
     costs = (sign * form.linear).tolist()
-    yield from _section("OBJACOORD", [f"{column} {cost!r}" for column, cost in enumerate(costs) if cost])
+    yield from _section(
+        "OBJACOORD", [f"{column} {cost!r}" for column, cost in enumerate(costs) if cost]
+    )
     if form.constant:
         yield from ("OBJBCOORD", repr(sign * form.constant), "")
     entries = sp.coo_matrix(form.rows)
-    triples = sorted(zip(entries.row.tolist(), entries.col.tolist(), (-entries.data).tolist(), strict=True))
+    triples = sorted(
+        zip(entries.row.tolist(), entries.col.tolist(), (-entries.data).tolist(), strict=True)
+    )
     constants = [(row, value) for row, value in enumerate(form.right.tolist()) if value]
     yield from _section(
-        "ACOORD", [f"{order[row]} {column} {value!r}" for row, column, value in triples if row in order]
+        "ACOORD",
+        [f"{order[row]} {column} {value!r}" for row, column, value in triples if row in order],
     )
-    yield from _section("BCOORD", [f"{order[row]} {value!r}" for row, value in constants if row in order])
+    yield from _section(
+        "BCOORD", [f"{order[row]} {value!r}" for row, value in constants if row in order]
+    )
     yield from _section(
         "HCOORD",
         [
@@ -98,7 +101,9 @@ def _side(cone: Cone) -> int:
 
 
 def _places(cones: Iterable[Cone]) -> tuple[dict[int, int], dict[int, tuple[int, int, int, float]]]:
-    """Return, by row of the form, the row of a scalar constraint, or (matrix, i, j, factor) of an entry with i ≥ j."""
+    """Return, by row of the form, the row of a scalar constraint, or (matrix, i, j, factor) of an
+    entry with i ≥ j.
+    """
     order: dict[int, int] = {}
     matrices: dict[int, tuple[int, int, int, float]] = {}
     row = matrix = 0

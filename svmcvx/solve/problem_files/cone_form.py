@@ -2,9 +2,10 @@ r"""A problem as solvers receive it: a linear or quadratic objective, and affine
 
 .. math:: \min_x \; \tfrac12 x'Px + q'x + d \quad\text{subject to}\quad b - Ax \in K, \;\; x_j \in \{0, 1\} \text{ for } j \in J.
 
-K is a product of cones in the order of :attr:`ConeForm.cones`: zero, nonnegative, second-order, positive semidefinite (the upper triangle
-by columns, off-diagonal entries times √2), exponential (:math:`y e^{x/y} \le z`) and power cones (:math:`x^a y^{1-a} \ge |z|`). cvxpy
-computes the form; a boolean variable is relaxed to [0, 1] before, since the solvers of cones take none.
+K is a product of cones in the order of :attr:`ConeForm.cones`: zero, nonnegative, second-order,
+positive semidefinite (the upper triangle by columns, off-diagonal entries times √2), exponential
+(:math:`y e^{x/y} \le z`) and power cones (:math:`x^a y^{1-a} \ge |z|`). cvxpy computes the form; a
+boolean variable is relaxed to [0, 1] before, since the solvers of cones take none.
 """
 
 from __future__ import annotations
@@ -26,17 +27,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Cone:
-    """One cone of the product.
-
-    Parameters
-    ----------
-    kind : {"zero", "nonnegative", "second-order", "semidefinite", "exponential", "power"}
-        Which one.
-    rows : int
-        Number of rows of A that it takes.
-    exponent : float, optional
-        The exponent a of a power cone.
-    """
+    """One cone of the product."""
 
     kind: str
     rows: int
@@ -45,29 +36,7 @@ class Cone:
 
 @dataclass(frozen=True, slots=True)
 class ConeForm:
-    """Arrays of a problem in the form above.
-
-    Parameters
-    ----------
-    quadratic : scipy.sparse.csc_matrix of shape (m, m)
-        P, symmetric.
-    linear : ndarray of shape (m,)
-        q.
-    constant : float
-        d.
-    rows : scipy.sparse.csc_matrix of shape (k, m)
-        A.
-    right : ndarray of shape (k,)
-        b.
-    cones : tuple of Cone
-        In the order of the rows.
-    integer : ndarray of int
-        J, the columns that are 0 or 1.
-    names : tuple of str
-        Of the columns.
-    maximise : bool
-        Whether the problem maximises. The arrays are those of its negative, which is minimised.
-    """
+    """Arrays of a problem in the form above."""
 
     quadratic: sp.csc_matrix
     linear: Floats
@@ -81,35 +50,34 @@ class ConeForm:
 
 
 def cone_form(problem: cp.Problem, *, quadratic: bool) -> ConeForm:
-    """Return a problem in cone form, at the present values of its parameters.
-
-    Parameters
-    ----------
-    problem : cvxpy.Problem
-        Convex, or convex but for boolean variables.
-    quadratic : bool
-        Keep a quadratic objective. Otherwise it becomes a second-order cone, and P is zero.
-
-    Raises
-    ------
-    BuildError
-        If the problem is not convex, a parameter has no value, or a variable is integer and not boolean.
-    """
+    """Return a problem in cone form, at the present values of its parameters."""
     if not problem.is_dcp():
         raise BuildError("the problem is not convex by cvxpy's rules, and has no cone form")
     without = [parameter.name() for parameter in problem.parameters() if parameter.value is None]
     if without:
         raise BuildError(f"parameters have no value: {', '.join(without)}; set their value first")
     if any(variable.attributes["integer"] for variable in problem.variables()):
-        raise BuildError("the problem has integer variables; files are written for continuous and boolean ones")
+        raise BuildError(
+            "the problem has integer variables; files are written for continuous and boolean ones"
+        )
     relaxed, booleans = _relaxed(problem)
     data, _, _ = relaxed.get_problem_data(cp.CLARABEL, solver_opts={"use_quad_obj": quadratic})
     program = data["param_prob"]
     constant = float(program.apply_parameters()[1])
     m = len(data["c"])
-    P = sp.csc_matrix(data["P"]) if quadratic and data.get("P") is not None else sp.csc_matrix((m, m))
-    columns = [(start, program.id_to_var[identity]) for identity, start in program.var_id_to_col.items()]
-    integer = [np.arange(start, start + variable.size) for start, variable in columns if variable.id in booleans]
+    P = (
+        sp.csc_matrix(data["P"])
+        if quadratic and data.get("P") is not None
+        else sp.csc_matrix((m, m))
+    )
+    columns = [
+        (start, program.id_to_var[identity]) for identity, start in program.var_id_to_col.items()
+    ]
+    integer = [
+        np.arange(start, start + variable.size)
+        for start, variable in columns
+        if variable.id in booleans
+    ]
     return ConeForm(
         quadratic=P,
         linear=np.asarray(data["c"], dtype=float),
@@ -153,7 +121,9 @@ def _cones(dims: Any) -> tuple[Cone, ...]:
 
 
 def _names(columns: list[tuple[int, Any]], own: set[int], m: int) -> tuple[str, ...]:
-    """Return the names of columns: ``w_3`` is entry 3 of the variable w, ``W_1_2`` entry (1, 2) of W, ``aux_7`` a column of cvxpy's."""
+    """Return the names of columns: ``w_3`` is entry 3 of the variable w, ``W_1_2`` entry (1, 2) of
+    W, ``aux_7`` a column of cvxpy's.
+    """
     names = [f"aux_{column}" for column in range(m)]
     for start, variable in columns:
         if variable.id in own:

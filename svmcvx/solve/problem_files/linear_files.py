@@ -1,4 +1,6 @@
-"""Files MPS and LP, which HiGHS writes: linear constraints, a linear or quadratic objective, boolean variables."""
+"""Files MPS and LP, which HiGHS writes: linear constraints, a linear or quadratic objective,
+boolean variables.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +16,21 @@ __all__ = ["write_linear"]
 
 
 def write_linear(form: ConeForm, path: Path) -> None:
-    """Write a problem with linear constraints; the end of the name, ``.mps`` or ``.lp``, is the format.
-
-    Raises
-    ------
-    BuildError
-        If the problem has other cones than the nonnegative one, or the file cannot be written.
-    SolverUnavailable
-        Without the package highspy.
+    """Write a problem with linear constraints; the end of the name, ``.mps`` or ``.lp``, is the
+    format.
     """
     others = sorted({cone.kind for cone in form.cones} - {"zero", "nonnegative"})
     if others:
         raise BuildError(
-            f"{path.suffix} files have linear constraints only, and the problem has {others[0]} cones; write a .cbf file"
+            f"{path.suffix} files have linear constraints only, and the problem has"
+            f" {others[0]} cones; write a .cbf file"
         )
     try:
         import highspy
     except ImportError:
-        raise SolverUnavailable(f"{path.suffix} files are written by HiGHS; pip install 'svmcvx[mip]'") from None
+        raise SolverUnavailable(
+            f"{path.suffix} files are written by HiGHS; pip install 'svmcvx[mip]'"
+        ) from None
     m, k = len(form.linear), len(form.right)
     equalities = sum(cone.rows for cone in form.cones if cone.kind == "zero")
     sign = -1.0 if form.maximise else 1.0
@@ -43,7 +42,9 @@ def write_linear(form: ConeForm, path: Path) -> None:
     lower, upper = np.full(m, -highspy.kHighsInf), np.full(m, highspy.kHighsInf)
     lower[form.integer], upper[form.integer] = 0.0, 1.0
     program.col_lower_, program.col_upper_ = lower, upper
-    program.row_lower_ = np.concatenate([form.right[:equalities], np.full(k - equalities, -highspy.kHighsInf)])
+    program.row_lower_ = np.concatenate(
+        [form.right[:equalities], np.full(k - equalities, -highspy.kHighsInf)]
+    )
     program.row_upper_ = form.right
     program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     program.a_matrix_.start_, program.a_matrix_.index_ = form.rows.indptr, form.rows.indices

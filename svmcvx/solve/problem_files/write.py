@@ -45,28 +45,30 @@ def write_problem(problem: cp.Problem, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     problem : cvxpy.Problem
-        Of a builder, with constraints added to it or not, or any other convex problem; variables may be boolean. Parameters have
-        the values that they have now.
+        Of a builder, with constraints added to it or not, or any other convex problem; variables
+        may be boolean. Parameters have the values that they have now.
     path : str or path
         The end of the name is the format:
 
-        - ``.mps``, ``.lp``: linear constraints, a linear or quadratic objective, boolean variables (the mixed-integer
-          formulations, and those with p = 1 or p = 2). HiGHS writes them, of the extra ``mip``.
+        - ``.mps``, ``.lp``: linear constraints, a linear or quadratic objective, boolean variables
+          (the mixed-integer formulations, and those with p = 1 or p = 2). HiGHS writes them, of the
+          extra ``mip``.
         - ``.cbf``: all formulations, in cone form [1]_.
         - ``.npz``: the arrays of the cone form, with a text ``README`` that states it.
 
     Raises
     ------
     BuildError
-        If the end of the name is another one, the problem is not convex, has no linear constraints where the format needs them, or a
-        parameter has no value.
+        If the end of the name is another one, the problem is not convex, has no linear constraints
+        where the format needs them, or a parameter has no value.
     SolverUnavailable
         If highspy is missing for MPS and LP files.
 
     Notes
     -----
-    Variables keep their names: the column ``w_3`` is entry 3 of the variable w. A file in conic benchmark format has no names; comments
-    at its head tell the name of each column, and the values of the parameters. The optimal value of the file is that of the problem.
+    Variables keep their names: the column ``w_3`` is entry 3 of the variable w. A file in conic
+    benchmark format has no names; comments at its head tell the name of each column, and the values
+    of the parameters. The optimal value of the file is that of the problem.
 
     References
     ----------
@@ -82,7 +84,9 @@ def write_problem(problem: cp.Problem, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise BuildError(f"path ends in {suffix!r}; the end of the name is the format: {', '.join(SUFFIXES)}")
+        raise BuildError(
+            f"path ends in {suffix!r}; the end of the name is the format: {', '.join(SUFFIXES)}"
+        )
     form = cone_form(problem, quadratic=suffix != ".cbf")
     if suffix in (".mps", ".lp"):
         # HiGHS writes to a name: the file takes its place when it is complete.
@@ -126,6 +130,8 @@ def _arrays(form: ConeForm) -> dict[str, np.ndarray]:
         "maximise": np.array(form.maximise),
         "cone_kinds": np.array([cone.kind for cone in form.cones]),
         "cone_rows": np.array([cone.rows for cone in form.cones]),
-        "cone_exponents": np.array([np.nan if cone.exponent is None else cone.exponent for cone in form.cones]),
+        "cone_exponents": np.array(
+            [np.nan if cone.exponent is None else cone.exponent for cone in form.cones]
+        ),
         "names": np.array(form.names),
     }

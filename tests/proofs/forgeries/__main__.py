@@ -19,10 +19,21 @@ def write(folder: Path) -> int:
     for number, forgery in enumerate(forgeries()):
         forged, name = forgery.make(), f"{number:03d}"
         (folder / f"{name}.proof.npz").write_bytes(forged.content)
-        X = {name: getattr(forged.X, name) for name in SPARSE} if sp.issparse(forged.X) else {"X": forged.X}
+        X = (
+            {name: getattr(forged.X, name) for name in SPARSE}
+            if sp.issparse(forged.X)
+            else {"X": forged.X}
+        )
         test = {} if forged.T is None else {"T": forged.T}
         np.savez(folder / f"{name}.data.npz", y=forged.y, **X, **test)
-        index.append({"file": name, "what": forgery.name, "reason": forgery.reason, "optimum": forged.optimum})
+        index.append(
+            {
+                "file": name,
+                "what": forgery.name,
+                "reason": forgery.reason,
+                "optimum": forged.optimum,
+            }
+        )
     (folder / "index.json").write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n")
     return len(index)
 

@@ -1,4 +1,6 @@
-"""Files of proofs as a forger writes them: any header, any arrays, any members, with a digest that fits."""
+"""Files of proofs as a forger writes them: any header, any arrays, any members, with a digest that
+fits.
+"""
 
 from __future__ import annotations
 
@@ -57,11 +59,19 @@ class File:
         return json.dumps(self.header | {"arrays": arrays})
 
     def members(self, text: str | None = None, **others: bytes) -> list[tuple[str, bytes]]:
-        """Names and contents of the members of the archive, with another text of the header or of an array."""
+        """Names and contents of the members of the archive, with another text of the header or of
+        an array.
+        """
         header = (self.text() if text is None else text).encode()
-        arrays = {name: others.get(name, npy(values)) for name, values in sorted(self.arrays.items())}
+        arrays = {
+            name: others.get(name, npy(values)) for name, values in sorted(self.arrays.items())
+        }
         digest = hashlib.sha256(b"".join((header, *arrays.values()))).hexdigest().encode()
-        return [(HEADER, header), *((f"{name}.npy", content) for name, content in arrays.items()), (DIGEST, digest)]
+        return [
+            (HEADER, header),
+            *((f"{name}.npy", content) for name, content in arrays.items()),
+            (DIGEST, digest),
+        ]
 
     def content(self, text: str | None = None, **others: bytes) -> bytes:
         """The archive."""
@@ -100,6 +110,7 @@ def unpacked(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     with zipfile.ZipFile(path) as archive:
         header = json.loads(archive.read(HEADER))
         arrays = {
-            name: np.load(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False) for name in header.pop("arrays")
+            name: np.load(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
+            for name in header.pop("arrays")
         }
     return header, arrays

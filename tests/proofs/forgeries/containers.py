@@ -59,7 +59,10 @@ def _(file: File) -> bytes:
 
 
 Members = list[tuple[str, bytes]]
-OTHERS, DIGESTS = "do not belong together", ("do not match their digest", CORRUPTED, "digest is not one of 64 digits")
+OTHERS, DIGESTS = (
+    "do not belong together",
+    ("do not match their digest", CORRUPTED, "digest is not one of 64 digits"),
+)
 ALPHA = "dual.alpha.npy"
 # Other members than those of the honest file, the last of which is the digest.
 MEMBERS: dict[str, tuple[Callable[[File, Members], Members], str]] = {
@@ -68,20 +71,38 @@ MEMBERS: dict[str, tuple[Callable[[File, Members], Members], str]] = {
         "two members of one name",
     ),
     "the header twice, with another C first": (
-        lambda file, members: [(HEADER, file.text().replace('"C": 1.3', '"C": 7.5').encode()), *members],
+        lambda file, members: [
+            (HEADER, file.text().replace('"C": 1.3', '"C": 7.5').encode()),
+            *members,
+        ],
         "two members of one name",
     ),
-    "a member that the header does not name": (lambda _, members: [*members, ("dual.theta.npy", npy(ONES))], OTHERS),
+    "a member that the header does not name": (
+        lambda _, members: [*members, ("dual.theta.npy", npy(ONES))],
+        OTHERS,
+    ),
     "an array in place of an entry of the header": (
         lambda _, members: [*members, ("hyperparameters.C.npy", npy(np.array(7.5)))],
         OTHERS,
     ),
-    "a member outside the folder": (lambda _, members: [*members, ("../../elsewhere.npy", npy(ONES))], OTHERS),
+    "a member outside the folder": (
+        lambda _, members: [*members, ("../../elsewhere.npy", npy(ONES))],
+        OTHERS,
+    ),
     "an array that is missing": (lambda _, members: [m for m in members if m[0] != ALPHA], OTHERS),
     "no digest": (lambda _, members: members[:-1], OTHERS),
-    "the digest of another file": (lambda _, members: [*members[:-1], (DIGEST, b"0" * 64)], DIGESTS[0]),
-    "a digest that is none": (lambda _, members: [*members[:-1], (DIGEST, b"\xff" * 64)], DIGESTS[1]),
-    "a digest of another length": (lambda _, members: [*members[:-1], (DIGEST, b"0" * 63)], DIGESTS[2]),
+    "the digest of another file": (
+        lambda _, members: [*members[:-1], (DIGEST, b"0" * 64)],
+        DIGESTS[0],
+    ),
+    "a digest that is none": (
+        lambda _, members: [*members[:-1], (DIGEST, b"\xff" * 64)],
+        DIGESTS[1],
+    ),
+    "a digest of another length": (
+        lambda _, members: [*members[:-1], (DIGEST, b"0" * 63)],
+        DIGESTS[2],
+    ),
     "a hundred members more": (
         lambda _, members: [*members, *((f"{k}.npy", b"") for k in range(100))],
         "or more than .* members",
@@ -111,7 +132,9 @@ def _(file: File) -> bytes:
 
 @forgery("an archive in the comment of another", "above its bound|" + CORRUPTED)
 def _(file: File) -> bytes:
-    other = File(file.header, file.arrays | {"dual.alpha": 2.0 * file.arrays["dual.alpha"]}, file.X, file.y).content()
+    other = File(
+        file.header, file.arrays | {"dual.alpha": 2.0 * file.arrays["dual.alpha"]}, file.X, file.y
+    ).content()
     content = file.content()
     return content[:-2] + struct.pack("<H", len(other)) + other
 
@@ -139,7 +162,10 @@ def _(file: File) -> bytes:
     return deflated(file.members(), "junk.npy", described("<f8", (LARGE // 8,)), LARGE)
 
 
-@forgery("thirty-two megabytes of zeros as multipliers", "the size of dual.alpha is not that of its shape")
+@forgery(
+    "thirty-two megabytes of zeros as multipliers",
+    "the size of dual.alpha is not that of its shape",
+)
 def _(file: File) -> bytes:
     members = [member for member in file.members() if member[0] != "dual.alpha.npy"]
     return deflated(members, "dual.alpha.npy", described("<f8", (LARGE // 8,)), LARGE)
@@ -164,7 +190,8 @@ def _(file: File) -> bytes:
 
 
 @forgery(
-    "ten trillion entries where the header says 24", "the size of dual.alpha is not that of its shape|not an array of"
+    "ten trillion entries where the header says 24",
+    "the size of dual.alpha is not that of its shape|not an array of",
 )
 def _(file: File) -> bytes:
     return file.content(**{"dual.alpha": described("<f8", (10**13,)) + bytes(192)})
@@ -186,7 +213,8 @@ CLOTHES = {
     "with bytes behind": npy(np.zeros(24)) + bytes(8),
     "without a header": bytes(320),
     "without a byte": b"",
-    "with code in its header": described("<f8", (24,)).replace(b"'shape'", b"exit(1)", 1) + bytes(192),
+    "with code in its header": described("<f8", (24,)).replace(b"'shape'", b"exit(1)", 1)
+    + bytes(192),
     "of a negative size": described("<f8", (-24,)) + bytes(192),
 }
 for what, array in CLOTHES.items():
@@ -196,13 +224,20 @@ for what, array in CLOTHES.items():
         return file.content(**{"dual.alpha": array})
 
 
-@forgery("multipliers of zeros that take no room in the file", "dual.alpha is deflated to less than a 64th")
+@forgery(
+    "multipliers of zeros that take no room in the file",
+    "dual.alpha is deflated to less than a 64th",
+)
 def _(file: File) -> bytes:
     file.statement["rows"] = 2**18
     file.arrays["dual.alpha"] = np.zeros(2**18)
     return packed(file.members(), zipfile.ZIP_DEFLATED)
 
 
-@forgery("a tree that takes more than a quarter of a gigabyte", "the tree of a proof has at most", "zero_one")
+@forgery(
+    "a tree that takes more than a quarter of a gigabyte",
+    "the tree of a proof has at most",
+    "zero_one",
+)
 def _(file: File) -> None:
     file.told = {name: {"shape": [2**27]} for name in file.arrays if name.startswith("tree.")}

@@ -53,7 +53,9 @@ def forged(file: File, content: bytes | None = None, optimum: float | None = Non
 
 
 def forgery(name: str, reason: str, base: str = "psvm") -> Callable[[Callable[[File], Any]], Any]:
-    """Enter a function that takes an honest file, and changes it or returns what is there in its place."""
+    """Enter a function that takes an honest file, and changes it or returns what is there in its
+    place.
+    """
 
     def enter(change: Callable[[File], Any]) -> Callable[[File], Any]:
         def make() -> Forged:

@@ -29,9 +29,21 @@ TEXTS = {
     "a negative shape": ('"shape": [24]', '"shape": [-24]', "must be sizes"),
     "a dtype that is a list": ('"dtype": "<f8"', '"dtype": ["<f8"]', "the dtype of the array"),
     "a shape that is true": ('"shape": [24]', '"shape": [true]', "must be sizes"),
-    "a shape of four hundred digits": ('"shape": [24]', f'"shape": [1{"0" * 400}]', "must be sizes"),
-    "an array of single precision": ('"dtype": "<f8"', '"dtype": "<f4"', "the dtype of the array .* must be <f8"),
-    "an array of complex numbers": ('"dtype": "<f8"', '"dtype": "<c16"', "the dtype of the array .* must be <f8"),
+    "a shape of four hundred digits": (
+        '"shape": [24]',
+        f'"shape": [1{"0" * 400}]',
+        "must be sizes",
+    ),
+    "an array of single precision": (
+        '"dtype": "<f8"',
+        '"dtype": "<f4"',
+        "the dtype of the array .* must be <f8",
+    ),
+    "an array of complex numbers": (
+        '"dtype": "<f8"',
+        '"dtype": "<c16"',
+        "the dtype of the array .* must be <f8",
+    ),
     "rows of ten digits": ('"rows": 24', '"rows": 2400000000', "rows|shape"),
 }
 for what, (old, new, reason) in TEXTS.items():
@@ -84,7 +96,12 @@ def _without(*path: str) -> Callable[[File], None]:
     return change
 
 
-C, LOWER, UPPER, KIND = ("statement", "hyperparameters", "C"), ("claim", "lower"), ("claim", "upper"), ("claim", "kind")
+C, LOWER, UPPER, KIND = (
+    ("statement", "hyperparameters", "C"),
+    ("claim", "lower"),
+    ("claim", "upper"),
+    ("claim", "kind"),
+)
 GIVEN, KERNEL = ("statement", "hyperparameters"), ("statement", "kernel")
 NUMBERS = {"a string": "1.3", "true": True, "null": None, "a list": [1.3], "an object": {}}
 CHANGES: dict[str, tuple[Callable[[File], None], str]] = {
@@ -92,57 +109,135 @@ CHANGES: dict[str, tuple[Callable[[File], None], str]] = {
     "version 3": (_set("version", value=3), "another proof format"),
     "version 2.0": (_set("version", value=2.0), "another proof format"),
     "version true": (_set("version", value=True), "another proof format"),
-    "an entry more": (_set("comment", value="honest"), "the header of a proof must have the entries"),
+    "an entry more": (
+        _set("comment", value="honest"),
+        "the header of a proof must have the entries",
+    ),
     "no claim": (_without("claim"), "the header of a proof must have the entries"),
-    "a statement that is none": (_set("statement", value=None), "the statement of a proof must have the entries"),
-    "a statement with an entry more": (_set("statement", "optimum", value=0), "the statement of a proof must have"),
-    "a statement without an intercept": (_without("statement", "intercept"), "the statement of a proof must have"),
+    "a statement that is none": (
+        _set("statement", value=None),
+        "the statement of a proof must have the entries",
+    ),
+    "a statement with an entry more": (
+        _set("statement", "optimum", value=0),
+        "the statement of a proof must have",
+    ),
+    "a statement without an intercept": (
+        _without("statement", "intercept"),
+        "the statement of a proof must have",
+    ),
     "a claim that is none": (_set("claim", value=[]), "the claim of a proof must have the entries"),
-    "an unknown formulation": (_set("statement", "formulation", value="guess"), "no check for the formulation 'guess'"),
-    "a list of formulations": (_set("statement", "formulation", value=[]), "no check for the formulation"),
-    "hyper-parameters in a list": (_set(*GIVEN, value=[]), "the hyper-parameters of psvm of a proof must be"),
-    "no hyper-parameters": (_set(*GIVEN, value=None), "the hyper-parameters of psvm of a proof must be"),
-    "a hyper-parameter more": (_set(*GIVEN, "lam", value=1.3), "the hyper-parameters of psvm are C, p"),
+    "an unknown formulation": (
+        _set("statement", "formulation", value="guess"),
+        "no check for the formulation 'guess'",
+    ),
+    "a list of formulations": (
+        _set("statement", "formulation", value=[]),
+        "no check for the formulation",
+    ),
+    "hyper-parameters in a list": (
+        _set(*GIVEN, value=[]),
+        "the hyper-parameters of psvm of a proof must be",
+    ),
+    "no hyper-parameters": (
+        _set(*GIVEN, value=None),
+        "the hyper-parameters of psvm of a proof must be",
+    ),
+    "a hyper-parameter more": (
+        _set(*GIVEN, "lam", value=1.3),
+        "the hyper-parameters of psvm are C, p",
+    ),
     "a hyper-parameter less": (_without(*C), "the hyper-parameters of psvm are C, p"),
     "C of 0": (_set(*C, value=0.0), "C of psvm"),
     "a negative C": (_set(*C, value=-1.3), "C of psvm"),
     "p below 1": (_set(*GIVEN, "p", value=0.5), "p of psvm"),
     "p without an end": (_set(*GIVEN, "p", value="inf"), "p of psvm"),
-    "C without an end": (_set(*GIVEN, "C", value="inf"), "must be a finite number above 0, got inf"),
+    "C without an end": (
+        _set(*GIVEN, "C", value="inf"),
+        "must be a finite number above 0, got inf",
+    ),
     **{f"C as {what}": (_set(*C, value=value), "C of psvm") for what, value in NUMBERS.items()},
     "a kernel that is a name": (_set(*KERNEL, value="rbf"), "the kernel of a proof must be"),
     "a kernel without a name": (_set(*KERNEL, value={}), "the kernel None"),
-    "a kernel of an unknown name": (_set(*KERNEL, value={"name": "mystery"}), "the kernel 'mystery'"),
+    "a kernel of an unknown name": (
+        _set(*KERNEL, value={"name": "mystery"}),
+        "the kernel 'mystery'",
+    ),
     "a kernel with a list as its name": (_set(*KERNEL, value={"name": []}), r"the kernel \[\]"),
-    "the linear machine as a kernel": (_set(*KERNEL, value={"name": "linear"}), "null for the linear machine"),
-    "a kernel over coefficients": (_set(*KERNEL, value={"name": "rbf", "gamma": 1.0}), "the model of a proof of psvm"),
+    "the linear machine as a kernel": (
+        _set(*KERNEL, value={"name": "linear"}),
+        "null for the linear machine",
+    ),
+    "a kernel over coefficients": (
+        _set(*KERNEL, value={"name": "rbf", "gamma": 1.0}),
+        "the model of a proof of psvm",
+    ),
     "a kernel with a number more": (
         _set(*KERNEL, value={"name": "rbf", "gamma": 1.0, "coef0": 1.0}),
         "the parameters of the kernel rbf are gamma; the proof has coef0, gamma",
     ),
-    "another intercept": (_set("statement", "intercept", value="penalised"), "the intercept of psvm"),
-    "an intercept that is a number": (_set("statement", "intercept", value=0), "the intercept of psvm"),
+    "another intercept": (
+        _set("statement", "intercept", value="penalised"),
+        "the intercept of psvm",
+    ),
+    "an intercept that is a number": (
+        _set("statement", "intercept", value=0),
+        "the intercept of psvm",
+    ),
     "rows of 0": (_set("statement", "rows", value=0), "the number of rows"),
     "a row more": (_set("statement", "rows", value=25), "they have 24 rows|shape"),
     "a column more": (_set("statement", "columns", value=3), "they have 2 columns|shape"),
     "columns as true": (_set("statement", "columns", value=True), "the number of columns"),
-    "classes that are no list": (_set("statement", "classes", value="ab"), "must be a list of labels"),
+    "classes that are no list": (
+        _set("statement", "classes", value="ab"),
+        "must be a list of labels",
+    ),
     "one class": (_set("statement", "classes", value=[1]), "has two classes, the proof 1"),
-    "three classes": (_set("statement", "classes", value=[-1, 0, 1]), "has two classes, the proof 3"),
-    "classes in the wrong order": (_set("statement", "classes", value=[1, -1]), "in increasing order"),
+    "three classes": (
+        _set("statement", "classes", value=[-1, 0, 1]),
+        "has two classes, the proof 3",
+    ),
+    "classes in the wrong order": (
+        _set("statement", "classes", value=[1, -1]),
+        "in increasing order",
+    ),
     "one class twice": (_set("statement", "classes", value=[1, 1]), "in increasing order"),
-    "classes of two kinds": (_set("statement", "classes", value=[-1, "1"]), "all strings, all booleans or all numbers"),
-    "classes in lists": (_set("statement", "classes", value=[[-1], [1]]), "all strings, all booleans or all numbers"),
-    "classes that the data have not": (_set("statement", "classes", value=[0, 1]), "the label of row 0, -1"),
-    "a fingerprint that is none": (_set("statement", "fingerprint", value="honest"), "two times eight"),
-    "a fingerprint of capitals": (_set("statement", "fingerprint", value="FE204F0C-c1035b2f"), "two times eight"),
-    "a fingerprint that is a number": (_set("statement", "fingerprint", value=7), "two times eight"),
+    "classes of two kinds": (
+        _set("statement", "classes", value=[-1, "1"]),
+        "all strings, all booleans or all numbers",
+    ),
+    "classes in lists": (
+        _set("statement", "classes", value=[[-1], [1]]),
+        "all strings, all booleans or all numbers",
+    ),
+    "classes that the data have not": (
+        _set("statement", "classes", value=[0, 1]),
+        "the label of row 0, -1",
+    ),
+    "a fingerprint that is none": (
+        _set("statement", "fingerprint", value="honest"),
+        "two times eight",
+    ),
+    "a fingerprint of capitals": (
+        _set("statement", "fingerprint", value="FE204F0C-c1035b2f"),
+        "two times eight",
+    ),
+    "a fingerprint that is a number": (
+        _set("statement", "fingerprint", value=7),
+        "two times eight",
+    ),
     "the fingerprint of other data": (
         _set("statement", "fingerprint", value=f"{0:08x}-{0:08x}"),
         "not those of the proof",
     ),
-    "no end claimed": (lambda file: file.claim.update(lower=None, upper=None), "this one claims neither"),
-    "crossed ends": (lambda file: file.claim.update(lower=20.0, upper=14.6), "is above its upper end"),
+    "no end claimed": (
+        lambda file: file.claim.update(lower=None, upper=None),
+        "this one claims neither",
+    ),
+    "crossed ends": (
+        lambda file: file.claim.update(lower=20.0, upper=14.6),
+        "is above its upper end",
+    ),
     **{
         f"a lower end that is {w}": (_set(*LOWER, value=v), "the lower end")
         for w, v in NUMBERS.items()
@@ -153,13 +248,22 @@ CHANGES: dict[str, tuple[Callable[[File], None], str]] = {
         for w, v in NUMBERS.items()
         if v is not None
     },
-    "a lower end of four hundred digits": (_set(*LOWER, value=-(10**400)), "the lower end of a proof"),
-    "an upper end of four hundred digits": (_set(*UPPER, value=10**400), "the upper end of a proof"),
+    "a lower end of four hundred digits": (
+        _set(*LOWER, value=-(10**400)),
+        "the lower end of a proof",
+    ),
+    "an upper end of four hundred digits": (
+        _set(*UPPER, value=10**400),
+        "the upper end of a proof",
+    ),
     "an unknown kind": (_set(*KIND, value="guess"), "the kind of psvm"),
     "a list of kinds": (_set(*KIND, value=[]), "the kind of psvm"),
     "the kind of a search": (_set(*KIND, value="enumeration"), "the kind of psvm"),
     "an end that a search states": (_set("claim", "stated", value=14.0), "stated|states"),
-    "a claim with an entry more": (_set("claim", "gap", value=0.0), "the claim of a proof must have"),
+    "a claim with an entry more": (
+        _set("claim", "gap", value=0.0),
+        "the claim of a proof must have",
+    ),
 }
 for what, (change, reason) in CHANGES.items():
 
@@ -182,7 +286,8 @@ def _(file: File) -> None:
     file.arrays[f"dual.{SPEAKING}"] = file.arrays["dual.alpha"]
 
 
-# A header of another formulation than the pSVM: its base, what is said in the place of its path, and the reason.
+# A header of another formulation than the pSVM: its base, what is said in the place of its path,
+# and the reason.
 OTHERS: dict[str, tuple[str, Callable[[File], None], str]] = {
     "a kernel whose name is a verdict": (
         "psvm rbf",
@@ -202,7 +307,11 @@ OTHERS: dict[str, tuple[str, Callable[[File], None], str]] = {
     ),
     "a loss that there is not": ("m3svm", _set(*GIVEN, "loss", value="ramp"), "loss of m3svm"),
     "a norm of 2.0": ("m3svm", _set(*GIVEN, "norm", value=2.0), "norm of m3svm"),
-    "a label of 65 bits": ("psvm", _set("statement", "classes", value=[-1, 2**64]), "no integer of 64 bits"),
+    "a label of 65 bits": (
+        "psvm",
+        _set("statement", "classes", value=[-1, 2**64]),
+        "no integer of 64 bits",
+    ),
     "a negative label of 65 bits": (
         "psvm",
         _set("statement", "classes", value=[-(2**63) - 1, 1]),

@@ -1,4 +1,6 @@
-"""Kernels that are not positive semidefinite, where the theory says nothing and a squared norm may be negative."""
+"""Kernels that are not positive semidefinite, where the theory says nothing and a squared norm may
+be negative.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from .corpus import Forged, forged, forgery
 INDEFINITE = "indefinite|negative|not symmetric|semidefinite"
 
 
-def _psvm(K: Any, kernel: dict[str, Any] | None, support: list[int], v: list[float], **other: Any) -> File:
+def _psvm(
+    K: Any, kernel: dict[str, Any] | None, support: list[int], v: list[float], **other: Any
+) -> File:
     """A proof of a machine on these rows, with this model and no multipliers."""
     n = K.shape[0]
     y = np.where(np.arange(n) % 2 == 0, 1, -1)
@@ -56,20 +60,41 @@ def _large() -> Any:
 
 PAIR = np.array([[1.0, 3.0], [3.0, 1.0]])
 ROUNDED = np.array([[1.0, 1.0 + 1e-11], [1.0 + 1e-11, 1.0]])
-# The data, the support of the model and its coefficients, and the reason; of a precomputed kernel where there is no other.
+# The data, the support of the model and its coefficients, and the reason; of a precomputed kernel
+# where there is no other.
 MATRICES: dict[str, tuple[Callable[[], Any], list[int], list[float], str]] = {
     "an indefinite matrix": (lambda: PAIR, [0], [0.1], INDEFINITE),
     "an indefinite matrix of 4 002 rows": (_large, [0], [0.1], INDEFINITE),
-    "a matrix that is not symmetric": (lambda: np.array([[1.0, 0.5], [0.2, 1.0]]), [0], [0.1], "not symmetric"),
+    "a matrix that is not symmetric": (
+        lambda: np.array([[1.0, 0.5], [0.2, 1.0]]),
+        [0],
+        [0.1],
+        "not symmetric",
+    ),
     "a matrix with a negative square": (lambda: np.diag([1.0, -1.0]), [1], [1.0], INDEFINITE),
-    "a matrix with a zero on its diagonal alone": (lambda: np.array([[0.0, 1.0], [1.0, 1.0]]), [0], [0.1], INDEFINITE),
-    "a model whose squared norm is negative by rounding": (lambda: ROUNDED, [0, 1], [1e9, -1e9], INDEFINITE),
+    "a matrix with a zero on its diagonal alone": (
+        lambda: np.array([[0.0, 1.0], [1.0, 1.0]]),
+        [0],
+        [0.1],
+        INDEFINITE,
+    ),
+    "a model whose squared norm is negative by rounding": (
+        lambda: ROUNDED,
+        [0, 1],
+        [1e9, -1e9],
+        INDEFINITE,
+    ),
     "a matrix that is not square": (lambda: np.ones((3, 2)), [0], [0.1], "square matrix|shape"),
 }
 for what, (matrix, support, v, reason) in MATRICES.items():
 
     @forgery(what, reason)
-    def _(_: File, matrix: Callable[[], Any] = matrix, support: list[int] = support, v: list[float] = v) -> Forged:
+    def _(
+        _: File,
+        matrix: Callable[[], Any] = matrix,
+        support: list[int] = support,
+        v: list[float] = v,
+    ) -> Forged:
         return forged(_psvm(matrix(), PRECOMPUTED, support, v))
 
 
@@ -81,7 +106,10 @@ def _(_: File) -> Forged:
     return forged(file)
 
 
-@forgery("a sigmoid on more rows than are tested", "may be indefinite, which is tested on up to 4000 rows")
+@forgery(
+    "a sigmoid on more rows than are tested",
+    "may be indefinite, which is tested on up to 4000 rows",
+)
 def _(_: File) -> Forged:
     X = np.linspace(-1.0, 1.0, 4001)[:, None]
     return forged(_psvm(X, {"name": "sigmoid", "gamma": 1.0, "coef0": -1.0}, [0], [0.1]))
@@ -101,7 +129,8 @@ def _(_: File) -> Forged:
     return forged(file)
 
 
-# The least eigenvalue is a rounding error of the machine's product, so that the squared norm may become negative, too.
+# The least eigenvalue is a rounding error of the machine's product, so that the squared norm may
+# become negative, too.
 @forgery(
     "a model along the rounding of a matrix, which lowers its objective",
     "rounding of the kern|squared norm is negative",
@@ -124,7 +153,10 @@ ROWS = np.random.default_rng(0).normal(size=(8, 2))
 POLYNOMIAL = {"name": "polynomial", "degree": 2, "gamma": 1.0, "coef0": 1.0}
 NUMBERS = {
     **{
-        f"a kernel {name} of γ = {gamma}": ({"name": name, "gamma": gamma}, f"gamma of the kernel {name}")
+        f"a kernel {name} of γ = {gamma}": (
+            {"name": name, "gamma": gamma},
+            f"gamma of the kernel {name}",
+        )
         for name, gamma in (
             *(("rbf", -0.01), ("laplacian", -0.01), ("exponential", -0.5)),
             *(("rbf", 0.0), ("rbf", "scale")),
@@ -132,7 +164,10 @@ NUMBERS = {
     },
     "an RBF kernel without γ": ({"name": "rbf"}, "the parameters of the kernel rbf are"),
     **{
-        f"a polynomial of {change}": (POLYNOMIAL | change, f"{next(reversed(change))} of the kernel polynomial")
+        f"a polynomial of {change}": (
+            POLYNOMIAL | change,
+            f"{next(reversed(change))} of the kernel polynomial",
+        )
         for change in (
             {"degree": 1, "coef0": 100.0, "gamma": -1.0},
             {"degree": 3, "coef0": 3.0, "gamma": -0.1},

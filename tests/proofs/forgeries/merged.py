@@ -10,9 +10,13 @@ BELONGS = "the tree of a proof of .* has the arrays none|the model of a proof|th
 
 
 def _searched(file: File, source: str = "zero_one") -> File:
-    """A file with the model, the tree and the claim of a search, and what the header says of the problem."""
+    """A file with the model, the tree and the claim of a search, and what the header says of the
+    problem.
+    """
     other = honest(source)
-    file.arrays = other.arrays | {name: v for name, v in file.arrays.items() if name.startswith("statement.")}
+    file.arrays = other.arrays | {
+        name: v for name, v in file.arrays.items() if name.startswith("statement.")
+    }
     file.header["claim"] = other.claim | {"kind": file.claim["kind"]}
     return file
 
@@ -29,7 +33,10 @@ for name, base in (("conic", "conic"), ("psvm", "psvm"), ("odm", "odm")):
         return forged(file, optimum=file.optimum)
 
 
-@forgery("a machine with λ among its hyper-parameters and the tree of a search", "the hyper-parameters of")
+@forgery(
+    "a machine with λ among its hyper-parameters and the tree of a search",
+    "the hyper-parameters of",
+)
 def _(file: File) -> Forged:
     _searched(file).statement["hyperparameters"]["lam"] = 1.0
     return forged(file, optimum=file.optimum)
@@ -45,7 +52,8 @@ def _(file: File) -> None:
     file.statement["kernel"] = {"name": "rbf", "gamma": 0.5}
 
 
-# A tree bounds the problem of the header, whatever it was made for: what it then proves is less than what it claims.
+# A tree bounds the problem of the header, whatever it was made for: what it then proves is less
+# than what it claims.
 LESS = "search proves|above its bound|multiplier|exceeds|objective|ends cross"
 
 
@@ -70,7 +78,11 @@ def _(file: File) -> Forged:
     return forged(_searched(file, "zero_one k"), optimum=file.optimum)
 
 
-@forgery("the tree without an intercept of one with an intercept", LESS + "|do not fit each other", "zero_one")
+@forgery(
+    "the tree without an intercept of one with an intercept",
+    LESS + "|do not fit each other",
+    "zero_one",
+)
 def _(file: File) -> None:
     file.statement["intercept"] = "none"
     file.arrays["model.intercept"][...] = 0.0

@@ -1,4 +1,6 @@
-"""Points that are not what they claim: multipliers outside their domains, models that violate constraints, false ends."""
+"""Points that are not what they claim: multipliers outside their domains, models that violate
+constraints, false ends.
+"""
 
 from __future__ import annotations
 
@@ -50,25 +52,65 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
         with_entry("dual.alpha", 0, 1.3 * (1 + 2.0**-39)),
         "above its",
     ),
-    "multipliers of 1e308": ("psvm 2", with_entry("dual.alpha", ..., 1e308), "y'α = 0|dual objective"),
+    "multipliers of 1e308": (
+        "psvm 2",
+        with_entry("dual.alpha", ..., 1e308),
+        "y'α = 0|dual objective",
+    ),
     "a class that is too heavy": ("psvm 2", _times("dual.alpha", 1.01), "y'α = 0|dual objective"),
-    "multipliers of one class alone": ("psvm 2", lambda file: _one_class(file), "y'α = 0|dual objective"),
+    "multipliers of one class alone": (
+        "psvm 2",
+        lambda file: _one_class(file),
+        "y'α = 0|dual objective",
+    ),
     "all multipliers of another sign": ("psvm 2", lambda file: _negated(file), "below 0"),
     "a hard margin of multipliers below 0": ("hard margin", _times("dual.alpha", -1.0), "below 0"),
     "a hard margin that is violated": ("hard margin", _number("model.intercept", 1e3), "below 1"),
     "a θ that proves less": ("odm", _times("dual.theta", -1.0), "dual objective"),
     "an ODML multiplier of another sign": ("odml", lambda file: _negative(file), "below 0"),
-    "an ODML multiplier above its share": ("odml", with_entry("dual.alpha", 0, 10.0), "above its bound"),
-    "a negative γ": ("conic", with_entry("dual.gamma", 0, -1e-3), "gamma of row 0 is -0.001, below 0"),
-    "γ that leave Q indefinite": ("conic", with_entry("dual.gamma", ..., 10.0), "positive definite"),
+    "an ODML multiplier above its share": (
+        "odml",
+        with_entry("dual.alpha", 0, 10.0),
+        "above its bound",
+    ),
+    "a negative γ": (
+        "conic",
+        with_entry("dual.gamma", 0, -1e-3),
+        "gamma of row 0 is -0.001, below 0",
+    ),
+    "γ that leave Q indefinite": (
+        "conic",
+        with_entry("dual.gamma", ..., 10.0),
+        "positive definite",
+    ),
     "an α where γ is 0": ("conic", lambda file: _without_gamma(file), "where its gamma is 0"),
     "a negative λ": ("conic kappa", _number("dual.lam", -1.0), "must not be negative"),
-    "a λ that is no number": ("conic kappa", _number("dual.lam", np.nan), "finite|must not be negative"),
-    "a weight inside the margin above κ": ("conic kappa", with_entry("model.coef", ..., 0.0), "inside the margin"),
-    "more rows inside the margin than k": ("zero_one k", with_entry("model.coef", ..., 0.0), "inside the margin"),
+    "a λ that is no number": (
+        "conic kappa",
+        _number("dual.lam", np.nan),
+        "finite|must not be negative",
+    ),
+    "a weight inside the margin above κ": (
+        "conic kappa",
+        with_entry("model.coef", ..., 0.0),
+        "inside the margin",
+    ),
+    "more rows inside the margin than k": (
+        "zero_one k",
+        with_entry("model.coef", ..., 0.0),
+        "inside the margin",
+    ),
     "a multiplier of a row's own class": ("m3svm", _own_class, "its own class is 1.0, not 0"),
-    "a negative multiplier of a class": ("m3svm", lambda file: _other_class(file, -1e-6), "below 0"),
-    "a multiplier of a class above 1": ("m3svm", lambda file: _other_class(file, 1.001), "above its bound"),
+    "a negative multiplier of a class": (
+        "m3svm",
+        lambda file: _other_class(file, -1e-6),
+        "below 0",
+    ),
+    "a multiplier of a class above 1": (
+        "m3svm",
+        lambda file: _other_class(file, 1.001),
+        "above its bound",
+    ),
     "multipliers of a row whose sum is above its weight": (
         "sparse_multinomial_lr",
         lambda file: _row(file, [0.0, 0.8, 0.8]),
@@ -76,12 +118,22 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
     ),
     "a multiplier above the share of the top k": (
         "topk",
-        lambda file: (_row(file, [0.0, 0.3, 0.0]), file.statement["hyperparameters"].update(k=3))[0],
+        lambda file: (_row(file, [0.0, 0.3, 0.0]), file.statement["hyperparameters"].update(k=3))[
+            0
+        ],
         "above 0.0, the share that the top-3 loss allows",
     ),
     "a flow longer than λ": ("m3svm 1", _times("dual.flow", 2.0), "long, above lam"),
-    "multipliers of classes that do not balance": ("weston_watkins", _times("dual.alpha", 0.5), "do not balance"),
-    "an intercept where there is none": ("odm", _number("model.intercept", 0.5), "the formulation has none"),
+    "multipliers of classes that do not balance": (
+        "weston_watkins",
+        _times("dual.alpha", 0.5),
+        "do not balance",
+    ),
+    "an intercept where there is none": (
+        "odm",
+        _number("model.intercept", 0.5),
+        "the formulation has none",
+    ),
     "biases where there are none": (
         "weston_watkins without",
         with_entry("model.intercept", 0, 1.0),
@@ -93,7 +145,11 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
         lambda file: (file.arrays.pop("model.V"), file.arrays["model.coef"].fill(0.0))[0],
         "inside the margin",
     ),
-    "a γ above that of the problem": ("conic with γ", _times("dual.gamma", 1.01), "above its bound"),
+    "a γ above that of the problem": (
+        "conic with γ",
+        _times("dual.gamma", 1.01),
+        "above its bound",
+    ),
     "a margin below 1 − M": (
         "zero_one",
         lambda file: file.arrays.update({"statement.M": np.zeros(24)}),
@@ -104,14 +160,22 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
         lambda file: file.statement["hyperparameters"].update(lam=0.2),
         "above lam in size",
     ),
-    "differences of scores below 1": ("m3svm hard", _all_times("model.coef", 0.1), "a difference of scores"),
+    "differences of scores below 1": (
+        "m3svm hard",
+        _all_times("model.coef", 0.1),
+        "a difference of scores",
+    ),
     "flows of a hard margin above 1": ("m3svm hard", _all_times("dual.flow", 3.0), "long, above 1"),
     "multipliers of a class without weight": (
         "weston_watkins",
         lambda file: _unweighted(file),
         "no observation of positive weight",
     ),
-    "γ beyond all doubles": ("conic", lambda file: _overflowing(file), "out of the range of doubles|positive definite"),
+    "γ beyond all doubles": (
+        "conic",
+        lambda file: _overflowing(file),
+        "out of the range of doubles|positive definite",
+    ),
     "a byte above 2": ("coded", with_entry("dual.code", 0, 3), "above 2|from 0 to 2"),
     "a byte too many for the numbers": (
         "coded",
@@ -120,18 +184,32 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
     ),
     "a number too many for the bytes": (
         "coded",
-        lambda file: file.arrays.update({"dual.between": np.append(file.arrays["dual.between"], 0.0)}),
+        lambda file: file.arrays.update(
+            {"dual.between": np.append(file.arrays["dual.between"], 0.0)}
+        ),
         "from 0 to 2, with an entry|more entries",
     ),
     "a number between that is below 0": ("coded", with_entry("dual.between", 0, -1e-3), "below 0"),
-    "a number between that is above C": ("coded", with_entry("dual.between", 0, 1.4), "above its bound"),
+    "a number between that is above C": (
+        "coded",
+        with_entry("dual.between", 0, 1.4),
+        "above its bound",
+    ),
     "a byte of a row of weight zero": (
         "coded",
         lambda file: _byte_without_weight(file),
         "a row of weight zero has a multiplier",
     ),
-    "bytes and multipliers": ("coded", lambda file: file.arrays.update({"dual.alpha": np.zeros(24)}), "has the arrays"),
-    "bytes where p is 2": ("coded", lambda file: file.statement["hyperparameters"].update(p=2.0), "has the arrays"),
+    "bytes and multipliers": (
+        "coded",
+        lambda file: file.arrays.update({"dual.alpha": np.zeros(24)}),
+        "has the arrays",
+    ),
+    "bytes where p is 2": (
+        "coded",
+        lambda file: file.statement["hyperparameters"].update(p=2.0),
+        "has the arrays",
+    ),
     "all rows at their bound": ("coded", lambda file: _at_bound(file), "y'α = 0|dual objective"),
     "a model whose multipliers prove less": (
         "psvm 2",
@@ -148,9 +226,17 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
         lambda file: file.claim.update(upper=None, lower=15.0),
         "at least",
     ),
-    "a lower end without a point": ("psvm", lambda file: file.arrays.pop("dual.alpha"), "no dual point"),
+    "a lower end without a point": (
+        "psvm",
+        lambda file: file.arrays.pop("dual.alpha"),
+        "no dual point",
+    ),
     "a lower end without a tree": ("zero_one", lambda file: _without_tree(file), "no dual point"),
-    "ends of a search without a tree": ("zero_one", lambda file: _without_tree(file, 20.0), "no dual point"),
+    "ends of a search without a tree": (
+        "zero_one",
+        lambda file: _without_tree(file, 20.0),
+        "no dual point",
+    ),
 }
 
 
@@ -208,7 +294,9 @@ def _row(file: File, values: list[float]) -> None:
 
 
 def _without_tree(file: File, claim: float | None = None) -> None:
-    file.arrays = {name: values for name, values in file.arrays.items() if not name.startswith("tree.")}
+    file.arrays = {
+        name: values for name, values in file.arrays.items() if not name.startswith("tree.")
+    }
     if claim is not None:
         file.claim.update(lower=claim, upper=claim)
 
@@ -267,6 +355,10 @@ def _(file: File) -> Forged:
     return _claimed(file, honest("psvm 2"))
 
 
-@forgery("points of a hinge loss for a logistic one", "dual objective|model's objective", "m3svm logistic")
+@forgery(
+    "points of a hinge loss for a logistic one",
+    "dual objective|model's objective",
+    "m3svm logistic",
+)
 def _(file: File) -> Forged:
     return _claimed(file, honest("m3svm"))

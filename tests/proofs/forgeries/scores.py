@@ -1,4 +1,6 @@
-"""Claims of scores that do not follow: other test rows, intervals, labels, and points that do not carry them."""
+"""Claims of scores that do not follow: other test rows, intervals, labels, and points that do not
+carry them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def _consistent(file: File) -> None:
     file.arrays["scores.label"] = np.where(low > 0, 1, np.where(high <= 0, 0, 2)).astype(np.uint8)
 
 
-def _interval(change: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]) -> Callable[[File], None]:
+def _interval(
+    change: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
+) -> Callable[[File], None]:
     def changed(file: File) -> None:
         low, high = change(file.arrays["scores.lower"], file.arrays["scores.upper"])
         file.arrays |= {"scores.lower": low, "scores.upper": high}
@@ -38,7 +42,9 @@ def _entry(name: str, place: Any, value: float) -> Callable[[File], None]:
 
 def _test(**values: Any) -> Callable[[File], None]:
     def change(file: File) -> None:
-        file.header["test"] = {name: v for name, v in (file.header["test"] | values).items() if v is not None}
+        file.header["test"] = {
+            name: v for name, v in (file.header["test"] | values).items() if v is not None
+        }
 
     return change
 
@@ -67,7 +73,9 @@ def _decided(file: File) -> None:
 
 def _of_another(name: str) -> Callable[[File], None]:
     def change(file: File) -> None:
-        file.arrays |= {key: v for key, v in honest(name).arrays.items() if key.startswith("scores.")}
+        file.arrays |= {
+            key: v for key, v in honest(name).arrays.items() if key.startswith("scores.")
+        }
 
     return change
 
@@ -125,24 +133,68 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
         _tested(lambda T: T[::-1].copy()),
         "not those of the proof: digest",
     ),
-    "scores of one test row more": ("scores", _tested(lambda T: np.vstack([T, T[:1]])), "they have the shape"),
-    "scores of test rows of another width": ("scores", _tested(lambda T: T[:, :1]), "they have the shape"),
+    "scores of one test row more": (
+        "scores",
+        _tested(lambda T: np.vstack([T, T[:1]])),
+        "they have the shape",
+    ),
+    "scores of test rows of another width": (
+        "scores",
+        _tested(lambda T: T[:, :1]),
+        "they have the shape",
+    ),
     "scores without test rows": ("scores", _tested(lambda T: None), "pass them as test"),
-    "test rows without scores": ("psvm", _tested(lambda T: honest("scores").T), "claims nothing of test rows"),
-    "another digest of the test rows": ("scores", _test(digest="0" * 64), "not those of the proof: digest"),
+    "test rows without scores": (
+        "psvm",
+        _tested(lambda T: honest("scores").T),
+        "claims nothing of test rows",
+    ),
+    "another digest of the test rows": (
+        "scores",
+        _test(digest="0" * 64),
+        "not those of the proof: digest",
+    ),
     "a digest of capitals": ("scores", _test(digest="A" * 64), "64 hexadecimal digits"),
     "a digest that is a number": ("scores", _test(digest=7), "64 hexadecimal digits"),
-    "no digest of the test rows": ("scores", _test(digest=None), "the test rows of a proof have the entries"),
+    "no digest of the test rows": (
+        "scores",
+        _test(digest=None),
+        "the test rows of a proof have the entries",
+    ),
     "test rows of another number": ("scores", _test(rows=7), "shape"),
     "no test rows": ("scores", _test(rows=0), "the number of test rows"),
     "test rows with a point": ("scores", _test(rows=6.0), "the number of test rows"),
     "test rows that are true": ("scores", _test(rows=True), "the number of test rows"),
-    "test rows that are a list": ("scores", lambda file: file.header.update(test=[]), "must be values by their names"),
-    "test rows that are null": ("scores", lambda file: file.header.update(test=None), "must be values by their names"),
-    "scores that the header does not name": ("scores", lambda file: file.header.pop("test"), "has the arrays none"),
-    "a header of scores without arrays": ("psvm", _header_alone, "the scores of a proof of psvm has the arrays"),
-    "scores without labels": ("scores", _without("scores.label"), "the scores of a proof of psvm has the arrays"),
-    "scores without upper ends": ("scores", _without("scores.upper"), "the scores of a proof of psvm has the arrays"),
+    "test rows that are a list": (
+        "scores",
+        lambda file: file.header.update(test=[]),
+        "must be values by their names",
+    ),
+    "test rows that are null": (
+        "scores",
+        lambda file: file.header.update(test=None),
+        "must be values by their names",
+    ),
+    "scores that the header does not name": (
+        "scores",
+        lambda file: file.header.pop("test"),
+        "has the arrays none",
+    ),
+    "a header of scores without arrays": (
+        "psvm",
+        _header_alone,
+        "the scores of a proof of psvm has the arrays",
+    ),
+    "scores without labels": (
+        "scores",
+        _without("scores.label"),
+        "the scores of a proof of psvm has the arrays",
+    ),
+    "scores without upper ends": (
+        "scores",
+        _without("scores.upper"),
+        "the scores of a proof of psvm has the arrays",
+    ),
     "intervals half as wide": (
         "scores",
         _interval(lambda a, b: (0.75 * a + 0.25 * b, 0.25 * a + 0.75 * b)),
@@ -153,15 +205,27 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
         _interval(lambda a, b: (a + 1e-4 * (b - a), b)),
         "is proved to be at least",
     ),
-    "intervals of no width": ("scores", _interval(lambda a, b: (0.5 * (a + b),) * 2), "is proved to be"),
-    "upper ends a little lower": ("scores", _interval(lambda a, b: (a, b - 1e-4 * (b - a))), "is proved to be at most"),
+    "intervals of no width": (
+        "scores",
+        _interval(lambda a, b: (0.5 * (a + b),) * 2),
+        "is proved to be",
+    ),
+    "upper ends a little lower": (
+        "scores",
+        _interval(lambda a, b: (a, b - 1e-4 * (b - a))),
+        "is proved to be at most",
+    ),
     "intervals that are moved": (
         "scores",
         _interval(lambda a, b: (a + (b - a), b + (b - a))),
         "is proved to be at least",
     ),
     "intervals of another sign": ("scores", _interval(lambda a, b: (-b, -a)), "is proved to be"),
-    "ends in the wrong order": ("scores", _interval(lambda a, b: (b, a)), "is not that of its interval"),
+    "ends in the wrong order": (
+        "scores",
+        _interval(lambda a, b: (b, a)),
+        "is not that of its interval",
+    ),
     "a lower end above all": (
         "scores",
         _interval(lambda a, b: (np.full_like(a, LARGEST), np.full_like(b, LARGEST))),
@@ -182,9 +246,21 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
     "rows of the scores swapped": ("scores", _swapped, "is proved to be"),
     "a label of the other class": ("scores", _label, "is not that of its interval"),
     "a label that the interval leaves open": ("scores", _decided, "is not that of its interval"),
-    "a label that there is not": ("scores", _entry("label", 0, 3), "the label 3 of test row 0 is not that"),
-    "a label of 255": ("scores", _entry("label", 1, 255), "the label 255 of test row 1 is not that"),
-    "a decided row that is called undecided": ("scores", _entry("label", 0, 2), "is not that of its interval"),
+    "a label that there is not": (
+        "scores",
+        _entry("label", 0, 3),
+        "the label 3 of test row 0 is not that",
+    ),
+    "a label of 255": (
+        "scores",
+        _entry("label", 1, 255),
+        "the label 255 of test row 1 is not that",
+    ),
+    "a decided row that is called undecided": (
+        "scores",
+        _entry("label", 0, 2),
+        "is not that of its interval",
+    ),
     "labels as doubles": ("scores", lambda file: _floats(file), "dtype"),
     "scores of one row less": ("scores", lambda file: _shorter(file), "shape"),
     "scores of another machine": ("scores", _of_another("scores odm"), "is proved to be"),
@@ -192,7 +268,11 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
     "scores without a dual point": ("scores", _no_dual, "follow from both ends"),
     "scores of a model that proves less": ("scores", _loose_model, "is proved to be"),
     "scores of multipliers of zero": ("scores", _zero_dual, "is proved to be"),
-    "scores of an ODM of other signs": ("scores odm", _interval(lambda a, b: (-b, -a)), "is proved to be"),
+    "scores of an ODM of other signs": (
+        "scores odm",
+        _interval(lambda a, b: (-b, -a)),
+        "is proved to be",
+    ),
     "narrower scores of an ODM": (
         "scores odm",
         _interval(lambda a, b: (a + 1e-4 * (b - a), b)),
@@ -203,8 +283,16 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
         _interval(lambda a, b: (a, b - 1e-4 * (b - a))),
         "is proved to be at most",
     ),
-    "scores of a conic machine": ("conic", _header_alone, "a proof of conic has no scores of test rows"),
-    "scores of a search": ("zero_one", _header_alone, "a proof of zero_one has no scores of test rows"),
+    "scores of a conic machine": (
+        "conic",
+        _header_alone,
+        "a proof of conic has no scores of test rows",
+    ),
+    "scores of a search": (
+        "zero_one",
+        _header_alone,
+        "a proof of zero_one has no scores of test rows",
+    ),
     "scores of a sigmoid": (
         "scores rbf",
         _kernel(name="sigmoid", gamma=0.5, coef0=0.0),

@@ -16,7 +16,11 @@ LESS = "search proves"
 def _tree(file: File, **arrays: list[float]) -> None:
     """Put a tree into a file, which then claims the objective of w = 0."""
     everything = float(len(file.y))
-    file.arrays = {name: values for name, values in file.arrays.items() if not name.startswith(("tree.", "dual."))}
+    file.arrays = {
+        name: values
+        for name, values in file.arrays.items()
+        if not name.startswith(("tree.", "dual."))
+    }
     for name in ("model.coef", "model.intercept"):
         file.arrays[name] = np.zeros_like(file.arrays[name])
     for name, values in arrays.items():
@@ -108,7 +112,8 @@ def _(file: File) -> None:
     file.claim["upper"] = None
 
 
-# A free intercept: its interval and the parts that are cut off; kernels, for which a tree of another kernel proves what it happens to.
+# A free intercept: its interval and the parts that are cut off; kernels, for which a tree of
+# another kernel proves what it happens to.
 
 
 def _claims_more(file: File) -> None:
@@ -117,7 +122,9 @@ def _claims_more(file: File) -> None:
     file.claim["upper"] = None
 
 
-@forgery("a part of the interval that is on no side", "a side of the tree's bounds is none of", "ramp")
+@forgery(
+    "a part of the interval that is on no side", "a side of the tree's bounds is none of", "ramp"
+)
 def _(file: File) -> None:
     file.arrays["tree.side"][0] = 2
 
@@ -150,11 +157,15 @@ for base in ("ramp", "l0", "ramp rbf", "l0 rbf"):
         file.arrays["tree.upper"][:] = 1e-9
         _claims_more(file)
 
-    @forgery(f"{base}: no tree but its first node, which claims that no intercept is left", LESS, base)
+    @forgery(
+        f"{base}: no tree but its first node, which claims that no intercept is left", LESS, base
+    )
     def _(file: File) -> None:
         file.arrays["tree.side"] = np.array([0, 0], dtype=np.int32)
         file.arrays["tree.at"] = np.zeros(2)
-        file.arrays["tree.branch"], file.arrays["tree.bounds"] = (np.array([x], dtype=np.int32) for x in (-1, 2))
+        file.arrays["tree.branch"], file.arrays["tree.bounds"] = (
+            np.array([x], dtype=np.int32) for x in (-1, 2)
+        )
         file.arrays["tree.upper"] = np.full(2, 1e6)
         for name in ("flip_count", "beta_count"):
             file.arrays[f"tree.{name}"] = np.zeros(2, dtype=np.int32)
@@ -170,11 +181,15 @@ for base in ("ramp", "l0"):
         file.arrays["tree.centre"] += 1e3
         _claims_more(file)
 
-    @forgery(f"{base}: a centre that is out of the range of doubles", "too large or too small", base)
+    @forgery(
+        f"{base}: a centre that is out of the range of doubles", "too large or too small", base
+    )
     def _(file: File) -> None:
         file.arrays["tree.centre"][0] = 1e300
 
-    @forgery(f"{base}: the interval of the intercept without its centre", "the tree of a proof of", base)
+    @forgery(
+        f"{base}: the interval of the intercept without its centre", "the tree of a proof of", base
+    )
     def _(file: File) -> None:
         del file.arrays["tree.centre"]
 
@@ -201,21 +216,28 @@ def _(file: File) -> None:
     _claims_more(file)
 
 
-@forgery("a kernel that is too large for the check of a tree", "too large or too small", "zero_one rbf")
+@forgery(
+    "a kernel that is too large for the check of a tree", "too large or too small", "zero_one rbf"
+)
 def _(file: File) -> None:
     file.statement["kernel"] = {"name": "polynomial", "degree": 1000, "gamma": 50.0, "coef0": 10.0}
     file.claim["upper"] = None
 
 
 @forgery(
-    "multipliers with which the rounding of a kernel decides", "rounding of the kernel decides", "zero_one precomputed"
+    "multipliers with which the rounding of a kernel decides",
+    "rounding of the kernel decides",
+    "zero_one precomputed",
 )
 def _(file: File) -> Forged:
-    # Two rows of one place up to rounding, with labels that are not the same: what it costs to keep both is a matter of rounding.
+    # Two rows of one place up to rounding, with labels that are not the same: what it costs to keep
+    # both is a matter of rounding.
     K = np.array([[1.0, 1.0 + 2.0**-52], [1.0 + 2.0**-52, 1.0]])
     y = np.array([1, -1])
     file.X, file.y = K, y
-    file.statement.update(rows=2, columns=2, intercept="none", fingerprint=sx.proofs.fingerprint(K, y))
+    file.statement.update(
+        rows=2, columns=2, intercept="none", fingerprint=sx.proofs.fingerprint(K, y)
+    )
     file.statement["hyperparameters"] = {"lam": 1e30}
     file.arrays = {
         "model.support": np.array([0]),

@@ -4,25 +4,33 @@ The search minimises
 
 .. math:: \|w\|^2 + \sum_i h_i\,\ell(a_i), \qquad a_i = 1 - u_i,\; u_i = g_i'w + y_ib,
 
-where the loss :math:`\ell` is 0 for a ≤ 0, grows linearly to 1 at a = c and is 1 beyond: the ramp loss has c = 2, the 0-1 loss is its limit
-c = 0. Observations are kept (a ≤ c), dropped (a ≥ c), or free. Of the points of a node only those better than the incumbent U
-count; let :math:`M_i` be the largest :math:`a_i` among them.
+where the loss :math:`\ell` is 0 for a ≤ 0, grows linearly to 1 at a = c and is 1 beyond: the ramp
+loss has c = 2, the 0-1 loss is its limit c = 0. Observations are kept (a ≤ c), dropped (a ≥ c), or
+free. Of the points of a node only those better than the incumbent U count; let :math:`M_i` be the
+largest :math:`a_i` among them.
 
-**Relaxation.** Up to :math:`M_i` the loss of a free observation is at least :math:`(a_i)_+ / \max(M_i, c)`. For any slopes β, with
-:math:`0 \le \beta_i \le h_i/\max(M_i, c)` where i is free, anything beyond the slope of the loss on the side that is allowed where it is not,
-each point of the node costs at least
+**Relaxation.** Up to :math:`M_i` the loss of a free observation is at least :math:`(a_i)_+ /
+\max(M_i, c)`. For any slopes β, with :math:`0 \le \beta_i \le h_i/\max(M_i, c)` where i is free,
+anything beyond the slope of the loss on the side that is allowed where it is not, each point of the
+node costs at least
 
 .. math:: B - b\,\delta + \|w\|^2 - 2w'm \;=\; B - b\,\delta - \|m\|^2 + \|w - m\|^2,
     \qquad m = \tfrac12\sum\beta_ig_i,\; \delta = \sum\beta_iy_i,
 
-where B collects the constants. Without a bias this is :math:`D + \|w - m\|^2` with the dual value :math:`D = B - \|m\|^2`.
+where B collects the constants. Without a bias this is :math:`D + \|w - m\|^2` with the dual value
+:math:`D = B - \|m\|^2`.
 
-**Tightening.** So every point that counts lies in the ball of radius :math:`\sqrt{U - D}` around m. The smallest margin there gives a new
-:math:`M_i`; where the ball does not reach a = c, the observation is kept or dropped. Smaller :math:`M_i` raise D, and so on.
+**Tightening.** So every point that counts lies in the ball of radius :math:`\sqrt{U - D}` around m.
+The smallest margin there gives a new :math:`M_i`; where the ball does not reach a = c, the
+observation is kept or dropped. Smaller :math:`M_i` raise D, and so on.
 
-**Rounding.** The dual value comes with the error of m (:mod:`svmcvx.fast.indicator.search.relaxation_passes`), by which the ball is widened. A bound
+**Rounding.** The dual value comes with the error of m
+(:mod:`svmcvx.fast.indicator.search.relaxation_passes`), by which the ball is widened. A bound
 returned here holds for the rows as they are in memory.
 """
+
+# numba infers the types.
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -46,7 +54,8 @@ __all__ = ["relax", "rounded_up", "strengthen"]
 
 # The kinks are rounded less where the bound comes as near to the incumbent as this share.
 CLOSE = 5e-3
-# M have this many units between one half and one, so that a second program with other rounding finds the same: bits of a double beyond.
+# M have this many units between one half and one, so that a second program with other rounding
+# finds the same: bits of a double beyond.
 DIGITS = 4096
 BEYOND = (1 << 53) // DIGITS - 1
 # Multipliers are recorded with 65 536 units: bits beyond.
@@ -80,17 +89,28 @@ def rounded_up(value):
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest, centre, a, wider, loose):
-    """Lower M and settle observations by the ball; tell whether another round is worth while, and whether anything has changed."""
+def _tighten(
+    HT, length, state, M, cut, free, box, upper, below, error, longest, centre, a, wider, loose
+):
+    """Lower M and settle observations by the ball; tell whether another round is worth while, and
+    whether anything has changed.
+    """
     r, n = HT.shape
-    radius = math.sqrt(max(upper - below, 0.0) + loose) * (1.0 + 8 * UNIT) + error + (r + 8) * UNIT * (longest + 1.0)
+    radius = (
+        math.sqrt(max(upper - below, 0.0) + loose) * (1.0 + 8 * UNIT)
+        + error
+        + (r + 8) * UNIT * (longest + 1.0)
+    )
     shortfalls(HT, centre, a)
     again = changed = False
     for i in range(n):
         if state[i] != FREE:
             continue
         reach = length[i] * radius * (1.0 + 16 * UNIT + wider) + wider * (1.0 + abs(a[i]))
-        most, least = a[i] + reach + 8 * UNIT * (1.0 + abs(a[i])), a[i] - reach - 8 * UNIT * (1.0 + abs(a[i]))
+        most, least = (
+            a[i] + reach + 8 * UNIT * (1.0 + abs(a[i])),
+            a[i] - reach - 8 * UNIT * (1.0 + abs(a[i])),
+        )
         if free:
             one, other = HT[r - 1, i] * box[0], HT[r - 1, i] * box[1]
             most -= min(one, other) - 8 * UNIT * (abs(one) + abs(other))
@@ -120,7 +140,9 @@ def _few_digits(state, cap, slope, rounded):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _record(state, cap, slope, marks, rows, numbers, end):
-    """Write which slopes are at their limits as bits, and the others that are not 0 from place `end` on; return the place behind."""
+    """Write which slopes are at their limits as bits, and the others that are not 0 from place
+    `end` on; return the place behind.
+    """
     for byte in range(marks.size):
         marks[byte] = 0
     for i in range(slope.size):
@@ -136,7 +158,9 @@ def _record(state, cap, slope, marks, rows, numbers, end):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _undecided(state, weight, M, cut, a):
-    """The free observation whose relaxed indicator is the farthest from 0 and 1; of none such the nearest to its margin."""
+    """The free observation whose relaxed indicator is the farthest from 0 and 1; of none such the
+    nearest to its margin.
+    """
     chosen, most, nearest = -1, 0.0, math.inf
     for i in range(a.size):
         if state[i] != FREE:
@@ -163,62 +187,7 @@ def relax(
     HT, length, weight, price, budget, cut, rho, free, widths, enough, rounds, wider, loose, upper, state, M, w, box,
     facts, marks, number_rows, numbers, behind, end, rows, columns, system, stop
 ):  # fmt: skip
-    """Bound a node: what keeps and drops as `state` says and is better than `upper`.
-
-    Parameters
-    ----------
-    HT : ndarray of shape (r, n)
-        Signed rows as columns; with a free bias the labels are the last row, in the same unit.
-    length : ndarray of shape (n,)
-        Upper bounds on their lengths, without the bias.
-    weight : ndarray of shape (n,)
-    price : float
-        λ; the multiplier of the budget to start from if there is one.
-    budget : float
-        Largest weight dropped, infinite if the loss is priced.
-    cut, rho : float
-        c, and the price of a squared violation.
-    free : bool
-        Whether there is a bias without a price.
-    widths : ndarray
-        Widths of the rounded kinks as shares of M.
-    enough : float
-        What may be missing to the minimum, as a share of what is missing to the incumbent.
-    rounds : int
-        Times that M is tightened, at most; with 0 the M of the first node hold for all.
-    wider, loose : float
-        By which share a ball is enlarged, and what is added to its squared radius, so that a checker with other rounding, or with the kernel in
-        place of its factor, finds no larger M.
-    upper : float
-    state, M, w, box : ndarray
-        Of shapes (n,), (n,), (r,), (2,): changed in place; `w` is a start and becomes the minimiser.
-    facts : ndarray of shape (entries, 3), with a free bias (entries, 5)
-        Output, one a bound: the multiplier of the budget, the bound, and whether M, a state or the box has changed (0 or 1). With a free bias
-        also the side of the box that was cut off (1 or −1; 0 if the bound is one of the whole node), and the value of the bias there. There
-        are as many entries as rounds, and two more with a free bias.
-    marks : ndarray of uint8, shape (entries, ceil(n / 8))
-        Output: bits of the slopes that are at their limits.
-    number_rows, numbers : ndarray
-        Output from place `end` on: rows and values of the other slopes that are not 0.
-    behind : ndarray of int, shape (entries,)
-        Output: the place behind the last of each entry.
-    end : int
-    rows, columns : tuple of ndarray
-        Scratch space: eight of shape (n,), five of shape (r,).
-    system : ndarray of shape (r + 1, r)
-        Scratch space.
-    stop : ndarray of int, shape (1,)
-        Not 0 once the bound should be returned as it is.
-
-    Returns
-    -------
-    bound : float
-    undecided : int
-        The observation to branch on, −1 if none is free.
-    price : float
-    used : int
-        Entries.
-    """
+    """Bound a node: what keeps and drops as `state` says and is better than `upper`."""
     r, n = HT.shape
     a, cap, big_m, height, slope, bend, shift, tilt = rows
     centre, trial, middle, base, step = columns
@@ -272,7 +241,8 @@ def relax(
         tightens = math.isfinite(upper) and rounds > 0 and not stop[0]
         if free:
             if tightens and turn == 0 and below < upper:
-                # Shrink the interval of the bias: the dual value at a fixed b is a bound, linear in b, for all b.
+                # Shrink the interval of the bias: the dual value at a fixed b is a bound, linear in
+                # b, for all b.
                 for side in range(box.size):
                     for c in range(r):
                         trial[c] = w[c]
@@ -306,7 +276,9 @@ def relax(
                         stop,
                     )
                     low, high = (box[0], at) if side == 0 else (at, box[1])
-                    there, _, _, _ = dual_value(HT, length, state, cap, height, cut, tilt, free, low, high, middle)
+                    there, _, _, _ = dual_value(
+                        HT, length, state, cap, height, cut, tilt, free, low, high, middle
+                    )
                     if there - wider * abs(there) - loose >= upper:
                         _note(facts, used, free, price, there, 2.0 * side - 1.0, at)
                         facts[used, 2] = 1.0
@@ -344,11 +316,26 @@ def relax(
             break
         if tightens:
             again, changed = _tighten(
-                HT, length, state, M, cut, free, box, upper, value, error, longest, centre, shift, wider, loose
+                HT,
+                length,
+                state,
+                M,
+                cut,
+                free,
+                box,
+                upper,
+                value,
+                error,
+                longest,
+                centre,
+                shift,
+                wider,
+                loose,
             )
             facts[used - 1, 2] = 1.0 if changed else 0.0
         if not math.isinf(budget):
-            # The budget should be spent by the relaxation: its multiplier rises where it asks for more.
+            # The budget should be spent by the relaxation: its multiplier rises where it asks for
+            # more.
             asked = spent = 0.0
             for i in range(n):
                 if state[i] == DROPPED:
@@ -371,24 +358,8 @@ def strengthen(
     HT, length, weight, price, rho, share, enough, wider, loose, upper, state, M, w,
     facts, marks, number_rows, numbers, behind, tilted, lengths, states, rows, columns, system, stop,
 ):  # fmt: skip
-    r"""Lower the M of a node without a bias or a budget, each by another ball; return the best bound of these and their number.
-
-    Every point that counts has :math:`ta_i \le U - D(\beta - te_i)` for all multipliers β and t > 0. At the best t this is the largest
-    :math:`a_i` in the ball of β. For each row, β and t are found in turn; the ball is noted, and lowers the M of all rows, if it lowers that of
-    its own by a tenth.
-
-    Parameters
-    ----------
-    share : float
-        Width of the rounded kinks.
-    facts, marks, number_rows, numbers, behind : ndarray
-        Output as of :func:`relax`, from place 0 on, with room for a ball of each row.
-    tilted, lengths, states : ndarray
-        As `HT`, `length` and `state`, with one row more.
-    rows, columns : tuple of ndarray
-        Scratch space: eight of shape (n + 1,), five of shape (r,).
-
-    The others are those of :func:`relax`.
+    """Lower the M of a node without a bias or a budget, each by another ball; return the best bound
+    of these and their number.
     """
     r, n = HT.shape
     a, cap, big_m, height, slope, bend, short, away = rows
@@ -444,6 +415,20 @@ def strengthen(
             used += 1
             if value < upper:
                 _tighten(
-                    HT, length, state, M, 0.0, False, nowhere, upper, value, error, longest, centre, away, wider, loose
+                    HT,
+                    length,
+                    state,
+                    M,
+                    0.0,
+                    False,
+                    nowhere,
+                    upper,
+                    value,
+                    error,
+                    longest,
+                    centre,
+                    away,
+                    wider,
+                    loose,
                 )
     return bound, used

@@ -1,13 +1,16 @@
 r"""Branch and bound for losses that count: one observation at a time is kept or dropped.
 
 Each node is bounded by a big-M relaxation whose M shrink with the node
-(:mod:`svmcvx.fast.indicator.search.big_m_passes`). The most promising nodes are handed to threads, each of which searches below its node for a
-while, depth first; the open nodes that remain go back into one queue. The bounds hold for the rows as they are in memory, to the last digit.
+(:mod:`svmcvx.fast.indicator.search.big_m_passes`). The most promising nodes are handed to threads,
+each of which searches below its node for a while, depth first; the open nodes that remain go back
+into one queue. The bounds hold for the rows as they are in memory, to the last digit.
 
-**Cardinality.** The budget of dropped weight has a multiplier, which each node adjusts so that its relaxation spends the budget.
+**Cardinality.** The budget of dropped weight has a multiplier, which each node adjusts so that its
+relaxation spends the budget.
 
-**Uneven columns.** Long columns make a ball around the minimiser a poor bound on single rows. The M of the first node are lowered one by one then, each by
-the best ball for its row (:func:`~svmcvx.fast.indicator.search.big_m_passes.strengthen`).
+**Uneven columns.** Long columns make a ball around the minimiser a poor bound on single rows. The M
+of the first node are lowered one by one then, each by the best ball for its row
+(:func:`~svmcvx.fast.indicator.search.big_m_passes.strengthen`).
 
 **Record.** The decisions and the multipliers of each bound suffice to prove the bounds again:
 :class:`~svmcvx.fast.indicator.search.tree_record.TreeRecord`.
@@ -40,8 +43,8 @@ __all__ = ["BranchAndBound", "BranchSettings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Widths of the rounded kinks as shares of M, and the widths with which a leaf is bounded up to rounding; consecutive widths are close, so that
-# Newton's method needs few steps.
+# Widths of the rounded kinks as shares of M, and the widths with which a leaf is bounded up to
+# rounding; consecutive widths are close, so that Newton's method needs few steps.
 WIDTHS, LEAF_WIDTHS = np.array([1e-3, 1e-6]), 1e-3 * 0.25 ** np.arange(16)
 # Accuracy of the minimum of a relaxation, as a share of the distance to the incumbent.
 ENOUGH = 0.02
@@ -51,9 +54,11 @@ RAISED = np.array([1.0, 0.95, 0.9, 0.8, 0.7, 0.5])
 SHORT = 1e-9
 # Weight of the squared violation of a decision, in units of the incumbent.
 PENALTY = 100.0
-# Largest work (see :attr:`BranchAndBound.work`) of a thread before it returns its open nodes; at least one node.
+# Largest work (see :attr:`BranchAndBound.work`) of a thread before it returns its open nodes; at
+# least one node.
 DIVE_WORK = 2.5e6
-# Ratio of the lengths of columns above which the M of the first node are lowered one by one, and the work of that, in nodes for each row.
+# Ratio of the lengths of columns above which the M of the first node are lowered one by one, and
+# the work of that, in nodes for each row.
 UNEVEN, STRENGTHENING = 30.0, 2.0
 # Largest number of nodes passed to threads in one round.
 MOST_TASKS = 64
@@ -66,7 +71,8 @@ class BranchSettings:
     Attributes
     ----------
     rounds : int
-        Times that the M of a node are tightened, at most; with 0 the values of the first node hold for all.
+        Times that the M of a node are tightened, at most; with 0 the values of the first node hold
+        for all.
     expansions : int
         Nodes on which a thread branches before it returns its open nodes.
     round_work : float
@@ -85,9 +91,8 @@ class BranchSettings:
 
 
 class TreeNode(NamedTuple):
-    """Lower bound, number, decisions, M, the minimiser, the interval of the bias, the price, and the row to branch on.
-
-    M have few digits, so that single precision holds them.
+    """Lower bound, number, decisions, M, the minimiser, the interval of the bias, the price, and
+    the row to branch on.
     """
 
     bound: float
@@ -102,7 +107,9 @@ class TreeNode(NamedTuple):
 
 @dataclass
 class Dive:
-    """The result of a thread: open nodes, those that it bounded, the best point seen and its value, and the last minimiser."""
+    """The result of a thread: open nodes, those that it bounded, the best point seen and its value,
+    and the last minimiser.
+    """
 
     nodes: list[TreeNode]
     bounded: BoundedNodes
@@ -112,7 +119,9 @@ class Dive:
 
 
 class DiveSpace(NamedTuple):
-    """Arrays of the dives of a thread: the stack, the nodes that were bounded, their bounds, and scratch space, as for :func:`dive`."""
+    """Arrays of the dives of a thread: the stack, the nodes that were bounded, their bounds, and
+    scratch space, as for :func:`dive`.
+    """
 
     stack: tuple[NDArray[Any], ...]
     nodes: tuple[NDArray[Any], ...]
@@ -121,7 +130,9 @@ class DiveSpace(NamedTuple):
 
     @classmethod
     def of(cls, r: int, n: int, most: int, entries: int, facts: int) -> DiveSpace:
-        """Return the arrays of dives of up to `most` nodes, with so many bounds of each and facts of each bound."""
+        """Return the arrays of dives of up to `most` nodes, with so many bounds of each and facts
+        of each bound.
+        """
         room, counts = most // 2 + 1, [np.empty(most, dtype=np.int64) for _ in range(3)]
         return cls(
             (
@@ -139,30 +150,11 @@ class DiveSpace(NamedTuple):
 
 
 class BranchAndBound:
-    """A search that can be left and taken up again.
+    """A search that can be left and taken up again."""
 
-    Which nodes are bounded, and in which order they are recorded, depends on the problem and the settings alone: neither on the clock nor
-    on the number of threads. The nodes of a round are chosen before it, each is searched below from the same incumbent, and the results are
-    processed in the order in which they were chosen.
-
-    Parameters
-    ----------
-    search : SearchState
-    settings : BranchSettings
-    exchange : Exchange, optional
-        Looks for better points besides.
-
-    Attributes
-    ----------
-    nodes : int
-        Bounded so far.
-    node_work : float
-        Approximate work of a node: nr(r + 20) for n rows and r columns. A few tenths of a nanosecond each.
-    record : TreeRecord or None
-        None once it would be too large.
-    """
-
-    def __init__(self, search: SearchState, settings: BranchSettings, exchange: Exchange | None = None) -> None:
+    def __init__(
+        self, search: SearchState, settings: BranchSettings, exchange: Exchange | None = None
+    ) -> None:
         self.search, self.settings, self.exchange = search, settings, exchange
         rows = search.rows
         self.HT = np.ascontiguousarray(rows.T)
@@ -179,8 +171,14 @@ class BranchAndBound:
 
     @property
     def proof(self) -> dict[str, NDArray[Any]]:
-        """Arrays that prove the lower bound; none if the record was discarded, or the factor is too inaccurate."""
-        return {} if self.record is None or not self.search.is_repeatable else self.record.arrays(self.search)
+        """Arrays that prove the lower bound; none if the record was discarded, or the factor is too
+        inaccurate.
+        """
+        return (
+            {}
+            if self.record is None or not self.search.is_repeatable
+            else self.record.arrays(self.search)
+        )
 
     @property
     def open_bound(self) -> float:
@@ -193,7 +191,9 @@ class BranchAndBound:
         return self.nodes * self.node_work
 
     def run(self, share: Share, enough: Callable[[], bool] = lambda: False) -> Status | None:
-        """Continue until the search ends; None if `enough`, called before each round, is true before that."""
+        """Continue until the search ends; None if `enough`, called before each round, is true
+        before that.
+        """
         with stop_flag(self.search.monitor.deadline) as self.stop:
             status = None if self._begun else self._begin(share)
             while status is None and not enough():
@@ -237,7 +237,9 @@ class BranchAndBound:
         return search.report(self.open_bound)
 
     def _is_strengthened(self, upper: float) -> bool:
-        """Whether the M of the first node are lowered one by one: with columns of very different lengths and no budget, if it takes no more than a round."""
+        """Whether the M of the first node are lowered one by one: with columns of very different
+        lengths and no budget, if it takes no more than a round.
+        """
         sizes = np.linalg.norm(self.HT, axis=1)
         uneven = sizes.max() > UNEVEN * sizes[sizes > 0].min(initial=math.inf)
         work = STRENGTHENING * self.HT.shape[1] * self.node_work
@@ -251,14 +253,20 @@ class BranchAndBound:
         facts, marks = np.empty((n, 3)), np.empty((n, before.marks.shape[1]), dtype=np.uint8)
         number_rows, numbers = np.empty(n * n, dtype=np.int32), np.empty(n * n)
         behind = np.empty(n, dtype=np.int64)
-        tilted, lengths, states = np.zeros((r, n + 1)), np.zeros(n + 1), np.zeros(n + 1, dtype=np.int8)
+        tilted, lengths, states = (
+            np.zeros((r, n + 1)),
+            np.zeros(n + 1),
+            np.zeros(n + 1, dtype=np.int8),
+        )
         tilted[:, :n], lengths[:n] = self.HT, self.length
         scratch = tuple(np.empty((8, n + 1))), tuple(np.empty((5, r))), np.empty((r + 1, r))
         bound, used = strengthen(
             self.HT, self.length, search.weight, node.price, self._rho(upper), WIDTHS[0], ENOUGH, search.wider, search.loose,
             upper, state, big_m, node.w, facts, marks, number_rows, numbers, behind, tilted, lengths, states, *scratch, self.stop,
         )  # fmt: skip
-        tight = node._replace(state=state, big_m=big_m.astype(np.float32), bound=max(node.bound, bound), undecided=-1)
+        tight = node._replace(
+            state=state, big_m=big_m.astype(np.float32), bound=max(node.bound, bound), undecided=-1
+        )
         dived = self._dive(tight, upper, 2)
         after, end = dived.bounded, behind[used - 1] if used else 0
         bounded = BoundedNodes(
@@ -289,7 +297,9 @@ class BranchAndBound:
                 continue
             if node.undecided < 0:
                 bound, refined = self._refined_leaf(node, upper)
-                leaf = search.close_leaf(node.state == KEPT, node.state == DROPPED, bound) or refined
+                leaf = (
+                    search.close_leaf(node.state == KEPT, node.state == DROPPED, bound) or refined
+                )
                 if self.record is not None and leaf is not None:
                     self.record.leaves[node.number] = leaf
                 upper = search.cutoff
@@ -335,7 +345,9 @@ class BranchAndBound:
         return search.report(self.open_bound)
 
     def _refined_leaf(self, node: TreeNode, upper: float) -> tuple[float, Leaf | None]:
-        """Return a better bound of a leaf that no other arithmetic will evaluate, and its multipliers."""
+        """Return a better bound of a leaf that no other arithmetic will evaluate, and its
+        multipliers.
+        """
         if not self.search.refines_leaves:
             return node.bound, None
         refined = self._dive(node._replace(undecided=-1), upper, 2, refine=True)
@@ -348,12 +360,17 @@ class BranchAndBound:
         """Return the arrays of a thread's dives: their pages are slow when they are new."""
         if (worker, most) not in self._spaces:
             (r, n), free = self.HT.shape, self.search.free
-            entries = max(self.settings.rounds, 1) + 2 * free  # two cuts of the interval of the bias, too
+            # two cuts of the interval of the bias, too
+            entries = max(self.settings.rounds, 1) + 2 * free
             self._spaces[worker, most] = DiveSpace.of(r, n, most, entries, 5 if free else 3)
         return self._spaces[worker, most]
 
-    def _dive(self, node: TreeNode, upper: float, most: int, worker: int = 0, *, refine: bool = False) -> Dive:
-        """Search below a node until two more would be more than `most`, or bound a leaf as well as rounding allows."""
+    def _dive(
+        self, node: TreeNode, upper: float, most: int, worker: int = 0, *, refine: bool = False
+    ) -> Dive:
+        """Search below a node until two more would be more than `most`, or bound a leaf as well as
+        rounding allows.
+        """
         search, r = self.search, self.HT.shape[0]
         penalty, rounds, widths, enough = self._rho(upper), self.settings.rounds, WIDTHS, ENOUGH
         if refine:

@@ -1,5 +1,8 @@
 """Depth-first search below a node of branch and bound, compiled."""
 
+# numba infers the types.
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 from svmcvx.fast.indicator.search.big_m_passes import relax
@@ -11,10 +14,8 @@ __all__ = ["best_multiple", "dive"]
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
 def best_multiple(HT, weight, lam, k, cut, free, raised, points, best, found, a):
-    """Write the best multiple of the nodes' points to `found` if it beats `best`; return its objective up to rounding, or `best`.
-
-    Multiples raise one of the margins `raised` to 1. The loss becomes 1 at a = `cut`, which is not 0. `points` are what
-    :func:`dive` writes, `a` is scratch space.
+    """Write the best multiple of the nodes' points to `found` if it beats `best`; return its
+    objective up to rounding, or `best`.
     """
     r, n = HT.shape
     for w in points:
@@ -40,46 +41,13 @@ def dive(
     bounds, undecided, names, slots, parents, decisions, points, used, facts, marks, number_rows, numbers, behind,
     rows, columns, system, stop,
 ):  # fmt: skip
-    """Search below a node, depth first, the more promising child first.
-
-    The arrays `states` to `names` hold a stack of which `slots` tells the order, first the node; all of its entries are open or have not
-    been bounded yet. A node that was not bounded has nothing to branch on, and is bounded first.
-
-    Parameters
-    ----------
-    HT, length, weight, budget, cut, rho, free, widths, enough, rounds, wider, loose, upper
-        As for :func:`relax`.
-    states, big_ms, starts, boxes : ndarray
-        Of shapes (…, n), (…, n), (…, r), (…, 2): M is in `big_ms`.
-    prices, bounds : ndarray of shape (…,)
-    undecided, names : ndarray of int, shape (…,)
-        What to branch on, −1 for nothing, and the numbers of the nodes: −1 is the first, others count from 0.
-    slots : ndarray of int, shape (…,)
-        A permutation: where the entries of the stack are, then where there is room.
-    parents, decisions, used : ndarray of int, shape (most,)
-        Output: for each node that was bounded the number of its parent, what was decided (i + 1 kept, −i − 1 dropped) and its bounds.
-        The search ends where there is no room for two more; the stack has room for `most` / 2 + 1.
-    points : ndarray of shape (most, r)
-        Output: their minimisers.
-    facts, marks, number_rows, numbers, behind
-        Output, as for :func:`relax`, of all nodes: those of one are in `facts` and `marks` of shapes (most, entries, …).
-    rows, columns, system
-        Scratch space, as for :func:`relax`.
-    stop : ndarray of int, shape (1,)
-        Not 0 once the search should end.
-
-    Returns
-    -------
-    left : int
-        Entries of the stack that are left; those with nothing to branch on are leaves.
-    made : int
-        Nodes bounded.
-    """
+    """Search below a node, depth first, the more promising child first."""
     r, n = HT.shape
     left, made = 1, 0
     # Leaves are moved below the open nodes.
     leaves = end = 0
-    # What was not bounded is bounded whatever `stop` says, if only by zero steps: there is nothing else to tell of it.
+    # What was not bounded is bounded whatever `stop` says, if only by zero steps: there is nothing
+    # else to tell of it.
     first = undecided[slots[0]] < 0
     while left > leaves and made + 2 <= parents.size and (not stop[0] or (first and made == 0)):
         # The children take the place of the node, and the one above.

@@ -1,4 +1,6 @@
-"""Better points for a search, found besides the tree: rows change sides one by one, from points near the incumbent."""
+"""Better points for a search, found besides the tree: rows change sides one by one, from points
+near the incumbent.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +22,29 @@ __all__ = ["CountingExchange", "Exchange", "RampExchange"]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-# Before the tree: moves without an improvement after which it begins, in units of those up to the last one, and at least; and the largest work,
-# at least and in nodes of the tree.
+# Before the tree: moves without an improvement after which it begins, in units of those up to the
+# last one, and at least; and the largest work, at least and in nodes of the tree.
 PATIENCE, LEAST, BEGINNING, NODES = 2, 40, 1e8, 100
-# The work beside a tree whose work is as large, else the root of the product: smaller trees end before that pays.
+# The work beside a tree whose work is as large, else the root of the product: smaller trees end
+# before that pays.
 BESIDE = 2e7
-# The work of looking for a first point within a budget, in units of that before the tree: nothing else is worth doing without one.
+# The work of looking for a first point within a budget, in units of that before the tree: nothing
+# else is worth doing without one.
 FIRST_POINT = 5
-# The cost of a product with all rows, for each entry of the rows and in the unit of the tree's work.
+# The cost of a product with all rows, for each entry of the rows and in the unit of the tree's
+# work.
 COST = 2.0
-# Lengths of random moves, as shares of the norm of the point, and the margins above which rows are kept there.
-MOVES, MARGINS, RAMP_MARGINS = np.array([0.1, 0.3, 1.0]), np.array([0.01, 0.3, 0.7]), np.array([-1.0, -0.5, 0.0])
+# Lengths of random moves, as shares of the norm of the point, and the margins above which rows are
+# kept there.
+MOVES, MARGINS, RAMP_MARGINS = (
+    np.array([0.1, 0.3, 1.0]),
+    np.array([0.01, 0.3, 0.7]),
+    np.array([-1.0, -0.5, 0.0]),
+)
 # Largest number of dropped rows that are tried, and of products with all rows for one set.
 CANDIDATES, MOST = 8, 20_000
-# Price of a dropped row while there is no feasible point, in units of the longest row: so large that norms outweigh no weight.
+# Price of a dropped row while there is no feasible point, in units of the longest row: so large
+# that norms outweigh no weight.
 DEAR = 1e8
 # Largest number of hinge problems for one set.
 MOST_MACHINES = 100
@@ -42,20 +53,7 @@ FREE_INTERCEPT = 1e3
 
 
 class Exchange(ABC):
-    """Iterated local search from the incumbent of a search.
-
-    The incumbent is moved at random, and the set of rows that the moved point keeps is improved by single moves. The first moves
-    come before the tree; later the work grows as the square root of the work of the tree. The draws depend on the problem alone.
-
-    Parameters
-    ----------
-    search : SearchState
-
-    Attributes
-    ----------
-    work : float
-        Work so far, in the unit of :attr:`~svmcvx.fast.indicator.search.branch_and_bound.BranchAndBound.work`.
-    """
+    """Iterated local search from the incumbent of a search."""
 
     def __init__(self, search: SearchState) -> None:
         self.search = search
@@ -63,14 +61,20 @@ class Exchange(ABC):
         self._rng = np.random.default_rng(0)
 
     def begin(self, sets: Iterable[Bools]) -> None:
-        """Improve sets of kept rows, and then the incumbent until that brings nothing any more or a limit is reached."""
+        """Improve sets of kept rows, and then the incumbent until that brings nothing any more or a
+        limit is reached.
+        """
         most = self._beginning
         with stop_flag(self.search.monitor.deadline) as stop:
             for kept in sets:
                 self._improve(kept, most, stop)
             moves = last = 0
             before = self.search.best_value
-            while self.search.best is not None and moves < max(LEAST, PATIENCE * last) and self.work < most:
+            while (
+                self.search.best is not None
+                and moves < max(LEAST, PATIENCE * last)
+                and self.work < most
+            ):
                 if stop[0]:
                     break
                 self._improve(self._moved() if moves else self._incumbent_rows(), most, stop)
@@ -104,12 +108,16 @@ class Exchange(ABC):
         return ~self.search.best.dropped[self.search.first]
 
     def _moved_margins(self, rows: Floats, w: Floats, length: Floats) -> Floats:
-        """Return the margins of rows at a random point near another; `length` has the norms of the columns."""
+        """Return the margins of rows at a random point near another; `length` has the norms of the
+        columns.
+        """
         size = min(float(np.linalg.norm(w)), 1e300) / math.sqrt(w.size)
         # No coordinate changes the margins by more than their size.
         with np.errstate(divide="ignore", invalid="ignore"):
             most = np.fmin(size, np.linalg.norm(rows @ w) / length)
-        return np.asarray(rows @ (w + self._rng.choice(MOVES) * most * self._rng.standard_normal(w.size)))
+        return np.asarray(
+            rows @ (w + self._rng.choice(MOVES) * most * self._rng.standard_normal(w.size))
+        )
 
 
 class CountingExchange(Exchange):
@@ -123,7 +131,10 @@ class CountingExchange(Exchange):
         if search.free:
             self.rows[:, -1] *= FREE_INTERCEPT * search.scale
         n, r = self.rows.shape
-        active = [(np.empty(r + 1, dtype=np.int64), np.empty((r + 1, r + 1)), np.empty(r + 1)) for _ in range(3)]
+        active = [
+            (np.empty(r + 1, dtype=np.int64), np.empty((r + 1, r + 1)), np.empty(r + 1))
+            for _ in range(3)
+        ]
         near = np.empty(CANDIDATES, dtype=np.int64)
         self._w = np.empty(r)
         self._scratch = (near, *active, np.empty(r + 1), self._w, np.empty(n), np.empty(r + 1))
@@ -132,13 +143,20 @@ class CountingExchange(Exchange):
         self._nearest, self._nearest_price = np.zeros(n, dtype=np.bool_), math.inf
 
     def find_feasible(self) -> None:
-        """Drop less and less from sets near the one that drops least, until the budget covers what is dropped or the work is done."""
+        """Drop less and less from sets near the one that drops least, until the budget covers what
+        is dropped or the work is done.
+        """
         search = self.search
         most = self.work + FIRST_POINT * self._beginning
         with stop_flag(search.monitor.deadline) as stop:
             # Few rows have few sets.
             for _ in range(self.rows.shape[0] ** 2):
-                if search.best is not None or not self._nearest.any() or self.work >= most or stop[0]:
+                if (
+                    search.best is not None
+                    or not self._nearest.any()
+                    or self.work >= most
+                    or stop[0]
+                ):
                     break
                 # Without work for moves it leaves the point of least norm of the set.
                 self._descend(DEAR, math.inf, self._nearest, self.work, stop)
@@ -146,7 +164,9 @@ class CountingExchange(Exchange):
                 self._improve(u >= self._rng.choice(MARGINS), most, stop)
 
     def _improve(self, kept: Bools, most: float, stop: NDArray[np.int64]) -> None:
-        """Improve a set of kept rows by single moves and exchanges; without an incumbent it first drops as little as possible."""
+        """Improve a set of kept rows by single moves and exchanges; without an incumbent it first
+        drops as little as possible.
+        """
         search = self.search
         if search.best is None:
             price = self._descend(DEAR, math.inf, kept, most, stop)
@@ -156,18 +176,19 @@ class CountingExchange(Exchange):
         if value < search.cutoff:
             search.try_set(kept)
 
-    def _descend(self, lam: float, k: float, kept: Bools, most: float, stop: NDArray[np.int64]) -> float:
+    def _descend(
+        self, lam: float, k: float, kept: Bools, most: float, stop: NDArray[np.int64]
+    ) -> float:
         cost = COST * self.rows.size
         left = int(max(min((most - self.work) / cost, MOST), 1))
-        value, products = descend(self.rows, self.search.weight, lam, k, kept, left, *self._scratch, stop)
+        value, products = descend(
+            self.rows, self.search.weight, lam, k, kept, left, *self._scratch, stop
+        )
         self.work += cost * (products + 1)
         return float(value)
 
     def _moved(self) -> Bools:
-        """Return the rows with a margin above a threshold at a random point near the incumbent.
-
-        With a budget, these are all rows but those of the smallest margins that the budget covers.
-        """
+        """Return the rows with a margin above a threshold at a random point near the incumbent."""
         search, best = self.search, self.search.best
         assert best is not None  # noqa: S101 - asked for before
         w = best.w * search.scale
@@ -184,7 +205,9 @@ class CountingExchange(Exchange):
 
 
 class RampExchange(Exchange):
-    """Rows are dropped and taken in; points are hinge machines of the kept rows, by Newton's method."""
+    """Rows are dropped and taken in; points are hinge machines of the kept rows, by Newton's
+    method.
+    """
 
     search: RampSearch
 
@@ -206,7 +229,17 @@ class RampExchange(Exchange):
         left = int(max(min((most - self.work) / cost, MOST_MACHINES), 1))
         box, w = search.bias_interval(search.cutoff), self._start.copy()
         value, machines = ramp_descend(
-            self.HT, self.length, search.weight, search.lam, search.cut, *box, kept, left, w, *self._scratch, stop
+            self.HT,
+            self.length,
+            search.weight,
+            search.lam,
+            search.cut,
+            *box,
+            kept,
+            left,
+            w,
+            *self._scratch,
+            stop,
         )
         self.work += cost * machines
         if value < search.cutoff:
@@ -217,4 +250,7 @@ class RampExchange(Exchange):
         best, scale = self.search.best, self.search.scale
         assert best is not None  # noqa: S101 - asked for before
         self._start = np.append(best.w * scale, best.b * scale)
-        return np.asarray(self._moved_margins(self.HT.T, self._start, self._column) >= self._rng.choice(RAMP_MARGINS))
+        return np.asarray(
+            self._moved_margins(self.HT.T, self._start, self._column)
+            >= self._rng.choice(RAMP_MARGINS)
+        )

@@ -1,11 +1,16 @@
 r"""Local search over the sets of rows that a point keeps, compiled.
 
-The point of least norm that keeps a set T, :math:`\min \|w\|^2` s.t. :math:`h_i'w \ge 1` for i in T, is found by a dual active-set method
-([LawsonHanson], chapter 23) that begins at the active rows of the point before. The sum of the multipliers is a lower bound on the
-norm, so that a trial ends as soon as it shows that the set is no improvement.
+The point of least norm that keeps a set T, :math:`\min \|w\|^2` s.t. :math:`h_i'w \ge 1` for i in
+T, is found by a dual active-set method ([LawsonHanson], chapter 23) that begins at the active rows
+of the point before. The sum of the multipliers is a lower bound on the norm, so that a trial ends
+as soon as it shows that the set is no improvement.
 
-With the ramp loss the point of a set is the hinge machine of its rows, by Newton's method of the tree.
+With the ramp loss the point of a set is the hinge machine of its rows, by Newton's method of the
+tree.
 """
+
+# numba infers the types.
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -25,13 +30,16 @@ SATISFIED = 1.0 - 1e-9
 BETTER = 1.0 - 1e-9
 # Steps of a least norm, in units of the number of columns.
 STEPS = 10
-# Rounded kinks of a hinge machine, as a share of the loss's range, and what may be missing to its minimum.
+# Rounded kinks of a hinge machine, as a share of the loss's range, and what may be missing to its
+# minimum.
 WIDTH, ENOUGH = 1e-3, 1e-4
 
 
 @compiled(inner=True)
 def _append(H, i, members, count, L, alpha):
-    """Make row i active with a multiplier of 0; return False, with the coefficients of the others in L[count], if it is in their span."""
+    """Make row i active with a multiplier of 0; return False, with the coefficients of the others
+    in L[count], if it is in their span.
+    """
     r = H.shape[1]
     row = L[count]
     whole = 0.0
@@ -66,14 +74,13 @@ def _leave(at, members, count, L, alpha):
 
 @compiled(inner=True)
 def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
-    """Go to the point of least norm that keeps a set, or until its squared norm is seen to be `limit` at least.
-
-    Returns a lower bound on the squared norm, which is attained if it is below `limit`, the number of active rows, and how many
-    products with all rows were made.
+    """Go to the point of least norm that keeps a set, or until its squared norm is seen to be
+    `limit` at least.
     """
     n, r = H.shape
     for step in range(STEPS * (r + 1)):
-        # The multipliers of the active rows, all of whose margins are 1; on the way there those that become 0 leave.
+        # The multipliers of the active rows, all of whose margins are 1; on the way there those
+        # that become 0 leave.
         while True:
             for a in range(count):
                 z[a] = 1.0
@@ -104,7 +111,8 @@ def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
             for c in range(r):
                 value += H[i, c] * w[c]
             u[i] = value
-        # Those of the active rows are 1 but for rounding, which is more than is allowed where the intercept's column is long.
+        # Those of the active rows are 1 but for rounding, which is more than is allowed where the
+        # intercept's column is long.
         for a in range(count):
             u[members[a]] = 1.0
         for i in range(n):
@@ -113,7 +121,8 @@ def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
         if worst < 0 or u[worst] >= SATISFIED:
             return norm, count, step + 1
         while not _append(H, worst, members, count, L, alpha):
-            # The point stays where it is while the multiplier of this row grows, until one of the others becomes 0.
+            # The point stays where it is while the multiplier of this row grows, until one of the
+            # others becomes 0.
             first, length = -1, 0.0
             for a in range(count):
                 if L[count, a] > 1e-12:
@@ -150,9 +159,8 @@ def _cost(weight, lam, budget, u):
 
 @compiled(inner=True)
 def _move(H, weight, lam, budget, kept, dropped, on, start, count, state, scratch, w, u, limit):
-    """Move row `on` to the other side, from an active set; return the value and the number of active rows, and the work.
-
-    `state` receives the active set, w and u the point; `kept` is as before in the end. A value of `limit` or more is infinite.
+    """Move row `on` to the other side, from an active set; return the value and the number of
+    active rows, and the work.
     """
     members, L, alpha = state
     _copy(start, count, state)
@@ -164,7 +172,9 @@ def _move(H, weight, lam, budget, kept, dropped, on, start, count, state, scratc
             break
     norm, made = math.inf, 0
     if dropped <= budget:
-        norm, count, made = _least_norm(H, kept, members, count, L, alpha, scratch, w, u, limit - lam * dropped)
+        norm, count, made = _least_norm(
+            H, kept, members, count, L, alpha, scratch, w, u, limit - lam * dropped
+        )
     kept[on] = not kept[on]
     value = norm + _cost(weight, lam, budget, u) if norm < limit - lam * dropped else math.inf
     return value, count, made
@@ -172,9 +182,8 @@ def _move(H, weight, lam, budget, kept, dropped, on, start, count, state, scratc
 
 @compiled(inner=True)
 def _settle(weight, kept, u, near):
-    """Keep what a point keeps, and write the dropped rows with the largest margins to `near`, the largest first.
-
-    Returns their number and the weight that is dropped.
+    """Keep what a point keeps, and write the dropped rows with the largest margins to `near`, the
+    largest first.
     """
     found, dropped = 0, 0.0
     for i in range(u.size):
@@ -194,27 +203,11 @@ def _settle(weight, kept, u, near):
 
 
 @compiled(nogil=True)
-def descend(H, weight, lam, budget, kept, most, near, here, there, beyond, scratch, w, u, found, stop):
-    """Improve a set by single moves and by exchanges of a dropped row for a kept one until none is better.
-
-    Parameters
-    ----------
-    H : ndarray of shape (n, r)
-    weight : ndarray of shape (n,)
-    lam, budget : float
-        Price of a dropped weight of 1, and how much may be dropped.
-    kept : ndarray of bool, shape (n,)
-        The set, which is changed.
-    most : int
-        Products with all rows after which to end.
-    near, here, there, beyond, scratch, w, u, found : ndarray
-        Scratch space; `here`, `there` and `beyond` are active sets.
-    stop : ndarray of bool
-
-    Returns
-    -------
-    float, int
-        The value of the set, and the products that were made.
+def descend(
+    H, weight, lam, budget, kept, most, near, here, there, beyond, scratch, w, u, found, stop
+):
+    """Improve a set by single moves and by exchanges of a dropped row for a kept one until none is
+    better.
     """
     n = weight.size
     dropped = 0.0
@@ -231,14 +224,28 @@ def descend(H, weight, lam, budget, kept, most, near, here, there, beyond, scrat
     improved = True
     while improved and made < most and not stop[0]:
         improved = False
-        # Drop an active row, the one with the largest multiplier first; then take in a row, and drop an active one for it.
+        # Drop an active row, the one with the largest multiplier first; then take in a row, and
+        # drop an active one for it.
         for turn in range(candidates + 1):
             joined = near[turn - 1] if turn > 0 else -1
             number, start = count, here
             before, lost = value, dropped
             if joined >= 0:
                 now, number, work = _move(
-                    H, weight, lam, math.inf, kept, dropped, joined, here, count, there, scratch, w, u, 2.0 * value
+                    H,
+                    weight,
+                    lam,
+                    math.inf,
+                    kept,
+                    dropped,
+                    joined,
+                    here,
+                    count,
+                    there,
+                    scratch,
+                    w,
+                    u,
+                    2.0 * value,
                 )
                 made += work
                 if not now < math.inf:
@@ -298,9 +305,8 @@ def descend(H, weight, lam, budget, kept, most, near, here, there, beyond, scrat
 def _machine(
     HT, length, weight, price, cut, low, high, kept, most, w, state, limits, scratch, columns, system, stop
 ):  # fmt: skip
-    """Go from `w` to the hinge machine of the kept rows, drop what it gives up, and so on; return the objective and the number of machines.
-
-    `limits` has the caps, the largest losses and the Ms of the rows. `kept` becomes what the point keeps, the first of `scratch` its shortfalls. Each machine lowers the objective.
+    """Go from `w` to the hinge machine of the kept rows, drop what it gives up, and so on; return
+    the objective and the number of machines.
     """
     cap, height, big_m = limits
     a, slope, bend = scratch
@@ -356,31 +362,8 @@ def _machine(
 def ramp_descend(
     HT, length, weight, price, cut, low, high, kept, most, w, near, far, state, trial, scratch, columns, system, stop
 ):  # fmt: skip
-    """Improve a set of rows with the ramp loss by single moves, each followed by hinge machines, until none is better.
-
-    Parameters
-    ----------
-    HT : ndarray of shape (r, n)
-        Signed rows as columns, the labels as the last row.
-    length, weight : ndarray of shape (n,)
-    price, cut : float
-        The largest loss of weight 1, and the shortfall that has it.
-    low, high : float
-        The interval of the bias.
-    kept : ndarray of bool, shape (n,)
-        The set, which is changed.
-    most : int
-        Hinge machines after which to end.
-    w : ndarray of shape (r,)
-        A start, which becomes the point.
-    near, far, state, trial, scratch, columns, system : ndarray
-        Scratch space.
-    stop : ndarray of int, shape (1,)
-
-    Returns
-    -------
-    float, int
-        The objective, up to rounding, and the machines that were made.
+    """Improve a set of rows with the ramp loss by single moves, each followed by hinge machines,
+    until none is better.
     """
     n, r = kept.size, w.size
     limits, others = scratch[:3], scratch[3:6]

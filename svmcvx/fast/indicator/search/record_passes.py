@@ -1,5 +1,8 @@
 """The nodes of a tree, their marks and multipliers in the order of a proof, compiled."""
 
+# numba infers the types.
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 import numpy as np
@@ -11,23 +14,13 @@ __all__ = ["count_flips", "find_flips", "put_in_order", "sort_multipliers"]
 
 @compiled(nogil=True, allocates=True)
 def put_in_order(children, first, last, needed, own, order, bounds, kept, before):
-    """Write the nodes, each before its children and the child that keeps its row first, and the bounds of each that are needed.
-
-    Parameters
-    ----------
-    children : ndarray of int, shape (2, nodes)
-        The child that keeps the row and the one that drops it; −1 for none.
-    first, last : ndarray of int, shape (nodes,)
-        Numbers of the first and the last bound of each node.
-    needed : ndarray of bool, shape (bounds,)
-    own : ndarray of int, shape (nodes,)
-        The number of one more bound of a leaf; −1 for none.
-    order, bounds : ndarray of int, shape (nodes,)
-        Output: the nodes, and how many bounds of each are needed.
-    kept, before : ndarray of int
-        Output: numbers of these bounds, and of the one before each on the way from the first node; −1 for none.
+    """Write the nodes, each before its children and the child that keeps its row first, and the
+    bounds of each that are needed.
     """
-    stack, previous = np.empty(order.size + 1, dtype=np.int64), np.empty(order.size + 1, dtype=np.int64)
+    stack, previous = (
+        np.empty(order.size + 1, dtype=np.int64),
+        np.empty(order.size + 1, dtype=np.int64),
+    )
     stack[0], previous[0] = 0, -1
     left, done, made = 1, 0, 0
     while left > 0:
@@ -52,21 +45,13 @@ def put_in_order(children, first, last, needed, own, order, bounds, kept, before
 
 @compiled(nogil=True)
 def count_flips(marks, kept, before, counts):
-    """Count the marks of each bound that differ from those of the bound before.
-
-    Parameters
-    ----------
-    marks : ndarray of uint8, shape (bounds, bytes)
-        Bits of the rows; bounds that are not among these have no marks.
-    kept, before : ndarray of int
-        Numbers of the bounds and of those before them; −1 for none.
-    counts : ndarray of int
-        Output.
-    """
+    """Count the marks of each bound that differ from those of the bound before."""
     for entry in range(kept.size):
         now, then, found = kept[entry], before[entry], 0
         for byte in range(marks.shape[1]):
-            flips = (marks[now, byte] if now < len(marks) else 0) ^ (marks[then, byte] if then >= 0 else 0)
+            flips = (marks[now, byte] if now < len(marks) else 0) ^ (
+                marks[then, byte] if then >= 0 else 0
+            )
             while flips:
                 flips &= flips - 1
                 found += 1
@@ -75,11 +60,7 @@ def count_flips(marks, kept, before, counts):
 
 @compiled(nogil=True)
 def find_flips(marks, kept, before, data_order, rows):
-    """Write the rows of the marks of each bound that differ from those of the bound before.
-
-    `marks`, `kept` and `before` are those of :func:`count_flips`, `data_order` has the row of each place in the order of the proof. Output are places in this order, increasing
-    for each bound.
-    """
+    """Write the rows of the marks of each bound that differ from those of the bound before."""
     found = 0
     for entry in range(kept.size):
         now, then = kept[entry], before[entry]
@@ -95,20 +76,8 @@ def find_flips(marks, kept, before, data_order, rows):
 
 @compiled(nogil=True, allocates=True)
 def sort_multipliers(counts, kept, rows, numbers, rank, places, values):
-    """Write the multipliers of bounds, those of each by the places of their rows in the order of the proof.
-
-    Parameters
-    ----------
-    counts : ndarray of int
-        Multipliers of each bound.
-    kept : ndarray of int
-        Numbers of the bounds to write.
-    rows, numbers : ndarray
-        Rows and values of the multipliers of all bounds.
-    rank : ndarray of int
-        The place of each row.
-    places, values : ndarray
-        Output. Of equal places the order stays.
+    """Write the multipliers of bounds, those of each by the places of their rows in the order of
+    the proof.
     """
     begin, end = np.zeros(counts.size + 1, dtype=np.int64), 0
     for bound in range(counts.size):

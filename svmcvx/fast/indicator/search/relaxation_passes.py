@@ -1,10 +1,14 @@
 r"""The dual value of the big-M relaxation at a node, and its minimisation, compiled.
 
-What is minimised is stated in :mod:`svmcvx.fast.indicator.search.big_m_passes`: a squared norm and a sum of hinges, with a price of squares for
-what violates a decision. Newton's method works on the sum with its kinks rounded from below. Slopes are numbers within their limits,
-whatever the minimisation did: the dual value is evaluated at them with a bound on the rounding errors of its sums in any order
-(:mod:`svmcvx.core.bounded`).
+What is minimised is stated in :mod:`svmcvx.fast.indicator.search.big_m_passes`: a squared norm and
+a sum of hinges, with a price of squares for what violates a decision. Newton's method works on the
+sum with its kinks rounded from below. Slopes are numbers within their limits, whatever the
+minimisation did: the dual value is evaluated at them with a bound on the rounding errors of its
+sums in any order (:mod:`svmcvx.core.bounded`).
 """
+
+# numba infers the types.
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -13,7 +17,16 @@ import math
 from svmcvx.numerical.line_search import EVALUATIONS, INSIDE, SHARE
 from svmcvx.system.compilation import compiled
 
-__all__ = ["ANY_ORDER", "DROPPED", "FREE", "KEPT", "UNIT", "dual_value", "minimise_relaxation", "shortfalls"]
+__all__ = [
+    "ANY_ORDER",
+    "DROPPED",
+    "FREE",
+    "KEPT",
+    "UNIT",
+    "dual_value",
+    "minimise_relaxation",
+    "shortfalls",
+]
 
 FREE, KEPT, DROPPED = 0, 1, 2
 
@@ -31,11 +44,7 @@ PIVOT = 1e-15
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _solve(A, x, stop):
-    """Solve Ax = b by Cholesky's factorisation in place, and return b'x.
-
-    Given are the lower half of A and, as a row below it, b. Coordinates without a pivot, or with an infinite one, stay at 0. Useless once
-    `stop` is set.
-    """
+    """Solve Ax = b by Cholesky's factorisation in place, and return b'x."""
     r, product = x.size, 0.0
     for j in range(r):
         if stop[0]:
@@ -72,16 +81,21 @@ def shortfalls(HT, w, a):
 # Without branches, and a division that raises nothing, the loop takes several rows at a time.
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER, error_model="numpy")
 def _value(HT, state, cap, big_m, share, cut, rho, columns, w, a, slope, bend):
-    """Return the squared norm and the sum of the rounded terms at `w`, without the prices of dropped ones.
-
-    Writes its shortfalls, and the slopes and curvatures of the terms. Those that are dropped have no `cap`.
+    """Return the squared norm and the sum of the rounded terms at `w`, without the prices of
+    dropped ones.
     """
     shortfalls(HT, w, a)
     value = 0.0
     for i in range(a.size):
         width = share * big_m[i]
         near, turn, beyond = min(max(a[i], 0.0), width), cap[i] / width, a[i] - cut
-        out = max(beyond, 0.0) if state[i] == KEPT else min(beyond, 0.0) if state[i] == DROPPED else 0.0
+        out = (
+            max(beyond, 0.0)
+            if state[i] == KEPT
+            else min(beyond, 0.0)
+            if state[i] == DROPPED
+            else 0.0
+        )
         rise = (turn * a[i] if a[i] < width else cap[i]) if a[i] > 0.0 else 0.0
         slope[i] = rise + 2.0 * rho * out
         bend[i] = (turn if 0.0 < a[i] < width else 0.0) + (2.0 * rho if out != 0.0 else 0.0)
@@ -93,41 +107,51 @@ def _value(HT, state, cap, big_m, share, cut, rho, columns, w, a, slope, bend):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER, error_model="numpy")
 def _derivative(state, cap, big_m, share, cut, rho, a, along, size):
-    """Return the derivative of the rounded terms where the shortfalls are `a` and `size` times their change `along`."""
+    """Return the derivative of the rounded terms where the shortfalls are `a` and `size` times
+    their change `along`.
+    """
     total = 0.0
     for i in range(a.size):
         at, width = a[i] + size * along[i], share * big_m[i]
         beyond = at - cut
-        out = max(beyond, 0.0) if state[i] == KEPT else min(beyond, 0.0) if state[i] == DROPPED else 0.0
+        out = (
+            max(beyond, 0.0)
+            if state[i] == KEPT
+            else min(beyond, 0.0)
+            if state[i] == DROPPED
+            else 0.0
+        )
         total += along[i] * (cap[i] * min(max(at / width, 0.0), 1.0) + 2.0 * rho * out)
     return total
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _step_length(state, cap, big_m, share, cut, rho, a, along, norm_slope, curvature, start, stop):
-    """Return a step length, at most 1, near which the derivative along a line vanishes, as :func:`~svmcvx.numerical.line_search.line_search` does.
-
-    The derivative of the squared norm begins with `norm_slope` and grows by `curvature`; that of all begins with `start`.
+    """Return a step length, at most 1, near which the derivative along a line vanishes, as
+    :func:`~svmcvx.numerical.line_search.line_search` does.
     """
     low, low_slope, high, high_slope, size = 0.0, start, 1.0, 0.0, 1.0
     for _ in range(EVALUATIONS):
-        here = norm_slope + curvature * size + _derivative(state, cap, big_m, share, cut, rho, a, along, size)
+        here = (
+            norm_slope
+            + curvature * size
+            + _derivative(state, cap, big_m, share, cut, rho, a, along, size)
+        )
         if abs(here) <= -SHARE * start or (here < 0.0 and size >= 1.0) or stop[0]:
             return size
         if here < 0.0:
             low, low_slope, high_slope = size, here, 0.5 * high_slope
         else:
             high, high_slope, low_slope = size, here, 0.5 * low_slope
-        size = low + (high - low) * min(1.0 - INSIDE, max(INSIDE, low_slope / (low_slope - high_slope)))
+        size = low + (high - low) * min(
+            1.0 - INSIDE, max(INSIDE, low_slope / (low_slope - high_slope))
+        )
     return low
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def dual_value(HT, length, state, cap, height, cut, slope, free, low, high, centre):
-    r"""Evaluate the dual value at slopes, rounded downwards; `centre` becomes m.
-
-    Returns D (−∞ if it has no finite value), the largest error of m, its largest length, and δ.
-    """
+    """Evaluate the dual value at slopes, rounded downwards; `centre` becomes m."""
     r, n = HT.shape
     columns = r - 1 if free else r
     constant = size = mass = 0.0
@@ -174,11 +198,8 @@ def minimise_relaxation(
     HT, length, state, cap, height, big_m, share, cut, rho, free, low, high, enough, upper, w, a, slope, centre,
     bend, base, step, system, stop
 ):  # fmt: skip
-    """Newton's method from `w`, which becomes the minimiser, `a` its shortfalls and `slope` the slopes there.
-
-    Returns what :func:`dual_value` does at the last slopes. It ends early where D reaches `upper`, or what is missing to the minimum
-    is the share `enough` of what is missing to `upper`, or once `stop` is set; `w` is where the slopes are of in any case. A bias
-    whose interval is a point stays there. From `bend` to `system` it is scratch space.
+    """Newton's method from `w`, which becomes the minimiser, `a` its shortfalls and `slope` the
+    slopes there.
     """
     r, n = HT.shape
     columns = r - 1 if free else r
@@ -197,9 +218,15 @@ def minimise_relaxation(
             if size == 0.0 or value <= before - ARMIJO * size * decrease:
                 break
             size = 0.5 * size if size > SHORTEST and not stop[0] else 0.0
-        below, error, longest, delta = dual_value(HT, length, state, cap, height, cut, slope, free, low, high, centre)
+        below, error, longest, delta = dual_value(
+            HT, length, state, cap, height, cut, slope, free, low, high, centre
+        )
         missing = value + prices - below
-        if below >= upper or missing <= enough * (upper - below) or missing <= ACCURATE * abs(value):
+        if (
+            below >= upper
+            or missing <= enough * (upper - below)
+            or missing <= ACCURATE * abs(value)
+        ):
             break
         # What no step makes smaller is the minimum to rounding.
         if (iteration > 0 and size == 0.0) or iteration == NEWTON_STEPS - 1 or stop[0]:
@@ -222,7 +249,8 @@ def minimise_relaxation(
                     for e in range(c + 1):
                         system[c, e] += along * step[e]
         if free:
-            # Where no rounded kink is near, the sum is linear in the bias: a step there is no longer than its interval.
+            # Where no rounded kink is near, the sum is linear in the bias: a step there is no
+            # longer than its interval.
             system[r - 1, r - 1] += abs(system[r, r - 1]) / (high - low) if high > low else math.inf
         before = value
         decrease = _solve(system, step, stop)
@@ -238,5 +266,7 @@ def minimise_relaxation(
                 curvature += 2.0 * step[c] * step[c]
             for i in range(n):
                 bend[i] += HT[c, i] * step[c]
-        size = _step_length(state, cap, big_m, share, cut, rho, a, bend, norm_slope, curvature, -decrease, stop)
+        size = _step_length(
+            state, cap, big_m, share, cut, rho, a, bend, norm_slope, curvature, -decrease, stop
+        )
     return below, error, longest, delta

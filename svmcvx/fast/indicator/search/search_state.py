@@ -31,7 +31,14 @@ from svmcvx.losses import ramp
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 
-__all__ = ["CountingSearch", "L0Search", "RampSearch", "SearchState", "ZeroOneSearch", "factor_in_time"]
+__all__ = [
+    "CountingSearch",
+    "L0Search",
+    "RampSearch",
+    "SearchState",
+    "ZeroOneSearch",
+    "factor_in_time",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -42,9 +49,11 @@ IMPROVEMENT = 1e-9
 CLEARLY_WORSE = 1e-6
 # Margins above which a trial keeps observations.
 TRIED_MARGINS = (1.0 - 1e-9, 0.9)
-# The search has reached its end if no value that was not attained is below the incumbent's by more than this share.
+# The search has reached its end if no value that was not attained is below the incumbent's by more
+# than this share.
 UNRESOLVED_SHARE = 1e-7
-# Increasing caps of the objective for the search of a first feasible point, in units of the longest row.
+# Increasing caps of the objective for the search of a first feasible point, in units of the longest
+# row.
 OBJECTIVE_CAPS = (1e4, 1e8, 1e16, 1e26)
 # Relative loss of the bound in a second program with other rounding.
 REPEATED = 1e-10
@@ -64,45 +73,7 @@ DECIDED = 500
 
 @dataclass
 class SearchState(ABC):
-    r"""A problem with distinct rows of length at most 1, and the progress of a search.
-
-    The search minimises :math:`\|w\|^2 + \lambda\sum_i s_i\,\ell(1 - u_i)` in scaled units: all objective values, bounds and prices
-    here are ``unit`` times those of the statement. Only points (:attr:`best`, arguments of :meth:`update_incumbent`), values for the monitor and
-    :attr:`bound` are in the statement's units.
-
-    Parameters
-    ----------
-    statement : IndicatorStatement
-        With the points to start from in its pool.
-    monitor : Monitor
-
-    Attributes
-    ----------
-    scale : float
-        A power of two that is at least the length of the longest signed row: dividing by it is exact.
-    H : ndarray of shape (m, r)
-        Distinct signed rows, divided by it.
-    rows : ndarray
-        The same, with the signed constant as a last column if there is a free bias.
-    first : ndarray of int, shape (m,)
-        An observation with each of the rows.
-    copies : ndarray of int, shape (n,)
-        The distinct row of each observation.
-    weight : ndarray of shape (m,)
-        Sums of the weights of their duplicates, rounded downwards.
-    lam, k : float
-        λ and the weight that may be dropped; 0 or infinite in the form that does not have it.
-    loss_price : float
-        λ, or a first multiplier of k.
-    best : Incumbent or None
-        The best point, in the statement's units.
-    best_value : float
-        Its objective; inf without one.
-    proved : float
-        Lower bound so far.
-    unresolved_bound : float
-        Smallest value of a point that could neither be attained nor excluded; inf if there is none.
-    """
+    """A problem with distinct rows of length at most 1, and the progress of a search."""
 
     statement: Any
     monitor: Monitor
@@ -127,7 +98,9 @@ class SearchState(ABC):
         weight = np.bincount(self.copies, weights=geometry.weight)
         # Sums of weights that are not whole numbers are rounded.
         self._whole = bool((geometry.weight == np.round(geometry.weight)).all())
-        self.weight = weight if self._whole else weight * (1.0 - 2.0**-52 * (1 + np.bincount(self.copies)))
+        self.weight = (
+            weight if self._whole else weight * (1.0 - 2.0**-52 * (1 + np.bincount(self.copies)))
+        )
         self.lam, self.k = self._prices()
         self.loss_price = self.lam
         self.best: Incumbent | None = None
@@ -145,9 +118,8 @@ class SearchState(ABC):
         """λ and k."""
 
     def _observations(self) -> NDArray[np.intp] | None:
-        """A number for each observation, the same for equal ones with equal labels; None if the signed rows tell which are equal.
-
-        A factor tells them apart by its rounding, and centred data may lose what makes the difference.
+        """A number for each observation, the same for equal ones with equal labels; None if the
+        signed rows tell which are equal.
         """
         space = self.statement.space
         if space.factor_is_data and not space.centre.any():
@@ -161,12 +133,16 @@ class SearchState(ABC):
         return np.array([names.setdefault(key, len(names)) for key in keys])
 
     def bias_interval(self, upper: float) -> tuple[float, float]:
-        """Return the values of the free bias, times the scale, of points below a value; 0 without one."""
+        """Return the values of the free bias, times the scale, of points below a value; 0 without
+        one.
+        """
         return 0.0, 0.0
 
     @cached_property
     def _factor_error(self) -> float:
-        """How much the squared lengths of the rows, in the search's units, may be shorter than those of the data."""
+        """How much the squared lengths of the rows, in the search's units, may be shorter than
+        those of the data.
+        """
         space = self.statement.space
         if space.factor_is_data:
             return 0.0
@@ -175,7 +151,9 @@ class SearchState(ABC):
 
     @property
     def wider(self) -> float:
-        """The share by which balls are enlarged; see :func:`svmcvx.fast.indicator.search.big_m_passes.relax`."""
+        """The share by which balls are enlarged; see
+        :func:`svmcvx.fast.indicator.search.big_m_passes.relax`.
+        """
         return max(WIDER, min(4.0 * self._factor_error * self._size, LARGEST_WIDENING))
 
     @property
@@ -199,7 +177,9 @@ class SearchState(ABC):
 
     @property
     def refines_leaves(self) -> bool:
-        """Whether the bounds of leaves are made as good as rounding allows, since no other arithmetic evaluates them."""
+        """Whether the bounds of leaves are made as good as rounding allows, since no other
+        arithmetic evaluates them.
+        """
         return True
 
     @abstractmethod
@@ -208,15 +188,16 @@ class SearchState(ABC):
 
     @abstractmethod
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
-        """Update the incumbent with the best point that keeps and drops these rows, whose value is at least `bound`.
-
-        Returns multipliers that bound the leaf better, if there are any.
+        """Update the incumbent with the best point that keeps and drops these rows, whose value is
+        at least `bound`.
         """
 
     def update_incumbent(self, point: Incumbent) -> None:
         """Replace the incumbent by a feasible point if it is better."""
         # What is clearly worse without rounding needs no bound on it.
-        if self.statement.objective_value(point.norm, point.loss) * self.unit > self.best_value * (1.0 + CLEARLY_WORSE):
+        if self.statement.objective_value(point.norm, point.loss) * self.unit > self.best_value * (
+            1.0 + CLEARLY_WORSE
+        ):
             return
         value = self.statement.value_of(point) * self.unit
         if value < self.best_value:
@@ -232,15 +213,23 @@ class SearchState(ABC):
         self.unresolved_bound = min(self.unresolved_bound, value)
 
     def report(self, left: float) -> Status | None:
-        """Report the proved bound of a round to the monitor, given the lower bound `left` of the open nodes; return a reason to stop, or None."""
+        """Report the proved bound of a round to the monitor, given the lower bound `left` of the
+        open nodes; return a reason to stop, or None.
+        """
         # Only points better than the incumbent by a little were looked for.
         self.proved = max(self.proved, min(left, self.cutoff, self.unresolved_bound))
-        status = self.monitor.report(self._rounds, self.proved / self.unit, self.best_value / self.unit)
+        status = self.monitor.report(
+            self._rounds, self.proved / self.unit, self.best_value / self.unit
+        )
         self._rounds += 1
         if math.isinf(left) and status is not Status.OPTIMAL:
             # Everything has been searched: the remaining gap is final.
             if self.best is None:
-                proved = math.isinf(self.cutoff) and math.isinf(self.unresolved_bound) and self.statement.rows_are_exact
+                proved = (
+                    math.isinf(self.cutoff)
+                    and math.isinf(self.unresolved_bound)
+                    and self.statement.rows_are_exact
+                )
                 return Status.INFEASIBLE if proved else Status.NUMERICAL
             attained = self.unresolved_bound >= self.best_value * (1.0 - UNRESOLVED_SHARE)
             return Status.OPTIMAL if attained else Status.NUMERICAL
@@ -248,7 +237,9 @@ class SearchState(ABC):
 
     @property
     def bound(self) -> SolverBound:
-        """The lower bound that the search has proved of the data themselves, in the statement's units."""
+        """The lower bound that the search has proved of the data themselves, in the statement's
+        units.
+        """
         proved = self.statement.bound_of_search(self.proved / self.unit)
         return SolverBound(proved, (REPEATED + self._factor_error * self._size) * abs(proved))
 
@@ -262,8 +253,12 @@ def factor_in_time(statement: IndicatorStatement, monitor: Monitor) -> None:
             raise OutOfTime
 
 
-def _distinct(rows: Floats, observations: NDArray[np.intp] | None) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
-    """Return the distinct rows, in lexicographic order if their entries identify them, the first index of each, and which of them each row is."""
+def _distinct(
+    rows: Floats, observations: NDArray[np.intp] | None
+) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
+    """Return the distinct rows, in lexicographic order if their entries identify them, the first
+    index of each, and which of them each row is.
+    """
     if observations is not None:
         _, first, copies = np.unique(observations, return_index=True, return_inverse=True)
         return rows[first], first, copies.ravel()
@@ -299,7 +294,9 @@ class CountingSearch(SearchState):
             self.try_set(u >= margin)
 
     def try_set(self, kept: Bools) -> None:
-        """Update the incumbent with the point of least norm that keeps a set of the distinct rows; each set is tried once."""
+        """Update the incumbent with the point of least norm that keeps a set of the distinct rows;
+        each set is tried once.
+        """
         key = np.packbits(kept).tobytes()
         if key in self._tried or not self._worth(kept):
             return
@@ -309,12 +306,15 @@ class CountingSearch(SearchState):
         self._refit(kept)
 
     def _worth(self, kept: Bools) -> bool:
-        # A margin of 1 on a row of length at most 1 takes a norm of 1, unless the intercept is free.
+        # A margin of 1 on a row of length at most 1 takes a norm of 1, unless the intercept is
+        # free.
         dropped = float(self.weight[~kept].sum())
         return dropped <= self.k and (0.0 if self.free else 1.0) + self.lam * dropped < self.cutoff
 
     def verify_attained(self, w: Floats, value: float) -> None:
-        """Verify that `value`, which a point has if its margins are satisfied up to rounding, is attained."""
+        """Verify that `value`, which a point has if its margins are satisfied up to rounding, is
+        attained.
+        """
         u = self.H @ w
         for tie in (1e-6, 1e-9, 1e-12, 0.0):
             self.try_set(u >= 1.0 - tie)
@@ -322,21 +322,27 @@ class CountingSearch(SearchState):
             self.mark_unresolved(value)
 
     def _refit(self, kept: Bools) -> Floats | None:
-        """Update the incumbent with the point of least norm that keeps a set; return its multipliers on the set."""
+        """Update the incumbent with the point of least norm that keeps a set; return its
+        multipliers on the set.
+        """
         labels = None if self.labels is None else self.labels[kept]
         found = least_norm(self.H[kept], labels)
         if found is None:
             return None
-        self.update_incumbent(self.statement.geometry.incumbent(found.w / self.scale, found.b, violated))
+        self.update_incumbent(
+            self.statement.geometry.incumbent(found.w / self.scale, found.b, violated)
+        )
         return found.alpha if labels is None else balanced(found.alpha, labels, math.inf)
 
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
-        r"""Update the incumbent with the point of least norm that keeps a set, and exclude better points that drop the others.
-
-        Multipliers, with y'α = 0 for a free intercept, prove :math:`\|w\|^2 \ge (\sum\alpha)^2/\|H'\alpha\|^2`. Where floating point does not find the point or prove it
-        best, rational arithmetic does.
+        """Update the incumbent with the point of least norm that keeps a set, and exclude better
+        points that drop the others.
         """
-        price = down(self.lam * sum_below(self.weight[dropped])) if dropped.any() and self.lam > 0 else 0.0
+        price = (
+            down(self.lam * sum_below(self.weight[dropped]))
+            if dropped.any() and self.lam > 0
+            else 0.0
+        )
         rows, alpha = np.flatnonzero(kept), self._refit(kept)
         leaf = None
         if alpha is not None:
@@ -350,7 +356,11 @@ class CountingSearch(SearchState):
                     self._update_from_exact(kept, exact)
                 of_the_leaf = least_norm_leaf if exact.feasible else infeasible_leaf
                 leaf = of_the_leaf(rows[exact.rows].tolist(), exact.alpha)
-                bound = max(bound, down(down(float(exact.norm)) + price)) if exact.feasible else math.inf
+                bound = (
+                    max(bound, down(down(float(exact.norm)) + price))
+                    if exact.feasible
+                    else math.inf
+                )
         if bound < self.cutoff:
             self.mark_unresolved(bound)
         return leaf
@@ -359,11 +369,18 @@ class CountingSearch(SearchState):
         rows = self.H[kept][exact.rows]
         w = np.array(
             [
-                float(sum((a * Fraction(value) for a, value in zip(exact.alpha, column, strict=True)), Fraction(0)))
+                float(
+                    sum(
+                        (a * Fraction(value) for a, value in zip(exact.alpha, column, strict=True)),
+                        Fraction(0),
+                    )
+                )
                 for column in rows.T.tolist()
             ]
         )
-        self.update_incumbent(self.statement.geometry.incumbent(w / self.scale, float(exact.b), violated))
+        self.update_incumbent(
+            self.statement.geometry.incumbent(w / self.scale, float(exact.b), violated)
+        )
 
 
 class ZeroOneSearch(CountingSearch):
@@ -381,16 +398,19 @@ class ZeroOneSearch(CountingSearch):
         return lam * self.unit, math.inf
 
     def price_of_budget(self, relaxed: float | None) -> None:
-        """Set the first multiplier of k: that of the conic relaxation, or the incumbent's norm spread over the budget."""
+        """Set the first multiplier of k: that of the conic relaxation, or the incumbent's norm
+        spread over the budget.
+        """
         if math.isinf(self.k):
             return
         value = self.best_value if math.isfinite(self.best_value) else self.weight.size
-        self.loss_price = value / max(self.k, 1.0) if relaxed is None else max(relaxed, 0.0) * self.unit
+        self.loss_price = (
+            value / max(self.k, 1.0) if relaxed is None else max(relaxed, 0.0) * self.unit
+        )
 
     def decide_feasibility(self) -> bool | None:
-        """Decide in rational arithmetic whether dropping k makes the rows separable; update the incumbent with a point if there is one.
-
-        Rows with a positive combination that vanishes cannot all be kept: one of them is dropped. None if this takes too many sets.
+        """Decide in rational arithmetic whether dropping k makes the rows separable; update the
+        incumbent with a point if there is one.
         """
         stack: list[tuple[Bools, Bools]] = [(np.zeros(self.weight.size, dtype=bool),) * 2]
         for _ in range(DECIDED):
@@ -425,10 +445,8 @@ class L0Search(CountingSearch):
         return self.statement.C * self.unit, math.inf
 
     def bias_interval(self, upper: float) -> tuple[float, float]:
-        r"""Return the values of the free bias, times the scale, of points below a value that no constant score has; empty if there are none.
-
-        A point without a margin of at least 1 in one of the classes is no better than a constant score. With one in each,
-        :math:`|b| \le \max\|g_i\|\|w\| - 1`.
+        """Return the values of the free bias, times the scale, of points below a value that no
+        constant score has; empty if there are none.
         """
         size = up(math.sqrt(up(upper)))
         longest = float(row_norms_above(self.H).max(initial=0.0))
@@ -448,17 +466,21 @@ class RampSearch(SearchState):
         return 2.0 * self.statement.C * self.unit, math.inf
 
     def bias_interval(self, upper: float) -> tuple[float, float]:
-        r"""Return the values of the free bias, times the scale, of points below a value that no constant score has.
-
-        Dropping a whole class, with losses of 2, costs at least as much as a constant score. So each class has an observation with
-        u > −1: :math:`|b| \le 1 + \max\|g_i\|\|w\|`.
+        """Return the values of the free bias, times the scale, of points below a value that no
+        constant score has.
         """
         size = up(math.sqrt(up(upper)))
-        reach = up(self.scale * (1.0 + size * float(row_norms_above(self.H).max(initial=0.0))) * (1.0 + 1e-14))
+        reach = up(
+            self.scale
+            * (1.0 + size * float(row_norms_above(self.H).max(initial=0.0)))
+            * (1.0 + 1e-14)
+        )
         return -reach, reach
 
     def try_point(self, w: Floats) -> None:
-        """Update the incumbent with a point and with the hinge solution of the rows that it does not drop."""
+        """Update the incumbent with a point and with the hinge solution of the rows that it does
+        not drop.
+        """
         geometry = self.statement.geometry
         found = geometry.incumbent(w[:-1] / self.scale, float(w[-1]) / self.scale, ramp)
         self.update_incumbent(found)
@@ -470,12 +492,17 @@ class RampSearch(SearchState):
             self._tried.add(key)
             self.update_incumbent(
                 self.statement.geometry.incumbent(
-                    *ramp_descent(self.statement.geometry, self.statement.C, dropped, self.monitor.out_of_time), ramp
+                    *ramp_descent(
+                        self.statement.geometry, self.statement.C, dropped, self.monitor.out_of_time
+                    ),
+                    ramp,
                 )
             )
 
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> None:
-        """Update the incumbent with the hinge solution of the kept rows; differences of the size of rounding remain open."""
+        """Update the incumbent with the hinge solution of the kept rows; differences of the size of
+        rounding remain open.
+        """
         self._descend(dropped[self.copies])
         if bound < self.cutoff:
             self.mark_unresolved(bound)
@@ -488,5 +515,7 @@ def _norm_below(H: Floats, alpha: Floats) -> float:
     terms = H * alpha[:, None]
     # Each product is rounded once, each sum of a column correctly.
     error = 2.0**-52 * np.abs(terms).sum(axis=0) * (1.0 + 2.0**-40)
-    size = norm_above(np.abs([math.fsum(column) for column in terms.T.tolist()]) * (1.0 + 2.0**-52) + error)
+    size = norm_above(
+        np.abs([math.fsum(column) for column in terms.T.tolist()]) * (1.0 + 2.0**-52) + error
+    )
     return down(down(sum_below(alpha) ** 2) / up(size**2)) if size > 0 else math.inf

@@ -30,7 +30,8 @@ __all__ = ["counting_starts", "earlier_margins", "ramp_starts", "simple_starts",
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-# Weights of the slacks in the SVMs that propose sets, and of their squared norm if one is cut; the share of the time left that they may take.
+# Weights of the slacks in the SVMs that propose sets, and of their squared norm if one is cut; the
+# share of the time left that they may take.
 COSTS, PRICES = (0.1, 10.0), (0.03, 0.1, 0.3, 1.0)
 QUICK_SHARE = 0.3
 # Largest share for which the cardinality form of the relaxation is stated.
@@ -49,32 +50,31 @@ ROUNDED_ROWS = 5000
 
 
 def earlier_margins(warm_start: Solution, statement: ZeroOne) -> Floats:
-    """Return the margins of an earlier solution's model.
-
-    Raises
-    ------
-    DataError
-        If the solution is not one of two classes on as many observations and features.
-    """
+    """Return the margins of an earlier solution's model."""
     model, data = warm_start.model, statement.space.data
     if not isinstance(model, BinaryModel):
-        raise DataTypeError(f"warm_start must be a Solution with a model of two classes, got {type(model).__name__}")
+        raise DataTypeError(
+            f"warm_start must be a Solution with a model of two classes, got {type(model).__name__}"
+        )
     weight = None if warm_start.evidence is None else warm_start.evidence.weight
     if weight is not None and weight.size != data.rows:
         raise DataError(
-            f"warm_start must be a Solution of the same data: it is of {weight.size} observations, these are {data.rows}"
+            f"warm_start must be a Solution of the same data: it is of {weight.size} observations,"
+            f" these are {data.rows}"
         )
     for name, values in warm_start.dual.items():
         if np.ndim(values) > 0 and len(values) != data.rows:
             raise DataError(
-                f"warm_start must be a Solution of the same data: its {name} has {len(values)} entries, these are {data.rows} "
-                "observations"
+                f"warm_start must be a Solution of the same data: its {name} has"
+                f" {len(values)} entries, these are {data.rows} observations"
             )
     return np.asarray(statement.y * model.scores(data.X).value)
 
 
 def simple_starts(statement: ZeroOne, earlier: Floats | None) -> tuple[Incumbent, ...]:
-    """Return w = 0, and the point of least norm that keeps what an earlier solution with these margins keeps."""
+    """Return w = 0, and the point of least norm that keeps what an earlier solution with these
+    margins keeps.
+    """
     geometry = statement.geometry
     points = [geometry.incumbent(np.zeros(geometry.G.shape[1]), 0.0, zero_one)]
     if earlier is not None:
@@ -85,7 +85,9 @@ def simple_starts(statement: ZeroOne, earlier: Floats | None) -> tuple[Incumbent
 
 
 def counting_starts(search: CountingSearch) -> Iterator[Bools]:
-    """Yield sets of distinct rows that multiples of soft-margin machines keep; if none fits a budget, one that drops few rows."""
+    """Yield sets of distinct rows that multiples of soft-margin machines keep; if none fits a
+    budget, one that drops few rows.
+    """
     geometry, stop = search.statement.geometry, search.monitor.deadline.share(QUICK_SHARE).passed
     for cost in COSTS:
         if stop():
@@ -122,17 +124,7 @@ def ramp_starts(search: RampSearch) -> Iterator[Bools]:
 def starts(
     search: ZeroOneSearch, rng: np.random.Generator, relaxation_rows: int
 ) -> tuple[tuple[Incumbent, ...], RelaxedPoint | None]:
-    """Return good feasible points, and the point of the conic relaxation if it could be solved.
-
-    Parameters
-    ----------
-    search : CountingSearch
-        Its clock and its interruption hold.
-    rng : Generator
-        Draws the sample that precedes the relaxation of many observations.
-    relaxation_rows : int
-        Observations up to which all heuristics of the builders run, with a minimisation of the relaxation.
-    """
+    """Return good feasible points, and the point of the conic relaxation if it could be solved."""
     statement, monitor = search.statement, search.monitor
     geometry = statement.geometry
     n, r = geometry.G.shape
@@ -148,7 +140,12 @@ def starts(
         scores += [-relaxation.z, geometry.G @ relaxation.w]
         if n <= ROUNDED_ROWS and not stop():
             w, _ = round_relaxation(
-                statement.space, relaxation.w, relaxation.z, lam=statement.lam, k=statement.k, stop=stop
+                statement.space,
+                relaxation.w,
+                relaxation.z,
+                lam=statement.lam,
+                k=statement.k,
+                stop=stop,
             )
             points.append((w, 0.0))
     best = local_search(
@@ -162,7 +159,9 @@ def starts(
     return ((best,) if best is not None else ()) + pool, relaxation
 
 
-def _relaxation(statement: ZeroOne, monitor: Monitor, rng: np.random.Generator) -> RelaxedPoint | None:
+def _relaxation(
+    statement: ZeroOne, monitor: Monitor, rng: np.random.Generator
+) -> RelaxedPoint | None:
     """Solve the conic relaxation on the space of the statement, as accurately as the limits allow."""
     total = float(statement.weight.sum())
     if statement.k is not None and not 0.0 < statement.k <= LARGEST_SHARE * total:

@@ -42,16 +42,19 @@ class SweepSettings:
 
 
 def room(n: int, r: int) -> tuple[NDArray[Any], ...]:
-    """Return the arrays in which the passes work.
-
-    With an entry for each depth: P, a, the remaining observations and their number, cursors, decisions, norms, forced weights, and the
-    errors of margins and of their changes; then times, changes and rows of the events on a line.
-    """
+    """Return the arrays in which the passes work."""
     depth = max(r, 2)
     whole = (np.empty(depth, dtype=np.int64) for _ in range(3))
     levels = (np.empty(depth) for _ in range(4))
     events = np.empty(n), np.empty(n), np.empty(n, dtype=np.int64)
-    return np.empty((depth, n, r)), np.empty((depth, n)), np.empty((depth, n), dtype=np.int64), *whole, *levels, *events
+    return (
+        np.empty((depth, n, r)),
+        np.empty((depth, n)),
+        np.empty((depth, n), dtype=np.int64),
+        *whole,
+        *levels,
+        *events,
+    )
 
 
 def _search_below(
@@ -67,7 +70,9 @@ def _search_below(
     first: int,
     stride: int,
 ) -> None:
-    """Search below every `stride`-th of several prefixes, each from the same incumbent; the results are written to the arrays."""
+    """Search below every `stride`-th of several prefixes, each from the same incumbent; the results
+    are written to the arrays.
+    """
     own = room(*problem[0].shape)
     for task in range(first, sizes.size, stride):
         values[task], held, visited[task], finished[task], lost[task] = search_one(
@@ -76,10 +81,13 @@ def _search_below(
         bases[task, held:] = -1
 
 
-def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tuple[Status, dict[str, int]]:
+def sweep(
+    search: CountingSearch, share: Share, settings: SweepSettings
+) -> tuple[Status, dict[str, int]]:
     """Search all vertices; return the reason why the search ended and its counts."""
     lengths = np.einsum("ij,ij->i", search.H, search.H)
-    # Long rows first: their hyperplanes are the nearest to 0, and belong to more of the vertices within reach.
+    # Long rows first: their hyperplanes are the nearest to 0, and belong to more of the vertices
+    # within reach.
     H = np.ascontiguousarray(search.H[np.argsort(-lengths, kind="stable")])
     # Then sums of weights are lower bounds.
     weight = search.weight[np.argsort(-lengths, kind="stable")] * (1.0 - 4 * len(H) * UNIT)
@@ -97,10 +105,26 @@ def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tupl
         for row, (_, prefix) in zip(prefixes, tasks, strict=True):
             row[: len(prefix)] = prefix
         values, bases = np.empty(len(tasks)), np.full((len(tasks), r), -1, dtype=np.int64)
-        visited, finished = np.empty(len(tasks), dtype=np.int64), np.empty(len(tasks), dtype=np.bool_)
+        visited, finished = (
+            np.empty(len(tasks), dtype=np.int64),
+            np.empty(len(tasks), dtype=np.bool_),
+        )
         lost = np.empty(len(tasks))
         problem = (H, weight, search.lam, search.k, search.cutoff)
-        share(partial(_search_below, problem, prefixes, sizes, budget, values, bases, visited, finished, lost))
+        share(
+            partial(
+                _search_below,
+                problem,
+                prefixes,
+                sizes,
+                budget,
+                values,
+                bases,
+                visited,
+                finished,
+                lost,
+            )
+        )
         search.mark_unresolved(float(lost.min()))
         for task in np.argsort(values, kind="stable"):
             if values[task] < search.cutoff:

@@ -1,30 +1,40 @@
 r"""Sweep enumeration of the 0-1 problem, compiled.
 
-With signed rows :math:`g_i` (r columns), margins :math:`u_i = g_i'w` and weights :math:`s_i`, the problem is to minimise
+With signed rows :math:`g_i` (r columns), margins :math:`u_i = g_i'w` and weights :math:`s_i`, the
+problem is to minimise
 
 .. math:: \|w\|^2 + \lambda\,d(w) \quad\text{while } d(w) \le k, \qquad d(w) = \sum_i s_i\,1[u_i < 1].
 
-**Vertices.** An optimum is the point of least norm that keeps some set. By its optimality conditions and Carathéodory's
-theorem it is :math:`w = \sum_{i \in B}\alpha_i g_i` with linearly independent rows, :math:`\alpha > 0` and :math:`u_B = 1`: the
-point :math:`w_B` of least norm on an affine subspace, one of :math:`\sum_{m \le r}\binom nm`. Let j be the last index of B.
-As :math:`\alpha_j > 0`, :math:`u_j(w_{B \setminus j}) < 1`.
+**Vertices.** An optimum is the point of least norm that keeps some set. By its optimality
+conditions and Carathéodory's theorem it is :math:`w = \sum_{i \in B}\alpha_i g_i` with linearly
+independent rows, :math:`\alpha > 0` and :math:`u_B = 1`: the point :math:`w_B` of least norm on an
+affine subspace, one of :math:`\sum_{m \le r}\binom nm`. Let j be the last index of B. As
+:math:`\alpha_j > 0`, :math:`u_j(w_{B \setminus j}) < 1`.
 
-**Sweep.** For r − 1 rows the subspace is a line :math:`w_B + tv`, which each other hyperplane :math:`u_j = 1` crosses once. The
-crossings are sorted once, and what is dropped is counted along them, so that :math:`\binom n{r-1}` lines stand for :math:`\binom nr` points.
-Only crossings of later indices at which an observation becomes satisfied, away from t = 0, are vertices that no other line has.
+**Sweep.** For r − 1 rows the subspace is a line :math:`w_B + tv`, which each other hyperplane
+:math:`u_j = 1` crosses once. The crossings are sorted once, and what is dropped is counted along
+them, so that :math:`\binom n{r-1}` lines stand for :math:`\binom nr` points. Only crossings of
+later indices at which an observation becomes satisfied, away from t = 0, are vertices that no other
+line has.
 
-**Bounds.** All of a subspace that is better than the incumbent U lies in the ball of radius R around :math:`w_B`,
-:math:`R^2 = U - \|w_B\|^2 - \lambda F`, where F is the weight of the observations whose margins are below 1 in all of the ball. A
-smaller ball has a larger F, and so on; F > k or R² < 0 ends the search below B. Observations that are satisfied in
-all of the ball, or in none of it, need not be looked at again below B. On a line the weight that can be regained within reach bounds it
-before anything is sorted.
+**Bounds.** All of a subspace that is better than the incumbent U lies in the ball of radius R
+around :math:`w_B`, :math:`R^2 = U - \|w_B\|^2 - \lambda F`, where F is the weight of the
+observations whose margins are below 1 in all of the ball. A smaller ball has a larger F, and so on;
+F > k or R² < 0 ends the search below B. Observations that are satisfied in all of the ball, or in
+none of it, need not be looked at again below B. On a line the weight that can be regained within
+reach bounds it before anything is sorted.
 
-**Rounding.** A subspace comes with bounds on the errors of its margins at :math:`w_B` and of the changes of the margins along it. They grow
-by one over the part of a new row that is orthogonal to the rows of B. Margins are taken at their upper ends throughout: the values
-compared are at most the true ones, and what is proved with them is a lower bound. Whether the best of them is attained is found out by
-solving for the point of least norm that keeps its set. Where the error of a subspace would be too large to tell anything, and the
-hyperplane of the new row meets the ball, the value of the subspace counts as lost, and the bound is lowered to it.
+**Rounding.** A subspace comes with bounds on the errors of its margins at :math:`w_B` and of the
+changes of the margins along it. They grow by one over the part of a new row that is orthogonal to
+the rows of B. Margins are taken at their upper ends throughout: the values compared are at most the
+true ones, and what is proved with them is a lower bound. Whether the best of them is attained is
+found out by solving for the point of least norm that keeps its set. Where the error of a subspace
+would be too large to tell anything, and the hyperplane of the new row meets the ball, the value of
+the subspace counts as lost, and the bound is lowered to it.
 """
+
+# numba infers the types.
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -58,11 +68,7 @@ def _objective_value(norm, dropped, lam, k):
 
 @compiled(inner=True)
 def _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, upper):
-    """Shrink the ball; keep in `index` the observations that its points may tell apart.
-
-    `blur` and `turn` bound the errors of `a` and of the rows of `P`. Returns their number, the weight dropped in all of the ball, and R²
-    (negative: there is no better point).
-    """
+    """Shrink the ball; keep in `index` the observations that its points may tell apart."""
     square = math.inf
     for _ in range(SHRINKINGS):
         if forced > k:
@@ -94,18 +100,23 @@ def _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, up
 
 @compiled(inner=True)
 def _errors(length, step, blur, turn, r):
-    """Bounds on the errors of margins, changes and the step on the subspace below, from those of the present one."""
+    """Bounds on the errors of margins, changes and the step on the subspace below, from those of
+    the present one.
+    """
     own = 8 * (r + 4) * UNIT
     tilt = 2.0 * (turn + own) / length
     slip = (blur + abs(step) * (turn + own)) / length + own * abs(step)
-    return blur + slip + abs(step) * (turn + tilt + own) + own * (1.0 + abs(step)), turn + tilt + own, slip
+    return (
+        blur + slip + abs(step) * (turn + tilt + own) + own * (1.0 + abs(step)),
+        turn + tilt + own,
+        slip,
+    )
 
 
 @compiled(inner=True)
 def _least_missed_value(length, margin, norm, forced, blur, turn, lam, upper, r):
-    """Return a lower bound of the vertices on the hyperplane of a row that rounding hides: ``inf`` if there are none.
-
-    The second value says whether the row can be added.
+    """Return a lower bound of the vertices on the hyperplane of a row that rounding hides: ``inf``
+    if there are none.
     """
     base = norm + lam * forced
     if base >= upper:
@@ -125,9 +136,8 @@ def _least_missed_value(length, margin, norm, forced, blur, turn, lam, upper, r)
 
 @compiled(inner=True)
 def _descend(j, count, index, a, P, m, below_index, below_a, below_P):
-    """Go to the subspace u_j = 1 of the present one: a reflection turns p_j into the first axis, which is then left out.
-
-    Returns the number of observations left and the step length.
+    """Go to the subspace u_j = 1 of the present one: a reflection turns p_j into the first axis,
+    which is then left out.
     """
     length = 0.0
     for c in range(m):
@@ -169,7 +179,11 @@ def _sort(times, changes, rows, count):
             time, change, row = times[i], changes[i], rows[i]
             place = i
             while place >= gap and times[place - gap] > time:
-                times[place], changes[place], rows[place] = times[place - gap], changes[place - gap], rows[place - gap]
+                times[place], changes[place], rows[place] = (
+                    times[place - gap],
+                    changes[place - gap],
+                    rows[place - gap],
+                )
                 place -= gap
             times[place], changes[place], rows[place] = time, change, row
         gap //= 3
@@ -198,10 +212,7 @@ def _side(
     changes,
     rows,
 ):
-    """Best vertex on one half of a line: returns its value and its index.
-
-    `slack` is what sums and differences of weights may be off by.
-    """
+    """Best vertex on one half of a line: returns its value and its index."""
     # The weight that can be regained on the way to R, and how far that lets R shrink.
     radius = math.sqrt(square)
     while True:
@@ -248,7 +259,9 @@ def _side(
         while following < events and times[following] <= times[event] and changes[following] < 0.0:
             together += changes[following]
             following += 1
-        value = _objective_value(norm + times[event] * times[event], max(together - slack, forced), lam, k)
+        value = _objective_value(
+            norm + times[event] * times[event], max(together - slack, forced), lam, k
+        )
         if value < best:
             best, at = value, rows[event]
     return best, at
@@ -256,40 +269,7 @@ def _side(
 
 @compiled(nogil=True)
 def search_one(H, weight, lam, k, upper, prefix, size, budget, basis, room):
-    """Search below a prefix.
-
-    Parameters
-    ----------
-    H : ndarray of shape (n, r)
-        Signed rows.
-    weight : ndarray of shape (n,)
-    lam, k : float
-        λ (0 in the cardinality form) and the weight that may be dropped (infinite in the other).
-    upper : float
-        Value of the incumbent: only better points are looked for.
-    prefix : ndarray of int, shape (r,)
-    size : int
-        How many entries of the prefix count.
-    budget : int
-        Subspaces to visit, at most.
-    basis : ndarray of int, shape (r,)
-        Output: the rows of the best point found.
-    room : tuple of ndarray
-        Of :func:`~svmcvx.fast.indicator.search.sweep.room`.
-
-    Returns
-    -------
-    best : float
-        The best value found, ``inf`` if nothing was.
-    best_size : int
-        How many entries of `basis` count.
-    nodes : int
-        Subspaces visited.
-    finished : bool
-        Whether the budget was enough.
-    lost : float
-        The value from which on points may be missed, ``inf`` if none is.
-    """
+    """Search below a prefix."""
     n, r = H.shape
     P, a, index, count, cursor, chosen, norm, forced, blur, turn, times, changes, rows = room
     norm[0] = forced[0] = blur[0] = turn[0] = 0.0
@@ -398,7 +378,15 @@ def search_one(H, weight, lam, k, upper, prefix, size, budget, basis, room):
             continue
         length = _length(P[depth], found, m)
         missed, fit = _least_missed_value(
-            length, a[depth, found], norm[depth], forced[depth], blur[depth], turn[depth], lam, upper, r
+            length,
+            a[depth, found],
+            norm[depth],
+            forced[depth],
+            blur[depth],
+            turn[depth],
+            lam,
+            upper,
+            r,
         )
         lost = min(lost, missed)
         if not fit:
@@ -412,7 +400,15 @@ def search_one(H, weight, lam, k, upper, prefix, size, budget, basis, room):
             continue
         chosen[depth] = found
         count[below], _ = _descend(
-            found, count[depth], index[depth], a[depth], P[depth], m, index[below], a[below], P[below]
+            found,
+            count[depth],
+            index[depth],
+            a[depth],
+            P[depth],
+            m,
+            index[below],
+            a[below],
+            P[below],
         )
         forced[below] = forced[depth]
         depth = below
@@ -422,10 +418,8 @@ def search_one(H, weight, lam, k, upper, prefix, size, budget, basis, room):
 
 @compiled()
 def children(H, weight, lam, k, upper, prefix, size, room, bounds):
-    """Write the rows that may follow a prefix, and for each a lower bound on all that lies below; return their number.
-
-    Parameters are those of :func:`search_one`. The rows are the last entry of `room`, the bounds `bounds`, of shape (n,). The second
-    number is the value from which on points may be missed.
+    """Write the rows that may follow a prefix, and for each a lower bound on all that lies below;
+    return their number.
     """
     n, r = H.shape
     P, a, index = room[0][0], room[1][0], room[2][0]
@@ -440,7 +434,9 @@ def children(H, weight, lam, k, upper, prefix, size, room, bounds):
     # Down to the prefix, and then one step to each of its children.
     count, m = n, r
     for depth in range(size + 1):
-        count, forced, square = _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, upper)
+        count, forced, square = _confine(
+            count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, upper
+        )
         if square < 0.0 or depth == size:
             break
         told_apart = False
@@ -475,7 +471,19 @@ def children(H, weight, lam, k, upper, prefix, size, room, bounds):
         beyond = max(abs(step) - slip, 0.0)
         value = (norm + beyond * beyond) * (1.0 - 8 * UNIT)
         _, dropped, square = _confine(
-            left, below_index, below_a, below_P, m - 1, value, forced, new_blur, new_turn, weight, lam, k, upper
+            left,
+            below_index,
+            below_a,
+            below_P,
+            m - 1,
+            value,
+            forced,
+            new_blur,
+            new_turn,
+            weight,
+            lam,
+            k,
+            upper,
         )
         if square >= 0.0:
             rows[found], bounds[found] = j, value + lam * dropped

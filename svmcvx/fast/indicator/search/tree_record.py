@@ -1,4 +1,6 @@
-"""What branch and bound decided, and the multipliers of its bounds: enough to prove the bounds again."""
+"""What branch and bound decided, and the multipliers of its bounds: enough to prove the bounds
+again.
+"""
 
 from __future__ import annotations
 
@@ -11,34 +13,25 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.indicator.search.record_passes import count_flips, find_flips, put_in_order, sort_multipliers
+from svmcvx.fast.indicator.search.record_passes import (
+    count_flips,
+    find_flips,
+    put_in_order,
+    sort_multipliers,
+)
 
 __all__ = ["BoundedNodes", "Leaf", "TreeRecord", "empty_node", "infeasible_leaf", "least_norm_leaf"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 
-# Largest number of doubles whose sum is one multiplier, and the largest absolute value of their exponents.
+# Largest number of doubles whose sum is one multiplier, and the largest absolute value of their
+# exponents.
 TERMS, EXPONENT = 64, 900
 
 
 class BoundedNodes(NamedTuple):
-    """Nodes that were bounded one after the other, some several times.
-
-    Attributes
-    ----------
-    parents, decisions, rounds : ndarray of int, shape (nodes,)
-        Numbers of the parents; i + 1 if row i is kept, −i − 1 if it is dropped; how many bounds each has.
-    facts : ndarray of shape (bounds, 3), with a free intercept (bounds, 5)
-        The multiplier of the budget, the bound, and whether it changed anything (0 or 1); which side of the interval of the intercept it cut off
-        (0 if none), and where.
-    marks : ndarray of uint8, shape (bounds, ceil(n / 8))
-        Bits of the multipliers at their limits.
-    counts : ndarray of int, shape (bounds,)
-        How many other multipliers are not 0.
-    rows, numbers : ndarray
-        Rows and values of these multipliers.
-    """
+    """Nodes that were bounded one after the other, some several times."""
 
     parents: Integers
     decisions: Integers
@@ -53,8 +46,13 @@ class BoundedNodes(NamedTuple):
 def empty_node(rows: int) -> BoundedNodes:
     """Return a first node with a free intercept that has no point: a bound without multipliers."""
     whole, none = np.array([0]), np.zeros(0)
-    facts, marks = np.array([[0.0, math.inf, 1.0, 0.0, 0.0]]), np.zeros((1, -(-rows // 8)), dtype=np.uint8)
-    return BoundedNodes(whole - 1, whole, whole + 1, facts, marks, whole, none.astype(np.int32), none)
+    facts, marks = (
+        np.array([[0.0, math.inf, 1.0, 0.0, 0.0]]),
+        np.zeros((1, -(-rows // 8)), dtype=np.uint8),
+    )
+    return BoundedNodes(
+        whole - 1, whole, whole + 1, facts, marks, whole, none.astype(np.int32), none
+    )
 
 
 class Leaf(NamedTuple):
@@ -70,11 +68,15 @@ def least_norm_leaf(rows: Sequence[int], alpha: Sequence[Fraction]) -> Leaf | No
 
 
 def infeasible_leaf(rows: Sequence[int], alpha: Sequence[Fraction]) -> Leaf | None:
-    """Return a multiple of a combination of rows that vanishes, exactly; None where doubles do not hold it."""
+    """Return a multiple of a combination of rows that vanishes, exactly; None where doubles do not
+    hold it.
+    """
     multiple = Fraction(math.lcm(*(value.denominator for value in alpha)))
     longest = max(int(abs(value * multiple)).bit_length() for value in alpha)
     multiple *= Fraction(2) ** (EXPONENT // 2 - longest)
-    return _sums([(row, multiple * value) for row, value in zip(rows, alpha, strict=True)], TERMS, exact=True)
+    return _sums(
+        [(row, multiple * value) for row, value in zip(rows, alpha, strict=True)], TERMS, exact=True
+    )
 
 
 def _sums(values: Sequence[tuple[int, Fraction]], terms: int, *, exact: bool) -> Leaf | None:
@@ -91,12 +93,16 @@ def _sums(values: Sequence[tuple[int, Fraction]], terms: int, *, exact: bool) ->
                 rest -= Fraction(found[-1][1])
         if rest and exact:
             return None
-    return Leaf(np.array([row for row, _ in found], dtype=np.int64), np.array([term for _, term in found]))
+    return Leaf(
+        np.array([row for row, _ in found], dtype=np.int64), np.array([term for _, term in found])
+    )
 
 
 @dataclass
 class TreeRecord:
-    """Nodes in the order in which they were bounded, the first node first; some leaves have their own multipliers."""
+    """Nodes in the order in which they were bounded, the first node first; some leaves have their
+    own multipliers.
+    """
 
     parts: list[BoundedNodes] = field(default_factory=list)
     uppers: list[float] = field(default_factory=list)
@@ -110,7 +116,9 @@ class TreeRecord:
         self.bytes += sum(values.nbytes for values in nodes)
 
     def arrays(self, search: Any) -> dict[str, NDArray[Any]]:
-        """Return the arrays ``tree.*`` of a proof, see ``docs/proof_format.md``; none if the units of the data cannot represent them."""
+        """Return the arrays ``tree.*`` of a proof, see ``docs/proof_format.md``; none if the units
+        of the data cannot represent them.
+        """
         unit = search.scale**2
         if not self.parts:
             return {}
@@ -120,8 +128,12 @@ class TreeRecord:
         last = np.cumsum(nodes.rounds) - 1
         own = {leaf: len(upper) + k for k, leaf in enumerate(self.leaves)}
         upper = np.concatenate([upper, upper[last[list(own)]]])
-        counts = np.concatenate([nodes.counts, [leaf.rows.size for leaf in self.leaves.values()]]).astype(np.int64)
-        rows = np.concatenate([nodes.rows, *(leaf.rows for leaf in self.leaves.values())]).astype(np.int64)
+        counts = np.concatenate(
+            [nodes.counts, [leaf.rows.size for leaf in self.leaves.values()]]
+        ).astype(np.int64)
+        rows = np.concatenate([nodes.rows, *(leaf.rows for leaf in self.leaves.values())]).astype(
+            np.int64
+        )
         numbers = np.concatenate([nodes.numbers, *(leaf.numbers for leaf in self.leaves.values())])
         price = np.concatenate([nodes.facts[:, 0], np.zeros(len(own))])
 
@@ -155,23 +167,19 @@ class TreeRecord:
             if space.is_linear:
                 found["centre"] = np.array(space.centre)
         fits = all(np.isfinite(values).all() for values in found.values())
-        whole = {name: values.astype(np.int32) for name, values in found.items() if values.dtype == np.int64}
+        whole = {
+            name: values.astype(np.int32)
+            for name, values in found.items()
+            if values.dtype == np.int64
+        }
         return found | whole if fits else {}
 
 
 def _preorder(
     nodes: BoundedNodes, last: Integers, own: dict[int, int], cutoff: float
 ) -> tuple[Integers, Integers, Integers, Integers]:
-    """Return the nodes, each before its children and the child that keeps its row first, and the data of their bounds for a proof.
-
-    Needed are the first, those that changed something, the last of each leaf, and the last of each node above a leaf whose bound is below `cutoff`.
-
-    Returns
-    -------
-    order, bounds : ndarray of shape (nodes,)
-        The nodes, and how many bounds of each are needed.
-    kept, before : ndarray
-        Numbers of these bounds, and of the one before each on the way from the first node; −1 for none.
+    """Return the nodes, each before its children and the child that keeps its row first, and the
+    data of their bounds for a proof.
     """
     count = nodes.parents.size
     children = np.full((2, count), -1)
@@ -192,14 +200,18 @@ def _preorder(
     own_of[list(own)] = list(own.values())
     order, bounds = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     kept, before = (np.empty(np.count_nonzero(needed) + len(own), dtype=np.int64) for _ in range(2))
-    put_in_order(children, last - nodes.rounds + 1, last, needed, own_of, order, bounds, kept, before)
+    put_in_order(
+        children, last - nodes.rounds + 1, last, needed, own_of, order, bounds, kept, before
+    )
     return order, bounds, kept, before
 
 
 def _flips(
     marks: NDArray[np.uint8], kept: Integers, before: Integers, data_order: Integers
 ) -> tuple[Integers, Integers]:
-    """Return how many marks of each bound differ from those of the bound before, and their rows in increasing order."""
+    """Return how many marks of each bound differ from those of the bound before, and their rows in
+    increasing order.
+    """
     counts = np.empty(kept.size, dtype=np.int64)
     count_flips(marks, kept, before, counts)
     rows = np.empty(int(counts.sum()), dtype=np.int64)

@@ -8,7 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.several_classes.systems.penalties import AbsoluteWeights, SquaredWeights
-from svmcvx.fast.several_classes.systems.score_systems import ScoreSystem, ScoreSystemSettings, centred
+from svmcvx.fast.several_classes.systems.score_systems import (
+    ScoreSystem,
+    ScoreSystemSettings,
+    centred,
+)
 from svmcvx.formulations.multiclass.baselines import ClassicalStatement
 
 __all__ = ["ClassicalSystem"]
@@ -17,18 +21,13 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class ClassicalSystem(ScoreSystem):
-    """Data and penalty of a classical machine.
-
-    Parameters
-    ----------
-    statement : ClassicalStatement
-    settings : ScoreSystemSettings, optional
-        The defaults if None.
-    """
+    """Data and penalty of a classical machine."""
 
     dense_share = 1 / 3
 
-    def __init__(self, statement: ClassicalStatement, settings: ScoreSystemSettings | None = None) -> None:
+    def __init__(
+        self, statement: ClassicalStatement, settings: ScoreSystemSettings | None = None
+    ) -> None:
         super().__init__(statement.scores, settings)
         self.statement = statement
         kappa = statement.regulariser.curvature(statement.scores.data.c)

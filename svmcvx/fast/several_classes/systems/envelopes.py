@@ -1,11 +1,14 @@
-r"""Envelopes of the hinge losses of score differences around multipliers, and their second derivatives.
+r"""Envelopes of the hinge losses of score differences around multipliers, and their second
+derivatives.
 
-For a loss with :math:`\ell(f) = \max_{a \in A}\sum_k a_k(1-f_k)` the envelope around a centre A of weight s is
+For a loss with :math:`\ell(f) = \max_{a \in A}\sum_k a_k(1-f_k)` the envelope around a centre A of
+weight s is
 
 .. math:: e(f) = \max_{a \in sA}\; \sum_k a_k(1-f_k) - \frac{\|a - \bar a\|^2}{2\sigma},
 
-whose maximiser is the projection of :math:`\bar a + \sigma(1-f)`. Its second derivative is σ times the projector onto the face of
-the domain in which the projection ends, so that only multipliers strictly between their bounds count.
+whose maximiser is the projection of :math:`\bar a + \sigma(1-f)`. Its second derivative is σ times
+the projector onto the face of the domain in which the projection ends, so that only multipliers
+strictly between their bounds count.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ Rows: TypeAlias = NDArray[np.intp]
 
 
 class Projection(NamedTuple):
-    """Multipliers of differences, with the entry of the own class if there is one, and the faces that contain them."""
+    """Multipliers of differences, with the entry of the own class if there is one, and the faces
+    that contain them.
+    """
 
     full: Floats
     state: NDArray[np.int8]
@@ -35,20 +40,16 @@ class Projection(NamedTuple):
 
 
 class Faces(NamedTuple):
-    """Orthonormal vectors of all faces: the observation of each, and its coefficients of the scores of all classes."""
+    """Orthonormal vectors of all faces: the observation of each, and its coefficients of the scores
+    of all classes.
+    """
 
     owner: Rows
     rows: Floats
 
 
 class Envelope:
-    """The envelope of a hinge loss.
-
-    Parameters
-    ----------
-    scores : ScoreSpace
-    loss : HingeSum, LargestHinge or TopHinge
-    """
+    """The envelope of a hinge loss."""
 
     def __init__(self, scores: ScoreSpace, loss: ScoreLoss) -> None:
         self.scores, self.weight = scores, scores.data.weight
@@ -63,7 +64,8 @@ class Envelope:
         """Centre the envelope at multipliers of shape (n, c − 1) inside their domain."""
         self.centre[:, : alpha.shape[1]] = alpha
         if not self.boxed:
-            # The least sum that the largest multiplier allows, with the remainder for the own class.
+            # The least sum that the largest multiplier allows, with the remainder for the own
+            # class.
             total = alpha.sum(axis=1)
             sums = np.maximum(total, self.k * alpha.max(axis=1))
             self.centre[:, -1] = np.maximum(sums - total, 0.0)
@@ -72,11 +74,17 @@ class Envelope:
         """Return the multipliers at differences f, projected onto their domain."""
         raw = self.centre.copy()
         raw[:, : f.shape[1]] += self.sigma * (1.0 - f)
-        found = Projection(np.empty(self.shape), np.empty(self.shape, np.int8), np.zeros(self.shape[0], np.int8))
+        found = Projection(
+            np.empty(self.shape), np.empty(self.shape, np.int8), np.zeros(self.shape[0], np.int8)
+        )
         if self.boxed:
             passes.project_box(raw, self.weight, found.full, found.state)
         else:
-            order = np.argsort(-raw, axis=1) if self.k > 1 else np.empty((raw.shape[0], 0), dtype=np.intp)
+            order = (
+                np.argsort(-raw, axis=1)
+                if self.k > 1
+                else np.empty((raw.shape[0], 0), dtype=np.intp)
+            )
             passes.project_top(raw, order, self.weight, self.k, found.full, found.state, found.mode)
         return found
 
@@ -89,19 +97,14 @@ class Envelope:
         data = self.scores.data
         most = int((response.state == passes.FREE).sum()) + data.n
         owner, rows = np.empty(most, dtype=np.intp), np.empty((most, data.c))
-        count = passes.face_rows(response.state, response.mode, data.codes, self.k, self.boxed, owner, rows)
+        count = passes.face_rows(
+            response.state, response.mode, data.codes, self.k, self.boxed, owner, rows
+        )
         return Faces(owner[:count], rows[:count])
 
 
 class FaceCurvature:
-    """Second derivatives of an envelope.
-
-    Parameters
-    ----------
-    scores : ScoreSpace
-    sigma : float
-    faces : Faces
-    """
+    """Second derivatives of an envelope."""
 
     def __init__(self, scores: ScoreSpace, sigma: float, faces: Faces) -> None:
         self.scores, self.sigma, self.faces = scores, sigma, faces
@@ -109,7 +112,9 @@ class FaceCurvature:
         self.vectors = -np.take_along_axis(faces.rows, scores.others[faces.owner], axis=1)
 
     def _sums(self, products: Floats) -> Floats:
-        return np.asarray(np.bincount(self.faces.owner, weights=products, minlength=self.n), dtype=np.float64)
+        return np.asarray(
+            np.bincount(self.faces.owner, weights=products, minlength=self.n), dtype=np.float64
+        )
 
     def edge(self, k: int, j: int) -> list[tuple[Rows, Floats]]:
         """The observations whose faces join k and j."""

@@ -1,19 +1,25 @@
 r"""Compiled steps of an interior-point method for hinges of several classes, on few observations.
 
-The multipliers of the difference f of an observation of weight s are the a with :math:`0 \le a_k \le ts`, :math:`\sum_k a_k \le Ts`; t or T may
-be infinite. With multipliers z of these bounds, slacks r of them and :math:`\gamma = 1 - f` the conditions of optimality are
+The multipliers of the difference f of an observation of weight s are the a with :math:`0 \le a_k
+\le ts`, :math:`\sum_k a_k \le Ts`; t or T may be infinite. With multipliers z of these bounds,
+slacks r of them and :math:`\gamma = 1 - f` the conditions of optimality are
 
 .. math:: \nabla\Omega(U) = Z'B(a), \qquad \gamma = -z^0 + z^t + z^T 1, \qquad r\,z = 0,
 
-which Newton's method solves with :math:`rz = \mu` for decreasing μ: a step without μ tells how far it can fall, and gives the second-order
-term of the step that is taken [Mehrotra]. With a and z eliminated, where the sum of squares of :math:`z/r` is diagonal plus a matrix of ones, a step
-needs the Laplacian of the classes of :mod:`svmcvx.fast.several_classes.systems.score_systems`, of (c − 1) r rows.
+which Newton's method solves with :math:`rz = \mu` for decreasing μ: a step without μ tells how far
+it can fall, and gives the second-order term of the step that is taken [Mehrotra]. With a and z
+eliminated, where the sum of squares of :math:`z/r` is diagonal plus a matrix of ones, a step needs
+the Laplacian of the classes of :mod:`svmcvx.fast.several_classes.systems.score_systems`, of (c − 1)
+r rows.
 
-The penalty is :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|^2 + \|b\|^2)`, p ≥ 2. On weights that sum to zero
-:math:`\|W\|^2 = \tfrac1c\sum_{k<l}\|w_k - w_l\|^2`.
+The penalty is :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|^2 + \|b\|^2)`, p ≥ 2. On
+weights that sum to zero :math:`\|W\|^2 = \tfrac1c\sum_{k<l}\|w_k - w_l\|^2`.
 
 Source: [Mehrotra].
 """
+
+# numba infers the types.
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -57,7 +63,9 @@ def _loss(gamma, largest, total):
 
 @compiled(inner=True, error_model="numpy")
 def _coefficients(alpha, own, row):
-    """Write the coefficients of the scores of one observation in the inner product of differences and `alpha`."""
+    """Write the coefficients of the scores of one observation in the inner product of differences
+    and `alpha`.
+    """
     row[own] = 0.0
     for j in range(alpha.size):
         row[j + (j >= own)] = -alpha[j]
@@ -66,7 +74,9 @@ def _coefficients(alpha, own, row):
 
 @compiled(inner=True, error_model="numpy")
 def _penalise(U, d, q, lam, p, eps, gradient, H):
-    """Write the gradient of the penalty and add its second derivatives; return its value and the second derivatives of a short pair."""
+    """Write the gradient of the penalty and add its second derivatives; return its value and the
+    second derivatives of a short pair.
+    """
     r, c = U.shape
     value, least, most = 0.0, np.inf, 0.0
     gradient[:] = 0.0
@@ -111,7 +121,9 @@ def _penalise(U, d, q, lam, p, eps, gradient, H):
 
 @compiled(inner=True, error_model="numpy")
 def _inverse(D, rest, share, x, out):
-    """Write the product of x and the inverse of diag(D) + ω 11', with `rest` 1/ω + Σ 1/D and `share` 1/ω of it; without cancellation."""
+    """Write the product of x and the inverse of diag(D) + ω 11', with `rest` 1/ω + Σ 1/D and
+    `share` 1/ω of it; without cancellation.
+    """
     for j in range(D.size):
         out[j] = share * x[j]
         for k in range(D.size):
@@ -182,7 +194,9 @@ def _add_losses(Z, codes, D, rest, share, H):
 
 @compiled(inner=True, error_model="numpy", allocates=True)
 def _direction(Z, codes, D, rest, share, L, gradient, T, dU, df, dA):
-    """Write the changes of U, of the differences and of the multipliers that belong to the right-hand side T."""
+    """Write the changes of U, of the differences and of the multipliers that belong to the
+    right-hand side T.
+    """
     n, r = Z.shape
     m = T.shape[1]
     x, row, score = np.empty(m * r), np.empty(m + 1), np.empty(m + 1)
@@ -217,7 +231,9 @@ def _direction(Z, codes, D, rest, share, L, gradient, T, dU, df, dA):
 
 @compiled(inner=True, error_model="numpy")
 def _changes(slack, z, product, dslack, dz):
-    """Write the changes of the multipliers of the bounds that lead to the products; return the longest step, at most 1."""
+    """Write the changes of the multipliers of the bounds that lead to the products; return the
+    longest step, at most 1.
+    """
     length = 1.0
     for i in range(z.shape[0]):
         for j in range(z.shape[1]):
@@ -231,34 +247,20 @@ def _changes(slack, z, product, dslack, dz):
 
 @compiled(nogil=True, error_model="numpy", allocates=True)
 def interior_step(Z, d, q, codes, s, largest, total, lam, p, eps, U, slack, z, target):
-    """Take a step from a point inside the bounds; return its objective, the estimated gap, and whether there was a step.
-
-    There is none where the gap is at most the share `target` of the objective, or the matrix cannot be factorised.
-
-    Parameters
-    ----------
-    Z : ndarray of shape (n, r)
-        The data, with a column for the biases.
-    d : int
-        Columns that are features.
-    q : ndarray of shape (r,)
-        Coefficients of the biases.
-    codes, s : ndarray of shape (n,)
-        Classes, weights.
-    largest, total : float
-        t and T.
-    lam, p, eps : float
-        Of the penalty.
-    U, slack, z : ndarray
-        The point: weights and biases, the distances of the multipliers of the differences from their bounds 0, ts and Ts (where these are finite),
-        and the multipliers of the bounds; changed.
-    target : float
+    """Take a step from a point inside the bounds; return its objective, the estimated gap, and
+    whether there was a step.
     """
     n, r = Z.shape
     m = U.shape[1] - 1
     gradient, H = np.empty(U.shape), np.zeros((m, r, m, r))
     value, curvature = _penalise(U, d, q, lam, p, eps, gradient, H)
-    gamma, T, D, rest, share = np.empty((n, m)), np.empty((n, m)), np.empty((n, m)), np.empty(n), np.empty(n)
+    gamma, T, D, rest, share = (
+        np.empty((n, m)),
+        np.empty((n, m)),
+        np.empty((n, m)),
+        np.empty(n),
+        np.empty(n),
+    )
     dslack, dz, product = np.empty(z.shape), np.empty(z.shape), np.zeros(z.shape)
     row, score = np.empty(m + 1), np.empty(m + 1)
     gap, mu = 0.0, 0.0
@@ -289,7 +291,8 @@ def interior_step(Z, d, q, codes, s, largest, total, lam, p, eps, U, slack, z, t
         value += loss
         gap += max(loss - along, 0.0)
     _add_losses(Z, codes, D, rest, share, H)
-    # What the gradient costs: for biases by their second derivatives, as nothing is known of their size.
+    # What the gradient costs: for biases by their second derivatives, as nothing is known of their
+    # size.
     for a in range(d):
         for k in range(m + 1):
             gap += 0.5 * gradient[a, k] ** 2 / curvature
@@ -320,7 +323,9 @@ def interior_step(Z, d, q, codes, s, largest, total, lam, p, eps, U, slack, z, t
         left = 0.0
         for i in range(n):
             for j in range(z.shape[1]):
-                left += (slack[i, j] + length * dslack[i, j]) * (z[i, j] + length * dz[i, j]) / z.size
+                left += (
+                    (slack[i, j] + length * dslack[i, j]) * (z[i, j] + length * dz[i, j]) / z.size
+                )
         centre = mu * (left / mu) ** 3
         for i in range(n):
             for j in range(z.shape[1]):

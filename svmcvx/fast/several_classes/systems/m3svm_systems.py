@@ -14,7 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.fast.several_classes.systems.score_systems import ScoreSystem, ScoreSystemSettings, centred
+from svmcvx.fast.several_classes.systems.score_systems import (
+    ScoreSystem,
+    ScoreSystemSettings,
+    centred,
+)
 from svmcvx.formulations.multiclass.m3svm import M3SVM, objective_value
 from svmcvx.formulations.multiclass.pairwise import lengths
 
@@ -24,22 +28,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class PairNorms:
-    r"""The regulariser at a point, its norms smoothed to :math:`r = \sqrt{\|v\|^2+\nu^2}`, and its second derivatives.
-
-    For p < 2 the second derivatives use independent flows S in place of those of the point,
-    :math:`\lambda p\,r^{p-2}(I + (p-2)(\tilde Sv' + v\tilde S')/(2r^2))` with :math:`\tilde S = S/(\lambda p\,r^{p-2})` shortened to at most
-    r. This is the linearisation of :math:`r^{2-p}S = \lambda p\,v` instead of its quotient form, which is accurate in a larger
-    region about v = 0.
-
-    Parameters
-    ----------
-    system : M3SVMSystem
-    U : ndarray
-        The point.
-    nu : float
-        Smoothing ν of the norms.
-    flow : ndarray, optional
-        Independent flows S.
+    r"""The regulariser at a point, its norms smoothed to :math:`r = \sqrt{\|v\|^2+\nu^2}`, and its
+    second derivatives.
     """
 
     def __init__(self, system: M3SVMSystem, U: Floats, nu: float, flow: Floats | None) -> None:
@@ -57,7 +47,9 @@ class PairNorms:
         if flow is not None and p < 2:
             scaled = flow / self.stiffness
             self.scaled_flow = scaled * (self.r / np.maximum(lengths(scaled, 2), self.r))
-        self.radial = np.divide(p - 2.0, 2.0 * self.r**2, out=np.zeros_like(self.r), where=self.r > 0)
+        self.radial = np.divide(
+            p - 2.0, 2.0 * self.r**2, out=np.zeros_like(self.r), where=self.r > 0
+        )
 
     @property
     def _share(self) -> float:
@@ -75,7 +67,9 @@ class PairNorms:
 
     def apply(self, dV: Floats) -> Floats:
         """Return the change of the flows with the differences."""
-        along = self.scaled_flow * (self.V * dV).sum(axis=0) + self.V * (self.scaled_flow * dV).sum(axis=0)
+        along = self.scaled_flow * (self.V * dV).sum(axis=0) + self.V * (self.scaled_flow * dV).sum(
+            axis=0
+        )
         return np.asarray(self.stiffness * (dV + self.radial * along))
 
     def product(self, D: Floats) -> Floats:
@@ -97,19 +91,14 @@ class PairNorms:
         q, pairs = self.system.q, self._pairs_of(k)
         diagonal = len(pairs) * self._share * q**2
         along = 2.0 * self.radial * self.scaled_flow * self.V
-        diagonal[:-1] += (self.stiffness * (1.0 + along))[:, pairs].sum(axis=1) + len(pairs) * self._share
+        diagonal[:-1] += (self.stiffness * (1.0 + along))[:, pairs].sum(axis=1) + len(
+            pairs
+        ) * self._share
         return np.asarray(diagonal)
 
 
 class M3SVMSystem(ScoreSystem):
-    """Data, gradients and Newton systems of M3SVM with Euclidean norms, in the unknowns U.
-
-    Parameters
-    ----------
-    statement : M3SVM
-    settings : ScoreSystemSettings, optional
-        The defaults if None.
-    """
+    """Data, gradients and Newton systems of M3SVM with Euclidean norms, in the unknowns U."""
 
     def __init__(self, statement: M3SVM, settings: ScoreSystemSettings | None = None) -> None:
         super().__init__(statement.scores, settings)
@@ -126,7 +115,9 @@ class M3SVMSystem(ScoreSystem):
         squares = float((U[:-1] ** 2).sum() + (b**2).sum())
         lam, p, eps = self.statement.lam, self.statement.p, self.statement.eps
         with np.errstate(over="ignore"):
-            return float(objective_value(loss, lengths(U[:-1] @ self.P, 2), squares, lam=lam, p=p, eps=eps))
+            return float(
+                objective_value(loss, lengths(U[:-1] @ self.P, 2), squares, lam=lam, p=p, eps=eps)
+            )
 
     def full_flow(self, flow: Floats) -> Floats:
         """Return flows in terms of the features."""

@@ -1,12 +1,13 @@
-r"""The regulariser of M3SVM with p ≥ 2 as a smooth penalty, and the inverse of its second derivatives.
+r"""The regulariser of M3SVM with p ≥ 2 as a smooth penalty, and the inverse of its second
+derivatives.
 
 In the weights these are, with :math:`p_m = e_k - e_l` and :math:`v_m = Wp_m` for the pair m = kl,
 
 .. math:: A(D) = D\Big(\sum_m a_m p_m p_m' + 2\varepsilon I\Big) + \sum_m (p - 2)\,a_m\, \langle \hat v_m p_m', D\rangle\, \hat v_m p_m',
           \qquad a_m = \lambda p\,\|v_m\|^{p-2},\quad \hat v_m = v_m/\|v_m\|:
 
-a matrix of the order of the classes for each feature, and a term of the rank of the pairs, which the formula of Sherman, Morrison and
-Woodbury inverts.
+a matrix of the order of the classes for each feature, and a term of the rank of the pairs, which
+the formula of Sherman, Morrison and Woodbury inverts.
 """
 
 from __future__ import annotations
@@ -27,20 +28,14 @@ __all__ = ["PairInverse", "PairPowers"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Shorter differences than this share of the longest count as so long in the second derivatives, which vanish with them.
+# Shorter differences than this share of the longest count as so long in the second derivatives,
+# which vanish with them.
 SHORTEST = 1e-3
 TINY = float(np.finfo(np.float64).tiny)
 
 
 class PairInverse:
-    """The inverse of the second derivatives of :class:`PairPowers` in the weights.
-
-    Parameters
-    ----------
-    system : M3SVMSystem
-    W : ndarray of shape (d, c)
-        With a difference that is not zero.
-    """
+    """The inverse of the second derivatives of :class:`PairPowers` in the weights."""
 
     centred = False
 
@@ -67,7 +62,9 @@ class PairInverse:
         if self.triangle is None:
             return found
         along = (self.directions * (found @ self.P)).sum(axis=0)
-        return np.asarray(found - (self.directions * sl.cho_solve((self.triangle, True), along)) @ self.pairs.T)
+        return np.asarray(
+            found - (self.directions * sl.cho_solve((self.triangle, True), along)) @ self.pairs.T
+        )
 
     def gram(self, X: Features, position: NDArray[np.intp], Q: Floats) -> Floats:
         """Products of both factors, less those of what the pairs add."""
@@ -81,14 +78,7 @@ class PairInverse:
 
 
 class DampedNorms:
-    """Second derivatives of the regulariser with a damping of the biases.
-
-    Parameters
-    ----------
-    norms : PairNorms
-    damping : float
-    pairs : int
-    """
+    """Second derivatives of the regulariser with a damping of the biases."""
 
     def __init__(self, norms: PairNorms, damping: float, pairs: int) -> None:
         self.norms, self.damping, self.pairs = norms, damping, pairs
@@ -119,11 +109,8 @@ class DampedNorms:
 
 
 class PairPowers(SmoothPenalty):
-    r"""The penalty :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|_F^2 + \|b\|^2)`, p ≥ 2.
-
-    Parameters
-    ----------
-    system : M3SVMSystem
+    r"""The penalty :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|_F^2 + \|b\|^2)`, p ≥
+    2.
     """
 
     def __init__(self, system: M3SVMSystem) -> None:
@@ -156,7 +143,11 @@ class PairPowers(SmoothPenalty):
     def inverse(self, U: Floats) -> PairInverse | None:
         """That of the weights."""
         W = U[:-1]
-        return PairInverse(self.system, W) if self.system.statement.p == 2 or (W @ self.system.P).any() else None
+        return (
+            PairInverse(self.system, W)
+            if self.system.statement.p == 2 or (W @ self.system.P).any()
+            else None
+        )
 
     def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
         """Half the square of the gradient in the metric of the inverse, and nothing."""

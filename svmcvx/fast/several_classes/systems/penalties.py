@@ -1,7 +1,9 @@
-r"""The penalties of the classical machines as functions of U, with what Newton's method needs of them.
+r"""The penalties of the classical machines as functions of U, with what Newton's method needs of
+them.
 
-The sum of absolute values is the limit of :math:`\lambda\sum r`, :math:`r = \sqrt{w^2+\nu^2}`, as ν → 0, with multipliers
-:math:`s\,r = \lambda w`. As for M3SVM (:mod:`svmcvx.fast.several_classes.m3svm_newton`) Newton's method for this equation in s and w has
+The sum of absolute values is the limit of :math:`\lambda\sum r`, :math:`r = \sqrt{w^2+\nu^2}`, as ν
+→ 0, with multipliers :math:`s\,r = \lambda w`. As for M3SVM
+(:mod:`svmcvx.fast.several_classes.m3svm_newton`) Newton's method for this equation in s and w has
 
 .. math:: ds = \frac{\lambda - s\,w/r}{r}\,dw
 
@@ -39,14 +41,8 @@ TINY = float(np.finfo(np.float64).tiny)
 
 
 class PenaltyInverse(Protocol):
-    """The inverse of the second derivatives of a penalty, in the weights and the biases of the features as they are.
-
-    Attributes
-    ----------
-    bias : float
-        Second derivative in each bias.
-    centred : bool
-        Whether it belongs to weights and biases of centred features instead.
+    """The inverse of the second derivatives of a penalty, in the weights and the biases of the
+    features as they are.
     """
 
     bias: float
@@ -56,7 +52,9 @@ class PenaltyInverse(Protocol):
         """Return the inverse times a matrix of the shape of the weights."""
 
     def gram(self, X: Features, position: NDArray[np.intp], Q: Floats) -> Floats:
-        r"""Return the products :math:`\langle x_v q_v', A^{-1}(x_u q_u')\rangle`, with the rows ``X[position]`` and `Q`."""
+        r"""Return the products :math:`\langle x_v q_v', A^{-1}(x_u q_u')\rangle`, with the rows
+        ``X[position]`` and `Q`.
+        """
 
 
 def products(X: Features, position: NDArray[np.intp]) -> Floats:
@@ -80,11 +78,15 @@ class WeightPenalty(ABC):
 
     @abstractmethod
     def slope(self, U: Floats, D: Floats) -> Callable[[float], float]:
-        """Return the derivative of what has this gradient along ``U + length * D``, as a function of the length."""
+        """Return the derivative of what has this gradient along ``U + length * D``, as a function
+        of the length.
+        """
 
     @abstractmethod
     def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
-        """Return the parts of the duality gap from the gradient of the whole problem and from smoothing."""
+        """Return the parts of the duality gap from the gradient of the whole problem and from
+        smoothing.
+        """
 
     @abstractmethod
     def curvature(self, U: Floats, gradient: Floats, damping: float) -> Penalty:
@@ -92,15 +94,7 @@ class WeightPenalty(ABC):
 
 
 class Squares:
-    """Second derivatives of squared norms, with a damping of the biases.
-
-    Parameters
-    ----------
-    weights : ndarray of shape (r,)
-        Second derivative of each row.
-    c : int
-        Columns.
-    """
+    """Second derivatives of squared norms, with a damping of the biases."""
 
     def __init__(self, weights: Floats, c: int) -> None:
         self.weights, self.c = weights, c
@@ -129,7 +123,9 @@ class SmoothPenalty(WeightPenalty):
 
     @abstractmethod
     def unit(self, squares: float, weight: float) -> float:
-        """Return a stiffness σ of envelopes that moves the scores of observations with this mean squared norm and weight."""
+        """Return a stiffness σ of envelopes that moves the scores of observations with this mean
+        squared norm and weight.
+        """
 
     @abstractmethod
     def inverse(self, U: Floats) -> PenaltyInverse | None:
@@ -137,10 +133,14 @@ class SmoothPenalty(WeightPenalty):
 
     @abstractmethod
     def powers(self, c: int) -> tuple[float, float, float]:
-        r"""Return λ, p and ε with which it is :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|^2 + \|b\|^2)` for c classes, on rows of sum 0."""
+        r"""Return λ, p and ε with which it is :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p +
+        \varepsilon(\|W\|^2 + \|b\|^2)` for c classes, on rows of sum 0.
+        """
 
     def shortened(self, alpha: Floats, scores: ScoreSpace) -> Floats:
-        """Return the multipliers, of a hinge, times the share of at most 1 whose bound is best; as they are where that is not known."""
+        """Return the multipliers, of a hinge, times the share of at most 1 whose bound is best; as
+        they are where that is not known.
+        """
         return alpha
 
     @abstractmethod
@@ -149,12 +149,7 @@ class SmoothPenalty(WeightPenalty):
 
 
 class SquaresInverse:
-    """The inverse of a multiple ρ of the identity.
-
-    Parameters
-    ----------
-    rho : float
-    """
+    """The inverse of a multiple ρ of the identity."""
 
     bias, centred = 0.0, True
 
@@ -174,14 +169,7 @@ class SquaresInverse:
 
 
 class SquaredWeights(SmoothPenalty):
-    r"""The penalty :math:`\tfrac\rho2\|W\|^2`.
-
-    Parameters
-    ----------
-    rho : float
-    columns : int
-        Rows of U that are weights.
-    """
+    r"""The penalty :math:`\tfrac\rho2\|W\|^2`."""
 
     def __init__(self, rho: float, columns: int) -> None:
         self.rho, self.columns = rho, columns
@@ -232,16 +220,7 @@ class SquaredWeights(SmoothPenalty):
 
 
 class EntrySquares:
-    """Second derivatives of a sum over entries, with a damping of common shifts.
-
-    Parameters
-    ----------
-    entries : ndarray of shape (r, c)
-        Second derivative of each entry.
-    shift : float
-        Second derivative of a change that is the same for all classes: no loss has one, and the penalty little while no
-        weight of a feature is near zero.
-    """
+    """Second derivatives of a sum over entries, with a damping of common shifts."""
 
     def __init__(self, entries: Floats, shift: float) -> None:
         self.entries, self.shift = entries, shift
@@ -260,21 +239,7 @@ class EntrySquares:
 
 
 class AbsoluteWeights(WeightPenalty):
-    r"""The penalty :math:`\lambda\sum_{jk}|W_{jk}|`, smoothed.
-
-    Parameters
-    ----------
-    lam : float
-    columns : int
-        Rows of U that are weights.
-
-    Attributes
-    ----------
-    nu : float
-        Smoothing ν.
-    flow : ndarray of shape (columns, c) or None
-        Independent multipliers s.
-    """
+    r"""The penalty :math:`\lambda\sum_{jk}|W_{jk}|`, smoothed."""
 
     smooth = False
 
@@ -332,7 +297,9 @@ class AbsoluteWeights(WeightPenalty):
         return EntrySquares(entries, common / max(length, TINY))
 
     def move(self, U: Floats, D: Floats, length: float, boundary_share: float) -> None:
-        """Take the multipliers along with a step from U; they keep a share of their distance from the bounds."""
+        """Take the multipliers along with a step from U; they keep a share of their distance from
+        the bounds.
+        """
         exact = self.multipliers(U)
         own = exact if self.flow is None else self.flow
         full = exact + self._second(U) * D[: self.columns]

@@ -1,12 +1,18 @@
-"""Compiled projections onto the domains of the losses of score differences, with the faces that they end in.
+"""Compiled projections onto the domains of the losses of score differences, with the faces that
+they end in.
 
 The multipliers of an observation of weight s are projected onto
 
 - the box 0 ≤ a ≤ s (the hinge of each difference);
-- the top-k set 0 ≤ a ≤ t/k, t = Σa ≤ s, where one more entry stands for the own class. For k = 1 it is the simplex.
+- the top-k set 0 ≤ a ≤ t/k, t = Σa ≤ s, where one more entry stands for the own class. For k = 1 it
+  is the simplex.
 
-The derivative of a projection is the orthogonal projector onto the face, from which the rows of the Newton system follow.
+The derivative of a projection is the orthogonal projector onto the face, from which the rows of the
+Newton system follow.
 """
+
+# numba infers the types.
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -14,7 +20,17 @@ import numpy as np
 
 from svmcvx.system.compilation import compiled
 
-__all__ = ["BOUND", "CONE", "FREE", "LARGEST", "SUM", "face_product", "face_rows", "project_box", "project_top"]
+__all__ = [
+    "BOUND",
+    "CONE",
+    "FREE",
+    "LARGEST",
+    "SUM",
+    "face_product",
+    "face_rows",
+    "project_box",
+    "project_top",
+]
 
 # Where an entry ends: at zero, inside, at its largest value.
 BOUND, FREE, LARGEST = 0, 1, 2
@@ -39,7 +55,9 @@ def project_box(raw, s, a, state):
 
 @compiled(inner=True, nogil=True)
 def _capped_simplex(x, total, cap, a):
-    """Project x onto 0 ≤ a ≤ cap, Σa = total, by Newton's method on the monotone piecewise linear function of the shift."""
+    """Project x onto 0 ≤ a ≤ cap, Σa = total, by Newton's method on the monotone piecewise linear
+    function of the shift.
+    """
     m = x.size
     low, high = np.inf, -np.inf
     for j in range(m):
@@ -74,7 +92,9 @@ def _capped_simplex(x, total, cap, a):
 
 @compiled(inner=True, nogil=True)
 def _cone_threshold(x, order, k, u, free):
-    """Return the shift and the largest value if the u largest entries are cut off and `free` entries follow them."""
+    """Return the shift and the largest value if the u largest entries are cut off and `free`
+    entries follow them.
+    """
     above, inside = 0.0, 0.0
     for j in range(u):
         above += x[order[j]]
@@ -135,9 +155,8 @@ def _top_cone(x, order, k, a):
 
 @compiled(nogil=True)
 def project_top(raw, order, s, k, a, state, mode):
-    """Project each row onto the top-k set times its weight; write states of the entries and whether the sum is at its bound.
-
-    `order` sorts each row, the largest entry first; for k = 1 it is not looked at.
+    """Project each row onto the top-k set times its weight; write states of the entries and whether
+    the sum is at its bound.
     """
     n, m = raw.shape
     for i in range(n):
@@ -162,9 +181,8 @@ def project_top(raw, order, s, k, a, state, mode):
 
 @compiled(nogil=True, allocates=True)
 def face_rows(state, mode, codes, k, boxed, owner, rows):
-    """Write an orthonormal basis of each face, as coefficients of the scores of all classes; return how many vectors there are.
-
-    Entry j of a row of `state` is the j-th class other than the observation's own; one more, if there is one, is the own class.
+    """Write an orthonormal basis of each face, as coefficients of the scores of all classes; return
+    how many vectors there are.
     """
     n, m = state.shape
     c = rows.shape[1]
@@ -225,7 +243,9 @@ def face_rows(state, mode, codes, k, boxed, owner, rows):
 
 @compiled(nogil=True)
 def face_product(owner, vectors, df, out):
-    """Add to `out` the image of differences `df` under the projectors onto the faces, `vectors` in terms of differences."""
+    """Add to `out` the image of differences `df` under the projectors onto the faces, `vectors` in
+    terms of differences.
+    """
     m = df.shape[1]
     for v in range(owner.size):
         i = owner[v]

@@ -1,14 +1,16 @@
 r"""Newton systems of losses of score differences with a penalty of the weights.
 
-With centred data :math:`Z = [X - 1m',\, 1]` and :math:`U = [W;\, b + m'W]` the scores are :math:`ZU`; without biases Z = X and U = W.
-A loss of score differences has second derivatives between pairs of classes only, and on matrices whose rows sum to zero so have
-the penalties, :math:`\|U\|^2 = \tfrac1c\sum_{k<l}\|u_k - u_l\|^2`. The Newton matrix therefore is the Laplacian of a graph whose vertices are
-the classes and whose edge kl has the matrix
+With centred data :math:`Z = [X - 1m',\, 1]` and :math:`U = [W;\, b + m'W]` the scores are
+:math:`ZU`; without biases Z = X and U = W. A loss of score differences has second derivatives
+between pairs of classes only, and on matrices whose rows sum to zero so have the penalties,
+:math:`\|U\|^2 = \tfrac1c\sum_{k<l}\|u_k - u_l\|^2`. The Newton matrix therefore is the Laplacian of
+a graph whose vertices are the classes and whose edge kl has the matrix
 
 .. math:: M_{kl} = \sum_i h_{ikl}\, z_i z_i' + \text{the second derivatives of the penalty}.
 
-For a sum of losses of single differences :math:`h_{ikl} = 0` unless observation i belongs to k or l: forming all edges takes
-:math:`n(c-1)d^2` operations, not :math:`nc^2d^2/2`. With the last class eliminated the matrix has (c − 1)(d + 1) rows.
+For a sum of losses of single differences :math:`h_{ikl} = 0` unless observation i belongs to k or
+l: forming all edges takes :math:`n(c-1)d^2` operations, not :math:`nc^2d^2/2`. With the last class
+eliminated the matrix has (c − 1)(d + 1) rows.
 """
 
 from __future__ import annotations
@@ -44,16 +46,20 @@ Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 
 TINY = float(np.finfo(np.float64).tiny)
-# Relative ridge with which a matrix that is singular to rounding is factorised; a thousandfold at each failure.
+# Relative ridge with which a matrix that is singular to rounding is factorised; a thousandfold at
+# each failure.
 RIDGE = 1e-13
 # Entries of all blocks together up to which it has them.
 LARGEST_BLOCKS = 5e7
-# Observations for each column from which a block is estimated, in addition to those of more than average weight.
+# Observations for each column from which a block is estimated, in addition to those of more than
+# average weight.
 SAMPLE = 4
-# Share of the trace of the second derivatives of softmax that conjugate gradients leave out at first, if the others are at most FEW of all
-# observations; and the relative residual with all observations above which they continue with all.
+# Share of the trace of the second derivatives of softmax that conjugate gradients leave out at
+# first, if the others are at most FEW of all observations; and the relative residual with all
+# observations above which they continue with all.
 LEFT_OUT, FEW, LARGEST_RESIDUAL = 3e-3, 0.5, 0.5
-# Products of conjugate gradients in a step up to which its preconditioner serves in the next one as well, and up to which it does there.
+# Products of conjugate gradients in a step up to which its preconditioner serves in the next one as
+# well, and up to which it does there.
 SERVES_AGAIN, SERVES_UP_TO = 8, 30
 
 
@@ -64,8 +70,8 @@ class ScoreSystemSettings:
     Attributes
     ----------
     negligible : float
-        Observations are left out of an edge if together they add at most this share of its regulariser and, to the biases,
-        of what the other edges add.
+        Observations are left out of an edge if together they add at most this share of its
+        regulariser and, to the biases, of what the other edges add.
     largest_block : int
         Columns up to which the preconditioner has a block for each class, and not a diagonal.
     """
@@ -111,16 +117,7 @@ class Curvature(Protocol):
 
 
 class SeparateCurvature:
-    """Second derivatives of a sum of losses of one difference each.
-
-    Parameters
-    ----------
-    scores : ScoreSpace
-    members : list of ndarray
-        Observations of each class.
-    h : ndarray of shape (n, c − 1)
-        The second derivatives, weighted.
-    """
+    """Second derivatives of a sum of losses of one difference each."""
 
     def __init__(self, scores: ScoreSpace, members: list[Rows], h: Floats) -> None:
         self.scores, self.members, self.h = scores, members, h
@@ -149,14 +146,7 @@ class SeparateCurvature:
 
 
 class JointCurvature:
-    """Second derivatives of the softmax: diag(a) − aa' for each observation, times its weight.
-
-    Parameters
-    ----------
-    scores : ScoreSpace
-    a : ndarray of shape (n, c − 1)
-        Probabilities of the classes other than an observation's own.
-    """
+    """Second derivatives of the softmax: diag(a) − aa' for each observation, times its weight."""
 
     def __init__(self, scores: ScoreSpace, a: Floats) -> None:
         self.scores, self.a = scores, a
@@ -174,14 +164,18 @@ class JointCurvature:
     def apply(self, df: Floats) -> Floats:
         """(diag(a) − aa') df."""
         moved = self.a * df
-        return np.asarray(self.weight[:, None] * (moved - self.a * moved.sum(axis=1, keepdims=True)))
+        return np.asarray(
+            self.weight[:, None] * (moved - self.a * moved.sum(axis=1, keepdims=True))
+        )
 
     def vertex(self, k: int) -> Floats:
         """The variance of the indicator of k."""
         return np.asarray(self.weight * self.share[:, k] * (1.0 - self.share[:, k]))
 
     def mean(self) -> Floats:
-        """Return the weight of each observation in the mean over the c − 1 directions in which scores differ."""
+        """Return the weight of each observation in the mean over the c − 1 directions in which
+        scores differ.
+        """
         return np.asarray(self.weight * (1.0 - (self.share**2).sum(axis=1)) / self.a.shape[1])
 
     def heaviest(self, squares: Floats) -> Rows:
@@ -191,7 +185,9 @@ class JointCurvature:
         return np.sort(order[np.searchsorted(np.cumsum(trace[order]), LEFT_OUT * trace.sum()) :])
 
     def product(self, Z: Features, rows: Rows | slice = slice(None)) -> Callable[[Floats], Floats]:
-        """Return D ↦ Z'H(ZD) for some observations, whose rows of the data are Z; in scores, where H is diag(p) − pp'."""
+        """Return D ↦ Z'H(ZD) for some observations, whose rows of the data are Z; in scores, where
+        H is diag(p) − pp'.
+        """
         share = self.share[rows]
         weighted = self.weight[rows][:, None] * share
 
@@ -213,19 +209,7 @@ class Preconditioner:
 
 
 class ScoreSystem:
-    """Data and Newton systems of losses of score differences in the unknowns U.
-
-    Parameters
-    ----------
-    scores : ScoreSpace
-    settings : ScoreSystemSettings, optional
-        The defaults if None.
-
-    Attributes
-    ----------
-    dense_share : float
-        Share of non-zeros from which sparse data are treated as dense, which lets them be centred.
-    """
+    """Data and Newton systems of losses of score differences in the unknowns U."""
 
     dense_share: ClassVar[float] = math.inf
 
@@ -279,24 +263,33 @@ class ScoreSystem:
         return np.vstack([W, b - self.q[:-1] @ W]) if self.biased else W
 
     def gradient(self, alpha: Floats, penalty: Floats) -> Floats:
-        """Return the gradient of losses with multipliers `alpha` and of a penalty with the gradient `penalty`."""
+        """Return the gradient of losses with multipliers `alpha` and of a penalty with the gradient
+        `penalty`.
+        """
         return np.asarray(penalty - self.Z.T @ self.scores.coefficients(alpha))
 
-    def direct_step(self, gradient: Floats, curvature: Curvature, penalty: PairPenalty, *, complete: bool) -> Floats:
-        """Return the Newton step by a Cholesky factorisation; negligible observations are omitted unless `complete`."""
+    def direct_step(
+        self, gradient: Floats, curvature: Curvature, penalty: PairPenalty, *, complete: bool
+    ) -> Floats:
+        """Return the Newton step by a Cholesky factorisation; negligible observations are omitted
+        unless `complete`.
+        """
         r, c = self.shape
         matrix = np.empty((self.unknowns, self.unknowns), order="F")
         # blocks[j, :, k, :] is the block of classes k and j, which is symmetric.
         blocks = matrix.T.reshape(c - 1, r, c - 1, r)
         vertices = np.zeros((c, r, r))
-        # The biases have almost no regulariser: their entries are compared with those of the other observations.
+        # The biases have almost no regulariser: their entries are compared with those of the other
+        # observations.
         level = np.array([float(curvature.vertex(k).sum()) for k in range(c)]) / c
         for m, (k, j) in enumerate(self.pairs):
             edge = penalty.edge(m)
             least = self.settings.negligible * float(edge.diagonal()[: self.columns].min())
             for part, (rows, h) in enumerate(curvature.edge(k, j)):
                 negligible = np.abs(h) * self.squares[rows] * rows.size <= least
-                negligible &= np.abs(h) * rows.size <= self.settings.negligible * min(level[k], level[j])
+                negligible &= np.abs(h) * rows.size <= self.settings.negligible * min(
+                    level[k], level[j]
+                )
                 negligible &= not complete
                 curvature.leave_out(k, j, part, negligible)
                 used = ~negligible
@@ -313,7 +306,11 @@ class ScoreSystem:
         step = np.zeros((r, c))
         if factor is None:
             return step
-        step[:, :-1] = sl.cho_solve(factor, -gradient[:, :-1].T.ravel(), check_finite=False).reshape(c - 1, r).T
+        step[:, :-1] = (
+            sl.cho_solve(factor, -gradient[:, :-1].T.ravel(), check_finite=False)
+            .reshape(c - 1, r)
+            .T
+        )
         return centred(step)
 
     def _gram(self, rows: Rows, h: Floats) -> Floats:
@@ -326,7 +323,9 @@ class ScoreSystem:
         return np.asarray(Z.T @ Z)
 
     def normalised(self, A: Floats) -> Floats:
-        """Return the matrix with rows that sum to zero, as at the optimum; unchanged if this is not required."""
+        """Return the matrix with rows that sum to zero, as at the optimum; unchanged if this is not
+        required.
+        """
         return centred(A)
 
     def iterative_step(
@@ -341,10 +340,8 @@ class ScoreSystem:
         kept: Preconditioner | None = None,
         shared: Floats | None = None,
     ) -> Floats:
-        """Return the Newton step by conjugate gradients with a block, or a diagonal, for each class as preconditioner.
-
-        For softmax with a penalty whose matrix is diagonal and the same for all classes, `shared`, one block serves all classes, and at U = 0 is the
-        Newton matrix. For softmax they begin without the observations whose class is nearly certain, and with the preconditioner that an earlier step has `kept`.
+        """Return the Newton step by conjugate gradients with a block, or a diagonal, for each class
+        as preconditioner.
         """
         right = -self.normalised(gradient)
         products = [self._loss_product(curvature)]
@@ -354,7 +351,9 @@ class ScoreSystem:
                 products.insert(0, curvature.product(self.Z[rows], rows))
         images = [lambda D, of=of: self.normalised(of(D) + penalty.product(D)) for of in products]
         if kept is not None and kept.solve is not None and kept.products <= SERVES_AGAIN:
-            step, kept.products = _step(images, right, kept.solve, forcing, min(limit, SERVES_UP_TO), stop)
+            step, kept.products = _step(
+                images, right, kept.solve, forcing, min(limit, SERVES_UP_TO), stop
+            )
             if kept.products < SERVES_UP_TO:
                 return step
         solve = self._preconditioner(curvature, penalty, shared)
@@ -364,12 +363,16 @@ class ScoreSystem:
         return step
 
     def _sampled(self, weight: Floats) -> tuple[Rows, Floats]:
-        """Return the observations of more than average weight and a sample of the others, reweighted to the same total."""
+        """Return the observations of more than average weight and a sample of the others,
+        reweighted to the same total.
+        """
         heavy = weight > weight.mean()
         rest = np.flatnonzero(~heavy)
         sample = rest[:: max(1, weight.size // (SAMPLE * self.shape[0]))]
         scale = float(weight[rest].sum()) / max(float(weight[sample].sum()), TINY)
-        return np.append(np.flatnonzero(heavy), sample), np.append(weight[heavy], scale * weight[sample])
+        return np.append(np.flatnonzero(heavy), sample), np.append(
+            weight[heavy], scale * weight[sample]
+        )
 
     def _loss_product(self, curvature: Curvature) -> Callable[[Floats], Floats]:
         """Return D ↦ the change of the gradient of the losses with U."""
@@ -399,7 +402,9 @@ class ScoreSystem:
             factor = _cholesky(np.asfortranarray(block), RIDGE)
             if factor is None:
                 return self.normalised
-            return lambda residual: self.normalised(sl.cho_solve(factor, residual, check_finite=False))
+            return lambda residual: self.normalised(
+                sl.cho_solve(factor, residual, check_finite=False)
+            )
         blocks = np.empty((c, r, r))
         for k in range(c):
             blocks[k] = self._gram(*self._sampled(curvature.vertex(k))) + penalty.block(k)
@@ -412,7 +417,13 @@ class ScoreSystem:
 
         def solve(residual: Floats) -> Floats:
             return self.normalised(
-                np.stack([sl.cho_solve(f, residual[:, k], check_finite=False) for k, f in enumerate(factors)], axis=1)
+                np.stack(
+                    [
+                        sl.cho_solve(f, residual[:, k], check_finite=False)
+                        for k, f in enumerate(factors)
+                    ],
+                    axis=1,
+                )
             )
 
         return solve
@@ -426,11 +437,7 @@ def _step(
     limit: int,
     stop: Callable[[], bool],
 ) -> tuple[Floats, int]:
-    """Return the step of a system by conjugate gradients, and the products that it took.
-
-    The last of the `images` is the product with the matrix. If there is another, it is a cheaper one with nearly the same matrix: its step
-    is taken where the residual of the last is small enough, and continued where it is not.
-    """
+    """Return the step of a system by conjugate gradients, and the products that it took."""
     step = conjugate_gradients(images[0], right, solve, accuracy=forcing, limit=limit, stop=stop)
     if len(images) == 1:
         return step.x, step.products
@@ -439,7 +446,12 @@ def _step(
     if not size > LARGEST_RESIDUAL**2 * start:
         return step.x, step.products
     more = conjugate_gradients(
-        images[-1], residual, solve, accuracy=forcing * math.sqrt(start / size), limit=limit, stop=stop
+        images[-1],
+        residual,
+        solve,
+        accuracy=forcing * math.sqrt(start / size),
+        limit=limit,
+        stop=stop,
     )
     return step.x + more.x, step.products + more.products
 
@@ -450,14 +462,18 @@ def centred(A: Floats) -> Floats:
 
 
 def _cholesky(matrix: Floats, ridge: float) -> tuple[Floats, bool] | None:
-    """Return the Cholesky factor of a matrix, which is overwritten, with a relative ridge; None if it has none."""
+    """Return the Cholesky factor of a matrix, which is overwritten, with a relative ridge; None if
+    it has none.
+    """
     diagonal = matrix.diagonal().copy()
     if not np.isfinite(diagonal).all():
         return None
     while ridge < 1.0:
         matrix[np.diag_indices_from(matrix)] = diagonal * (1.0 + ridge)
         try:
-            triangle, lower = sl.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+            triangle, lower = sl.cho_factor(
+                matrix, lower=True, overwrite_a=True, check_finite=False
+            )
         except sl.LinAlgError:
             # The failed factorisation has not changed the upper triangle.
             upper = np.triu(matrix, 1)
