@@ -182,7 +182,7 @@ def verify(
     >>> proof = sx.fast.psvm(X, y, C=1.0, p=1.5).proof()
     >>> sx.verify(proof, X, y).holds
     True
-    >>> print(sx.verify(proof, X, y).statement.partition(";")[0])
+    >>> print(str(sx.verify(proof, X, y).statement).partition(";")[0])
     psvm with C = 1.0, p = 1.5
     """
     if not isinstance(method, str) or method not in METHODS:
