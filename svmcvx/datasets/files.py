@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import zipfile
 from collections.abc import Sequence
 from itertools import islice, pairwise
 from pathlib import Path
@@ -19,7 +18,7 @@ from svmcvx.datasets.content import Dataset
 from svmcvx.datasets.packed import opened, unpacked
 from svmcvx.datasets.tables import read_table
 from svmcvx.errors import DataError
-from svmcvx.system.files import atomic_write
+from svmcvx.system.files import atomic_write, read_archive
 
 __all__ = ["LIBSVM_SUFFIXES", "read_file", "read_libsvm", "read_npz", "write_npz"]
 
@@ -35,42 +34,30 @@ def read_npz(path: str | os.PathLike[str]) -> Dataset:
     ``labels`` if y are indices.
     """
     path = Path(path)
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
-    except ValueError as error:
-        # numpy takes a file that is not an archive for a pickle, and its message says so.
-        if "Object arrays" not in str(error):
+    with read_archive(path) as archive:
+        shapes = archive.shapes
+        there = ", ".join(shapes) or "nothing"
+        if "y" not in shapes:
+            raise DataError(f"{path} holds {there}; an array y of labels is needed")
+        sparse = {"data", "indices", "indptr", "shape"} <= shapes.keys()
+        if "X" not in shapes and not sparse:
             raise DataError(
-                f"{path} is no .npz archive, or is damaged; copy or write it again"
-            ) from None
-        raise DataError(
-            f"{path} holds arrays of Python objects, which are not read, as they can run any code;"
-            " store plain arrays X and y, labels as numbers or as str"
-        ) from None
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"{path} is no .npz archive, or is damaged ({error}); copy or write it again"
-        ) from None
-    if "y" not in arrays:
-        raise DataError(
-            f"{path} holds {', '.join(arrays) or 'nothing'}; an array y of labels is needed"
-        )
-    y = arrays["y"]
-    if "labels" in arrays:
-        y = arrays["labels"][y]
-    X: Features
-    if "X" in arrays:
-        X = np.asarray(arrays["X"], dtype=np.float64)
-    elif {"data", "indices", "indptr", "shape"} <= arrays.keys():
-        X = sp.csr_array(
-            (arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"])
-        )
-    else:
-        raise DataError(
-            f"{path} holds {', '.join(arrays)}; a dense array X, or data, indices, indptr and"
-            " shape, is needed"
-        )
+                f"{path} holds {there}; a dense array X, or data, indices, indptr and shape, is"
+                " needed"
+            )
+        y = archive["y"]
+        n = archive["shape"].tolist()[0] if "X" not in shapes else (*shapes["X"][0], 0)[0]
+        if y.shape != (n,):
+            raise DataError(f"{path}: y has the shape {y.shape}, but X has {n} rows")
+        if "labels" in shapes:
+            y = archive["labels"][y]
+        X: Features
+        if "X" in shapes:
+            X = np.asarray(archive["X"], dtype=np.float64)
+        else:
+            parts = (archive["data"], archive["indices"], archive["indptr"])
+            X = sp.csr_array(parts, shape=tuple(archive["shape"].tolist()))
+            X.check_format()
     return Dataset(path.stem, X, y)
 
 

@@ -1,4 +1,7 @@
+import io
 import re
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -262,7 +265,30 @@ def test_an_archive_that_is_damaged_is_told_as_that(tmp_path):
     np.savez(tmp_path / "cut.npz", X=np.eye(50), y=np.arange(50))
     (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:2000])
     for name in ("noise.npz", "cut.npz"):
-        with pytest.raises(sx.DataError, match=r"is no \.npz archive, or is damaged"):
+        with pytest.raises(sx.DataError, match=r"is not an \.npz archive, or is damaged"):
             datasets.load(tmp_path / name)
     with pytest.raises(sx.DataError, match="is a folder"):
         datasets.load(tmp_path)
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_an_archive_that_unpacks_to_gigabytes_is_refused_before_it_is_read(tmp_path, honest):
+    """The total is refused by the directory; a size that is not that of the shape by the header."""
+    path = tmp_path / "bomb.npz"
+    header = io.BytesIO()
+    shape = (2**28,) if honest else (2**40,)
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f8", "fortran_order": False, "shape": shape}
+    )
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        np.save(y := io.BytesIO(), np.arange(2))
+        archive.writestr("y.npy", y.getvalue())
+        with archive.open("X.npy", "w", force_zip64=True) as member:
+            member.write(header.getvalue())
+            for _ in range(32 if honest else 1):
+                member.write(bytes(2**23))
+    tracemalloc.start()
+    with pytest.raises(sx.DataError, match="would unpack to" if honest else "not that of its"):
+        datasets.load(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
