@@ -1,4 +1,9 @@
-"""Compilation of passes by numba: once on a computer, with all timers stopped."""
+"""Compilation of passes by numba: once on a computer, with all timers stopped.
+
+Only the package's own functions are affected: other functions that a process compiles by numba
+keep their cache, are not counted, and print nothing. The savings of compile time use options of
+numba that are private; versions outside :data:`TESTED` compile by its public ones alone.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
-from numba.core import caching, event
+from numba.core import event
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.types.misc import unliteral
@@ -36,6 +41,9 @@ MESSAGE = (
     " them in advance"
 )
 
+# First and last minor version of numba whose private options are tested.
+TESTED = (0, 61), (0, 68)
+
 log = logging.getLogger(__name__)
 
 
@@ -49,6 +57,12 @@ class Compiled(NamedTuple):
     seconds: float
 
 
+def _is_ours(event: Any) -> bool:
+    """Whether the function that is compiled belongs to this package."""
+    module: str = event.data["dispatcher"].py_func.__module__
+    return module.partition(".")[0] == __package__.partition(".")[0]
+
+
 class _StopsTheClock(event.Listener):
     """Records what numba compiles, and stops the package's clock meanwhile."""
 
@@ -59,7 +73,9 @@ class _StopsTheClock(event.Listener):
         self.told = False
 
     def on_start(self, event: Any) -> None:
-        """Stop it."""
+        """Stop it, for a function of this package."""
+        if not _is_ours(event):
+            return
         if not self.open:
             self._tell()
         clock.compiling_begins()
@@ -74,6 +90,8 @@ class _StopsTheClock(event.Listener):
 
     def on_end(self, event: Any) -> None:
         """Restart the timer."""
+        if not _is_ours(event):
+            return
         began, inner = self.open.pop()
         whole = clock.compile_seconds() - began
         clock.compiling_ends()
@@ -138,7 +156,6 @@ def _save_alone(save: Callable[..., None]) -> Callable[..., None]:
     return saved
 
 
-caching.IndexDataCacheFile.save = _save_alone(caching.IndexDataCacheFile.save)
 # One thread of a process compiles at a time.
 _compiling = threading.RLock()
 _listener = _StopsTheClock()
@@ -242,12 +259,20 @@ def _prepared(dispatcher: Any) -> Any:
     return dispatcher
 
 
+def _is_tested(version: str) -> bool:
+    """Whether private options of this version of numba are tested."""
+    first, last = TESTED
+    return first <= tuple(int(part) for part in version.split(".")[:2]) <= last
+
+
 def compiled(
     *, inner: bool = False, allocates: bool = False, **options: Any
 ) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function on its first call; the compiled code is stored between sessions."""
 
     def decorate(function: Callable[..., Any]) -> Any:
+        if not _is_tested(numba.__version__):
+            return numba.njit(cache=not inner, **options)(function)
         # No function is handed to another as a value, so that none needs an entry point for C.
         settings = {
             "no_cfunc_wrapper": True,
@@ -266,6 +291,10 @@ def compiled(
         found.get_call_template = lambda arguments, names: template(
             tuple(map(unliteral, arguments)), names
         )
-        return _Inner(found) if inner else _prepared(found)
+        if inner:
+            return _Inner(found)
+        stored = found._cache._cache_file
+        stored.save = _save_alone(stored.save)
+        return _prepared(found)
 
     return decorate

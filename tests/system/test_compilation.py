@@ -68,3 +68,60 @@ def test_who_records_compiling_is_not_told(monkeypatch):
     listener.records.append([])
     listener._tell()
     assert stream.getvalue() == ""
+
+
+OTHERS = """
+import numba
+from numba.core import caching
+save = caching.IndexDataCacheFile.save
+from svmcvx.system import clock, compilation
+import svmcvx as sx
+sx.PSVMClassifier
+before = clock.compile_seconds()
+mine = numba.njit(lambda x: x + 1)
+with compilation.recorded() as record:
+    assert mine(1) == 2
+assert not record
+assert clock.compile_seconds() == before
+assert caching.IndexDataCacheFile.save is save
+print("untouched")
+"""
+
+
+def printed_by(code):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_functions_of_others_are_untouched():
+    assert printed_by(OTHERS) == "untouched\n"
+
+
+UNTESTED = """
+import numba
+numba.__version__ = {version!r}
+from svmcvx.system.compilation import compiled
+
+@compiled(inner=True)
+def twice(x):
+    return 2 * x
+
+@compiled()
+def call(x):
+    return twice(x) + 1
+
+print(call(3), type(call).__module__, hasattr(call, "py_func"), "_compile_for_args" in vars(call))
+"""
+
+
+@pytest.mark.parametrize(("version", "private"), [("0.61.0", True), ("0.99.0rc1", False)])
+def test_private_options_are_for_tested_versions_of_numba(tmp_path, version, private):
+    # Functions are stored beside their source, which has to be a file.
+    path = tmp_path / "program.py"
+    path.write_text(UNTESTED.format(version=version))
+    found = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert found[0] == "7"
+    assert found[-1] == str(private)
