@@ -3,6 +3,7 @@
 import hashlib
 import os
 import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,13 @@ from sklearn.preprocessing import scale
 from threadpoolctl import threadpool_limits
 
 # The same draws in each run: random campaigns are commands of their own.
-settings.register_profile(
-    "svmcvx", deadline=None, max_examples=25, derandomize=True, database=None
-)
+settings.register_profile("svmcvx", deadline=None, max_examples=25, derandomize=True, database=None)
 settings.load_profile("svmcvx")
 
 # A background job of a shell script inherits SIGINT as ignored; tests of Ctrl-C need the default, and
 # so do the processes that they start.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parents[1]
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer
 
 import svmcvx as sx
+from campaigns.hostile import check
 from svmcvx.__main__ import main
 from tests.conftest import make_data
-from tests.hostile import check
 
 X, Y = make_data(seed=3, n=40, d=3)
 

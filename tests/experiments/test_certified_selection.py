@@ -76,7 +76,7 @@ def test_no_c_has_fewer_or_more_errors_than_its_band(what):
 @pytest.mark.parametrize("seed", [3, 14])
 def test_ranges_hold_against_optima_in_ball_arithmetic(seed):
     pytest.importorskip("flint")
-    from tests.ranges import check
+    from campaigns.ranges import check
 
     label, counts, missed = check(seed)
     assert not missed, label

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import make_circles, make_moons
 
 import svmcvx as sx
+from campaigns.exact_zero_one import free_instance, judge
 from svmcvx.data import binary_data
 from svmcvx.fast.core import active_set, active_set_passes
 from svmcvx.fast.core.active_set import new_state
@@ -25,7 +26,6 @@ from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.indicator.l0 import l0_objective, l0_statement
 from svmcvx.heuristics.least_norm import least_norm
 from tests.conftest import make_data
-from tests.exact_zero_one import free_instance, judge
 
 KERNELS = {
     None: None,

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
+from campaigns import warm_paths
 from svmcvx.fast.warm_path import PATHS
-from tests import warm_paths
 from tests.conftest import make_data
 
 X, Y = make_data(n=50)
@@ -105,7 +105,7 @@ def test_bad_paths(formulation, keywords, message):
 
 @pytest.mark.parametrize("seed", [117, 121, 177, 181, 217, 231, 257])
 def test_no_step_of_a_path_is_worse_than_from_nothing(seed):
-    """Of the campaign ``python -m tests.warm_paths``: paths with such a step, where a start was the
+    """Of the campaign ``python -m campaigns.warm_paths``: paths with such a step, where a start was the
     only one.
     """
     steps, found = warm_paths.worse(seed)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
+from campaigns.exact_zero_one import judge
 from svmcvx.errors import DataError
 from svmcvx.fast.indicator.ramp import ramp
 from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
@@ -17,7 +18,6 @@ from svmcvx.fast.indicator.search.relaxation_passes import _solve as solve_syste
 from svmcvx.formulations.indicator.ramp import ramp_objective
 from svmcvx.solution import Status
 from svmcvx.synthetic import outlier_data
-from tests.exact_zero_one import judge
 
 
 def over_all_subsets(X, y, C, weight):

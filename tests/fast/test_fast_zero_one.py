@@ -11,6 +11,7 @@ import pytest
 from scipy.optimize import nnls
 
 import svmcvx as sx
+from campaigns.exact_zero_one import exact_optimum
 from svmcvx import losses
 from svmcvx.certificate import SolverBound, check
 from svmcvx.data import binary_data
@@ -30,7 +31,6 @@ from svmcvx.formulations.indicator.zero_one_problems import zero_one_mio
 from svmcvx.solution import Status
 from svmcvx.synthetic import outlier_data
 from svmcvx.system import clock
-from tests.exact_zero_one import exact_optimum
 
 # A search proves that nothing is better by more than this share.
 RESOLUTION = 2e-9
@@ -137,7 +137,7 @@ def agrees_with_all_subsets(seed, method):
 
 @pytest.mark.parametrize("first", range(0, 100, 25))
 def test_random_instances_agree_with_all_subsets(first):
-    """Thousands more: ``python -m tests.exact_zero_one``."""
+    """Thousands more: ``python -m campaigns.exact_zero_one``."""
     for seed in range(first, first + 25):
         agrees_with_all_subsets(seed, "auto")
 

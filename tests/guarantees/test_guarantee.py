@@ -38,7 +38,7 @@ def problem(seed=0, n=60, d=3, m=40):
 @pytest.mark.parametrize("seed", HOSTILE)
 def test_intervals_contain_every_optimal_score(seed):
     pytest.importorskip("flint")
-    from tests.predictions import check
+    from campaigns.predictions import check
 
     _, outcome, intervals, misses, why = check(seed)
     assert outcome in ("held", "refused"), why
@@ -48,7 +48,7 @@ def test_intervals_contain_every_optimal_score(seed):
 
 def test_the_oracle_finds_intervals_of_half_the_radius_wrong():
     pytest.importorskip("flint")
-    from tests.predictions import check
+    from campaigns.predictions import check
 
     assert any(check(seed, shrink=0.5)[1] == "MISS" for seed in HOSTILE)
 
@@ -56,7 +56,7 @@ def test_the_oracle_finds_intervals_of_half_the_radius_wrong():
 @pytest.mark.parametrize("seed", range(5))
 def test_intervals_hold_with_few_vectors_in_the_first_system(seed, monkeypatch):
     pytest.importorskip("flint")
-    from tests.predictions import check
+    from campaigns.predictions import check
 
     monkeypatch.setattr(points_module, "LARGEST_SYSTEM", 3)
     assert check(seed)[1] in ("held", "refused")

@@ -81,7 +81,7 @@ def test_intervals_of_all_gaps_have_a_number_in_common(name, settings):
 @pytest.mark.parametrize("seed", range(8))
 def test_intervals_of_smooth_machines_contain_the_optimal_differences(seed):
     pytest.importorskip("flint")
-    from tests.joint_predictions import check
+    from campaigns.joint_predictions import check
 
     _, outcome, intervals, misses, why = check(seed)
     assert outcome == "held", why
@@ -91,7 +91,7 @@ def test_intervals_of_smooth_machines_contain_the_optimal_differences(seed):
 
 def test_the_oracle_of_smooth_machines_finds_intervals_of_half_the_radius_wrong():
     pytest.importorskip("flint")
-    from tests.joint_predictions import check
+    from campaigns.joint_predictions import check
 
     assert any(check(seed, shrink=0.5)[1] == "MISS" for seed in range(15))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from tests.searched_labels import check
+from campaigns.searched_labels import check
 
 
 @pytest.mark.parametrize("seed", [*range(12), 41, 59])

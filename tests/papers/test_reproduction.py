@@ -10,6 +10,14 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.preprocessing import scale
 
 import svmcvx as sx
+from campaigns.rerun_results import (
+    PARTS,
+    RESULTS,
+    TRIALS_OF,
+    record_faults,
+    sizes,
+    trial_means_faults,
+)
 from svmcvx import datasets
 from svmcvx.datasets import paper_tables
 from svmcvx.datasets.files import write_npz
@@ -26,7 +34,6 @@ from svmcvx.papers.figures import _FIGURES, check_figures, figure_names
 from svmcvx.papers.psvm import COSTS, EXPONENTS, AsReleased, mcnemar_cells, predictions_on_the_split
 from svmcvx.papers.result import accuracy_noise
 from tests.conftest import make_data
-from tests.rerun_results import PARTS, RESULTS, TRIALS_OF, record_faults, sizes, trial_means_faults
 
 
 def test_the_status_page_has_the_sizes_of_the_stored_tables():

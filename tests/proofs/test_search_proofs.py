@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
+from campaigns.exact_zero_one import exact_optimum, hostile_instance, judge
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
 from svmcvx.fast.indicator.search.tree_record import infeasible_leaf, least_norm_leaf
 from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
 from svmcvx.proofs import Proof, fingerprint, search_tree
 from svmcvx.synthetic import outlier_data
-from tests.exact_zero_one import exact_optimum, hostile_instance, judge
 from tests.proofs import reference_verifier
 from tests.proofs.test_proof_format import PAGE, arrays_of, numbers, row_of
 

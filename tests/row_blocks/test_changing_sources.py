@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
+from campaigns import changing_sources
+from campaigns.changing_sources import Changing
 from svmcvx.digests import digest
 from svmcvx.fast.core import ownership
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
-from tests import changing_sources
-from tests.changing_sources import Changing
 from tests.row_blocks.test_row_blocks import Loaded, however_few  # noqa: F401 - a fixture
 
 pytest.importorskip("dask.array")
@@ -71,7 +71,7 @@ def test_few_rows_in_blocks_are_loaded_and_solved_in_memory(monkeypatch):
 
 @pytest.mark.parametrize("first", range(0, 32, 8))
 def test_every_answer_is_about_the_rows_of_the_first_pass(first):
-    """Of the campaign ``python -m tests.changing_sources``."""
+    """Of the campaign ``python -m campaigns.changing_sources``."""
     for seed in range(first, first + 8):
         label, outcome, why = changing_sources.check(seed)
         assert not why, (seed, label, outcome, why)

@@ -1,7 +1,7 @@
 """Rows in blocks that change between passes: every answer is about the rows of the first pass, or
 is refused.
 
-``python -m tests.changing_sources --count 2000`` draws that many sources, changes, places and
+``python -m campaigns.changing_sources --count 2000`` draws that many sources, changes, places and
 solvers, and prints the seeds whose interval excludes the optimum for the rows that the first pass
 has read, and those of errors that name no block. Any of them can be repeated by ``--seed``. The
 tests run a small sample.
@@ -21,8 +21,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import svmcvx as sx
+from campaigns import common
 from svmcvx.feature_space import blocks
-from tests import campaign
 
 SOLVERS = {
     "psvm p=1": partial(sx.fast.psvm, C=0.3, p=1.0),
@@ -260,7 +260,7 @@ def check(seed):
 
 
 def main():
-    options = campaign.options_of(__doc__, 200)
+    options = common.options_of(__doc__, 200)
     if options.seed is not None:
         print(*check(options.seed), sep="; ")
         return 0
@@ -269,7 +269,7 @@ def main():
         label, end, why = check(seed)
         return label, "FALSE" if why else end, {}, f"{end}: {why}"
 
-    ends, _, bad = campaign.judged(judge, options)
+    ends, _, bad = common.judged(judge, options)
     print(f"{options.count} cases: {ends}; {len(bad)} to look at: {bad[:50]}")
     return 1 if bad else 0
 

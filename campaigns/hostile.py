@@ -1,6 +1,6 @@
 """Hostile instances of every convex formulation, checked by the second checker.
 
-``python -m tests.hostile --count 10000`` runs that many and prints the seeds whose interval does
+``python -m campaigns.hostile --count 10000`` runs that many and prints the seeds whose interval does
 not hold; any of them can be repeated by ``--seed``. The tests run a small sample.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import svmcvx as sx
-from tests import campaign
+from campaigns import common
 
 DESIGNS = (
     "gaussian",
@@ -231,7 +231,7 @@ def check(seed):
 
 
 def main():
-    options = campaign.options_of(__doc__, 1000)
+    options = common.options_of(__doc__, 1000)
     if options.seed is not None:
         print(*instance(options.seed), sep="\n")
         print(*check(options.seed), sep="; ")
@@ -242,7 +242,7 @@ def main():
         return f"{label} on {design}", end, {}, why
 
     started = time.perf_counter()
-    ends, _, missed = campaign.judged(judge, options)
+    ends, _, missed = common.judged(judge, options)
     seconds = time.perf_counter() - started
     print(
         f"{options.count} instances in {seconds:.0f} s: {ends}; {len(missed)} that do not hold:"

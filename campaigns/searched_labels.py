@@ -1,7 +1,7 @@
 """Labels that a search proves against all optimal machines of small problems, enumerated in
 fractions.
 
-    python -m tests.searched_labels [--count 300] [--first 0] [--seed 17]
+    python -m campaigns.searched_labels [--count 300] [--first 0] [--seed 17]
 
 The optimum of a loss that counts, or of the ramp loss, is that of a convex problem for some set of
 rows that count or are given up, and its solution is that of a system of equations on rows with
@@ -19,7 +19,7 @@ from itertools import combinations, product
 import numpy as np
 
 import svmcvx as sx
-from tests import campaign
+from campaigns import common
 
 ONE, ZERO = Fraction(1), Fraction(0)
 KINDS = ("zero_one", "zero_one k", "zero_one kernel", "l0", "l0 kernel", "ramp")
@@ -182,7 +182,7 @@ def check(seed, shrink=None):
 
 
 def main():
-    options = campaign.options_of(
+    options = common.options_of(
         __doc__,
         300,
         ("--shrink", {"type": float, "help": "the control: the objective of the model times this"}),

@@ -1,12 +1,12 @@
 """Paths and selections over whole ranges against optima in ball arithmetic, at random values
 between their solutions, with zero slack.
 
-    python -m tests.ranges [--count 1000] [--first 0] [--seed 17] [--shrink 0.5]
+    python -m campaigns.ranges [--count 1000] [--first 0] [--seed 17] [--shrink 0.5]
 
 An instance is a small hostile set that is cut in two, with a range of C, p or γ of the pSVM, or of
 C1, C1 = C2 or D of ODM: both halves are training parts whose paths are certified, and over ranges
 of C a selection is certified whose validation parts are the other halves. At random values of the
-range the optimum of each half is enclosed by the oracle of :mod:`tests.predictions`, to 1e-40 of
+range the optimum of each half is enclosed by the oracle of :mod:`campaigns.predictions`, to 1e-40 of
 the objective. A cover is wrong if the optimum is outside of its interval, and a band of errors if
 some optimal machine makes fewer or more.
 
@@ -21,9 +21,9 @@ import numpy as np
 from flint import arb, ctx
 
 import svmcvx as sx
+from campaigns import common
+from campaigns.predictions import DESIGNS, EVALUATE, Machine, data, gram, optimum, scores_of
 from svmcvx.guarantees import ranges
-from tests import campaign
-from tests.predictions import DESIGNS, EVALUATE, Machine, data, gram, optimum, scores_of
 
 # Random values of each instance.
 VALUES = 4
@@ -203,7 +203,7 @@ def errors(of, found, n, positive):
 
 
 def main():
-    options = campaign.options_of(
+    options = common.options_of(
         __doc__,
         1000,
         ("--shrink", {"type": float, "help": "the control: intervals and the radius times this"}),

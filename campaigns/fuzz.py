@@ -1,7 +1,7 @@
 """Calls with hostile arguments of everything public: an answer that holds, or a sentence that says
 what is wrong.
 
-``python -m tests.fuzz --count 20000`` makes that many calls in processes of their own and prints
+``python -m campaigns.fuzz --count 20000`` makes that many calls in processes of their own and prints
 what came of them; a call is known by its number and can be repeated by ``--first N --count 1``. The
 tests make a thousand.
 
@@ -508,7 +508,7 @@ def in_order(found):
     )
 
 
-def made(number):
+def made(number, slow=SLOW):
     """Make a call and tell what came of it."""
     call, arguments, wrong, told = mutated(number)
     started = time.perf_counter()
@@ -549,7 +549,7 @@ def made(number):
         import matplotlib.pyplot as plt
 
         plt.close("all")
-    if time.perf_counter() - started > SLOW:
+    if time.perf_counter() - started > slow:
         ended, detail = "slow", f"{time.perf_counter() - started:.1f} s; {ended} {detail}"
     return Outcome(number, told, ended, detail)
 

@@ -1,7 +1,7 @@
 """Paths over a hyper-parameter on hostile data: no step from the solution before is worse than the
 same step from nothing.
 
-``python -m tests.warm_paths --count 1000`` draws that many paths and prints the steps whose gap is
+``python -m campaigns.warm_paths --count 1000`` draws that many paths and prints the steps whose gap is
 above the tolerance and above that of a cold solve. Any of them can be repeated by ``--seed``. The
 tests run a small sample.
 """
@@ -13,7 +13,7 @@ import warnings
 import numpy as np
 
 import svmcvx as sx
-from tests import campaign, hostile
+from campaigns import common, hostile
 
 TOL = 1e-6
 # What varies, for each solver.
@@ -101,7 +101,7 @@ def worse(seed):
 
 
 def main():
-    options = campaign.options_of(__doc__, 160)
+    options = common.options_of(__doc__, 160)
     seeds = (
         range(options.first, options.first + options.count)
         if options.seed is None

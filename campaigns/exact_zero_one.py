@@ -1,7 +1,7 @@
 """The 0-1, l0 and ramp problems over all vertices in rational arithmetic, and hostile instances to
 hold the search against.
 
-    python -m tests.exact_zero_one [--problem zero-one|l0|ramp] [--count 20000] [--first 0] [--rows
+    python -m campaigns.exact_zero_one [--problem zero-one|l0|ramp] [--count 20000] [--first 0] [--rows
     12] [--method auto]
 
 An optimum of a counted loss is the point of least norm on the hyperplanes u = 1 of some linearly

@@ -1,7 +1,7 @@
 """Honest proofs of every formulation, mutated at random and by plan: no interval that is returned
 may exclude the optimum.
 
-``python -m tests.proofs.mutate_proofs --count 1000 --first 0`` changes arrays, claims, headers and
+``python -m campaigns.mutate_proofs --count 1000 --first 0`` changes arrays, claims, headers and
 bytes of honest files at random; ``--planned`` takes what a forger would try first: parts of other
 honest files, other signs, members and keys twice, files cut short. The optimum of each problem is
 known from an honest proof. An interval is judged whether or not the claim holds, an error that is
@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 import svmcvx as sx
-from tests import predictions
+from campaigns import predictions
 from tests.proofs import reference_verifier
 from tests.proofs.forgeries.archive import HEADER, File, npy, packed, unpacked
 from tests.proofs.forgeries.honest import TEST

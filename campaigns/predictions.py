@@ -1,6 +1,6 @@
 """Certified scores against optima in hundreds of digits, with zero slack.
 
-    python -m tests.predictions [--count 1000] [--first 0] [--seed 17] [--proofs]
+    python -m campaigns.predictions [--count 1000] [--first 0] [--seed 17] [--proofs]
 
 An instance is a small hostile problem, solved loosely or well, sometimes with a model or
 multipliers that were spoilt afterwards. The oracle (:func:`optimal_scores`) knows the optimum of
@@ -28,9 +28,9 @@ import scipy.sparse as sp
 from flint import arb, arb_mat, ctx
 
 import svmcvx as sx
+from campaigns import common
 from svmcvx.guarantees import guarantee
 from svmcvx.proofs import predictions
-from tests import campaign
 
 # Bits of the solves, and of the evaluations, in which sums of solved numbers are exact.
 SOLVE, EVALUATE = 700, 6000
@@ -736,7 +736,7 @@ def check(seed, shrink=None, proofs=False):
 
 
 def main():
-    options = campaign.options_of(
+    options = common.options_of(
         __doc__,
         1000,
         (
@@ -745,7 +745,7 @@ def main():
         ),
         ("--shrink", {"type": float, "help": "the control: the radius times this"}),
     )
-    return campaign.predictions(
+    return common.predictions(
         lambda seed: check(seed, options.shrink, options.proofs), instance, options
     )
 

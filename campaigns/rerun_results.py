@@ -1,9 +1,9 @@
 """Some rows of each stored table are computed again, and compared with the CSV file in
 docs/results; the record beside it has to be its own.
 
-    python -m tests.rerun_results [--data-dir FOLDER] [TABLE ...]
-    python -m tests.rerun_results --sizes
-    python -m tests.rerun_results --trials FILE
+    python -m campaigns.rerun_results [--data-dir FOLDER] [TABLE ...]
+    python -m campaigns.rerun_results --sizes
+    python -m campaigns.rerun_results --trials FILE
 
 Rows of tables that are means over all sizes (conic-table1, 2 and 4) would cost the whole table.
 Their trials are in docs/results/trials, and some of these are computed again. Seconds and counts

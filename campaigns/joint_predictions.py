@@ -1,7 +1,7 @@
 """Certified score differences of several classes against optima in hundreds of digits, with zero
 slack: smooth machines.
 
-    python -m tests.joint_predictions [--count 1000] [--first 0] [--seed 17] [--shrink 0.5]
+    python -m campaigns.joint_predictions [--count 1000] [--first 0] [--seed 17] [--shrink 0.5]
 
 The oracle minimises the primal objective by Newton's method in ball arithmetic. With μ half of the
 least eigenvalue of the Hessian there, which moves by next to nothing within 1e-20 of it, the
@@ -19,8 +19,8 @@ import numpy as np
 from flint import arb, arb_mat, ctx
 
 import svmcvx as sx
+from campaigns import common
 from svmcvx.guarantees import guarantee
-from tests import campaign
 
 BITS = 600
 NEWTON_STEPS = 60
@@ -242,10 +242,10 @@ def check(seed, shrink=None):
 
 
 def main():
-    options = campaign.options_of(
+    options = common.options_of(
         __doc__, 1000, ("--shrink", {"type": float, "help": "the control: the radius times this"})
     )
-    return campaign.predictions(lambda seed: check(seed, options.shrink), instance, options)
+    return common.predictions(lambda seed: check(seed, options.shrink), instance, options)
 
 
 if __name__ == "__main__":
