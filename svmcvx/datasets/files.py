@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,16 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features
 from svmcvx.datasets.content import Dataset
-from svmcvx.datasets.packed import opened, unpacked
 from svmcvx.datasets.tables import read_table
 from svmcvx.errors import DataError
-from svmcvx.system.files import atomic_write, read_archive
+from svmcvx.row_blocks.libsvm import BOM, LINE, parse_libsvm
+from svmcvx.system.files import atomic_write, opened, read_archive, unpacked
 
 __all__ = ["LIBSVM_SUFFIXES", "read_file", "read_libsvm", "read_npz", "write_npz"]
 
 LIBSVM_SUFFIXES = (".svm", ".libsvm", ".svmlight", ".t")
-LIBSVM_LINE = re.compile(r"[^\s:#]+(\s+qid:\d+)?(\s+\d+:[^\s:]+)*\s*(#.*)?")
-# Number of lines with which a file's format is recognised, and of characters of a line that a
-# message shows.
-LOOKED_AT, SHOWN = 20, 60
+# Number of lines with which a file's format is recognised.
+LOOKED_AT = 20
 
 
 def read_npz(path: str | os.PathLike[str]) -> Dataset:
@@ -88,47 +85,22 @@ def read_libsvm(
     path: str | os.PathLike[str], n_features: int | None = None
 ) -> tuple[Any, NDArray[Any]]:
     """Read a LIBSVM file, which may be packed by gzip, bzip2 or xz."""
-    from sklearn.datasets import load_svmlight_file
-
-    try:
-        with opened(Path(path)) as stream:
-            X, y = load_svmlight_file(stream, n_features=n_features)
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(
-            f"{path} is not a LIBSVM file ({_first_fault(Path(path)) or error})"
-        ) from None
-    return sp.csr_array(X), y
-
-
-def _first_fault(path: Path) -> str | None:
-    """Say which line of a LIBSVM file is not as it should be."""
-    try:
-        with opened(path) as stream:
-            for number, line in enumerate(stream, start=1):
-                text = line.decode("utf-8", errors="replace").strip()
-                if not text or text.startswith("#"):
-                    continue
-                shown = repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
-                if not LIBSVM_LINE.fullmatch(text):
-                    return f"line {number} is not 'LABEL INDEX:VALUE …': {shown}"
-                indices = [int(index) for index in re.findall(r"\s(\d+):", text)]
-                if any(later <= earlier for earlier, later in pairwise(indices)):
-                    return f"the indices of line {number} do not ascend: {shown}"
-    except (OSError, EOFError):
-        pass
-    return None
+    with opened(path) as stream:
+        return parse_libsvm(stream, str(path), n_features)
 
 
 def _is_libsvm(path: Path) -> bool:
     """Whether the first lines of a file are LIBSVM's."""
     try:
         with opened(path) as stream:
-            lines = [line.decode("ascii").strip() for line in islice(stream, LOOKED_AT)]
+            lines = [
+                line.removeprefix(BOM).decode("ascii").strip() for line in islice(stream, LOOKED_AT)
+            ]
     except (OSError, EOFError, UnicodeDecodeError):
         return False
     lines = [line for line in lines if line and not line.startswith("#")]
     # If most lines are numeric, the reader names the line that is not.
-    alike = sum(LIBSVM_LINE.fullmatch(line) is not None for line in lines)
+    alike = sum(LINE.fullmatch(line) is not None for line in lines)
     return any(":" in line for line in lines) and 2 * alike > len(lines)
 
 

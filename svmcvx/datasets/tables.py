@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from svmcvx.datasets.content import Dataset
-from svmcvx.datasets.packed import opened
 from svmcvx.errors import DataError, missing_extra
+from svmcvx.system.files import opened
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -158,9 +158,11 @@ class RowBlocks:
         lengths = []
         for number, path in enumerate(columns[0]):
             beside = [
-                files_of[number] if number < len(files_of) else None for files_of in columns[1:]
+                _NpyFile.of(files_of[number]) if number < len(files_of) else None
+                for files_of in columns[1:]
             ]
-            shapes = [_npy_header(part)[0] for part in (path, *beside) if part is not None]
+            own = _NpyFile.of(path)
+            shapes = [part.shape for part in (own, *beside) if part is not None]
             if len(shapes[0]) != 2 or any(shape != shapes[0][:1] for shape in shapes[1:]):
                 raise DataError(
                     f"{path} must be two-dimensional, with one label and weight a row; the shapes"
@@ -174,7 +176,7 @@ class RowBlocks:
             )
             for first in range(0, n, step):
                 last = min(first + step, n)
-                loaders.append(_NpyRows(path, beside[0], beside[1], first, last))
+                loaders.append(_NpyRows(own, beside[0], beside[1], first, last))
                 lengths.append(last - first)
         for files_of, name in zip(columns[1:], ("y", "sample_weight"), strict=True):
             if files_of and len(files_of) != len(columns[0]):
@@ -182,6 +184,7 @@ class RowBlocks:
                     f"{name} must be one file for each of X: {len(columns[0])} files, got"
                     f" {len(files_of)}"
                 )
+        _require_rows(sum(lengths), columns[0])
         return cls(loaders, labelled=y is not None, lengths=lengths, name=_title(columns[0]))
 
     @classmethod
@@ -223,10 +226,12 @@ class RowBlocks:
                 raise DataError(f"{path} cannot be read as a Parquet file: {error}") from None
             names = reader.schema_arrow.names
             special = [name for name in (target, sample_weight) if name is not None]
+            # The index of a frame is stored as a column, but is no feature.
+            index = (reader.schema_arrow.pandas_metadata or {}).get("index_columns", [])
             wanted = (
                 tuple(columns)
                 if columns is not None
-                else tuple(name for name in names if name not in special)
+                else tuple(name for name in names if name not in special and name not in index)
             )
             if missing := [name for name in (*wanted, *special) if name not in names]:
                 raise DataError(
@@ -241,6 +246,7 @@ class RowBlocks:
             for group in range(reader.num_row_groups):
                 lengths.append(int(reader.metadata.row_group(group).num_rows))
                 loaders.append(_ParquetRows(path, group, wanted, target, sample_weight))
+        _require_rows(sum(lengths), found)
         return cls(loaders, labelled=target is not None, lengths=lengths, name=_title(found))
 
     @classmethod
@@ -255,7 +261,8 @@ class RowBlocks:
     ) -> RowBlocks:
         """Read sparse rows from files in LIBSVM's text format (``label column:value …``).
 
-        The text is parsed once; every block is then stored in binary form in the folder `cache`.
+        The text, which may be packed (``.gz``, ``.bz2``, ``.xz``), is parsed once; every block is
+        then stored in binary form in the folder `cache`, under a name made from its content.
 
         Parameters
         ----------
@@ -369,45 +376,81 @@ def _partitions(
 
 
 @dataclass(frozen=True)
+class _NpyFile:
+    """A ``.npy`` file: the bytes before its numbers, and what they say."""
+
+    path: str
+    head: bytes
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, path: str) -> _NpyFile:
+        """Read the header; once and not in each thread, since Python's parser is not safe there."""
+        try:
+            with open(path, "rb") as stream:
+                version = np.lib.format.read_magic(stream)
+                read = np.lib.format.read_array_header_1_0
+                read = read if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, fortran, dtype = read(stream)
+                size = stream.tell()
+                stream.seek(0)
+                head = stream.read(size)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} cannot be read as a .npy file: {error}") from None
+        if dtype.hasobject:
+            raise DataError(f"{path} holds Python objects; save numbers or text")
+        if fortran and len(shape) > 1:
+            raise DataError(
+                f"{path} is stored by columns; save np.ascontiguousarray(X), whose rows can be"
+                " read in blocks"
+            )
+        return cls(path, head, shape, dtype)
+
+    def rows(self, first: int, last: int) -> NDArray[Any]:
+        """Read some rows. The file is not memory-mapped, since a file that shrinks would then end
+        the process.
+        """
+        width = int(np.prod(self.shape[1:], dtype=np.int64))
+        count = (last - first) * width
+        try:
+            with open(self.path, "rb") as stream:
+                same = stream.read(len(self.head)) == self.head
+                stream.seek(first * width * self.dtype.itemsize, os.SEEK_CUR)
+                values = np.fromfile(stream, dtype=self.dtype, count=count if same else 0)
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"rows {first} to {last - 1} of {self.path} cannot be read: {error}"
+            ) from None
+        if values.size != count:
+            raise DataError(
+                f"{self.path} has no row {last - 1} of the first shape; it has been changed or cut"
+                " off"
+            )
+        return values.reshape(-1, *self.shape[1:])
+
+
+@dataclass(frozen=True)
 class _NpyRows:
     """Some rows of ``.npy`` files."""
 
-    X: str
-    y: str | None
-    weight: str | None
+    X: _NpyFile
+    y: _NpyFile | None
+    weight: _NpyFile | None
     first: int
     last: int
 
     def __call__(self) -> Piece:
-        """Read the rows. The file is not memory-mapped, since a file that shrinks would then end
-        the process.
-        """
-        parts = [
-            None if path is None else self._read(path) for path in (self.X, self.y, self.weight)
-        ]
-        return Piece(parts[0], parts[1], parts[2])
+        """Read the rows."""
+        X, y, weight = (
+            None if part is None else part.rows(self.first, self.last)
+            for part in (self.X, self.y, self.weight)
+        )
+        return Piece(X, y, weight)
 
     def labels(self) -> NDArray[Any] | None:
         """Read the labels alone."""
-        return None if self.y is None else self._read(self.y)
-
-    def _read(self, path: str) -> NDArray[Any]:
-        try:
-            shape, dtype, begin = _npy_header(path)
-            width = int(np.prod(shape[1:], dtype=np.int64))
-            count = (self.last - self.first) * width
-            values = np.fromfile(
-                path, dtype=dtype, count=count, offset=begin + self.first * width * dtype.itemsize
-            )
-        except (OSError, ValueError) as error:
-            raise DataError(
-                f"rows {self.first} to {self.last - 1} of {path} cannot be read: {error}"
-            ) from None
-        if values.size != count:
-            raise DataError(
-                f"{path} ends before row {self.last - 1}; it has been changed or cut off"
-            )
-        return values.reshape(-1, *shape[1:])
+        return None if self.y is None else self.y.rows(self.first, self.last)
 
 
 @dataclass(frozen=True)
@@ -438,7 +481,7 @@ class _ParquetRows:
             with _pyarrow_parquet().ParquetFile(self.path) as reader:
                 return reader.read_row_group(
                     self.group, columns=columns, use_threads=False
-                ).to_pandas()
+                ).to_pandas(ignore_metadata=True)
         except Exception as error:
             raise DataError(
                 f"row group {self.group} of {self.path} cannot be read: {error}"
@@ -508,32 +551,13 @@ def files(paths: Paths | None, name: str) -> list[str]:
     return found
 
 
+def _require_rows(number: int, found: list[str]) -> None:
+    if number == 0:
+        raise DataError(f"{_title(found)} has no rows")
+
+
 def _title(found: list[str]) -> str:
     return os.path.basename(found[0]) + (f" and {len(found) - 1} more" if len(found) > 1 else "")
-
-
-def _npy_header(path: str) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Return shape, data type and offset of the numbers of a ``.npy`` file."""
-    try:
-        with open(path, "rb") as stream:
-            version = np.lib.format.read_magic(stream)
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            shape, fortran, dtype = read(stream)
-            begin = stream.tell()
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as a .npy file: {error}") from None
-    if dtype.hasobject:
-        raise DataError(f"{path} holds Python objects; save numbers or text")
-    if fortran and len(shape) > 1:
-        raise DataError(
-            f"{path} is stored by columns; save np.ascontiguousarray(X), whose rows can be read in"
-            " blocks"
-        )
-    return shape, dtype, begin
 
 
 def _pyarrow_parquet() -> Any:

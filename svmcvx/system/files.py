@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import math
 import os
 import struct
@@ -11,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,13 @@ from svmcvx.errors import DataError
 
 # Bytes that any archive may unpack to; a larger one may unpack to UNPACKED times its own size.
 SMALL_ARCHIVE, UNPACKED = 2**28, 64
+# Readers of packed files, by the first bytes of these.
+PACKED: Final[dict[bytes, Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
+PACKED_SUFFIXES = (".gz", ".bz2", ".xz")
 
 
 @contextmanager
@@ -37,6 +47,24 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def packing(path: str | os.PathLike[str]) -> Any:
+    """Return the function that opens a packed file; None for a plain one."""
+    with open(path, "rb") as stream:
+        start = stream.read(max(map(len, PACKED)))
+    return next((reader for mark, reader in PACKED.items() if start.startswith(mark)), None)
+
+
+def opened(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a file for reading, unpacked if its first bytes say that it is packed."""
+    stream: IO[bytes] = (packing(path) or open)(path, "rb")
+    return stream
+
+
+def unpacked(path: Path) -> Path:
+    """Return the path without the suffix of the packing."""
+    return path.with_suffix("") if path.suffix.lower() in PACKED_SUFFIXES else path
 
 
 class Archive:

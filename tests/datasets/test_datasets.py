@@ -1,3 +1,5 @@
+import bz2
+import gzip
 import io
 import re
 import tracemalloc
@@ -12,7 +14,6 @@ from sklearn.datasets import dump_svmlight_file
 
 import svmcvx as sx
 from svmcvx import datasets
-from svmcvx.datasets import packed
 
 
 @pytest.mark.parametrize("name", datasets.BUILT_IN)
@@ -116,7 +117,7 @@ def test_libsvm_files(tmp_path):
     data = datasets.load(tmp_path / "small.libsvm")
     assert data.X.toarray().tolist() == [[1.0, 0.0], [0.0, 2.0]]
     (tmp_path / "bad.svm").write_text("this is no data\n")
-    with pytest.raises(sx.DataError, match="not a LIBSVM file"):
+    with pytest.raises(sx.DataError, match="not LIBSVM text"):
         datasets.load(tmp_path / "bad.svm")
     (tmp_path / "table.xls").write_text("x")
     with pytest.raises(sx.DataError, match="no known type"):
@@ -236,8 +237,8 @@ def test_columns_that_are_neither_numbers_nor_text_are_named(tmp_path):
 )
 def test_libsvm_files_as_they_are_distributed(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    rows = ["+1 1:0.5 3:-1e-3 # a remark", "-1", "", "# a line", "-1 2:2"]
-    with packed.PACKED.get(Path(name).suffix, open)(name, "wb") as stream:
+    rows = ["\ufeff+1 1:0.5 3:-1e-3 # a remark", "-1", "", "# a line", "-1 2:2"]
+    with {".gz": gzip.open, ".bz2": bz2.open}.get(Path(name).suffix, open)(name, "wb") as stream:
         stream.write("\n".join(rows).encode())
     data = datasets.load(name)
     assert data.X.toarray().tolist() == [[0.5, 0.0, -1e-3], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]]
@@ -250,7 +251,8 @@ def test_libsvm_files_as_they_are_distributed(tmp_path, monkeypatch, name):
     [
         ("1 1:2 x:3", "line 3 is not 'LABEL INDEX:VALUE …': '1 1:2 x:3'"),
         ("1 2:2 1:3", "the indices of line 3 do not ascend"),
-        ("1 1:2 3:y", "not a LIBSVM file"),
+        ("1 1:2 3:y", "not LIBSVM text"),
+        ("1 1:2 3000000000:1", "line 3 has an index above 2147483647"),
     ],
 )
 @pytest.mark.parametrize("name", ["plain", "named.libsvm"])

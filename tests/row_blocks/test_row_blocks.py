@@ -1,5 +1,8 @@
 """Rows in blocks: sources, agreement with data in memory, certificates, faults."""
 
+import bz2
+import gzip
+import lzma
 import math
 import os
 import signal
@@ -499,6 +502,75 @@ def test_text_is_split_without_losing_a_line_and_parsed_once(tmp_path):
     again = RowBlocks.from_libsvm(path, n_features=4, cache=tmp_path / "kept")
     path.write_text("")
     assert psvm(again, again.y, C=1.0, p=2.0).certificate == first.certificate
+
+
+@pytest.mark.parametrize("opener", [open, gzip.open, bz2.open, lzma.open])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_no_row_of_a_text_is_lost_or_doubled(opener, end, tmp_path):
+    """Blank lines and comments at any place, a mark of the byte order, packed files, and blocks of
+    any size.
+    """
+    lines = ["\ufeff+1 1:1", "", "# 1:5", "-1 1:-1 # 2:3", "   ", "", "+1 qid:3 1:2", "-1 2:-2"]
+    path = tmp_path / "a"
+    with opener(path, "wb") as stream:
+        stream.write(end.join([*lines, "# the end"]).encode())
+    for size in (*range(1, 60, 3), 2**20):
+        pieces = [
+            load() for load in RowBlocks.from_libsvm(path, n_features=2, block_bytes=size).loaders
+        ]
+        X = np.vstack([piece.X.toarray() for piece in pieces])
+        assert X.tolist() == [[1, 0], [-1, 0], [2, 0], [0, -2]], size
+        assert np.concatenate([piece.y for piece in pieces]).tolist() == [1, -1, 1, -1]
+
+
+def test_a_stored_block_is_that_of_the_text(tmp_path):
+    """Not that of another file of the same name, size and time; damage is noticed, and so is a
+    changed text.
+    """
+    texts = {"f1": "1 1:1 2:2\n-1 1:3 2:4\n", "f2": "1 1:9 2:8\n-1 1:7 2:6\n"}
+    found = {}
+    for name, text in texts.items():
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / "train.svm"
+        path.write_text(text * 10)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        (found[name],) = RowBlocks.from_libsvm(path, n_features=2, cache=tmp_path / "c").loaders
+    assert found["f1"]().X[0].toarray().tolist() == [1, 2]
+    assert found["f2"]().X[0].toarray().tolist() == [9, 8]
+    binary = found["f2"].binary
+    content = bytearray(binary.read_bytes())
+    content[-200] ^= 1
+    binary.write_bytes(content)
+    assert found["f2"]().X.toarray().tolist() == [[9, 8], [7, 6]] * 10
+    binary.unlink()
+    (tmp_path / "f2" / "train.svm").write_text(texts["f1"] * 10)
+    with pytest.raises(sx.DataError, match="has changed near byte 0"):
+        found["f2"]()
+
+
+def test_files_without_rows_are_refused(tmp_path):
+    (tmp_path / "a").write_text("# nothing\n\n")
+    for read in (partial(RowBlocks.from_libsvm, n_features=2), sx.datasets.load):
+        with pytest.raises(sx.DataError, match=r"has no rows|no known type"):
+            read(tmp_path / "a")
+    pd.DataFrame({"a": [], "y": []}).to_parquet(tmp_path / "a.parquet")
+    np.save(tmp_path / "a.npy", np.zeros((0, 2)))
+    for read in (RowBlocks.from_parquet, RowBlocks.from_npy):
+        with pytest.raises(sx.DataError, match="has no rows"):
+            read(tmp_path / f"a.{read.__name__[5:]}")
+    (tmp_path / "b").write_text("1 1:1 3000000000:1\n")
+    with pytest.raises(sx.DataError, match="line 1 has an index above 2147483647"):
+        RowBlocks.from_libsvm(tmp_path / "b", n_features=2).loaders[0]()
+
+
+def test_the_saved_index_of_a_frame_is_no_feature(tmp_path):
+    X, y = data(40)
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(label=y).sample(frac=1, random_state=0)
+    frame.to_parquet(tmp_path / "train.parquet")
+    blocks = RowBlocks.from_parquet(tmp_path / "train.parquet", target="label")
+    (piece,) = [load() for load in blocks.loaders]
+    assert np.array_equal(piece.X, frame[list("abcd")])
+    assert piece.y.tolist() == frame["label"].tolist()
 
 
 def test_a_limit_a_callback_and_many_limits_give_honest_intervals():
