@@ -33,6 +33,7 @@ from svmcvx.experiments.preparation import (
     MISSING,
     SCALES,
     imputer,
+    is_pairwise,
     observations,
     prepares_itself,
     rows_of,
@@ -97,7 +98,7 @@ class Comparison:
             prepares_itself(model) for _, model in self.named
         ):
             raise numbers
-        train, test = self._split()
+        train, test = self.parts = self._split()
         labels = self.data.labels
         self.y_train, self.y_test = labels[train], labels[test]
         self.table_train, self.table_test = (
@@ -138,6 +139,15 @@ class Comparison:
                 f"split={self.split} leaves a class without observations ({error}); change it"
             ) from None
         return train, test
+
+    def _matrices(self) -> tuple[Any, Any, Any, Any]:
+        """Return the data as kernel matrices, or the reason why they are none."""
+        K, (train, test) = self.data.numbers, self.parts
+        if not isinstance(K, DataError) and K.shape[0] != K.shape[1]:
+            K = DataError(f"X must be the square kernel matrix of all rows, got shape {K.shape}")
+        if isinstance(K, DataError):
+            return K, self.y_train, K, self.y_test
+        return K[train][:, train], self.y_train, K[test][:, train], self.y_test
 
     def _prepare(self) -> None:
         """Fill in missing values and scale the columns, both by the training part."""
@@ -211,18 +221,17 @@ class Comparison:
     def _fits(self, todo: list[int], parallel: Any) -> Generator[tuple[int, Fit]]:
         # In this process the deadline holds as it is, which does not count compiling.
         end = math.inf if parallel is None else epoch_end(current())
-        numbers = (self.X_train, self.y_train, self.X_test, self.y_test)
-        table = (self.table_train, self.y_train, self.table_test, self.y_test)
+
+        def data(model: Any) -> tuple[Any, ...]:
+            if is_pairwise(model):
+                return self._matrices()
+            if prepares_itself(model):
+                return self.table_train, self.y_train, self.table_test, self.y_test
+            return self.X_train, self.y_train, self.X_test, self.y_test
+
         how = (self.tol, end, self.refit, self.proofs is not None, self.guarantee, self.metrics)
         work: dict[int, Call] = {
-            place: (
-                fit_one,
-                (
-                    *self.named[place],
-                    *(table if prepares_itself(self.named[place][1]) else numbers),
-                    *how,
-                ),
-            )
+            place: (fit_one, (*self.named[place], *data(self.named[place][1]), *how))
             for place in todo
         }
         if parallel is None:

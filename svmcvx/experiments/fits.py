@@ -23,6 +23,7 @@ from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.certification import CERTIFIABLE, certify
 from svmcvx.estimators.pairs import CompositeSolution
 from svmcvx.experiments.intervals import INTERVALS, as_seen, ends, exact_scores
+from svmcvx.experiments.preparation import is_pairwise
 from svmcvx.solution import Attempt, Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, until
@@ -263,7 +264,7 @@ def fit_one(
             for metric in (metric for metric in metrics if metric != "accuracy"):
                 try:
                     row[f"test_{metric}"] = float(get_scorer(metric)(fitted, X_test, y_test))
-                except FAILURES as error:
+                except (*FAILURES, AttributeError) as error:
                     notes.append(f"no {metric}: {' '.join(str(error).split())}")
         notes.append(one_class_note(predicted, shown))
         last = last_step(fitted)
@@ -283,7 +284,8 @@ def fit_one(
         row["note"] = "; ".join(filter(None, (row["note"], *notes)))
         cut_short = deadline.passed() and (row["status"] == Status.TIME_LIMIT or guaranteed)
     kept = solution if keep_solution else None
-    behind = seen if kept is not None and isinstance(fitted, Pipeline) else None
+    own = isinstance(fitted, Pipeline) or is_pairwise(fitted)
+    behind = seen if kept is not None and own else None
     return Fit(row, fitted if keep_fitted else None, kept, behind, cut_short)
 
 

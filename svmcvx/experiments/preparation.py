@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, get_tags
 
 from svmcvx.containers import as_array
 from svmcvx.data import Features, check_features, check_labels
@@ -28,6 +28,7 @@ __all__ = [
     "SCALES",
     "Observations",
     "imputer",
+    "is_pairwise",
     "observations",
     "prepares_itself",
     "rows_of",
@@ -64,6 +65,11 @@ def prepares_itself(model: Any) -> bool:
     """
     inner = getattr(model, "estimator", None)
     return isinstance(model, Pipeline) or (inner is not None and prepares_itself(inner))
+
+
+def is_pairwise(model: Any) -> bool:
+    """Whether the columns of a model's data are observations, as those of a kernel matrix are."""
+    return bool(get_tags(model).input_tags.pairwise)
 
 
 def rows_of(table: Any, index: NDArray[np.intp]) -> Any:

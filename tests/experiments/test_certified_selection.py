@@ -16,6 +16,7 @@ import svmcvx as sx
 from svmcvx.experiments.ranges import fold_search
 from svmcvx.guarantees.binary import training_space
 from svmcvx.guarantees.ranges import Node, Point, over_range
+from tests.conftest import make_data
 
 pytest.importorskip("matplotlib")
 
@@ -224,3 +225,11 @@ def test_several_classes_are_refused():
     y = np.where(X[:, 1] > 0.5, 2, y)
     with pytest.raises(sx.DataError, match="two classes"):
         sx.certified_select(sx.PSVMClassifier(), X, y, C=(0.1, 1.0), cv=2)
+
+
+def test_a_kernel_matrix_is_split_on_both_sides_and_has_no_guarantees():
+    X, y = make_data(n=40)
+    with pytest.raises(sx.DataError, match="no guarantees for the kernel Precomputed"):
+        sx.certified_select(
+            sx.PSVMClassifier(kernel="precomputed"), sx.RBF(0.5)(X), y, C=(0.1, 10.0), cv=4
+        )

@@ -481,3 +481,37 @@ def test_without_a_store_nothing_is_found_there():
     X, y = make_data(2, 20)
     comparison = Comparison([sx.PSVMClassifier()], X, y)
     assert comparison.reused == 0
+
+
+@pytest.mark.parametrize("metric", ["roc_auc_ovr", "neg_log_loss"])
+def test_a_metric_that_needs_probabilities_is_a_note(metric):
+    models = {"svm": sx.PSVMClassifier(), "logistic": LogisticRegression()}
+    table = sx.compare(models, X, Y, metrics=metric).set_index("model")
+    assert np.isnan(table.loc["svm", f"test_{metric}"])
+    assert f"no {metric}: " in table.loc["svm", "note"]
+    assert np.isfinite(table.loc["logistic", f"test_{metric}"])
+    found = sx.study(models, {"one": (X, Y)}, repeats=2, metrics=("accuracy", metric))
+    assert not len(found.failures())
+    assert found.mean("accuracy").notna().all(axis=None)
+    assert found.mean(metric).isna().to_numpy().tolist() == [[True, False]]
+    assert found.frame["note"].str.contains(f"no {metric}: ").tolist() == [True, False] * 2
+
+
+def test_kernel_matrices_are_split_on_both_sides(tmp_path):
+    K = sx.RBF(0.5)(X)
+    given, rbf = sx.PSVMClassifier(kernel="precomputed"), sx.PSVMClassifier(kernel="rbf", gamma=0.5)
+    models = {"ours": given, "svc": SVC(kernel="precomputed", tol=1e-8)}
+    table = sx.compare(models, K, Y, proofs=tmp_path).set_index("model")
+    other = sx.compare({"rbf": rbf}, X, Y, scale="none").set_index("model").loc["rbf"]
+    for name in models:
+        assert table.loc[name, "primal"] == pytest.approx(other["primal"], rel=1e-6)
+        assert table.loc[name, "test_accuracy"] == other["test_accuracy"]
+    seen = sx.datasets.load(tmp_path / "ours" / "training.npz")
+    assert sx.verify(tmp_path / "ours" / "ours.npz", seen.X, seen.y).holds
+    found = sx.study({"a": given}, {"s": (K, Y)}, repeats=2, tune={"C": [0.1, 1.0]}, cv=2)
+    plain = sx.study(
+        {"a": rbf}, {"s": (X, Y)}, repeats=2, tune={"C": [0.1, 1.0]}, cv=2, scale="none"
+    )
+    assert found.frame["accuracy"].tolist() == plain.frame["accuracy"].tolist()
+    oblong = sx.compare({"a": given}, X, Y)
+    assert "X must be the square kernel matrix" in oblong.loc[0, "note"]

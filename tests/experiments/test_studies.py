@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
+import joblib
 import numpy as np
 import pandas as pd
 import psutil
@@ -20,6 +22,7 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 from sklearn.base import clone
+from sklearn.cluster import AgglomerativeClustering
 from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.neighbors import KNeighborsClassifier
@@ -952,6 +955,12 @@ def test_a_study_written_down(file):
         ('"sklearn.svm.SVC"', '"sklearn.svm.Nothing"', "is not known"),
         ('"sklearn.svm.SVC"', '"sklearn.datasets.load_iris"', "is not known"),
         ("C = 2.0", "Q = 2.0", "the model the other cannot be made"),
+        ('"sklearn.svm.SVC"', '"sklearn.cluster.AgglomerativeClustering"', "is not known"),
+        ('"sklearn.svm.SVC"', '"sklearn.pipeline.Pipeline"', "is not known"),
+        ("C = 2.0", "kernel = 'folder'", "kernel of SVC must be a number, .*rbf"),
+        ("C = 2.0", "memory = 'folder'", "memory of SVC must be a number"),
+        ("C = 2.0", "class_weight = { a = 1.0 }", "class_weight of SVC must be"),
+        ("C = 2.0", "tune = { kernel = ['rbf', 'folder'] }", "kernel of SVC must be"),
         (
             "{ low = 0.1, high = 10.0, number = 3 }",
             "{ low = 0.1 }",
@@ -970,6 +979,32 @@ def test_a_file_that_cannot_be_used(file, old, new, message):
     file.write_text(FILE.replace(old, new))
     with pytest.raises(sx.DataError, match=message):
         read_study(file)
+
+
+def test_a_study_file_runs_no_code_of_others(tmp_path):
+    """A pickle beside the file, where a clustering of scikit-learn looks for its results."""
+    memory = joblib.Memory(tmp_path / "cache", verbose=0)
+    AgglomerativeClustering(memory=memory).fit(SETS["one"][0])
+    for output in (tmp_path / "cache").rglob("output.pkl"):
+        output.write_bytes(pickle.dumps(Touching(str(tmp_path / "ran"))))
+    for model in ("sklearn.cluster.AgglomerativeClustering", "sklearn.svm.SVC"):
+        settings = f'model = "{model}"\nmemory = "{tmp_path / "cache"}"'
+        (tmp_path / "study.toml").write_text(
+            f'datasets = ["moons"]\n[models.a]\nmodel = "psvm"\n[models.b]\n{settings}\n'
+        )
+        with pytest.raises(sx.DataError):
+            sx.study(**read_study(tmp_path / "study.toml")[1])
+    assert not (tmp_path / "ran").exists()
+
+
+class Touching:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (Path(self.path),)
 
 
 def test_a_file_without_models_or_sets(file):

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
+from sklearn.utils.metaestimators import _safe_split
 
 import svmcvx
 from svmcvx.containers import as_array
@@ -312,7 +313,9 @@ class _Search:
 
     def _fold(self, estimator: Any, X: Any, y: NDArray[Any], fold: Fold, tol: float) -> FoldSearch:
         train, test = fold
-        rows, tested, machine = X[train], X[test], clone(estimator)
+        machine = clone(estimator)
+        rows, _ = _safe_split(machine, X, y, train)
+        tested, _ = _safe_split(machine, X, y, test, train)
         if isinstance(machine, Pipeline):
             before, machine = machine[:-1], machine[-1]
             rows = check_features(before.fit_transform(rows, y[train]))

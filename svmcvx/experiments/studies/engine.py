@@ -21,6 +21,7 @@ from svmcvx.experiments.fits import conventions
 from svmcvx.experiments.preparation import (
     Observations,
     imputer,
+    is_pairwise,
     observations,
     prepares_itself,
     scaler,
@@ -258,6 +259,8 @@ class _Prepared(NamedTuple):
 
     def seen_by(self, task: Task) -> Any:
         """Return the table for pipelines, and for other models its numbers, or why there are none."""
+        if is_pairwise(task.estimator) and not isinstance(self.data.numbers, DataError):
+            return self.data.numbers  # not scaled
         return self.table if task.takes_table else self.numbers
 
 

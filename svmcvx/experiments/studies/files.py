@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils.discovery import all_estimators
 
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError
+from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.experiments.specifications import MODELS
 from svmcvx.experiments.studies.protocol import Split, as_split
 
@@ -79,6 +80,8 @@ def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
     models, tuned = _models(content["models"], path)
     arguments["models"] = models
     common = _grid(content.get("tune", {}), f"{path}: tune")
+    for model in models.values():
+        _check_values(model, common)
     if common and tuned:
         raise DataError(
             f"{path} has both a grid for all models and grids of single models; write one or the"
@@ -164,7 +167,10 @@ def _models(value: Any, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         settings = dict(entry) if isinstance(entry, dict) else {"model": entry}
         kind, grid = settings.pop("model", name), settings.pop("tune", None)
         try:
-            models[name] = _class(kind)(**settings)
+            cls = _class(kind)
+            for key, given in settings.items():
+                _check_value(cls, key, given)
+            models[name] = cls(**settings)
             strange = sorted(set(grid or ()) - set(models[name].get_params()))
         except TypeError as error:
             raise DataError(f"{path}: the model {name} cannot be made ({error})") from None
@@ -172,29 +178,53 @@ def _models(value: Any, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             raise DataError(f"{path}: {name} has no parameter {', '.join(strange)} to tune")
         if grid:
             tuned[name] = _grid(grid, f"{path}: {name}.tune")
+            _check_values(models[name], tuned[name])
     return models, tuned
 
 
 def _class(kind: Any) -> Any:
-    """Return an estimator's class: one of ours by its name on the command line, or one of
-    scikit-learn's by its full name.
+    """Return an estimator's class: one of ours by its name on the command line, or a classifier of
+    scikit-learn by its full name.
     """
     if not isinstance(kind, str):
         raise DataError(f"model must be a name, got {kind!r}")
     if kind in MODELS:
         return MODELS[kind].load()
-    module, _, name = kind.rpartition(".")
-    # Only scikit-learn: a file of settings must not run other code.
-    if module.split(".")[0] == "sklearn" and "._" not in kind:
-        try:
-            found = getattr(import_module(module), name)
-        except (ImportError, AttributeError):
-            found = None
-        if isinstance(found, type) and hasattr(found, "fit"):
-            return found
+    if kind.startswith("sklearn."):
+        for name, found in all_estimators(type_filter="classifier"):
+            if kind == f"{found.__module__.partition('._')[0]}.{name}":
+                return found
     raise DataError(
-        f"model {kind!r} is not known; use {', '.join(MODELS)}, or a class such as sklearn.svm.SVC"
+        f"model {kind!r} is not known; use {', '.join(MODELS)}, or a classifier of scikit-learn"
+        " such as sklearn.svm.SVC"
     )
+
+
+def _check_value(cls: Any, name: str, value: Any) -> None:
+    """Raise unless a value is plain: a file of settings must not run or load anything else."""
+    if isinstance(value, list) and all(isinstance(part, (int, float)) for part in value):
+        return
+    words = {
+        word
+        for constraint in getattr(cls, "_parameter_constraints", {}).get(name, ())
+        for word in getattr(constraint, "options", ())
+    }
+    word = isinstance(value, str) and (issubclass(cls, CertifiedClassifier) or value in words)
+    if name == "memory" or not (value is None or word or isinstance(value, (bool, int, float))):
+        raise DataError(
+            f"{name} of {cls.__name__} must be a number, true, false, a list of numbers, or one of"
+            f" its words{_listed(words)} in a file, got {value!r}"
+        )
+
+
+def _check_values(model: Any, grid: Mapping[str, list[Any]]) -> None:
+    for name in grid.keys() & model.get_params().keys():
+        for value in grid[name]:
+            _check_value(type(model), name, value)
+
+
+def _listed(words: set[Any]) -> str:
+    return f" ({', '.join(sorted(map(str, words)))})" if words else ""
 
 
 def _grid(value: Any, what: str) -> dict[str, list[Any]]:

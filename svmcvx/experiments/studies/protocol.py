@@ -16,7 +16,14 @@ from svmcvx.data import check_choice, check_number, check_whole
 from svmcvx.errors import DataError, DataTypeError, did_you_mean
 from svmcvx.experiments.fits import check_metrics
 from svmcvx.experiments.intervals import check_interval
-from svmcvx.experiments.preparation import MISSING, SCALES, imputer, prepares_itself, scaler
+from svmcvx.experiments.preparation import (
+    MISSING,
+    SCALES,
+    imputer,
+    is_pairwise,
+    prepares_itself,
+    scaler,
+)
 from svmcvx.experiments.search_paths import parameter_of
 
 __all__ = ["Protocol", "Split", "as_split", "grids", "piped"]
@@ -148,7 +155,7 @@ def piped(model: Any, protocol: Protocol, *, sparse: bool) -> tuple[Any, str]:
     """Return a model behind what prepares its features by the training part, and what its
     parameters then begin with.
     """
-    if protocol.scale_by == "all" or prepares_itself(model):
+    if protocol.scale_by == "all" or prepares_itself(model) or is_pairwise(model):
         return clone(model), ""
     before = [
         ("impute", imputer(protocol.missing)),

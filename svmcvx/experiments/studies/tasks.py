@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import get_scorer
+from sklearn.utils.metaestimators import _safe_split
 
 from svmcvx.certificate import relative_gap
 from svmcvx.errors import DataError
-from svmcvx.experiments.fits import foreign_certificates, last_step, one_class_note
+from svmcvx.experiments.fits import FAILURES, foreign_certificates, last_step, one_class_note
 from svmcvx.experiments.intervals import as_seen, ends, exact_scores, hull
-from svmcvx.experiments.preparation import rows_of
 from svmcvx.experiments.proofs import ProofFolder
 from svmcvx.experiments.running import FAILED, Row, failed
 from svmcvx.experiments.search_paths import with_settings
@@ -171,8 +171,9 @@ class Task:
         try:
             if isinstance(X, DataError):
                 raise X
-            parts = rows_of(X, self.train), y[self.train], rows_of(X, self.test), y[self.test]
-            row |= self._fitted(*parts)
+            X_train, y_train = _safe_split(self.estimator, X, y, self.train)
+            X_test, y_test = _safe_split(self.estimator, X, y, self.test, self.train)
+            row |= self._fitted(X_train, y_train, X_test, y_test)
         except Exception as error:  # an exception of one model does not stop the others
             row |= failed(error)
         row["seconds"] = clock.now() - started
@@ -207,12 +208,15 @@ class Task:
         row |= self._certified(last, fitted, X, y)
         if row["status"] == Status.INTERRUPTED:
             raise KeyboardInterrupt
-        row["scores"] = {
-            name: float(get_scorer(name)(fitted, X_test, y_test)) for name in self.protocol.metrics
-        }
+        row["scores"], unscored = {}, []
+        for name in self.protocol.metrics:
+            try:
+                row["scores"][name] = float(get_scorer(name)(fitted, X_test, y_test))
+            except (*FAILURES, AttributeError) as error:
+                unscored.append(f"no {name}: {' '.join(str(error).split())}")
         predicted = np.asarray(fitted.predict(X_test))
         row["right"] = np.packbits(predicted == y_test).tobytes().hex()
-        notes = [row.get("note"), one_class_note(predicted, y_test)]
+        notes = [row.get("note"), *unscored, one_class_note(predicted, y_test)]
         if self.protocol.guarantee:
             row |= self._exact(fitted, X, y, X_test, y_test)
             notes.append(row["note"])
