@@ -25,13 +25,14 @@ from svmcvx.estimators.parameters import estimator
 from svmcvx.estimators.request import Request, TrainingData, iterations
 from svmcvx.estimators.routes import Route, unsupported_settings
 from svmcvx.guarantees import Guarantee, Interval, guarantee
+from svmcvx.feature_space import check_square
 from svmcvx.kernels import Precomputed
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import LinearModel, Model, OneVsModel
 from svmcvx.proofs import Statement
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.row_blocks.labels import ClassPartition, label_counts
-from svmcvx.row_blocks.mapped import labelled_pieces
+from svmcvx.row_blocks.mapped import labelled_pieces, weight_counts
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import time_limited
 
@@ -189,8 +190,11 @@ class CertifiedClassifier(_Fitted):
             )
         with time_limited(self.time_limit):
             labels = label_counts(X, y)
+            counts = labels.counts
+            if self.class_weight == "balanced":
+                counts = weight_counts(X, y, sample_weight, labels)
             sides = ClassPartition(
-                y, labels.classes, self._weights_of_classes(labels.classes, labels.counts)
+                y, labels.classes, self._weights_of_classes(labels.classes, counts)
             )
             self.solution_ = self._solve_blocks(request, route, X, sides, sample_weight)
         self.solver_route_, self.solver_reason_ = route.name, route.reason
@@ -290,6 +294,10 @@ class CertifiedClassifier(_Fitted):
         if given.ndim == 2 and given.shape[1] == 1:
             message = "A column-vector y was passed when a 1d array was expected; pass y.ravel()"
             warnings.warn(message, DataConversionWarning, stacklevel=3)
+        if getattr(self, "kernel", None) == "precomputed" or isinstance(
+            getattr(self, "kernel", None), Precomputed
+        ):
+            check_square(checked.shape)
         self._check_columns(X, reset=True)
         labels = CodedLabels(*check_labels(y, checked.shape[0]), checked)
         return TrainingData(
@@ -304,10 +312,11 @@ class CertifiedClassifier(_Fitted):
         """Fit to validated data, from an earlier ``solution_`` for the same data where the solver
         can use it.
         """
-        counts = np.bincount(data.labels.codes, minlength=data.labels.classes.size)
-        of_class = self._weights_of_classes(data.labels.classes, counts)
+        classes, given = data.labels.classes, data.sample_weight
+        counts = np.bincount(data.labels.codes, weights=given, minlength=classes.size)
+        of_class = self._weights_of_classes(classes, counts)
         chosen = data.weighted_classes()
-        if chosen.size < data.labels.classes.size:
+        if chosen.size < classes.size:
             of_class = None if of_class is None else of_class[chosen]
             data = self._without_other_classes(data, chosen)
         labels = data.labels
@@ -401,9 +410,9 @@ class CertifiedClassifier(_Fitted):
             cache=cache,
         )
 
-    def _weights_of_classes(self, classes: NDArray[Any], counts: NDArray[np.intp]) -> Floats | None:
-        """Return the weight of each class, given the numbers of observations; None without class
-        weights.
+    def _weights_of_classes(self, classes: NDArray[Any], counts: NDArray[Any]) -> Floats | None:
+        """Return the weight of each class, given the sums of the weights of its observations; None
+        without class weights.
         """
         if self.class_weight is None:
             return None
@@ -413,8 +422,11 @@ class CertifiedClassifier(_Fitted):
                 f" {self.class_weight!r}"
             )
         if self.class_weight == "balanced":
-            # scikit-learn's definition.
-            weight = counts.sum() / (classes.size * counts.astype(np.float64))
+            # scikit-learn's definition; an observation of weight k counts like k copies, and a
+            # class without weight like one without observations.
+            total = np.where(counts > 0, counts, 1.0)
+            weight = counts.sum() / (max(np.count_nonzero(counts), 1) * total)
+            weight[counts == 0] = 1.0
         else:
             try:
                 found = compute_class_weight(self.class_weight, classes=classes, y=classes)

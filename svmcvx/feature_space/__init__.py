@@ -44,6 +44,16 @@ def penalised_or_none(intercept: Any) -> str:
     return intercept_kind(intercept, own="penalised")
 
 
+def check_square(shape: tuple[int, ...]) -> None:
+    """Raise a :class:`~svmcvx.DataError` unless this is the shape of a Gram matrix."""
+    if shape[0] != shape[1]:
+        raise DataError(
+            "a precomputed kernel takes as X the square matrix k(x_i, x_j) of all training"
+            f" observations, got {shape[0]} rows and {shape[1]} columns; pass K[rows][:, rows] for"
+            " a part of the observations"
+        )
+
+
 def feature_space(
     data: BinaryData,
     kernel: KernelLike,
@@ -61,11 +71,8 @@ def feature_space(
         return _in_range(LinearSpace(data, intercept))
     cache = chosen.cache if isinstance(chosen, CachedKernel) else None
     chosen = chosen.kernel if isinstance(chosen, CachedKernel) else chosen
-    if isinstance(chosen, Precomputed) and data.X.shape[1] != data.rows:
-        raise DataError(
-            "a precomputed kernel takes as X the square matrix k(x_i, x_j) of all training"
-            f" observations, got {data.rows} rows and {data.X.shape[1]} columns"
-        )
+    if isinstance(chosen, Precomputed):
+        check_square((data.rows, data.X.shape[1]))
     space = KernelSpace(
         data,
         chosen.resolve(data.X, data.weight),

@@ -16,6 +16,7 @@ from svmcvx.data import CodedLabels, check_features, check_labels
 from svmcvx.errors import DataError
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
 from svmcvx.guarantees.binary import BinaryGuarantee, binary_guarantee
+from svmcvx.kernels import Precomputed
 from svmcvx.model import OneVsModel
 from svmcvx.solution import Solution
 
@@ -165,6 +166,8 @@ def member_problems(solution: Solution, X: Any, y: Any) -> dict[Any, MemberProbl
     for (key, part), (rows, positive, labels) in zip(solution.parts.items(), sides, strict=True):
         own: Any = part.model
         inside = features if rows.size == codes.size else features[rows]
+        if isinstance(getattr(own, "kernel", None), Precomputed) and rows.size < codes.size:
+            inside = inside[:, rows]
         coded = CodedLabels(positive[rows].astype(np.intp), labels, inside)
         # Models of parts count rows of all data.
         counted = replace(part, model=replace(own, support=np.searchsorted(rows, own.support)))

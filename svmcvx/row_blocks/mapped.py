@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.data import check_weights
 from svmcvx.errors import DataError
+from svmcvx.row_blocks.labels import LabelCounts
 from svmcvx.row_blocks.piece import Piece
 from svmcvx.row_blocks.shards import ShardBlocks, Shards, ShardState, reads_rows
 from svmcvx.row_blocks.sources import BlockLabels, RowBlocks, piece_of
 
-__all__ = ["labelled_pieces", "mapped_rows"]
+__all__ = ["labelled_pieces", "mapped_rows", "weight_counts"]
 
 
 def mapped_rows(model: Any, method: str, X: Any, dtype: Any, *, columns: int | None = None) -> Any:
@@ -74,3 +76,18 @@ def labelled_pieces(X: Any, y: Any, sample_weight: Any) -> Iterator[Piece]:
         raise DataError(
             f"y and sample_weight must hold one number for each of the {first} rows of X"
         )
+
+
+def weight_counts(X: Any, y: Any, sample_weight: Any, labels: LabelCounts) -> NDArray[Any]:
+    """Return the sums of the weights of each class; the numbers of rows where there are none."""
+    if not isinstance(X, RowBlocks):
+        if sample_weight is None:
+            return labels.counts
+        codes = np.searchsorted(labels.classes, np.asarray(y))
+        return np.bincount(codes, weights=np.asarray(sample_weight), minlength=labels.classes.size)
+    found = np.zeros(labels.classes.size)
+    for piece in labelled_pieces(X, y, sample_weight):
+        codes = np.searchsorted(labels.classes, piece.y)
+        weight = check_weights(piece.weight, codes.size)
+        found += np.bincount(codes, weights=weight, minlength=found.size)
+    return found

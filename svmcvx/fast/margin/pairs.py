@@ -322,7 +322,8 @@ def solve_parts(
     are not for it.
     """
     deadline = current()
-    known = isinstance(C, (int, float)) and isinstance(p, (int, float))
+    # Others are refused by fast.psvm, with the same words on every route.
+    known = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (C, p))
     if not known or p not in (1, 2) or tol < LEAST_TOL:
         return None
     C, p = float(C), float(p)
