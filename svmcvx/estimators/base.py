@@ -24,8 +24,8 @@ from svmcvx.errors import DataError, DataTypeError
 from svmcvx.estimators.parameters import estimator
 from svmcvx.estimators.request import Request, TrainingData, iterations
 from svmcvx.estimators.routes import Route, unsupported_settings
-from svmcvx.guarantees import Guarantee, Interval, guarantee
 from svmcvx.feature_space import check_square
+from svmcvx.guarantees import Guarantee, Interval, guarantee
 from svmcvx.kernels import Precomputed
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import LinearModel, Model, OneVsModel
@@ -93,6 +93,10 @@ class _Fitted(ClassifierMixin, BaseEstimator):
 
     # Names of parameters by those that they had in the last release.
     _renamed: ClassVar[Mapping[str, str]] = {}
+
+    # Share of tol that the specialised solver is asked for on small data, where the last steps of
+    # Newton's method cost nothing and scores agree to 1e-7 for any order or copies of the rows.
+    _sharper: ClassVar[float] = 1.0
 
     # Of the cache of kernel rows, for estimators that have it as a parameter.
     cache_size: float | None = None
@@ -408,6 +412,7 @@ class CertifiedClassifier(_Fitted):
             max_iter=self.max_iter,
             cache_size=self.cache_size,
             cache=cache,
+            sharper=self._sharper,
         )
 
     def _weights_of_classes(self, classes: NDArray[Any], counts: NDArray[Any]) -> Floats | None:

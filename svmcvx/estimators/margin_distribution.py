@@ -69,6 +69,7 @@ class ODMLClassifier(BinaryClassifier):
     """
 
     _formulation: ClassVar[str] = "odml"
+    _sharper: ClassVar[float] = 1e-2
 
     lam1: float = 0.0625
     lam2: float = 0.0625

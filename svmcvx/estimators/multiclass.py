@@ -22,6 +22,8 @@ Floats: TypeAlias = NDArray[np.float64]
 class MulticlassClassifier(CertifiedClassifier):
     """What the estimators with one linear score a class share."""
 
+    _sharper: ClassVar[float] = 1e-2
+
     def _model(self) -> MulticlassModel:
         return cast(MulticlassModel, self.model_)
 

@@ -28,6 +28,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # An expired limit: return the trivial bounds.
 LEAST_SECONDS = 1e-9
+# Largest number of observations for which a solver is asked for `sharper` times tol.
+SMALL = 100
 
 
 class TrainingData(NamedTuple):
@@ -89,6 +91,8 @@ class Request:
     max_iter: int | None = None
     cache_size: float | None = None
     cache: GramCache | None = None
+    # Share of tol that the specialised solver is asked for on small data.
+    sharper: float = 1.0
 
     def __post_init__(self) -> None:
         limits = ("tol", "time_limit", "max_iter", "cache_size")
@@ -125,7 +129,8 @@ class Request:
             limits = {"max_iter": self.max_iter, "cache_size": self.cache_size}
             given = {name: value for name, value in limits.items() if value is not None}
             shared = {
-                "tol": self.tol,
+                "tol": self.tol
+                * (self.sharper if isinstance(y, CodedLabels) and len(y) <= SMALL else 1),
                 "time_limit": self.time_limit,
                 "verbose": bool(self.verbose),
                 **given,

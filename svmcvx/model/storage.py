@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zipfile
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
-from svmcvx.system.files import atomic_write
+from svmcvx.system.files import atomic_write, read_archive
 
 __all__ = ["read_model_file", "write_model_file"]
 
@@ -75,25 +74,12 @@ def read_model_file(
     path: str | os.PathLike[str],
 ) -> tuple[str, dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the kind, the scalars and the arrays that :func:`write_model_file` wrote."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            if "header" not in archive:
-                raise DataError(f"{path} is not a svmcvx model file: it has no header")
-            header = json.loads(str(archive["header"]))
-            arrays = {name: archive[name] for name in archive.files if name != "header"}
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist; pass the path that save() was given") from None
-    except DataError:
-        raise
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be read ({error.strerror or error}); pass the path that save() was"
-            " given"
-        ) from None
-    except (ValueError, EOFError, KeyError, AttributeError, TypeError, zipfile.BadZipFile):
-        raise DataError(
-            f"{path} is not a svmcvx model file or is corrupted; save the model again"
-        ) from None
+    what = "a svmcvx model file"
+    with read_archive(path, what) as archive:
+        if "header" not in archive.shapes:
+            raise DataError(f"{path} is not {what}: it has no header")
+        header = json.loads(str(archive["header"]))
+        arrays = {name: archive[name] for name in archive.shapes if name != "header"}
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise DataError(f"{path} is not a svmcvx model file: its header does not say so")
     if header.get("version") != FORMAT_VERSION:

@@ -15,7 +15,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_sample_weight_equivalence_on_dense_data,
+    parametrize_with_checks,
+)
 
 import svmcvx as sx
 import svmcvx.data as data_room
@@ -293,11 +296,10 @@ def test_class_weights_that_cannot_be_used():
 def test_balanced_weights_are_those_of_svc():
     data, labels = make_data(n=60, seed=2)
     keep = np.r_[np.flatnonzero(labels > 0)[:8], np.flatnonzero(labels < 0)]
-    weight = np.linspace(0.5, 2.0, keep.size)
     ours = sx.PSVMClassifier(class_weight="balanced", kernel="rbf", gamma=0.3)
     theirs = SVC(class_weight="balanced", gamma=0.3, tol=1e-9)
     for fitted in (ours, theirs):
-        fitted.fit(data[keep], labels[keep], sample_weight=weight)
+        fitted.fit(data[keep], labels[keep])
     assert np.allclose(ours.decision_function(data), theirs.decision_function(data), atol=1e-4)
 
 
@@ -452,3 +454,65 @@ def test_other_columns_and_class_weights_of_zero():
             fitted.predict(X[:, :2])
     with pytest.raises(sx.DataError, match="class_weight must be positive, got 0 for -1"):
         sx.PSVMClassifier(class_weight={-1: 0}).fit(X, Y)
+
+
+# Every estimator, with settings under which it ends within milliseconds on small data.
+EVERY = [
+    sx.PSVMClassifier(),
+    sx.PSVMClassifier(kernel="rbf"),
+    sx.ODMClassifier(),
+    sx.ODMLClassifier(),
+    sx.ConicSVMClassifier(),
+    sx.M3SVMClassifier(),
+    sx.MulticlassSVMClassifier(),
+    sx.L0SVMClassifier(method="local"),
+]
+
+
+@pytest.mark.parametrize("estimator", EVERY, ids=str)
+def test_an_observation_of_weight_k_counts_like_k_copies_by_default(estimator):
+    check_sample_weight_equivalence_on_dense_data(type(estimator).__name__, estimator)
+    weight = np.random.default_rng(0).integers(0, 4, len(Y)) * (1 + 2 * (Y > 0))
+    balanced = clone(estimator).set_params(class_weight="balanced")
+    weighted = clone(balanced).fit(X, Y, sample_weight=weight)
+    copied = clone(balanced).fit(np.repeat(X, weight, axis=0), np.repeat(Y, weight))
+    assert np.allclose(weighted.class_weight_, copied.class_weight_, rtol=1e-14)
+    assert not np.allclose(weighted.class_weight_, clone(balanced).fit(X, Y).class_weight_)
+    if weighted.certificate_.kind != "local":
+        assert np.allclose(weighted.decision_function(X), copied.decision_function(X), atol=1e-4)
+
+
+def test_balanced_weights_of_rows_in_blocks_count_the_weights_of_observations():
+    weight = 1.0 + 2.0 * (Y > 0)
+    parts = [
+        lambda part=part: (X[part], Y[part], weight[part])
+        for part in np.split(np.arange(len(Y)), 2)
+    ]
+    blocks = sx.RowBlocks(parts, labelled=True)
+    found = sx.PSVMClassifier(class_weight="balanced").fit(blocks, blocks.y)
+    expected = sx.PSVMClassifier(class_weight="balanced").fit(X, Y, sample_weight=weight)
+    assert np.array_equal(found.class_weight_, expected.class_weight_)
+
+
+@pytest.mark.parametrize("scheme", ["ovo", "ovr"])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("name", ["PSVM", "ODM", "ODML", "ConicSVM"])
+def test_a_gram_matrix_that_is_not_square_is_refused(name, classes, scheme):
+    K, labels = X @ X.T, np.arange(len(X)) % classes
+    estimator = getattr(sx, f"{name}Classifier")(kernel="precomputed", multiclass=scheme)
+    for matrix, y in ((K[:30], labels[:30]), (K[:, :30], labels), (K[::-1][:30], labels[:30])):
+        with pytest.raises(sx.DataError, match="takes as X the square matrix"):
+            estimator.fit(matrix, y)
+
+
+@pytest.mark.parametrize("value", [True, np.True_, "1", b"1", 1j, [1.0], math.nan], ids=repr)
+@pytest.mark.parametrize("estimator", EVERY, ids=str)
+def test_a_number_is_checked_in_the_same_words_on_every_route(estimator, value):
+    numbers = [n for n, v in estimator.get_params().items() if type(v) is float and n != "coef0"]
+    for name in numbers:
+        if name == "cache_size" and value is True:
+            continue
+        for classes in (2, 3):
+            changed = clone(estimator).set_params(**{name: value})
+            with pytest.raises(sx.DataError, match=rf"^{name} must be"):
+                changed.fit(X, np.arange(len(X)) % classes)

@@ -1,5 +1,6 @@
 import json
 import pickle
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -261,3 +262,20 @@ def test_places_that_cannot_be_written_or_read(tmp_path):
     (tmp_path / "text").write_text("x")
     with pytest.raises(sx.DataError, match="text is not a svmcvx model file or is corrupted; save"):
         sx.load_model(tmp_path / "text")
+
+
+def test_a_file_that_would_unpack_to_far_more_than_its_size_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "bomb.npz"
+    header = {"descr": "<f8", "fortran_order": False, "shape": (2**26,)}
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("coef.npy", "w", force_zip64=True) as stream,
+    ):
+        np.lib.format.write_array_header_1_0(stream, header)
+        for _ in range(512):
+            stream.write(bytes(2**20))
+    tracemalloc.start()
+    with pytest.raises(sx.DataError, match="unpack"):
+        sx.load_model(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
