@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def cases():
@@ -105,7 +105,7 @@ def work():
 def worker(tree):
     """Start the process of a revision."""
     environment = {**os.environ, **THREADS, "PYTHONPATH": str(tree)}
-    return subprocess.Popen(
+    return subprocess.Popen(  # noqa: S603 - our own file
         [sys.executable, Path(__file__).resolve(), "--work"],
         cwd=tree, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
