@@ -53,6 +53,7 @@ def without_holes(data: Dataset, missing: str) -> Dataset:
 
     from svmcvx.data import check_choice
     from svmcvx.datasets import Dataset
+    from svmcvx.datasets.content import missing_counts
     from svmcvx.datasets.tables import LISTED
     from svmcvx.experiments.preparation import MISSING, imputer
 
@@ -65,14 +66,14 @@ def without_holes(data: Dataset, missing: str) -> Dataset:
     filled = imputer(missing)
     if filled is None:
         missed = f"{holes} missing value{'s' * (holes > 1)}"
-        columns = np.flatnonzero(np.isnan(data.X).any(axis=0))
+        columns = np.flatnonzero(missing_counts(data.X)[1])
         if data.feature_names:
             missed += (
                 f", in {', '.join(data.feature_names[j] for j in columns[:LISTED])}"
                 + ", …" * (columns.size > LISTED)
             )
         raise DataError(f"{data.name} has {missed}; pass --missing drop or --missing median")
-    return Dataset(data.name, np.asarray(filled.fit_transform(data.X)), data.y, data.feature_names)
+    return Dataset(data.name, filled.fit_transform(data.X), data.y, data.feature_names)
 
 
 def scaled(data: Dataset, scale: str) -> Dataset:

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from svmcvx.data import Features
 from svmcvx.errors import DataError
 
-__all__ = ["Dataset", "content_digest", "label_text"]
-
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -46,7 +44,7 @@ class Dataset:
     @property
     def missing_values(self) -> int:
         """Number of values that are missing."""
-        return 0 if sp.issparse(self.X) else int(np.isnan(self.X).sum())
+        return int(missing_counts(self.X)[0].sum())
 
     def pair(self, first: Any, second: Any) -> Dataset:
         """Return the observations of two classes only; labels are compared as text."""
@@ -65,12 +63,21 @@ class Dataset:
 
     def without_missing(self) -> Dataset:
         """Return the rows without a missing value."""
-        if sp.issparse(self.X):
-            return self
-        complete = ~np.isnan(self.X).any(axis=1)
+        complete = missing_counts(self.X)[0] == 0
         if not complete.any():
             raise DataError(f"every row of {self.name} has a missing value; impute them instead")
         return Dataset(self.name, self.X[complete], self.y[complete], self.feature_names)
+
+
+def missing_counts(X: Features) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the numbers of missing values of each row and of each column."""
+    n, d = X.shape
+    where = sp.coo_array(X) if sp.issparse(X) else None
+    rows, columns = np.nonzero(np.isnan(X)) if where is None else where.coords
+    if where is not None:
+        missing = np.isnan(where.data)
+        rows, columns = rows[missing], columns[missing]
+    return np.bincount(rows, minlength=n), np.bincount(columns, minlength=d)
 
 
 def label_text(y: NDArray[Any]) -> NDArray[np.str_]:

@@ -105,21 +105,30 @@ def _is_libsvm(path: Path) -> bool:
 
 
 def read_file(
-    path: Path, target: str | None, drop: Sequence[str] = (), keep: Sequence[str] = ()
+    path: Path,
+    target: str | None,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    n_features: int | None = None,
 ) -> Dataset:
     """Read a file of any type that is known, by its suffix, or as LIBSVM's if it looks so; they are
     distributed without one.
     """
     plain = unpacked(path)
     suffix = plain.suffix.lower()
+    named = suffix in LIBSVM_SUFFIXES
+    tables = (".csv", ".tsv", ".tab", ".parquet", ".npz")
+    if named or (suffix not in tables and _is_libsvm(path)):
+        name = plain.stem if named else plain.name
+        return Dataset(name, *read_libsvm(path, n_features))
+    if n_features is not None:
+        raise DataError(f"n_features is for files of LIBSVM, which {path} is not; leave it out")
     if suffix == ".npz" or (suffix == ".parquet" and plain != path):
         if plain != path:
             raise DataError(f"{path} is packed twice; unpack it to {plain.name}")
         return read_npz(path)
-    if suffix in (".csv", ".tsv", ".tab", ".parquet"):
+    if suffix in tables:
         return read_table(path, plain.stem, target, drop, keep)
-    if suffix in LIBSVM_SUFFIXES or _is_libsvm(path):
-        return Dataset(plain.stem if suffix in LIBSVM_SUFFIXES else plain.name, *read_libsvm(path))
     if suffix in (".txt", ".data", ".dat"):
         return read_table(path, plain.stem, target, drop, keep)
     raise DataError(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from svmcvx.data import check_whole
 from svmcvx.datasets.content import Dataset
 from svmcvx.datasets.downloads import cache_folder, fetch
 from svmcvx.datasets.files import read_file, read_npz
@@ -28,6 +29,7 @@ def load(
     target: str | None = None,
     drop: Sequence[str] = (),
     keep: Sequence[str] = (),
+    n_features: int | None = None,
 ) -> Dataset:
     """Load a data set by name or path.
 
@@ -54,7 +56,11 @@ def load(
     drop : sequence of str
         Columns of a table that are omitted.
     keep : sequence of str
-        Columns of a table that seem to number or name the rows, but are features.
+        Columns of a table that seem to number or name the rows, or hold dates, but are features:
+        text is one-hot encoded.
+    n_features : int, optional
+        Number of columns of a LIBSVM file, where its last ones are empty: a test file such as
+        ``a9a.t`` has 122 columns, the training file 123.
 
     Returns
     -------
@@ -64,8 +70,8 @@ def load(
     ------
     DataError
         If nothing of that name exists, the set cannot be had, the file cannot be read, a class is
-        not there, or a column of a table seems to number or name the rows and is neither in `drop`
-        nor in `keep`. For a set of the papers the message names the folders that were searched, and
+        not there, or a column of a table seems to number or name the rows, or holds dates, and is
+        neither in `drop` nor in `keep`. For a set of the papers the message names the folders that were searched, and
         what to do.
 
     Warns
@@ -90,7 +96,13 @@ def load(
             )
     text = os.fspath(name)
     base, _, classes = text.partition(":") if not Path(text).exists() else (text, "", "")
-    found = _load(base, data_dir, target, drop, keep)
+    if n_features is not None:
+        check_whole(n_features, "n_features", 1)
+        if not Path(base).is_file():
+            raise DataError(f"n_features is for files of LIBSVM, which {base} is not; leave it out")
+        found = read_file(Path(base), target, drop, keep, n_features)
+    else:
+        found = _load(base, data_dir, target, drop, keep)
     if not classes:
         return found
     # A label may begin with a minus sign.

@@ -22,6 +22,23 @@ __all__ = ["read_table"]
 # Bytes from which the separator is guessed.
 SAMPLE = 65_536
 SEPARATORS = (",", ";", "\t", "|")
+# Text of a missing value; the files of the UCI repository have the question mark.
+MISSING = ("", "?", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>")
+# Signs around numbers, which are left out where each value of a column has one.
+SIGNS = ("%", "$", "€", "£", "¥", "=")
+EXPONENT = re.compile(r"([\d.])[dD]([+-]?\d)")
+# Numbers with commas: any, those with decimals behind it, and those with thousands behind it.
+COMMAS = r"[+-]?\d[\d.]*,\d+(?:[eE][+-]?\d+)?|[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?"
+DECIMAL = (
+    r"[+-]?(?:0|\d{4,}),\d+(?:[eE][+-]?\d+)?|[+-]?\d+,(?:\d{1,2}|\d{4,})(?:[eE][+-]?\d+)?"
+    r"|[+-]?\d{1,3}(?:\.\d{3})+,\d+"
+)
+THOUSANDS = r"[+-]?\d{1,3}(?:,\d{3})+\.\d*|[+-]?\d{1,3}(?:,\d{3}){2,}"
+_CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?:\s?[AaPp][Mm])?(?:Z|\s?[+-]\d{2}:?\d{2})?"
+DATE = re.compile(
+    rf"(?:\d{{1,4}}[-./]\d{{1,2}}[-./]\d{{1,4}}\.?|\d{{1,2}}\.?[- ][A-Za-z]{{3,9}}\.?[- ,]+\d{{2,4}}"
+    rf"|[A-Za-z]{{3,9}}\.? \d{{1,2}},? \d{{4}})(?:[T ,]\s?{_CLOCK})?|{_CLOCK}"
+)
 # A column of text with at least this many values, nearly all different, is an identifier of the
 # rows.
 FEW_ROWS, NEARLY_ALL = 20, 0.95
@@ -37,8 +54,7 @@ def read_table(
 ) -> Dataset:
     """Read a table; columns of text are one-hot encoded, and a warning names them."""
     table = _table(path)
-    columns = list(map(str, table.columns))
-    table.columns = columns
+    columns = list(table.columns)
     if target is None:
         raise DataError(
             f"target must name the column of the labels in {path.name}; it has {_listed(columns)}"
@@ -64,6 +80,7 @@ def read_table(
     features = table.drop(columns=[target, *drop])
     if features.shape[1] == 0:
         raise DataError(f"{path.name} has no column beside {target!r}; a table needs some features")
+    features = _numeric(features, path.name, keep)
     _refuse_row_names(features, path.name, keep)
     encoded = _encoded(features, path.name)
     X = encoded.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -76,14 +93,15 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 def _table(path: Path) -> pd.DataFrame:
+    """Return the columns of a file; names and text without the blanks around them."""
     import pandas as pd
 
     try:
         if path.suffix.lower() == ".parquet":
-            return pd.read_parquet(path)
-        separator, decimal = _dialect(path)
-        # The files of the UCI repository write a missing value so.
-        return pd.read_csv(path, sep=separator, decimal=decimal, na_values=["?"])
+            table = pd.read_parquet(path)
+        else:
+            with opened(path) as stream:
+                table = pd.read_csv(stream, sep=_separator(path), skipinitialspace=True)
     except ImportError:
         raise missing_extra("pyarrow", "parquet") from None
     except UnicodeDecodeError:
@@ -93,23 +111,87 @@ def _table(path: Path) -> pd.DataFrame:
         ) from None
     except (ValueError, OSError, EOFError, pd.errors.ParserError) as error:
         raise DataError(f"{path} cannot be read as a table ({error})") from None
+    if len(table) == 0:
+        raise DataError(f"{path} has no rows below its header")
+    table.columns = [str(column).strip() for column in table.columns]
+    if not table.columns.is_unique:
+        twice = table.columns[table.columns.duplicated()][0]
+        raise DataError(f"{path} has two columns {twice!r}; give each a name of its own")
+    for column in table.columns:
+        if _is_text(table[column]) and not isinstance(table[column].dtype, pd.CategoricalDtype):
+            text = table[column].map(lambda one: one.strip() if isinstance(one, str) else one)
+            text = text.mask(text.isin(MISSING))
+            numbers = pd.to_numeric(text, errors="coerce")
+            table[column] = text if (numbers.isna() & text.notna()).any() else numbers
+    return table
 
 
-def _dialect(path: Path) -> tuple[str, str]:
-    """Return the separator, by the first line, and the decimal point."""
+def _separator(path: Path) -> str:
+    """Return the separator, by the first line."""
     if path.name.lower().split(".")[1:2] in (["tsv"], ["tab"]):
-        return "\t", "."
+        return "\t"
     with opened(path) as stream:
-        sample = stream.read(SAMPLE).decode("utf-8", errors="replace")
-    head, _, body = sample.partition("\n")
+        head = stream.readline(SAMPLE).decode("utf-8", errors="replace").strip()
     head = re.sub(r'"[^"]*"', "", head)
-    counts = {separator: head.count(separator) for separator in SEPARATORS}
-    separator = max(SEPARATORS, key=lambda one: counts[one])
-    if not counts[separator]:
-        # Columns of text files are often set off by blanks.
-        return (r"\s+" if re.search(r"\S\s+\S", head) else ","), "."
-    comma = separator != "," and re.search(r"\d,\d", body) and not re.search(r"\d\.\d", body)
-    return separator, "," if comma else "."
+    separator = max(SEPARATORS, key=head.count)
+    # Columns of text files are often set off by blanks.
+    return separator if separator in head else r"\s+" if re.search(r"\S\s+\S", head) else ","
+
+
+def _numeric(features: pd.DataFrame, name: str, keep: Sequence[str]) -> pd.DataFrame:
+    """Return the table with its text that is numbers as numbers: with decimal commas, signs of
+    currencies and percent, or Fortran's exponents. Dates, and numbers that remain text, are
+    refused by name unless they are to be kept.
+    """
+    import pandas as pd
+
+    found = features.copy()
+    plain, marks = {}, {}
+    for column in features:
+        if column in keep or not _is_text(features[column]):
+            continue
+        there = features[column].dropna().astype(str)
+        if len(there) and there.str.fullmatch(DATE).all():
+            raise DataError(
+                f"column {column!r} of {name} holds dates or times such as {there.iloc[0]!r}; leave"
+                f" it out by drop=[{column!r}], make numbers of it, such as days, or use each value"
+                f" as a category by keep=[{column!r}]"
+            )
+        signs = [sign for sign in SIGNS if there.str.count(re.escape(sign)).eq(1).all()]
+        for sign in signs:
+            there = there.str.replace(sign, "", regex=False)
+        plain[column] = there.str.strip().str.replace(EXPONENT, r"\1e\2", regex=True)
+        marks[column] = signs
+    joined = pd.concat(plain.values()) if plain else pd.Series([], dtype=str)
+    decimal, thousands = (bool(joined.str.fullmatch(form).any()) for form in (DECIMAL, THOUSANDS))
+    for column, text in plain.items():
+        commas = text.str.contains(",", regex=False)
+        if len(text) and text[commas].str.fullmatch(COMMAS).all() and commas.any():
+            if decimal == thousands:
+                raise DataError(
+                    f"column {column!r} of {name} holds numbers such as {text[commas].iloc[0]!r},"
+                    " whose comma may stand before decimals or thousands; write them without"
+                )
+            if decimal:
+                text = text.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+            else:
+                text = text.str.replace(",", "", regex=False)
+        numbers = pd.to_numeric(text, errors="coerce")
+        if len(text) and numbers.notna().all():
+            found[column] = numbers.reindex(features.index)
+            if marks[column]:
+                warnings.warn(
+                    f"{name}: {column} is read as numbers, without {' and '.join(marks[column])}",
+                    stacklevel=6,
+                )
+        elif text.nunique() >= FEW_ROWS and _mostly_numbers(text):
+            strange = features[column].dropna()[numbers.isna()]
+            raise DataError(
+                f"column {column!r} of {name} holds numbers but for {len(strange)} values such as"
+                f" {str(strange.iloc[0])!r}; correct them, leave the column out by"
+                f" drop=[{column!r}], or use each value as a category by keep=[{column!r}]"
+            )
+    return found
 
 
 def _encoded(features: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -136,19 +218,14 @@ def _encoded(features: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _is_text(column: pd.Series) -> bool:
+    import pandas as pd
     from pandas.api import types
 
     return bool(
         types.is_string_dtype(column)
         or types.is_object_dtype(column)
-        or isinstance(column.dtype, _categorical())
+        or isinstance(column.dtype, pd.CategoricalDtype)
     )
-
-
-def _categorical() -> type:
-    import pandas as pd
-
-    return pd.CategoricalDtype
 
 
 def _described(column: pd.Series) -> str:

@@ -19,7 +19,7 @@ from sklearn.utils import _safe_indexing, get_tags
 
 from svmcvx.containers import as_array
 from svmcvx.data import Features, check_features, check_labels
-from svmcvx.datasets.content import content_digest
+from svmcvx.datasets.content import content_digest, missing_counts
 from svmcvx.errors import DataError
 from svmcvx.experiments.store import fingerprint
 
@@ -106,7 +106,9 @@ class Observations:
     @property
     def holes(self) -> bool:
         """Whether values are to be imputed."""
-        return isinstance(self.numbers, np.ndarray) and bool(np.isnan(self.numbers).any())
+        return not isinstance(self.numbers, DataError) and bool(
+            missing_counts(self.numbers)[0].any()
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -126,8 +128,18 @@ def observations(X: Any, y: Any, missing: str) -> Observations:
     numbers.
     """
     if sp.issparse(X):
-        table = check_features(X)
-        codes, classes = check_labels(y, table.shape[0])
+        labels = as_array(y, "y")
+        holes = np.isnan(X.data) if X.dtype.kind == "f" and X.format == "csr" else np.zeros(0, bool)
+        if missing == "error" or not holes.any():
+            table = check_features(X)
+        elif missing == "median":
+            filled = sp.csr_array((np.where(holes, 0.0, X.data), X.indices, X.indptr), X.shape)
+            check_features(filled)
+            table = sp.csr_array(X)
+        else:
+            complete = np.flatnonzero(missing_counts(X)[0] == 0)
+            table, labels = check_features(sp.csr_array(X)[complete]), labels[complete]
+        codes, classes = check_labels(labels, table.shape[0])
         return Observations(table, table, codes, classes)
     values = as_array(X, "X")
     if values.ndim != 2 or 0 in values.shape:

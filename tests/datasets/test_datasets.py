@@ -190,9 +190,12 @@ def test_columns_that_name_rows_are_refused_unless_they_are_named(tmp_path):
             r" 'number', 'who'\]"
         ),
     ):
+        datasets.load(tmp_path / "t.csv", target="kind", drop=["age"])
+    with pytest.raises(sx.DataError, match=r"'age' of t\.csv holds numbers but for 1 .* 'old'"):
         datasets.load(tmp_path / "t.csv", target="kind")
+    keep = ["id", "number", "who", "age"]
     with pytest.warns(UserWarning, match=r"age \(30 values, numbers but for 1 such as 'old'\)"):
-        data = datasets.load(tmp_path / "t.csv", target="kind", keep=["id", "number", "who"])
+        data = datasets.load(tmp_path / "t.csv", target="kind", keep=keep)
     assert data.X.shape == (n, 3 + n + n)
     dropped = datasets.load(tmp_path / "t.csv", target="kind", drop=["id", "number", "who", "age"])
     assert dropped.feature_names == ("x",)
@@ -222,6 +225,97 @@ def test_missing_text_is_missing_in_all_columns_of_its_values(tmp_path):
         [40.0, 0.0, 1.0, 1.0, 0.0],
         [60.0, 0.0, 1.0, 1.0, 0.0],
     ]
+
+
+def test_blanks_around_names_and_text_are_no_part_of_them(tmp_path):
+    """The files of the UCI repository, such as adult, have a blank behind each separator."""
+    text = "age, job, y \n39, State , no\n 50, ?, yes \n?,  Private, no \n38,State,yes\n"
+    (tmp_path / "adult.csv").write_text(text)
+    with pytest.warns(UserWarning, match=r"job \(2 values, 1 missing\)"):
+        data = datasets.load(tmp_path / "adult.csv", target="y")
+    assert data.feature_names == ("age", "job_Private", "job_State")
+    assert data.y.tolist() == ["no", "yes", "no", "yes"]
+    assert np.isnan(data.X).tolist() == [
+        [False] * 3,
+        [False, True, True],
+        [True, *[False] * 2],
+        [False] * 3,
+    ]
+    (tmp_path / "twice.csv").write_text("a ,a,y\n1,2,3\n")
+    with pytest.raises(sx.DataError, match=r"no rows|two columns 'a'"):
+        datasets.load(tmp_path / "twice.csv", target="y")
+
+
+@pytest.mark.filterwarnings("ignore:.*is read as numbers, without")
+@pytest.mark.parametrize(
+    ("name", "cells", "numbers"),
+    [
+        ("a.csv", ["12.5%", "3 %", "-1%"], [12.5, 3, -1]),
+        ("a.csv", ["$12.5", "$3", "$-1"], [12.5, 3, -1]),
+        ("a.csv", ["1.0D+00", "2.5d-1", "3"], [1, 0.25, 3]),
+        ("a.csv", ["=1.5", "=2", "=3"], [1.5, 2, 3]),
+        ("a.csv", ['"1,304.00"', '"12,000"', "5"], [1304, 12000, 5]),
+        ("a.csv", ['"1,5"', '"1,304"', '"5"'], [1.5, 1.304, 5]),
+        ("a.tsv", ["1,5", "1,304", "5"], [1.5, 1.304, 5]),
+        ("a.txt", ["1,5", "1.304,5", "0"], [1.5, 1304.5, 0]),
+        ("a.csv", ["1,5;31.12.2024", "2,5;1.1.2024", "3;2.1.2024"], [1.5, 2.5, 3]),
+        ("a.csv", ["?", "", "3"], [np.nan, np.nan, 3]),
+    ],
+)
+def test_text_that_is_numbers_is_read_as_numbers(tmp_path, name, cells, numbers):
+    separator = {".tsv": "\t", ".txt": "  "}.get(Path(name).suffix, ",")
+    dated = ";" in cells[0]
+    separator = ";" if dated else separator
+    lines = [separator.join(("x", "when", "y") if dated else ("x", "y"))]
+    lines += [f"{cell}{separator}{k % 2}" for k, cell in enumerate(cells)]
+    (tmp_path / name).write_text("\n".join(lines))
+    drop = ["when"] if dated else []
+    data = datasets.load(tmp_path / name, target="y", drop=drop)
+    assert data.feature_names == ("x",)
+    np.testing.assert_array_equal(data.X[:, 0], numbers)
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (['"1,304"', '"2,500"', '"3,000"'], "whose comma may stand before decimals or thousands"),
+        (['"1,5"', '"1,304.00"', '"3"'], "whose comma may stand before decimals or thousands"),
+        (["2024-01-31", "2024-02-01", ""], "holds dates or times such as '2024-01-31'"),
+        (["31.12.2024 10:00", "1.1.2025 9:30", "2.1.2025 0:00"], "holds dates or times"),
+        (["3 Jan 2024", "12 March 2024", "1 May 2025"], "holds dates or times"),
+        (["10:15", "11:30:05", "9:00 pm"], "holds dates or times"),
+    ],
+)
+def test_columns_that_may_be_several_things_are_refused_by_name(tmp_path, cells, words):
+    lines = [f"{cell},{k % 2}" for k, cell in enumerate(cells)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,y", *lines]))
+    with pytest.raises(sx.DataError, match=f"column 'x' of t.csv .*{words}"):
+        datasets.load(tmp_path / "t.csv", target="y")
+    with pytest.warns(UserWarning, match="one-hot encoded"):
+        assert datasets.load(tmp_path / "t.csv", target="y", keep=["x"]).X.shape[0] == 3
+
+
+def test_a_test_file_of_libsvm_may_have_fewer_columns_than_the_training_file(tmp_path):
+    (tmp_path / "a.t").write_text("1 1:1\n-1 2:1\n")
+    assert datasets.load(tmp_path / "a.t").X.shape == (2, 2)
+    assert datasets.load(tmp_path / "a.t", n_features=5).X.shape == (2, 5)
+    with pytest.raises(sx.DataError, match="n_features was set to 1"):
+        datasets.load(tmp_path / "a.t", n_features=1)
+    with pytest.raises(sx.DataError, match=r"n_features is for files of LIBSVM"):
+        datasets.load("iris", n_features=4)
+
+
+@pytest.mark.parametrize("missing", ["drop", "median"])
+def test_missing_values_of_sparse_data(tmp_path, missing):
+    text = "1 1:nan 2:1\n-1 1:3\n1 2:2\n-1 1:1 2:-1\n1 1:5\n-1 2:nan\n"
+    (tmp_path / "a.svm").write_text(text)
+    data = datasets.load(tmp_path / "a.svm")
+    assert data.missing_values == 2
+    assert data.without_missing().X.toarray().tolist() == [[3, 0], [0, 2], [1, -1], [5, 0]]
+    with pytest.raises(sx.DataError, match="contains NaN in columns 0, 1"):
+        sx.compare([sx.PSVMClassifier()], data.X, data.y, split=0.0)
+    found = sx.compare([sx.PSVMClassifier()], data.X, data.y, missing=missing, split=0.0)
+    assert found["certified"].all()
 
 
 def test_columns_that_are_neither_numbers_nor_text_are_named(tmp_path):
