@@ -25,13 +25,13 @@ from peers import medians, own_peak, paper_psmo, peak_memory, peer, versions
 from sklearn.svm import SVC
 
 import svmcvx as sx
+from benchmarks.papers.exhibits import RandomPairs
 from svmcvx.certificate import check
 from svmcvx.data import binary_data
 from svmcvx.fast.margin.decomposition import DecompositionSettings
 from svmcvx.fast.margin.psvm import PSVMSettings
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin.psvm import PSVM
-from svmcvx.papers.exhibits import RandomPairs
 
 D, C = 20, 1.0
 PARTS = ("libsvm", "paper", "conic", "memory", "prediction")

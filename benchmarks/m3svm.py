@@ -32,8 +32,8 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 
 import svmcvx as sx
+from benchmarks.papers.exhibits import m3svm_by_adam
 from svmcvx.fast.several_classes.m3svm import m3svm
-from svmcvx.papers.exhibits import m3svm_by_adam
 
 # Observations, features, classes.
 SIZES = {

@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from svmcvx.library import find
-from svmcvx.racing import Lap, Note, Race
-from svmcvx.racing.entries import READY
+from benchmarks.referee.library import find
+from benchmarks.referee.racing import Lap, Note, Race
+from benchmarks.referee.racing.entries import READY
 
 SHOWN = ("1e-03", "1e-06", "1e-09")
 # Gaps below this one are sums of rounding errors.

@@ -9,7 +9,7 @@ Rows of tables that are means over all sizes (conic-table1, 2 and 4) would cost 
 Their trials are in docs/results/trials, and some of these are computed again. Seconds and counts
 that depend on the version of a solver are not compared. `--sizes` prints the table of the status
 page: how much of each table there is, what it took, and how much of it is proved. `--trials` writes
-the trials of a table from what `svmcvx reproduce TABLE --json FILE` wrote.
+the trials of a table from what `python -m benchmarks.papers TABLE --json FILE` wrote.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from svmcvx.papers import reproduce, reproducible
-from svmcvx.papers.conic import HALF, METHODS, TESTED, VALUES, flipped, synthetic
+from benchmarks.papers import reproduce, reproducible
+from benchmarks.papers.conic import HALF, METHODS, TESTED, VALUES, flipped, synthetic
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 TRIALS = RESULTS / "trials"

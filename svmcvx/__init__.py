@@ -87,9 +87,7 @@ __all__ = [
     "guarantee",
     "hard_margin_dual",
     "l0_mio",
-    "library",
     "load_model",
-    "lookup",
     "m3svm",
     "m3svm_hard_margin",
     "msvm",
@@ -103,7 +101,6 @@ __all__ = [
     "plot",
     "psvm_dual",
     "psvm_primal",
-    "race",
     "ramp_mio",
     "select",
     "solve",
@@ -114,7 +111,6 @@ __all__ = [
     "topk_svm",
     "verify",
     "weston_watkins",
-    "write_problem",
     "zero_one_mio",
 ]
 
@@ -128,7 +124,6 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "svmcvx.formulations.base": ("BinaryStatement", "Formulation"),
     "svmcvx.formulations.problem": ("FormulationProblem",),
     "svmcvx.guarantees": ("Guarantee", "Interval", "guarantee"),
-    "svmcvx.library": ("lookup",),
     "svmcvx.kernels": (
         "RBF",
         "Exponential",
@@ -148,11 +143,9 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "load_model",
     ),
     "svmcvx.proofs": ("Verified", "verify"),
-    "svmcvx.racing": ("race",),
     "svmcvx.row_blocks": ("RowBlocks",),
     "svmcvx.solution": ("Attempt", "Solution", "Status", "Timings"),
     "svmcvx.solve": ("available_solvers", "solve"),
-    "svmcvx.solve.problem_files": ("write_problem",),
 }
 _LAZY: dict[str, str] = {
     **{name: module for module, names in _MODULES.items() for name in names},
@@ -172,12 +165,10 @@ _SUBPACKAGES = frozenset(
         "formulations",
         "guarantees",
         "kernels",
-        "library",
         "losses",
         "model",
         "plot",
         "proofs",
-        "racing",
         "row_blocks",
         "solution",
         "synthetic",

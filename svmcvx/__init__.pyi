@@ -1,4 +1,4 @@
-from svmcvx import datasets, estimators, fast, library, plot, synthetic, theory
+from svmcvx import datasets, estimators, fast, plot, synthetic, theory
 from svmcvx import torch as torch
 from svmcvx.certificate import Certificate
 from svmcvx.errors import (
@@ -53,14 +53,11 @@ from svmcvx.kernels import (
     Precomputed,
     Sigmoid,
 )
-from svmcvx.library import lookup
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
 from svmcvx.proofs import Verified, verify
-from svmcvx.racing import race
 from svmcvx.row_blocks import RowBlocks
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.solve import available_solvers, solve
-from svmcvx.solve.problem_files import write_problem
 
 __version__: str
 
@@ -121,9 +118,7 @@ __all__ = [
     "guarantee",
     "hard_margin_dual",
     "l0_mio",
-    "library",
     "load_model",
-    "lookup",
     "m3svm",
     "m3svm_hard_margin",
     "msvm",
@@ -137,7 +132,6 @@ __all__ = [
     "plot",
     "psvm_dual",
     "psvm_primal",
-    "race",
     "ramp_mio",
     "select",
     "solve",
@@ -148,6 +142,5 @@ __all__ = [
     "topk_svm",
     "verify",
     "weston_watkins",
-    "write_problem",
     "zero_one_mio",
 ]

@@ -277,7 +277,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "psvm",
                 f"{_FAST}.margin.psvm",
-                settings=("C", "p", "kernel", "sample_weight", "bias", "intercept", "indefinite"),
+                settings=("C", "p", "kernel", "sample_weight", "intercept", "indefinite"),
                 only={"exponent": "power"},
                 path=("C", "p"),
                 second_opinion_up_to=SizeLimits(200, 200),

@@ -19,14 +19,10 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-# The folder is above the solvers, which therefore import it by name.
-FOLDER = "svmcvx.papers.exhibits"
 
 # Other words for values of arguments.
 OTHER_WORDS: Final[Mapping[str, str]] = {
@@ -112,12 +108,6 @@ def no_attribute(module: str, name: str, names: Iterable[str]) -> AttributeError
     """
     near = "" if name.startswith("_") else did_you_mean(name, names)
     return AttributeError(f"module {module!r} has no attribute {name!r}{near}", name=name)
-
-
-def exhibit(name: str, old: str) -> Any:
-    """Return an object of :mod:`svmcvx.papers.exhibits`, and warn that its old name goes."""
-    warn_deprecated(old, f"use {FOLDER}.{name}")
-    return getattr(import_module(FOLDER), name)
 
 
 def renamed(function: Callable[P, T], old: str, new: str) -> staticmethod[P, T]:

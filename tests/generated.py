@@ -33,9 +33,7 @@ PUBLIC = tuple(
         ".experiments",
         ".fast",
         ".kernels",
-        ".library",
         ".plot",
-        ".racing",
         ".theory",
     )
 )
@@ -154,7 +152,6 @@ TASKS = {
         "svmcvx.guarantees",
     ),
     "Compare, select, study": ("svmcvx.experiments",),
-    "Look up proved optima, and race solvers": ("svmcvx.library", "svmcvx.racing"),
     "Draw": ("svmcvx.plot", "svmcvx.explorer"),
     "State a problem in cvxpy and solve it": ("svmcvx.formulations", "svmcvx.solve"),
     "Solve by a specialised solver": ("svmcvx.fast",),

@@ -30,9 +30,7 @@ FLOORS = (
     ("estimators",),
     ("datasets",),
     ("experiments",),
-    ("library",),
-    ("racing",),
-    ("papers", "explorer"),
+    ("explorer",),
     ("cli",),
     ("__main__",),
 )

@@ -4,7 +4,6 @@ one release.
 
 import inspect
 import re
-import sys
 
 import pytest
 from sklearn.base import clone
@@ -138,17 +137,6 @@ def test_old_names_of_parameters_work_for_this_release():
         assert old.set_params(fit_intercept=False).get_params()["intercept"] is False
     with pytest.raises(sx.DataError, match="are one argument"):
         sx.PSVMClassifier(fit_intercept=True, intercept=True)
-
-
-def test_the_old_module_of_the_papers_works_for_this_release():
-    sys.modules.pop("svmcvx.experiments.reproduction", None)
-    with pytest.warns(
-        FutureWarning,
-        match=r"svmcvx\.experiments\.reproduction is deprecated .* called svmcvx\.papers",
-    ):
-        from svmcvx.experiments.reproduction import reproduce
-    assert reproduce is sx.papers.reproduce
-    assert sx.experiments.reproduction is sx.papers
 
 
 def test_old_names_of_comparisons_and_models_work_for_this_release():

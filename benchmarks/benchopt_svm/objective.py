@@ -2,8 +2,8 @@
 
 from benchopt import BaseObjective
 
-from svmcvx.library import find
-from svmcvx.racing import Referee, Task
+from benchmarks.referee.library import find
+from benchmarks.referee.racing import Referee, Task
 
 
 class Objective(BaseObjective):

@@ -45,8 +45,6 @@ ROOMS = {
     "svmcvx.experiments": "comparison, selection, studies",
     "svmcvx.datasets": "data sets",
     "svmcvx.kernels": "kernels",
-    "svmcvx.library": "proved optima of stored instances",
-    "svmcvx.racing": "solvers against time and certified gap",
     "svmcvx.plot": "pictures",
     "svmcvx.theory": "bounds of the papers",
     "svmcvx.catalogue": "the record of each formulation",

@@ -4,16 +4,7 @@ The modules import numerical packages only when a command is run, so that help, 
 messages are quick.
 """
 
-from svmcvx.cli import (
-    certifying,
-    comparing,
-    data_sets,
-    installation,
-    referee,
-    reproducing,
-    selecting,
-    studying,
-)
+from svmcvx.cli import certifying, comparing, data_sets, installation, selecting, studying
 from svmcvx.cli.application import app, run
 
 # The modules add their commands to the application when they are imported.
@@ -23,26 +14,13 @@ __all__ = [
     "comparing",
     "data_sets",
     "installation",
-    "referee",
-    "reproducing",
     "run",
     "selecting",
     "studying",
 ]
 
 # As they are listed in the help.
-ORDER = (
-    "compare",
-    "select",
-    "certify",
-    "race",
-    "study",
-    "reproduce",
-    "verify",
-    "compile",
-    "doctor",
-    "datasets",
-)
+ORDER = ("compare", "select", "certify", "study", "verify", "compile", "doctor", "datasets")
 app.registered_commands.sort(
     key=lambda command: ORDER.index(command.name or getattr(command.callback, "__name__", ""))
 )

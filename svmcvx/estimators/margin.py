@@ -41,9 +41,6 @@ class PSVMClassifier(BinaryClassifier):
         ``"l1"`` has :math:`\|w\|_1` instead of :math:`\tfrac12\|w\|^2`, as in
         ``LinearSVC(penalty="l1")``: for p = 2, ``kernel=None`` and an intercept that is penalised
         or none, by the general route.
-    bias : "exact", "paper" or "released"
-        Deprecated: other rules than the optimal one are those of
-        :func:`svmcvx.papers.exhibits.with_bias`.
 
     Examples
     --------
@@ -63,7 +60,6 @@ class PSVMClassifier(BinaryClassifier):
     p: float = 1.0
     intercept: bool | str = True
     penalty: str = "l2"
-    bias: str = "exact"
     cache_size: float = 500.0
 
     def _stated_as(self) -> str | None:
@@ -83,27 +79,22 @@ class PSVMClassifier(BinaryClassifier):
 
     def _settings(self) -> dict[str, Any]:
         settings = super()._settings()
-        intercept, penalty, bias = (settings.pop(name) for name in ("intercept", "penalty", "bias"))
+        intercept, penalty = settings.pop("intercept"), settings.pop("penalty")
         check_choice(penalty, "penalty", ("l2", "l1"))
-        intercept = check_intercept(intercept, bias)
+        intercept = check_intercept(intercept)
         if penalty == "l1":
-            if (
-                self.p != 2
-                or settings["kernel"] is not None
-                or intercept == "free"
-                or bias != "exact"
-            ):
+            if self.p != 2 or settings["kernel"] is not None or intercept == "free":
                 raise DataError(
                     "penalty='l1' is stated for p=2, kernel=None and intercept='penalised' or"
                     " 'none', as in LinearSVC(penalty='l1'); set these, or leave penalty at 'l2'"
                 )
             return {"C": self.C, "intercept": intercept}
         if not self._hard():
-            return settings | {"intercept": intercept} | ({} if bias == "exact" else {"bias": bias})
+            return settings | {"intercept": intercept}
         check_number(self.p, "p", low=1, why="p < 1 is not convex")
-        if intercept != "free" or bias != "exact":
+        if intercept != "free":
             raise DataError(
                 "C=inf is the hard margin, which is stated with a free intercept and its exact"
-                " rule; leave out intercept and bias, or pass a finite C"
+                " rule; leave out intercept, or pass a finite C"
             )
         return {name: settings[name] for name in ("kernel", "indefinite")}

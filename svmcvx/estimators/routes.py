@@ -93,9 +93,4 @@ def choose(
     if missing:
         return Route(GENERAL, f"fast.{fast.name} takes no {', '.join(missing)}")
     few = fast.second_opinion_up_to.kernel if kernel else fast.second_opinion_up_to.linear
-    # A bias that is not the best one cannot be certified by any solver.
-    return Route(
-        FAST,
-        f"fast.{fast.name} is the quicker one at any size",
-        n <= few and (settings or {}).get("bias", "exact") == "exact",
-    )
+    return Route(FAST, f"fast.{fast.name} is the quicker one at any size", n <= few)

@@ -50,8 +50,6 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "reproduction":
-        return import_module("svmcvx.experiments.reproduction")
     if name not in _LAZY:
         raise no_attribute(__name__, name, __all__)
     value = getattr(import_module(f"svmcvx.experiments.{_LAZY[name]}"), name)

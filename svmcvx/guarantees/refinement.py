@@ -142,7 +142,6 @@ def _solved_on(solution: Solution, X: Any, y: Any, tol: float, verbose: bool) ->
     given = {
         key: value for key, value in solution.hyperparameters.items() if key in entry.fast.settings
     }
-    given.pop("bias", None)
     if name in CLASSICAL:
         given["loss"] = CLASSICAL[name]
     if entry.name == "psvm":

@@ -34,7 +34,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Hyper-parameters on which the optimum does not depend, or for which a statement has separate
 # fields.
-OF_THE_SOLUTION: Final = ("kernel", "intercept", "form", "bias")
+OF_THE_SOLUTION: Final = ("kernel", "intercept", "form")
 
 
 class Status(StrEnum):

@@ -359,16 +359,6 @@ def test_a_study_is_run_from_its_file(run, tmp_path):
     assert run("study", "study.toml", "--csv", "no/such/folder.csv")[0] == 2
 
 
-def test_tables_that_can_be_reproduced_are_listed(run):
-    code, out, _ = run("reproduce")
-    assert code == 0
-    assert "psvm-table1: pSVM, Table 1" in out
-    assert run("reproduce", "no-table")[0] == 2
-    code, _, err = run("reproduce", "odm-table2", "--every", "3", "--set", "nowhere")
-    assert code == 2
-    assert "got nowhere" in err
-
-
 def test_the_proof_of_a_pair_is_checked_against_the_data_of_all_classes(run):
     assert run("compare", "iris", "--models", "psvm:p=2", "--proofs", "proofs", "--quiet")[0] == 0
     code, out, _ = run("verify", "proofs/psvm_p=2.setosa-virginica.npz", "proofs/training.npz")

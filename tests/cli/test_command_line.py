@@ -196,9 +196,7 @@ def test_a_table_goes_to_files_or_to_the_standard_output(run):
     assert pd.read_csv(io.StringIO(out))["model"].tolist() == ["psvm(p=1)", "psvm(p=2)"]
 
 
-@pytest.mark.parametrize(
-    "command", [("doctor",), ("datasets",), ("datasets", "ionosphere"), ("reproduce",)]
-)
+@pytest.mark.parametrize("command", [("doctor",), ("datasets",), ("datasets", "ionosphere")])
 def test_lists_go_to_files_too(run, command):
     code, out, _ = run(*command, "--json", "-")
     content = json.loads(out)
@@ -648,7 +646,6 @@ def complete(monkeypatch, capsys, *words):
         (("compare", "moons", "--kernel", "=", "l"), ["linear", "laplacian"]),
         (("select", "moons", "--grid", "lam"), ["lam=", "lam1=", "lam2="]),
         (("datasets", "ionos"), ["ionosphere"]),
-        (("reproduce", "psvm-table3"), ["psvm-table3"]),
         (("compare", "da"), ["data.csv"]),
     ],
 )

@@ -14,6 +14,7 @@ from sklearn.svm import SVC
 
 import svmcvx as sx
 import svmcvx.feature_space.kernel as kernel_space
+from benchmarks.papers.exhibits import RandomPairs
 from svmcvx.data import binary_data
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
 from svmcvx.fast.core.row_cache import (
@@ -34,7 +35,6 @@ from svmcvx.formulations.margin.liblinear import kind_of_psvm
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
 from svmcvx.kernels.columns import KernelColumns
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.papers.exhibits import RandomPairs
 from svmcvx.system import memory
 from tests.conftest import make_data
 from tests.intervals import overlap

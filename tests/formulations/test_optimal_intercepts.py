@@ -10,6 +10,7 @@ from scipy.optimize import linprog
 from sklearn.datasets import load_iris
 
 import svmcvx as sx
+from benchmarks.papers.exhibits import with_bias
 from svmcvx.formulations import optimal_intercepts as module
 from svmcvx.formulations.margin.psvm import best_bias
 from svmcvx.formulations.multiclass.losses import HingeSum
@@ -21,7 +22,6 @@ from svmcvx.formulations.optimal_intercepts import (
     hinge_intercepts,
     intercept_ranges,
 )
-from svmcvx.papers.exhibits import with_bias
 
 IRIS = load_iris(return_X_y=True)
 

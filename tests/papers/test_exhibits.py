@@ -1,8 +1,4 @@
-"""Methods of the papers that the solvers replace: their intervals are right, and their old names
-work for one release.
-"""
-
-import warnings
+"""Methods of the papers that the solvers replace: their intervals are right."""
 
 import numpy as np
 import pytest
@@ -12,10 +8,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import make_moons
 
 import svmcvx as sx
-from svmcvx.fast.margin.decomposition import DecompositionSettings
-from svmcvx.fast.margin.hard_margin import HardMarginSettings
-from svmcvx.fast.margin.psvm import PSVMSettings
-from svmcvx.papers.exhibits import (
+from benchmarks.papers.exhibits import (
     RandomPairs,
     bias_by_rule,
     m3svm_by_adam,
@@ -23,7 +16,10 @@ from svmcvx.papers.exhibits import (
     odml_by_svrg,
     with_bias,
 )
-from svmcvx.papers.exhibits.svrg import InnerLoop
+from benchmarks.papers.exhibits.svrg import InnerLoop
+from svmcvx.fast.margin.decomposition import DecompositionSettings
+from svmcvx.fast.margin.hard_margin import HardMarginSettings
+from svmcvx.fast.margin.psvm import PSVMSettings
 from tests.conftest import make_data
 from tests.intervals import overlap
 
@@ -265,64 +261,3 @@ def test_rules_are_for_a_free_intercept_of_a_psvm():
         with_bias(sx.fast.psvm(X, y, intercept="penalised"), X, y, "paper")
     with pytest.raises(sx.DataError, match="rule must be one of 'paper', 'released'"):
         with_bias(sx.fast.psvm(X, y), X, y, "best")
-
-
-# Old names
-
-
-def warned(call, *words):
-    """The result of a call that warns once, at this file, with these words."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = call()
-    ours = [str(one.message) for one in caught if one.category is FutureWarning]
-    assert len(ours) == 1, ours
-    assert all(one.filename == __file__ for one in caught if one.category is FutureWarning)
-    assert all(word in ours[0] for word in (*words, "goes in the next release"))
-    return found
-
-
-def test_old_names_work_for_one_release_and_say_what_to_use():
-    X, y = gaussians(60)
-    kernel = {"kernel": "rbf", "tol": 1e-3}
-    found = warned(lambda: sx.fast.psvm(X, y, selection="random", **kernel), "exhibits.RandomPairs")
-    assert found.attempts[0].options["selection"] == "random"
-    warned(lambda: sx.fast.psvm(X, y, selection="second-order", **kernel), "leave it out")
-    with pytest.raises(sx.DataError, match="selection must be one of"):
-        sx.fast.psvm(X, y, selection="first")
-    found = warned(
-        lambda: sx.fast.odm(X, y, method="svrg", max_iter=3, **BAND), "exhibits.odm_by_svrg"
-    )
-    assert found.attempts[0].options["method"] == "svrg"
-    found = warned(
-        lambda: sx.fast.odml(X, y, method="svrg", max_iter=3, **BLEND), "exhibits.odml_by_svrg"
-    )
-    assert found.attempts[0].options["method"] == "svrg"
-    Z, labels = three_classes(1)
-    found = warned(
-        lambda: sx.fast.m3svm(Z, labels, method="adam", max_iter=3), "exhibits.m3svm_by_adam"
-    )
-    assert found.attempts[0].options["learning_rate"] == 0.01
-    warned(lambda: sx.fast.m3svm(Z, labels, learning_rate=0.1), "leave it out")
-
-
-@pytest.mark.parametrize("rule", ["paper", "released"])
-def test_the_old_argument_of_the_intercept_works_for_one_release(rule):
-    X, y = gaussians(60)
-    new = with_bias(sx.fast.psvm(X, y, p=1.5), X, y, rule)
-    old = warned(lambda: sx.fast.psvm(X, y, p=1.5, bias=rule), "exhibits.with_bias")
-    assert old.model.intercept == new.model.intercept
-    for build in (sx.psvm_primal, sx.psvm_dual):
-        problem = warned(
-            lambda build=build: build(X, y, p=1.5, bias=rule), "exhibits.problem_with_bias"
-        )
-        solved = sx.solve(problem)
-        assert solved.model.intercept == pytest.approx(new.model.intercept, abs=1e-5)
-        assert not solved.certificate.is_certified(1e-6)
-    for solver in ("fast", "clarabel"):
-        classifier = sx.PSVMClassifier(p=1.5, bias=rule, solver=solver)
-        with pytest.warns(FutureWarning, match="goes in the next release"):
-            classifier.fit(X, y)
-        assert classifier.intercept_ == pytest.approx(new.model.intercept, abs=1e-5)
-    with pytest.raises(sx.DataError, match="rule for a free intercept"):
-        sx.fast.psvm(X, y, bias=rule, intercept="none")

@@ -10,6 +10,23 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.preprocessing import scale
 
 import svmcvx as sx
+from benchmarks.papers import (
+    published,
+    published_names,
+    reproduce,
+    reproducible,
+    write_figures,
+    write_report,
+)
+from benchmarks.papers.figures import _FIGURES, check_figures, figure_names
+from benchmarks.papers.psvm import (
+    COSTS,
+    EXPONENTS,
+    AsReleased,
+    mcnemar_cells,
+    predictions_on_the_split,
+)
+from benchmarks.papers.result import accuracy_noise
 from campaigns.rerun_results import (
     PARTS,
     RESULTS,
@@ -22,17 +39,6 @@ from svmcvx import datasets
 from svmcvx.datasets import paper_tables
 from svmcvx.datasets.files import write_npz
 from svmcvx.experiments import mcnemar
-from svmcvx.papers import (
-    published,
-    published_names,
-    reproduce,
-    reproducible,
-    write_figures,
-    write_report,
-)
-from svmcvx.papers.figures import _FIGURES, check_figures, figure_names
-from svmcvx.papers.psvm import COSTS, EXPONENTS, AsReleased, mcnemar_cells, predictions_on_the_split
-from svmcvx.papers.result import accuracy_noise
 from tests.conftest import make_data
 
 
@@ -116,7 +122,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_printed_accuracies_of_cancer_come_out_as_released(folder, monkeypatch):
-    monkeypatch.setattr("svmcvx.papers.psvm.QUICK_EXPONENTS", (1.50,))
+    monkeypatch.setattr("benchmarks.papers.psvm.QUICK_EXPONENTS", (1.50,))
     found = reproduce("psvm-table1", quick=True, data_dir=folder, store=folder / "s.sqlite")
     assert set(found.study.left_out) == {"Heart", "Ionosphere"}
     frame = found.frame.set_index(["dataset", "p"])
@@ -246,7 +252,7 @@ def test_a_table_that_is_not_known_is_refused():
 
 @pytest.mark.slow
 def test_figures_of_a_table(folder, monkeypatch):
-    room = "svmcvx.papers.psvm"
+    room = "benchmarks.papers.psvm"
     monkeypatch.setattr(f"{room}.QUICK_EXPONENTS", (1.0, 2.00))
     found = reproduce("psvm-table1", quick=True, data_dir=folder)
     (file,) = write_figures(found, folder / "figures" / "new")
@@ -273,7 +279,7 @@ def test_figures_that_cannot_be_drawn_are_refused_before_anything_is_computed(
     (tmp_path / "file").touch()
     with pytest.raises(sx.DataError, match="cannot be made"):
         check_figures("psvm-table1", tmp_path / "file")
-    monkeypatch.setattr("svmcvx.papers.figures.find_spec", lambda name: None)
+    monkeypatch.setattr("benchmarks.papers.figures.find_spec", lambda name: None)
     with pytest.raises(sx.SolverUnavailable, match="svmcvx\\[plot\\]"):
         check_figures("psvm-table1", tmp_path)
 

@@ -16,14 +16,14 @@ from sklearn.model_selection import KFold, train_test_split
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, scale
 
 import svmcvx as sx
+from benchmarks.papers import published, reproduce, write_figures
+from benchmarks.papers.m3svm import AdamM3SVMClassifier, released_settings
+from benchmarks.papers.odm import USUAL, SummedODMClassifier, SummedODMLClassifier, UnitMeanDistance
+from benchmarks.papers.odm_seconds import seconds
+from benchmarks.papers.result import every_kth
 from svmcvx import datasets
 from svmcvx.datasets.files import write_npz
 from svmcvx.experiments.studies import Split
-from svmcvx.papers import published, reproduce, write_figures
-from svmcvx.papers.m3svm import AdamM3SVMClassifier, released_settings
-from svmcvx.papers.odm import USUAL, SummedODMClassifier, SummedODMLClassifier, UnitMeanDistance
-from svmcvx.papers.odm_seconds import seconds
-from svmcvx.papers.result import every_kth
 from tests.conftest import make_data
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*is not the set:UserWarning")]

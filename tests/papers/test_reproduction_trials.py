@@ -5,9 +5,9 @@ import pytest
 from sklearn.svm import SVC, LinearSVC
 
 import svmcvx as sx
+from benchmarks.papers import conic, l0, published, reproduce, write_figures
 from svmcvx.datasets.files import write_npz
 from svmcvx.experiments.store import Store
-from svmcvx.papers import conic, l0, published, reproduce, write_figures
 from svmcvx.synthetic import outlier_data, outlier_rule
 
 
@@ -269,8 +269,8 @@ def test_a_table_of_shapes_and_its_figures(small, tmp_path, monkeypatch):
     assert (part["admm runs"] == 12).all()
     assert any("Of 24 runs of the ADMM" in note for note in found.notes)
     assert rows.loc[(0.01, "l0"), "as_written_converged"] == f"{part['l0 converged'].sum()}/2"
-    monkeypatch.setattr("svmcvx.papers.drawings.l0.shape", l0.shape)
-    monkeypatch.setattr("svmcvx.papers.drawings.l0.MOMENTS", 3)
+    monkeypatch.setattr("benchmarks.papers.drawings.l0.shape", l0.shape)
+    monkeypatch.setattr("benchmarks.papers.drawings.l0.MOMENTS", 3)
     monkeypatch.setattr("svmcvx.plot.regions.GRID", 20)
     files = write_figures(found, tmp_path)
     assert [file.name for file in files] == [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchopt import BaseDataset
 
-from svmcvx.library import get
+from benchmarks.referee.library import get
 
 LINES = (
     Path(__file__)

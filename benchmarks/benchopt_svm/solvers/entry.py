@@ -3,8 +3,8 @@
 from benchopt import BaseSolver
 from benchopt.stopping_criterion import SufficientProgressCriterion
 
-from svmcvx.racing.contest import CLOCKS
-from svmcvx.racing.entries import READY
+from benchmarks.referee.racing.contest import CLOCKS
+from benchmarks.referee.racing.entries import READY
 
 processor_time = CLOCKS["processor"][0]
 

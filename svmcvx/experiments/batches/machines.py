@@ -84,7 +84,7 @@ def machine_of(request: Request, data: TrainingData) -> Machine:
         machine = Machine(
             "odml", "mean and variance", penalised_or_none(settings["intercept"]), kernel
         )
-    elif request.formulation == "psvm" and settings.get("bias", "exact") == "exact":
+    elif request.formulation == "psvm":
         intercept = check_intercept(settings["intercept"])
         if settings["p"] == 2:
             machine = Machine("psvm", "squared hinge", intercept, kernel)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -34,8 +34,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import relative_gap
-from svmcvx.data import check_choice
-from svmcvx.errors import exhibit, warn_deprecated
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.row_cache import CachedRows, GramRows, ProductSeconds, Rows
 from svmcvx.fast.margin.feasible import BoundsOf
@@ -128,17 +126,6 @@ class DecompositionSettings:
             if n <= self.whole
             else min(n, max(self.tiled_least, min(int(TILED_SHARE * n), self.tiled_most)))
         )
-
-
-def with_selection(settings: DecompositionSettings, selection: str | None) -> DecompositionSettings:
-    """Return the settings with the rule that a deprecated argument names."""
-    if selection is None:
-        return settings
-    check_choice(selection, "selection", ("second-order", "random"))
-    if selection == "random":
-        return replace(settings, ascent=exhibit("RandomPairs", "selection='random'"))
-    warn_deprecated("selection", "leave it out: second-order selection is the rule")
-    return settings
 
 
 class Shortcut(Protocol):

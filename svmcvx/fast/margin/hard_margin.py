@@ -46,12 +46,7 @@ from svmcvx.fast.core.monitor import (
     solved_from,
 )
 from svmcvx.fast.core.row_cache import RowCacheSettings, kernel_rows
-from svmcvx.fast.margin.decomposition import (
-    CROSSOVER_SIZE,
-    Decomposition,
-    DecompositionSettings,
-    with_selection,
-)
+from svmcvx.fast.margin.decomposition import CROSSOVER_SIZE, Decomposition, DecompositionSettings
 from svmcvx.fast.margin.feasible import BoundsOf, earlier_multipliers
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.feature_space.first_pass import block_space
@@ -130,7 +125,6 @@ def hard_margin(
     verbose: bool = False,
     callback: Callback | None = None,
     warm_start: Solution | None = None,
-    selection: str | None = None,
     cache_size: float = 500.0,
     float32_cache: bool = True,
     indefinite: str = "error",
@@ -149,8 +143,6 @@ def hard_margin(
         gap.
     cache_size, float32_cache, seed
         As there; they concern pSMO, with or without a kernel.
-    selection : "second-order" or "random", optional
-        Deprecated, as there.
     sample_weight : array-like of shape (n,), optional
         Observations of weight zero are left out; any other weight is the same as 1.
     method : "auto", "active-set" or "smo"
@@ -180,7 +172,7 @@ def hard_margin(
     """
     check_choice(method, "method", METHODS)
     settings = checked_settings(settings, HardMarginSettings)
-    steps = with_selection(settings.decomposition, selection)
+    steps = settings.decomposition
     if in_blocks(X):
         refuse_in_blocks(
             kernel=kernel is not None, method=method == "smo", warm_start=warm_start is not None

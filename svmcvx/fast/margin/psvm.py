@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_costs, check_number
-from svmcvx.errors import DataError, exhibit
+from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
@@ -27,12 +27,7 @@ from svmcvx.fast.core.monitor import (
 )
 from svmcvx.fast.core.row_cache import GramRows, RowCacheSettings, Rows, kernel_rows
 from svmcvx.fast.margin import psvm_linear
-from svmcvx.fast.margin.decomposition import (
-    Decomposition,
-    DecompositionSettings,
-    Shortcut,
-    with_selection,
-)
+from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, Shortcut
 from svmcvx.fast.margin.feasible import earlier_multipliers
 from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
 from svmcvx.fast.margin.psvm_unbiased import FACTORED, solve_unbiased
@@ -115,10 +110,8 @@ def psvm(
     verbose: bool = False,
     callback: Callback | None = None,
     warm_start: Solution | tuple[Any, Any] | None = None,
-    selection: str | None = None,
     cache_size: float = 500.0,
     float32_cache: bool = True,
-    bias: str = "exact",
     intercept: str = "free",
     indefinite: str = "error",
     method: str = "auto",
@@ -142,8 +135,6 @@ def psvm(
         Exponent of the hinge, any real number of at least 1, the default.
     max_iter : int
         Rounds: working sets with a kernel, Newton steps without.
-    selection : "second-order" or "random", optional
-        Deprecated: ``"random"`` is :class:`svmcvx.papers.exhibits.RandomPairs`.
     cache_size : float
         With a kernel: megabytes of stored kernel rows, 500 by default; no other memory grows with
         n². If there is no room for a quarter of the rows, only rows that are used often are stored,
@@ -151,9 +142,6 @@ def psvm(
     float32_cache : bool
         With a kernel: compute rows in single precision when there are more than a few thousand
         observations. Bounds are always computed in double precision.
-    bias : "exact", "paper" or "released"
-        Rule for the intercept of the model. ``"exact"`` minimises the objective; the others
-        reproduce [Sun] and its code.
     intercept : "free", "penalised" or "none"
         A free intercept; the coefficient of a constant feature, which is penalised like the others,
         as in LIBLINEAR; or none. With a kernel the last two are solved on a factor of the Gram
@@ -198,11 +186,10 @@ def psvm(
     """
     C = check_number(C, "C", low=0, open_low=True)
     p = check_number(p, "p", low=1, why="p < 1 is not convex")
-    intercept = check_intercept(intercept, bias)
+    intercept = check_intercept(intercept)
     settings = checked_settings(settings, PSVMSettings)
-    settings = replace(settings, decomposition=with_selection(settings.decomposition, selection))
     if from_blocks := in_blocks(X):
-        refuse_in_blocks(kernel=kernel is not None, bias=bias != "exact")
+        refuse_in_blocks(kernel=kernel is not None)
         check_choice(method, "method", psvm_linear.METHODS)
         blocks = block_space(X, y, sample_weight, intercept=intercept)
         if not blocks.small:
@@ -259,19 +246,13 @@ def psvm(
             return _solve_kernel(statement, rows, size, monitor, start, seed, cache_size, settings)
 
         start = None if earlier is None else _start_from(statement, earlier, warm)
-        found = solved_from(
+        return solved_from(
             statement,
             monitor,
             solve,
             start,
             solver=lambda options: f"fast.psvm/{options.get('method', 'smo')}",
         )
-    if bias == "exact":
-        return found
-    changed: Solution = exhibit("with_bias", f"bias={bias!r}")(
-        found, X, y, bias, sample_weight=sample_weight
-    )
-    return changed
 
 
 def _pairs_first(statement: PSVM) -> bool:

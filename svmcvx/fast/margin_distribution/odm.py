@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_seed
-from svmcvx.errors import DataError, exhibit
+from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
@@ -148,26 +148,6 @@ def odm(
     >>> sx.fast.odm(X, y, C1=1.0, C2=1.0, D=0.1).certificate.is_certified(1e-6)
     True
     """
-    if method == "svrg":
-        moved: Solution = exhibit("odm_by_svrg", 'method="svrg"')(
-            X,
-            y,
-            C1=C1,
-            C2=C2,
-            D=D,
-            kernel=kernel,
-            intercept=intercept,
-            sample_weight=sample_weight,
-            tol=tol,
-            time_limit=time_limit,
-            max_iter=max_iter,
-            verbose=verbose,
-            callback=callback,
-            warm_start=warm_start,
-            seed=seed,
-            indefinite=indefinite,
-        )
-        return moved
     check_choice(method, "method", (*METHODS, "blocks"))
     settings = checked_settings(settings, ODMSettings)
     if in_blocks(X):

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number, check_seed
-from svmcvx.errors import DataError, exhibit
+from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
@@ -162,26 +162,6 @@ def odml(
     >>> sx.fast.odml(X, y, C=1.0, lam1=0.1, lam2=0.1).certificate.is_certified(1e-6)
     True
     """
-    if method == "svrg":
-        moved: Solution = exhibit("odml_by_svrg", 'method="svrg"')(
-            X,
-            y,
-            lam1=lam1,
-            lam2=lam2,
-            C=C,
-            kernel=kernel,
-            intercept=intercept,
-            sample_weight=sample_weight,
-            tol=tol,
-            time_limit=time_limit,
-            max_iter=max_iter,
-            verbose=verbose,
-            callback=callback,
-            warm_start=warm_start,
-            seed=seed,
-            indefinite=indefinite,
-        )
-        return moved
     check_choice(method, "method", (*METHODS, "unwhitened", "low-rank"))
     settings = checked_settings(settings, ODMLSettings)
     lam1, lam2 = check_penalties(lam1, lam2)

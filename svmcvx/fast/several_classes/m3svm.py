@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice
-from svmcvx.errors import DataError, exhibit, warn_deprecated
+from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
@@ -88,7 +88,6 @@ def m3svm(
     callback: Callback | None = None,
     warm_start: Solution | None = None,
     method: str = "auto",
-    learning_rate: float | None = None,
     settings: M3SVMSettings | None = None,
 ) -> Solution:
     r"""Solve M3SVM to a certified relative gap.
@@ -117,8 +116,6 @@ def m3svm(
         few steps, or if the Newton matrix would have too many rows. For the hinge with p ≥ 2 and
         few unknowns, without a warm start, ``"auto"`` begins with the interior-point steps of
         :mod:`svmcvx.fast.several_classes.interior`.
-    learning_rate : float, optional
-        Deprecated, as ``method="adam"``: :func:`svmcvx.papers.exhibits.m3svm_by_adam`.
 
     Returns
     -------
@@ -149,28 +146,7 @@ def m3svm(
     >>> sx.fast.m3svm(X, y, lam=0.1, p=4.0).certificate.is_certified(1e-6)
     True
     """
-    if isinstance(method, str) and method == "adam":
-        moved: Solution = exhibit("m3svm_by_adam", 'method="adam"')(
-            X,
-            y,
-            lam=lam,
-            p=p,
-            eps=eps,
-            loss=loss,
-            delta=delta,
-            sample_weight=sample_weight,
-            tol=tol,
-            time_limit=time_limit,
-            max_iter=max_iter,
-            verbose=verbose,
-            callback=callback,
-            warm_start=warm_start,
-            learning_rate=1e-2 if learning_rate is None else learning_rate,
-        )
-        return moved
     check_choice(method, "method", METHODS)
-    if learning_rate is not None:
-        warn_deprecated("learning_rate", "leave it out: Newton's method has none")
     statement = bound_m3svm(
         X, y, lam=lam, p=p, eps=eps, loss=loss, norm=2, delta=delta, sample_weight=sample_weight
     )

@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 
 from svmcvx.arguments import INTERCEPTS, intercept_kind
 from svmcvx.certificate import Dual
-from svmcvx.data import check_choice
-from svmcvx.errors import DataError
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.model import BinaryModel
 
@@ -35,16 +33,9 @@ __all__ = ["PenalisedPSVM", "check_intercept", "kind_of_psvm"]
 Floats: TypeAlias = NDArray[np.float64]
 
 
-def check_intercept(intercept: Any, bias: str = "exact") -> str:
-    """Return what a pSVM does with its intercept; `bias` is deprecated."""
-    kind = intercept_kind(intercept, own="free", kinds=INTERCEPTS)
-    check_choice(bias, "bias", ("exact", "paper", "released"))
-    if kind != "free" and bias != "exact":
-        raise DataError(
-            f"bias={bias!r} is a rule for a free intercept; use bias='exact' with"
-            f" intercept={intercept!r}"
-        )
-    return kind
+def check_intercept(intercept: Any) -> str:
+    """Return what a pSVM does with its intercept."""
+    return intercept_kind(intercept, own="free", kinds=INTERCEPTS)
 
 
 def kind_of_psvm(intercept: str) -> type[PSVM]:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_costs, check_number
-from svmcvx.errors import BuildError, exhibit
+from svmcvx.errors import BuildError
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.building import builder, require_conic_memory
@@ -107,7 +107,6 @@ def _statement(
     p: float,
     kernel: KernelLike,
     sample_weight: Any,
-    bias: str,
     intercept: str,
     exponent: str,
     indefinite: str,
@@ -115,19 +114,11 @@ def _statement(
     C = check_number(C, "C", low=0, open_low=True)
     p = check_number(p, "p", low=1, why="p < 1 is not convex")
     check_choice(exponent, "exponent", EXPONENTS)
-    intercept = check_intercept(intercept, bias)
+    intercept = check_intercept(intercept)
     data = binary_data(X, y, sample_weight)
     check_costs(C, data.weight)
     space = feature_space(data, kernel, intercept=intercept, indefinite=indefinite)
     return kind_of_psvm(intercept)(space=space, C=C, p=p)
-
-
-def _by_rule(problem: Problem, bias: str) -> Problem:
-    """Return the problem, whose models have the intercept of a deprecated rule if `bias` names one."""
-    if bias == "exact":
-        return problem
-    changed: Problem = exhibit("problem_with_bias", f"bias={bias!r}")(problem, bias)
-    return changed
 
 
 @builder
@@ -140,7 +131,6 @@ def psvm_primal(
     kernel: KernelLike = None,
     sample_weight: Any = None,
     exponent: str = "power",
-    bias: str = "exact",
     intercept: str = "free",
     indefinite: str = "error",
 ) -> PSVMPrimal:
@@ -161,9 +151,6 @@ def psvm_primal(
     exponent : "power" or "rational"
         State :math:`\xi^p` for p other than 1 and 2 by the exact power cone, or by second-order
         cones with the nearest rational exponent, which is another problem and shows up as a gap.
-    bias : "exact", "paper" or "released"
-        Deprecated: other rules than the optimal one are those of
-        :func:`svmcvx.papers.exhibits.with_bias`.
     intercept : "free", "penalised" or "none"
         A free intercept; that of a constant feature, which is penalised like the others, as in
         LIBLINEAR; or none. The statement of the last two is
@@ -191,7 +178,7 @@ def psvm_primal(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    statement = _statement(X, y, C, p, kernel, sample_weight, bias, intercept, exponent, indefinite)
+    statement = _statement(X, y, C, p, kernel, sample_weight, intercept, exponent, indefinite)
     data, L = statement.space.data, statement.space.factor
     require_conic_memory(L, "pSVM primal")
     C_parameter = cp.Parameter(pos=True, name="C", value=statement.C)
@@ -213,7 +200,7 @@ def psvm_primal(
     value = 0.5 * cp.sum_squares(w) + C_parameter * loss
     problem = PSVMPrimal(cp.Minimize(value), constraints, statement, [C_parameter])
     problem.cone = cone
-    return _by_rule(problem, bias)
+    return problem
 
 
 @builder
@@ -226,7 +213,6 @@ def psvm_dual(
     kernel: KernelLike = None,
     sample_weight: Any = None,
     exponent: str = "power",
-    bias: str = "exact",
     intercept: str = "free",
     indefinite: str = "error",
 ) -> PSVMDual:
@@ -244,7 +230,7 @@ def psvm_dual(
 
     Parameters
     ----------
-    X, y, C, p, exponent, bias, intercept
+    X, y, C, p, exponent, intercept
         As for :func:`psvm_primal`; a precomputed kernel takes the Gram matrix as `X`.
 
     Returns
@@ -271,7 +257,7 @@ def psvm_dual(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    statement = _statement(X, y, C, p, kernel, sample_weight, bias, intercept, exponent, indefinite)
+    statement = _statement(X, y, C, p, kernel, sample_weight, intercept, exponent, indefinite)
     data, s, p = statement.space.data, statement.space.data.weight, statement.p
     C_parameter = cp.Parameter(pos=True, name="C", value=statement.C)
     beta = cp.Variable(data.n, name="beta")
@@ -294,7 +280,7 @@ def psvm_dual(
         constraints += power
     problem = PSVMDual(cp.Maximize(value), constraints, statement, [C_parameter])
     problem.cone, problem.alpha = cone, cp.multiply(p * s, beta) * C_parameter
-    return _by_rule(problem, bias)
+    return problem
 
 
 def _half_squared_norm(

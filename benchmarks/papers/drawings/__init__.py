@@ -1,0 +1,3 @@
+"""The figures that go with the papers' tables, one module a paper; :mod:`benchmarks.papers.figures`
+lists them.
+"""

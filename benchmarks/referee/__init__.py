@@ -1,0 +1,1 @@
+"""Referees of solvers: proved optima, the race, problem files."""
