@@ -9,9 +9,13 @@ separately, whether there is a point.
 from __future__ import annotations
 
 import math
+import os
+import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import clarabel
@@ -129,6 +133,23 @@ def _native_status(solver: str, raw: Any, status: str) -> tuple[Status, str]:
     return _CVXPY_STATUS.get(status, Status.NUMERICAL), status
 
 
+@cache
+def _greet_highs() -> None:
+    """Construct HiGHS once with the standard output redirected to the standard error: the first
+    object of a process prints a banner, whatever its options.
+    """
+    import highspy
+
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        highspy.Highs()
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 def run(
     problem: cp.Problem,
     solver: str,
@@ -142,6 +163,9 @@ def run(
     canon_backend: str | None = None,
 ) -> Outcome:
     """Solve `problem` with one solver and store its point in the variables."""
+    if solver == "HIGHS":
+        with suppress(ImportError, OSError):
+            _greet_highs()
     mixed = problem.is_mixed_integer()
     if mixed:
         # a solver that ends without a point leaves no stale one

@@ -3,7 +3,10 @@
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
+from importlib.util import find_spec
 
 import clarabel
 import cvxpy as cp
@@ -580,3 +583,18 @@ def test_a_solver_that_cvxpy_alone_knows_says_why_it_fails():
         sx.solve(sx.psvm_primal(X, Y, C=1.0, p=1.5), solver=name)
     with pytest.raises(sx.DataError, match="canon_backend must be one of"):
         sx.solve(sx.odm_primal(X, Y), canon_backend="fortran")
+
+
+@pytest.mark.skipif(find_spec("highspy") is None, reason="needs the extra mip")
+def test_no_solver_prints_to_the_standard_output():
+    code = """
+import numpy as np, svmcvx as sx
+X = np.arange(6.0).reshape(-1, 1)
+for solver in ("highs", "clarabel", "scs", "scip"):
+    try:
+        sx.solve(sx.psvm_primal(X, X[:, 0] > 2, C=1.0, p=1.0), solver=solver)
+    except sx.SolverUnavailable:
+        pass
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
