@@ -127,7 +127,7 @@ table[["model", "gap", "test_accuracy", "accuracy_lower", "accuracy_upper", "und
 # %%
 loose = sx.fast.psvm(X[train], y[train], C=10.0, p=1.0, kernel=sx.RBF("scale"), tol=0.1)
 print("before:", sx.guarantee(loose, X[train], y[train]).scores(X[test]))
-refined = loose.refine(X[train], y[train], X[test])
+refined = sx.guarantees.refine(loose, X[train], y[train], X[test])
 print("after:", refined.undecided, "at a gap of", f"{refined.certificate.gap:.0e}")
 
 # %% [markdown]

@@ -29,7 +29,7 @@ from svmcvx.fast.grids.hinge import solve_hinges
 from svmcvx.fast.grids.rows import Rows
 from svmcvx.formulations.conic_loss.sdp import conic_sdp
 from svmcvx.formulations.conic_loss.statement import conic_space
-from svmcvx.guarantees import guarantee
+from svmcvx.guarantees import guarantee, refine
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.solution import Solution
 from svmcvx.solve import solve
@@ -276,7 +276,7 @@ def _tuned(train: _Part, validation: _Part, test: _Part, *, check: bool) -> Row:
             f"{method}_gap": max(gaps),
         }
         if method == "hinge":
-            refined = finals[0].refine(train.X, train.y, test.X[:REFINED_ROWS])
+            refined = refine(finals[0], train.X, train.y, test.X[:REFINED_ROWS])
             exact = guarantee(refined, train.X, train.y).error(test.X, test.y)
             row |= {"hinge_exact_lower": exact.lower, "hinge_exact_upper": exact.upper}
         if method == "conic":

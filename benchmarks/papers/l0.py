@@ -26,7 +26,7 @@ from svmcvx import fast
 from svmcvx.experiments.running import Row
 from svmcvx.fast.indicator.l0_admm import Iterate, PenalisedSystem, admm
 from svmcvx.formulations.indicator.l0 import l0_objective
-from svmcvx.guarantees import guarantee
+from svmcvx.guarantees import guarantee, refine
 from svmcvx.kernels import RBF
 from svmcvx.solution import Solution
 from svmcvx.system import clock
@@ -196,7 +196,7 @@ def _polished(part: Split, settings: Hyperparameters) -> Row:
 
 def _hinge(part: Split, settings: Hyperparameters, p: float) -> Row:
     solution = fast.psvm(part.X, part.y, C=settings.C, p=p, kernel=kernel(part.X))
-    refined = solution.refine(part.X, part.y, part.X_test)
+    refined = refine(solution, part.X, part.y, part.X_test)
     interval = guarantee(refined, part.X, part.y).accuracy(part.X_test, part.y_test)
     ends = {"exact_lower": interval.lower, "exact_upper": interval.upper}
     return _scored(part, solution) | {"certified": solution.certificate.is_certified(1e-6), **ends}

@@ -18,9 +18,8 @@ from sklearn.pipeline import Pipeline
 from svmcvx.data import check_features
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.guarantees import CertifiedScores, Guarantee, Interval, guarantee
-from svmcvx.guarantees.refinement import scores_in_pieces
-from svmcvx.guarantees.searched import SEARCHED
+from svmcvx.guarantees import CertifiedScores, Guarantee, Interval
+from svmcvx.guarantees.refinement import refine, scores_in_pieces
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 
@@ -87,12 +86,8 @@ def exact_scores(
         return ExactScores({}, None, "")
     try:
         rows = check_features(T)
-        searched = last.solution_.formulation in SEARCHED
-        exact = (
-            guarantee(last, X, y, time_limit=last.time_limit) if searched else last.guarantee(X, y)
-        )
-        found = scores_in_pieces(exact, rows)
-        if found.by_gap.any() and not searched:
+        found = scores_in_pieces(last.guarantee(X, y), rows)
+        if found.by_gap.any():
             found = _refined(last, X, y, rows)
     except OutOfTime:
         return ExactScores({}, None, "no guarantee: the time limit left no time for it")
@@ -111,7 +106,7 @@ def exact_scores(
 
 def _refined(last: CertifiedClassifier, X: Any, y: NDArray[Any], rows: Any) -> CertifiedScores:
     """Return the scores of rows at a gap that decides their labels, if such a gap can be reached."""
-    solution = last.solution_.refine(X, y, rows, time_limit=last.time_limit)
+    solution = refine(last.solution_, X, y, rows, time_limit=last.time_limit)
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     refined = copy(last)

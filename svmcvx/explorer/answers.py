@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Certificate
 from svmcvx.errors import DataError, NotCertified
 from svmcvx.guarantees import Interval, guarantee
-from svmcvx.guarantees.searched import SEARCHED
 from svmcvx.model import OneVsModel
 from svmcvx.solution import Solution
 
@@ -22,7 +21,6 @@ __all__ = ["View", "guaranteed_accuracy", "view_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-NO_SEARCH = "of this loss a guarantee is a search for each row; sx.guarantee runs it"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +69,6 @@ def guaranteed_accuracy(
     solution: Solution, training: Any, tested: Any
 ) -> tuple[Interval | None, str]:
     """Return an interval of the accuracy of every optimal machine, or None and the reason."""
-    if solution.formulation in SEARCHED:
-        return None, NO_SEARCH
     try:
         return guarantee(solution, *training).accuracy(*tested), ""
     except (DataError, NotCertified) as error:

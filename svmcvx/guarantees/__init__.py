@@ -4,5 +4,6 @@ a certificate.
 
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee, Interval
 from svmcvx.guarantees.dispatch import guarantee
+from svmcvx.guarantees.refinement import refine
 
-__all__ = ["CertifiedScores", "Guarantee", "Interval", "guarantee"]
+__all__ = ["CertifiedScores", "Guarantee", "Interval", "guarantee", "refine"]

@@ -47,7 +47,6 @@ __all__ = [
     "binary_guarantee",
     "guarantee_in",
     "require_classes",
-    "space_with_row",
     "training_space",
 ]
 
@@ -207,23 +206,6 @@ def training_space(solution: Solution, X: Any, y: Any) -> tuple[FeatureSpace, Fe
     return feature_space(data, kernel, intercept=evidence.intercept, keep_gram=False), features
 
 
-def space_with_row(space: FeatureSpace, row: Features, label: float, weight: float) -> FeatureSpace:
-    """Return the space of the training rows and one more as the last, with a label of ±1 and a
-    weight.
-    """
-    data, n = space.data, space.data.n
-    if sp.issparse(data.X) or sp.issparse(row):
-        X: Features = sp.csr_array(sp.vstack([sp.csr_array(data.X), sp.csr_array(row)]))
-    else:
-        X = np.vstack([data.X, row])
-    y, weights = np.append(data.y, label), np.append(data.weight, weight)
-    more = BinaryData(
-        X=X, y=y, weight=weights, index=np.arange(n + 1), classes=data.classes, rows=n + 1
-    )
-    kernel = space.resolved if isinstance(space, KernelSpace) else None
-    return feature_space(more, kernel, intercept=space.intercept)
-
-
 def require_classes(solution: Solution, classes: NDArray[Any]) -> None:
     """Raise a :class:`~svmcvx.errors.DataError` unless labels have the names that the model
     predicts.
@@ -350,22 +332,16 @@ _STATEMENTS: Mapping[str, Any] = {
     "odm": _odm,
     "odml": _odml,
 }
+_COUNTED = (
+    ": its losses are not convex, so that machines far apart may be nearly as good; a small gap says"
+    " nothing about their labels"
+)
+_ABSOLUTE = ": the sum of absolute values has no modulus of convexity that a gap could be held against"
 _WHY: Mapping[str, str] = {
-    **dict.fromkeys(("zero_one", "ramp", "l0"), ": labels of several classes are not searched for"),
-    "conic": (
-        ": its objective has no modulus of convexity that a gap could be held against, so that each"
-        " score takes two solves of a semidefinite program or more; pass max_rows=100, say, to"
-        " guarantee"
+    **dict.fromkeys(("zero_one", "ramp", "l0"), _COUNTED),
+    **dict.fromkeys(
+        ("conic", "conic_fixed_gamma"),
+        ": its objective has no modulus of convexity that a gap could be held against",
     ),
-    "conic_fixed_gamma": (
-        ": its objective has no modulus of convexity that a gap could be held against, so that"
-        " intervals do not shrink with it; those of conic follow from perturbed problems"
-    ),
-    "l1_squared_hinge": (
-        ": the sum of absolute values has no modulus of convexity that a gap could be held against"
-    ),
-    "sparse_multinomial_lr": (
-        ": the sum of absolute values has no modulus of convexity that a gap could be held against,"
-        " and multipliers of a problem perturbed by a score, which would bound it, are not computed"
-    ),
+    **dict.fromkeys(("l1_squared_hinge", "sparse_multinomial_lr"), _ABSOLUTE),
 }

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from svmcvx.data import check_time_limit, check_whole
 from svmcvx.errors import DataError
 from svmcvx.guarantees.answers import Guarantee
 from svmcvx.guarantees.binary import binary_guarantee
 from svmcvx.guarantees.joint import JOINT, joint_guarantee
-from svmcvx.guarantees.resolved import resolved_guarantee
-from svmcvx.guarantees.searched import SEARCHED, searched_guarantee
 from svmcvx.guarantees.several import one_vs_guarantee
 from svmcvx.solution import Solution
 
@@ -21,10 +18,6 @@ def guarantee(
     solution_or_estimator: Any,
     X: Any,
     y: Any,
-    *,
-    max_nodes: int = 20_000,
-    max_rows: int | None = None,
-    time_limit: float | None = None,
 ) -> Guarantee:
     r"""Return guarantees on *every* optimal machine of a problem: intervals of its scores, its
     labels, its accuracy.
@@ -44,20 +37,10 @@ def guarantee(
         Of pSVM (any p, with a free intercept, a penalised one or none), hard margin, ODM or ODML,
         linear or with a kernel that is known to be positive semidefinite; two classes, or several
         by binary machines (one against one, one against the rest); or of Weston-Watkins,
-        Crammer-Singer, M-SVM, top-k, multinomial logistic regression, M3SVM with p > 1; of the 0-1
-        loss, the ramp loss and the l0-norm hinge labels alone, by a search for each row; of the
-        conic relaxation with ``lam``, by solving it again twice or more for each row, if `max_rows`
-        says so.
+        Crammer-Singer, M-SVM, top-k, multinomial logistic regression, M3SVM with p > 1. There are
+        none for losses that are not convex, nor where the penalty has no modulus of convexity.
     X, y : array-like
         The data that it was solved for, in the same order; weights are those of the solution.
-    max_nodes : int
-        Of 0-1 loss, ramp loss and l0-norm hinge: nodes of branch and bound for each row, after
-        which it stays undecided.
-    max_rows : int, optional
-        Of the conic relaxation: the largest number of rows of a call. By default it is refused.
-    time_limit : float, optional
-        Of losses that are searched, and of the conic relaxation: seconds for all rows of a call.
-        What is left then stays undecided.
 
     Returns
     -------
@@ -94,12 +77,6 @@ def guarantee(
             "guarantee takes a Solution, or a fitted estimator with one, got"
             f" {type(solution_or_estimator).__name__}"
         )
-    max_nodes, time_limit = check_whole(max_nodes, "max_nodes", 1), check_time_limit(time_limit)
-    if solution.formulation in SEARCHED and not solution.parts:
-        return searched_guarantee(solution, X, y, max_nodes=max_nodes, time_limit=time_limit)
-    max_rows = None if max_rows is None else check_whole(max_rows, "max_rows", 1)
-    if solution.formulation == "conic" and max_rows is not None and not solution.parts:
-        return resolved_guarantee(solution, X, y, max_rows=max_rows, time_limit=time_limit)
     if solution.parts:
         return one_vs_guarantee(
             solution, X, y, by_sums=bool(getattr(solution_or_estimator, "break_ties", True))

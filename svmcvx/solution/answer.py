@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -40,8 +39,6 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # A relative difference of objectives that is no other problem.
 SAME: Final = 1e-9
-# What solvers in double precision reach on most data.
-SMALLEST_GAP: Final = 1e-12
 # Share by which the claims of a proof are wider than the certificate: a checker in doubles that
 # sums in other ways has another rounding.
 REPEATED: Final = 2.0**-46
@@ -94,8 +91,8 @@ class Solution:
         middle; None where no intercept is free (penalised or absent), for several problems, and for
         problems with added constraints.
     undecided : Undecided or None
-        What :meth:`refine` has left undecided of the rows that it was given; None for other
-        solutions.
+        What :func:`svmcvx.guarantees.refine` has left undecided of the rows that it was given;
+        None for other solutions.
     """
 
     model: Model
@@ -137,68 +134,6 @@ class Solution:
         return any(
             attempt.warm_start_used for attempt in self.attempts if attempt.solver == self.solver
         )
-
-    def refine(
-        self,
-        X: Any,
-        y: Any,
-        T: Any,
-        *,
-        tol: float = SMALLEST_GAP,
-        time_limit: float | None = None,
-        verbose: bool = False,
-    ) -> Solution:
-        """Solve on, to smaller and smaller gaps, until the labels of some rows are those of *every*
-        optimal machine.
-
-        Each solve starts from the one before and asks for a hundredth of its gap. Rows that are
-        decided once stay decided, as :func:`svmcvx.guarantee` speaks of all optimal machines. It
-        ends when no row is left that a smaller gap may decide, when the gap is at most `tol` or
-        cannot be had smaller, at the time limit, and on Ctrl-C.
-
-        Parameters
-        ----------
-        X, y : array-like
-            The data that the solution is about, in the same order; weights are those of the
-            solution.
-        T : array-like or sparse matrix of shape (m, d)
-            The rows that are to be decided.
-        tol : float
-            The smallest relative gap that is asked for.
-        time_limit : float, optional
-            Seconds. The best solution until then is returned, as on Ctrl-C; its status says so.
-        verbose : bool
-            Print the bounds of each solve.
-
-        Returns
-        -------
-        Solution
-            A new one, or this one where nothing had to be solved, with :attr:`undecided`: how many
-            of the rows are left undecided by the gap, and how many by the formulation. A row counts
-            as undecided by the formulation if it is so at two gaps, one of them a hundredth of the
-            other.
-
-        Raises
-        ------
-        DataError
-            If an argument cannot be used, these are not the data of the solution, or there are no
-            guarantees of it.
-
-        Examples
-        --------
-        >>> import svmcvx as sx
-        >>> X, y = sx.synthetic.outlier_data(60, 2, sigma=0.3, outliers="none", seed=0)
-        >>> loose = sx.fast.psvm(X, y, p=1.5, kernel="rbf", tol=0.1)
-        >>> bool(sx.guarantee(loose, X, y).scores(X).undecided.any())
-        True
-        >>> print(loose.refine(X, y, X).undecided)
-        0 of 60 rows undecided (0 by the gap, 0 by the formulation)
-        """
-        # Guarantees and the solvers that they call stand on floors above.
-        found: Solution = import_module("svmcvx.guarantees.refinement").refine(
-            self, X, y, T, tol=tol, time_limit=time_limit, verbose=verbose
-        )
-        return found
 
     def save_proof(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> None:
         """Write what the interval follows from to a file, which :func:`svmcvx.verify` checks from

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
+from svmcvx.guarantees import refine
 from svmcvx.solution import Status
 from tests.conftest import make_data
 
@@ -56,7 +57,7 @@ WEIGHT = np.random.default_rng(0).choice([0.0, 1.0, 2.0], 80)
 def test_every_row_is_decided_at_last(solve, labels):
     loose = solve(0.3)
     before = sx.guarantee(loose, X, labels).scores(T)
-    found = loose.refine(X, labels, T)
+    found = refine(loose, X, labels, T)
     assert found.undecided == (0, 0, 60)
     assert found.certificate.gap <= loose.certificate.gap
     exact = sx.guarantee(found, X, labels)
@@ -66,14 +67,14 @@ def test_every_row_is_decided_at_last(solve, labels):
     reference = sx.guarantee(solve(1e-10), X, labels).scores(T)
     assert (decided[reference.decided] == reference.labels[reference.decided]).all()
     assert found.formulation == loose.formulation
-    assert found.refine(X, labels, T) is not found
-    assert found.refine(X, labels, T).model is found.model
+    assert refine(found, X, labels, T) is not found
+    assert refine(found, X, labels, T).model is found.model
 
 
 def test_what_the_formulation_leaves_open_is_told_apart():
     two, labels = [[-1.0], [1.0]], ["left", "right"]
     loose = sx.fast.psvm(two, labels, C=0.125)
-    found = loose.refine(two, labels, [[-9.0], [1.0], [9.0]])
+    found = refine(loose, two, labels, [[-9.0], [1.0], [9.0]])
     assert found.undecided == (0, 1, 3)
     assert found.undecided.share == pytest.approx(1 / 3)
     assert str(found.undecided) == "1 of 3 rows undecided (0 by the gap, 1 by the formulation)"
@@ -98,16 +99,16 @@ def test_it_ends_at_the_smallest_gap_that_is_asked_for():
         )
     row = [a + low * (b - a)]
     for tol in (1e-3, 1e-6):
-        found = loose.refine(X, Y, row, tol=tol)
+        found = refine(loose, X, Y, row, tol=tol)
         assert found.undecided.by_gap == 1
         assert found.certificate.gap <= tol
-    assert loose.refine(X, Y, row, tol=0.5).model is loose.model
-    assert loose.refine(X, Y, row).undecided.by_gap == 1
+    assert refine(loose, X, Y, row, tol=0.5).model is loose.model
+    assert refine(loose, X, Y, row).undecided.by_gap == 1
 
 
 def test_limits_and_interrupts_give_the_best_so_far(monkeypatch):
     loose = sx.fast.psvm(X, Y, p=1.5, kernel=RBF, tol=0.3)
-    found = loose.refine(X, Y, T, time_limit=1e-9)
+    found = refine(loose, X, Y, T, time_limit=1e-9)
     assert (found.status, found.undecided.by_gap) == (Status.TIME_LIMIT, 60)
     count = []
 
@@ -121,7 +122,7 @@ def test_limits_and_interrupts_give_the_best_so_far(monkeypatch):
 
     guarantee = refinement.guarantee
     monkeypatch.setattr(refinement, "guarantee", interrupted)
-    found = loose.refine(X, Y, T)
+    found = refine(loose, X, Y, T)
     assert found.status is Status.INTERRUPTED
     # As the first look has it.
     assert found.undecided.by_gap == guarantee(loose, X, Y).scores(T).undecided.sum()
@@ -136,8 +137,8 @@ def test_what_cannot_be_refined_is_refused():
         ((X, Y, T), {"time_limit": -1.0}, "time_limit"),
     ):
         with pytest.raises(sx.DataError, match=message):
-            solution.refine(*arguments, **keywords)
-    with pytest.raises(sx.DataError, match="labels of zero_one are searched for row by row"):
-        sx.fast.zero_one(X[:9], Y[:9], lam=1.0).refine(X[:9], Y[:9], T)
+            refine(solution, *arguments, **keywords)
+    with pytest.raises(sx.DataError, match="no guarantees of zero_one: its losses are not convex"):
+        refine(sx.fast.zero_one(X[:9], Y[:9], lam=1.0), X[:9], Y[:9], T)
     with pytest.raises(sx.DataError, match="no guarantees of conic"):
-        sx.fast.conic(X, Y, lam=1.0).refine(X, Y, T)
+        refine(sx.fast.conic(X, Y, lam=1.0), X, Y, T)
