@@ -22,7 +22,6 @@ __all__ = ["View", "guaranteed_accuracy", "view_of"]
 Floats: TypeAlias = NDArray[np.float64]
 
 
-
 @dataclass(frozen=True, eq=False)
 class View:
     """A solution and what a picture shows of it."""

@@ -6,19 +6,14 @@ from typing import Any
 
 from svmcvx.errors import DataError
 from svmcvx.guarantees.answers import Guarantee
-from svmcvx.guarantees.binary import binary_guarantee
+from svmcvx.guarantees.binary import binary_guarantee, one_vs_guarantee
 from svmcvx.guarantees.joint import JOINT, joint_guarantee
-from svmcvx.guarantees.several import one_vs_guarantee
 from svmcvx.solution import Solution
 
 __all__ = ["guarantee"]
 
 
-def guarantee(
-    solution_or_estimator: Any,
-    X: Any,
-    y: Any,
-) -> Guarantee:
+def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
     r"""Return guarantees on *every* optimal machine of a problem: intervals of its scores, its
     labels, its accuracy.
 
@@ -58,7 +53,7 @@ def guarantee(
 
     Notes
     -----
-    The theorem and its proof are in :mod:`svmcvx.guarantees.perturbed`.
+    The theorem and its proof are in :mod:`svmcvx.guarantees.theorem`.
 
     Examples
     --------

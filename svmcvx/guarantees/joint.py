@@ -6,7 +6,7 @@ differences of two scores.
 The score difference of two classes, :math:`f = \langle W, x(e_k-e_l)'\rangle + b_k - b_l`, is that
 of a machine of two classes: the multipliers of the observations of class k towards l, and of those
 of class l towards k, are changed by ±ηd, so that with Σc = 1 the balance of the intercepts changes
-by exactly :math:`\eta(e_k - e_l)`. The theorem of :mod:`svmcvx.guarantees.perturbed` holds with the
+by exactly :math:`\eta(e_k - e_l)`. The theorem of :mod:`svmcvx.guarantees.theorem` holds with the
 same proof, with
 
 .. math:: \rho^2 = U - L - \tfrac\mu4\|\hat W - W_\alpha\|^2, \qquad W_\alpha = G/\mu, \qquad \tfrac2\mu\|h\|^2 \text{ in the place of } \|h\|^2,
@@ -52,9 +52,16 @@ from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax,
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
 from svmcvx.guarantees.binary import require_classes
-from svmcvx.guarantees.multipliers import AffineTerms, DualTerms, EntropyTerms, Multipliers
-from svmcvx.guarantees.perturbed import BLOCK, Theorem
-from svmcvx.guarantees.points import LinearPoints, halved
+from svmcvx.guarantees.theorem import (
+    BLOCK,
+    AffineTerms,
+    DualTerms,
+    EntropyTerms,
+    LinearPoints,
+    Multipliers,
+    Theorem,
+    halved,
+)
 from svmcvx.model import MulticlassModel
 from svmcvx.solution import OptimalIntercepts, Solution
 

@@ -9,7 +9,7 @@ the problem at C, as the boxes grow with C. With the losses :math:`\ell_j` of th
     + t(1-t)\big[(C_1-C_0)(\ell_0-\ell_1) - \tfrac12\|\hat w_0-\hat w_1\|^2 - \tfrac12\|w_{a_0}-w_{a_1}\|^2\big].
 
 The last two terms are together at least :math:`\|m_0 - m_1\|^2`. So the theorem of
-:mod:`svmcvx.guarantees.perturbed` holds for all t with
+:mod:`svmcvx.guarantees.theorem` holds for all t with
 
 .. math:: \rho^2 = \max_j(U_j - L_j) + \tfrac14\big[(C_1-C_0)(\ell_0-\ell_1) - \|m_0-m_1\|^2\big]_+,
 
@@ -46,9 +46,17 @@ from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.formulations.margin_distribution.odm import ODM
 from svmcvx.guarantees.binary import BinaryGuarantee, guarantee_in
-from svmcvx.guarantees.multipliers import DualTerms, PowerTerms, QuadraticTerms
-from svmcvx.guarantees.perturbed import BLOCK, LEAST_SQUARE, Chosen, ScoreBounds, Theorem
-from svmcvx.guarantees.points import Tested
+from svmcvx.guarantees.theorem import (
+    BLOCK,
+    LEAST_SQUARE,
+    Chosen,
+    DualTerms,
+    PowerTerms,
+    QuadraticTerms,
+    ScoreBounds,
+    Tested,
+    Theorem,
+)
 from svmcvx.model import BinaryModel
 
 __all__ = ["Node", "Point", "over_range", "squared_radius"]

@@ -12,9 +12,9 @@ from svmcvx.catalogue import CATALOGUE
 from svmcvx.data import Features, check_features, check_number, check_time_limit
 from svmcvx.errors import NotCertified
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
+from svmcvx.guarantees.binary import member_problems
 from svmcvx.guarantees.dispatch import guarantee
 from svmcvx.guarantees.joint import CLASSICAL
-from svmcvx.guarantees.several import member_problems
 from svmcvx.solution import Solution, Status, Undecided
 from svmcvx.system.deadline import OutOfTime, current, time_limited
 

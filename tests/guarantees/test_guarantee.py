@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.core.bounded import exact
-from svmcvx.guarantees import points as points_module
+from svmcvx.guarantees import theorem as points_module
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
-from svmcvx.guarantees.multipliers import PowerTerms, QuadraticTerms, room_above
-from svmcvx.guarantees.perturbed import on_grid
-from svmcvx.guarantees.points import KernelPoints, LinearPoints
-from svmcvx.guarantees.several import beaten
+from svmcvx.guarantees.binary import beaten
+from svmcvx.guarantees.theorem import (
+    KernelPoints,
+    LinearPoints,
+    PowerTerms,
+    QuadraticTerms,
+    on_grid,
+    room_above,
+)
 
 HOSTILE = range(16)
 

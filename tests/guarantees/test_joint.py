@@ -13,7 +13,7 @@ from svmcvx.core.bounded import Bounded, exact
 from svmcvx.formulations.multiclass.losses import HingeSum
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, TopHinge
 from svmcvx.guarantees.joint import FlowPoints, _rooms
-from svmcvx.guarantees.multipliers import EntropyTerms
+from svmcvx.guarantees.theorem import EntropyTerms
 
 CLASSICAL = [
     ("weston_watkins", 1),

@@ -1,0 +1,983 @@
+r"""Intervals of the scores of every optimal machine, from one model and one dual point.
+
+**Setting.** :math:`P(w, b) = \tfrac12\|w\|^2 + \sum_i\ell_i(w, b)` with its dual objective
+:math:`D(a) = \sum_i g_i(a_i) - \tfrac12\|w_a\|^2`, :math:`w_a = \sum_i\sigma_ia_i\varphi(x_i)`;
+where the intercept b is free, feasible multipliers have :math:`\sum_i\sigma_ia_i = 0`. U is at
+least P at a model :math:`(\hat w, \hat b)`, L at most D at a feasible a, and
+
+.. math:: m = \tfrac12(\hat w + w_a), \qquad \rho^2 = U - L - \tfrac14\|\hat w - w_a\|^2 \ge 0.
+
+**Theorem.** Let :math:`c_i` be numbers, with :math:`\sum_ic_i = 1` if the intercept is free,
+:math:`d_i = \sigma_ic_i`, :math:`h = \varphi(x) - \sum_ic_i\varphi(x_i)` and η > 0. If a + ηd is
+within its box, every optimal machine has
+
+.. math:: f^*(x) \ge \langle m, \varphi(x)\rangle + \sum_ic_i\big(\sigma_ig_i'(a_i) - \langle m, \varphi(x_i)\rangle\big)
+    - \Big(\frac{\rho^2}{\eta} + \frac{\eta\|h\|^2}{4} + \frac{B(\eta d)}{\eta}\Big),
+
+with :math:`B(\delta) = \sum_ig_i(a_i) + g_i'(a_i)\delta_i - g_i(a_i + \delta_i) \ge 0`; and if a −
+ηd is within its box, f*(x) is at most the same two terms plus the bracket with B(−ηd).
+
+*Proof.* Put β = a + ηd. For every (w, b), by the conjugates of the losses,
+
+.. math:: P(w, b) + \eta f(x) \ge \tfrac12\|w\|^2 - \langle w, w_\beta - \eta\varphi(x)\rangle + \textstyle\sum_ig_i(\beta_i)
+    = \tfrac12\|w - v\|^2 - \tfrac12\|v\|^2 + \textstyle\sum_ig_i(\beta_i), \qquad v = w_a - \eta h,
+
+as b has the factor :math:`\eta - \sum_i\sigma_i\beta_i = 0`. At an optimum :math:`(w^*, b^*)`, and
+with :math:`P^* + \tfrac12\|w^* - \hat w\|^2 \le U` [P − ½‖w‖² is convex and has the subgradient −w*
+there] and ½‖p‖² + ½‖q‖² ≥ ¼‖p − q‖²,
+
+.. math:: \eta f^*(x) \ge \textstyle\sum_ig_i(\beta_i) - \tfrac12\|v\|^2 + \tfrac14\|v - \hat w\|^2 - U;
+
+expanding it in η gives the claim. It uses no optimality of a, and holds for every optimal
+intercept. ∎
+
+Without a free intercept c = 0 is allowed: :math:`|f^*(x) - \langle m, \varphi(x)\rangle| \le
+\rho\|\varphi(x)\|`, the ball of safe screening [FercoqGramfortSalmon]. At the best η the half-width
+is, without curvature B, :math:`\rho\|h\|`: what counts is the distance of φ(x) from the affine hull
+of the vectors whose multipliers have room.
+
+**Which c.** Any is valid. With :math:`B \approx \tfrac12\eta^2\sum_ir_ic_i^2` the bracket is least
+at the minimum of :math:`\tfrac14\|h\|^2 + \tfrac12\sum_ir_ic_i^2`: one linear system for all x,
+that of kriging. To r is added :math:`\rho^2/(2\,\mathrm{room}_i^2)`, so that η is not limited by a
+multiplier with little room.
+
+**Rounding.** The c are whole numbers of a grid 2^−k of sum 2^k: Σc = 1 exactly. η is cut until
+:math:`\eta|d_i|` is at most the room for certain. All else is computed with bounds on its rounding
+(:mod:`svmcvx.core.bounded`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.core.bounded import (
+    Bounded,
+    between,
+    exact,
+    exp,
+    log,
+    positive_part,
+    quietly,
+    roundings,
+    signed,
+    sqrt,
+    square,
+    total,
+    where,
+)
+from svmcvx.core.rows import UNDERFLOW, Ball, Rows, inner_error, row_norms_above, sums_above
+from svmcvx.data import Features
+from svmcvx.feature_space import KernelSpace, LinearSpace, with_constant
+from svmcvx.kernels import Kernel, Linear, Polynomial
+from svmcvx.kernels.entry_error import power_above
+from svmcvx.model import KernelModel, LinearModel
+
+Floats: TypeAlias = NDArray[np.float64]
+Chosen: TypeAlias = NDArray[np.intp]
+
+# Bits of a coefficient, and of the sums of all: whole numbers of as many bits are doubles, and
+# their sums 64-bit integers.
+COEFFICIENT_BITS, SUM_BITS = 50, 62
+# Less than the rounding of a quotient takes from it.
+SHRINK = 1.0 - 2.0**-48
+# Steps below this are none: their quotients may have underflowed.
+LEAST_STEP = 2.0**-500
+# The square of a radius is at least this, so that steps are positive.
+LEAST_SQUARE = 2.0**-200
+# Entries of the kernel between tested and training rows at once.
+BLOCK = 2_000_000
+
+
+class ScoreBounds(NamedTuple):
+    """Lower and upper ends of the scores of every optimal machine, shape (m,)."""
+
+    lower: Floats
+    upper: Floats
+
+
+def on_grid(c: Floats, taker: int) -> Floats:
+    """Return columns near those of `c` whose sums are exactly 1; columns that cannot be are NaN."""
+    r = c.shape[0]
+    largest = np.abs(c).max(axis=0)
+    usable = np.isfinite(largest) & (largest > 0.0)
+    bits = min(COEFFICIENT_BITS, SUM_BITS - 1 - int(r).bit_length())
+    # Coefficients below 2^e become whole numbers below 2^bits.
+    exponent = np.frexp(np.where(usable, largest, 1.0))[1] - bits
+    usable &= (exponent <= 0) & (exponent > -SUM_BITS)
+    exponent = np.where(usable, exponent, 0)
+    units = np.rint(np.ldexp(np.where(usable, c, 0.0), -exponent)).astype(np.int64)
+    units[taker] += (np.int64(1) << (-exponent).astype(np.int64)) - units.sum(axis=0)
+    usable &= np.abs(units[taker]) <= np.int64(1) << COEFFICIENT_BITS + 2
+    found = np.ldexp(units.astype(np.float64), exponent)
+    columns: Floats = np.where(usable, found, np.nan)
+    return columns
+
+
+@dataclass(frozen=True, eq=False)
+class Theorem:
+    """The theorem for one machine."""
+
+    points: Points
+    multipliers: Multipliers
+    gap: float
+
+    @cached_property
+    def squared_radius(self) -> float:
+        """At least ρ²."""
+        return max(
+            (exact(self.gap) - 0.25 * exact(self.points.separation_below())).upper_end, LEAST_SQUARE
+        )
+
+    @cached_property
+    def _targets(self) -> Bounded:
+        """The σg' − <m, φ> of all vectors."""
+        dual = self.multipliers
+        found: Bounded = signed(dual.signs, dual.terms.slopes)
+        return found - self.points.training_scores(np.arange(dual.values.size))
+
+    @cached_property
+    @quietly
+    def _systems(self) -> list[tuple[Chosen, Solver]]:
+        """Vectors with room on both sides, with what solves their system: a few for all rows, more
+        for those that these leave open.
+        """
+        dual = self.multipliers
+        room = np.minimum(dual.down, dual.above)
+        curvature = dual.terms.curvatures
+        usable = np.flatnonzero((room > 0.0) & np.isfinite(curvature))
+        added = 2.0 * curvature[usable] + self.squared_radius / room[usable] ** 2
+        usable, added = usable[np.isfinite(added)], added[np.isfinite(added)]
+        best = np.argsort(added, kind="stable")
+        found = []
+        for most in dict.fromkeys(min(most, usable.size) for most in self.points.row_limits):
+            order = np.sort(best[:most])
+            solver = self.points.solver(usable[order], added[order]) if most else None
+            if solver is not None:
+                found.append((usable[order], solver))
+        return found
+
+    def bounds(self, T: Tested, m: int) -> ScoreBounds:
+        """Return the intervals of the scores of prepared rows, of which there are m."""
+        found = ScoreBounds(np.full(m, -np.inf), np.full(m, np.inf))
+        if not self.multipliers.balanced:
+            self._tighten(found, T, np.zeros(0, dtype=np.intp), np.zeros((0, m)))
+        for number, (rows, solver) in enumerate(self._systems):
+            self._with_open(found, T, number == 0, partial(self._by_system, rows, solver))
+        if self.multipliers.balanced:
+            for side in (1.0, -1.0):
+                self._with_open(found, T, False, partial(self._single, side))
+        return found
+
+    def _with_open(
+        self,
+        found: ScoreBounds,
+        T: Tested,
+        every: bool,
+        tighten: Callable[[ScoreBounds, Tested], None],
+    ) -> None:
+        """Tighten the intervals of all rows, or of those whose sign is open."""
+        if every:
+            return tighten(found, T)
+        rows = np.flatnonzero(~((found.lower > 0.0) | (found.upper <= 0.0)))
+        if rows.size:
+            part = ScoreBounds(found.lower[rows], found.upper[rows])
+            tighten(part, T.some(rows))
+            found.lower[rows], found.upper[rows] = part
+        return None
+
+    def _by_system(self, rows: Chosen, solver: Solver, found: ScoreBounds, T: Tested) -> None:
+        """Take in what the coefficients of a system say."""
+        self._tighten(found, T, rows, self._kriging(T, rows, solver))
+
+    @quietly
+    def _kriging(self, T: Tested, rows: Chosen, solver: Solver) -> Floats:
+        """Return the coefficients that the system has for each row, of sum exactly 1 where they
+        have to be.
+        """
+        c = solver(T.products(rows).T)
+        if not self.multipliers.balanced:
+            return np.asarray(np.nan_to_num(c, nan=0.0, posinf=0.0, neginf=0.0))
+        ones = solver(np.ones((rows.size, 1)))
+        c = c + ones * ((1.0 - c.sum(axis=0)) / ones.sum())
+        room = np.minimum(self.multipliers.down[rows], self.multipliers.above[rows])
+        return on_grid(c, int(np.argmax(room)))
+
+    def _tighten(
+        self,
+        found: ScoreBounds,
+        T: Tested,
+        rows: Chosen,
+        c: Floats,
+        sides: tuple[float, ...] = (1.0, -1.0),
+    ) -> None:
+        """Take in what the theorem says for coefficients of shape (r, m), one column a row; NaN in
+        a column says nothing.
+        """
+        usable = np.isfinite(c).all(axis=0) if c.size else np.ones(c.shape[1], dtype=bool)
+        c = np.where(usable, c, 0.0)
+        squares = T.squared_distances(rows, c)
+        bases = self._bases(T, rows, c)
+        for side in sides:
+            half = exact(np.where(usable, self._half_width(rows, side * c, squares), np.inf))
+            if side > 0.0:
+                end = np.min([(base - half).lower for base in bases], axis=0)
+                np.maximum(found.lower, np.where(usable, end, -np.inf), out=found.lower)
+            else:
+                end = np.max([(base + half).upper for base in bases], axis=0)
+                np.minimum(found.upper, np.where(usable, end, np.inf), out=found.upper)
+
+    def _bases(self, T: Tested, rows: Chosen, c: Floats) -> list[Bounded]:
+        """Return the two terms of the theorem before the bracket: the ends of a segment, or one
+        number, for each row.
+        """
+        return [T.scores + self._targets[rows] @ c if rows.size else T.scores]
+
+    @quietly
+    def _half_width(self, rows: Chosen, c: Floats, squares: Floats) -> Floats:
+        """Return numbers that are at least the bracket for a good step; infinite where there is
+        none.
+        """
+        dual = self.multipliers
+        d = dual.signs[rows][:, None] * c
+        radius = self.squared_radius
+        curvature = (dual.terms.curvatures[rows][:, None] * d * d).sum(axis=0) if rows.size else 0.0
+        bend = self.points.bend(squares, np.zeros(squares.shape)) + 0.5 * np.nan_to_num(
+            curvature, nan=0.0, posinf=0.0
+        )
+        wanted = math.sqrt(radius) / np.sqrt(bend)
+        room = (dual.room(rows, d) / np.abs(d)).min(axis=0, initial=np.inf) * SHRINK
+        room = np.minimum(room, self.points.longest_step(squares))
+        step = np.minimum(np.where(np.isnan(wanted), np.inf, wanted), room)
+        # Where nothing limits the step, its quotient is as good as nothing.
+        step = np.clip(np.where(np.isnan(step), 0.0, step), 0.0, 1.0 / LEAST_STEP)
+        taken = np.where(step >= LEAST_STEP, step, 1.0)
+        width = exact(np.full(taken.shape, radius)) / exact(taken) + exact(taken) * exact(
+            self.points.bend(squares, taken)
+        )
+        width = width + exact(dual.terms.shortfall(rows, d, taken))
+        return np.asarray(np.where(step >= LEAST_STEP, np.maximum(width.upper, 0.0), np.inf))
+
+    @quietly
+    def _single(self, side: float, found: ScoreBounds, T: Tested) -> None:
+        """Take in what single vectors say, with c = 1: the best of all for each row."""
+        dual = self.multipliers
+        rooms = dual.room(np.arange(dual.values.size), side * dual.signs)
+        rows = np.flatnonzero((rooms > 0.0) & np.isfinite(dual.terms.curvatures))
+        if not rows.size:
+            return
+        targets = self._targets.value[rows]
+        lengths = self.points.squared_lengths()[rows]
+        curvature = dual.terms.curvatures[rows]
+        squares = np.maximum(T.squared_lengths()[:, None] - 2.0 * T.products(rows) + lengths, 0.0)
+        bend = self.points.bend(squares, np.zeros(squares.shape)) + 0.5 * curvature
+        step = np.minimum(math.sqrt(self.squared_radius) / np.sqrt(bend), rooms[rows])
+        width = self.squared_radius / step + step * bend
+        best = np.argmax(np.nan_to_num(side * targets - width, nan=-np.inf), axis=1)
+        chosen, place = np.unique(best, return_inverse=True)
+        c = (np.arange(chosen.size)[:, None] == place.ravel()).astype(np.float64)
+        self._tighten(found, T, rows[chosen], c, (side,))
+
+
+
+
+class DualTerms(ABC):
+    """The concave functions g of the dual objective at the multipliers of an optimal model."""
+
+    @property
+    @abstractmethod
+    def slopes(self) -> Bounded:
+        """Their derivatives at the multipliers, shape (n,)."""
+
+    @property
+    @abstractmethod
+    def curvatures(self) -> Floats:
+        """About minus their second derivatives, shape (n,); no claim rests on them."""
+
+    @abstractmethod
+    def shortfall(self, rows: Chosen, d: Floats, step: Floats) -> Floats:
+        """Return upper bounds of tangent minus g after a step, divided by the step; not negative."""
+
+
+def column_sums_above(values: Floats) -> Floats:
+    """Return numbers that are at least the sums of columns of numbers that are not negative."""
+    return np.asarray(sums_above(values.sum(axis=0), values.shape[0]))
+
+
+@dataclass(frozen=True)
+class AffineTerms(DualTerms):
+    """The terms g(a) = a, for losses with a linear conjugate such as the hinge."""
+
+    n: int
+
+    @property
+    def slopes(self) -> Bounded:
+        """1."""
+        return exact(np.ones(self.n))
+
+    @property
+    def curvatures(self) -> Floats:
+        """0."""
+        return np.zeros(self.n)
+
+    def shortfall(self, rows: Chosen, d: Floats, step: Floats) -> Floats:
+        """0."""
+        return np.zeros(d.shape[1])
+
+
+@dataclass(frozen=True)
+class QuadraticTerms(DualTerms):
+    """Quadratic terms, for squared losses."""
+
+    given: Bounded
+    curvature: Bounded
+
+    @property
+    def slopes(self) -> Bounded:
+        """As given."""
+        return self.given
+
+    @property
+    def curvatures(self) -> Floats:
+        """As given."""
+        found: Floats = self.curvature.value
+        return found
+
+    def shortfall(self, rows: Chosen, d: Floats, step: Floats) -> Floats:
+        """½ηΣrd²."""
+        squares = np.asarray(square(exact(d)).upper)
+        terms = (exact(squares) * self.curvature[rows][:, None]).upper
+        return np.asarray(
+            (exact(column_sums_above(np.maximum(terms, 0.0))) * exact(step) * 0.5).upper
+        )
+
+
+@dataclass(frozen=True)
+class PowerTerms(DualTerms):
+    """Terms of the hinge to a power p > 1: :math:`a` less its conjugate, whose derivative is the
+    slack :math:`(a/Cs p)^{1/(p-1)}`.
+    """
+
+    alpha: Floats
+    cost: Bounded
+    p: float
+
+    @cached_property
+    def slopes(self) -> Bounded:
+        """1 − ξ."""
+        low, high = self._slacks(exact(self.alpha), np.arange(self.alpha.size))
+        return 1.0 - between(low, high)
+
+    @cached_property
+    @quietly
+    def curvatures(self) -> Floats:
+        """ξ/((p − 1)a); at 0 that of the slack 1."""
+        xi = 1.0 - self.slopes.value
+        a = np.where(self.alpha > 0.0, self.alpha, self.p * self.cost.value)
+        return np.asarray(np.where(self.alpha > 0.0, xi, 1.0) / ((self.p - 1.0) * a))
+
+    def _slacks(self, a: Bounded, rows: Chosen) -> tuple[Floats, Floats]:
+        """Return lower and upper ends of the slacks of multipliers, which are not negative, by
+        monotony.
+        """
+        ends = (np.maximum(a.lower, 0.0), np.maximum(a.upper, 0.0))
+        cost = self.cost[rows]
+        cost = cost if a.value.ndim == 1 else cost[:, None]
+        low, high = (self._slack(end, cost) for end in ends)
+        lower = np.where(ends[0] > 0.0, np.maximum(low.lower, 0.0), 0.0)
+        return lower, np.where(ends[1] > 0.0, high.upper, 0.0)
+
+    @quietly
+    def _slack(self, a: Floats, cost: Bounded) -> Bounded:
+        p = exact(self.p)
+        found: Bounded = exp(log(exact(a) / (cost * p)) / (p - 1.0))
+        return found
+
+    def _starts(self, rows: Chosen, change: Bounded) -> Bounded:
+        """Return where the steps begin, shape (r, 1) or (r, m)."""
+        return exact(self.alpha[rows][:, None])
+
+    @quietly
+    def shortfall(self, rows: Chosen, d: Floats, step: Floats) -> Floats:
+        """Σ|d| times a bound on the mean change of the slack along the step."""
+        change = exact(d) * exact(step)[None, :]
+        alpha = self._starts(rows, change)
+        low, high = self._slacks(alpha, rows)
+        ends = (d > 0.0) == (self.p <= 2.0)
+        share = np.where(ends, 1.0, 0.5)
+        moved = positive_part(alpha + change * exact(share))
+        least, largest = self._slacks(moved, rows)
+        grown = where(d > 0.0, exact(largest) - low, exact(high) - least)
+        # Half of it where it is between the ends of the step.
+        terms = positive_part(grown) * np.where(ends, 0.5, 1.0) * np.abs(d)
+        return column_sums_above(np.where(d == 0.0, 0.0, terms.upper))
+
+
+@dataclass(frozen=True)
+class EntropyTerms(DualTerms):
+    """Entropies of a multiplier and of the rest of its weight, for softmax and logistic losses."""
+
+    alpha: Floats
+    left: Bounded
+
+    @cached_property
+    @quietly
+    def slopes(self) -> Bounded:
+        """log(r/a); nothing is known where one of them may be 0."""
+        found: Bounded = log(self.left / exact(self.alpha))
+        return found
+
+    @cached_property
+    @quietly
+    def curvatures(self) -> Floats:
+        """1/a + 1/r, infinite where nothing is known."""
+        found = 1.0 / self.alpha + 1.0 / self.left.value
+        known = np.isfinite(self.slopes.error) & (self.alpha > 0.0) & (self.left.lower > 0.0)
+        return np.asarray(np.where(known, found, np.inf))
+
+    @quietly
+    def shortfall(self, rows: Chosen, d: Floats, step: Floats) -> Floats:
+        """The bounds of both entropies."""
+        change = exact(d) * exact(step)[None, :]
+        found = exact(np.zeros(d.shape))
+        for size, moved in ((exact(self.alpha[rows]), change), (self.left[rows], -change)):
+            t = moved / size[:, None]
+            terms = abs(exact(d)) * abs(t) * (0.5 - t / 6.0 + square(t) / 3.0)
+            found = found + exact(np.maximum(terms.upper, 0.0))
+        return column_sums_above(np.where(d == 0.0, 0.0, found.upper))
+
+
+@dataclass(frozen=True)
+class Multipliers:
+    """A feasible dual point."""
+
+    values: Floats
+    signs: Floats
+    above: Floats
+    balanced: bool
+    terms: DualTerms
+    below: Floats | None = None
+
+    @property
+    def down(self) -> Floats:
+        """How much each may fall."""
+        return self.values if self.below is None else self.below
+
+    def room(self, rows: Chosen, d: Floats) -> Floats:
+        """Return the rooms of some multipliers in the directions of `d`; infinite where it is 0."""
+        up, down = self.above[rows], self.down[rows]
+        shape = (slice(None),) + (None,) * (d.ndim - 1)
+        return np.where(d > 0.0, up[shape], np.where(d < 0.0, down[shape], np.inf))
+
+
+def room_above(values: Floats, bound: Any) -> Floats:
+    """Return numbers that are at most bound − value, not negative; the bound is plain."""
+    if np.ndim(bound) == 0 and np.isinf(bound):
+        return np.full(values.size, np.inf)
+    bound = np.broadcast_to(np.asarray(bound, dtype=np.float64), values.shape)
+    found = (exact(np.where(np.isinf(bound), 0.0, bound)) - exact(values)).lower
+    return np.where(np.isinf(bound), np.inf, np.maximum(found, 0.0))
+
+
+# Vectors of a linear system, at most; with few columns, and how many these are.
+LARGEST_SYSTEM = 1000
+MOST_ROWS, FEW_COLUMNS = 50_000, 200
+# Added to the diagonal of a system, relative to its largest entry, until it can be factored.
+RIDGES = (1e-14, 1e-11, 1e-8, 1e-4)
+
+
+class Solver(Protocol):
+    """Solves a system."""
+
+    def __call__(self, right: Floats) -> Floats:
+        """Return the solutions for right sides of shape (r, m)."""
+
+
+class FactoredSystem(NamedTuple):
+    """A system by its Cholesky factor."""
+
+    triangle: Floats
+
+    def __call__(self, right: Floats) -> Floats:
+        """Return the solutions."""
+        return np.asarray(sl.cho_solve((self.triangle, True), right, check_finite=False))
+
+
+class WideSystem(NamedTuple):
+    r"""The system of D + XX' by the identity of Woodbury, :math:`D^{-1} - D^{-1}X(I +
+    X'D^{-1}X)^{-1}X'D^{-1}`, and the factor of its inner matrix.
+    """
+
+    X: Floats
+    D: Floats
+    triangle: Floats
+
+    def __call__(self, right: Floats) -> Floats:
+        """Return the solutions."""
+        part = right / self.D
+        inner = sl.cho_solve((self.triangle, True), self.X.T @ part, check_finite=False)
+        return np.asarray(part - (self.X @ inner) / self.D)
+
+
+class Tested(ABC):
+    """Some rows, prepared."""
+
+    @abstractmethod
+    def some(self, chosen: Chosen) -> Tested:
+        """Return some of them."""
+
+    @property
+    @abstractmethod
+    def scores(self) -> Bounded:
+        """<m, φ(x)>, shape (m,)."""
+
+    @abstractmethod
+    def products(self, rows: Chosen) -> Floats:
+        """Return about the inner products with training rows, shape (m, r); no claim rests on them."""
+
+    @abstractmethod
+    def squared_lengths(self) -> Floats:
+        """Return about ‖φ(x)‖², shape (m,); no claim rests on it."""
+
+    @abstractmethod
+    def squared_distances(self, rows: Chosen, c: Floats) -> Floats:
+        """Return numbers that are at least ‖φ(x) − Σcφ(x_i)‖²; `c` has shape (r, m), one column a
+        row here.
+        """
+
+
+class Points(ABC):
+    """Training rows with a centre."""
+
+    @abstractmethod
+    def separation_below(self) -> float:
+        """At most ‖ŵ − w_α‖², not negative."""
+
+    def distance_below(self, other: Self) -> float:
+        """At most the squared distance of the centres of two machines on the same data, not
+        negative.
+        """
+        return 0.0
+
+    @abstractmethod
+    def tested(self, T: Features) -> Tested:
+        """Prepare validated rows."""
+
+    @abstractmethod
+    def training_scores(self, rows: Chosen) -> Bounded:
+        """Return the scores of the centre on training rows."""
+
+    @abstractmethod
+    def gram(self, rows: Chosen) -> Floats:
+        """Return about the inner products of training rows; no claim rests on them."""
+
+    @abstractmethod
+    def squared_lengths(self) -> Floats:
+        """Return about the squared norms of the training rows; no claim rests on them."""
+
+    @property
+    def row_limits(self) -> tuple[int, ...]:
+        """Vectors of a linear system, at most: of the first, and of those that follow for rows that
+        it leaves open.
+        """
+        return (LARGEST_SYSTEM,)
+
+    def solver(self, rows: Chosen, added: Floats) -> Solver | None:
+        """Return what solves systems with the inner products of some training rows plus a diagonal;
+        None where that is singular.
+        """
+        K = self.gram(rows)
+        scale = float(np.abs(K.diagonal()).max(initial=0.0)) or 1.0
+        for ridge in RIDGES:
+            try:
+                triangle = sl.cholesky(K + np.diag(added + ridge * scale), lower=True)
+            except (sl.LinAlgError, ValueError):
+                continue
+            return FactoredSystem(triangle)
+        return None
+
+    def bend(self, squares: Floats, step: Floats) -> Floats:
+        """Return numbers that are at least what the regulariser adds to the bracket, divided by the
+        step: a quarter of ‖h‖².
+        """
+        return 0.25 * squares
+
+    def longest_step(self, squares: Floats) -> Floats:
+        """Return up to which step :meth:`bend` says something."""
+        return np.full(squares.shape, np.inf)
+
+
+def _halved(x: Bounded) -> Bounded:
+    return x * 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPoints(Points):
+    """The rows themselves."""
+
+    rows: Rows
+    shift: Floats
+    constant: bool
+    centre: Ball
+    separation: Bounded
+    scale: Bounded = field(default_factory=lambda: exact(1.0))
+
+    @classmethod
+    def of_space(
+        cls, space: LinearSpace, model: LinearModel, v: Floats | Bounded, moved: float = 0.0
+    ) -> LinearPoints:
+        """Return those of a machine of two classes."""
+        constant = space.intercept == "penalised"
+        w = np.append(model.coef, model.intercept) if constant else model.coef
+        one, other = Ball(w, moved), space.expansion(v)
+        return cls(
+            space.rows, space.centre, constant, halved(one + other), (one - other).squared_norm()
+        )
+
+    def separation_below(self) -> float:
+        """The lower end of :attr:`separation`."""
+        return max(self.separation.lower_end, 0.0)
+
+    def distance_below(self, other: Self) -> float:
+        """The lower end of the squared norm of the difference."""
+        return max(((self.centre - other.centre).squared_norm() * self.scale).lower_end, 0.0)
+
+    def tested(self, T: Features) -> LinearTested:
+        """Shift the rows like those of the training data; sparse ones are kept sparse with sparse
+        training data only.
+        """
+        if sp.issparse(T) and not sp.issparse(self.rows.X):
+            T = T.toarray()
+        elif sp.issparse(self.rows.X) and not sp.issparse(T):
+            T = sp.csr_array(T)
+        shifted = bool(self.shift.any())
+        if shifted:
+            T = T - self.shift
+        elif self.constant:
+            T = with_constant(T)
+        return LinearTested(self, Rows(T, shifted=shifted))
+
+    def training_scores(self, rows: Chosen) -> Bounded:
+        """Scores of the shifted rows."""
+        return self.some(rows) @ self.centre
+
+    def some(self, rows: Chosen) -> Rows:
+        """Return some of the training rows."""
+        own = self.rows
+        return Rows(own.X[rows], own.norms[rows], shifted=own.shifted)
+
+    def gram(self, rows: Chosen) -> Floats:
+        """Inner products of the shifted rows."""
+        X = self.rows.X[rows]
+        found = X @ X.T
+        return np.asarray(
+            self.scale.value * np.asarray(found.toarray() if sp.issparse(found) else found)
+        )
+
+    def squared_lengths(self) -> Floats:
+        """Squared norms of the shifted rows."""
+        return np.asarray(self.rows.norms**2 * self.scale.value)
+
+    @property
+    def row_limits(self) -> tuple[int, ...]:
+        """More where there are few columns: the system is then solved in these."""
+        return (
+            (LARGEST_SYSTEM,) if self.rows.X.shape[1] > FEW_COLUMNS else (LARGEST_SYSTEM, MOST_ROWS)
+        )
+
+    def solver(self, rows: Chosen, added: Floats) -> Solver | None:
+        """Of many rows in as many unknowns as there are columns."""
+        if rows.size <= LARGEST_SYSTEM:
+            return super().solver(rows, added)
+        X = self.rows.X[rows]
+        X = (X.toarray() if sp.issparse(X) else X) * np.sqrt(self.scale.value)
+        D = (added + RIDGES[0] * (float(self.squared_lengths()[rows].max()) or 1.0))[:, None]
+        inner = np.eye(X.shape[1]) + X.T @ (X / D)
+        try:
+            triangle = sl.cholesky(inner, lower=True)
+        except (sl.LinAlgError, ValueError):
+            return None
+
+        return WideSystem(X, D, triangle)
+
+
+def halved(w: Ball) -> Ball:
+    """Return half of a point, which is exact but for underflow."""
+    return Ball(0.5 * w.value, 0.5 * w.distance + UNDERFLOW)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearTested(Tested):
+    """Shifted rows."""
+
+    points: LinearPoints
+    rows: Rows
+
+    def some(self, chosen: Chosen) -> LinearTested:
+        """Their shifted rows."""
+        return LinearTested(
+            self.points,
+            Rows(self.rows.X[chosen], self.rows.norms[chosen], shifted=self.rows.shifted),
+        )
+
+    @cached_property
+    def scores(self) -> Bounded:
+        """Scores of the shifted rows."""
+        return self.rows @ self.points.centre
+
+    def products(self, rows: Chosen) -> Floats:
+        """Inner products of the shifted rows."""
+        found = self.rows.X @ self.points.rows.X[rows].T
+        return np.asarray(
+            self.points.scale.value * np.asarray(found.toarray() if sp.issparse(found) else found)
+        )
+
+    def squared_lengths(self) -> Floats:
+        """Squared norms of the shifted rows."""
+        return np.asarray(self.rows.norms**2 * self.points.scale.value)
+
+    @quietly
+    def squared_distances(self, rows: Chosen, c: Floats) -> Floats:
+        """Norms of the differences, which are computed as vectors: a small one keeps its digits."""
+        training = self.points.some(rows)
+        X, T = training.X, self.rows.X
+        combined = c.T @ X if not sp.issparse(X) else (X.T @ c).T
+        difference = np.asarray((T.toarray() if sp.issparse(T) else T) - combined)
+        # A coordinate of a sum of r products, of rows of which each coordinate was rounded once,
+        # less another such coordinate.
+        sizes = exact(sums_above(np.abs(c).T @ training.norms, rows.size))
+        off = inner_error(rows.size + 2, sizes.value) + roundings(3) * (self.rows.norms + sizes)
+        off = off + UNDERFLOW * np.sqrt(difference.shape[1]) * (rows.size + 1.0)
+        length = (row_norms_above(difference) + off).upper
+        found = square(exact(np.nan_to_num(length, nan=np.inf)))
+        return np.asarray((found * self.points.scale).upper)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelPoints(Points):
+    """Rows through a kernel."""
+
+    space: KernelSpace
+    model: KernelModel
+    v: Floats | Bounded
+    moved: float = 0.0
+
+    @property
+    def kernel(self) -> Kernel:
+        """With its parameters as numbers."""
+        return self.space.resolved
+
+    @property
+    def _constant(self) -> bool:
+        return self.space.intercept == "penalised"
+
+    @cached_property
+    def _expanded(self) -> KernelModel:
+        """The model of the known coefficients of w_α."""
+        return self.space.model(exact(self.v).value)
+
+    @cached_property
+    def distance(self) -> float:
+        """Bound on the distance of the mean from the mean of the two models, without their
+        rounding: half of what each may be moved.
+        """
+        off = 0.5 * self.moved
+        v = exact(self.v)
+        if not v.is_exact:
+            errors = exact(np.broadcast_to(v.error, v.shape))
+            off = (exact(off) + total(errors * self.space.lengths) * 0.5).upper_end
+        if self._constant:
+            # The intercept of a model is the sum of its coefficients, rounded.
+            off = (exact(off) + exact(self._sum_off)).upper_end
+        return off
+
+    @cached_property
+    def _sum_off(self) -> float:
+        return float(abs(exact(self._expanded.intercept) - total(exact(exact(self.v).value))).upper)
+
+    def _mean(self, X: Features) -> Bounded:
+        """Scores of the mean of the two models."""
+        one = self.model.scores(X)
+        if self._same:
+            return one
+        return _halved(one + self._expanded.scores(X))
+
+    @cached_property
+    def _same(self) -> bool:
+        """Whether both models are the same expansion."""
+        one, other = self.model, self._expanded
+        same = np.array_equal(one.support, other.support) and np.array_equal(
+            one.dual_coef, other.dual_coef
+        )
+        return same and one.intercept == other.intercept and self._expands
+
+    @cached_property
+    def _expands(self) -> bool:
+        """Whether the support vectors of the model are rows of the data."""
+        data, vectors = self.space.data, self.model.vectors
+        places = np.searchsorted(data.index, self.model.support)
+        if (
+            vectors is None
+            or (places >= data.n).any()
+            or not np.array_equal(data.index[places], self.model.support)
+        ):
+            return False
+        rows = data.X[places]
+        if rows.shape != vectors.shape or sp.issparse(rows) != sp.issparse(vectors):
+            return False
+        return bool(
+            (rows != vectors).nnz == 0 if sp.issparse(rows) else np.array_equal(rows, vectors)
+        )
+
+    @cached_property
+    def separation(self) -> Bounded:
+        """‖ŵ − w_α‖²; between 0 and infinity for a model that does not expand over the data."""
+        if self._same and exact(self.v).is_exact:
+            found, apart = exact(0.0), exact(0.0)
+        elif not self._expands:
+            return Bounded(0.0, np.inf)
+        else:
+            full = np.zeros(self.space.data.n)
+            full[np.searchsorted(self.space.data.index, self.model.support)] = self.model.dual_coef
+            difference = exact(full) - exact(self.v)
+            free = replace(self.space, intercept="free") if self._constant else self.space
+            found = positive_part(free.squared_norm_of(difference))
+            apart = (
+                exact(self.model.intercept) - total(exact(self.v)) if self._constant else exact(0.0)
+            )
+        found = found + square(apart)
+        if self.moved:
+            off = exact(self.moved)
+            found = found.widened((2.0 * off * sqrt(found) + square(off)).upper_end)
+        return found
+
+    def separation_below(self) -> float:
+        """The lower end of :attr:`separation`."""
+        return max(self.separation.lower_end, 0.0)
+
+    def distance_below(self, other: Self) -> float:
+        """The lower end of the squared norm of the difference, where both expand over the data."""
+        if not (self._expands and other._expands) or self._constant or self.moved or other.moved:
+            return 0.0
+        difference = _halved(self._coefficients - other._coefficients)
+        return max(self.space.squared_norm_of(difference).lower_end, 0.0)
+
+    @property
+    def _coefficients(self) -> Bounded:
+        """Twice those of the centre."""
+        full = np.zeros(self.space.data.n)
+        full[np.searchsorted(self.space.data.index, self.model.support)] = self.model.dual_coef
+        return exact(full) + exact(self.v)
+
+    def tested(self, T: Features) -> KernelTested:
+        """As they are."""
+        return KernelTested(self, T)
+
+    def scores(self, X: Features) -> Bounded:
+        """Scores of the centre."""
+        found = self._mean(X)
+        if self.distance:
+            found = Bounded(
+                found.value, (exact(found.error) + exact(self.distance) * self.lengths(X)).upper
+            )
+        return found
+
+    def training_scores(self, rows: Chosen) -> Bounded:
+        """Scores of the centre."""
+        return self.scores(self.space.data.X[rows])
+
+    def lengths(self, X: Features) -> Bounded:
+        """Numbers that are at least ‖φ(x)‖, a constant feature included."""
+        squares = exact(self.diagonal_above(X))
+        return exact(sqrt(squares + 1.0 if self._constant else squares).upper)
+
+    def diagonal_above(self, X: Features) -> Floats:
+        """Numbers that are at least k(x, x): a power of a sum of terms that are not negative, or 1."""
+        diagonal = np.abs(np.asarray(self.kernel.diagonal(X), dtype=np.float64))
+        if not isinstance(self.kernel, (Linear, Polynomial)):
+            return diagonal
+        degree = int(self.kernel.degree) if isinstance(self.kernel, Polynomial) else 1
+        return power_above(diagonal, degree, int(X.shape[1]))
+
+    def gram(self, rows: Chosen) -> Floats:
+        """The kernel matrix."""
+        return self.space.block(rows, rows)
+
+    def squared_lengths(self) -> Floats:
+        """k(x, x)."""
+        return self.space.diagonal()
+
+
+@dataclass(frozen=True, eq=False)
+class KernelTested(Tested):
+    """Rows, and their kernel with training rows."""
+
+    points: KernelPoints
+    X: Features
+
+    def some(self, chosen: Chosen) -> KernelTested:
+        """Their rows."""
+        return KernelTested(self.points, self.X[chosen])
+
+    @cached_property
+    def scores(self) -> Bounded:
+        """Scores of the centre."""
+        return self.points.scores(self.X)
+
+    def products(self, rows: Chosen) -> Floats:
+        """The kernel."""
+        found: Floats = np.asarray(self.points.kernel(self.X, self.points.space.data.X[rows]))
+        return np.asarray(found + 1.0) if self.points._constant else found
+
+    def squared_lengths(self) -> Floats:
+        """k(x, x)."""
+        found = np.asarray(self.points.kernel.diagonal(self.X), dtype=np.float64)
+        return np.asarray(found + 1.0) if self.points._constant else found
+
+    @quietly
+    def squared_distances(self, rows: Chosen, c: Floats) -> Floats:
+        """k(x, x) − 2c'k + c'Kc with the errors of the entries and of the sums."""
+        points, C = self.points, c.T
+        sizes, r = np.abs(C), int(rows.size)
+        own = exact(points.diagonal_above(self.X))
+        if not r:
+            found = own
+        else:
+            X = points.space.data.X[rows]
+            k, k_error = points.kernel.bounded_block(self.X, X)
+            K, K_error = points.kernel.bounded_block(X, X)
+            cross_error = exact(inner_error(r, _sums(sizes * np.abs(k)))) + _sums(
+                sizes * k_error.matrix(k)
+            )
+            cross = Bounded(np.einsum("ij,ij->i", C, k), cross_error.upper)
+            inside = (np.abs(K) @ sizes.T).T
+            square_error = exact(inner_error(2 * r + 4, _sums(sizes * inside)))
+            square_error = square_error + _sums(sizes * (K_error.matrix(K) @ sizes.T).T)
+            squares = Bounded(np.einsum("ij,ij->i", C @ K, C), square_error.upper)
+            found = own - 2.0 * cross + squares
+        if points._constant:
+            ones = exact(np.ones(C.shape[0]))
+            summed = (
+                Bounded(C.sum(axis=1), inner_error(r + 2, _sums(sizes)))
+                if r
+                else exact(np.zeros(C.shape[0]))
+            )
+            found = found + square(ones - summed)
+        above: Floats = np.maximum(np.asarray(found.upper), 0.0)
+        return above
+
+
+def _sums(values: Floats) -> Floats:
+    """Return numbers that are at least the sums of rows of products of up to three numbers that are
+    not negative.
+    """
+    return np.asarray(sums_above(values.sum(axis=1), 2 * values.shape[1] + 8))
