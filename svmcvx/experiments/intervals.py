@@ -19,7 +19,7 @@ from svmcvx.data import check_features
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.guarantees import CertifiedScores, Guarantee, Interval
-from svmcvx.guarantees.refinement import refine, scores_in_pieces
+from svmcvx.guarantees.dispatch import refine, scores_in_pieces
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 

@@ -3,7 +3,6 @@ a certificate.
 """
 
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee, Interval
-from svmcvx.guarantees.dispatch import guarantee
-from svmcvx.guarantees.refinement import refine
+from svmcvx.guarantees.dispatch import guarantee, refine
 
 __all__ = ["CertifiedScores", "Guarantee", "Interval", "guarantee", "refine"]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final, cast
 
-from svmcvx.errors import DataError
-from svmcvx.guarantees.answers import Guarantee
-from svmcvx.guarantees.binary import binary_guarantee, one_vs_guarantee
-from svmcvx.guarantees.joint import JOINT, joint_guarantee
-from svmcvx.solution import Solution
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["guarantee"]
+from svmcvx.catalogue import CATALOGUE
+from svmcvx.data import Features, check_features, check_number, check_time_limit
+from svmcvx.errors import DataError, NotCertified
+from svmcvx.guarantees.answers import CertifiedScores, Guarantee
+from svmcvx.guarantees.binary import binary_guarantee, member_problems, one_vs_guarantee
+from svmcvx.guarantees.joint import CLASSICAL, JOINT, joint_guarantee
+from svmcvx.solution import Solution, Status, Undecided
+from svmcvx.system.deadline import OutOfTime, current, time_limited
 
 
 def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
@@ -77,3 +82,177 @@ def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
             solution, X, y, by_sums=bool(getattr(solution_or_estimator, "break_ties", True))
         )
     return (joint_guarantee if solution.formulation in JOINT else binary_guarantee)(solution, X, y)
+
+
+# What solvers in double precision reach on most data.
+SMALLEST_GAP: Final = 1e-12
+# What the gap of one solve is divided by for the next.
+FACTOR: Final = 100.0
+# Rows between two looks at the clock.
+ROWS: Final = 2000
+# How a solve may end that is not to be followed by another.
+CUT_SHORT: Final = (Status.TIME_LIMIT, Status.INTERRUPTED)
+
+
+def scores_in_pieces(exact: Guarantee, rows: Features) -> CertifiedScores:
+    """Return the scores of rows, with a look at the clock now and then."""
+    pieces = []
+    for start in range(0, max(rows.shape[0], 1), ROWS):
+        if current().passed():
+            raise OutOfTime
+        pieces.append(exact.scores(rows[start : start + ROWS]))
+    names = ("lower", "upper", "possible", "by_formulation")
+    lower, upper, possible, open_ = (
+        np.concatenate([getattr(piece, name) for piece in pieces]) for name in names
+    )
+    return CertifiedScores(lower, upper, possible, exact.classes, open_)
+
+
+class _Rows:
+    """Rows whose labels are to be decided, and their bounds: a row that is decided once stays so."""
+
+    def __init__(self, rows: Features) -> None:
+        self.rows = rows
+        self.undecided = np.ones(rows.shape[0], dtype=bool)
+        self.disputed: NDArray[np.bool_] | None = None
+        self.settled = np.zeros(rows.shape[0], dtype=bool)
+
+    def look(self, solution: Solution, X: Any, y: Any) -> None:
+        """Take in what a solution says."""
+        left = np.flatnonzero(self.undecided)
+        found = scores_in_pieces(guarantee(solution, X, y), self.rows[left])
+        self.undecided[left] = found.undecided
+        disputed = np.zeros_like(self.undecided)
+        disputed[left] = found.undecided & found.by_formulation
+        # A loose model has intervals of intercepts that the optimum need not have.
+        self.settled = (
+            disputed & self.disputed if self.disputed is not None else np.zeros_like(disputed)
+        )
+        self.disputed = disputed
+
+    @property
+    def open(self) -> bool:
+        """Whether a smaller gap may decide one of them."""
+        return bool((self.undecided & ~self.settled).any())
+
+    def counts(self) -> Undecided:
+        """Return how many are left."""
+        disputed = self.undecided if self.disputed is None else self.undecided & self.disputed
+        formulation = 0 if self.disputed is None else int(disputed.sum())
+        return Undecided(int(self.undecided.sum()) - formulation, formulation, self.undecided.size)
+
+
+def refine(
+    solution: Solution,
+    X: Any,
+    y: Any,
+    T: Any,
+    *,
+    tol: float = SMALLEST_GAP,
+    time_limit: float | None = None,
+    verbose: bool = False,
+) -> Solution:
+    """Solve on, to smaller and smaller gaps, until the labels of some rows are those of *every*
+    optimal machine.
+
+    Each solve starts from the last solution and aims at a hundredth of its gap. A row that is
+    decided once stays decided, as :func:`svmcvx.guarantee` is about all optimal machines. The
+    function returns when a smaller gap can decide no row that is left, when the gap is at most
+    `tol` or does not shrink, at the time limit, and on Ctrl-C.
+
+    Parameters
+    ----------
+    solution : Solution
+        Of a formulation with guarantees.
+    X, y : array-like
+        The data that the solution is about, in the same order; weights are those of the solution.
+    T : array-like or sparse matrix of shape (m, d)
+        The rows that are to be decided.
+    tol : float
+        The smallest relative gap that is aimed at.
+    time_limit : float, optional
+        Seconds. The best solution until then is returned, as on Ctrl-C; its status says so.
+    verbose : bool
+        Print the bounds of each solve.
+
+    Returns
+    -------
+    Solution
+        A new one, or the given one where nothing had to be solved, with ``undecided``: how many of
+        the rows are left undecided by the gap, and how many by the formulation. A row counts as
+        undecided by the formulation if it is so at two gaps, one of them a hundredth of the other.
+
+    Raises
+    ------
+    DataError
+        If an argument cannot be used, these are not the data of the solution, or there are no
+        guarantees of it.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(60, 2, sigma=0.3, outliers="none", seed=0)
+    >>> loose = sx.fast.psvm(X, y, p=1.5, kernel="rbf", tol=0.1)
+    >>> bool(sx.guarantee(loose, X, y).scores(X).undecided.any())
+    True
+    >>> print(sx.guarantees.refine(loose, X, y, X).undecided)
+    0 of 60 rows undecided (0 by the gap, 0 by the formulation)
+    """
+    check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
+    rows = _Rows(check_features(T, name="T"))
+    best, ended = solution, None
+    with time_limited(check_time_limit(time_limit)) as deadline:
+        try:
+            rows.look(best, X, y)
+            while rows.open and best.certificate.gap > tol:
+                found = _solved_on(best, X, y, max(tol, best.certificate.gap / FACTOR), verbose)
+                if found.status in CUT_SHORT:
+                    ended = found.status
+                if not found.certificate.gap < best.certificate.gap:
+                    break
+                best = found
+                rows.look(best, X, y)
+                if ended is not None:
+                    break
+        except OutOfTime:
+            ended = (
+                Status.INTERRUPTED if deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
+            )
+        except KeyboardInterrupt:
+            ended = Status.INTERRUPTED
+    return replace(best, status=best.status if ended is None else ended, undecided=rows.counts())
+
+
+def _solved_on(solution: Solution, X: Any, y: Any, tol: float, verbose: bool) -> Solution:
+    """Solve the problem of a solution again, from there, to a smaller gap."""
+    if solution.parts:
+        parts = {}
+        for key, one in member_problems(solution, X, y).items():
+            part = one.solution
+            if part.certificate.gap > tol and not current().passed():
+                part = _solved_on(part, one.X, one.y, tol, verbose)
+            model: Any = part.model
+            parts[key] = replace(part, model=replace(model, support=one.rows[model.support]))
+        combined: Any = solution
+        return cast(
+            Solution, type(combined).of(parts, combined.model.scheme, combined.model.classes)
+        )
+    name = solution.formulation
+    entry = CATALOGUE["multiclass" if name in CLASSICAL else name.removeprefix("penalised ")]
+    evidence = solution.evidence
+    if entry.fast is None or evidence is None:
+        raise NotCertified(f"no specialised solver goes on with a solution of {name}")
+    given = {
+        key: value for key, value in solution.hyperparameters.items() if key in entry.fast.settings
+    }
+    given.pop("bias", None)
+    if name in CLASSICAL:
+        given["loss"] = CLASSICAL[name]
+    if entry.name == "psvm":
+        given["intercept"] = evidence.intercept
+    if "kernel" in given:
+        given["kernel"] = getattr(solution.model, "kernel", None)
+    solved: Solution = entry.fast.load()(
+        X, y, tol=tol, sample_weight=evidence.weight, warm_start=solution, verbose=verbose, **given
+    )
+    return solved

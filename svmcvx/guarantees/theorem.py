@@ -288,8 +288,6 @@ class Theorem:
         self._tighten(found, T, rows[chosen], c, (side,))
 
 
-
-
 class DualTerms(ABC):
     """The concave functions g of the dual objective at the multipliers of an optimal model."""
 

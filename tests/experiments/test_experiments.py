@@ -429,19 +429,6 @@ def test_ends_are_rounded_outward(ends, text):
     assert interval_text(*ends) == text
 
 
-def test_searches_of_labels_end_with_the_limit_of_the_estimator():
-    rows = np.r_[0:12]
-    model = sx.ZeroOneSVMClassifier(solver="fast").fit(X[rows], Y[rows])
-    found = exact_scores(model, X[rows], Y[rows], X[12:20], Y[12:20])
-    assert (
-        found.intervals["accuracy"].lower
-        <= model.score(X[12:20], Y[12:20])
-        <= found.intervals["accuracy"].upper
-    )
-    model.time_limit = 1e-9
-    assert exact_scores(model, X[rows], Y[rows], X[12:20], Y[12:20]).undecided == 1.0
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_what_a_limit_leaves_open_stays_an_interval(monkeypatch):
     model = sx.PSVMClassifier(kernel="rbf", tol=0.1).fit(X[:40], Y[:40])
@@ -455,7 +442,7 @@ def test_what_a_limit_leaves_open_stays_an_interval(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("svmcvx.guarantees.refinement._solved_on", interrupted)
+    monkeypatch.setattr("svmcvx.guarantees.dispatch._solved_on", interrupted)
     model.time_limit = None
     with pytest.raises(KeyboardInterrupt):
         exact_scores(model, X[:40], Y[:40], X[40:], Y[40:])

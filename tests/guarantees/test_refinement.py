@@ -118,7 +118,7 @@ def test_limits_and_interrupts_give_the_best_so_far(monkeypatch):
             raise KeyboardInterrupt
         return guarantee(*arguments)
 
-    from svmcvx.guarantees import refinement
+    from svmcvx.guarantees import dispatch as refinement
 
     guarantee = refinement.guarantee
     monkeypatch.setattr(refinement, "guarantee", interrupted)
