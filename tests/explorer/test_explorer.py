@@ -254,7 +254,7 @@ def test_accuracies_are_of_the_test_rows():
 def test_where_nothing_is_proved_the_reason_is_given():
     explorer = sx.explore(X[:20], Y[:20], sx.ZeroOneSVMClassifier(time_limit=5))
     assert explorer.guaranteed[0] is None
-    assert "search" in explorer.guaranteed[1]
+    assert "not convex" in explorer.guaranteed[1]
     assert "no guarantees of conic" in sx.explore(X, Y, "conic").guaranteed[1]
 
 
