@@ -84,6 +84,8 @@ class ScoreLoss(ABC):
 
     name: ClassVar[str]
     smooth: ClassVar[bool] = False
+    # Whether the domain is a cone.
+    cone: ClassVar[bool] = False
 
     @abstractmethod
     def value(self, f: Any) -> Any:
@@ -317,6 +319,7 @@ class Margin(ScoreLoss):
     """The hard margin: every difference has to be at least 1."""
 
     name = "margin"
+    cone = True
 
     def value(self, f: Any) -> Any:
         """0, or infinity if a difference is below 1; of plain differences only."""

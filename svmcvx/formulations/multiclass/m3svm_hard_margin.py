@@ -86,11 +86,9 @@ class HardMarginM3SVM(PairwiseStatement):
             factor = 1.0 / cost if cost > 0 else 1.0
         else:
             # With q = p/(p − 1), θ Σα − θ^q cost is largest at θ = (Σα/(q cost))^(p − 1).
-            factor = (
-                (float(alpha.sum()) * (self.p - 1.0) / (self.p * cost)) ** (self.p - 1.0)
-                if cost > 0
-                else 1.0
-            )
+            with np.errstate(over="ignore"):
+                share = np.float64(alpha.sum() * (self.p - 1.0) / (self.p * cost)) if cost > 0 else 1.0
+                factor = float(share ** (self.p - 1.0))
         if not 0 < factor < math.inf:
             return self.zero_dual()
         # Multiples are rounded, and balanced once more; then the flows are those of what has become
@@ -211,6 +209,19 @@ class HardMarginM3SVM(PairwiseStatement):
             )
         return super().explain(status)
 
+    def _root_flow(self, W: Floats) -> Floats:
+        """Return the gradient of the p-th root of the regulariser in the differences."""
+        V = W @ self.P
+        size = lengths(V, self.norm)
+        largest = float(size.max())
+        if not largest > 0:
+            return np.zeros_like(V)
+        share = (size / largest) ** (self.p - 1.0)
+        share /= float((share * size / largest).sum()) ** (1.0 - 1.0 / self.p)
+        if self.norm == 1:
+            return np.asarray(share * np.sign(V))
+        return np.asarray(share * V / np.where(size > 0, size, 1.0))
+
     def recover_from(
         self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
     ) -> RecoveredPoints:
@@ -233,7 +244,7 @@ class HardMarginM3SVM(PairwiseStatement):
         solved = multipliers["pairs"]
         flows = [self.scores.unreduced(-np.asarray(solved))] if usable(solved) else []
         if 1 < self.p < math.inf:
-            flows.append(self.power_flow(W, 1.0, self.p))
+            flows.append(self._root_flow(W))
         duals: list[Dual] = [
             {"alpha": self.scores.expand(alpha), "flow": flow}
             for alpha in self.solved_multipliers(multipliers["margin"], W, b)

@@ -44,6 +44,16 @@ class HardMarginM3SVMProblem(MulticlassProblem):
             " constraints; pass holds= to say of a model whether it does"
         )
 
+    def proved_bound(self, value: float) -> float | None:
+        """The power of the value where the problem states the root of the statement's objective."""
+        p = self.formulation.p
+        return float(np.float64(value) ** p) if _states_root(p) else value
+
+
+def _states_root(p: float) -> bool:
+    """Whether the objective of the hard-margin problem is the p-th root of the statement's."""
+    return p not in (1.0, 2.0, math.inf)
+
 
 class _PairNormVariables:
     """The differences of classes as variables of a cvxpy problem, with their norms and powers."""
@@ -78,6 +88,20 @@ class _PairNormVariables:
         t = cp.Variable(self.V.shape[1], name="t")
         self.constraints.append(cp.PowCone3D(t, np.ones(t.shape), u, 1.0 / p).set_label("power"))
         return cp.sum(t), "power cone"
+
+    def root_of_powers(self, p: float) -> cp.Expression:
+        """The p-th root of the sum of the norms to the power p: numbers of order one for any p,
+        with ``t`` the share of each pair in the sum, times the root.
+        """
+        r = cp.Variable(name="r")
+        u = cp.Variable(self.V.shape[1], name="u")
+        t = cp.Variable(self.V.shape[1], name="t")
+        self.constraints += [
+            (self.sizes() <= u).set_label("length"),
+            (cp.sum(t) == r).set_label("root"),
+            cp.PowCone3D(t, r * np.ones(t.shape), u, 1.0 / p).set_label("power"),
+        ]
+        return r
 
 
 @builder
@@ -200,10 +224,12 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
     Returns
     -------
     HardMarginM3SVMProblem
-        A ``cvxpy.Problem``. Variables ``W``, ``b``, ``V`` and, as the exponent demands, ``u`` and
-        ``t``; constraints labelled ``margin``, ``pairs``, ``length``, ``power``, and ``gauge``
-        (:math:`\sum_k w_k = 0`, :math:`\sum_k b_k = 0`, which does not change the optimum). The
-        biases belong to centred data when `X` is dense.
+        A ``cvxpy.Problem``. For p other than 1, 2 and infinity its objective is the p-th root of
+        the sum, which has the same minimisers and stays of order one for large p; the certificate
+        is that of the sum. Variables ``W``, ``b``, ``V`` and, as the exponent demands, ``u``, ``t``
+        and ``r`` (the root); constraints labelled ``margin``, ``pairs``, ``length``, ``power``,
+        ``root``, and ``gauge`` (:math:`\sum_k w_k = 0`, :math:`\sum_k b_k = 0`, which does not
+        change the optimum). The biases belong to centred data when `X` is dense.
 
     Notes
     -----
@@ -226,7 +252,10 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
     differences, shift = scores.stated_differences(W, b)
     stated = loss.cvxpy_statement(differences, data.weight)
     pairs = _PairNormVariables(W, data.c, norm)
-    value = pairs.largest() if math.isinf(p) else pairs.powers(p)[0]
+    if math.isinf(p):
+        value = pairs.largest()
+    else:
+        value = pairs.root_of_powers(p) if _states_root(p) else pairs.powers(p)[0]
     gauge = [(cp.sum(W, axis=1) == 0).set_label("gauge"), (cp.sum(b) == 0).set_label("gauge_b")]
     statement = HardMarginM3SVM(scores=scores, loss=loss, p=p, norm=norm)
     constraints = [*shift, *stated.constraints, *pairs.constraints, *gauge]

@@ -326,6 +326,11 @@ class ScoreSpace:
         alpha = loss.project(alpha, s)
         if self._remembered("balance", self._bounded_balance, alpha)[1]:
             return alpha
+        if loss.cone:
+            # Multiples of multipliers are in the domain: at unit size they mix with uniform ones.
+            exponent = int(np.frexp(alpha.max(initial=0.0))[1])
+            if exponent:
+                return np.ldexp(self.balanced(np.ldexp(alpha, -exponent), loss), exponent)
         alpha = self.moved_to_balance(alpha, loss, np.zeros(c))
         missing = self.balance(alpha)
         uniform = loss.uniform_multiplier(c)
