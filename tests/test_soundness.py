@@ -25,6 +25,12 @@ def test_hostile_instances_hold(first):
         assert outcome != "MISS", (seed, label, design, why)
 
 
+def test_both_checkers_agree_at_a_tiny_scale():
+    """The dual objective is 5.5e-23, by fractions at least what the package claims."""
+    label, design, outcome, why = check(44005901)
+    assert (label, design, outcome) == ("fast.multiclass", "scaled", "certified"), why
+
+
 @pytest.mark.slow
 @settings(max_examples=8)
 @given(st.integers(10_000, 10_000_000))

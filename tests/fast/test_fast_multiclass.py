@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
@@ -42,8 +42,6 @@ HINGES = ("weston_watkins", "crammer_singer", "msvm", "topk")
 def test_every_setting_is_certified_and_agrees_with_the_conic_route(
     name, loss, k, lam, intercept, sparse, seed
 ):
-    # What is not solved there has its own test below.
-    assume(not (name == "offset" and loss == "sparse_softmax" and lam == 1e-5 and not intercept))
     X, y = design(name, seed)
     k = min(k, np.unique(y).size)
     data = sp.csr_array(X) if sparse else X
@@ -66,17 +64,16 @@ def test_every_setting_is_certified_and_agrees_with_the_conic_route(
     assert fast.hyperparameters == conic.hyperparameters
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_hard_sparse_softmax_says_that_it_is_not_solved(seed):
-    """A huge offset without an intercept and with hardly a penalty: the interval may stay wide, but
-    it holds, and the status says so.
+@pytest.mark.parametrize("seed", [0, 54, 92, 110])
+def test_a_sparse_softmax_with_an_offset_and_no_intercept_is_certified(seed):
+    """Weights in doubles cannot represent multipliers with so small a gradient: the dual point is
+    that of the linearised equations.
     """
     X, y = design("offset", seed)
     fast = multiclass(X, y, lam=1e-5, loss="sparse_softmax", intercept=False)
-    assert (fast.status == "optimal") == (fast.certificate.gap <= 1e-6)
+    assert fast.status == "optimal" and fast.certificate.gap <= 1e-6
     conic = sx.solve(sx.multiclass(X, y, lam=1e-5, loss="sparse_softmax", intercept=False))
-    assert fast.certificate.lower <= conic.certificate.upper
-    assert conic.certificate.lower <= fast.certificate.upper
+    overlap(fast, conic, gap=1.0)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

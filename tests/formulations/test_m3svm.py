@@ -332,3 +332,36 @@ def test_the_face_is_the_builder_and_solve(tmp_path):
     np.testing.assert_allclose(X @ face.coef_.T + face.intercept_, face.decision_function(X))
     face.model_.save(tmp_path / "m3svm.npz")
     np.testing.assert_array_equal(sx.load_model(tmp_path / "m3svm.npz").predict(X), face.predict(X))
+
+
+@pytest.mark.parametrize("norm", [2, 1])
+@pytest.mark.parametrize("p", [3.0, 32.0, 48.0, 200.0])
+@pytest.mark.parametrize("far", [True, False])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_hard_margins_of_any_exponent_are_certified(far, p, norm):
+    """By the root of the sum of powers, held against cvxpy's own p-norm; the sum itself is from
+    1e-42 to 1e88.
+    """
+    if far:
+        X = 0.3 * np.random.default_rng(3).standard_normal((30, 3))
+        y = np.arange(30) % 3
+    else:
+        X = 0.5 * np.random.default_rng(5).standard_normal((40, 6))
+        y = np.arange(40) % 4
+    X = X + (3.0 if far else 2.0) * np.eye(X.shape[1])[y]
+    problem = sx.m3svm_hard_margin(X, y, p=p, norm=norm)
+    certificate = sx.solve(problem, tol=1e-6).certificate
+    assert certificate.gap <= 1e-6
+    c = y.max() + 1
+    W, b = cp.Variable((X.shape[1], c)), cp.Variable(c)
+    margins = [
+        (X[y == k] @ (W[:, k] - W[:, j]) + b[k] - b[j]) >= 1
+        for k in range(c)
+        for j in range(c)
+        if j != k
+    ]
+    sizes = [cp.norm(W[:, k] - W[:, j], norm) for k in range(c) for j in range(k + 1, c)]
+    own = cp.Problem(cp.Minimize(cp.pnorm(cp.hstack(sizes), p)), margins)
+    own.solve(solver="CLARABEL")
+    assert certificate.upper ** (1 / p) == pytest.approx(own.value, rel=1e-5)
+    assert problem.proved_bound(own.value) == pytest.approx(own.value**p)

@@ -34,6 +34,7 @@ from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvatur
 from svmcvx.fast.several_classes.systems.observation_steps import observation_step
 from svmcvx.fast.several_classes.systems.penalties import (
     AbsoluteWeights,
+    EntrySquares,
     SmoothPenalty,
     Squares,
     WeightPenalty,
@@ -160,6 +161,8 @@ class AugmentedNewton:
         self.envelope = None if self.loss.smooth else Envelope(system.scores, self.loss)
         self._start_envelope(alpha)
         self.alpha = alpha
+        # Multipliers that the last step predicts, for a sum of absolute values.
+        self.predicted: Floats | None = None
         if alpha is not None:
             self._offer_dual(alpha)
         bounds.update_model(U, self._objective(system.scores.differences(self.S)))
@@ -253,6 +256,8 @@ class AugmentedNewton:
             # Of the envelope, which is far below the loss while σ is small.
             self.terms = float(self.alpha.sum()) + penalty.value(self.U)
         self._offer_if_close(part + left)
+        if self.predicted is not None and promised + left <= self._close:
+            self._offer_dual(self.predicted)
         if envelope is not None and response is not None and part <= GRADIENT_SHARE * left:
             envelope.centre = response.full
             growth = SIGMA_GROWTH if self.inner_steps > 1 else FAST_GROWTH
@@ -272,10 +277,14 @@ class AugmentedNewton:
         """The number that divides the gap."""
         return max(abs(self.bounds.upper), abs(self.bounds.lower))
 
+    @property
+    def _close(self) -> float:
+        """Estimated gap at which dual points are computed."""
+        return DUAL_CLOSE * self.monitor.tol * self._size
+
     def _offer_if_close(self, estimate: float) -> None:
         """Compute a dual point if the estimated gap has become small enough."""
-        close = estimate <= DUAL_CLOSE * self.monitor.tol * self._size
-        if close or estimate <= DUAL_PROGRESS * min(self.error_at_duals, self._size):
+        if estimate <= self._close or estimate <= DUAL_PROGRESS * min(self.error_at_duals, self._size):
             self.error_at_duals = estimate
             self._offer_dual(self.alpha)
 
@@ -361,9 +370,22 @@ class AugmentedNewton:
             self.work = work
             squares = penalty.curvature(self.U, gradient, damping)
             return system.direct_step(gradient, curvature, squares, complete=True)
+        second = penalty.curvature(self.U, gradient, damping)
+        if (
+            isinstance(second, EntrySquares)
+            and isinstance(curvature, JointCurvature)
+            and r * c <= settings.largest_direct
+            and (r * c) ** 3 / 3.0 + system.scores.data.n * (r * c) ** 2 / 2.0 <= SMOOTH_DIRECT_WORK
+        ):
+            self.kinds.add("by entries")
+            step = system.entry_step(gradient, curvature, second.entries, second.shift)
+            # The linearised equations lose less to rounding than the multipliers at the next point.
+            alpha = system.weight * self.loss.multipliers(f)
+            df = system.scores.differences(np.asarray(system.Z @ step))
+            self.predicted = alpha - curvature.apply(df)
+            return step
         self.kinds.add("conjugate gradients")
         self.work = 0.0
-        second = penalty.curvature(self.U, gradient, damping)
         uniform = second if self.envelope is None and isinstance(second, Squares) else None
         return system.iterative_step(
             gradient,

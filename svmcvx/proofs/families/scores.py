@@ -102,9 +102,9 @@ class ScoreLoss:
         if self.name == "smoothed":
             return total(x + self.delta * power(nonneg(x * (1 - x)), arb(0.5)) for x in a)
         if self.name == "logistic":
-            return total(entropy(x) + entropy(1 - x) for x in a)
+            return total(entropy(x) + _rest_entropy(x) for x in a)
         if self.name == "softmax":
-            return total(map(entropy, a)) + entropy(1 - total(a))
+            return total(map(entropy, a)) + _rest_entropy(total(a))
         return total(a)
 
     def uniform(self, others: int) -> Ball:
@@ -285,6 +285,11 @@ def gain(space: Space, loss: ScoreLoss, rows: list[list[Ball]]) -> Ball:
     """Return Σ s g(α/s)."""
     weights = balls(space.problem.weight)
     return total(s * loss.gain([a / s for a in row]) for s, row in zip(weights, rows, strict=True))
+
+
+def _rest_entropy(x: Ball) -> Ball:
+    """Return the entropy of 1 - x, which for small x is about x: 1 - x alone would lose its digits."""
+    return (x - 1) * (-x).log1p() if x < 0.5 else entropy(1 - x)
 
 
 def pairs(columns: Columns) -> Iterator[list[Ball]]:

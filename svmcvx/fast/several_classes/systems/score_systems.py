@@ -313,6 +313,39 @@ class ScoreSystem:
         )
         return centred(step)
 
+    def entry_step(
+        self, gradient: Floats, curvature: JointCurvature, entries: Floats, shift: float
+    ) -> Floats:
+        """Return the Newton step of the softmax with a penalty of single entries and of common
+        shifts, by a Cholesky factorisation.
+        """
+        r, c = self.shape
+        matrix = np.empty((r * c, r * c), order="F")
+        blocks = matrix.T.reshape(c, r, c, r)
+        for k in range(c):
+            for j in range(k, c):
+                rows, h = np.arange(self.squares.size), curvature.vertex(k)
+                if j > k:
+                    ((rows, h),) = curvature.edge(k, j)
+                block = self._gram(rows, h if j == k else -h)
+                block[np.diag_indices(r)] += shift / c + (entries[:, k] if j == k else 0.0)
+                blocks[k, :, j, :] = blocks[j, :, k, :] = block
+        factor = _cholesky(matrix, RIDGE)
+        if factor is None:
+            return np.zeros((r, c))
+
+        def solve(residual: Floats) -> Floats:
+            found = sl.cho_solve(factor, residual.T.ravel(), check_finite=False)
+            return np.asarray(found.reshape(c, r).T)
+
+        product = curvature.product(self.Z)
+        step = solve(-gradient)
+        # Refinement removes the ridge.
+        for _ in range(3):
+            image = product(step) + entries * step + shift * step.mean(axis=1, keepdims=True)
+            step = step - solve(gradient + image)
+        return step
+
     def _gram(self, rows: Rows, h: Floats) -> Floats:
         Z = self.Z[rows]
         if sp.issparse(Z):
