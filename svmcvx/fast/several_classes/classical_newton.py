@@ -284,7 +284,9 @@ class AugmentedNewton:
 
     def _offer_if_close(self, estimate: float) -> None:
         """Compute a dual point if the estimated gap has become small enough."""
-        if estimate <= self._close or estimate <= DUAL_PROGRESS * min(self.error_at_duals, self._size):
+        if estimate <= self._close or estimate <= DUAL_PROGRESS * min(
+            self.error_at_duals, self._size
+        ):
             self.error_at_duals = estimate
             self._offer_dual(self.alpha)
 

@@ -87,7 +87,9 @@ class HardMarginM3SVM(PairwiseStatement):
         else:
             # With q = p/(p − 1), θ Σα − θ^q cost is largest at θ = (Σα/(q cost))^(p − 1).
             with np.errstate(over="ignore"):
-                share = np.float64(alpha.sum() * (self.p - 1.0) / (self.p * cost)) if cost > 0 else 1.0
+                share = (
+                    np.float64(alpha.sum() * (self.p - 1.0) / (self.p * cost)) if cost > 0 else 1.0
+                )
                 factor = float(share ** (self.p - 1.0))
         if not 0 < factor < math.inf:
             return self.zero_dual()
