@@ -71,7 +71,8 @@ def test_a_sparse_softmax_with_an_offset_and_no_intercept_is_certified(seed):
     """
     X, y = design("offset", seed)
     fast = multiclass(X, y, lam=1e-5, loss="sparse_softmax", intercept=False)
-    assert fast.status == "optimal" and fast.certificate.gap <= 1e-6
+    assert fast.status == "optimal"
+    assert fast.certificate.gap <= 1e-6
     conic = sx.solve(sx.multiclass(X, y, lam=1e-5, loss="sparse_softmax", intercept=False))
     overlap(fast, conic, gap=1.0)
 
