@@ -141,12 +141,10 @@ NAMED_APART = {"fast": {"several_classes": "multiclass"}}
 # What the families of a floor share, and may be imported by all of them.
 SHARED = {
     "formulations": {
-        "added_multipliers",
-        "added_rows",
         "base",
         "blocks",
         "building",
-        "linear_dual",
+        "constraints",
         "optimal_intercepts",
         "plain_solve",
         "problem",

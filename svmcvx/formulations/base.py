@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Certificate, Dual, Kind, SinglePointStatement, check
-from svmcvx.core.bounded import Bounded, signed
+from svmcvx.core.bounded import Bounded, exact, signed
+from svmcvx.core.rows import Ball
 from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.display import ShortRepr, settings
 from svmcvx.errors import BuildError, DataError
@@ -21,8 +22,6 @@ from svmcvx.kernels import Kernel, Precomputed
 from svmcvx.model import BinaryModel, Model
 from svmcvx.proofs import Statement
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts, Status
-
-__all__ = ["CLEARLY_ZERO", "BinaryStatement", "Formulation", "RecoveredPoints", "usable"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -137,6 +136,9 @@ class Formulation(ShortRepr, ABC):
                 " change"
             )
         return replace(self, **values)
+
+    # Whether the weights of a problem belong to the columns of the data even where these are many.
+    weights_of_columns: ClassVar[bool] = False
 
     def with_added_constraints(self) -> Self:
         """Return the statement with further constraints; the same unless a part of it rests on an
@@ -368,3 +370,86 @@ class BinaryStatement(Formulation):
             )
             for name, values in dual.items()
         }
+
+
+@dataclass(frozen=True)
+class LinearTerm:
+    r"""A term :math:`c_w'w + c_b b + c_\xi'\xi + k` of an objective."""
+
+    w: Ball | None
+    on_b: Floats
+    xi: Bounded | None
+    constant: Bounded
+
+
+class LinearDual:
+    """The dual side of a statement with ½‖w‖² and no free intercept, plus a linear term."""
+
+    def __init__(self, statement: Any) -> None:
+        self.statement = statement
+        self.space: FeatureSpace = statement.space
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """Variables of the primal problem that a linear term may have."""
+        return frozenset(("w",)) if self.space.factor_is_data else frozenset()
+
+    def values(self, model: BinaryModel, variables: Mapping[str, Any]) -> dict[str, Bounded]:
+        """Return the values of :attr:`variables` at a model and at variables beside it."""
+        if "w" not in self.variables:
+            return {}
+        w = np.asarray(model.coef)  # type: ignore[attr-defined]
+        w = np.append(w, model.intercept) if self.space.intercept == "penalised" else w
+        return {"w": exact(w)}
+
+    def model(self, values: Mapping[str, Floats], like: BinaryModel) -> BinaryModel:
+        """Return the model of other values of the variables, on the same observations."""
+        support = np.isin(self.space.data.index, like.support)
+        return self.space.model_from_factor(
+            values["w"], float(values.get("b", np.zeros(1))[0]), support
+        )
+
+    def evaluate(self, model: BinaryModel, variables: Mapping[str, Any]) -> Bounded:
+        """Objective at a model, with values for variables that are no part of it."""
+        found: Bounded = self.statement.evaluate(model)
+        return found
+
+    def start(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> Dual:
+        """Return the multipliers of the losses from what a solver has left."""
+        w = np.asarray(variables["w"], dtype=np.float64)
+        return {"theta": self.statement.multipliers(self.statement.margins_at(w))}
+
+    def expansion(self, dual: Dual) -> Ball:
+        """Return X'v."""
+        found: Ball = self.space.expansion(self.statement.coefficients(dual))  # type: ignore[attr-defined]
+        return found
+
+    def repair(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
+        """Return feasible multipliers of the losses, and the parts of c_b that go with them."""
+        return self.statement.repair(dual), term.on_b
+
+    def violation(self, dual: Dual, term: LinearTerm) -> float:
+        """Largest violation of a dual constraint, 0 only if there is none."""
+        found: float = self.statement.dual_violation(dual)
+        return found
+
+    def minus_conjugate(self, dual: Dual, term: LinearTerm) -> Bounded:
+        """The part of the dual objective without w."""
+        found: Bounded = self.statement.minus_conjugate(dual)
+        return found
+
+    def bound(self, dual: Dual, term: LinearTerm) -> Bounded:
+        """The dual objective with the term, a lower bound at feasible multipliers."""
+        if term.w is None:
+            norm = self.space.point(self.statement.coefficients(dual)).squared_norm
+        else:
+            norm = (self.expansion(dual) - term.w).squared_norm()
+        return self.minus_conjugate(dual, term) - 0.5 * norm + term.constant
+
+
+@runtime_checkable
+class HasLinearDual(Protocol):
+    """A statement whose dual side can have an added linear term."""
+
+    def linear_dual(self) -> LinearDual:
+        """Return that dual side."""

@@ -4,11 +4,16 @@ licensed, and copies.
 
 from __future__ import annotations
 
+import copy
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import cvxpy as cp
+from cvxpy.problems.problem import Cache
 from cvxpy.reductions.solvers.defines import COMMERCIAL_SOLVERS
+from cvxpy.utilities.canonical import Canonical
 
 __all__ = ["PlainProblem"]
 
@@ -58,6 +63,35 @@ class PlainProblem(cp.Problem):
         found.__dict__.update(self.__dict__)
         cp.Problem.__init__(found, self._objective, self._constraints)
         return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but what is compiled, which belongs to the variables of this problem."""
+        state = {k: v for k, v in self.__dict__.items() if k not in ("__deepcopy__", "last_solver")}
+        return {**state, "_cache": Cache(), "_solver_cache": {}}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a problem with variables of its own, to be compiled and solved on its own."""
+        found = type(self).__new__(type(self))
+        memo[id(self)] = found
+        found.__dict__.update(copy.deepcopy(self.__getstate__(), memo))
+        # cvxpy copies compiled forms, which have the numbers of the variables copied from.
+        for part in [part for part in memo.values() if isinstance(part, Canonical)]:
+            for name in [name for name in part.__dict__ if name.startswith("_lazy")]:
+                del part.__dict__[name]
+        return found
+
+
+def following(
+    function: Callable[..., Any], *parameters: cp.Parameter, name: str, **shape: Any
+) -> cp.CallbackParam:
+    """Return a parameter >= 0 that follows others, those of the copy in a copy of the problem."""
+    return cp.CallbackParam(
+        partial(_at_values, function, parameters), name=name, nonneg=True, **shape
+    )
+
+
+def _at_values(function: Callable[..., Any], parameters: tuple[cp.Parameter, ...]) -> Any:
+    return function(*(float(parameter.value) for parameter in parameters))
 
 
 def _package(error: Exception) -> str:

@@ -5,6 +5,7 @@ One record a builder, or a form of it, with small data. A builder of the catalog
 fails a test. What is particular to a formulation stands in its own file beside this one.
 """
 
+import copy
 import math
 import pickle
 from functools import cache
@@ -436,6 +437,20 @@ def test_parameters_follow_without_a_second_compilation(case, monkeypatch):
         changed = case.solved(problem)
     assert {name: changed.hyperparameters[name] for name in new} == new
     overlap(changed, case.solve(**new), gap=case.gap)
+
+
+@of()
+def test_copies_of_a_solved_problem_are_problems_of_their_own(case):
+    problem = case.build()
+    plain = case.solved(problem).certificate
+    names = [name for name in case.settings if name in case.parameters - {"k", "kappa"}]
+    changed = case.solve(**{name: 1.5 * case.settings[name] for name in names}, gap=case.extreme)
+    for copied in (copy.deepcopy(problem), pickle.loads(pickle.dumps(problem))):  # noqa: S301
+        for name in names:
+            copied.param_dict[name].value *= 1.5
+        again = case.solved(copy.deepcopy(copied), gap=case.extreme)
+        overlap(again, changed, gap=case.extreme)
+    overlap(case.solved(problem).certificate, plain, gap=case.gap)
 
 
 def weights_of(W):

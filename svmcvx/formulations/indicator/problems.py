@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import cvxpy as cp
@@ -14,6 +13,7 @@ from svmcvx.certificate import Dual
 from svmcvx.errors import BuildError
 from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.indicator.statement import LARGEST_SHORTFALL, SCALINGS, IndicatorStatement
+from svmcvx.formulations.plain_solve import following
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.heuristics.signed_rows import Incumbent
 from svmcvx.model import BinaryModel
@@ -154,23 +154,29 @@ def margin_parameter(statement: IndicatorStatement, parameter: cp.Parameter) -> 
     """
     if statement.explicit is not None:
         return cp.Constant(statement.explicit)
+    values = _MarginsAt(statement, parameter.name())
+    values(float(parameter.value))
+    return following(values, parameter, name="M", shape=(statement.y.size,))
 
-    @lru_cache(maxsize=1)
-    def values_at(value: float) -> Floats:
-        M = statement.at(**{parameter.name(): value}).M
-        if M is None:
-            raise BuildError(
-                "no feasible point is known at this k, so M='auto' has nothing to start from; raise"
-                " k, pass an incumbent or a number M, or use form='perspective' with M=None"
-            )
-        return M
 
-    def values() -> Floats:
-        # cvxpy asks for the values again and again.
-        return values_at(float(parameter.value))
+class _MarginsAt:
+    """M at values of the hyper-parameter; the last ones are kept, since cvxpy reads them often."""
 
-    values()
-    return cp.CallbackParam(callback=values, shape=(statement.y.size,), nonneg=True, name="M")
+    def __init__(self, statement: IndicatorStatement, name: str) -> None:
+        self.statement, self.name = statement, name
+        self.known: tuple[float, Floats] | None = None
+
+    def __call__(self, value: float) -> Floats:
+        if self.known is None or self.known[0] != value:
+            M = self.statement.at(**{self.name: value}).M
+            if M is None:
+                raise BuildError(
+                    "no feasible point is known at this k, so M='auto' has nothing to start from;"
+                    " raise k, pass an incumbent or a number M, or use form='perspective' with"
+                    " M=None"
+                )
+            self.known = value, M
+        return self.known[1]
 
 
 P = TypeVar("P", bound=DroppingProblem)

@@ -17,6 +17,7 @@ from svmcvx.formulations.indicator.l0 import l0_statement
 from svmcvx.formulations.indicator.pool import incumbent_margins
 from svmcvx.formulations.indicator.problems import DroppingProblem, free_intercept
 from svmcvx.formulations.indicator.ramp import Ramp, ramp_pool
+from svmcvx.formulations.plain_solve import following
 from svmcvx.heuristics.hinge_machine import ramp_descent
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
@@ -121,12 +122,8 @@ def ramp_mio(
     ) -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
         # A solver lets ξ be below 0 by its tolerance, at a price of C: for large C the variable is
         # Cξ instead.
-        unit = cp.CallbackParam(
-            callback=lambda: 1.0 / max(1.0, float(C.value)), nonneg=True, name="unit"
-        )
-        price = cp.CallbackParam(
-            callback=lambda: min(1.0, float(C.value)), nonneg=True, name="price"
-        )
+        unit = following(_unit, C, name="unit")
+        price = following(_price, C, name="price")
         xi = cp.Variable(z.size, name="xi")
         loss = C * (2 * (statement.weight @ z)) + price * (statement.weight @ xi)
         constraints = [
@@ -136,3 +133,13 @@ def ramp_mio(
         return loss, right - unit * xi, constraints
 
     return free_intercept(statement, RampProblem, terms)
+
+
+def _unit(C: float) -> float:
+    """The unit of a slack: Cξ where C is above 1."""
+    return 1.0 / max(1.0, C)
+
+
+def _price(C: float) -> float:
+    """The price of a slack in its unit."""
+    return min(1.0, C)

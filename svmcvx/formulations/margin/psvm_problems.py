@@ -16,6 +16,7 @@ from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin.liblinear import check_intercept, kind_of_psvm
 from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.plain_solve import following
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
@@ -294,7 +295,7 @@ def _half_squared_norm(
     n, r = L.shape
     if 2 * r <= n or sp.issparse(L):
         return 0.5 * cp.sum_squares(L.T @ (C * (p * signed)))
-    C_squared = cp.CallbackParam(callback=lambda: C.value**2, nonneg=True, name="C_squared")
+    C_squared = following(np.square, C, name="C_squared")
     # K is a product of its factor, hence positive semidefinite; cvxpy need not estimate its
     # eigenvalues.
     return C_squared * (

@@ -68,8 +68,7 @@ from svmcvx.core.bounded import (
 )
 from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
-from svmcvx.formulations.base import BinaryStatement, RecoveredPoints
-from svmcvx.formulations.linear_dual import LinearDual
+from svmcvx.formulations.base import BinaryStatement, LinearDual, RecoveredPoints
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
 from svmcvx.system.deadline import current

@@ -13,6 +13,7 @@ from svmcvx.data import check_choice
 from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm
+from svmcvx.formulations.plain_solve import following
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
@@ -211,14 +212,8 @@ def odm_dual(
     statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite)
     n, c = statement.y.size, statement.share
     C1_parameter, C2_parameter, D_parameter = _parameters(statement)
-    C1_D = cp.CallbackParam(
-        callback=lambda: C1_parameter.value * D_parameter.value, nonneg=True, name="C1_D"
-    )
-    ratio = cp.CallbackParam(
-        callback=lambda: C1_parameter.value**2 / C2_parameter.value,
-        nonneg=True,
-        name="C1_squared_over_C2",
-    )
+    C1_D = following(np.multiply, C1_parameter, D_parameter, name="C1_D")
+    ratio = following(_ratio, C1_parameter, C2_parameter, name="C1_squared_over_C2")
     constraints: list[cp.Constraint] = []
     if form == "signed":
         eta = cp.Variable(n, name="eta")
@@ -255,7 +250,12 @@ def _half_squared_norm(statement: ODM, eta: cp.Expression, C1: cp.Parameter) -> 
     signed = cp.multiply(statement.y * statement.share, eta)
     if 2 * r <= n or sp.issparse(L):
         return 2 * cp.sum_squares(L.T @ (C1 * signed))
-    C1_squared = cp.CallbackParam(callback=lambda: C1.value**2, nonneg=True, name="C1_squared")
+    C1_squared = following(np.square, C1, name="C1_squared")
     # The factor has shown that K is positive semidefinite, so cvxpy need not estimate its
     # eigenvalues again.
     return C1_squared * (2 * cp.quad_form(signed, cp.psd_wrap(L @ L.T)))
+
+
+def _ratio(C1: float, C2: float) -> float:
+    """C1²/C2."""
+    return C1**2 / C2

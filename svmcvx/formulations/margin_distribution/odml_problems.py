@@ -16,6 +16,7 @@ from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin_distribution.odm import margin_space
 from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin, check_penalties
+from svmcvx.formulations.plain_solve import following
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
@@ -276,11 +277,9 @@ def _half_quadratic(
         return 0.5 * cp.sum_squares(whiten @ g), [combination]
     shared = c[:, None] * statement.curvature.whitened()
     H = shared @ shared.T
-    C_squared = cp.CallbackParam(callback=lambda: C.value**2, nonneg=True, name="C_squared")
-    C_lam2 = cp.CallbackParam(callback=lambda: C.value * lam2.value, nonneg=True, name="C_lam2")
-    lam2_squared = cp.CallbackParam(
-        callback=lambda: lam2.value**2, nonneg=True, name="lam2_squared"
-    )
+    C_squared = following(np.square, C, name="C_squared")
+    C_lam2 = following(np.multiply, C, lam2, name="C_lam2")
+    lam2_squared = following(np.square, lam2, name="lam2_squared")
     # H is a product with its transpose, so cvxpy need not estimate its eigenvalues.
     quadratic = C_squared * (0.5 * cp.quad_form(beta, cp.psd_wrap(H)))
     return quadratic + C_lam2 * (H.sum(axis=1) @ beta) + lam2_squared * (0.5 * float(H.sum())), []

@@ -1,0 +1,987 @@
+r"""More constraints on a built problem: the same objective on a smaller set.
+
+**Upper end.** The objective at values of the problem's variables that meet the constraints up to
+`tol`. Where ``w`` belongs to the columns of a factor and not to those of the data, the statement is
+that of the factor's rows: a part of w that no observation sees costs its length, and may be what
+the constraints ask for.
+
+**Lower end.** If S' ⊂ S, then :math:`\min_S f \le \min_{S'} f`: every bound for the problem as
+built holds for the smaller set. The multipliers m of the added constraints give a bound of their
+own: where a point z meets them, the product of m with their rows is at most zero, so that
+
+.. math:: \min_{z \in S'} f(z) \;\ge\; \min_{z \in S}\; f(z) + m'(Az + a).
+
+For a statement :math:`\tfrac12\|w\|^2 + \sum_i \ell_i(u_i)` with multipliers α of its losses,
+:math:`v_i = \alpha_i y_i` and :math:`m'(Az + a) = c_w'w + c_b b + c_\xi'\xi + k`, that is at least
+
+.. math::
+    \sum_i -\ell_i^*(-\alpha_i) - \tfrac12\|X'v - c_w\|^2 + k
+    \quad\text{where}\quad \textstyle\sum_i v_i = c_b .
+
+========== ============================================== ======================================
+kind       constraint                                     multipliers m of its rows
+========== ============================================== ======================================
+equality   :math:`Az + a = 0`                             any
+inequality :math:`Az + a \le 0`                           :math:`m \ge 0`
+norm       :math:`\|Uz + u\|_q \le t(z)`                  :math:`(-\kappa, \zeta)` with
+                                                          :math:`\|\zeta\|_{q^*} \le \kappa`
+square     :math:`\|Uz + u\|^2 \le t(z)`                  :math:`(-\kappa, \zeta)` with κ > 0, or
+                                                          zero; less :math:`\|\zeta\|^2/4\kappa`
+========== ============================================== ======================================
+
+Absolute values and maximum norms are inequalities of two or more pieces. Constraints of other forms
+have no multipliers here. The coefficients are those that cvxpy compiles from the expressions; each
+is taken as known to a relative 8u.
+
+Where the model violates a constraint by δ, the bound is less by the multiplier times δ: both ends
+then are those of the constraints relaxed so far. A solver's point is moved to the inner side first,
+where a small step leads there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, Self, TypeAlias, cast
+
+import cvxpy as cp
+import cvxpy.settings as cps
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from cvxpy.atoms.affine.add_expr import AddExpression
+from cvxpy.atoms.affine.sum import Sum
+from cvxpy.atoms.pnorm import Pnorm
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import GROW, Bounded, exact, exp, log, roundings, square, total
+from svmcvx.core.rows import Ball, inner_error, norm_above
+from svmcvx.data import check_number
+from svmcvx.errors import BuildError, DataError, DataTypeError
+from svmcvx.feature_space import FeatureSpace, LinearSpace
+from svmcvx.formulations.base import (
+    Formulation,
+    HasLinearDual,
+    LinearDual,
+    LinearTerm,
+    RecoveredPoints,
+    usable,
+)
+from svmcvx.formulations.problem import FormulationProblem
+from svmcvx.solution import DataFacts
+
+Floats: TypeAlias = NDArray[np.float64]
+Holds: TypeAlias = Callable[[Any], bool]
+
+# Entry of a dual point that holds the multipliers of the rows.
+ADDED = "added"
+# Variables that are the coefficients of a model; the others follow from them at an optimum.
+WEIGHTS = frozenset(("w", "W", "w_scaled", "W_scaled"))
+OF_THE_MODEL = WEIGHTS | {"b"}
+# Largest absolute value of a multiplier, so that products stay finite.
+LARGEST = 2.0**200
+# Relative error of a coefficient as cvxpy compiles it.
+COEFFICIENT = roundings(8)
+# Aims of the steps towards the added constraints, in violations: 1 is the boundary.
+AIMS = (3.0, 1.0, 3.0, 3.0)
+# Relative tolerance for zero entries of a normed vector, and for ties of pieces.
+NEARLY = 1e-4
+
+
+# Rows
+
+
+class StandardForm(NamedTuple):
+    """Kind and affine expressions of a constraint; `factor` converts its multiplier.
+
+    An inequality has as many rows for each entry of the constraint as it has `parts`.
+    """
+
+    kind: str
+    parts: tuple[cp.Expression, ...]
+    order: float = 2.0
+    factor: float = 1.0
+
+
+def standard_form(constraint: cp.Constraint) -> StandardForm | None:
+    """Return a constraint in the form of the table, None where it has none."""
+    if isinstance(constraint, cp.SOC):
+        t, u = constraint.args
+        return StandardForm("norm", (t, u)) if t.size == 1 and u.ndim == 1 else None
+    if isinstance(constraint, (cp.constraints.Equality, cp.constraints.Zero)):
+        return StandardForm("equality", (constraint.expr,)) if constraint.expr.is_affine() else None
+    if isinstance(constraint, cp.constraints.NonNeg):
+        expression = -constraint.expr
+    elif isinstance(constraint, (cp.constraints.Inequality, cp.constraints.NonPos)):
+        expression = constraint.expr
+    else:
+        return None
+    if expression.is_affine():
+        return StandardForm("inequality", (expression,))
+    curved = [term for term in _terms(expression) if not term.is_affine()]
+    if len(curved) != 1 or curved[0].size != expression.size:
+        return None
+    atom, factor = _unscaled(curved[0])
+    limit = sum((-term for term in _terms(expression) if term.is_affine()), cp.Constant(0.0))
+    limit = cp.vec(limit / factor + np.zeros(atom.shape), order="F")
+    if not atom.args or not atom.args[0].is_affine():
+        sums = isinstance(atom, Sum) and isinstance(atom.args[0], cp.abs) and atom.size == 1
+        vector = atom.args[0].args[0] if sums else None
+        order = 1.0
+    else:
+        vector = atom.args[0]
+        order = (
+            1.0
+            if isinstance(atom, cp.norm1)
+            else math.inf
+            if isinstance(atom, (cp.norm_inf, cp.abs))
+            else float(atom.p)
+            if isinstance(atom, Pnorm)
+            else 0.0
+        )
+    if vector is None or not vector.is_affine() or getattr(atom, "axis", None) is not None:
+        return None
+    u = cp.vec(vector, order="F")
+    if isinstance(atom, cp.abs):
+        return StandardForm("inequality", (u - limit, -u - limit), factor=factor)
+    if order == math.inf:
+        pieces = tuple(sign * u[k] - limit for k in range(u.size) for sign in (1.0, -1.0))
+        return StandardForm("inequality", pieces, factor=factor)
+    if order >= 1.0:
+        return StandardForm("norm", (limit, u), order, factor)
+    if isinstance(atom, cp.quad_over_lin) and atom.args[1].is_constant():
+        divisor = float(atom.args[1].value)
+        if divisor > 0:
+            return StandardForm("square", (limit * divisor, u), factor=factor / divisor)
+    return None
+
+
+def _terms(expression: cp.Expression) -> list[cp.Expression]:
+    """The terms of a sum."""
+    if isinstance(expression, AddExpression):
+        return [part for term in expression.args for part in _terms(term)]
+    return [expression]
+
+
+def _unscaled(expression: cp.Expression) -> tuple[cp.Expression, float]:
+    """An expression without its positive constant factors, and their product."""
+    factor = 1.0
+    while type(expression).__name__ in ("multiply", "MulExpression", "DivExpression"):
+        constants = [part for part in expression.args if part.is_constant() and part.size == 1]
+        others = [part for part in expression.args if not part.is_constant()]
+        if len(constants) != 1 or len(others) != 1:
+            break
+        number = float(constants[0].value)
+        if not number > 0:
+            break
+        factor *= 1.0 / number if type(expression).__name__ == "DivExpression" else number
+        expression = others[0]
+    return expression, factor
+
+
+@dataclass(frozen=True)
+class Group:
+    """The rows of one constraint; `scale` times its multipliers are those of the rows."""
+
+    kind: str
+    rows: slice
+    order: float
+    constraint: int
+    scale: Floats
+
+    @property
+    def is_cone(self) -> bool:
+        """Whether the rows are a limit and a vector."""
+        return self.kind in ("norm", "square")
+
+
+@dataclass(frozen=True)
+class AddedRows:
+    """The rows of all constraints that have the form of the table."""
+
+    groups: tuple[Group, ...]
+    matrices: Mapping[str, Any]
+    offset: Floats
+    left_out: frozenset[int]
+
+    def on_b(self) -> Floats:
+        """Coefficients of a free intercept: 0 and ±1."""
+        matrix = self.matrices.get("b")
+        return np.zeros(self.offset.size) if matrix is None else matrix.toarray()[:, 0]
+
+    def repaired(self, m: Floats) -> Floats:
+        """Return multipliers in their cones."""
+        m = np.clip(np.nan_to_num(np.asarray(m, dtype=np.float64), nan=0.0), -LARGEST, LARGEST)
+        for group in self.groups:
+            part = m[group.rows]
+            if group.kind == "inequality":
+                np.maximum(part, 0.0, out=part)
+            elif group.kind == "norm":
+                part[0] = -dual_norm_above(part[1:], group.order)
+            elif group.kind == "square" and not part[0] < 0.0:
+                part[:] = 0.0
+        return m
+
+    def outside(self, m: Floats) -> float:
+        """Return how far multipliers are from their cones, 0 only if they are in them."""
+        if m.shape != self.offset.shape or not np.isfinite(m).all():
+            return math.inf
+        return float(np.abs(self.repaired(m) - m).max(initial=0.0))
+
+    def term(self, m: Floats, relaxation: float) -> LinearTerm:
+        """Return what multipliers add to the objective, less a relaxation of the constraints."""
+        parts = {
+            name: _product(matrix.T, exact(m))
+            for name, matrix in self.matrices.items()
+            if name != "b"
+        }
+        conjugates = [
+            -_square_conjugate(m[group.rows]) for group in self.groups if group.kind == "square"
+        ]
+        constant = _with_coefficient_error(exact(self.offset) * exact(m), np.abs(self.offset * m))
+        b, normal = self.on_b(), parts.get("w")
+        return LinearTerm(
+            w=None if normal is None else Ball(normal.value, norm_above(normal.error)),
+            on_b=(m * b)[b != 0.0],
+            xi=parts.get("xi"),
+            constant=total([total(constant), *conjugates, exact(-relaxation)]),
+        )
+
+    def with_parts(self, m: Floats, on_b: Floats) -> Floats:
+        """Return multipliers whose parts of the intercept's coefficient are those given."""
+        b = self.on_b()
+        changed = m.copy()
+        changed[b != 0.0] = on_b * b[b != 0.0]
+        return self.repaired(changed)
+
+    def values(self, at: Mapping[str, Bounded]) -> Bounded:
+        """Return the rows at values of the variables; a row ±z_j of an exact variable has no error."""
+        found = _with_coefficient_error(exact(self.offset), np.abs(self.offset))
+        count, plain = np.zeros(self.offset.size), self.offset == 0.0
+        for name, matrix in self.matrices.items():
+            found = found + _product(matrix, at[name])
+            entries, number = abs(matrix), np.diff(matrix.indptr)
+            count += number
+            errors = entries @ np.broadcast_to(at[name].error, at[name].shape)
+            plain &= (np.asarray(entries.sum(axis=1)).ravel() == number) & (errors == 0.0)
+        return Bounded(found.value, np.where(plain & (count <= 1), 0.0, found.error))
+
+    def excess(self, at: Mapping[str, Bounded]) -> list[Floats]:
+        """Return for each group numbers that are at least its violations."""
+        values = self.values(at)
+        found = []
+        for group in self.groups:
+            over = values[group.rows]
+            if group.kind == "equality":
+                over = abs(over)
+            elif group.is_cone:
+                limit, vector = over[:1], np.asarray(abs(over[1:]).upper)
+                if group.kind == "norm":
+                    over = exact(np.array([norms_above(vector, group.order)])) - limit
+                else:
+                    over = square(exact(np.array([norm_above(vector)]))) - limit
+            found.append(np.maximum(over.upper, 0.0))
+        return found
+
+    def relaxation(self, m: Floats, excess: Sequence[Floats]) -> float:
+        """Return at least what the sum loses where the constraints are relaxed so far."""
+        lost = [exact(0.0)]
+        for group, over in zip(self.groups, excess, strict=True):
+            part = np.abs(m[group.rows])[: over.size]
+            used = part > 0.0
+            lost.append(total(exact(part[used]) * exact(over[used])))
+        return total(lost).upper_end
+
+
+def _with_coefficient_error(x: Bounded, size: Floats) -> Bounded:
+    """Add the error of numbers of this size with relative error :data:`COEFFICIENT`."""
+    return x + Bounded(np.zeros(size.size), COEFFICIENT * size)
+
+
+def _product(matrix: Any, x: Bounded) -> Bounded:
+    """The product of a sparse matrix of coefficients with a vector."""
+    magnitude = np.asarray(abs(matrix) @ np.abs(x.value))
+    rounding = np.where(magnitude > 0.0, inner_error(int(matrix.shape[1]), magnitude), 0.0)
+    spread = np.asarray(abs(matrix) @ np.broadcast_to(x.error, x.shape))
+    return _with_coefficient_error(
+        Bounded(np.asarray(matrix @ x.value), (rounding + spread) * GROW), magnitude
+    )
+
+
+def _square_conjugate(part: Floats) -> Bounded:
+    r"""Return at least :math:`\|\zeta\|^2/4\kappa`."""
+    kappa = -float(part[0])
+    return exact(0.0) if kappa == 0.0 else square(exact(norm_above(part[1:]))) / (4.0 * kappa)
+
+
+def norms_above(x: Floats, q: float) -> float:
+    r"""Return a number that is at least :math:`\|x\|_q`, q ≥ 1."""
+    size = np.abs(x)
+    largest = float(size.max(initial=0.0))
+    if largest == 0.0 or not math.isfinite(largest) or math.isinf(q):
+        return largest
+    if q == 1.0:
+        return total(exact(size)).upper_end
+    # Divided by the largest: squares and other powers of tiny numbers underflow.
+    power: Any = total((exact(size) / largest) ** q)
+    return float((largest * exp(log(power) / q)).upper_end)
+
+
+def dual_norm_above(x: Floats, q: float) -> float:
+    r"""Return a number that is at least :math:`\|x\|_{q^*}` with 1/q + 1/q* = 1."""
+    if q == 1.0:
+        return norms_above(x, math.inf)
+    if q == 2.0 or math.isinf(q):
+        return norms_above(x, 2.0 if q == 2.0 else 1.0)
+    # A smaller exponent has a larger norm.
+    return norms_above(x, (exact(q) / (exact(q) - 1.0)).lower_end)
+
+
+def read(
+    constraints: Sequence[cp.Constraint], names: Mapping[int, str], known: frozenset[str]
+) -> AddedRows:
+    """Return the rows of those constraints that have the form of the table, in `known` variables."""
+    forms = [standard_form(constraint) for constraint in constraints]
+    compiled = iter(
+        _compiled([part for form in forms if form is not None for part in form.parts], names)
+    )
+    groups: list[Group] = []
+    parsed: list[tuple[dict[str, Any], Floats]] = []
+    size = 0
+    for number, form in enumerate(forms):
+        if form is None:
+            continue
+        coefficients, offset = _stacked([next(compiled) for _ in form.parts])
+        scale = np.full(offset.size, form.factor)
+        if not set(coefficients) <= known:
+            continue
+        if "b" in coefficients:
+            # The parts of the multipliers in the balance are exact: rows are divided by the
+            # intercept's coefficient, which those of a cone do not allow.
+            b: Floats = np.abs(coefficients["b"].toarray()[:, 0])
+            if form.kind in ("norm", "square"):
+                if b[0] or not np.isin(b, (0.0, 1.0)).all():
+                    continue
+            else:
+                b[b == 0.0] = 1.0
+                inverse = sp.diags_array(1.0 / b)
+                coefficients = {
+                    name: sp.csr_array(inverse @ matrix) for name, matrix in coefficients.items()
+                }
+                coefficients["b"].data = np.sign(coefficients["b"].data)
+                offset, scale = offset / b, scale * b
+        groups.append(Group(form.kind, slice(size, size + offset.size), form.order, number, scale))
+        parsed.append((coefficients, offset))
+        size += offset.size
+    matrices, offsets = _stacked(parsed) if parsed else ({}, np.zeros(0))
+    left_out = frozenset(range(len(constraints))) - {group.constraint for group in groups}
+    return AddedRows(tuple(groups), matrices, offsets, left_out)
+
+
+def _stacked(parts: Sequence[tuple[dict[str, Any], Floats]]) -> tuple[dict[str, Any], Floats]:
+    """Rows of several expressions as one."""
+    widths = {
+        name: matrix.shape[1] for coefficients, _ in parts for name, matrix in coefficients.items()
+    }
+    matrices = {
+        name: sp.csr_array(
+            sp.vstack(
+                [part.get(name, sp.csr_array((offset.size, width))) for part, offset in parts],
+                format="csr",
+            )
+        )
+        for name, width in widths.items()
+    }
+    return matrices, np.concatenate([offset for _, offset in parts])
+
+
+def _compiled(
+    pieces: Sequence[cp.Expression], names: Mapping[int, str]
+) -> list[tuple[dict[str, Any], Floats]]:
+    """Return coefficients by the names of the variables, and constants, of affine expressions."""
+    if not pieces:
+        return []
+    problem = cp.Problem(cp.Minimize(0.0), [cp.vec(piece, order="F") == 0.0 for piece in pieces])
+    if not problem.variables():
+        return [
+            ({}, np.ravel(np.asarray(piece.value, dtype=np.float64), order="F")) for piece in pieces
+        ]
+    data, _, _ = problem.get_problem_data("CLARABEL")
+    A, b = sp.csc_array(data[cps.A]), np.asarray(data[cps.B])
+    first = data[cps.PARAM_PROB].var_id_to_col
+    found, row = [], 0
+    for piece in pieces:
+        rows = slice(row, row + piece.size)
+        row = rows.stop
+        coefficients = {
+            names[variable.id]: sp.csr_array(
+                A[rows, first[variable.id] : first[variable.id] + variable.size]
+            )
+            for variable in piece.variables()
+        }
+        found.append((coefficients, -b[rows]))
+    return found
+
+
+# Points and multipliers near those of a solver; nothing here is trusted
+
+
+def moved_inside(
+    rows: AddedRows,
+    at: Mapping[str, Bounded],
+    excess: Sequence[Floats],
+    moving: Sequence[str],
+    aim: float,
+) -> dict[str, Floats] | None:
+    """Return values of the variables that meet the constraints better; None if these meet them all.
+
+    Rows that are violated are moved to their other side by the smallest step; a norm counts as its
+    tangent.
+    """
+    if not moving:
+        return None
+    wanted, targets = [], []
+    value = rows.values(at).value
+    for group, over in zip(rows.groups, excess, strict=True):
+        for weights, change in _tangents(group, value[group.rows], aim * over):
+            whole = np.concatenate(
+                [
+                    np.asarray(weights @ rows.matrices[name][group.rows])
+                    if name in rows.matrices
+                    else np.zeros(at[name].size)
+                    for name in moving
+                ]
+            )
+            if whole.any():
+                wanted.append(whole)
+                targets.append(change)
+    if not wanted:
+        return None
+    try:
+        step, *_ = sl.lstsq(np.array(wanted), np.array(targets), lapack_driver="gelsy")
+    except (ValueError, sl.LinAlgError):
+        return None
+    sizes = np.cumsum([at[name].size for name in moving])[:-1]
+    return {
+        name: at[name].value + part
+        for name, part in zip(moving, np.split(step, sizes), strict=True)
+    }
+
+
+def _tangents(group: Group, value: Floats, over: Floats) -> list[tuple[Floats, float]]:
+    """Combinations of the rows of a group that are violated, and what they are to change by."""
+    unit = np.eye(value.size)
+    if not group.is_cone:
+        back = -value if group.kind == "equality" else -over
+        return [(unit[j], float(back[j])) for j in np.flatnonzero(over > 0.0)]
+    if not over[0] > 0.0:
+        return []
+    vector = value[1:]
+    slopes = 2.0 * vector if group.kind == "square" else _subgradient(vector, group.order)
+    # Entries at the kink of an absolute value go there.
+    near = np.flatnonzero(_open(vector, group.order)) + 1 if group.kind == "norm" else []
+    return [
+        *((unit[k], -float(value[k])) for k in near),
+        (np.concatenate([[-1.0], slopes]), -float(over[0])),
+    ]
+
+
+def _subgradient(u: Floats, q: float) -> Floats:
+    """Return a subgradient of the q-norm, q < ∞."""
+    size = np.abs(u)
+    largest = float(size.max(initial=0.0))
+    if largest == 0.0:
+        return np.zeros(u.size)
+    if q == 1.0:
+        return np.asarray(np.sign(u) * (size > NEARLY * largest))
+    powers = (size / largest) ** (q - 1.0)
+    return np.asarray(np.sign(u) * powers / float(((size / largest) ** q).sum()) ** (1.0 - 1.0 / q))
+
+
+def _open(u: Floats, q: float) -> NDArray[np.bool_]:
+    """Entries of the q-norm's subgradient that u does not determine."""
+    size = np.abs(u)
+    largest = float(size.max(initial=0.0))
+    if largest == 0.0:
+        return np.ones(u.size, dtype=bool)
+    return size <= NEARLY * largest if q == 1.0 else np.zeros(u.size, dtype=bool)
+
+
+def completed(
+    rows: AddedRows,
+    constraints: Sequence[cp.Constraint],
+    at: Mapping[str, Bounded],
+    linear: LinearDual,
+    dual: Dual,
+) -> Floats | None:
+    r"""Return multipliers of the rows, from those of a solver and of the losses; None without any.
+
+    A solver gives one number for a norm, and for an entry of several pieces. Subgradient and piece
+    follow from the vector, and where this leaves them open, as at zero entries of a sum of absolute
+    values, from the stationarity of w and b: :math:`w = X'v - c_w` and :math:`\sum_i v_i = c_b`.
+    """
+    m = np.zeros(rows.offset.size)
+    undetermined = np.zeros(rows.offset.size, dtype=bool)
+    values = rows.values(at).value
+    for group in rows.groups:
+        solved = _solved(constraints[group.constraint])
+        part, value, free = m[group.rows], values[group.rows], undetermined[group.rows]
+        if solved is None:
+            return None
+        if not group.is_cone:
+            pieces = value.reshape(-1, solved.size)
+            active = pieces.argmax(axis=0)
+            chosen = np.arange(pieces.shape[0])[:, None] == active
+            part[:] = (chosen * solved).ravel() * group.scale
+            if len(pieces) > 1:
+                largest = pieces.max(axis=0)
+                size = np.abs(pieces).max(axis=0)
+                near = (pieces >= largest - NEARLY * size) & (solved > 0.0)
+                free[:] = (near & (near.sum(axis=0) > 1)).ravel()
+            continue
+        kappa, vector = float(solved[0]) * float(group.scale[0]), value[1:]
+        if group.kind == "square":
+            part[:] = np.concatenate([[-kappa], 2.0 * kappa * vector])
+        else:
+            part[:] = np.concatenate([[-kappa], kappa * _subgradient(vector, group.order)])
+            free[1:] = _open(vector, group.order) & (kappa > 0.0)
+    if "w" in rows.matrices and undetermined.any():
+        slopes = {"w": linear.expansion(dual).value - at["w"].value}
+        if "b" in rows.matrices:
+            slopes["b"] = np.array([linear.statement.coefficients(dual).sum()])
+        _determine(rows, m, undetermined, slopes)
+    return m
+
+
+def _solved(constraint: cp.Constraint) -> Floats | None:
+    """The multipliers that a solver has left for a constraint, a cone's of its limit."""
+    found = constraint.dual_value
+    found = found[0] if isinstance(found, (list, tuple)) else found
+    if found is None or not np.isfinite(found).all():
+        return None
+    return np.ravel(np.asarray(found, dtype=np.float64), order="F")
+
+
+def _determine(
+    rows: AddedRows, m: Floats, undetermined: NDArray[np.bool_], slopes: Mapping[str, Floats]
+) -> None:
+    """Set the undetermined multipliers to those whose coefficients are the slopes, in place."""
+    matrix = sp.csr_array(sp.hstack([rows.matrices[name] for name in slopes]))
+    target = np.concatenate(list(slopes.values())) - matrix.T @ np.where(undetermined, 0.0, m)
+    part = matrix[np.flatnonzero(undetermined)].toarray()
+    try:
+        solved, *_ = sl.lstsq(part.T, target, lapack_driver="gelsy")
+    except (ValueError, sl.LinAlgError):
+        return
+    m[undetermined] = solved
+    for group in rows.groups:
+        if group.kind == "norm" and undetermined[group.rows].any():
+            part, kappa = m[group.rows], -m[group.rows][0]
+            if group.order == 1.0:
+                np.clip(part[1:], -kappa, kappa, out=part[1:])
+            elif (size := float(np.linalg.norm(part[1:]))) > kappa:
+                part[1:] *= kappa / size
+
+
+# Statement and problem
+
+
+class MeasuredModel(NamedTuple):
+    """The model near the present values of the variables, and what the constraints say of it.
+
+    `at` is the model in the coordinates of the variables; its objective counts.
+    """
+
+    model: Any
+    at: Any
+    violation: float
+    objective: float
+    excess: list[Floats]
+    slacks: Mapping[str, Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class ConstrainedStatement(Formulation):
+    """A statement with further constraints.
+
+    Its dual points are those of the statement without them and, in ``"added"``, the multipliers of
+    the rows; without that entry the bound is that of the problem as built. `stated` is the
+    statement in the coordinates of the variables.
+    """
+
+    whole: Formulation
+    stated: Formulation
+    count: int
+    holds: Holds | None
+    tol: float
+    measured: MeasuredModel | None = None
+    rows: AddedRows | None = None
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the statement without the constraints."""
+        return self.whole.name
+
+    @property
+    def kind(self) -> Any:  # type: ignore[override]
+        """That of the statement without the constraints."""
+        return self.whole.kind
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """The statement's own, and the number of constraints that were added."""
+        return {**self.whole.hyperparameters, "added_constraints": self.count}
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Facts of the statement without the constraints."""
+        return self.whole.facts
+
+    @property
+    def details(self) -> Mapping[str, Floats]:
+        """Details of the statement without the constraints."""
+        return self.whole.details
+
+    def at(self, **values: float) -> Self:
+        """Return the statement at other values of the hyper-parameters."""
+        whole = self.whole.at(**values)
+        stated = whole if self.stated is self.whole else self.stated.at(**values)
+        return replace(self, whole=whole, stated=stated, measured=None)
+
+    @property
+    def data_facts(self) -> DataFacts | None:
+        """Those of the statement without the constraints."""
+        return self.whole.data_facts
+
+    def violation(self, model: Any) -> float:
+        """Return by how much a model violates the added constraints; infinite if that is unknown."""
+        if self.holds is not None:
+            return 0.0 if self.holds(model) else math.inf
+        if self.measured is None or _numbers(model) != _numbers(self.measured.model):
+            return math.inf
+        return self.measured.violation
+
+    def evaluate(self, model: Any) -> Bounded:
+        """The objective, or ``inf`` at a model that is not known to meet the added constraints.
+
+        Where these bind variables that do not belong to the model, such as slacks, the objective of
+        the problem at all variables counts if it is larger: the model alone may be better than the
+        constraints allow.
+        """
+        if not self.violation(model) <= self.tol:
+            return Evaluation(math.inf, 0.0)
+        measured = self.measured
+        if measured is None:
+            return self.whole.evaluate(model)
+        if measured.slacks:
+            found = self._linear.evaluate(measured.at, measured.slacks)
+        else:
+            found = self.stated.evaluate(measured.at)
+        if measured.objective <= found.upper_end:
+            return found
+        return Evaluation(measured.objective, found.error)
+
+    @property
+    def _linear(self) -> LinearDual:
+        """The dual side of the statement plus a linear term."""
+        return cast(HasLinearDual, self.stated).linear_dual()
+
+    def _term(self, m: Floats) -> LinearTerm:
+        """What multipliers add to the objective, relaxed as far as the model needs it."""
+        rows, measured = cast(AddedRows, self.rows), self.measured
+        counts = measured is not None and measured.violation <= self.tol
+        return rows.term(
+            m, rows.relaxation(m, cast(MeasuredModel, measured).excess) if counts else 0.0
+        )
+
+    def repair(self, dual: Dual) -> Dual:
+        """Put the multipliers of the rows into their cones and, with them, those of the statement."""
+        if ADDED not in dual or self.rows is None:
+            return self.stated.repair(_without_added(dual))
+        m = self.rows.repaired(dual[ADDED])
+        part, on_b = self._linear.repair(_without_added(dual), self._term(m))
+        return {**part, ADDED: self.rows.with_parts(m, on_b)}
+
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        """The dual points that are known without a solver; nothing is known of the models."""
+        return [], self.stated.trivial()[1]
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Largest violation by the multipliers of the statement, and of the rows."""
+        if ADDED not in dual or self.rows is None:
+            return self.stated.dual_violation(_without_added(dual))
+        m = np.asarray(dual[ADDED], dtype=np.float64)
+        return self.rows.outside(m) or self._linear.violation(_without_added(dual), self._term(m))
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        """The dual objective with the multipliers of the rows, or as built without them."""
+        if ADDED not in dual or self.rows is None:
+            return self.stated.evaluate_dual(_without_added(dual))
+        return self._linear.bound(
+            _without_added(dual), self._term(np.asarray(dual[ADDED], dtype=np.float64))
+        )
+
+    def export_dual(self, dual: Dual) -> Dual:
+        """As without the constraints, and the multipliers of the rows."""
+        part = self.whole.export_dual(_without_added(dual))
+        return {**part, ADDED: dual[ADDED]} if ADDED in dual else part
+
+    def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
+        """Those of the statement, and ``"added_violation"``."""
+        at = model if self.measured is None else self.measured.at
+        return {
+            **self.stated.residuals(at, _without_added(dual)),
+            "added_violation": self.violation(model),
+        }
+
+    def explain(self, status: str) -> str:
+        """Infeasible may be due to the added constraints."""
+        if status == "infeasible":
+            return f"no point meets the {self.count} added constraints beside those of {self.name}"
+        return self.whole.explain(status)
+
+
+def _without_added(dual: Dual) -> Dual:
+    """The entries of the statement without the constraints."""
+    return {name: values for name, values in dual.items() if name != ADDED}
+
+
+def _numbers(model: Any) -> tuple[Any, ...]:
+    """What a model is made of, for comparison."""
+    return tuple(
+        part.tobytes() if isinstance(part, np.ndarray) else repr(part)
+        for part in vars(model).values()
+    )
+
+
+def _largest(excess: Sequence[Floats]) -> float:
+    """The largest violation."""
+    return max((float(over.max(initial=0.0)) for over in excess), default=0.0)
+
+
+class ConstrainedProblem(FormulationProblem):
+    """A built problem with further constraints; see :meth:`FormulationProblem.with_constraints`."""
+
+    # The problem as it was passed, and with the statement in the coordinates of its variables.
+    original: FormulationProblem
+    built: FormulationProblem
+    _added: tuple[cp.Constraint, ...]
+    # The rows, and what they were read with.
+    _read: tuple[Any, AddedRows] | None = None
+
+    @property
+    def formulation(self) -> ConstrainedStatement:
+        """The statement at the present values of the parameters and variables."""
+        statement: ConstrainedStatement = super().formulation
+        if statement.holds is not None:
+            return statement
+        if isinstance(statement.stated, HasLinearDual):
+            known = statement.stated.linear_dual().variables
+            statement = replace(statement, rows=self._rows(known))
+        model = self.original.model_at_variables()
+        return (
+            statement
+            if model is None
+            else replace(statement, measured=self._measured(statement, model))
+        )
+
+    def _rows(self, known: frozenset[str]) -> AddedRows:
+        """The rows of the added constraints at the present values of their parameters."""
+        parameters = {
+            parameter for constraint in self._added for parameter in constraint.parameters()
+        }
+        values = {parameter.id: np.asarray(parameter.value).tobytes() for parameter in parameters}
+        if self._read is None or self._read[0] != (known, values):
+            names = {variable.id: name for name, variable in self.built.var_dict.items()}
+            self._read = (known, values), read(self._added, names, known)
+        return self._read[1]
+
+    def _measured(self, statement: ConstrainedStatement, model: Any) -> MeasuredModel:
+        """Measure the model of the variables, moved inside where a small step leads there."""
+        rows = statement.rows
+        at = model if self.built is self.original else self.built.model_at_variables()
+        left_out = [c for k, c in enumerate(self._added) if rows is None or k in rows.left_out]
+        violations = [constraint.violation() for constraint in left_out]
+        largest = max([0.0, *(float(np.max(v)) if usable(v) else math.inf for v in violations)])
+        names = {variable.name() for constraint in left_out for variable in constraint.variables()}
+        objective = -math.inf
+        if names - OF_THE_MODEL:
+            value = self.objective.value
+            objective = float(value) if usable(value) else math.inf
+        if rows is None:
+            return MeasuredModel(model, at, largest, objective, [], {})
+        linear = statement._linear
+        slacks = {
+            name: self.built.var_dict[name].value
+            for name in rows.matrices
+            if name not in OF_THE_MODEL
+        }
+        if not all(map(usable, slacks.values())):
+            return MeasuredModel(model, at, math.inf, objective, [], {})
+        excess = rows.excess(linear.values(at, slacks))
+        for aim in AIMS if not left_out else ():
+            values = linear.values(at, slacks)
+            moving = [name for name in values if name not in slacks] if "w" in values else []
+            moved = moved_inside(rows, values, excess, moving, aim)
+            if moved is None:
+                break
+            nearer = linear.model(moved, at)
+            found = rows.excess(linear.values(nearer, slacks))
+            if not _largest(found) < _largest(excess):
+                continue
+            at, excess = nearer, found
+            model = at
+            if self.built is not self.original:
+                whole: Any = statement.whole
+                model = whole.space.model_from_factor(
+                    moved["w"], float(moved.get("b", np.zeros(1))[0])
+                )
+        return MeasuredModel(model, at, max(largest, _largest(excess)), objective, excess, slacks)
+
+    def recover(self) -> RecoveredPoints:
+        """The model of the variables, or those of the problem as built with `holds`; dual points of
+        the problem as built, with the multipliers of the added constraints too.
+        """
+        points = self.built.recover()
+        statement = self.formulation
+        if statement.holds is not None:
+            return points
+        if statement.measured is None:
+            return RecoveredPoints([], points.duals)
+        return RecoveredPoints(
+            [statement.measured.model], [*self._beside(statement), *points.duals]
+        )
+
+    def _beside(self, statement: ConstrainedStatement) -> list[Dual]:
+        """Dual points with multipliers of the rows, from those that a solver has left."""
+        rows, measured = statement.rows, cast(MeasuredModel, statement.measured)
+        if rows is None or not rows.groups:
+            return []
+        linear = statement._linear
+        variables = {name: variable.value for name, variable in self.built.var_dict.items()}
+        multipliers = {
+            label: constraint.dual_value for label, constraint in self.built.constraint_dict.items()
+        }
+        if not all(map(usable, multipliers.values())):
+            return []
+        dual = linear.start(variables, multipliers)
+        m = completed(rows, self._added, linear.values(measured.at, measured.slacks), linear, dual)
+        return [] if m is None else [{**dual, ADDED: m}]
+
+    def proved_bound(self, value: float) -> float | None:
+        """As for the problem as built, where its constraints do not rest on its own optimum."""
+        return self.built.proved_bound(value) if self.built.bound_survives_constraints else None
+
+    @property
+    def bound_survives_constraints(self) -> bool:
+        """As for the problem as built."""
+        return self.built.bound_survives_constraints
+
+
+@contextmanager
+def values_restored(problem: ConstrainedProblem) -> Iterator[None]:
+    """Restore the variables and multipliers after the block, in which problems may be solved."""
+    constraints = problem.constraints
+    leaves = [
+        *problem.variables(),
+        *(leaf for constraint in constraints for leaf in constraint.dual_variables),
+    ]
+    saved = [(leaf, leaf.value) for leaf in leaves]
+    try:
+        yield
+    finally:
+        for leaf, value in saved:
+            leaf.save_value(value)
+
+
+def constrained(
+    problem: FormulationProblem,
+    constraints: Iterable[cp.Constraint],
+    *,
+    holds: Holds | None,
+    tol: float,
+) -> ConstrainedProblem:
+    """Return `problem` with more constraints; see :meth:`FormulationProblem.with_constraints`."""
+    problem.require_as_built()
+    if holds is not None and not callable(holds):
+        raise DataTypeError(f"holds must be a function of a model, got {type(holds).__name__}")
+    tol = check_number(tol, "tol", low=0)
+    added = tuple(constraints)
+    for constraint in added:
+        if not isinstance(constraint, cp.Constraint):
+            raise DataError(
+                f"constraints must be a list of cvxpy constraints, got {type(constraint).__name__}"
+            )
+    if isinstance(problem, ConstrainedProblem):
+        if not added:
+            return problem
+        earlier = cast(ConstrainedStatement, problem._stated[1])
+        if problem._added:
+            if (earlier.holds is None) != (holds is None):
+                raise BuildError(
+                    "the constraints added first and these differ in holds=: pass it with both, or"
+                    " with neither"
+                )
+            first, second = earlier.holds, holds
+            if first is not None and second is not None:
+                holds = partial(_both, first, second)
+            added, tol = (*problem._added, *added), min(tol, earlier.tol)
+        problem = problem.original
+    if added and isinstance(problem.objective, cp.Maximize):
+        raise BuildError(
+            f"{type(problem).__name__} is a problem in multipliers: more constraints on them state"
+            " another machine, not a smaller set of models; add constraints to the primal problem"
+        )
+    mine = {variable.id for variable in problem.variables()}
+    variables = [variable for constraint in added for variable in constraint.variables()]
+    strangers = [variable.name() for variable in variables if variable.id not in mine]
+    if strangers and holds is None:
+        raise DataError(
+            f"the constraints have the variable {strangers[0]!r}, which is none of this problem's: "
+            f"{', '.join(problem.var_dict)}; pass holds= to say of a model whether it meets them"
+        )
+    whole = stated = problem.formulation.with_added_constraints()
+    built = problem
+    if not added:
+        holds = holds or _always
+    elif holds is None:
+        problem.model_at_variables()
+        if WEIGHTS & {variable.name() for variable in variables}:
+            stated = _on_factor(whole)
+    if stated is not whole:
+        built = problem.stating(stated)
+    statement = ConstrainedStatement(whole, stated, len(added), holds, tol)
+    found = ConstrainedProblem(
+        problem.objective, [*problem.constraints, *added], statement, problem._parameters.values()
+    )
+    found.original, found.built, found._added = problem, built, added
+    found.build_seconds = problem.build_seconds
+    return found
+
+
+def _always(model: Any) -> bool:
+    """No constraint is violated."""
+    return True
+
+
+def _both(first: Holds, second: Holds, model: Any) -> bool:
+    """Whether a model meets the constraints of two calls."""
+    return first(model) and second(model)
+
+
+def _on_factor(statement: Formulation) -> Formulation:
+    """Return a binary statement on the rows of its factor; others, and those on data, as they are."""
+    space = getattr(statement, "space", None)
+    if not isinstance(space, FeatureSpace) or space.factor_is_data or statement.weights_of_columns:
+        return statement
+    intercept = "free" if space.intercept == "free" else "none"
+    data = replace(space.data, X=space.factor)
+    changed: Any = statement
+    found: Formulation = replace(
+        changed, space=LinearSpace(data, intercept, np.zeros(space.factor.shape[1]))
+    )
+    return found
