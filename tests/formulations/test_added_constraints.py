@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.formulations.constraints import dual_norm_above, norms_above
 from campaigns.added_constraints import falsehood
+from svmcvx.formulations.constraints import dual_norm_above, norms_above
 from tests.conftest import make_data
 
 X, Y = make_data(seed=8, n=30, d=3)
