@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, Self, TypeAlias, cast
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from svmcvx.errors import BuildError, DataError
-from svmcvx.formulations.base import Formulation, RecoveredPoints
+from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded
+from svmcvx.data import check_number
+from svmcvx.errors import BuildError, DataError, DataTypeError
+from svmcvx.feature_space import FeatureSpace, LinearSpace
+from svmcvx.formulations.base import (
+    Formulation,
+    HasLinearDual,
+    LinearDual,
+    LinearTerm,
+    RecoveredPoints,
+    usable,
+)
+from svmcvx.formulations.constraints import AddedRows, completed, moved_inside, read
 from svmcvx.formulations.plain_solve import PlainProblem
 from svmcvx.model import Model
 from svmcvx.proofs import Statement
+from svmcvx.solution import DataFacts
 
-if TYPE_CHECKING:
-    from svmcvx.formulations.constraints import ConstrainedProblem
+Floats: TypeAlias = NDArray[np.float64]
+Holds: TypeAlias = Callable[[Any], bool]
+
+# Entry of a dual point that holds the multipliers of the rows.
+ADDED = "added"
+# Variables that are the coefficients of a model; the others follow from them at an optimum.
+WEIGHTS = frozenset(("w", "W", "w_scaled", "W_scaled"))
+OF_THE_MODEL = WEIGHTS | {"b"}
+# Aims of the steps towards the added constraints, in violations: 1 is the boundary.
+AIMS = (3.0, 1.0, 3.0, 3.0)
 
 
 class _FixedConstraints(list[cp.Constraint]):
@@ -258,8 +284,6 @@ class FormulationProblem(PlainProblem):
         DataError
             If an argument is not as above.
         """
-        from svmcvx.formulations.constraints import constrained
-
         return constrained(self, constraints, holds=holds, tol=tol)
 
     def stating(self, statement: Formulation) -> Self:
@@ -267,3 +291,400 @@ class FormulationProblem(PlainProblem):
         found = copy.copy(self)
         found._stated = (self._stated[0], statement)
         return found
+
+
+class MeasuredModel(NamedTuple):
+    """The model near the present values of the variables, and what the constraints say of it.
+
+    `at` is the model in the coordinates of the variables; its objective counts.
+    """
+
+    model: Any
+    at: Any
+    violation: float
+    objective: float
+    excess: list[Floats]
+    slacks: Mapping[str, Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class ConstrainedStatement(Formulation):
+    """A statement with further constraints.
+
+    Its dual points are those of the statement without them and, in ``"added"``, the multipliers of
+    the rows; without that entry the bound is that of the problem as built. `stated` is the
+    statement in the coordinates of the variables.
+    """
+
+    whole: Formulation
+    stated: Formulation
+    count: int
+    holds: Holds | None
+    tol: float
+    measured: MeasuredModel | None = None
+    rows: AddedRows | None = None
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the statement without the constraints."""
+        return self.whole.name
+
+    @property
+    def kind(self) -> Any:  # type: ignore[override]
+        """That of the statement without the constraints."""
+        return self.whole.kind
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """The statement's own, and the number of constraints that were added."""
+        return {**self.whole.hyperparameters, "added_constraints": self.count}
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Facts of the statement without the constraints."""
+        return self.whole.facts
+
+    @property
+    def details(self) -> Mapping[str, Floats]:
+        """Details of the statement without the constraints."""
+        return self.whole.details
+
+    def at(self, **values: float) -> Self:
+        """Return the statement at other values of the hyper-parameters."""
+        whole = self.whole.at(**values)
+        stated = whole if self.stated is self.whole else self.stated.at(**values)
+        return replace(self, whole=whole, stated=stated, measured=None)
+
+    @property
+    def data_facts(self) -> DataFacts | None:
+        """Those of the statement without the constraints."""
+        return self.whole.data_facts
+
+    def violation(self, model: Any) -> float:
+        """Return by how much a model violates the added constraints; infinite if that is unknown."""
+        if self.holds is not None:
+            return 0.0 if self.holds(model) else math.inf
+        if self.measured is None or _numbers(model) != _numbers(self.measured.model):
+            return math.inf
+        return self.measured.violation
+
+    def evaluate(self, model: Any) -> Bounded:
+        """The objective, or ``inf`` at a model that is not known to meet the added constraints.
+
+        Where these bind variables that do not belong to the model, such as slacks, the objective of
+        the problem at all variables counts if it is larger: the model alone may be better than the
+        constraints allow.
+        """
+        if not self.violation(model) <= self.tol:
+            return Evaluation(math.inf, 0.0)
+        measured = self.measured
+        if measured is None:
+            return self.whole.evaluate(model)
+        if measured.slacks:
+            found = self._linear.evaluate(measured.at, measured.slacks)
+        else:
+            found = self.stated.evaluate(measured.at)
+        if measured.objective <= found.upper_end:
+            return found
+        return Evaluation(measured.objective, found.error)
+
+    @property
+    def _linear(self) -> LinearDual:
+        """The dual side of the statement plus a linear term."""
+        return cast(HasLinearDual, self.stated).linear_dual()
+
+    def _term(self, m: Floats) -> LinearTerm:
+        """What multipliers add to the objective, relaxed as far as the model needs it."""
+        rows, measured = cast(AddedRows, self.rows), self.measured
+        counts = measured is not None and measured.violation <= self.tol
+        return rows.term(
+            m, rows.relaxation(m, cast(MeasuredModel, measured).excess) if counts else 0.0
+        )
+
+    def repair(self, dual: Dual) -> Dual:
+        """Put the multipliers of the rows into their cones and, with them, those of the statement."""
+        if ADDED not in dual or self.rows is None:
+            return self.stated.repair(_without_added(dual))
+        m = self.rows.repaired(dual[ADDED])
+        part, on_b = self._linear.repair(_without_added(dual), self._term(m))
+        return {**part, ADDED: self.rows.with_parts(m, on_b)}
+
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        """The dual points that are known without a solver; nothing is known of the models."""
+        return [], self.stated.trivial()[1]
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Largest violation by the multipliers of the statement, and of the rows."""
+        if ADDED not in dual or self.rows is None:
+            return self.stated.dual_violation(_without_added(dual))
+        m = np.asarray(dual[ADDED], dtype=np.float64)
+        return self.rows.outside(m) or self._linear.violation(_without_added(dual), self._term(m))
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        """The dual objective with the multipliers of the rows, or as built without them."""
+        if ADDED not in dual or self.rows is None:
+            return self.stated.evaluate_dual(_without_added(dual))
+        return self._linear.bound(
+            _without_added(dual), self._term(np.asarray(dual[ADDED], dtype=np.float64))
+        )
+
+    def export_dual(self, dual: Dual) -> Dual:
+        """As without the constraints, and the multipliers of the rows."""
+        part = self.whole.export_dual(_without_added(dual))
+        return {**part, ADDED: dual[ADDED]} if ADDED in dual else part
+
+    def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
+        """Those of the statement, and ``"added_violation"``."""
+        at = model if self.measured is None else self.measured.at
+        return {
+            **self.stated.residuals(at, _without_added(dual)),
+            "added_violation": self.violation(model),
+        }
+
+    def explain(self, status: str) -> str:
+        """Infeasible may be due to the added constraints."""
+        if status == "infeasible":
+            return f"no point meets the {self.count} added constraints beside those of {self.name}"
+        return self.whole.explain(status)
+
+
+def _without_added(dual: Dual) -> Dual:
+    """The entries of the statement without the constraints."""
+    return {name: values for name, values in dual.items() if name != ADDED}
+
+
+def _numbers(model: Any) -> tuple[Any, ...]:
+    """What a model is made of, for comparison."""
+    return tuple(
+        part.tobytes() if isinstance(part, np.ndarray) else repr(part)
+        for part in vars(model).values()
+    )
+
+
+def _largest(excess: Sequence[Floats]) -> float:
+    """The largest violation."""
+    return max((float(over.max(initial=0.0)) for over in excess), default=0.0)
+
+
+class ConstrainedProblem(FormulationProblem):
+    """A built problem with further constraints; see :meth:`FormulationProblem.with_constraints`."""
+
+    # The problem as it was passed, and with the statement in the coordinates of its variables.
+    original: FormulationProblem
+    built: FormulationProblem
+    _added: tuple[cp.Constraint, ...]
+    # The rows, and what they were read with.
+    _read: tuple[Any, AddedRows] | None = None
+
+    @property
+    def formulation(self) -> ConstrainedStatement:
+        """The statement at the present values of the parameters and variables."""
+        statement: ConstrainedStatement = super().formulation
+        if statement.holds is not None:
+            return statement
+        if isinstance(statement.stated, HasLinearDual):
+            known = statement.stated.linear_dual().variables
+            statement = replace(statement, rows=self._rows(known))
+        model = self.original.model_at_variables()
+        return (
+            statement
+            if model is None
+            else replace(statement, measured=self._measured(statement, model))
+        )
+
+    def _rows(self, known: frozenset[str]) -> AddedRows:
+        """The rows of the added constraints at the present values of their parameters."""
+        parameters = {
+            parameter for constraint in self._added for parameter in constraint.parameters()
+        }
+        values = {parameter.id: np.asarray(parameter.value).tobytes() for parameter in parameters}
+        if self._read is None or self._read[0] != (known, values):
+            names = {variable.id: name for name, variable in self.built.var_dict.items()}
+            self._read = (known, values), read(self._added, names, known)
+        return self._read[1]
+
+    def _measured(self, statement: ConstrainedStatement, model: Any) -> MeasuredModel:
+        """Measure the model of the variables, moved inside where a small step leads there."""
+        rows = statement.rows
+        at: Any = model if self.built is self.original else self.built.model_at_variables()
+        left_out = [c for k, c in enumerate(self._added) if rows is None or k in rows.left_out]
+        violations = [constraint.violation() for constraint in left_out]
+        largest = max([0.0, *(float(np.max(v)) if usable(v) else math.inf for v in violations)])
+        names = {variable.name() for constraint in left_out for variable in constraint.variables()}
+        objective = -math.inf
+        if names - OF_THE_MODEL:
+            value = self.objective.value
+            objective = float(value) if usable(value) else math.inf
+        if rows is None:
+            return MeasuredModel(model, at, largest, objective, [], {})
+        linear = statement._linear
+        slacks = {
+            name: self.built.var_dict[name].value
+            for name in rows.matrices
+            if name not in OF_THE_MODEL
+        }
+        if not all(map(usable, slacks.values())):
+            return MeasuredModel(model, at, math.inf, objective, [], {})
+        excess = rows.excess(linear.values(at, slacks))
+        for aim in AIMS if not left_out else ():
+            values = linear.values(at, slacks)
+            moving = [name for name in values if name not in slacks] if "w" in values else []
+            moved = moved_inside(rows, values, excess, moving, aim)
+            if moved is None:
+                break
+            nearer = linear.model(moved, at)
+            found = rows.excess(linear.values(nearer, slacks))
+            if not _largest(found) < _largest(excess):
+                continue
+            at, excess = nearer, found
+            model = at
+            if self.built is not self.original:
+                whole: Any = statement.whole
+                model = whole.space.model_from_factor(
+                    moved["w"], float(moved.get("b", np.zeros(1))[0])
+                )
+        return MeasuredModel(model, at, max(largest, _largest(excess)), objective, excess, slacks)
+
+    def recover(self) -> RecoveredPoints:
+        """The model of the variables, or those of the problem as built with `holds`; dual points of
+        the problem as built, with the multipliers of the added constraints too.
+        """
+        points = self.built.recover()
+        statement = self.formulation
+        if statement.holds is not None:
+            return points
+        if statement.measured is None:
+            return RecoveredPoints([], points.duals)
+        return RecoveredPoints(
+            [statement.measured.model], [*self._beside(statement), *points.duals]
+        )
+
+    def _beside(self, statement: ConstrainedStatement) -> list[Dual]:
+        """Dual points with multipliers of the rows, from those that a solver has left."""
+        rows, measured = statement.rows, cast(MeasuredModel, statement.measured)
+        if rows is None or not rows.groups:
+            return []
+        linear = statement._linear
+        variables = {name: variable.value for name, variable in self.built.var_dict.items()}
+        multipliers = {
+            label: constraint.dual_value for label, constraint in self.built.constraint_dict.items()
+        }
+        if not all(map(usable, multipliers.values())):
+            return []
+        dual = linear.start(variables, multipliers)
+        m = completed(rows, self._added, linear.values(measured.at, measured.slacks), linear, dual)
+        return [] if m is None else [{**dual, ADDED: m}]
+
+    def proved_bound(self, value: float) -> float | None:
+        """As for the problem as built, where its constraints do not rest on its own optimum."""
+        return self.built.proved_bound(value) if self.built.bound_survives_constraints else None
+
+    @property
+    def bound_survives_constraints(self) -> bool:
+        """As for the problem as built."""
+        return self.built.bound_survives_constraints
+
+
+@contextmanager
+def values_restored(problem: ConstrainedProblem) -> Iterator[None]:
+    """Restore the variables and multipliers after the block, in which problems may be solved."""
+    constraints = problem.constraints
+    leaves = [
+        *problem.variables(),
+        *(leaf for constraint in constraints for leaf in constraint.dual_variables),
+    ]
+    saved = [(leaf, leaf.value) for leaf in leaves]
+    try:
+        yield
+    finally:
+        for leaf, value in saved:
+            leaf.save_value(value)
+
+
+def constrained(
+    problem: FormulationProblem,
+    constraints: Iterable[cp.Constraint],
+    *,
+    holds: Holds | None,
+    tol: float,
+) -> ConstrainedProblem:
+    """Return `problem` with more constraints; see :meth:`FormulationProblem.with_constraints`."""
+    problem.require_as_built()
+    if holds is not None and not callable(holds):
+        raise DataTypeError(f"holds must be a function of a model, got {type(holds).__name__}")
+    tol = check_number(tol, "tol", low=0)
+    added = tuple(constraints)
+    for constraint in added:
+        if not isinstance(constraint, cp.Constraint):
+            raise DataError(
+                f"constraints must be a list of cvxpy constraints, got {type(constraint).__name__}"
+            )
+    if isinstance(problem, ConstrainedProblem):
+        if not added:
+            return problem
+        earlier = cast(ConstrainedStatement, problem._stated[1])
+        if problem._added:
+            if (earlier.holds is None) != (holds is None):
+                raise BuildError(
+                    "the constraints added first and these differ in holds=: pass it with both, or"
+                    " with neither"
+                )
+            first, second = earlier.holds, holds
+            if first is not None and second is not None:
+                holds = partial(_both, first, second)
+            added, tol = (*problem._added, *added), min(tol, earlier.tol)
+        problem = problem.original
+    if added and isinstance(problem.objective, cp.Maximize):
+        raise BuildError(
+            f"{type(problem).__name__} is a problem in multipliers: more constraints on them state"
+            " another machine, not a smaller set of models; add constraints to the primal problem"
+        )
+    mine = {variable.id for variable in problem.variables()}
+    variables = [variable for constraint in added for variable in constraint.variables()]
+    strangers = [variable.name() for variable in variables if variable.id not in mine]
+    if strangers and holds is None:
+        raise DataError(
+            f"the constraints have the variable {strangers[0]!r}, which is none of this problem's: "
+            f"{', '.join(problem.var_dict)}; pass holds= to say of a model whether it meets them"
+        )
+    whole = stated = problem.formulation.with_added_constraints()
+    built = problem
+    if not added:
+        holds = holds or _always
+    elif holds is None:
+        problem.model_at_variables()
+        if WEIGHTS & {variable.name() for variable in variables}:
+            stated = _on_factor(whole)
+    if stated is not whole:
+        built = problem.stating(stated)
+    statement = ConstrainedStatement(whole, stated, len(added), holds, tol)
+    found = ConstrainedProblem(
+        problem.objective, [*problem.constraints, *added], statement, problem._parameters.values()
+    )
+    found.original, found.built, found._added = problem, built, added
+    found.build_seconds = problem.build_seconds
+    return found
+
+
+def _always(model: Any) -> bool:
+    """No constraint is violated."""
+    return True
+
+
+def _both(first: Holds, second: Holds, model: Any) -> bool:
+    """Whether a model meets the constraints of two calls."""
+    return first(model) and second(model)
+
+
+def _on_factor(statement: Formulation) -> Formulation:
+    """Return a binary statement on the rows of its factor; others, and those on data, as they are."""
+    space = getattr(statement, "space", None)
+    if not isinstance(space, FeatureSpace) or space.factor_is_data or statement.weights_of_columns:
+        return statement
+    intercept = "free" if space.intercept == "free" else "none"
+    data = replace(space.data, X=space.factor)
+    changed: Any = statement
+    found: Formulation = replace(
+        changed, space=LinearSpace(data, intercept, np.zeros(space.factor.shape[1]))
+    )
+    return found

@@ -15,8 +15,7 @@ import numpy as np
 from svmcvx.certificate import TRIVIAL, Checked, Dual, HasTrivial, SolverBound, check
 from svmcvx.errors import NotCertified, SolverFailed
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.constraints import ConstrainedProblem, values_restored
-from svmcvx.formulations.problem import FormulationProblem
+from svmcvx.formulations.problem import ConstrainedProblem, FormulationProblem, values_restored
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.solve import backends, policy
 from svmcvx.solve.options import translate
