@@ -6,15 +6,17 @@ LOWEST := $(VENV)-lowest
 TESTS ?= tests
 # As the extra of this name has it.
 MOSEK := $(shell sed -n 's/^mosek = \["\(.*\)"\]$$/\1/p' pyproject.toml)
+TORCH := $(shell sed -n 's/^torch = \["\(.*\)"\]$$/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage mosek lowest docs site lint dist clean
+.PHONY: help demo test coverage mosek torch lowest docs site lint dist clean
 
 help:
 	@echo "make demo   install into $(VENV) and compare models on real data"
 	@echo "make test   install into $(VENV) and run the tests"
 	@echo "make coverage  the same, and the lines that no test runs"
 	@echo "make mosek  run the tests of solvers with MOSEK beside $(VENV), up to its licence"
+	@echo "make torch  run the tests of the loss for networks with PyTorch (CPU) beside $(VENV)"
 	@echo "make lowest run the tests with the lowest versions that pyproject.toml allows, in $(LOWEST); TESTS=tests/formulations/test_psvm.py for some"
 	@echo "make docs   install into $(VENV) and build the site in docs/_build/html, its notebooks in small"
 	@echo "make site   the same with the notebooks in full, as it is published; SVMCVX_REPOSITORY and SVMCVX_SITE are the addresses of sources and site"
@@ -68,6 +70,18 @@ $(VENV)/.mosek: pyproject.toml | $(VENV)/.test
 
 mosek: $(VENV)/.mosek
 	PYTHONPATH=$(CURDIR)/$(VENV)/mosek $(BIN)/python -m pytest tests/solve/test_licences.py tests/solve/test_solve.py
+
+# PyTorch takes some 800 MB of disk, and nothing else needs it. uv finds its CPU build on any system; where the index of that build cannot be
+# reached, pip takes what its own index has.
+$(VENV)/.torch: pyproject.toml | $(VENV)/.test
+	rm -rf $(VENV)/torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --target $(VENV)/torch --torch-backend cpu '$(TORCH)' || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --target $(VENV)/torch '$(TORCH)'
+	@touch $@
+
+torch: $(VENV)/.torch
+	PYTHONPATH=$(CURDIR)/$(VENV)/torch $(BIN)/python -m pytest tests/test_torch.py
 
 # The lower bounds of pyproject.toml: each package at the lowest version that it allows, in an environment of its own.
 $(LOWEST)/.installed: pyproject.toml

@@ -259,3 +259,11 @@ def test_plots_name_the_missing_extra():
         "except sx.SolverUnavailable as error:\n    print(error)"
     )
     assert "pip install 'svmcvx[plot]'" in run_python(code)
+
+
+def test_the_loss_for_networks_names_the_missing_extra():
+    code = (
+        "import sys; sys.modules['torch'] = None\nimport svmcvx as sx\n"
+        "try:\n    sx.torch\nexcept sx.SolverUnavailable as error:\n    print(error)"
+    )
+    assert "pip install 'svmcvx[torch]'" in run_python(code)
