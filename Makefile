@@ -6,7 +6,8 @@ LOWEST := $(VENV)-lowest
 TESTS ?= tests
 # As the extra of this name has it.
 MOSEK := $(shell sed -n 's/^mosek = \["\(.*\)"\]$$/\1/p' pyproject.toml)
-TORCH := $(shell sed -n 's/^torch = \["\(.*\)"\]$$/\1/p' pyproject.toml)
+# The version that the tests of its loss run with.
+TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test coverage mosek torch lowest docs site lint dist clean
@@ -71,8 +72,8 @@ $(VENV)/.mosek: pyproject.toml | $(VENV)/.test
 mosek: $(VENV)/.mosek
 	PYTHONPATH=$(CURDIR)/$(VENV)/mosek $(BIN)/python -m pytest tests/solve/test_licences.py tests/solve/test_solve.py
 
-# PyTorch takes some 800 MB of disk, and nothing else needs it. uv finds its CPU build on any system; where the index of that build cannot be
-# reached, pip takes what its own index has.
+# PyTorch takes some 800 MB of disk, and nothing else needs it. uv finds its CPU build on any system; pip is for machines that do not reach the
+# index of that build.
 $(VENV)/.torch: pyproject.toml | $(VENV)/.test
 	rm -rf $(VENV)/torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -25,11 +25,8 @@ from peers import medians, own_peak, paper_psmo, peak_memory, peer, versions
 from sklearn.svm import SVC
 
 import svmcvx as sx
-from benchmarks.papers.exhibits import RandomPairs
 from svmcvx.certificate import check
 from svmcvx.data import binary_data
-from svmcvx.fast.margin.decomposition import DecompositionSettings
-from svmcvx.fast.margin.psvm import PSVMSettings
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin.psvm import PSVM
 
@@ -43,9 +40,6 @@ def data(n, seed=0):
     half = D // 2
     score = X[:, :half] @ w[:half] + X[:, half:] ** 2 @ w[half:] + rng.standard_normal(n)
     return X, np.where(score > 0, 1, -1)
-
-
-RANDOM = PSVMSettings(decomposition=DecompositionSettings(ascent=RandomPairs))
 
 
 def ours(X, y, p, tol, **keywords):
@@ -172,30 +166,19 @@ def beside_the_paper(n, repeats):
     for p in (1.5, 2.0):
         runs = {
             "ours": lambda p=p: ours(X, y, p, 1e-3),
-            "drawn": lambda p=p: ours(X, y, p, 1e-3, settings=RANDOM),
             "paper": lambda p=p: paper_psmo(K, y, C=C, p=p, gap=1e-3, limit=120.0),
         }
         seconds, results = medians(runs, repeats)
-        steps = {
-            name: results[name].attempts[0].options["pair_steps"] for name in ("ours", "drawn")
-        }
+        steps = results["ours"].attempts[0].options["pair_steps"]
         lower, upper, pairs = results["paper"]
         note = (
             f"{seconds['paper']:.2f} s to gap {(upper - lower) / upper:.1e}, {pairs} pairs against"
-            f" {steps['ours']}"
+            f" {steps}"
         )
         line(
             f"RBF p={p:g}, gap 1e-3, to the paper's pSMO",
             n,
             seconds["ours"] / seconds["paper"],
-            "-",
-            note,
-        )
-        note = f"{seconds['drawn']:.2f} s, {steps['drawn']} draws inside our working sets"
-        line(
-            f"RBF p={p:g}, gap 1e-3, to pairs drawn at random",
-            n,
-            seconds["ours"] / seconds["drawn"],
             "-",
             note,
         )
@@ -299,7 +282,6 @@ def main() -> None:
     for p in (1.0, 1.25, 1.5, 2.0, 3.0):  # compile: both precisions, all closed forms
         ours(*data(600), p, 1e-2)
         ours(*data(4500), p, 1e-1)
-    ours(*data(300), 1.5, 1e-1, settings=RANDOM)
     if "libsvm" in parts:
         for n in sizes:
             beside_libsvm(n, repeats, intel)

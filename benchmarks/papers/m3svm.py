@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
-from benchmarks.papers.exhibits.adam import m3svm_by_adam
+from benchmarks.papers.exhibits import m3svm_by_adam
 from benchmarks.papers.published import published
 from benchmarks.papers.result import (
     EXACT,
@@ -29,11 +29,8 @@ from svmcvx.datasets import Dataset, known_sets, load
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.multiclass import M3SVMClassifier, MulticlassSVMClassifier
-from svmcvx.estimators.request import Request, TrainingData
-from svmcvx.estimators.routes import Route
 from svmcvx.experiments.studies import Split, Study, study
 from svmcvx.experiments.studies.tables import certificates_requested
-from svmcvx.solution import Solution
 
 __all__ = [
     "AdamM3SVMClassifier",
@@ -151,22 +148,13 @@ class AdamM3SVMClassifier(M3SVMClassifier):
         super().__init__(lam=lam, p=p, eps=eps, loss=loss, tol=tol, time_limit=time_limit)
         self.learning_rate = learning_rate
 
-    def _settings(self) -> dict[str, Any]:
-        return {"lam": self.lam, "p": self.p, "eps": self.eps, "loss": self.loss}
-
-    def _solve(
-        self, request: Request, data: TrainingData, warm_start: Solution | None
-    ) -> tuple[Solution, Route]:
-        X, y, _ = data
-        found = m3svm_by_adam(
-            X,
-            y,
-            **request.settings,
-            learning_rate=self.learning_rate,
-            tol=request.tol,
-            time_limit=request.time_limit,
-        )
-        return found, Route("fast", "the method of the released code")
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AdamM3SVMClassifier:
+        """Run the 500 epochs."""
+        names = ("lam", "p", "eps", "loss", "learning_rate", "tol", "time_limit")
+        self.solution_ = m3svm_by_adam(X, y, **{name: getattr(self, name) for name in names})
+        self.classes_, self.n_features_in_ = np.unique(y), X.shape[1]
+        self.solver_route_, self.solver_reason_ = "fast", "the method of the released code"
+        return self
 
 
 def table1(run: Run) -> Reproduction:

@@ -35,11 +35,9 @@ from svmcvx.datasets import Dataset, known_sets, load
 from svmcvx.errors import SvmcvxError
 from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
-from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.experiments.studies import Split, Study, study
 from svmcvx.experiments.studies.statistics import wilcoxon
 from svmcvx.experiments.studies.tables import certificates_requested
-from svmcvx.kernels.gram_cache import GramCache
 
 __all__ = [
     "SummedODMClassifier",
@@ -123,7 +121,7 @@ class SummedODMClassifier(ODMClassifier):
     observations.
     """
 
-    def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
+    def _request(self, data: Any, cache: Any) -> Any:
         n = len(data.labels)
         return _changed(super()._request(data, cache), C1=self.C1 * n, C2=self.C2 * n)
 
@@ -133,11 +131,11 @@ class SummedODMLClassifier(ODMLClassifier):
     SVM without intercept.
     """
 
-    def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
+    def _request(self, data: Any, cache: Any) -> Any:
         return _changed(super()._request(data, cache), C=self.C * len(data.labels))
 
 
-def _changed(request: Request, **settings: float) -> Request:
+def _changed(request: Any, **settings: float) -> Any:
     return replace(request, settings={**request.settings, **settings})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import scale
 
-from benchmarks.papers.exhibits.biases import bias_by_rule
+from benchmarks.papers.exhibits import bias_by_rule
 from benchmarks.papers.published import published
 from benchmarks.papers.result import (
     Reproduction,
@@ -25,19 +25,13 @@ from benchmarks.papers.result import (
     significant,
 )
 from benchmarks.papers.trials import accepted, binary_sets, trials
-from svmcvx.data import binary_data
 from svmcvx.errors import DataError
 from svmcvx.estimators.margin import PSVMClassifier
-from svmcvx.estimators.request import Request, TrainingData
-from svmcvx.estimators.routes import Route
 from svmcvx.experiments.running import Row
 from svmcvx.experiments.studies import Split, Study, study
 from svmcvx.experiments.studies.statistics import mcnemar, right_alone
-from svmcvx.fast.margin.hard_margin import hard_margin
 from svmcvx.guarantees import Guarantee
 from svmcvx.kernels import RBF, Exponential
-from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.solution import Solution
 
 __all__ = ["AsReleased", "WithReleasedKernel", "figure2", "table1", "table3", "training"]
 
@@ -107,46 +101,17 @@ QUICK_EXPONENTS, QUICK_SETS = (1.25, 1.50, 2.00), ("Cancer", "Heart", "Ionospher
 class WithReleasedKernel(PSVMClassifier):
     """The pSVM with the "Gaussian" kernel of the code published with [Sun]."""
 
-    def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
+    def _request(self, data: Any, cache: Any) -> Any:
         request = super()._request(data, cache)
-        gamma = RBF().resolve(data.X).gamma
-        kernel = Exponential(math.sqrt(float(gamma)))
-        return replace(
-            request,
-            settings={
-                **request.settings,
-                "kernel": kernel if cache is None else cache.kernel(kernel),
-            },
-        )
+        kernel: Any = Exponential(math.sqrt(float(RBF().resolve(data.X).gamma)))
+        kernel = kernel if cache is None else cache.kernel(kernel)
+        return replace(request, settings={**request.settings, "kernel": kernel})
 
 
 class AsReleased(WithReleasedKernel):
-    """The pSVM as the code published with [Sun] computes it, solved to a certified optimum."""
-
-    released_shift_: float
-
-    def _solve(
-        self, request: Request, data: TrainingData, warm_start: Solution | None
-    ) -> tuple[Solution, Route]:
-        if self.p > 1:
-            return super()._solve(request, data, warm_start)
-        X, y, _ = data
-        found = hard_margin(
-            X, y, kernel=request.settings["kernel"], tol=self.tol, time_limit=self.time_limit
-        )
-        return found, Route("fast", "p = 1 of the released code is the hard margin")
-
-    def _fit(
-        self, data: TrainingData, warm_start: Solution | None = None, cache: GramCache | None = None
-    ) -> Self:
-        super()._fit(data, warm_start, cache)
-        model: Any = self.solution_.model
-        alpha = np.zeros(len(data.labels))
-        alpha[model.support] = np.abs(model.dual_coef)
-        scores = model.decision_function(data.X) - model.intercept
-        signs = binary_data(data.X, data.labels).y
-        self.released_shift_ = bias_by_rule("released", signs, alpha, scores) - model.intercept
-        return self
+    """The pSVM as the code published with [Sun] computes it, solved to a certified optimum: the
+    released code has a hard margin, C = inf, for p = 1.
+    """
 
     def guarantee(self, X: Any, y: Any) -> Guarantee:
         """Refuse: a guarantee is about machines with their best intercepts."""
@@ -154,7 +119,11 @@ class AsReleased(WithReleasedKernel):
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the score of each row, with the intercept of the released code."""
-        return super().decision_function(X) + self.released_shift_
+        model: Any = self.solution_.model
+        own = np.asarray(super().decision_function(model.vectors)) - model.intercept
+        signs, alpha = np.sign(model.dual_coef), np.abs(model.dual_coef)
+        shift = bias_by_rule("released", signs, alpha, own) - model.intercept
+        return super().decision_function(X) + shift
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each row."""
@@ -202,7 +171,7 @@ def table1(run: Run) -> Reproduction:
             name = _name(label, released)
             p = EXPONENTS[label]
             models[name] = (
-                AsReleased(p=p, solver="fast", tol=TOL)
+                AsReleased(p=p, C=math.inf if p == 1 else 1.0, solver="fast", tol=TOL)
                 if released
                 else PSVMClassifier(p=p, kernel="rbf", solver="fast", tol=TOL)
             )

@@ -10,7 +10,6 @@ from scipy.optimize import linprog
 from sklearn.datasets import load_iris
 
 import svmcvx as sx
-from benchmarks.papers.exhibits import with_bias
 from svmcvx.formulations import optimal_intercepts as module
 from svmcvx.formulations.margin.psvm import best_bias
 from svmcvx.formulations.multiclass.losses import HingeSum
@@ -447,7 +446,6 @@ def test_what_the_other_formulations_say():
     one(sx.fast.multiclass(X, y, loss="softmax"))
     for without in (
         sx.fast.psvm(X, y, intercept="penalised"),
-        with_bias(sx.fast.psvm(X, y), X, y, "paper"),
         sx.fast.odm(X, y),
         sx.fast.multiclass(X, y, intercept=False),
         sx.fast.l0(X, y, C=1.0),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.preprocessing import scale
 
-from benchmarks.papers.exhibits.adam import m3svm_by_adam
+from benchmarks.papers.exhibits import m3svm_by_adam
 from benchmarks.papers.m3svm import (
     ADVISED,
     ADVISED_LAMBDA,

@@ -1,0 +1,277 @@
+r"""Methods of the papers that the solvers of this package replace: they show what was published.
+
+- Two rules for the intercept of a pSVM that are not optimal, that of [Sun] and that of the code
+  published with it. Both take a mean over the support vectors, which the optimality conditions,
+  :math:`b = y_k(1 - \xi_k) - f_k`, give with the slack: ``"paper"`` that of :math:`y_k - f_k`,
+  which is right for p = 2 only, ``"released"`` that of :math:`y_k - \operatorname{sign} f_k`.
+- SVRG for ODM and ODML, [ZhangZhou], Algorithm 2. Newton's method and coordinate ascent certify in
+  a fraction of its time; with the hinge of ODML the gradients do not converge to zero.
+- Adam for M3SVM, as in [NieHaoWang], in full batches on the smoothed loss; [KingmaBa].
+
+pSMO with pairs drawn at random, [Sun], Algorithm 1, is ``benchmarks.peers.paper_psmo``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+import svmcvx as sx
+from svmcvx.certificate import check
+
+Floats: TypeAlias = NDArray[np.float64]
+
+RULES = ("paper", "released")
+# Smallest multiplier of a support vector.
+SUPPORT = 1e-5
+# Step of SVRG in units of one over the largest curvature of a single observation; outer steps after
+# which the step has halved, with the hinge.
+STEP, DECAY = 0.2, 5.0
+# Number of epochs of Adam, its decays and its smallest denominator [KingmaBa].
+EPOCHS, MOMENTUM, SCALE, TINY = 500, 0.9, 0.999, 1e-8
+# Epochs of Adam between two dual points.
+BOUND_EVERY = 100
+
+
+def bias_by_rule(rule: str, y: Floats, alpha: Floats, f: Floats) -> float:
+    """Return the intercept by a rule of [Sun], 0 if there is no support vector."""
+    if rule not in RULES:
+        raise sx.DataError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
+    support = alpha > SUPPORT
+    if not support.any():
+        return 0.0
+    scores = f if rule == "paper" else np.sign(f)
+    return float(np.mean(y[support] - scores[support]))
+
+
+def certificate_with_bias(solution: sx.Solution, X: Any, y: Any, rule: str) -> sx.Certificate:
+    """Return the certificate of a solution of ``fast.psvm`` or of a builder of the pSVM with the
+    intercept of a rule of [Sun] in place of its own.
+    """
+    model: Any = solution.model
+    signs = np.where(np.asarray(y) == model.classes[1], 1.0, -1.0)
+    scores = model.decision_function(X) - model.intercept
+    by_rule = replace(
+        model, intercept=bias_by_rule(rule, signs, np.asarray(solution.dual["alpha"]), scores)
+    )
+    values = solution.hyperparameters
+    problem = sx.PSVMClassifier(
+        C=values["C"], p=values["p"], kernel=getattr(model, "kernel", None), tol=1e-10
+    )
+    found: Any = sx.certify(by_rule, X, y, problem=problem)
+    return found
+
+
+def odm_by_svrg(
+    X: Floats, y: Any, *, C1: float, C2: float, D: float, epochs: int = 100, seed: int = 0
+) -> Floats:
+    """Return the weights of an ODM without intercept after some outer steps of SVRG."""
+    X, signs = np.ascontiguousarray(X, dtype=np.float64), _signs(y)
+    steep = 2.0 * max(C1, C2) * float((X**2).sum(axis=1).max())
+
+    def slopes(scores: Floats) -> Floats:
+        return _forces(scores, signs, False, 0.0, C1, C2, D)
+
+    def full(w: Floats, scores: Floats) -> Floats:
+        return X.T @ slopes(scores) / signs.size
+
+    loss = (False, 0.0, C1, C2, D)
+    return _descend(X, signs, full, loss, STEP / (1.0 + steep), math.inf, epochs, seed)
+
+
+def odml_by_svrg(
+    X: Floats, y: Any, *, lam1: float, lam2: float, C: float, epochs: int = 100, seed: int = 0
+) -> Floats:
+    """Return the weights of an ODML without intercept after some outer steps of SVRG, two
+    independent observations a step.
+    """
+    X, signs = np.ascontiguousarray(X, dtype=np.float64), _signs(y)
+    steep = (4.0 * lam1 + C) * float((X**2).sum(axis=1).max())
+    G = signs[:, None] * X
+    mean = G.mean(axis=0)
+
+    def full(w: Floats, scores: Floats) -> Floats:
+        u = signs * scores
+        hinge = -C * (u < 1.0)
+        return G.T @ (2.0 * lam1 * (u - u.mean()) + hinge) / u.size - lam2 * mean
+
+    loss = (True, lam1, C, 0.0, 0.0)
+    return _descend(X, signs, full, loss, STEP / (1.0 + steep), DECAY, epochs, seed)
+
+
+def _signs(y: Any) -> Floats:
+    return np.where(np.unique(y, return_inverse=True)[1] > 0, 1.0, -1.0)
+
+
+def _descend(
+    X: Floats,
+    y: Floats,
+    full: Callable[[Floats, Floats], Floats],
+    loss: tuple[bool, float, float, float, float],
+    eta: float,
+    decay: float,
+    epochs: int,
+    seed: int,
+) -> Floats:
+    """Run SVRG from zero: each outer step has the full gradient at a snapshot and n inner steps."""
+    rng, n, w = np.random.default_rng(seed), y.size, np.zeros(X.shape[1])
+    for epoch in range(epochs):
+        scores = X @ w
+        # The gradient at the snapshot is w̃ + full, so that s = w̃ − μ = −full.
+        still = -full(w, scores)
+        picks, others = rng.integers(n, size=n), rng.integers(n, size=n)
+        _inner_steps(X, y, w, still, scores, picks, others, eta / (1.0 + epoch / decay), *loss)
+    return w
+
+
+@numba.njit(cache=True)
+def _force(score, y, other, other_y, hinge, lam1, C1, C2, D):  # type: ignore[no-untyped-def]
+    """Return the factor of x_i in the gradient at one observation (and, for ODML, a second one)."""
+    u = y * score
+    if hinge:
+        return (-C1 * y if u < 1.0 else 0.0) + 2.0 * lam1 * (score - y * other_y * other)
+    if u < 1.0 - D:
+        return 2.0 * C1 * (u - 1.0 + D) * y
+    return 2.0 * C2 * (u - 1.0 - D) * y if u > 1.0 + D else 0.0
+
+
+@numba.njit(cache=True)
+def _forces(scores, y, hinge, lam1, C1, C2, D):  # type: ignore[no-untyped-def]
+    found = np.empty(y.size)
+    for i in range(y.size):
+        found[i] = _force(scores[i], y[i], 0.0, 1.0, hinge, lam1, C1, C2, D)
+    return found
+
+
+@numba.njit(cache=True)
+def _inner_steps(X, y, w, still, before, picks, others, eta, hinge, lam1, C1, C2, D):  # type: ignore[no-untyped-def]
+    """Move w in place: w ← (1 − η)w + ηs − η(g_i(w) − g_i(w̃))x_i; `before` are the scores of w̃."""
+    for position in range(picks.size):
+        i, k = picks[position], others[position]
+        score, other = X[i] @ w, X[k] @ w
+        now = _force(score, y[i], other, y[k], hinge, lam1, C1, C2, D)
+        change = now - _force(before[i], y[i], before[k], y[k], hinge, lam1, C1, C2, D)
+        for j in range(w.size):
+            w[j] += eta * (still[j] - w[j] - change * X[i, j])
+
+
+def m3svm_by_adam(
+    X: Any,
+    y: Any,
+    *,
+    lam: float = 0.001,
+    p: float = 4.0,
+    eps: float = 1e-6,
+    loss: str = "hinge",
+    delta: float = 1e-2,
+    learning_rate: float = 1e-2,
+    epochs: int = EPOCHS,
+    tol: float = 1e-6,
+    time_limit: float | None = None,
+) -> sx.Solution:
+    """Run the method of [NieHaoWang] for M3SVM from zero, in full batches; the answer has the
+    interval of its best point, and of its dual points.
+    """
+    started = time.monotonic()
+    smoothing = {"delta": delta} if loss == "smoothed" else {}
+    problem = sx.m3svm(X, y, lam=lam, p=p, eps=eps, loss=loss, **smoothing)
+    statement: Any = problem.formulation
+    classes, codes = np.unique(y, return_inverse=True)
+    X, c = np.asarray(X, dtype=np.float64), classes.size
+    mean, rows = X.mean(axis=0), np.arange(codes.size)
+    Z = np.hstack([X - mean, np.ones((codes.size, 1))])
+    q = np.append(-mean, 1.0)  # b = q'U
+    first, second = np.triu_indices(c, 1)
+
+    def evaluated(U: Floats) -> tuple[float, Floats, Floats]:
+        """Return the objective with the loss as it is, its smoothed gradient, and the slopes."""
+        scores = Z @ U
+        own = scores[rows, codes][:, None]
+        if loss == "softmax":
+            top = scores.max(axis=1, keepdims=True)
+            shares = np.exp(scores - top)
+            total = shares.sum(axis=1, keepdims=True)
+            value = float((top + np.log(total) - own).sum())
+            slopes = shares / total
+        else:
+            f = own - scores
+            f[rows, codes] = np.inf  # its own class has no loss
+            value, slopes = _pair_losses(f, loss, delta)
+        slopes[rows, codes] = 0.0
+        slopes[rows, codes] = -slopes.sum(axis=1)
+        V = U[:-1, first] - U[:-1, second]
+        size, b = np.sqrt((V**2).sum(axis=0)), q @ U
+        value += lam * float((size**p).sum()) + eps * float((U[:-1] ** 2).sum() + (b**2).sum())
+        flow = lam * p * np.hypot(size, 0.0 if p >= 2 else delta) ** (p - 2.0) * V
+        gradient = Z.T @ slopes + 2.0 * eps * np.outer(q, b)
+        gradient[:-1] += 2.0 * eps * U[:-1]
+        for k in range(c):
+            gradient[:-1, k] += flow[:, first == k].sum(axis=1) - flow[:, second == k].sum(axis=1)
+        return value, gradient, slopes
+
+    def dual_points(U: Floats, slopes: Floats) -> list[Any]:
+        """Return the dual points near the slopes; those of other classes are the multipliers."""
+        others = np.ones(slopes.shape, dtype=bool)
+        others[rows, codes] = False
+        alpha = slopes[others].reshape(rows.size, c - 1)
+        found: list[Any] = statement.dual_points(U[:-1], q @ U, alpha)
+        return found
+
+    U = np.zeros((Z.shape[1], c))
+    moment, square = np.zeros_like(U), np.zeros_like(U)
+    best, best_U, status = math.inf, U, sx.Status.ITERATION_LIMIT
+    lower, dual, trace = -math.inf, {}, []
+    for epoch in range(1, epochs + 2):
+        value, gradient, slopes = evaluated(U)
+        if value < best:
+            best, best_U = value, U
+        late = time_limit is not None and time.monotonic() - started > time_limit
+        if late or epoch > epochs or (epoch - 1) % BOUND_EVERY == 0:
+            for point in dual_points(U, slopes):
+                bound = statement.evaluate_dual(statement.repair(point)).value
+                if bound > lower:
+                    lower, dual = bound, point
+        trace.append((time.monotonic() - started, lower, best))
+        if late or best - lower <= tol * abs(best):
+            status = sx.Status.TIME_LIMIT if late else sx.Status.OPTIMAL
+            break
+        moment += (1.0 - MOMENTUM) * (gradient - moment)
+        square += (1.0 - SCALE) * (gradient**2 - square)
+        step = moment / (1.0 - MOMENTUM**epoch) / (np.sqrt(square / (1.0 - SCALE**epoch)) + TINY)
+        U = U - learning_rate * (step - step.mean(axis=1, keepdims=True))
+    model = statement.model(best_U[:-1], q @ best_U)
+    checked = check(statement, [model], [dual])
+    return sx.Solution(
+        model=checked.model,
+        certificate=checked.certificate,
+        status=status,
+        solver="papers.m3svm/adam",
+        attempts=(),
+        timings=sx.Timings(solve=time.monotonic() - started),
+        dual=checked.dual,
+        trace=np.array(trace),
+        formulation=statement.name,
+        hyperparameters={"lam": lam, "p": p, "eps": eps, "loss": loss},
+        terms=checked.terms,
+    )
+
+
+def _pair_losses(f: Floats, loss: str, delta: float) -> tuple[float, Floats]:
+    """Return the sum of the losses of differences of scores, and the negatives of their slopes, of
+    the smoothed hinge in place of the hinge.
+    """
+    if loss == "logistic":
+        return float(np.logaddexp(0.0, -f).sum()), np.exp(-np.logaddexp(0.0, f))
+    gap = np.maximum(1.0 - f, -1e300)
+    root = np.hypot(gap, delta)
+    slopes = 0.5 * (1.0 + gap / root)
+    if loss == "hinge":
+        return float(np.maximum(gap, 0.0).sum()), slopes
+    return float(0.5 * (gap + root).sum()), slopes
