@@ -67,6 +67,8 @@ _MINT: Final = object()
 # no more than this share of it, or by this relative amount.
 PREFERENCE_SHARE: Final = 0.1
 PREFERENCE_RELATIVE: Final = 1e-9
+# Relative gap above which an interval says nothing about the optimum.
+NOTHING_PROVED: Final = 0.99
 
 
 def relative_gap(lower: float | None, upper: float) -> float:
@@ -497,6 +499,11 @@ def check(
         else 0.0
     )
     model, upper, high = next(entry for entry in uppers if entry[2] <= best_high + slack)
+    if relative_gap(max(best_low, stated), best_high) > NOTHING_PROVED:
+        # Where rounding is all of an interval in any case, the values themselves are compared.
+        plain = min(uppers, key=lambda entry: float(entry[1].value))
+        if float(plain[1].value) <= plain[1].error and math.isfinite(plain[2]):
+            model, upper, high = plain
     lower: Bounded | None = None
     low: float | None = None
     if lowers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,7 +27,13 @@ from svmcvx.kernels.columns import (
 )
 from svmcvx.kernels.entry_error import EntryError, power_above
 from svmcvx.kernels.gram_cache import CachedGram, GramCache
-from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric, symmetrised
+from svmcvx.kernels.gram_factor import (
+    GramFactor,
+    gram_factor,
+    is_single,
+    require_symmetric,
+    symmetrised,
+)
 from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.system import memory
 from svmcvx.system.cancellation import checkpoint, interruptible, run_with_deadline
@@ -156,21 +162,51 @@ class KernelSpace(FeatureSpace):
             " kernel matrix",
         )
         if isinstance(self.resolved, Precomputed):
-            columns = self.data.X[:, self.data.index]
-            K = columns.toarray() if sp.issparse(columns) else np.array(columns)
+            K = self._passed_gram if self._stated_gram is None else self._stated_gram
         else:
             K = self._evaluated() if self.cached_gram is None else self.cached_gram.matrix
         if self.intercept == "penalised":
-            # In place, unless the matrix is shared.
-            K = np.add(K, 1.0, out=K if self.cached_gram is None else None)
+            if self.indefinite == "error" and not is_definite(self.resolved):
+                # The constant may hide that the kernel is indefinite.
+                gram_factor(K, single=self._single)
+            K = K + 1.0
         return K
+
+    @cached_property
+    def _passed_gram(self) -> Floats:
+        """The matrix that a user has computed, or the function of a user computes."""
+        X = self.data.X
+        if isinstance(self.resolved, Precomputed):
+            columns = X[:, self.data.index]
+            return columns.toarray() if sp.issparse(columns) else np.array(columns)
+        return np.asarray(self.resolved.block(X, X), dtype=np.float64)
+
+    @property
+    def _single(self) -> bool:
+        """Whether a user's matrix or function was rounded to single precision."""
+        own = isinstance(self.resolved, (CallableKernel, Precomputed))
+        return own and is_single(self._passed_gram)
+
+    @cached_property
+    def _stated_gram(self) -> Floats | None:
+        """The mean of a user's matrix with its transpose, for which the problem is stated where
+        rounding tells them apart: where a precomputed one is not symmetric, and where a function
+        returns single precision.
+        """
+        if isinstance(self.resolved, Precomputed):
+            K = self._passed_gram
+            if np.array_equal(K, K.T):
+                return None
+            require_symmetric(K)
+            return symmetrised(K)
+        single = isinstance(self.resolved, CallableKernel) and self._single
+        return symmetrised(self._passed_gram) if single else None
 
     def _evaluated(self) -> Floats:
         if isinstance(self.resolved, CallableKernel):
             # The matrix of a callable is tested before it is averaged with its transpose.
-            matrix = np.asarray(self.resolved.block(self.data.X, self.data.X), dtype=np.float64)
-            require_symmetric(matrix)
-            return symmetrised(matrix)
+            require_symmetric(self._passed_gram)
+            return symmetrised(self._passed_gram)
         return np.asarray(
             run_with_deadline(self.resolved, self.data.X, entries=float(self.data.n) ** 2),
             dtype=np.float64,
@@ -197,7 +233,7 @@ class KernelSpace(FeatureSpace):
         if self.data.n > FEW:
             checkpoint()
         if self.cached_gram is None:
-            return gram_factor(self._given_gram, indefinite=self.indefinite)
+            return gram_factor(self._given_gram, indefinite=self.indefinite, single=self._single)
         constant = self.intercept == "penalised"
         return self.cached_gram.factor(
             self._given_gram, constant=constant, indefinite=self.indefinite
@@ -383,10 +419,8 @@ class KernelSpace(FeatureSpace):
             return None
         if model.kernel != self.resolved or model.vectors is None or self._differs_from_kernel:
             return None
-        places = np.searchsorted(self.data.index, model.support)
-        if (places >= self.data.n).any() or not np.array_equal(
-            self.data.index[places], model.support
-        ):
+        places = self._places_of(model)
+        if places is None:
             return None
         rows, vectors = self.data.X[places], model.vectors
         same = (
@@ -399,6 +433,17 @@ class KernelSpace(FeatureSpace):
         v = np.zeros(self.data.n)
         v[places] = model.dual_coef
         return v
+
+    def _places_of(self, model: BinaryModel) -> NDArray[np.intp] | None:
+        """Return where the support of a model with this kernel is; None if it is not all here."""
+        if not isinstance(model, KernelModel) or model.kernel != self.resolved:
+            return None
+        places = np.searchsorted(self.data.index, model.support)
+        if (places >= self.data.n).any() or not np.array_equal(
+            self.data.index[places], model.support
+        ):
+            return None
+        return places
 
     @property
     def _differs_from_kernel(self) -> bool:
@@ -414,7 +459,16 @@ class KernelSpace(FeatureSpace):
         them.
         """
         v = self._expansion_of(model)
-        return super().scores(model) if v is None else self.point(v).scores + model.intercept
+        if v is not None:
+            return self.point(v).scores + model.intercept
+        K = self._stated_gram
+        places = None if K is None else self._places_of(model)
+        if K is None or places is None:
+            return super().scores(model)
+        v = np.zeros(self.data.n)
+        v[places] = cast(KernelModel, model).dual_coef
+        error = inner_error(v.size + 2, np.abs(K) @ np.abs(v))
+        return Bounded(K @ v, error) + model.intercept
 
     def squared_norm(self, model: BinaryModel) -> Bounded:
         """Return what the formulation penalises of a model; by :meth:`point` where it expands over

@@ -22,8 +22,9 @@ Floats: TypeAlias = NDArray[np.float64]
 SQUARE = 256
 
 
-# Share of the lengths of two observations by which the kernel of the two may depend on their order.
-ASYMMETRY = 1e-8
+# Share of the lengths of two observations by which the kernel of the two may depend on their order:
+# of any matrix, and in machine epsilons of one whose numbers are all of single precision.
+ASYMMETRY, SINGLE_ASYMMETRY = 1e-8, 64.0
 # Rows that are compared with columns at a time, so that both stay in the processor's cache.
 ROWS = 64
 # An entry times a usual cost still is a number.
@@ -54,8 +55,10 @@ class GramFactor:
         return np.asarray(sl.solve_triangular(self.L, w, trans="T", lower=True, check_finite=False))
 
 
-def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
-    """Factor a symmetric Gram matrix: Cholesky, else eigenvalues with clipping."""
+def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = None) -> GramFactor:
+    """Factor a symmetric Gram matrix: Cholesky, else eigenvalues with clipping. Negative ones that
+    are rounding of a kernel in single precision are clipped in any case.
+    """
     check_choice(indefinite, "indefinite", ("error", "clip"))
     K = np.asarray(K, dtype=np.float64)
     if K.ndim != 2 or K.shape[0] != K.shape[1]:
@@ -83,7 +86,8 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
     length = np.sqrt(np.maximum(np.diagonal(K), 0.0))
     unit = np.where(length > 0, length, 1.0)
     values, vectors = run_with_deadline(np.linalg.eigh, K / unit[:, None] / unit[None, :])
-    rounding = 10 * n * np.finfo(np.float64).eps * float(np.abs(values).max(initial=0.0))
+    largest = float(np.abs(values).max(initial=0.0))
+    rounding = 10 * n * np.finfo(np.float64).eps * largest
     significant = values > rounding
     if not (values < -rounding).any():
         rank = int(significant.sum())
@@ -100,9 +104,11 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
             values=values[significant],
             unit=unit,
         )
-    if indefinite == "error":
+    single = is_single(K) if single is None else single
+    tolerated = n * float(np.finfo(np.float32).eps) * largest if single else rounding
+    if indefinite == "error" and (values < -tolerated).any():
         raise DataError(
-            f"the kernel is indefinite on these data: {int((values < -rounding).sum())} of"
+            f"the kernel is indefinite on these data: {int((values < -tolerated).sum())} of"
             f" {n} eigenvalues are negative, with the diagonal scaled to 1 the smallest"
             f" {values[0]:.3g} against the largest {values[-1]:.3g}; use a positive semidefinite"
             " kernel, or pass indefinite='clip' to replace the Gram matrix by its positive part"
@@ -129,22 +135,33 @@ def _negative_share(values: Floats) -> float:
 
 
 def require_symmetric(K: Floats) -> None:
-    r"""Raise a :class:`~svmcvx.errors.DataError` unless :math:`|K_{ij} - K_{ji}| \le
-    10^{-8}\sqrt{K_{ii} K_{jj}}`.
+    r"""Raise a :class:`~svmcvx.errors.DataError` unless :math:`|K_{ij} - K_{ji}|` is rounding in
+    :math:`\sqrt{K_{ii} K_{jj}}`.
     """
     length = np.sqrt(np.abs(np.diagonal(K)))
+    share = ASYMMETRY
+    if is_single(K):
+        share = max(share, SINGLE_ASYMMETRY * float(np.finfo(np.float32).eps))
     for start in range(0, length.size, ROWS):
         part, rest = slice(start, start + ROWS), slice(start, None)
-        off = np.abs(K[part, rest] - K[rest, part].T) > ASYMMETRY * np.outer(
-            length[part], length[rest]
-        )
+        off = np.abs(K[part, rest] - K[rest, part].T) > share * np.outer(length[part], length[rest])
         if not off.any():
             continue
         i, j = np.argwhere(off)[0] + start
         raise DataError(
-            f"the Gram matrix is not symmetric: k(x_{i}, x_{j}) = {K[i, j]:.6g} and k(x_{j}, x_{i})"
-            f" = {K[j, i]:.6g}; pass k(x_i, x_j) for all pairs of training observations, by a"
+            f"the Gram matrix is not symmetric: k(x_{i}, x_{j}) = {float(K[i, j])!r} and"
+            f" k(x_{j}, x_{i}) = {float(K[j, i])!r}; pass k(x_i, x_j) for all pairs of training observations, by a"
             " symmetric function"
+        )
+
+
+def is_single(K: Floats) -> bool:
+    """Whether all numbers of a matrix are of single precision, so that a kernel was rounded to them."""
+    with np.errstate(over="ignore"):
+        return (
+            K.size > 1
+            and bool((K[0] == K[0].astype(np.float32)).all())
+            and bool((K.astype(np.float32) == K).all())
         )
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
@@ -19,6 +19,7 @@ from svmcvx.certificate import HasTrivial, SinglePointStatement, SolverBound, ch
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.fast.core.ownership import owned_data
 from svmcvx.formulations.base import Formulation, RecoveredPoints
+from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.model import LinearModel
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.system import clock
@@ -34,9 +35,11 @@ __all__ = [
     "Progress",
     "checked_settings",
     "conclude",
+    "earlier_multipliers",
     "earlier_solution",
     "limited",
     "monitored",
+    "solve",
     "solve_interruptible",
     "solved_from",
     "start_of",
@@ -263,6 +266,19 @@ def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> S
     return warm_start
 
 
+def earlier_multipliers(
+    warm_start: Any, statement: AlphaDualStatement, *, required: bool = True
+) -> NDArray[np.float64] | None:
+    """Return the multipliers of an earlier solution on the same data, None if there is no earlier
+    solution.
+    """
+    earlier = earlier_solution(warm_start, statement if required else None)
+    rows = statement.space.data.rows
+    if earlier is not None and not required and np.shape(earlier.dual.get("alpha", 0.0)) != (rows,):
+        return None
+    return None if earlier is None else np.array(statement.alpha(earlier.dual))
+
+
 def start_of(warm_start: Any, statement: Any) -> Any:
     """Return ``(coef, intercept)`` of a linear machine as an earlier solution, and anything else as
     it is.
@@ -372,6 +388,28 @@ def conclude(
         terms=checked.terms,
         optimal_intercepts=statement.optimal_intercepts(checked.model),
     )
+
+
+def solve(
+    statement: Formulation,
+    run: Callable[[Monitor, Any], Found],
+    start: Any,
+    *,
+    name: str,
+    tol: float,
+    max_iter: int,
+    verbose: bool,
+    callback: Callback | None,
+) -> Solution:
+    """Run a method on a statement from a start, within its limits, and certify what it found."""
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        return solved_from(
+            statement,
+            monitor,
+            partial(run, monitor),
+            start,
+            solver=lambda options: f"fast.{name}/{options.get('method', 'smo')}",
+        )
 
 
 def solved_from(

@@ -278,7 +278,8 @@ def kernel_rows(
 ) -> tuple[Rows, int]:
     """Return the rows of a space, and the size of the working set that they have room for."""
     if (gram := space.stored_gram) is not None:
-        return GramRows(gram), working_set
+        shared = space.blockwise and space.intercept == "penalised"
+        return GramRows(gram + 1.0 if shared else gram), working_set
     settings = RowCacheSettings() if settings is None else settings
     n = space.data.n
     dtype = np.dtype(np.float32 if float32 and n > settings.double_precision else np.float64)

@@ -32,11 +32,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS
-from svmcvx.data import Features
+from svmcvx.data import BinaryData, Features
 from svmcvx.fast.linear import margin_passes as passes
 from svmcvx.fast.linear.loss_passes import LinearLoss
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.kernels import row_norms
+from svmcvx.kernels import KernelLike, Linear, as_kernel, row_norms
+from svmcvx.kernels.gram_cache import CachedKernel
 from svmcvx.model import LinearModel
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "RowSums",
     "earlier_coefficients",
     "estimated_rounding",
+    "kernel_for",
     "linear_model",
 ]
 
@@ -78,6 +80,9 @@ PATIENCE_ROUNDS = 15
 LONGEST_IDLE = 200
 # Steps after which the scores are computed afresh.
 REFRESH = 20
+# Largest squared length of a row, relative to the smallest variance of a column, of data on which a
+# linear kernel is evaluated.
+SPREAD = 1e8
 
 
 @dataclass(frozen=True)
@@ -349,3 +354,21 @@ def earlier_coefficients(space: FeatureSpace, model: object) -> Floats | None:
     if model.coef.shape != (space.data.X.shape[1],) or not np.isfinite(model.coef).all():
         return None
     return np.append(model.coef, model.intercept) if space.intercept == "penalised" else model.coef
+
+
+def kernel_for(data: BinaryData, kernel: KernelLike) -> KernelLike:
+    """Return a kernel, or None in place of the linear one of columns whose scales or offsets are so
+    different that inner products lose the small ones.
+    """
+    chosen = as_kernel(kernel)
+    chosen = chosen.kernel if isinstance(chosen, CachedKernel) else chosen
+    if not isinstance(chosen, Linear):
+        return kernel
+    X = data.X
+    mean = np.asarray(X.mean(axis=0)).ravel()
+    if sp.issparse(X):
+        variance = np.asarray(X.multiply(X).mean(axis=0)).ravel() - mean**2
+    else:
+        variance = X.var(axis=0)
+    smallest = float(variance[variance > 0].min(initial=math.inf))
+    return None if smallest * SPREAD < float(row_norms(X).max()) ** 2 else kernel

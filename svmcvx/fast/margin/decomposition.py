@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.row_cache import CachedRows, GramRows, ProductSeconds, Rows
-from svmcvx.fast.margin.feasible import BoundsOf
-from svmcvx.fast.margin.smo_passes import ascend
+from svmcvx.fast.margin.smo_passes import ascend, ascend_alone
 from svmcvx.formulations.margin.hard_margin import HardMargin
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.solution import Status
@@ -46,6 +45,9 @@ from svmcvx.system import clock
 __all__ = ["Decomposition", "DecompositionSettings", "Shortcut"]
 
 Floats: TypeAlias = NDArray[np.float64]
+# Lower and upper bound of the optimum from multipliers and their scores; None if the dual is
+# unbounded.
+BoundsOf: TypeAlias = Callable[[Floats, Floats], tuple[float, float] | None]
 
 # Time reserved for exact scores and the next round, in units of the estimate.
 RESERVED = 1.1
@@ -171,6 +173,7 @@ class Decomposition:
 
     def __post_init__(self) -> None:
         self.y = self.statement.y
+        self.balanced = self.statement.space.intercept == "free"
         self.rounds = self.pair_steps = 0
         self.work = 0.0
         # Of the products that are left, if there is a time limit; the seconds of the latest round,
@@ -231,7 +234,7 @@ class Decomposition:
         feasible = self.statement.feasible(self.alpha)
         off, size = abs(float(self.alpha @ self.y)), float(np.abs(self.alpha).sum())
         inside = (self.alpha >= 0).all() and (self.alpha <= self.upper_bound).all()
-        if not (inside and off <= 2.0 * ROUNDINGS * math.ulp(size)):
+        if not (inside and (off <= 2.0 * ROUNDINGS * math.ulp(size) or not self.balanced)):
             self.alpha = feasible
         self._exact, self._exact_of = feasible, self.alpha
         started = clock.now()
@@ -267,6 +270,8 @@ class Decomposition:
             g = self.derivative()
             up, low = self._candidates(g)
             violation = float(up.max() - low.min())
+            if not self.balanced:
+                violation = max(float(up.max()), -float(low.min()), 0.0)
             floor = 2.0 * FLOOR_ROUNDINGS * math.ulp(max(1.0, float(np.abs(self.f).max())))
             early = (
                 whole
@@ -493,4 +498,5 @@ class Decomposition:
         steps: int,
     ) -> int:
         """Ascend inside a working set, update `g` and `alpha`, and return the steps taken."""
-        return int(ascend(Q, g, alpha, y, c, upper_bound, self.r, tol, steps))
+        steps_of = ascend if self.balanced else ascend_alone
+        return int(steps_of(Q, g, alpha, y, c, upper_bound, self.r, tol, steps))

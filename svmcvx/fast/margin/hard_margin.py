@@ -41,13 +41,18 @@ from svmcvx.fast.core.monitor import (
     Monitor,
     checked_settings,
     conclude,
+    earlier_multipliers,
     limited,
     monitored,
     solved_from,
 )
 from svmcvx.fast.core.row_cache import RowCacheSettings, kernel_rows
-from svmcvx.fast.margin.decomposition import CROSSOVER_SIZE, Decomposition, DecompositionSettings
-from svmcvx.fast.margin.feasible import BoundsOf, earlier_multipliers
+from svmcvx.fast.margin.decomposition import (
+    CROSSOVER_SIZE,
+    BoundsOf,
+    Decomposition,
+    DecompositionSettings,
+)
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.feature_space.first_pass import block_space
 from svmcvx.feature_space.linear import DENSE

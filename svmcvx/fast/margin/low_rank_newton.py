@@ -125,8 +125,8 @@ class LowRankNewton:
         return [point.alpha, point.expansion]
 
     def _on_factor(self, rows: Floats) -> LinearProblem:
-        """Return the pSVM on centred rows."""
-        s = self.statement
-        centred = np.ascontiguousarray(rows - rows.mean(axis=0))
+        """Return the pSVM on the rows, which are centred where the intercept is free."""
+        s, free = self.statement, self.statement.space.intercept == "free"
+        rows = np.ascontiguousarray(rows - rows.mean(axis=0) if free else rows)
         c = s.C * s.space.data.weight
-        return LinearProblem(centred, s.y, c, hinge_power(s.p), bias=True, kernel_expansion=True)
+        return LinearProblem(rows, s.y, c, hinge_power(s.p), bias=free, kernel_expansion=True)

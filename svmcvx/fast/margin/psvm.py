@@ -2,71 +2,81 @@ r"""Specialised solvers of the pSVM: pSMO for kernels, Newton's method without a
 linear ones.
 
 The statement is that of :mod:`svmcvx.formulations.margin.psvm`, and so is the certificate.
+
+**Linear.** For p ≥ 2 Newton's method (:mod:`svmcvx.fast.linear.newton`) minimises the primal in (w,
+b); for p < 2 it minimises the subproblems of the augmented Lagrangian method.
+
+**Without a free intercept** the dual has a box alone, and the steps of pSMO change one multiplier.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import binary_data, check_choice, check_costs, check_number
+from svmcvx.certificate import EPS
+from svmcvx.data import Features, binary_data, check_choice, check_costs, check_number
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
     Monitor,
     checked_settings,
+    earlier_multipliers,
     earlier_solution,
     limited,
-    monitored,
-    solved_from,
+    solve,
     start_of,
 )
 from svmcvx.fast.core.row_cache import GramRows, RowCacheSettings, Rows, kernel_rows
-from svmcvx.fast.margin import psvm_linear
+from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
+from svmcvx.fast.linear.loss_passes import hinge_power
+from svmcvx.fast.linear.newton import minimise
+from svmcvx.fast.linear.problem import LinearProblem, estimated_rounding, kernel_for, linear_model
 from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, Shortcut
-from svmcvx.fast.margin.feasible import earlier_multipliers
 from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
-from svmcvx.fast.margin.psvm_unbiased import FACTORED, solve_unbiased
 from svmcvx.fast.margin.smo_passes import near_best_bias
 from svmcvx.fast.margin.support_newton import SupportNewton
-from svmcvx.feature_space import feature_space
+from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.feature_space.first_pass import block_space
+from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.liblinear import check_intercept, kind_of_psvm
 from svmcvx.formulations.margin.psvm import PSVM, best_bias, dual_objective, objective
+from svmcvx.formulations.margin.psvm_blocks import PSVMInBlocks
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power_conjugate
+from svmcvx.model import LinearModel
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 
-__all__ = ["KERNEL_METHODS", "PSVMSettings", "psvm"]
+__all__ = ["PSVMSettings", "psvm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Of the formulation with a kernel; psvm_linear has those of the linear formulation.
-KERNEL_METHODS = ("auto", "smo")
+KERNEL_METHODS, LINEAR_METHODS = ("auto", "smo"), ("auto", "newton")
 # Multiples of earlier multipliers that are tried as a start.
 MULTIPLES = np.concatenate([[1.0, 0.0], np.geomspace(1e-6, 1e6, 49)])
-# C times the mean squared norm of the rows, a measure of the condition, times n² up to which few
-# observations are solved by pSMO sooner than by Newton's method; measured.
-EASY_PAIRS = 3e6
 # How a solver may end for good.
 ENDED = (Status.OPTIMAL, Status.TIME_LIMIT, Status.INTERRUPTED)
 # Relative rounding by which a multiple may take a multiplier above its upper bound; it is clipped
 # there.
 ABOVE_BOUND = 1e-12
-# Observations up to which ``method="auto"`` may begin with pSMO for the linear formulation with p =
-# 1.
-SMO_MAX_SAMPLES = 250
+# Share of the tolerance above which the rounding of the margins, times the costs, makes multiples of
+# the models candidates.
+ROUNDED = 0.01
+# Largest number of observations for solving the polished equations of a linear machine.
+POLISHED = 1000
 
 
 @dataclass(frozen=True)
 class PSVMSettings:
-    """Parameters of the algorithms of :func:`psvm`; all but the last two concern kernels.
+    """Parameters of the algorithms of :func:`psvm`; the last four concern linear machines.
 
     Parameters
     ----------
@@ -83,6 +93,11 @@ class PSVMSettings:
         Rounds of pSMO after which the linear formulation continues with Newton's method.
     smo : DecompositionSettings
         Of these rounds.
+    smo_max_samples : int
+        Largest number of observations of a linear machine that begins with them, ...
+    smo_condition : float
+        ... and largest C times the sum of their squared norms times their number: a larger one makes
+        pair steps slower than Newton's method.
     """
 
     rows: RowCacheSettings = field(default_factory=RowCacheSettings)
@@ -93,6 +108,8 @@ class PSVMSettings:
     smo: DecompositionSettings = field(
         default_factory=lambda: DecompositionSettings(steps=10, final=1e-3)
     )
+    smo_max_samples: int = 250
+    smo_condition: float = 3e6
 
 
 @limited
@@ -144,15 +161,15 @@ def psvm(
         observations. Bounds are always computed in double precision.
     intercept : "free", "penalised" or "none"
         A free intercept; the coefficient of a constant feature, which is penalised like the others,
-        as in LIBLINEAR; or none. With a kernel the last two are solved on a factor of the Gram
-        matrix (:mod:`svmcvx.fast.margin.psvm_unbiased`).
+        as in LIBLINEAR; or none.
     indefinite : "error" or "clip"
         With a kernel: what to do if it is indefinite on the data. Kernels that may be (sigmoid,
         callable, precomputed) are tested, which needs the Gram matrix.
     method : str
-        With a kernel ``"auto"`` or ``"smo"``, which are the same; without one ``"auto"`` or
-        ``"newton"``, see :mod:`svmcvx.fast.margin.psvm_linear`: for p = 1, few observations and C
-        that is small for their number and norms ``"auto"`` begins with pSMO.
+        With a kernel ``"auto"`` or ``"smo"``; without one ``"auto"`` or ``"newton"``. ``"auto"``
+        begins with pSMO for linear machines with p = 1, few observations, and C that is small for
+        their number and norms; it solves ``kernel="linear"`` on the data themselves, with a linear
+        model, if the scales of the columns are so different that inner products lose the small ones.
     seed : int
         With a kernel: of the first working set. Same seed, same result.
 
@@ -188,98 +205,162 @@ def psvm(
     p = check_number(p, "p", low=1, why="p < 1 is not convex")
     intercept = check_intercept(intercept)
     settings = checked_settings(settings, PSVMSettings)
+    limits: dict[str, Any] = {
+        "tol": tol,
+        "max_iter": max_iter,
+        "verbose": verbose,
+        "callback": callback,
+    }
+    free = intercept == "free"
     if from_blocks := in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None)
-        check_choice(method, "method", psvm_linear.METHODS)
+        check_choice(method, "method", LINEAR_METHODS)
         blocks = block_space(X, y, sample_weight, intercept=intercept)
         if not blocks.small:
-            return psvm_linear.solve_blocks(
-                blocks,
-                C=C,
-                p=p,
+            make = partial(kind_of_psvm(intercept), C=C, p=p)
+            return solve_in_blocks(
+                PSVMInBlocks(make, blocks, "alpha", balanced=free, bounded=True),
+                BlockLoss(hinge_power(p), C, {"bias": free}),
+                solver="fast.psvm/newton",
                 warm_start=earlier_solution(warm_start),
-                tol=tol,
-                max_iter=max_iter,
-                verbose=verbose,
-                callback=callback,
+                **limits,
             )
         X, y, sample_weight = blocks.loaded()
     data = binary_data(X, y, sample_weight)
     check_costs(C, data.weight)
     space = feature_space(
         data,
-        kernel,
+        kernel_for(data, kernel) if method == "auto" else kernel,
         intercept=intercept,
         indefinite=indefinite,
-        keep_gram=intercept != "free" and data.n <= FACTORED,
+        keep_gram=False,
         block_entries=settings.rows.block_entries,
     )
     linear = space.is_linear
-    check_choice(method, "method", psvm_linear.METHODS if linear else KERNEL_METHODS)
+    check_choice(method, "method", LINEAR_METHODS if linear else KERNEL_METHODS)
     statement = kind_of_psvm(intercept)(space=space, C=C, p=p)
     # Rows from blocks are started by models of other rows as well.
     given = start_of(warm_start, statement)
-    if given is not warm_start and intercept != "free":
+    if given is not warm_start and not free:
         raise DataError(
             "warm_start=(coef, intercept) starts the pSVM with a free intercept; pass a Solution of"
             " the same data"
         )
     warm = earlier_multipliers(given, statement, required=not from_blocks and given is warm_start)
     earlier = earlier_solution(given)
-    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
 
-        def solve(start: Any) -> Found:
-            if intercept != "free":
-                return solve_unbiased(statement, monitor, start=start, cache_size=cache_size)
-            if linear and method == "auto" and p == 1 and start is None and _pairs_first(statement):
-                return _solve_few(statement, monitor, seed, cache_size, settings)
-            if linear:
-                return psvm_linear.solve_linear(statement, monitor, start=start)
-            rows, size = kernel_rows(
-                space,
-                working_set=settings.decomposition.working_set_size(data.n),
-                tiled_working_set=settings.decomposition.tiled_working_set_size(data.n),
-                cache_size=cache_size,
-                float32=float32_cache,
-                settings=settings.rows,
+    def run(monitor: Monitor, start: Any) -> Found:
+        if linear and method == "auto" and p == 1 and start is None and free:
+            squares = (
+                float(space.diagonal().sum()) if data.n <= settings.smo_max_samples else np.inf
             )
-            return _solve_kernel(statement, rows, size, monitor, start, seed, cache_size, settings)
-
-        start = None if earlier is None else _start_from(statement, earlier, warm)
-        return solved_from(
-            statement,
-            monitor,
-            solve,
-            start,
-            solver=lambda options: f"fast.psvm/{options.get('method', 'smo')}",
+            if C * squares * data.n <= settings.smo_condition:
+                return _solve_few(statement, monitor, seed, cache_size, settings)
+        if linear:
+            return _solve_linear(statement, monitor, start)
+        rows, size = kernel_rows(
+            space,
+            working_set=settings.decomposition.working_set_size(data.n),
+            tiled_working_set=settings.decomposition.tiled_working_set_size(data.n),
+            cache_size=cache_size,
+            float32=float32_cache,
+            settings=settings.rows,
         )
+        return _solve_kernel(statement, rows, size, monitor, start, seed, cache_size, settings)
+
+    start = None if earlier is None else _start_from(statement, earlier, warm)
+    return solve(statement, run, start, name="psvm", **limits)
 
 
-def _pairs_first(statement: PSVM) -> bool:
-    """Whether the linear formulation with p = 1 begins by pSMO."""
-    n = statement.y.size
-    if n > SMO_MAX_SAMPLES:
-        return False
-    squares = float(statement.space.diagonal().sum())
-    return statement.C * squares * n <= EASY_PAIRS
+class LinearStart(NamedTuple):
+    """A point to start from."""
+
+    w: Floats
+    bias: float
+    alpha: Floats | None
+
+
+def _solve_linear(statement: PSVM, monitor: Monitor, start: LinearStart | None) -> Found:
+    """Solve the linear pSVM until the monitor says stop."""
+    space, p = statement.space, statement.p
+    free = space.intercept == "free"
+    X, centre = _features(space)
+    c = statement.C * statement.weight
+    problem = LinearProblem(X, statement.y, c, hinge_power(p), bias=free)
+    w, b, alpha = None, 0.0, None
+    if start is not None:
+        w, b = start.w, (start.bias + float(centre @ start.w)) if free else 0.0
+        alpha = None if problem.smooth else start.alpha
+    point, status = minimise(problem, monitor, w=w, b=b, alpha=alpha)
+    biases = [point.b]
+    if free and (p == 1 or (status is not Status.OPTIMAL and not problem.smooth)):
+        # For p = 1 the bias of the method is optimal for an envelope, whose interval of optimal
+        # biases differs; for 1 < p < 2 it is optimal only approximately.
+        exact = statement.exact_intercept(np.asarray(X @ point.w))
+        biases = [exact] if p == 1 else [point.b, exact]
+    found = RecoveredPoints(
+        [linear_model(space, point.w, b, point.alpha > 0, centre) for b in biases],
+        [{"alpha": point.alpha}],
+    )
+    rounding = (
+        estimated_rounding(X.shape[1]) * problem.largest_norm * float(np.linalg.norm(point.w))
+    )
+    found.models.extend(multiples(statement, found.models[0], rounding, monitor))
+    if not free and status is Status.INACCURATE and statement.y.size <= POLISHED:
+        more = statement.recover(point.alpha)
+        found = RecoveredPoints([*found.models, *more.models], [*found.duals, *more.duals])
+    options: dict[str, Any] = {"method": "newton", "steps": point.steps}
+    return found, status, options if problem.smooth else {**options, "sigma": point.sigma}
+
+
+def _features(space: FeatureSpace) -> tuple[Features, Floats]:
+    """Return the data and their centre; sparse data with many non-zeros become dense, and centred if
+    the intercept is free.
+    """
+    X = space.X
+    n, d = X.shape
+    if space.intercept != "free":
+        return X, space.centre
+    if not sp.issparse(X) or X.nnz < DENSE * n * d:
+        return X, space.centre
+    dense = X.toarray()
+    centre = np.asarray(dense.mean(axis=0))
+    dense -= centre
+    return dense, centre
 
 
 def _start_from(statement: PSVM, earlier: Solution, alpha: Floats | None) -> Any:
-    """Return the starting point of the method for a statement: a linear point, multipliers, or
-    these and their scores.
+    """Return the starting point that an earlier solution gives: a linear one, or multipliers with
+    their scores.
     """
-    free = statement.space.intercept == "free"
-    if free and statement.space.is_linear:
-        return psvm_linear.start_from(statement, earlier, alpha)
-    if alpha is None:
-        return None
+    space, X = statement.space, statement.space.X if statement.space.is_linear else None
     ratio = _ratio(statement, earlier)
-    return _adapted(statement, alpha, ratio) if free else alpha * ratio
+    if X is None:
+        return None if alpha is None else _adapted(statement, alpha, ratio)
+    free = space.intercept == "free"
+    if free and isinstance(earlier.model, LinearModel):
+        w, bias = np.array(earlier.model.coef), float(earlier.model.intercept)
+        if w.shape != (X.shape[1],):
+            raise DataError(
+                f"warm_start is a solution of data with {w.size} features, these have {X.shape[1]}"
+            )
+    elif alpha is None:
+        if not free:
+            return None
+        raise DataError(
+            "warm_start must be a Solution with a linear model, or with multipliers of the same"
+            " data"
+        )
+    else:
+        w = np.asarray(X.T @ (alpha * statement.y))
+        bias = statement.exact_intercept(np.asarray(X @ w))
+        bias -= float(space.centre @ w) if free else 0.0
+    return LinearStart(w, bias, None if alpha is None else alpha * ratio)
 
 
 def _solve_few(
     statement: PSVM, monitor: Monitor, seed: int, cache_size: float, settings: PSVMSettings
-) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
+) -> Found:
     """Solve the linear formulation with p = 1 by a few rounds of pSMO, and if these do not suffice,
     by Newton's method.
     """
@@ -297,8 +378,8 @@ def _solve_few(
     if status in ENDED or (status is Status.ITERATION_LIMIT and most <= settings.smo_max_rounds):
         return found, status, options
     alpha, model = found.duals[-1]["alpha"], found.models[-1]
-    start = psvm_linear.LinearStart(np.array(model.coef), float(model.intercept), alpha)
-    return psvm_linear.solve_linear(statement, monitor, start=start)
+    start = LinearStart(np.array(model.coef), float(model.intercept), alpha)
+    return _solve_linear(statement, monitor, start)
 
 
 def _solve_kernel(
@@ -310,8 +391,9 @@ def _solve_kernel(
     seed: int,
     cache_size: float,
     settings: PSVMSettings,
-) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
+) -> Found:
     y, p, weight = statement.y, statement.p, statement.weight
+    free = statement.space.intercept == "free"
     b, scores = 0.0, np.zeros(0)
 
     def bounds(alpha: Floats, f: Floats) -> tuple[float, float]:
@@ -319,15 +401,27 @@ def _solve_kernel(
         norm = max(float((alpha * y) @ f), 0.0)
         # Any bias gives an upper bound; for p > 1 a nearly optimal one is found much faster than
         # the exact one.
-        b = best_bias(f, y, p=p, weight=weight) if p == 1 else near_best_bias(f, y, weight, p, b)
-        scores = f if p == 1 else scores
+        if free and p > 1:
+            b = near_best_bias(f, y, weight, p, b)
+        elif free:
+            b, scores = best_bias(f, y, p=p, weight=weight), f
         with np.errstate(over="ignore"):
             upper = objective(norm, y * (f + b), C=statement.C, p=p, weight=weight)
+            # A multiple has no losses if the classes are separated.
+            low, high = float(f[y > 0].min()), float(f[y < 0].max())
+            margin = 0.5 * (low - high) if free else min(low, -high)
+            if margin > 0:
+                upper = min(upper, 0.5 * norm / margin / margin)
         return dual_objective(alpha, norm, C=statement.C, p=p, weight=weight), upper
 
     low_rank = LowRankNewton(statement, cache_size, settings.low_rank)
     support_newton = None
-    if start is not None and isinstance(rows, GramRows) and SupportNewton.applies(p, y.size):
+    if (
+        free
+        and start is not None
+        and isinstance(rows, GramRows)
+        and SupportNewton.applies(p, y.size)
+    ):
         support_newton = SupportNewton(
             statement, rows.store, bounds, settings.expected_newton_steps
         )
@@ -357,11 +451,55 @@ def _solve_kernel(
         options["low_rank"] = low_rank.rank
     found = RecoveredPoints([], [])
     for alpha in ascent.points():
-        f = statement.space.point(alpha * y).scores.value
+        scored = statement.space.point(alpha * y).scores
+        f, rounding = scored.value, float(np.max(scored.error))
         bias = b if np.array_equal(f, scores) else statement.exact_intercept(f, near=b)
         found.models.append(statement.space.model(alpha * y, bias))
         found.duals.append({"alpha": alpha})
+        found.models.extend(multiples(statement, found.models[-1], rounding, monitor))
     return found, status, options
+
+
+def multiples(statement: PSVM, model: Any, rounding: float, monitor: Monitor) -> list[Any]:
+    """Return multiples of a model whose objective has less rounding at large C: the best one for
+    margins that are less by their errors, with its intercept and with that in the middle between the
+    classes; none where rounding is small against the tolerance.
+    """
+    c, y = statement.C * statement.weight, statement.y
+    if not float(c.sum()) * rounding > ROUNDED * monitor.tol * monitor.upper:
+        return []
+    margins = statement.margins_of(model)
+    u, norm = margins.value - margins.error, 2.0 * float(statement.penalty(model).value)
+    found = [(0.0, u)]
+    if statement.space.intercept == "free":
+        shift = 0.5 * float(u[y < 0].min() - u[y > 0].min())
+        found.append((shift, u + y * shift - 4.0 * EPS * (abs(shift) + abs(model.intercept))))
+    scaled = []
+    for shift, u in found:
+        t = best_multiple(u, norm, c, statement.p)
+        parts = {"intercept": t * (model.intercept + shift)}
+        names = [name for name in ("coef", "dual_coef") if hasattr(model, name)]
+        scaled.append(replace(model, **parts, **{name: t * getattr(model, name) for name in names}))
+    return scaled
+
+
+def best_multiple(u: Floats, norm: float, c: Floats, p: float) -> float:
+    r"""Return the minimiser t of :math:`\tfrac12 t^2\|w\|^2 + \sum_i c_i(1 - tu_i)_+^p`, rounded
+    up.
+    """
+
+    def grows(t: float) -> bool:
+        slack = 1.0 - t * u
+        lost = slack > 0
+        return t * norm >= float((c[lost] * u[lost]) @ (p * slack[lost] ** (p - 1.0)))
+
+    low, high = 0.0, 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        while norm > 0 and high < 1e18 and not grows(high):
+            low, high = high, 2.0 * high
+        while high - low > EPS * high and low < (middle := 0.5 * (low + high)) < high:
+            low, high = (low, middle) if grows(middle) else (middle, high)
+    return high
 
 
 def _ratio(statement: PSVM, earlier: Solution) -> float:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.margin.feasible import BoundsOf
+from svmcvx.fast.margin.decomposition import BoundsOf
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.numerical.bordered import bordered_solution
 

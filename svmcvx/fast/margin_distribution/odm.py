@@ -13,8 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
+<<<<<<< HEAD
 from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError
+=======
+from svmcvx.data import binary_data, check_choice, check_seed
+from svmcvx.errors import DataError, exhibit
+>>>>>>> ad2111b (Kernel machines: hinge losses of separable data vanish at any C, the dual without a free intercept is solved by steps in one multiplier, linear kernels of unscaled columns on the data themselves, matrices in single precision for their positive part)
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
@@ -30,14 +35,20 @@ from svmcvx.fast.core.monitor import (
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import band
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
-from svmcvx.fast.linear.problem import BestPoint, LinearProblem, earlier_coefficients, linear_model
+from svmcvx.fast.linear.problem import (
+    BestPoint,
+    LinearProblem,
+    earlier_coefficients,
+    kernel_for,
+    linear_model,
+)
 from svmcvx.fast.margin_distribution.coordinate_ascent import METHODS, ascend
 from svmcvx.fast.margin_distribution.odm_blocks import LARGEST_RANK, minimise_by_blocks
-from svmcvx.feature_space import penalised_or_none
+from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.blocks import InBlocks
-from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm, check_band
+from svmcvx.formulations.margin_distribution.odm import ODM, check_band
 from svmcvx.kernels import KernelLike
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
@@ -168,8 +179,16 @@ def odm(
             )
         X, y, sample_weight = rows.loaded()
     largest = {"auto": settings.largest_gram, "blocks": 0}.get(method, math.inf)
-    statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite, largest)
-    space = statement.space
+    C1, C2, D = check_band(C1, C2, D)
+    data = binary_data(X, y, sample_weight)
+    space = feature_space(
+        data,
+        kernel_for(data, kernel),
+        intercept=penalised_or_none(intercept),
+        indefinite=indefinite,
+        keep_gram=data.n <= largest,
+    )
+    statement = ODM(space, C1, C2, D)
     by_blocks = space.blockwise
     if method == "blocks" and not by_blocks:
         raise DataError(

@@ -27,8 +27,13 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
+<<<<<<< HEAD
 from svmcvx.data import check_choice, check_number, check_seed
 from svmcvx.errors import DataError
+=======
+from svmcvx.data import binary_data, check_choice, check_number, check_seed
+from svmcvx.errors import DataError, exhibit
+>>>>>>> ad2111b (Kernel machines: hinge losses of separable data vanish at any C, the dual without a free intercept is solved by steps in one multiplier, linear kernels of unscaled columns on the data themselves, matrices in single precision for their positive part)
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
@@ -43,13 +48,18 @@ from svmcvx.fast.core.monitor import (
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
-from svmcvx.fast.linear.problem import BestPoint, LinearProblem, earlier_coefficients, linear_model
+from svmcvx.fast.linear.problem import (
+    BestPoint,
+    LinearProblem,
+    earlier_coefficients,
+    kernel_for,
+    linear_model,
+)
 from svmcvx.fast.margin_distribution.coordinate_ascent import METHODS, ascend
 from svmcvx.fast.margin_distribution.odml_low_rank import LARGEST_RANK, solve_by_ranks
-from svmcvx.feature_space import penalised_or_none
+from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.margin_distribution.odm import margin_space
 from svmcvx.formulations.margin_distribution.odml import ODML, check_penalties
 from svmcvx.formulations.margin_distribution.odml_blocks import ODMLInBlocks, mean_gradient
 from svmcvx.kernels import KernelLike
@@ -190,14 +200,14 @@ def odml(
                 settings=settings.newton,
             )
         X, y, sample_weight = rows.loaded()
-    space = margin_space(
-        X,
-        y,
-        kernel=kernel,
-        intercept=intercept,
-        sample_weight=sample_weight,
+    data = binary_data(X, y, sample_weight)
+    largest = {"auto": settings.largest_gram, "low-rank": 0}.get(method, math.inf)
+    space = feature_space(
+        data,
+        kernel_for(data, kernel),
+        intercept=penalised_or_none(intercept),
         indefinite=indefinite,
-        largest_gram={"auto": settings.largest_gram, "low-rank": 0}.get(method, math.inf),
+        keep_gram=data.n <= largest,
     )
     statement = ODML(space, lam1, lam2, C)
     if method == "unwhitened" and not space.is_linear:
