@@ -213,9 +213,9 @@ class BinaryClassifier(CertifiedClassifier):
         and ODM in memory.
         """
         members = [member for member in self._members if isinstance(member, KernelModel)]
-        found = [(member.support, member.dual_coef) for member in members] or list(
-            self._expansions()
-        )
+        found = [(member.support, member.dual_coef) for member in members]
+        if len(found) < len(self._members):
+            found = list(self._expansions())
         rows = self.support_
         order = np.argsort(rows)
         coefficients = np.zeros((len(found), rows.size))

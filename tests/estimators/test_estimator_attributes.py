@@ -297,19 +297,6 @@ def test_intercepts_that_are_not_free_on_every_route(kernel, p, intercept):
     assert again.certificate.is_certified(1e-8)
 
 
-@pytest.mark.parametrize("room", [500.0, 1e-3])
-def test_a_factor_that_grows_gives_the_same_interval_and_a_wide_one_without_room(monkeypatch, room):
-    arguments = {"C": 2.0, "p": 2.0, "kernel": sx.RBF(0.5), "intercept": "penalised"}
-    whole = sx.fast.psvm(X, Y, **arguments)
-    monkeypatch.setattr("svmcvx.fast.margin.psvm.FACTORED", 0)
-    monkeypatch.setattr("svmcvx.fast.margin.psvm_unbiased.POLISHED", 0)
-    grown = sx.fast.psvm(X, Y, cache_size=room, **arguments)
-    assert grown.certificate.lower <= whole.certificate.upper
-    assert whole.certificate.lower <= grown.certificate.upper
-    assert grown.certificate.is_certified(1e-6) is (room > 1.0)
-    assert grown.attempts[0].options["rank"] == (40 if room > 1.0 else 3)
-
-
 @pytest.mark.parametrize(("p", "loss"), [(1.0, "hinge"), (2.0, "squared_hinge")])
 @pytest.mark.parametrize("intercept", [False, "penalised"])
 def test_a_penalised_intercept_is_that_of_linear_svc(p, loss, intercept):

@@ -225,6 +225,12 @@ class Decomposition:
             return [last if self._gaps[1] <= self._gaps[0] else lowest]
         return [lowest, last]
 
+    def raw_points(self) -> list[Floats]:
+        """Return the same without the repair, whose balance rounds multipliers that are tiny against
+        others.
+        """
+        return [self._lowest_alpha, self.alpha]
+
     def exact_scores(self) -> None:
         """Evaluate the scores from the raw data, at the exactly feasible multipliers nearby."""
         self.updated, self._exact, self._exact_of = False, None, None

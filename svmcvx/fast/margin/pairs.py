@@ -28,7 +28,7 @@ from svmcvx.formulations.margin.psvm import PSVM, best_bias
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.model import BinaryModel
+from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.model.packed import KernelMembers, LinearMembers
 from svmcvx.solution import Attempt, OptimalIntercepts, Solution, Status, Timings
 from svmcvx.solution.deferred import Deferred, DeferredSolution
@@ -110,13 +110,20 @@ class SolvedParts:
             else [np.arange(2)] * classes.size
         )
         place = self.order[self.layout.all_rows]
-        if self.coef is not None:
+        linear = any(isinstance(model, LinearModel) for model in others.values())
+        normals = self._normals() if self.coef is None and linear else self.coef
+        if normals is not None:
             chosen = np.flatnonzero(point.alpha)
             ends = np.searchsorted(chosen, self.layout.offsets[1:-1])
             supports = [np.sort(rows) for rows in np.split(place[chosen], ends)]
-            coef, bias = self.coef.copy(), point.bias.copy()
+            coef, bias = normals.copy(), point.bias.copy()
             for part, model in others.items():
-                coef[part], bias[part], supports[part] = model.coef, model.intercept, model.support  # type: ignore[attr-defined]
+                coef[part] = (
+                    model.coef
+                    if isinstance(model, LinearModel)
+                    else cast(Any, model).vectors.T @ cast(Any, model).dual_coef
+                )
+                bias[part], supports[part] = model.intercept, model.support
             return LinearMembers(coef, bias, sides, supports)
         used = np.zeros(codes.size, dtype=bool)
         used[place[point.alpha != 0.0]] = True
@@ -138,6 +145,12 @@ class SolvedParts:
         return KernelMembers(
             self.kernel, self.X[sorted_place[support]], support, table, bias, sides, self.X.shape[1]
         )
+
+    def _normals(self) -> Floats:
+        """Return the normals of a linear kernel's expansions."""
+        v = self.point.alpha * self.y
+        parts = range(self.layout.parts)
+        return np.stack([v[self.layout.of_part(k)] @ self.X[self.layout.rows(k)] for k in parts])
 
     def _rows(self, part: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the places of a problem's numbers in the order of the data that were passed in,

@@ -70,6 +70,8 @@ ABOVE_BOUND = 1e-12
 # Share of the tolerance above which the rounding of the margins, times the costs, makes multiples of
 # the models candidates.
 ROUNDED = 0.01
+# Smallest multiple that is a candidate: a smaller one is nearly w = 0.
+LEAST_MULTIPLE = 0.1
 # Largest number of observations for solving the polished equations of a linear machine.
 POLISHED = 1000
 
@@ -457,6 +459,9 @@ def _solve_kernel(
         found.models.append(statement.space.model(alpha * y, bias))
         found.duals.append({"alpha": alpha})
         found.models.extend(multiples(statement, found.models[-1], rounding, monitor))
+    for alpha in ascent.raw_points() if status is Status.INACCURATE else ():
+        bias = statement.exact_intercept(statement.space.point(alpha * y).scores.value)
+        found.models.append(statement.space.model(alpha * y, bias))
     return found, status, options
 
 
@@ -477,6 +482,8 @@ def multiples(statement: PSVM, model: Any, rounding: float, monitor: Monitor) ->
     scaled = []
     for shift, u in found:
         t = best_multiple(u, norm, c, statement.p)
+        if t < LEAST_MULTIPLE:
+            continue
         parts = {"intercept": t * (model.intercept + shift)}
         names = [name for name in ("coef", "dual_coef") if hasattr(model, name)]
         scaled.append(replace(model, **parts, **{name: t * getattr(model, name) for name in names}))

@@ -13,13 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-<<<<<<< HEAD
-from svmcvx.data import check_choice, check_seed
-from svmcvx.errors import DataError
-=======
 from svmcvx.data import binary_data, check_choice, check_seed
-from svmcvx.errors import DataError, exhibit
->>>>>>> ad2111b (Kernel machines: hinge losses of separable data vanish at any C, the dual without a free intercept is solved by steps in one multiplier, linear kernels of unscaled columns on the data themselves, matrices in single precision for their positive part)
+from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
