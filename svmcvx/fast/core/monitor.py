@@ -19,7 +19,6 @@ from svmcvx.certificate import HasTrivial, SinglePointStatement, SolverBound, ch
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.fast.core.ownership import owned_data
 from svmcvx.formulations.base import Formulation, RecoveredPoints
-from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.model import LinearModel
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.system import clock
@@ -267,7 +266,7 @@ def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> S
 
 
 def earlier_multipliers(
-    warm_start: Any, statement: AlphaDualStatement, *, required: bool = True
+    warm_start: Any, statement: Any, *, required: bool = True
 ) -> NDArray[np.float64] | None:
     """Return the multipliers of an earlier solution on the same data, None if there is no earlier
     solution.
