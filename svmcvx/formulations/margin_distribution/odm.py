@@ -67,6 +67,7 @@ from svmcvx.core.bounded import (
     where,
 )
 from svmcvx.data import binary_data, check_number
+from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import BinaryStatement, LinearDual, RecoveredPoints
 from svmcvx.kernels import KernelLike
@@ -90,6 +91,8 @@ Floats: TypeAlias = NDArray[np.float64]
 # Newton steps of the polishing, and unknowns of one of its systems, at most.
 ROUNDS = 40
 LARGEST_SYSTEM = 4000
+# Smallest share of an observation in the sum of weights.
+LEAST_SHARE = 2.0**-300
 
 
 def objective(squared_norm: Any, u: Any, *, C1: Any, C2: Any, D: Any, share: Any = None) -> Any:
@@ -324,6 +327,12 @@ def margin_space(
     """
     rule = penalised_or_none(intercept)
     data = binary_data(X, y, sample_weight)
+    smallest = float(data.weight.min()) / data.total_weight
+    if not smallest >= LEAST_SHARE:
+        raise DataError(
+            f"sample_weight gives an observation the share {smallest:.3g} of the sum of weights,"
+            f" below {LEAST_SHARE:.3g}, where losses underflow; leave it out by a weight of zero"
+        )
     return feature_space(
         data, kernel, intercept=rule, indefinite=indefinite, keep_gram=data.n <= largest_gram
     )
