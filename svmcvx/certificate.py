@@ -573,6 +573,15 @@ class CheckedParts:
         )
 
 
+def status_of(certificate: Certificate, tol: float, said: str) -> str:
+    """Return "optimal" for a gap of at most `tol`; otherwise how the solver said that it ended, or
+    "inaccurate" where it said "optimal". A local search has no gap: its word stays.
+    """
+    if certificate.is_certified(tol):
+        return "optimal"
+    return "inaccurate" if said == "optimal" and certificate.kind != "local" else said
+
+
 @single_blas_thread()
 @quietly
 def check_parts(statement: PartsStatement[M], point: M) -> CheckedParts:

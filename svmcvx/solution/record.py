@@ -38,7 +38,7 @@ OF_THE_SOLUTION: Final = ("kernel", "intercept", "form")
 
 
 class Status(StrEnum):
-    """Why a solver stopped, as the solver says; the certificate does not depend on it."""
+    """How a solve ended: of a solution by its certificate, of an attempt as its solver says."""
 
     OPTIMAL = "optimal"
     INACCURATE = "inaccurate"

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from svmcvx.certificate import TRIVIAL, Checked, Dual, HasTrivial, SolverBound, check
+from svmcvx.certificate import TRIVIAL, Checked, Dual, HasTrivial, SolverBound, check, status_of
 from svmcvx.errors import NotCertified, SolverFailed
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.problem import ConstrainedProblem, FormulationProblem, values_restored
@@ -348,7 +348,7 @@ class Chain:
         return Solution(
             model=checked.model,
             certificate=checked.certificate,
-            status=attempt.status,
+            status=Status(status_of(checked.certificate, self.acceptance, attempt.status)),
             solver=attempt.solver,
             attempts=tuple(self.attempts),
             timings=timings,

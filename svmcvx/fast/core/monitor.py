@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.arguments import check_shared, documented, refuse_unknown
-from svmcvx.certificate import HasTrivial, SinglePointStatement, SolverBound, check, relative_gap
+from svmcvx.certificate import (
+    HasTrivial,
+    SinglePointStatement,
+    SolverBound,
+    check,
+    relative_gap,
+    status_of,
+)
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.fast.core.ownership import owned_data
 from svmcvx.formulations.base import Formulation, RecoveredPoints
@@ -355,17 +362,13 @@ def conclude(
         # Rounding hides whether any of the points is feasible; a convex problem still has a lower
         # end.
         raise SolverFailed(f"{solver}: {statement.explain(str(Status.NUMERICAL))}", [attempt])
-    if (
-        status is Status.OPTIMAL
-        and certificate.kind != "local"
-        and not certificate.gap <= monitor.tol
-    ):
+    said, status = status, Status(status_of(certificate, monitor.tol, status))
+    if said is Status.OPTIMAL and status is not said:
         # The solver's gap did not include the rounding of the certificate.
-        status = Status.INACCURATE
         reason = f"the certified gap {certificate.gap:.2g} exceeds {monitor.tol:.2g}"
     lower = math.nan if certificate.lower is None else certificate.lower
     trace = [*monitor.rows, (monitor.seconds, lower, certificate.upper)]
-    attempt = Attempt(solver, status, reason, solved, certificate.gap, *details)
+    attempt = Attempt(solver, said, reason, solved, certificate.gap, *details)
     evidence = statement.evidence(checked.model)
     if proof and evidence is not None:
         evidence = replace(evidence, tree=proof)
