@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from svmcvx.numerical.support_equations import MarginOperator, solve_support_equations
+from svmcvx.numerical import MarginOperator, solve_support_equations
 
 __all__ = ["FREE_BIAS", "LeastNorm", "least_norm"]
 

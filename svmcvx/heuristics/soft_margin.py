@@ -10,7 +10,7 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.heuristics.signed_rows import SignedRows, never
-from svmcvx.numerical.newton import NewtonStep, newton
+from svmcvx.numerical import NewtonStep, newton
 from svmcvx.system.cancellation import run_with_deadline
 from svmcvx.system.deadline import OutOfTime
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.linalg as sl
 
-from svmcvx.numerical.bordered import bordered_solution, semidefinite_solution
+from svmcvx.numerical import bordered_solution, semidefinite_solution
 
 
 @pytest.mark.parametrize("positive", [False, True], ids=["corner of zero", "positive corner"])

@@ -7,7 +7,7 @@ import pytest
 
 from svmcvx.heuristics.signed_rows import never
 from svmcvx.heuristics.soft_margin import squared_hinge
-from svmcvx.numerical.line_search import line_search
+from svmcvx.numerical import line_search
 
 
 def counted(derivative):

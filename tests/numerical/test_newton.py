@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from svmcvx.numerical.newton import NewtonStep, newton
+from svmcvx.numerical import NewtonStep, newton
 
 
 class Power:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from svmcvx.fast import psvm
-from svmcvx.numerical.support_equations import MarginOperator, solve_support_equations
+from svmcvx.numerical import MarginOperator, solve_support_equations
 
 
 def data(seed, n=40, d=4):

@@ -27,7 +27,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from svmcvx.fast.conic_loss import loss_passes as passes
 from svmcvx.formulations.conic_loss.primal import stationary_multipliers, weighted_gram
 from svmcvx.kernels import row_norms
-from svmcvx.numerical.conjugate_gradients import conjugate_gradients
+from svmcvx.numerical import conjugate_gradients
 
 __all__ = [
     "SYSTEMS",

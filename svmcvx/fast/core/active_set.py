@@ -39,7 +39,7 @@ from svmcvx.fast.core.active_set_passes import (
     solve_active,
     step_multiplier,
 )
-from svmcvx.numerical.bordered import bordered_solution
+from svmcvx.numerical import bordered_solution
 
 __all__ = [
     "LARGEST_SUPPORT",

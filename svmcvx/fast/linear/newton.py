@@ -51,7 +51,7 @@ from svmcvx.fast.linear.problem import (
     RowSums,
 )
 from svmcvx.fast.linear.steps import newton_step
-from svmcvx.numerical.newton import NewtonStep, newton
+from svmcvx.numerical import NewtonStep, newton
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 

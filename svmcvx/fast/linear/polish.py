@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from svmcvx.fast.linear.loss_passes import HINGE
 from svmcvx.fast.linear.margins import Margins
 from svmcvx.fast.linear.problem import LinearTerms, RowSums
-from svmcvx.numerical.bordered import semidefinite_solution
+from svmcvx.numerical import semidefinite_solution
 
 __all__ = ["Polish", "Polished"]
 

@@ -26,8 +26,7 @@ from svmcvx.fast.linear.problem import (
     LinearNewtonSettings,
     LinearTerms,
 )
-from svmcvx.numerical.bordered import bordered_solution
-from svmcvx.numerical.conjugate_gradients import conjugate_gradients
+from svmcvx.numerical import bordered_solution, conjugate_gradients
 
 __all__ = ["newton_step"]
 

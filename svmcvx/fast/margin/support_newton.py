@@ -34,7 +34,7 @@ from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.margin.decomposition import BoundsOf
 from svmcvx.formulations.margin.psvm import PSVM
-from svmcvx.numerical.bordered import bordered_solution
+from svmcvx.numerical import bordered_solution
 
 __all__ = ["SupportNewton"]
 

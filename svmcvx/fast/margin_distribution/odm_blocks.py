@@ -38,8 +38,7 @@ from svmcvx.fast.linear.kernel_newton import KernelNewton
 from svmcvx.fast.linear.loss_passes import band
 from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem, estimated_rounding
 from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, objective
-from svmcvx.numerical.conjugate_gradients import conjugate_gradients
-from svmcvx.numerical.newton import NewtonStep, newton
+from svmcvx.numerical import NewtonStep, conjugate_gradients, newton
 from svmcvx.solution import Status
 from svmcvx.system import memory
 from svmcvx.system.deadline import current

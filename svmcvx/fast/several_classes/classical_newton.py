@@ -44,7 +44,7 @@ from svmcvx.fast.several_classes.systems.score_systems import (
     Preconditioner,
     ScoreSystem,
 )
-from svmcvx.numerical.newton import NewtonStep, newton
+from svmcvx.numerical import NewtonStep, newton
 from svmcvx.solution import Status
 
 __all__ = ["AugmentedNewton", "ClassicalNewtonSettings"]

@@ -36,7 +36,7 @@ from svmcvx.fast.several_classes.systems.score_systems import (
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.formulations.multiclass.m3svm import M3SVM
 from svmcvx.losses import hinge_power_conjugate
-from svmcvx.numerical.newton import NewtonStep, newton
+from svmcvx.numerical import NewtonStep, newton
 from svmcvx.solution import Status
 
 __all__ = ["LARGEST_DIRECT", "Continuation", "M3SVMBounds"]

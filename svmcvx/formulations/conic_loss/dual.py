@@ -46,7 +46,7 @@ from svmcvx.formulations.conic_loss.geometry import (
 )
 from svmcvx.formulations.conic_loss.primal import weighted_gram
 from svmcvx.kernels import row_norms
-from svmcvx.numerical.newton import NewtonStep, newton
+from svmcvx.numerical import NewtonStep, newton
 from svmcvx.system.deadline import current
 
 __all__ = ["ConicDual", "dual_objective", "same_point"]

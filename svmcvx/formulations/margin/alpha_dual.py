@@ -11,12 +11,12 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx import numerical as equations
 from svmcvx.certificate import Dual
 from svmcvx.core.exactly import balanced, imbalance
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import BinaryStatement
 from svmcvx.model import BinaryModel, LinearModel
-from svmcvx.numerical import support_equations as equations
 from svmcvx.system.deadline import current
 
 __all__ = ["AlphaDualStatement", "solve_support_equations"]
@@ -96,7 +96,7 @@ def solve_support_equations(
     slack: equations.Slack | None,
 ) -> Floats | None:
     """Return multipliers that solve
-    :func:`svmcvx.numerical.support_equations.solve_support_equations` in a space, or None, also
+    :func:`svmcvx.numerical.solve_support_equations` in a space, or None, also
     where time is up.
     """
     y = space.data.y

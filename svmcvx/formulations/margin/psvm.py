@@ -273,7 +273,7 @@ class PSVM(AlphaDualStatement):
 
         An interior-point solver leaves all multipliers slightly positive. The first candidate,
         where it exists, solves the optimality conditions as equations on the support vectors; see
-        :mod:`svmcvx.numerical.support_equations`.
+        :mod:`svmcvx.numerical`.
         """
         repaired = self.feasible(alpha)
         f = self.space.point(repaired * self.y).scores.value

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.losses import variance_multipliers
-from svmcvx.numerical.conjugate_gradients import conjugate_gradients
+from svmcvx.numerical import conjugate_gradients
 from svmcvx.system import memory
 from svmcvx.system.cancellation import checkpoint, cholesky, run_with_deadline, triangle
 

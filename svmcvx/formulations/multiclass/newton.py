@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from svmcvx.formulations.multiclass.losses import ScoreLoss
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
-from svmcvx.numerical.newton import NewtonStep, newton
+from svmcvx.numerical import NewtonStep, newton
 
 __all__ = ["PenaltyDerivatives", "newton_steps"]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from svmcvx.numerical.line_search import EVALUATIONS, INSIDE, SHARE
+from svmcvx.numerical import EVALUATIONS, INSIDE, SHARE
 from svmcvx.system.compilation import compiled
 
 __all__ = [
@@ -128,7 +128,7 @@ def _derivative(state, cap, big_m, share, cut, rho, a, along, size):
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _step_length(state, cap, big_m, share, cut, rho, a, along, norm_slope, curvature, start, stop):
     """Return a step length, at most 1, near which the derivative along a line vanishes, as
-    :func:`~svmcvx.numerical.line_search.line_search` does.
+    :func:`~svmcvx.numerical.line_search` does.
     """
     low, low_slope, high, high_slope, size = 0.0, start, 1.0, 0.0, 1.0
     for _ in range(EVALUATIONS):

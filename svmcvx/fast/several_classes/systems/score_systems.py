@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from svmcvx.core.row_wise import row_sums
 from svmcvx.data import Features
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
-from svmcvx.numerical.conjugate_gradients import conjugate_gradients
+from svmcvx.numerical import conjugate_gradients
 
 __all__ = [
     "Curvature",

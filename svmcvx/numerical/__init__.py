@@ -1,1 +1,0 @@
-"""Routines of numerical optimisation that every floor may use."""
