@@ -1,6 +1,6 @@
 """Faults put into the package by machine, one at a time, and whether a test notices each.
 
-    python -m campaigns.mutants --count 40 --seed 1 --modules svmcvx/core svmcvx/certificate.py
+    python -m campaigns.mutants --count 40 --seed 1 --modules svmcvx/certificate svmcvx/certificate.py
     python -m campaigns.mutants --count 300 --coverage .coverage      # after: python -m pytest -q --cov
     --cov-context=test
 
@@ -32,7 +32,7 @@ from coverage import CoverageData
 
 ROOT = Path(__file__).parents[1]
 MODULES = (
-    "svmcvx/core",
+    "svmcvx/certificate",
     "svmcvx/certificate.py",
     "svmcvx/formulations",
     "svmcvx/proofs",
@@ -51,7 +51,7 @@ TESTS = {
         "tests/proofs",
     ],
     "svmcvx/certificate.py": [
-        "tests/core/test_certificate.py",
+        "tests/certificate/test_certificate.py",
         "tests/test_soundness.py",
         "tests/formulations/test_every_statement.py",
     ],

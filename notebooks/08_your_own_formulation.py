@@ -26,7 +26,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import svmcvx as sx
-from svmcvx.core.bounded import exact, positive_part, signed, square, total
+from svmcvx.certificate.bounded import exact, positive_part, signed, square, total
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
@@ -81,7 +81,7 @@ assert np.abs(fine.max(axis=0) - huber(r, delta)).max() < 1e-6
 # The statement is what the checker works with: the objective of any model, the dual objective of
 # any point, and a
 # *repair* that makes any point exactly feasible (here: clipping to the box). No solver appears in it. Scores and norms
-# come with bounds on their rounding, and the operations of `svmcvx.core.bounded` carry these
+# come with bounds on their rounding, and the operations of `svmcvx.certificate.bounded` carry these
 # through each formula.
 
 

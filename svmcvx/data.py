@@ -18,8 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from svmcvx.certificate.bounded import Bounded, correctly_rounded, roundings
 from svmcvx.containers import as_array
-from svmcvx.core.bounded import Bounded, correctly_rounded, roundings
 from svmcvx.errors import DataError, DataTypeError, did_you_mean
 from svmcvx.proofs.format import fingerprint
 

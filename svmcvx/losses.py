@@ -1,7 +1,7 @@
 """Losses of the signed margin ``u = y f(x)``, elementwise.
 
 Those that are annotated with ``Any`` take plain numbers and arrays, and bounded ones
-(:mod:`svmcvx.core.bounded`).
+(:mod:`svmcvx.certificate.bounded`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, minimum, positive_part, sqrt, where
+from svmcvx.certificate.bounded import Bounded, minimum, positive_part, sqrt, where
 
 __all__ = [
     "PSI_ERROR",

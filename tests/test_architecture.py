@@ -14,11 +14,12 @@ ROOT = Path(svmcvx.__file__).parent
 
 # From the bottom up; a room imports only from floors below its own, or from its own room.
 FLOORS = (
-    ("errors", "core", "digests", "display", "numerical"),
+    ("errors", "digests", "display", "numerical"),
     ("catalogue", "containers", "proofs"),
-    ("system", "data", "losses"),
-    ("kernels", "row_blocks", "arguments", "synthetic"),
+    ("system",),
     ("certificate",),
+    ("data", "losses"),
+    ("kernels", "row_blocks", "arguments", "synthetic"),
     ("model",),
     ("solution", "feature_space"),
     ("heuristics",),

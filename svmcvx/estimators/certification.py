@@ -23,7 +23,7 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
-from svmcvx.certificate import Certificate, SinglePointStatement, check
+from svmcvx.certificate import Certificate, check
 from svmcvx.data import (
     BinaryData,
     CodedLabels,
@@ -492,9 +492,7 @@ def _certify_linear_svc(
             if (polished := absolute.polished(w)) is not None:
                 near.append(replace(model, coef=polished))
             duals = [{"alpha": absolute.multipliers(point)} for point in near]
-            certificates[part.key] = check(
-                SinglePointStatement(absolute), [model], duals
-            ).certificate
+            certificates[part.key] = check(absolute, [model], duals, own_models=False).certificate
             continue
         statement = PenalisedPSVM(space=space, C=float(svc.C), p=p)
         certificates[part.key] = statement.certify(model, {"alpha": _multipliers(statement, w)})
@@ -556,4 +554,4 @@ def _certify_logistic(
     for weights, biases in points:
         slopes = statement.loss.multipliers(scores.differences(scores.X @ weights + biases))
         duals.append({"alpha": scores.expand(data.weight[:, None] * slopes)})
-    return check(SinglePointStatement(statement), [own], duals).certificate
+    return check(statement, [own], duals, own_models=False).certificate

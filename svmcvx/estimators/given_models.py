@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from svmcvx.arguments import what_was_meant
 from svmcvx.catalogue import CATALOGUE
-from svmcvx.certificate import Certificate, SinglePointStatement, SolverBound, check
+from svmcvx.certificate import Certificate, SolverBound, check
 from svmcvx.data import check_features, check_labels
 from svmcvx.errors import BuildError, DataError, NotCertified, did_you_mean
 from svmcvx.estimators.base import CertifiedClassifier
@@ -99,10 +99,7 @@ class _Problem:
         require_kernel(model, self._statement)
         try:
             return check(
-                SinglePointStatement(self._statement),
-                [model],
-                self._duals,
-                solver_bound=self._bound,
+                self._statement, [model], self._duals, solver_bound=self._bound, own_models=False
             ).certificate
         except NotCertified as error:
             raise DataError(f"the model cannot be certified on these data: {error}") from None
@@ -149,15 +146,15 @@ def certify_problem(problem: FormulationProblem) -> Certificate:
     except BuildError:  # a problem in multipliers, from which the model is computed
         own = None
     models = points.models if own is None else [own]
-    statement = SinglePointStatement(problem.formulation)
+    statement = problem.formulation
     try:
-        checked = check(statement, models, points.duals)
+        checked = check(statement, models, points.duals, own_models=False)
     except NotCertified as error:
         raise DataError(f"the point cannot be certified: {error}") from None
 
     def gap(model: Model) -> float:
         try:
-            return check(statement, [model], points.duals).certificate.gap
+            return check(statement, [model], points.duals, own_models=False).certificate.gap
         except NotCertified:
             return np.inf
 

@@ -17,7 +17,7 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.certificate import Certificate
-from svmcvx.core.bounded import sum_above, sum_below
+from svmcvx.certificate.bounded import sum_above, sum_below
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.certification import CERTIFIABLE, certify

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from svmcvx.core.bounded import Bounded, exact, sqrt, square, total
+from svmcvx.certificate.bounded import Bounded, exact, sqrt, square, total
 from svmcvx.data import BinaryData, Features
 from svmcvx.kernels import Kernel
 from svmcvx.model import BinaryModel

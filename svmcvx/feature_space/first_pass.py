@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.rows import row_norms_above
+from svmcvx.certificate.rows import row_norms_above
 from svmcvx.data import BinaryData, Features, check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError
 from svmcvx.feature_space.blocks import SAME, BlockRows, BlockSpace, Sample

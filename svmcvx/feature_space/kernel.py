@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from svmcvx.core.bounded import Bounded, exact, positive_part, total
-from svmcvx.core.rows import inner_error, sums_above
+from svmcvx.certificate.bounded import Bounded, exact, positive_part, total
+from svmcvx.certificate.rows import inner_error, sums_above
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
 from svmcvx.feature_space.base import FeatureSpace, Point, RowBlock

@@ -12,9 +12,9 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from svmcvx.core.bounded import Bounded, correctly_rounded, exact, square
-from svmcvx.core.exactly import dot_exactly
-from svmcvx.core.rows import Ball, Rows
+from svmcvx.certificate.bounded import Bounded, correctly_rounded, exact, square
+from svmcvx.certificate.exactly import dot_exactly
+from svmcvx.certificate.rows import Ball, Rows
 from svmcvx.data import BinaryData, Features
 from svmcvx.feature_space.base import FeatureSpace, Point, RowBlock
 from svmcvx.kernels import Kernel, row_norms

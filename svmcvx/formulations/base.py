@@ -11,9 +11,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, runtime
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Certificate, Dual, Kind, SinglePointStatement, check
-from svmcvx.core.bounded import Bounded, exact, signed
-from svmcvx.core.rows import Ball
+from svmcvx.certificate import Certificate, Dual, Kind, check
+from svmcvx.certificate.bounded import Bounded, exact, signed
+from svmcvx.certificate.rows import Ball
 from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.display import ShortRepr, settings
 from svmcvx.errors import BuildError, DataError
@@ -260,7 +260,7 @@ class Formulation(ShortRepr, ABC):
             Make the dual point exactly feasible first; otherwise an infeasible one gives no bound.
         """
         return check(
-            SinglePointStatement(self), [model], [] if dual is None else [dual], repair=repair
+            self, [model], [] if dual is None else [dual], repair=repair, own_models=False
         ).certificate
 
 

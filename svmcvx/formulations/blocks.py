@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation, Kind
-from svmcvx.core.bounded import Bounded, exact, roundings, total
-from svmcvx.core.exactly import (
+from svmcvx.certificate.bounded import Bounded, exact, roundings, total
+from svmcvx.certificate.exactly import (
     BalancePlan,
     ClassSums,
     balance_plan,
@@ -34,7 +34,7 @@ from svmcvx.core.exactly import (
     take_units,
     unit_sums,
 )
-from svmcvx.core.rows import Ball
+from svmcvx.certificate.rows import Ball
 from svmcvx.data import BinaryData
 from svmcvx.feature_space import LinearSpace
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces

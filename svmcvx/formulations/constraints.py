@@ -56,8 +56,8 @@ from cvxpy.atoms.pnorm import Pnorm
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.core.bounded import GROW, Bounded, exact, exp, log, roundings, square, total
-from svmcvx.core.rows import Ball, inner_error, norm_above
+from svmcvx.certificate.bounded import GROW, Bounded, exact, exp, log, roundings, square, total
+from svmcvx.certificate.rows import Ball, inner_error, norm_above
 from svmcvx.formulations.base import LinearDual, LinearTerm
 
 Floats: TypeAlias = NDArray[np.float64]

@@ -53,7 +53,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from svmcvx.core.bounded import roundings
+from svmcvx.certificate.bounded import roundings
 from svmcvx.system.deadline import current
 
 __all__ = [

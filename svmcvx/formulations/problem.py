@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded
+from svmcvx.certificate.bounded import Bounded
 from svmcvx.data import check_number
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.feature_space import FeatureSpace, LinearSpace

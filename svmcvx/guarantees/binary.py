@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.core.bounded import exact, roundings, sqrt, where
+from svmcvx.certificate.bounded import exact, roundings, sqrt, where
 from svmcvx.data import CodedLabels, Features, binary_data, check_features, check_labels
 from svmcvx.errors import DataError, NotCertified
 from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace, feature_space

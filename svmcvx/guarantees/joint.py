@@ -39,9 +39,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, exact, exp, log, maximum, quietly, sqrt
-from svmcvx.core.row_wise import remainder, row_sums
-from svmcvx.core.rows import Ball, Rows
+from svmcvx.certificate.bounded import (
+    Bounded,
+    exact,
+    exp,
+    log,
+    maximum,
+    quietly,
+    remainder,
+    row_sums,
+    sqrt,
+)
+from svmcvx.certificate.rows import Ball, Rows
 from svmcvx.data import check_features
 from svmcvx.errors import DataError, NotCertified
 from svmcvx.formulations.multiclass.baselines import MACHINES, ClassicalStatement, bound_classical

@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.core.bounded import Bounded, between, exact, maximum
+from svmcvx.certificate.bounded import Bounded, between, exact, maximum
 from svmcvx.data import Features
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.margin.psvm import PSVM

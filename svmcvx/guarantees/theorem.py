@@ -43,7 +43,7 @@ multiplier with little room.
 
 **Rounding.** The c are whole numbers of a grid 2^−k of sum 2^k: Σc = 1 exactly. η is cut until
 :math:`\eta|d_i|` is at most the room for certain. All else is computed with bounds on its rounding
-(:mod:`svmcvx.core.bounded`).
+(:mod:`svmcvx.certificate.bounded`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import (
+from svmcvx.certificate.bounded import (
     Bounded,
     between,
     exact,
@@ -75,7 +75,7 @@ from svmcvx.core.bounded import (
     total,
     where,
 )
-from svmcvx.core.rows import UNDERFLOW, Ball, Rows, inner_error, row_norms_above, sums_above
+from svmcvx.certificate.rows import UNDERFLOW, Ball, Rows, inner_error, row_norms_above, sums_above
 from svmcvx.data import Features
 from svmcvx.feature_space import KernelSpace, LinearSpace, with_constant
 from svmcvx.kernels import Kernel, Linear, Polynomial

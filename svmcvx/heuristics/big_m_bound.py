@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.rows import row_norms_above
+from svmcvx.certificate.rows import row_norms_above
 from svmcvx.heuristics.signed_rows import SignedRows
 from svmcvx.kernels.distances import distances_above
 from svmcvx.system.deadline import current

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, U
-from svmcvx.core.rows import UNDERFLOW, inner_error
+from svmcvx.certificate.bounded import Bounded, U
+from svmcvx.certificate.rows import UNDERFLOW, inner_error
 from svmcvx.kernels.entry_error import EntryError
 
 __all__ = ["BoundedGram"]

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, U
-from svmcvx.core.rows import UNDERFLOW, inner_error, row_norms_above
+from svmcvx.certificate.bounded import Bounded, U
+from svmcvx.certificate.rows import UNDERFLOW, inner_error, row_norms_above
 from svmcvx.kernels.class_rows_passes import add_scores, write_places
 from svmcvx.kernels.columns import KernelColumns, is_definite
 from svmcvx.kernels.distances import row_norms_squared

@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import GROW, U
-from svmcvx.core.rows import UNDERFLOW
+from svmcvx.certificate.bounded import GROW, U
+from svmcvx.certificate.rows import UNDERFLOW
 from svmcvx.system.compilation import compiled
 
 __all__ = ["add_scores", "enlarged", "exponentials", "piece_of", "write_places"]
@@ -185,7 +185,7 @@ def write_places(groups: Places, starts: Places, offsets: Places, out: Places) -
 
 @compiled(inner=True)
 def enlarged(k: float) -> float:
-    """Return :func:`svmcvx.core.bounded.growth`."""
+    """Return :func:`svmcvx.certificate.bounded.growth`."""
     return GROW + 4.0 * k * U
 
 

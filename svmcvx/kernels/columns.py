@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from svmcvx.core.bounded import U
+from svmcvx.certificate.bounded import U
 from svmcvx.data import Features
 from svmcvx.kernels.cluster_product import on_cluster
 from svmcvx.kernels.distances import row_norms_squared

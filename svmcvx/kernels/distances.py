@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from svmcvx.core.bounded import roundings
+from svmcvx.certificate.bounded import roundings
 from svmcvx.data import Features
 from svmcvx.system.cancellation import check_cancelled
 

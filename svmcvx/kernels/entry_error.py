@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import ELEMENTARY, U
-from svmcvx.core.rows import UNDERFLOW, row_norms_above
+from svmcvx.certificate.bounded import ELEMENTARY, U
+from svmcvx.certificate.rows import UNDERFLOW, row_norms_above
 
 __all__ = [
     "NOTICEABLE",

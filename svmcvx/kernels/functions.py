@@ -28,8 +28,8 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
-from svmcvx.core.bounded import ELEMENTARY, U
-from svmcvx.core.rows import UNDERFLOW, inner_error, row_norms_above
+from svmcvx.certificate.bounded import ELEMENTARY, U
+from svmcvx.certificate.rows import UNDERFLOW, inner_error, row_norms_above
 from svmcvx.data import Features, check_choice, check_number, check_whole
 from svmcvx.errors import DataError, did_you_mean
 from svmcvx.kernels.distances import (

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, exact, positive_part, square, total
-from svmcvx.core.rows import UNDERFLOW, Ball, Rows, inner_error
+from svmcvx.certificate.bounded import Bounded, exact, positive_part, square, total
+from svmcvx.certificate.rows import UNDERFLOW, Ball, Rows, inner_error
 from svmcvx.data import BinaryData, Features, check_features
 from svmcvx.display import html_block, html_table, number, quantity, rounded
 from svmcvx.errors import DataError

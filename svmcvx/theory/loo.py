@@ -51,7 +51,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.core.bounded import signed
+from svmcvx.certificate.bounded import signed
 from svmcvx.data import BinaryData, check_features, check_labels
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm, margin_space

@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import svmcvx as sx
 from svmcvx.certificate import PartsEvaluation, check, check_parts
-from svmcvx.core.bounded import Bounded
-from svmcvx.core.exactly import imbalance
+from svmcvx.certificate.bounded import Bounded
+from svmcvx.certificate.exactly import imbalance
 from svmcvx.data import CodedLabels, binary_data
 from svmcvx.errors import NotCertified
 from svmcvx.estimators.pairs import _Parts

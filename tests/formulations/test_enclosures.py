@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from svmcvx.core.bounded import Bounded, exact
+from svmcvx.certificate.bounded import Bounded, exact
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin import psvm

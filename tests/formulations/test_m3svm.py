@@ -9,7 +9,7 @@ from sklearn.datasets import load_iris
 from sklearn.preprocessing import scale
 
 import svmcvx as sx
-from svmcvx.core.bounded import exact
+from svmcvx.certificate.bounded import exact
 from svmcvx.formulations.multiclass.pairwise import dual_lengths, lengths
 
 LOSSES = ("hinge", "smoothed", "logistic", "softmax")

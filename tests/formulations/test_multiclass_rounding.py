@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.core.bounded import Bounded
-from svmcvx.core.bounded import exact as bounded
+from svmcvx.certificate.bounded import Bounded
+from svmcvx.certificate.bounded import exact as bounded
 from svmcvx.data import multiclass_data
 from svmcvx.fast.several_classes.m3svm import m3svm as fast_m3svm
 from svmcvx.formulations.multiclass.exact_multipliers import (

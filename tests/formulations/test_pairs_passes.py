@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svmcvx.core.exactly import imbalance
-from svmcvx.core.rows import row_norms_above, summed_rows
+from svmcvx.certificate.exactly import imbalance
+from svmcvx.certificate.rows import row_norms_above, summed_rows
 from svmcvx.formulations.margin.pairs import PartsPoint, PSVMParts
 from svmcvx.formulations.margin.pairs_passes import (
     DUAL,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.certificate import Evaluation, SolverBound, check
-from svmcvx.core.bounded import exact
+from svmcvx.certificate.bounded import exact
 from svmcvx.data import binary_data
 from svmcvx.fast import zero_one
 from svmcvx.fast.core.monitor import Monitor, conclude

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.core.bounded import exact
+from svmcvx.certificate.bounded import exact
 from svmcvx.guarantees import theorem as points_module
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
 from svmcvx.guarantees.binary import beaten

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from svmcvx.core.bounded import Bounded, exact
+from svmcvx.certificate.bounded import Bounded, exact
 from svmcvx.formulations.multiclass.losses import HingeSum
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, TopHinge
 from svmcvx.guarantees.joint import FlowPoints, _rooms

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from svmcvx.core.bounded import ULPS
+from svmcvx.certificate.bounded import ULPS
 from svmcvx.kernels import Laplacian, Linear, Polynomial
 from svmcvx.kernels.class_rows import MANY_COLUMNS, ClassRows, Layout
 from svmcvx.kernels.class_rows_passes import exponentials

@@ -15,7 +15,7 @@ from benchmarks.referee.library import Index, Instance, Problem, find, get
 from benchmarks.referee.library.data_sets import data_digest
 from benchmarks.referee.library.instances import instance_id
 from benchmarks.referee.library.looking_up import stated_problem
-from svmcvx.certificate import SinglePointStatement, SolverBound, check, relative_gap
+from svmcvx.certificate import SolverBound, check, relative_gap
 from svmcvx.data import check_features, check_labels
 from svmcvx.errors import DataError, NotCertified, SvmcvxError
 from svmcvx.estimators.given_models import as_model, require_kernel
@@ -143,7 +143,7 @@ class Referee:
         solution = problem.solve(task.X, task.y, tol=REFERENCE)
         statement = problem.build(task.X, task.y).formulation
         self._formulation = statement
-        self._statement: Any = SinglePointStatement(statement)
+        self._statement: Any = statement
         self._duals = [solution.dual] if solution.dual else []
         lower = solution.certificate.lower
         self._bound = None
@@ -167,7 +167,9 @@ class Referee:
                 model, task.X, np.unique(task.y), None, task.problem.arguments().get("kernel")
             )
             require_kernel(found, self._formulation)
-            one = check(self._statement, [found], self._duals, solver_bound=self._bound)
+            one = check(
+                self._statement, [found], self._duals, solver_bound=self._bound, own_models=False
+            )
         except (SvmcvxError, NotCertified, ValueError, TypeError, AttributeError):
             return math.inf
         return one.certificate.upper

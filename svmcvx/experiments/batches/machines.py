@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import scipy.sparse as sp
 from sklearn.pipeline import Pipeline
 
-from svmcvx.core.bounded import quietly
+from svmcvx.certificate.bounded import quietly
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier

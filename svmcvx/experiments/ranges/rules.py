@@ -46,8 +46,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Certificate, Dual
-from svmcvx.core.bounded import Bounded, exact, exp, log, sqrt, square, total
-from svmcvx.core.rows import inner_error
+from svmcvx.certificate.bounded import Bounded, exact, exp, log, sqrt, square, total
+from svmcvx.certificate.rows import inner_error
 from svmcvx.data import Features
 from svmcvx.errors import DataError
 from svmcvx.experiments.ranges.pieces import Piece, line

@@ -15,14 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.arguments import check_shared, documented, refuse_unknown
-from svmcvx.certificate import (
-    HasTrivial,
-    SinglePointStatement,
-    SolverBound,
-    check,
-    relative_gap,
-    status_of,
-)
+from svmcvx.certificate import HasTrivial, SolverBound, check, relative_gap, status_of
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.fast.core.ownership import owned_data
 from svmcvx.formulations.base import Formulation, RecoveredPoints
@@ -317,7 +310,7 @@ def start_of(warm_start: Any, statement: Any) -> Any:
     )
     return Solution(
         model=model,
-        certificate=check(SinglePointStatement(statement), [model], []).certificate,
+        certificate=check(statement, [model], [], own_models=False).certificate,
         status=Status.INACCURATE,
         solver="given",
         attempts=(),

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import CheckedParts, check_parts
-from svmcvx.core.bounded import quietly
+from svmcvx.certificate.bounded import quietly
 from svmcvx.data import CodedLabels, binary_data
 from svmcvx.fast.margin.pairs_passes import COMPARED, DONE, STATE, STEPS, WAITING, drive, settle
 from svmcvx.feature_space import feature_space

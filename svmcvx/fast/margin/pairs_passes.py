@@ -229,7 +229,7 @@ def gap_of(
 @compiled(inner=True)
 def balance(alpha: Floats, y: Floats) -> None:
     """Change multipliers by a little so that both classes have the same sum, exactly, as
-    :func:`svmcvx.core.exactly.balanced` does.
+    :func:`svmcvx.certificate.exactly.balanced` does.
     """
     positive, negative, one, other = 0.0, 0.0, 0.0, 0.0
     for k in range(alpha.size):

@@ -27,7 +27,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import quietly
+from svmcvx.certificate.bounded import quietly
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.several_classes.points import ScoreBounds
 from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvature, Projection

@@ -24,7 +24,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import quietly
+from svmcvx.certificate.bounded import quietly
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.several_classes.points import ScoreBounds
 from svmcvx.fast.several_classes.systems.m3svm_systems import M3SVMSystem, PairNorms

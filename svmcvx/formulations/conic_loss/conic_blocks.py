@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, Dual, Evaluation
-from svmcvx.core.bounded import Bounded, exact, signed, square, stacked, total
-from svmcvx.core.definite import spectrum_above
-from svmcvx.core.rows import Ball, Rows
+from svmcvx.certificate.bounded import Bounded, exact, signed, square, stacked, total
+from svmcvx.certificate.rows import Ball, Rows, spectrum_above
 from svmcvx.feature_space import LinearSpace
 from svmcvx.feature_space.blocks import BlockSettings, spaces
 from svmcvx.formulations.blocks import InBlocks, Make

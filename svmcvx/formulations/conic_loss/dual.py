@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, Dual
-from svmcvx.core.bounded import (
+from svmcvx.certificate.bounded import (
     Bounded,
     exact,
     parts_of,
@@ -36,7 +36,7 @@ from svmcvx.core.bounded import (
     total,
     where,
 )
-from svmcvx.core.rows import inner_error
+from svmcvx.certificate.rows import inner_error
 from svmcvx.formulations.base import BinaryStatement
 from svmcvx.formulations.conic_loss.geometry import (
     ConicMultipliers,

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import exact, total
+from svmcvx.certificate.bounded import exact, total
 from svmcvx.data import check_number
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.formulations.base import RecoveredPoints, full_entry, usable

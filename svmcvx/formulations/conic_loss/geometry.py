@@ -31,10 +31,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS
-from svmcvx.core.bounded import Bounded, exact, positive_part, signed, sqrt, square, total
-from svmcvx.core.definite import Spectrum, spectrum_above
-from svmcvx.core.row_wise import row_sums
-from svmcvx.core.rows import Ball, Rows, norm_above
+from svmcvx.certificate.bounded import (
+    Bounded,
+    exact,
+    positive_part,
+    row_sums,
+    signed,
+    sqrt,
+    square,
+    total,
+)
+from svmcvx.certificate.rows import Ball, Rows, Spectrum, norm_above, spectrum_above
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.kernels import Linear
 from svmcvx.kernels.bounded_gram import BoundedGram

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from svmcvx.certificate import EPS
-from svmcvx.core.bounded import Bounded, exact, parts_of, quietly, sqrt, square, total, where
+from svmcvx.certificate.bounded import Bounded, exact, parts_of, quietly, sqrt, square, total, where
 from svmcvx.losses import slack
 
 __all__ = [

@@ -17,9 +17,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, Dual
-from svmcvx.core.bounded import Bounded, exact, signed, square, total
-from svmcvx.core.exactly import nearest_sum
-from svmcvx.core.rows import Rows
+from svmcvx.certificate.bounded import Bounded, exact, signed, square, total
+from svmcvx.certificate.exactly import nearest_sum
+from svmcvx.certificate.rows import Rows
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.geometry import geometry_of

@@ -89,7 +89,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, exact, maximum, signed
+from svmcvx.certificate.bounded import Bounded, exact, maximum, signed
 from svmcvx.data import BinaryData, binary_data, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none

@@ -32,10 +32,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, exact, positive_part, roundings, sqrt, square, total
-from svmcvx.core.definite import LARGEST_GROWTH, backward_error, smallest_eigenvalue_below
-from svmcvx.core.exactly import SMALLEST
-from svmcvx.core.rows import inner_error, row_norms_above, sums_above
+from svmcvx.certificate.bounded import Bounded, exact, positive_part, roundings, sqrt, square, total
+from svmcvx.certificate.exactly import SMALLEST
+from svmcvx.certificate.rows import (
+    LARGEST_GROWTH,
+    backward_error,
+    inner_error,
+    row_norms_above,
+    smallest_eigenvalue_below,
+    sums_above,
+)
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.kernels.bounded_gram import BoundedGram
 from svmcvx.system.cancellation import interruptible, run_with_deadline

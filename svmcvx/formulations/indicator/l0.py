@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.core.bounded import total
+from svmcvx.certificate.bounded import total
 from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints

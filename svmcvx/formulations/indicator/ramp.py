@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import exact, total
+from svmcvx.certificate.bounded import exact, total
 from svmcvx.formulations.indicator.l0 import L0, weighted_objective
 from svmcvx.formulations.indicator.pool import counting_pool
 from svmcvx.formulations.indicator.statement import IndicatorStatement, ModelMargins

@@ -64,8 +64,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation, Kind
-from svmcvx.core.bounded import Bounded, exact, roundings, square, total
-from svmcvx.core.rows import inner_error, norm_above, row_norms_above
+from svmcvx.certificate.bounded import Bounded, exact, roundings, square, total
+from svmcvx.certificate.rows import inner_error, norm_above, row_norms_above
 from svmcvx.formulations.base import BinaryStatement, full_entry
 from svmcvx.formulations.indicator.factor_error import FactorError
 from svmcvx.heuristics.hinge_machine import restricted_point

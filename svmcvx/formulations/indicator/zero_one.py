@@ -57,8 +57,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.core.bounded import Bounded, exact, total
-from svmcvx.core.rows import row_bytes
+from svmcvx.certificate.bounded import Bounded, exact, total
+from svmcvx.certificate.rows import row_bytes
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.statement import CountingStatement
 from svmcvx.heuristics.big_m_bound import WIDENING, big_m_bound

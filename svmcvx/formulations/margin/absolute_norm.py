@@ -32,8 +32,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, exact, square, total
-from svmcvx.core.rows import inner_error
+from svmcvx.certificate.bounded import Bounded, exact, square, total
+from svmcvx.certificate.rows import inner_error
 from svmcvx.formulations.base import CLEARLY_ZERO, BinaryStatement, RecoveredPoints
 from svmcvx.losses import hinge_power
 from svmcvx.model import BinaryModel, LinearModel

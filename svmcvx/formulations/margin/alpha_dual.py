@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from svmcvx import numerical as equations
 from svmcvx.certificate import Dual
-from svmcvx.core.exactly import balanced, imbalance
+from svmcvx.certificate.exactly import balanced, imbalance
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import BinaryStatement
 from svmcvx.model import BinaryModel, LinearModel

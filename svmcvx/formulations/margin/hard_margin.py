@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, exact, roundings, square, total
+from svmcvx.certificate.bounded import Bounded, exact, roundings, square, total
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement, solve_support_equations
 from svmcvx.model import BinaryModel, KernelModel, LinearModel

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded
+from svmcvx.certificate.bounded import Bounded
 from svmcvx.data import Features
 from svmcvx.feature_space.blocks import BlockSettings, spaces
 from svmcvx.formulations.blocks import InBlocks, Make

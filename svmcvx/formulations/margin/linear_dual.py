@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, correctly_rounded, exact, positive_part, total
-from svmcvx.core.exactly import balanced, dot_exactly, imbalance
+from svmcvx.certificate.bounded import Bounded, correctly_rounded, exact, positive_part, total
+from svmcvx.certificate.exactly import balanced, dot_exactly, imbalance
 from svmcvx.formulations.base import LinearDual, LinearTerm
 from svmcvx.losses import hinge_power_conjugate, slack
 from svmcvx.model import BinaryModel

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import PartsEvaluation
-from svmcvx.core.bounded import Bounded, parts_of
-from svmcvx.core.exactly import imbalance, product_below
-from svmcvx.core.rows import row_norms_above, summed_rows
+from svmcvx.certificate.bounded import Bounded, parts_of
+from svmcvx.certificate.exactly import imbalance, product_below
+from svmcvx.certificate.rows import row_norms_above, summed_rows
 from svmcvx.errors import NotCertified
 from svmcvx.formulations.margin.pairs_passes import (
     DUAL,

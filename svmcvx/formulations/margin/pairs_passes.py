@@ -1,7 +1,7 @@
 r"""Compiled intervals of many pSVM with p = 1 or 2, with bounds on the rounding of each operation.
 
 The formulas are those of :mod:`svmcvx.formulations.margin.psvm`, the bounds those of
-:mod:`svmcvx.core.bounded`: an operation adds its own rounding to the errors of its operands, and
+:mod:`svmcvx.certificate.bounded`: an operation adds its own rounding to the errors of its operands, and
 each error is enlarged by more than its own computation rounds. What underflows loses less than
 :data:`LOST`, which is added everywhere. Sums of k numbers in any order are off by at most k u times
 that of their sizes [JeannerodRump]. NaN is never taken for a small number.
@@ -15,9 +15,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import GROW, LOST, U
-from svmcvx.core.exactly import LARGEST_BITS, SMALLEST, SUM_BITS
-from svmcvx.core.rows import UNDERFLOW
+from svmcvx.certificate.bounded import GROW, LOST, U
+from svmcvx.certificate.exactly import LARGEST_BITS, SMALLEST, SUM_BITS
+from svmcvx.certificate.rows import UNDERFLOW
 from svmcvx.kernels.class_rows_passes import enlarged
 from svmcvx.system.compilation import compiled
 
@@ -47,7 +47,7 @@ def violation_of(alpha: Floats, y: Floats, cost: Floats, bounded: bool) -> float
     r"""Return the largest of −α, of α − `cost` where it is an upper bound, and of
     :math:`|y'\alpha|`; NaN where the last is not known exactly.
 
-    Multipliers on a grid are added as integers, as in :func:`svmcvx.core.exactly.imbalance`.
+    Multipliers on a grid are added as integers, as in :func:`svmcvx.certificate.exactly.imbalance`.
     """
     largest, outside = 0.0, 0.0
     for k in range(alpha.size):

@@ -48,8 +48,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, by_rows, exact, total
-from svmcvx.core.exactly import product_below
+from svmcvx.certificate.bounded import Bounded, by_rows, exact, total
+from svmcvx.certificate.exactly import product_below
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement, solve_support_equations
 from svmcvx.formulations.margin.linear_dual import MarginLinearDual

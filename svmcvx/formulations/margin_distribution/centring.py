@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.exactly import LARGEST_BITS, SUM_BITS
+from svmcvx.certificate.exactly import LARGEST_BITS, SUM_BITS
 
 __all__ = [
     "CentringPlan",

@@ -56,7 +56,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import (
+from svmcvx.certificate.bounded import (
     Bounded,
     by_rows,
     exact,

@@ -70,7 +70,7 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import (
+from svmcvx.certificate.bounded import (
     Bounded,
     between,
     by_rows,

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, exact, total
-from svmcvx.core.rows import Ball
+from svmcvx.certificate.bounded import Bounded, exact, total
+from svmcvx.certificate.rows import Ball
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
 from svmcvx.formulations.blocks import InBlocks, Make, added_expansions, without_features
 from svmcvx.formulations.margin_distribution.centring import (

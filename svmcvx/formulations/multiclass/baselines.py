@@ -69,7 +69,7 @@ from scipy.special import logsumexp
 
 from svmcvx.arguments import intercept_kind
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, exact
+from svmcvx.certificate.bounded import Bounded, exact
 from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints

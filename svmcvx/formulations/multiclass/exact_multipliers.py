@@ -18,9 +18,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, exact, maximum, stacked, total
-from svmcvx.core.exactly import LARGEST_BITS, SUM_BITS, nearest_sum
-from svmcvx.core.row_wise import row_maxima, row_sums
+from svmcvx.certificate.bounded import Bounded, exact, maximum, row_maxima, row_sums, stacked, total
+from svmcvx.certificate.exactly import LARGEST_BITS, SUM_BITS, nearest_sum
 
 __all__ = [
     "Units",

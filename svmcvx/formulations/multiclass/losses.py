@@ -39,8 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from svmcvx.core.bounded import hypot, parts_of, sqrt, where
-from svmcvx.core.row_wise import entropy, log1p_exp, row_sums
+from svmcvx.certificate.bounded import entropy, hypot, log1p_exp, parts_of, row_sums, sqrt, where
 from svmcvx.formulations.multiclass.exact_multipliers import Units, reduced_to_balance
 from svmcvx.formulations.optimal_intercepts import SumOfBounded
 from svmcvx.losses import slack

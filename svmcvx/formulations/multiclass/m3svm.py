@@ -67,7 +67,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, exact, square, total
+from svmcvx.certificate.bounded import Bounded, exact, square, total
 from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import RecoveredPoints, usable

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, exact, exp, log, sqrt, total
-from svmcvx.core.row_wise import row_maxima
+from svmcvx.certificate.bounded import Bounded, exact, exp, log, row_maxima, sqrt, total
 from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.multiclass.pairwise import (
     PairwiseStatement,

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.core.bounded import Bounded, exact, sqrt, square
-from svmcvx.core.row_wise import row_maxima, row_sums
-from svmcvx.core.rows import Ball
+from svmcvx.certificate.bounded import Bounded, exact, row_maxima, row_sums, sqrt, square
+from svmcvx.certificate.rows import Ball
 from svmcvx.errors import DataError
 from svmcvx.formulations.multiclass.score_space import Gradient
 from svmcvx.formulations.multiclass.statement import MulticlassStatement

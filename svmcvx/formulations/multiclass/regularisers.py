@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from svmcvx.core.bounded import square, total
+from svmcvx.certificate.bounded import square, total
 from svmcvx.formulations.multiclass.pairwise import pair_differences, pairwise
 
 if TYPE_CHECKING:

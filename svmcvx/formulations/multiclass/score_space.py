@@ -30,10 +30,9 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, correctly_rounded, exact, stacked
-from svmcvx.core.exactly import SMALLEST, dot_exactly
-from svmcvx.core.row_wise import row_sums
-from svmcvx.core.rows import Ball, Rows
+from svmcvx.certificate.bounded import Bounded, correctly_rounded, exact, row_sums, stacked
+from svmcvx.certificate.exactly import SMALLEST, dot_exactly
+from svmcvx.certificate.rows import Ball, Rows
 from svmcvx.data import Features, MulticlassData
 from svmcvx.errors import DataError
 from svmcvx.formulations.multiclass.exact_multipliers import common_units, imbalance, is_balanced

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import maximum, positive_part
-from svmcvx.core.row_wise import (
+from svmcvx.certificate.bounded import (
     entropy,
     largest_sums,
     log1p_sum_exp,
+    maximum,
+    positive_part,
     remainder,
     row_maxima,
     row_sums,

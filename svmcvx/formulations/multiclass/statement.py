@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.core.bounded import Bounded, by_rows, exact, total
+from svmcvx.certificate.bounded import Bounded, by_rows, exact, total
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import Formulation, full_entry, usable
 from svmcvx.formulations.multiclass.losses import ScoreLoss

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import up
-from svmcvx.core.rows import row_norms_above
+from svmcvx.certificate.bounded import up
+from svmcvx.certificate.rows import row_norms_above
 from svmcvx.fast.core.thread_pool import Share
 from svmcvx.fast.indicator.search.big_m_passes import DIGITS, strengthen
 from svmcvx.fast.indicator.search.dive_passes import best_multiple, dive

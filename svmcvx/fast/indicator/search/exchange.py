@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.rows import row_norms_above
+from svmcvx.certificate.rows import row_norms_above
 from svmcvx.fast.indicator.search.exchange_passes import descend, ramp_descend
 from svmcvx.fast.indicator.search.search_state import CountingSearch, RampSearch, SearchState
 from svmcvx.system.stop_flag import stop_flag

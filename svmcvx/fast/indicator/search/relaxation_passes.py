@@ -4,7 +4,7 @@ What is minimised is stated in :mod:`svmcvx.fast.indicator.search.big_m_passes`:
 a sum of hinges, with a price of squares for what violates a decision. Newton's method works on the
 sum with its kinks rounded from below. Slopes are numbers within their limits, whatever the
 minimisation did: the dual value is evaluated at them with a bound on the rounding errors of its
-sums in any order (:mod:`svmcvx.core.bounded`).
+sums in any order (:mod:`svmcvx.certificate.bounded`).
 """
 
 # numba infers the types.

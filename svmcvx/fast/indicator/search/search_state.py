@@ -14,9 +14,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
-from svmcvx.core.bounded import down, sum_below, up
-from svmcvx.core.exactly import balanced
-from svmcvx.core.rows import norm_above, row_bytes, row_norms_above
+from svmcvx.certificate.bounded import down, sum_below, up
+from svmcvx.certificate.exactly import balanced
+from svmcvx.certificate.rows import norm_above, row_bytes, row_norms_above
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.indicator.search.tree_record import Leaf, infeasible_leaf, least_norm_leaf
 from svmcvx.formulations.indicator.l0 import L0

@@ -25,7 +25,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.row_wise import row_sums
+from svmcvx.certificate.bounded import row_sums
 from svmcvx.data import Features
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.numerical import conjugate_gradients

@@ -12,10 +12,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.core.bounded import ULPS, U, sum_above, sum_below
-from svmcvx.core.definite import largest_eigenvalue_above, smallest_eigenvalue_below, spectrum_above
-from svmcvx.core.exactly import balanced, dot_exactly, imbalance, product_below
-from svmcvx.core.rows import Rows, inner_error, norm_above, row_norms_above
+from svmcvx.certificate.bounded import ULPS, U, sum_above, sum_below
+from svmcvx.certificate.exactly import balanced, dot_exactly, imbalance, product_below
+from svmcvx.certificate.rows import (
+    Rows,
+    inner_error,
+    largest_eigenvalue_above,
+    norm_above,
+    row_norms_above,
+    smallest_eigenvalue_below,
+    spectrum_above,
+)
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.kernels.bounded_gram import BoundedGram

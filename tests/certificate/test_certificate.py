@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from svmcvx.certificate import Certificate, Evaluation, SolverBound, check
-from svmcvx.core.rows import inner_error
+from svmcvx.certificate.rows import inner_error
 from svmcvx.errors import NotCertified
 
 

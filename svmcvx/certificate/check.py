@@ -1,22 +1,4 @@
-r"""The certificate: an interval around the true optimum, created only by the checker.
-
-The checker :func:`check` asks a formulation (its *statement*, bound to data) for four things, all
-computed in plain numpy, or for many problems at once in compiled passes, from the raw data: the
-objective at a model, a repaired dual point, how far that point still is from dual feasibility, and
-the dual objective at it. Weak duality does the rest:
-
-.. math:: \text{dual objective} \;\le\; \text{optimum} \;\le\; \text{objective},
-
-for points from any solver, at any tolerance. Nothing is taken from a solver's report, with one
-exception that the certificate shows: a mixed-integer problem has no dual point, and its lower bound
-may be the one that a solver states to have proved (kind ``"mixed-integer"``,
-``residuals["solver_bound"]``), or that our own search has proved by exhaustion (kind
-``"enumeration"``, ``residuals["search_bound"]``).
-
-Both ends are moved outwards by bounds on the rounding errors of their own evaluation
-(:mod:`svmcvx.core.bounded`): they hold for every input, under the assumptions that are stated
-there. The width that this adds is in ``residuals["rounding"]``.
-"""
+"""The checker, which alone makes certificates."""
 
 from __future__ import annotations
 
@@ -24,36 +6,26 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, quietly, up
+from svmcvx.certificate.bounded import Bounded, quietly
+from svmcvx.certificate.statement import (
+    Dual,
+    Evaluation,
+    HasTrivial,
+    Kind,
+    PartsStatement,
+    SolverBound,
+    Statement,
+)
 from svmcvx.display import html_block, html_fields, interval, number
 from svmcvx.errors import NotCertified
 from svmcvx.system.threads import single_blas_thread
 
-__all__ = [
-    "Certificate",
-    "Checked",
-    "CheckedParts",
-    "Dual",
-    "Evaluation",
-    "PartsEvaluation",
-    "PartsStatement",
-    "SinglePointStatement",
-    "SolverBound",
-    "Statement",
-    "check",
-    "check_parts",
-    "relative_gap",
-]
-
-Kind = Literal["convex", "mixed-integer", "enumeration", "local"]
-Dual = Mapping[str, NDArray[np.float64]]
 M = TypeVar("M")
-M_contra = TypeVar("M_contra", contravariant=True)
 
 # Kinds whose trivial points are candidates.
 TRIVIAL: Final = frozenset(("convex", "mixed-integer", "enumeration"))
@@ -78,159 +50,6 @@ def relative_gap(lower: float | None, upper: float) -> float:
     if lower is None or not (math.isfinite(upper) and math.isfinite(lower)):
         return math.inf
     return 0.0 if upper == lower else (upper - lower) / max(abs(upper), abs(lower))
-
-
-class Evaluation(Bounded):
-    """An objective with a bound on its error, and its terms where a statement names them."""
-
-    __slots__ = ("terms",)
-
-    def __init__(
-        self, value: float, error: float = 0.0, terms: Mapping[str, float] | None = None
-    ) -> None:
-        super().__init__(value, error)
-        self.terms = terms or {}
-
-    @classmethod
-    def of(cls, *, regulariser: Bounded, losses: Bounded) -> Evaluation:
-        """Return the sum of two terms, which remembers them."""
-        found = regulariser + losses
-        return cls(
-            found.value,
-            found.error,
-            {"regulariser": float(regulariser.value), "losses": float(losses.value)},
-        )
-
-    @classmethod
-    def at_most(cls, high: float, *, regulariser: float, losses: float) -> Evaluation:
-        """Return the sum of two terms, whose exact counterpart is at most `high`; there is no lower
-        bound.
-        """
-        value = regulariser + losses
-        error = up(max(high - value, 0.0)) if high != value else 0.0
-        return cls(value, error, {"regulariser": regulariser, "losses": losses})
-
-    def with_terms(self, regulariser: float, losses: float) -> Evaluation:
-        """Return the same number with its two terms."""
-        return Evaluation(self.value, self.error, {"regulariser": regulariser, "losses": losses})
-
-
-class SolverBound(NamedTuple):
-    """A lower bound that a mixed-integer solver states to have proved, and what its tolerances may
-    have added to it.
-    """
-
-    value: float
-    allowance: float
-
-
-@runtime_checkable
-class HasResiduals(Protocol):
-    """A statement with numbers on the quality of an answer, such as residuals of stationarity."""
-
-    def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
-        """Numbers for a model and its dual point."""
-
-
-@runtime_checkable
-class HasTrivial(Protocol):
-    """A statement that knows points without a solver, such as w = 0: an interval is never worse
-    than theirs.
-    """
-
-    def trivial(self) -> tuple[Sequence[Any], Sequence[Dual]]:
-        """Models and dual points."""
-
-
-class Statement(Protocol[M_contra]):
-    """What the checker needs to know of a formulation bound to data."""
-
-    @property
-    def kind(self) -> Kind:
-        """What a certificate of this formulation proves."""
-
-    @property
-    def facts(self) -> Mapping[str, float]:
-        """Numbers that are shown with the certificate (clipped mass of the kernel, …)."""
-
-    def evaluate(self, model: M_contra) -> Bounded:
-        """Objective at a model, a feasible point; ``inf`` if it is not feasible. An
-        :class:`Evaluation` knows its terms.
-        """
-
-    def repair(self, dual: Dual) -> Dual:
-        """Nearest convenient exactly feasible dual point."""
-
-    def dual_violation(self, dual: Dual) -> float:
-        """Largest violation of a dual constraint beyond rounding; 0 for a feasible point."""
-
-    def evaluate_dual(self, dual: Dual) -> Bounded:
-        """Dual objective at a dual feasible point."""
-
-
-class PartsEvaluation(NamedTuple):
-    """What a :class:`PartsStatement` says of a point, one number a problem."""
-
-    regulariser: Bounded
-    losses: Bounded
-    dual: Bounded
-    violation: NDArray[np.float64]
-
-
-class PartsStatement(Protocol[M_contra]):
-    """What the checker needs to know of many convex problems that are evaluated together; a point
-    has a model and a dual point of each.
-    """
-
-    def evaluate(self, point: M_contra) -> PartsEvaluation:
-        """Terms of the objectives, dual objectives, and violations of the dual points."""
-
-
-class SinglePointStatement(Generic[M]):
-    """A statement that proposes no models: the upper bound is the objective of the model that is
-    passed, however bad.
-    """
-
-    def __init__(self, statement: Statement[M]) -> None:
-        self._statement = statement
-
-    @property
-    def kind(self) -> Kind:
-        """What a certificate proves."""
-        return self._statement.kind
-
-    @property
-    def facts(self) -> Mapping[str, float]:
-        """Numbers that are shown with a certificate."""
-        return self._statement.facts
-
-    def evaluate(self, model: M) -> Bounded:
-        """Objective at a model."""
-        return self._statement.evaluate(model)
-
-    def repair(self, dual: Dual) -> Dual:
-        """Nearest convenient exactly feasible dual point."""
-        return self._statement.repair(dual)
-
-    def dual_violation(self, dual: Dual) -> float:
-        """Largest violation of a dual constraint beyond rounding."""
-        return self._statement.dual_violation(dual)
-
-    def evaluate_dual(self, dual: Dual) -> Bounded:
-        """Dual objective at a dual feasible point."""
-        return self._statement.evaluate_dual(dual)
-
-    def trivial(self) -> tuple[Sequence[Any], Sequence[Dual]]:
-        """Dual points that are known without a solver, and no models."""
-        return [], self._statement.trivial()[1] if isinstance(self._statement, HasTrivial) else []
-
-    def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
-        """Numbers on the quality of the answer, if the statement has any."""
-        return (
-            self._statement.residuals(model, dual)
-            if isinstance(self._statement, HasResiduals)
-            else {}
-        )
 
 
 class Certificate:
@@ -432,6 +251,7 @@ def check(
     *,
     repair: bool = True,
     solver_bound: SolverBound | None = None,
+    own_models: bool = True,
 ) -> Checked[M]:
     """Mint the certificate of the best of several models with the best of several dual points.
 
@@ -450,6 +270,8 @@ def check(
     solver_bound : SolverBound, optional
         What a mixed-integer solver, or an enumeration, states to have proved; for statements of
         these kinds only.
+    own_models : bool
+        Whether models that the statement knows without a solver are candidates too (default).
 
     Returns
     -------
@@ -471,13 +293,13 @@ def check(
         )
     uppers = _evaluated(statement, models)
     lowers, violation, best_dual = _bounds(statement, duals, repair=repair)
-    if statement.kind in TRIVIAL and models and hasattr(statement, "trivial"):
+    if statement.kind in TRIVIAL and models and isinstance(statement, HasTrivial):
         high = min((high for *_, high in uppers), default=math.inf)
         known = max((low for *_, low in lowers), default=-math.inf)
         surpassed = getattr(statement, "dominates_trivial_bounds", None)
         if surpassed is None or not surpassed(high, known):
             known_models, known_duals = statement.trivial()
-            uppers += _evaluated(statement, known_models)
+            uppers += _evaluated(statement, known_models if own_models else [])
             more, violation, more_dual = _bounds(statement, known_duals, repair=repair)
             lowers, best_dual = lowers + more, best_dual or more_dual
     if not uppers:

@@ -11,26 +11,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "LARGEST_BITS",
-    "SMALLEST",
-    "SUM_BITS",
-    "BalancePlan",
-    "ClassSums",
-    "balance_plan",
-    "balanced",
-    "class_sums",
-    "clipped",
-    "dot_exactly",
-    "grid_imbalance",
-    "grid_units",
-    "imbalance",
-    "nearest_sum",
-    "product_below",
-    "take_units",
-    "unit_sums",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 # The smallest positive number.

@@ -14,18 +14,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import svmcvx.core
-from svmcvx.core import bounded as b
-from svmcvx.core import row_wise
-from svmcvx.core.bounded import Bounded, exact, total
-from svmcvx.core.rows import Ball, Rows
+import svmcvx.certificate
+from svmcvx.certificate import bounded as b
+from svmcvx.certificate.bounded import Bounded, exact, total
+from svmcvx.certificate.rows import Ball, Rows
 
 from . import operations
 
 # Times that an operation is compared on some forty entries each.
 COUNT = 2000 if os.environ.get("SVMCVX_THOROUGH") else 25
-FOLDER = Path(svmcvx.core.__path__[0])
-MODULES = ("bounded", "row_wise", "rows")
+FOLDER = Path(svmcvx.certificate.__path__[0])
+MODULES = ("bounded", "rows")
 
 
 def loaded(changes=None, *, inaccurate=False):
@@ -38,7 +37,9 @@ def loaded(changes=None, *, inaccurate=False):
         for old, new in (changes or {}).get(name, []):
             assert text.count(old) == 1, f"{name}.py holds {old!r} {text.count(old)} times"
             text = text.replace(old, new)
-        text = text.replace("from svmcvx.core.bounded import", "from mutant_of_bounded import")
+        text = text.replace(
+            "from svmcvx.certificate.bounded import", "from mutant_of_bounded import"
+        )
         module = types.ModuleType(f"mutant_of_{name}")
         sys.modules[module.__name__] = module
         # By its own name, so that coverage tells which operations execute a line.
@@ -112,20 +113,20 @@ MUTANTS = {
     "logarithm near −1": ("bounded", "- 4.0 * U * (abs(a) + r + shift)", "", ["logarithm of 1 + x"]),
     "sum of one error": ("bounded", "float(x.error) * n if", "float(x.error) if", ["total"]),
     "long sum without its slips": ("bounded", "(values.size + 64) * U * size", "0.0 * size", ["total"]),
-    "row sums without rounding": ("row_wise", "(abs(x.value) @ ones) * roundings(k)", "(abs(x.value) @ ones) * 0.0", ["row sums"]),
-    "remainder without its slips": ("row_wise", "size * roundings(k + 2)", "0.0", ["remainder"]),
-    "softmax without underflow": ("row_wise", "+ np.where(value < SMALL, LOST * k, 0.0)", "", ["log1p_sum_exp"]),
-    "softmax without rounding": ("row_wise", "value * roundings(24 + 2 * k)", "value * 0.0", ["log1p_sum_exp"]),
-    "softmax of first order": ("row_wise", "probability * expm1_above(reach)", "probability * reach", ["log1p_exp"]),
-    "softmax with another probability": ("row_wise", "probability = -np.expm1(-(value + error) * GROW)", "probability = 0.5 * -np.expm1(-(value + error) * GROW)", ["log1p_exp"]),
-    "largest entry with its error": ("row_wise", "else row_maxima(x.error)\n", "else x.error[np.arange(len(x.value)), x.value.argmax(axis=1)]\n", ["largest sums"]),
-    "largest sums without rounding": ("row_wise", "(found.error + moved", "(moved", ["largest sums"]),
-    "largest sums with the error of one": ("row_wise", "else largest_sums(x.error, k)", "else row_maxima(x.error)", ["largest sums"]),
-    "entropy without rounding": ("row_wise", "(value * (ELEMENTARY + roundings(8)) + moved)", "moved", ["entropy"]),
-    "entropy without the error of x": ("row_wise", "moved = r * logarithm + ", "moved = ", ["entropy"]),
-    "entropy without the error of the rest": ("row_wise", "np.where(large, (a + r) * (t / (s - b - t)), 0.0)", "0.0 * b", ["entropy"]),
-    "entropy that does not increase": ("row_wise", "0.38 * s", "0.3 * s", ["entropy"]),
-    "entropy that underflows": ("row_wise", "(value < SMALL) & ~nothing, LOST, 0.0", "nothing, 0.0, 0.0", ["entropy"]),
+    "row sums without rounding": ("bounded", "(abs(x.value) @ ones) * roundings(k)", "(abs(x.value) @ ones) * 0.0", ["row sums"]),
+    "remainder without its slips": ("bounded", "size * roundings(k + 2)", "0.0", ["remainder"]),
+    "softmax without underflow": ("bounded", "+ np.where(value < SMALL, LOST * k, 0.0)", "", ["log1p_sum_exp"]),
+    "softmax without rounding": ("bounded", "value * roundings(24 + 2 * k)", "value * 0.0", ["log1p_sum_exp"]),
+    "softmax of first order": ("bounded", "probability * expm1_above(reach)", "probability * reach", ["log1p_exp"]),
+    "softmax with another probability": ("bounded", "probability = -np.expm1(-(value + error) * GROW)", "probability = 0.5 * -np.expm1(-(value + error) * GROW)", ["log1p_exp"]),
+    "largest entry with its error": ("bounded", "else row_maxima(x.error)\n", "else x.error[np.arange(len(x.value)), x.value.argmax(axis=1)]\n", ["largest sums"]),
+    "largest sums without rounding": ("bounded", "(found.error + moved", "(moved", ["largest sums"]),
+    "largest sums with the error of one": ("bounded", "else largest_sums(x.error, k)", "else row_maxima(x.error)", ["largest sums"]),
+    "entropy without rounding": ("bounded", "(value * (ELEMENTARY + roundings(8)) + moved)", "moved", ["entropy"]),
+    "entropy without the error of x": ("bounded", "moved = r * logarithm + ", "moved = ", ["entropy"]),
+    "entropy without the error of the rest": ("bounded", "np.where(large, (a + r) * (t / (s - b - t)), 0.0)", "0.0 * b", ["entropy"]),
+    "entropy that does not increase": ("bounded", "0.38 * s", "0.3 * s", ["entropy"]),
+    "entropy that underflows": ("bounded", "(value < SMALL) & ~nothing, LOST, 0.0", "nothing, 0.0, 0.0", ["entropy"]),
     "matrix without rounding": ("bounded", "@ sizes) * (k * U)", "@ sizes) * 0.0", ["product with a matrix"]),
     "matrix without errors": ("bounded", "error = error + np.broadcast_to(self.error, self.shape) @ sizes", "pass", ["product with a matrix"]),
     "column with the length of another": ("rows", "else row_norms_above(w.value.T)", "else row_norms_above(w.value.T)[::-1]", ["rows times a matrix"]),
@@ -203,11 +204,11 @@ def test_matrices_are_summed_row_by_row():
     x = np.random.default_rng(0).standard_normal((7, 3))
     s = np.abs(x).sum(axis=1)
     for function in (
-        row_wise.row_sums,
-        row_wise.log1p_sum_exp,
-        lambda a: row_wise.remainder(s, a),
-        lambda a: row_wise.largest_sums(a, 2),
-        lambda a: row_wise.log1p_exp(a),
+        b.row_sums,
+        b.log1p_sum_exp,
+        lambda a: b.remainder(s, a),
+        lambda a: b.largest_sums(a, 2),
+        lambda a: b.log1p_exp(a),
         lambda a: a @ x.T[:, :3],
     ):
         np.testing.assert_allclose(function(exact(x)).value, function(x), rtol=1e-13, atol=1e-15)

@@ -1,0 +1,50 @@
+"""The one idea of the package: a statement, and a checker that makes an interval around its optimum.
+
+:mod:`~svmcvx.certificate.statement` says what a statement is, :mod:`~svmcvx.certificate.check` makes
+certificates. The arithmetic below them: :mod:`~svmcvx.certificate.bounded` has numbers with an error
+bound, :mod:`~svmcvx.certificate.rows` products with the rows of data and bounds of eigenvalues,
+:mod:`~svmcvx.certificate.exactly` operations without any error. The second checker imports none of
+them.
+"""
+
+from svmcvx.certificate.check import (
+    EPS,
+    SEARCHED,
+    TRIVIAL,
+    Certificate,
+    Checked,
+    CheckedParts,
+    check,
+    check_parts,
+    relative_gap,
+    status_of,
+)
+from svmcvx.certificate.statement import (
+    Dual,
+    Evaluation,
+    HasTrivial,
+    Kind,
+    PartsEvaluation,
+    SolverBound,
+    Statement,
+)
+
+__all__ = [
+    "EPS",
+    "SEARCHED",
+    "TRIVIAL",
+    "Certificate",
+    "Checked",
+    "CheckedParts",
+    "Dual",
+    "Evaluation",
+    "HasTrivial",
+    "Kind",
+    "PartsEvaluation",
+    "SolverBound",
+    "Statement",
+    "check",
+    "check_parts",
+    "relative_gap",
+    "status_of",
+]

@@ -1,0 +1,139 @@
+r"""The certificate: an interval around the true optimum, created only by the checker.
+
+The checker :func:`check` asks a formulation (its *statement*, bound to data) for four things, all
+computed in plain numpy, or for many problems at once in compiled passes, from the raw data: the
+objective at a model, a repaired dual point, how far that point still is from dual feasibility, and
+the dual objective at it. Weak duality does the rest:
+
+.. math:: \text{dual objective} \;\le\; \text{optimum} \;\le\; \text{objective},
+
+for points from any solver, at any tolerance. Nothing is taken from a solver's report, with one
+exception that the certificate shows: a mixed-integer problem has no dual point, and its lower bound
+may be the one that a solver states to have proved (kind ``"mixed-integer"``,
+``residuals["solver_bound"]``), or that our own search has proved by exhaustion (kind
+``"enumeration"``, ``residuals["search_bound"]``).
+
+Both ends are moved outwards by bounds on the rounding errors of their own evaluation
+(:mod:`svmcvx.certificate.bounded`): they hold for every input, under the assumptions that are stated
+there. The width that this adds is in ``residuals["rounding"]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate.bounded import Bounded, up
+
+Kind = Literal["convex", "mixed-integer", "enumeration", "local"]
+Dual = Mapping[str, NDArray[np.float64]]
+M_contra = TypeVar("M_contra", contravariant=True)
+
+
+class Evaluation(Bounded):
+    """An objective with a bound on its error, and its terms where a statement names them."""
+
+    __slots__ = ("terms",)
+
+    def __init__(
+        self, value: float, error: float = 0.0, terms: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(value, error)
+        self.terms = terms or {}
+
+    @classmethod
+    def of(cls, *, regulariser: Bounded, losses: Bounded) -> Evaluation:
+        """Return the sum of two terms, which remembers them."""
+        found = regulariser + losses
+        return cls(
+            found.value,
+            found.error,
+            {"regulariser": float(regulariser.value), "losses": float(losses.value)},
+        )
+
+    @classmethod
+    def at_most(cls, high: float, *, regulariser: float, losses: float) -> Evaluation:
+        """Return the sum of two terms, whose exact counterpart is at most `high`; there is no lower
+        bound.
+        """
+        value = regulariser + losses
+        error = up(max(high - value, 0.0)) if high != value else 0.0
+        return cls(value, error, {"regulariser": regulariser, "losses": losses})
+
+    def with_terms(self, regulariser: float, losses: float) -> Evaluation:
+        """Return the same number with its two terms."""
+        return Evaluation(self.value, self.error, {"regulariser": regulariser, "losses": losses})
+
+
+class SolverBound(NamedTuple):
+    """A lower bound that a mixed-integer solver states to have proved, and what its tolerances may
+    have added to it.
+    """
+
+    value: float
+    allowance: float
+
+
+@runtime_checkable
+class HasResiduals(Protocol):
+    """A statement with numbers on the quality of an answer, such as residuals of stationarity."""
+
+    def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
+        """Numbers for a model and its dual point."""
+
+
+@runtime_checkable
+class HasTrivial(Protocol):
+    """A statement that knows points without a solver, such as w = 0: an interval is never worse
+    than theirs.
+    """
+
+    def trivial(self) -> tuple[Sequence[Any], Sequence[Dual]]:
+        """Models and dual points."""
+
+
+class Statement(Protocol[M_contra]):
+    """What the checker needs to know of a formulation bound to data."""
+
+    @property
+    def kind(self) -> Kind:
+        """What a certificate of this formulation proves."""
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Numbers that are shown with the certificate (clipped mass of the kernel, …)."""
+
+    def evaluate(self, model: M_contra) -> Bounded:
+        """Objective at a model, a feasible point; ``inf`` if it is not feasible. An
+        :class:`Evaluation` knows its terms.
+        """
+
+    def repair(self, dual: Dual) -> Dual:
+        """Nearest convenient exactly feasible dual point."""
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Largest violation of a dual constraint beyond rounding; 0 for a feasible point."""
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        """Dual objective at a dual feasible point."""
+
+
+class PartsEvaluation(NamedTuple):
+    """What a :class:`PartsStatement` says of a point, one number a problem."""
+
+    regulariser: Bounded
+    losses: Bounded
+    dual: Bounded
+    violation: NDArray[np.float64]
+
+
+class PartsStatement(Protocol[M_contra]):
+    """What the checker needs to know of many convex problems that are evaluated together; a point
+    has a model and a dual point of each.
+    """
+
+    def evaluate(self, point: M_contra) -> PartsEvaluation:
+        """Terms of the objectives, dual objectives, and violations of the dual points."""
