@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from functools import partial
@@ -16,10 +17,9 @@ from typing import Annotated, Any
 import typer
 
 import svmcvx
-from svmcvx.cli import completion, consoles
-from svmcvx.errors import SvmcvxError, warn_deprecated
-
-__all__ = ["ExitCode", "app", "exit_code", "run"]
+from svmcvx.cli import completion, screen, signatures
+from svmcvx.cli.screen import Outputs
+from svmcvx.errors import SvmcvxError
 
 
 class ExitCode(IntEnum):
@@ -31,9 +31,6 @@ class ExitCode(IntEnum):
     TIME_OVER = 3
     INTERRUPTED = 130
 
-
-# Options by the names that they had in the last release.
-RENAMED = {"--resume": "--store", "--scheduler": "--backend", "--test-size": "--split"}
 
 app = typer.Typer(
     name="svmcvx",
@@ -53,9 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     if os.environ.get("_SVMCVX_COMPLETE") == "complete_bash":
         completion.in_bash(lambda: app(list(arguments), prog_name="svmcvx"))
         return ExitCode.DONE
-    with _told_as_lines(arguments):
-        for old in RENAMED.keys() & {word.partition("=")[0] for word in arguments}:
-            warn_deprecated(old, f"it is called {RENAMED[old]}")
+    with _warnings_as_lines(arguments):
         try:
             outcome = app(list(arguments), prog_name="svmcvx", standalone_mode=False)
         except SvmcvxError as error:
@@ -81,21 +76,63 @@ def run(arguments: Sequence[str]) -> int:
             return int(getattr(error, "exit_code", ExitCode.UNUSABLE))
     if outcome == ExitCode.INTERRUPTED and not isinstance(outcome, ExitCode):
         # Typer raises this for a command that ended early.
-        consoles.errors.print("svmcvx: interrupted", style="yellow")
+        screen.say(screen.errors, "svmcvx: interrupted", "yellow")
     return outcome if isinstance(outcome, int) else ExitCode.DONE
 
 
-def exit_code(*, complete: bool, late: bool, failed: bool) -> ExitCode:
+def exit_code(*, complete: bool = True, late: bool = False, failed: bool = False) -> ExitCode:
     """Return the exit code of a command that has come to its end."""
     if not complete:
         return ExitCode.TIME_OVER if late else ExitCode.INTERRUPTED
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
+class Given(dict[str, Any]):
+    """The arguments of a command by name, also as attributes; `out` has its files."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+    def of(self, names: str) -> dict[str, Any]:
+        """Return some of the arguments."""
+        return {name: self[name] for name in names.split()}
+
+
+def command(
+    name: str, *groups: Callable[..., Any], like: Mapping[tuple[str, str], str] | None = None
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Register a command with its own arguments, those of groups, and some of those of public
+    functions: names by (module, function).
+    """
+
+    def register(run: Callable[..., int]) -> Callable[..., int]:
+        own = list(signatures.own_arguments(run))
+        found = {one.name: one for group in groups for one in signatures.own_arguments(group)}
+        for (module, function), names in (like or {}).items():
+            _, known = signatures.arguments_of(module, function)
+            found |= {name: known[name] for name in names.split()}
+        found |= {one.name: one for one in own}
+        # Its own arguments come first, those without a name among them.
+        order = [*(one.name for one in own), *found]
+        parameters = [signatures.parameter(found[name]) for name in dict.fromkeys(order)]
+        parameters.sort(key=lambda one: one.default is not inspect.Parameter.empty)
+
+        def call(**given: Any) -> int:
+            files = ("json", "csv", "latex", "html", "quiet")
+            out = Outputs(**{file: given[file] for file in files if file in given})
+            return run(Given(given, out=out), **{one.name: given[one.name] for one in own})
+
+        call.__doc__ = (inspect.getdoc(run) or "").partition("\nParameters\n---")[0]
+        call.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+        call.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": int}
+        app.command(name)(call)
+        return run
+
+    return register
+
+
 def _complain(text: str) -> None:
-    consoles.errors.print(
-        f"svmcvx: {text}", style="red", markup=False, highlight=False, soft_wrap=True
-    )
+    screen.say(screen.errors, f"svmcvx: {text}", "red")
 
 
 def _close_output() -> None:
@@ -106,14 +143,12 @@ def _close_output() -> None:
 
 
 @contextmanager
-def _told_as_lines(arguments: Sequence[str]) -> Iterator[None]:
+def _warnings_as_lines(arguments: Sequence[str]) -> Iterator[None]:
     """Print warnings that are meant for users as lines, without the place in our source."""
 
     def tell(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         text = _spelled(" ".join(str(message).split()), _options(arguments))
-        consoles.errors.print(
-            f"svmcvx: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True
-        )
+        screen.say(screen.errors, f"svmcvx: {text}", "yellow")
 
     with warnings.catch_warnings():
         warnings.showwarning = tell
@@ -163,7 +198,7 @@ def _repeated(option: str, found: re.Match[str]) -> str:
 
 def _version(value: bool) -> None:
     if value:
-        consoles.output.print(f"svmcvx {svmcvx.__version__}")
+        screen.say(screen.output, f"svmcvx {svmcvx.__version__}")
         raise typer.Exit
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from svmcvx.catalogue import CATALOGUE, Entry
 from svmcvx.datasets.names import BUILT_IN, known_names
 
-__all__ = ["MODELS", "data", "grids", "in_bash", "models", "sets"]
-
 MODELS = tuple(
     entry.estimator.command for entry in CATALOGUE.values() if entry.estimator is not None
 )

@@ -164,7 +164,7 @@ def _load(
     )
     raise DataError(
         f"no data set is called {name!r}{did_you_mean(name, (*BUILT_IN, *known_names()))}; built in"
-        f" are {', '.join(BUILT_IN)}, those of the papers are listed by 'svmcvx datasets', {where};"
+        f" are {', '.join(BUILT_IN)}, those of the papers are listed by svmcvx.datasets.known_sets(), {where};"
         " pass a path or data_dir"
     )
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from svmcvx import cli
-from svmcvx.cli import consoles
+from svmcvx.cli import screen
 
 
 @pytest.fixture
@@ -14,10 +14,10 @@ def run(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SVMCVX_DATA", raising=False)
 
-    # The consoles were made when the module was imported, for other streams.
+    # The screen were made when the module was imported, for other streams.
     def call(*arguments, width=120):
-        monkeypatch.setattr(consoles, "output", Console(file=sys.stdout, width=width))
-        monkeypatch.setattr(consoles, "errors", Console(file=sys.stderr, width=200))
+        monkeypatch.setattr(screen, "output", Console(file=sys.stdout, width=width))
+        monkeypatch.setattr(screen, "errors", Console(file=sys.stderr, width=200))
         code = cli.run(arguments)
         captured = capsys.readouterr()
         return code, captured.out, captured.err

@@ -27,7 +27,7 @@ from sklearn.svm import SVC, LinearSVC
 
 import svmcvx as sx
 from svmcvx import cli, datasets
-from svmcvx.cli import completion, consoles
+from svmcvx.cli import completion, screen
 from svmcvx.cli.application import ExitCode, app
 from svmcvx.experiments.specifications import parse_models
 
@@ -67,16 +67,16 @@ print("codes", codes, "loaded", sorted(heavy & set(sys.modules)))
 )
 def test_a_table_fits_any_width_with_whole_numbers_and_its_first_column(names, columns, width):
     numbers = [str(10**length - 1 - k) for k, (length, _, _) in enumerate(columns)]
-    shown = [consoles.Column("name", [f"<{name}>" for name in names], text=True)]
+    shown = [screen.Column("name", [f"<{name}>" for name in names], text=True)]
     for k, (_, rank, text) in enumerate(columns):
         shown.append(
-            consoles.Column(
+            screen.Column(
                 f"h{k}", [numbers[k]] * len(names), rank=rank, text=text and len(numbers[k]) < 9
             )
         )
     printed = io.StringIO()
     console = Console(file=printed, width=width)
-    consoles.show(console, None, shown, elsewhere="elsewhere")
+    screen.show(console, None, shown, elsewhere="elsewhere")
     text = printed.getvalue()
     lines = text.splitlines()
     note = next((line for line in lines if line.startswith("no room for")), "no room for : ")
@@ -196,12 +196,11 @@ def test_a_table_goes_to_files_or_to_the_standard_output(run):
     assert pd.read_csv(io.StringIO(out))["model"].tolist() == ["psvm(p=1)", "psvm(p=2)"]
 
 
-@pytest.mark.parametrize("command", [("doctor",), ("datasets",), ("datasets", "ionosphere")])
-def test_lists_go_to_files_too(run, command):
-    code, out, _ = run(*command, "--json", "-")
+def test_lists_go_to_files_too(run):
+    code, out, _ = run("doctor", "--json", "-")
     content = json.loads(out)
-    assert (code, content["command"], content["complete"]) == (0, command[0], True)
-    assert run(*command, "--csv", "t.csv", "--quiet")[:2] == (0, "")
+    assert (code, content["command"], content["complete"]) == (0, "doctor", True)
+    assert run("doctor", "--csv", "t.csv", "--quiet")[:2] == (0, "")
     assert len(pd.read_csv("t.csv")) == len(content["rows"]) > 0
 
 
@@ -594,15 +593,17 @@ def test_coefficients_are_certified_as_an_answer_to_a_problem(run, kind, factor)
 
 
 def test_coefficients_that_do_not_fit_are_refused(run):
-    np.savez("short.npz", w=np.ones(5))
+    np.savez("short.npz", w=np.ones(5), b=0.0)
+    np.savez("bare.npz", w=np.ones(30))
     np.savez("other.npz", v=np.ones(5))
-    np.savez("odd.npz", w=np.full(30, np.nan))
+    np.savez("odd.npz", w=np.full(30, np.nan), b=0.0)
     pd.DataFrame({"name": ["a"], "weight": ["b"]}).to_csv("text.csv", index=False)
     for arguments, message in (
         (("short.npz", "--as", "psvm"), "needs (1, 30)"),
         (("other.npz", "--as", "psvm"), "coef (or w) and intercept (or b) are needed"),
         (("odd.npz", "--as", "psvm"), "not finite"),
-        (("text.csv", "--as", "psvm"), "a line of headings, then a line for each column"),
+        (("text.csv", "--as", "psvm"), "a line (name,coefficient) for each column of the data"),
+        (("bare.npz", "--as", "psvm"), "has no intercept, but the problem has one"),
         (("short.npz",), "pass --as PROBLEM"),
         (("short.npz", "--as", "psvm,odm"), "--as must be one problem"),
     ):
@@ -612,6 +613,109 @@ def test_coefficients_that_do_not_fit_are_refused(run):
     np.savez("several.npz", w=np.ones((3, 4)), b=np.array([0.0, np.nan, 0.0]))
     code, _, err = run("certify", "several.npz", "iris", "--as", "multiclass")
     assert (code, "not finite" in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["name,weight", "a,1.5", "b,-2", "intercept,0.25"], ""),
+        (["intercept,0.25", "b,-2", "a,1.5"], ""),
+        (["a,1.5", "b,-2", "bias,0.25"], ""),
+        (['"","x"', '"(Intercept)",0.25', '"a",1.5', '"b",-2'], ""),
+        (["a;1,5", "b;-2,0", "intercept;0,25"], ""),
+        (["a\t1.5", "b\t-2", "intercept\t0.25"], ""),
+        (["a,1.5", "b,-2"], "has no intercept, but the problem has one; add it"),
+        (["x1,1.5", "x2,-2", "intercept,0.25"], "differ in a, b, x1, x2"),
+        (["a,1.5", "b,-2", "c,1", "intercept,0.25"], "differ in c"),
+        (["a,1.5", "b,-2,3", "intercept,0.25"], "'b,-2,3' is not a name and a number"),
+        (["a,1.5", "a,-2", "intercept,0.25"], "names a feature twice"),
+    ],
+)
+def test_files_of_coefficients_in_every_dialect(run, lines, message):
+    """Each gives the objective at its coefficients and its intercept, or is refused."""
+    Path("m.csv").write_text("\n".join(lines))
+    x = np.random.default_rng(0).standard_normal((40, 2))
+    table = pd.DataFrame(x, columns=["a", "b"]).assign(y=np.where(x[:, 0] > 0, "v", "u"))
+    table.to_csv("t.csv", index=False)
+    arguments = ("t.csv", "--target", "y", "--as", "psvm:p=1", "--json", "c.json")
+    code, _, err = run("certify", "m.csv", *arguments)
+    if message:
+        assert (code, message in err) == (2, True), err
+        return
+    assert code == 0, err
+    scores = x @ [1.5, -2.0] + 0.25
+    losses = np.maximum(1.0 - np.where(table["y"] == "v", 1.0, -1.0) * scores, 0.0)
+    assert intervals("c.json")[0][2] == pytest.approx(0.5 * 6.25 + losses.sum(), rel=1e-12)
+
+
+def test_a_problem_without_an_intercept_needs_none(run):
+    np.savez("m.npz", w=np.ones(2))
+    for problem in ("psvm:intercept=none", "odm:intercept=none"):
+        assert run("certify", "m.npz", "moons", "--as", problem)[0] == 0
+
+
+STRANGE = ["[/red]a", "[bold]b", "[link=http://x]c[/link]", '=HYPERLINK("http://x","d")', "@e"]
+
+
+def test_text_of_data_is_neither_markup_nor_a_formula(run):
+    """Labels with brackets, in each command that prints them, and at a width with lists."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(STRANGE, 12)
+    x = rng.standard_normal((60, 2)) + np.unique(y, return_inverse=True)[1][:, None]
+    np.savez("d.npz", X=x, y=y)
+    np.savez("m.npz", coef=np.ones((5, 2)), intercept=np.zeros(5))
+    problem = "multiclass:loss=crammer_singer"
+    for width in (120, 24):
+        code, out, err = run("certify", "m.npz", "d.npz", "--as", problem, width=width)
+        assert code == 0, err
+        assert all(label in "".join(out.split()) for label in STRANGE), out
+    assert run("certify", "m.npz", "d.npz", "--as", problem, "--csv", "c.csv", "-q")[0] == 0
+    assert pd.read_csv("c.csv")["classes"][0].startswith("'=HYPERLINK(")
+    arguments = ("select", "d.npz", "--grid", "C=1,2", "--cv", "2", "--model", "psvm:p=2")
+    code, out, _ = run(*arguments)
+    assert code == 0
+    assert "([/red]a, [bold]b)" in out
+    code, out, _ = run("compare", "d.npz", "--models", "psvm:p=2", "--proofs", "proofs")
+    assert code == 0
+    arguments = ("d.npz", "--grid", "C=1", "--scoring", "[/red]")
+    assert "no score '[/red]'" in run("select", *arguments)[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("=1+1", False),
+        ("@SUM(1)", False),
+        ("-2+3+cmd|' /C calc'!A0", False),
+        ("+cmd(1)", False),
+        ("-1, 1", True),
+        ("-1, rest", True),
+        ("+1.5e-3", True),
+        ("plain", True),
+        (-1.5, True),
+    ],
+)
+def test_a_cell_of_a_file_is_no_formula(text, safe):
+    assert screen.safe_cell(text) == (text if safe else f"'{text}")
+
+
+@pytest.mark.skipif(find_spec("highspy") is None, reason="needs the extra mip")
+def test_the_standard_output_is_json_with_any_solver(tmp_path):
+    arguments = ["compare", "blobs", "--models", "psvm:p=1", "--solver", "highs", "--json", "-"]
+    done = subprocess.run(
+        [sys.executable, "-m", "svmcvx", *arguments], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["rows"][0]["solver"].lower() == "highs"
+
+
+def test_a_test_file_of_libsvm_has_the_columns_of_the_training_file(run):
+    Path("a.t").write_text("".join(f"{1 - 2 * (k % 2)} 1:{k % 7} 2:{k % 3}\n" for k in range(40)))
+    code, _, _ = run(
+        "compare", "a.t", "--n-features", "5", "--models", "psvm:p=2", "--json", "t.json"
+    )
+    assert code == 0
+    assert json.loads(Path("t.json").read_text())["data"]["features"] == 5
+    assert run("compare", "moons", "--n-features", "5")[0] == 2
 
 
 def test_only_support_vectors_that_are_missing_are_laid_to_the_scale(run):
@@ -645,7 +749,7 @@ def complete(monkeypatch, capsys, *words):
         (("compare", "moons", "--models", "psvm", ":", ""), ["C=", "p="]),
         (("compare", "moons", "--kernel", "=", "l"), ["linear", "laplacian"]),
         (("select", "moons", "--grid", "lam"), ["lam=", "lam1=", "lam2="]),
-        (("datasets", "ionos"), ["ionosphere"]),
+        (("compare", "ionos"), ["ionosphere"]),
         (("compare", "da"), ["data.csv"]),
     ],
 )
@@ -726,5 +830,5 @@ def test_ctrl_c_before_a_command_has_begun_its_work_is_told(run, monkeypatch):
     def pressed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("svmcvx.cli.preparing.load", pressed)
+    monkeypatch.setattr("svmcvx.cli.commands.load", pressed)
     assert run("compare", "moons") == (130, "", "svmcvx: interrupted\n")
