@@ -21,11 +21,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
-from svmcvx.proofs.arithmetic.intervals import Interval, products
+from svmcvx.proofs.families.margin import band_gains, band_losses, hinge_conjugates, hinge_losses
 from svmcvx.proofs.format import SAMPLE, Proof, fingerprint_of
-from svmcvx.proofs.problem import AT_BOUND, BETWEEN, ProofRejected
-
-__all__ = ["Described", "Enclosures", "described", "enclosures", "is_in_blocks"]
+from svmcvx.proofs.intervals import Interval, products
+from svmcvx.proofs.problem import AT_BOUND, BETWEEN, ProofRejected, multipliers_of
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -167,8 +166,7 @@ class _Multipliers:
     ) -> Interval:
         """The multipliers of psvm for the rows of a block that take part."""
         if not self.dual:
-            value = self.C * weight * self.p * np.maximum(1.0 - u, 0.0) ** (self.p - 1.0)
-            return Interval.exactly(np.where(np.isfinite(value), value, 0.0))
+            return Interval.exactly(multipliers_of(self.statement, u, weight, 1.0))
         if "code" in self.dual:
             code = self.dual["code"][start : start + weighted.size]
             listed = int((code == BETWEEN).sum())
@@ -286,26 +284,21 @@ class _PSVM:
         u: Interval,
         weight: Floats,
     ) -> None:
-        C, p, s = Interval.exactly(self.C), Interval.exactly(self.p), Interval.exactly(weight)
-        losses = (ONE - u).nonneg()
-        losses = losses if self.p == 1 else losses * losses if self.p == 2 else losses.power(p)
-        self.losses = self.losses + C * (s * losses).sum()
+        C, s = Interval.exactly(self.C), Interval.exactly(weight)
+        caps = C * s
+        self.losses = self.losses + hinge_losses(u, caps, self.p)
         if not multipliers.exist:
             return
-        caps = C * s
-        alpha = multipliers.alpha(start, weighted, 0.5 * (u.low + u.high), caps, weight)
+        alpha = multipliers.alpha(start, weighted, u.middle, caps, weight)
         for k, sign in enumerate((-1.0, 1.0)):
             of_class = signs == sign
             part = alpha[of_class]
             self.sums[k] = self.sums[k] + part.sum()
             self.expansions[k] = self.expansions[k] + _expansion(rows[of_class], part)
             if self.p > 1:
-                cap = caps[of_class]
-                used = part.high > 0
-                ratio = part[used].over(cap[used] * p)
-                self.conjugates[k] = (
-                    self.conjugates[k] + (cap[used] * ratio.power(p.over(p - ONE))).sum()
-                )
+                used, cap = part.nonzero, caps[of_class]
+                conjugates = hinge_conjugates(part[used], cap[used], self.p).sum()
+                self.conjugates[k] = self.conjugates[k] + conjugates
 
     def dual_value(self, intercept: str) -> Interval:
         """D at the multipliers, scaled by class where they have to be balanced."""
@@ -328,7 +321,7 @@ class _PSVM:
             p = Interval.exactly(self.p)
             gamma = p.over(p - ONE)
             for factor, part in zip(factors, self.conjugates, strict=True):
-                value = value - (p - ONE) * (factor.power(gamma) * part)
+                value = value - factor.power(gamma) * part
         return value - Interval.exactly(0.5) * norm
 
 
@@ -336,7 +329,9 @@ class _ODM:
     """Sums of ODM over the rows."""
 
     def __init__(self, statement: Any) -> None:
-        self.C1, self.C2, self.D = (statement.hyperparameters[name] for name in ("C1", "C2", "D"))
+        self.statement = statement
+        C1, C2, D = (statement.hyperparameters[name] for name in ("C1", "C2", "D"))
+        self.band = C1, C2, D
         weights = Interval.exactly(float(statement.rows))
         self.total = (
             weights if statement.weight is None else Interval.exactly(statement.weight).sum()
@@ -355,35 +350,17 @@ class _ODM:
         u: Interval,
         weight: Floats,
     ) -> None:
-        C1, C2, D = (Interval.exactly(value) for value in (self.C1, self.C2, self.D))
         shares = Interval.exactly(weight).over(self.total)
-        short, beyond = (ONE - D - u).nonneg(), (u - ONE - D).nonneg()
-        self.losses = self.losses + (shares * (C1 * (short * short) + C2 * (beyond * beyond))).sum()
+        self.losses = self.losses + band_losses(u, shares, self.band)
         if not multipliers.exist:
             return
         if multipliers.dual:
             value = np.asarray(multipliers.dual["theta"][start : start + weighted.size][weighted])
         else:
-            middle = 0.5 * (u.low + u.high)
-            value = (
-                2.0
-                * shares.low
-                * (
-                    self.C1 * np.maximum(1.0 - self.D - middle, 0.0)
-                    - self.C2 * np.maximum(middle - 1.0 - self.D, 0.0)
-                )
-            )
-        if not np.isfinite(value).all():
-            raise ProofRejected(
-                f"a multiplier is not finite in the block that begins at row {start}"
-            )
+            whole = float(self.total.middle)
+            value = multipliers_of(self.statement, u.middle, weight, whole)
         theta = Interval.exactly(value)
-        price = Interval(
-            *(np.where(value > 0, a, b) for a, b in ((C1.low, C2.low), (C1.high, C2.high)))
-        )
-        terms = (
-            theta - D * theta.size() - (theta * theta).over(Interval.exactly(4.0) * shares * price)
-        )
+        terms = band_gains(theta, shares, self.band)
         signed = theta * Interval.exactly(signs)
         self.minus_conjugate, self.shift = (
             self.minus_conjugate + terms.sum(),

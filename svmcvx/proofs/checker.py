@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -22,17 +22,7 @@ from svmcvx.proofs.problem import Data, Problem, ProofRejected, matrix_of
 from svmcvx.proofs.statement import Statement
 from svmcvx.proofs.tables import SEARCHED
 
-__all__ = [
-    "NOTHING",
-    "UNDECIDED",
-    "CheckedScores",
-    "Verified",
-    "label_codes",
-    "score_ends",
-    "verify",
-]
-
-FAMILIES: Final = ("margin", "margin_distribution", "conic_loss", "indicator", "multiclass")
+FAMILIES: Final = ("margin", "conic_loss", "indicator", "multiclass")
 METHODS: Final = ("auto", "balls", "a-priori")
 # What "auto" leaves to ball arithmetic: a second or a few.
 MOST_ENTRIES: Final = 4_000_000
@@ -460,12 +450,13 @@ def _unproved(claim: Proof) -> str:
     return ""
 
 
-@lru_cache(maxsize=1)
-def _families() -> dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]]:
-    known: dict[str, Any] = {}
-    for family in FAMILIES:
-        known |= import_module(f"svmcvx.proofs.families.{family}").FAMILY
-    return known
+def _ends_of(formulation: str) -> tuple[Callable[..., Any], Any]:
+    # The families of balls need python-flint, and are imported if they are needed.
+    modules = (import_module(f"svmcvx.proofs.families.{family}") for family in FAMILIES)
+    found: tuple[Any, Any] = next(
+        module.FAMILY[formulation] for module in modules if formulation in module.FAMILY
+    )
+    return found
 
 
 def _ends(problem: Problem, precision: int, in_doubles: bool) -> tuple[End, End | None]:
@@ -477,22 +468,19 @@ def _ends(problem: Problem, precision: int, in_doubles: bool) -> tuple[End, End 
 def _in_double_precision(problem: Problem) -> tuple[End, End | None]:
     large: Any = import_module("svmcvx.proofs.large")
     large.require_check(problem)
-    return _both(
-        large.upper, large.lower if problem.proof.dual else None, large.Space(problem), tuple
-    )
+    upper, lower = (partial(large.ends_of, evaluate) for evaluate in _ends_of(problem.formulation))
+    return _both(upper, lower if problem.proof.dual else None, large.Space(problem), tuple)
 
 
 def _in_balls(problem: Problem, precision: int) -> tuple[End, End | None]:
     flint = _require_flint()
-    balls: Any = import_module("svmcvx.proofs.arithmetic.balls")
+    balls: Any = import_module("svmcvx.proofs.balls")
     space: Any = import_module("svmcvx.proofs.space")
-    upper, lower = _families()[problem.formulation]
+    upper, lower = _ends_of(problem.formulation)
     if not problem.proof.dual:
         lower = None
     with flint.ctx.workprec(precision):
-        return _both(
-            upper, lower, space.Space(problem), lambda ball: (balls.below(ball), balls.above(ball))
-        )
+        return _both(upper, lower, space.Space(problem), lambda found: balls.Balls(found).ends)
 
 
 def _require_flint() -> Any:

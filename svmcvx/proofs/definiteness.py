@@ -23,7 +23,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.proofs.arithmetic.intervals import SLACK, TINY, U
+from svmcvx.proofs.intervals import SLACK, TINY, U
 from svmcvx.proofs.problem import Problem, ProofRejected
 
 __all__ = [

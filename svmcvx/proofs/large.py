@@ -11,6 +11,7 @@ unit in the last place on either side.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -18,16 +19,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
-from svmcvx.proofs.arithmetic.intervals import SLACK, TINY, Interval, U, products, rounded_sum
 from svmcvx.proofs.definiteness import dense, is_symmetric, precomputed_block, proved_definite
+from svmcvx.proofs.intervals import SLACK, TINY, Interval, U, products
 from svmcvx.proofs.problem import Problem, ProofRejected
-
-__all__ = ["Space", "can_check", "lower", "require_check", "upper"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-ENTRIES: Final = {"psvm": "alpha", "penalised psvm": "alpha", "odm": "theta"}
-ROUNDING: Final = 2.0**-40
+FORMULATIONS: Final = ("psvm", "penalised psvm", "odm")
 # Numbers in one block of a kernel, and columns up to which distances come from differences.
 BLOCK: Final = 2_000_000
 FEW_COLUMNS: Final = 32
@@ -35,6 +33,8 @@ FEW_COLUMNS: Final = 32
 
 class Space:
     """Scores and norms of points of the feature space."""
+
+    numbers = Interval
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -44,6 +44,7 @@ class Space:
             self.symmetric = is_symmetric(problem)
         self.indefinite, self.influence = proved_definite(problem, self._block), 0.0
 
+    @cached_property
     def model(self) -> tuple[Interval, Interval]:
         """Scores with the bias, and the squared norm with that of a penalised bias."""
         problem = self.problem
@@ -56,6 +57,20 @@ class Space:
             )
         bias = Interval.exactly(problem.bias)
         return scores + bias, norm + bias * bias if problem.penalised else norm
+
+    @property
+    def u(self) -> Interval:
+        """The margins of the model."""
+        return self.model[0] * Interval.exactly(self.problem.signs)
+
+    @property
+    def square(self) -> Interval:
+        """The squared norm of the model."""
+        return self.model[1]
+
+    def squared_norm(self, v: Interval) -> Interval:
+        """Return the squared norm of the point with coefficients `v` on the rows that take part."""
+        return self.expansion(self.problem.index, v, constant=self.problem.penalised)[1]
 
     def expansion(
         self, rows: NDArray[np.intp], v: Interval, *, constant: bool
@@ -164,7 +179,7 @@ def _distances(A: Floats, B: Floats, absolute: bool) -> tuple[Floats, Floats]:
 
 def can_check(problem: Problem) -> bool:
     """Whether there is a check in doubles."""
-    return problem.formulation in ENTRIES
+    return problem.formulation in FORMULATIONS
 
 
 def require_check(problem: Problem) -> None:
@@ -172,124 +187,11 @@ def require_check(problem: Problem) -> None:
     if not can_check(problem):
         raise DataError(
             f"there is no check of {problem.formulation!r} in doubles, only of"
-            f" {', '.join(ENTRIES)}; use method='balls'"
+            f" {', '.join(FORMULATIONS)}; use method='balls'"
         )
 
 
-def _signed(values: Interval, signs: Floats) -> Interval:
-    return values * Interval.exactly(signs)
-
-
-def _shares(problem: Problem) -> Interval:
-    return Interval.exactly(problem.weight).over(Interval.exactly(problem.weight).sum())
-
-
-def _band(problem: Problem) -> tuple[Interval, Interval, float]:
-    return (
-        Interval.exactly(problem.number("C1")),
-        Interval.exactly(problem.number("C2")),
-        problem.number("D"),
-    )
-
-
-def _guarded(evaluate: Callable[[Space], Interval]) -> Callable[[Space], tuple[float, float]]:
-    def ends(space: Space) -> tuple[float, float]:
-        with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
-            return evaluate(space).ends
-
-    return ends
-
-
-@_guarded
-def upper(space: Space) -> Interval:
-    """Return both ends of the objective at the model."""
-    problem = space.problem
-    scores, norm = space.model()
-    u, half, one = (
-        _signed(scores, problem.signs),
-        Interval.exactly(0.5) * norm,
-        Interval.exactly(1.0),
-    )
-    if problem.formulation == "odm":
-        C1, C2, D = _band(problem)
-        width = Interval.exactly(D)
-        short, beyond = (one - width - u).nonneg(), (u - one - width).nonneg()
-        return half + (_shares(problem) * (C1 * (short * short) + C2 * (beyond * beyond))).sum()
-    C, p = Interval.exactly(problem.number("C")), problem.number("p")
-    losses = (one - u).nonneg()
-    if p != 1:
-        losses = losses * losses if p == 2 else losses.power(Interval.exactly(p))
-    return half + C * (Interval.exactly(problem.weight) * losses).sum()
-
-
-@_guarded
-def lower(space: Space) -> Interval:
-    """Return both ends of the dual objective at the dual point."""
-    problem = space.problem
-    value, signs = problem.dual(ENTRIES[problem.formulation]), problem.signs
-    if problem.formulation == "odm":
-        C1, C2, D = _band(problem)
-        theta = Interval.exactly(value)
-        four = Interval.exactly(4.0) * _shares(problem)
-        price = Interval(
-            *(np.where(value > 0, a, b) for a, b in ((C1.low, C2.low), (C1.high, C2.high)))
-        )
-        terms = theta - Interval.exactly(D) * theta.size() - (theta * theta).over(four * price)
-        return terms.sum() - Interval.exactly(0.5) * _norm(space, _signed(theta, signs))
-    C, p = problem.number("C"), problem.number("p")
-    caps = Interval.exactly(C) * Interval.exactly(problem.weight)
-    if (value < 0).any():
-        row = int(np.flatnonzero(value < 0)[0])
-        raise ProofRejected(
-            f"the multiplier of row {problem.index[row]} is {value[row]!r}, below 0"
-        )
-    alpha = Interval.exactly(value)
-    if p == 1:
-        over = value > caps.high * (1 + ROUNDING)
-        if over.any():
-            row = int(np.flatnonzero(over)[0])
-            raise ProofRejected(
-                f"the multiplier of row {problem.index[row]} is {float(value[row])!r}, above its"
-                f" bound {float(caps.high[row])!r}"
-            )
-        alpha = Interval(np.minimum(value, caps.low), np.minimum(value, caps.high))
-    if problem.proof.statement.intercept == "free":
-        alpha = _balanced(alpha, signs)
-    total = alpha.sum()
-    if p > 1:
-        exponent = Interval.exactly(p).over(Interval.exactly(p) - Interval.exactly(1.0))
-        ratio = alpha.over(caps * Interval.exactly(p))
-        used = alpha.high > 0
-        powers = (caps[used] * ratio[used].power(exponent)).sum()
-        total = total - (Interval.exactly(p) - Interval.exactly(1.0)) * powers
-    return total - Interval.exactly(0.5) * _norm(space, _signed(alpha, signs))
-
-
-def _norm(space: Space, v: Interval) -> Interval:
-    return space.expansion(space.problem.index, v, constant=space.problem.penalised)[1]
-
-
-def _balanced(alpha: Interval, signs: Floats) -> Interval:
-    """Multipliers whose heavier class is scaled down until both have the same sum."""
-    if (alpha.low == alpha.high).all() and float(rounded_sum(alpha.low * signs)) == 0.0:
-        # A sum that is rounded once to 0 is 0.
-        return alpha
-    positive, negative = alpha[signs > 0].sum(), alpha[signs < 0].sum()
-    smaller, larger = sorted((positive, negative), key=lambda sums: float(sums.high))
-    if float(larger.low - smaller.high) > ROUNDING * float(larger.high):
-        raise ProofRejected(
-            f"the multipliers do not satisfy y'α = 0: they sum to {float(positive.high)!r} in the"
-            f" positive class and to {float(negative.high)!r} in the negative one"
-        )
-    # Both classes are brought to the least that their sums can be, which neither exceeds.
-    least = Interval.exactly(min(float(positive.low), float(negative.low)))
-    if float(least.low) <= 0:
-        return Interval.exactly(np.zeros(signs.size))
-    factors = [least.over(sums) for sums in (positive, negative)]
-    factor = Interval(
-        *(
-            np.where(signs > 0, getattr(factors[0], end), getattr(factors[1], end))
-            for end in ("low", "high")
-        )
-    )
-    return alpha * Interval(factor.low, np.minimum(factor.high, 1.0))
+def ends_of(evaluate: Callable[[Space], Interval], space: Space) -> tuple[float, float]:
+    """Return both ends of what a formula of the family gives."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
+        return evaluate(space).ends

@@ -25,9 +25,10 @@ import scipy.linalg
 from flint import arb, arb_mat, ctx
 from numpy.typing import NDArray
 
-from svmcvx.proofs.arithmetic.balls import (
+from svmcvx.proofs.balls import (
     BLOCK,
     Ball,
+    Balls,
     Matrix,
     balls,
     below,
@@ -39,17 +40,13 @@ from svmcvx.proofs.arithmetic.balls import (
     total,
 )
 from svmcvx.proofs.definiteness import dense
-from svmcvx.proofs.families import margin, margin_distribution
+from svmcvx.proofs.families import margin
 from svmcvx.proofs.problem import Problem
 from svmcvx.proofs.space import Space, kernel_matrix
-
-__all__ = ["score_ends"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 
-MULTIPLIERS: Final = {**margin.MULTIPLIERS, **margin_distribution.MULTIPLIERS}
-FAMILY: Final = {**margin.FAMILY, **margin_distribution.FAMILY}
 # Rows of one linear system, at most.
 LARGEST: Final = 400
 # Added to its diagonal, relatively to the largest entry, until it can be factored.
@@ -72,27 +69,35 @@ class Machine:
     """Bounds on the optimal machines of a problem."""
 
     def __init__(self, problem: Problem) -> None:
-        upper, lower = FAMILY[problem.formulation]
+        upper, lower = margin.FAMILY[problem.formulation]
         self.problem, self.space = problem, Space(problem)
-        self.point = MULTIPLIERS[problem.formulation](self.space)
+        self.point = margin.MULTIPLIERS[problem.formulation](self.space)
         self.signs = problem.signs
         self.balanced = problem.proof.statement.intercept == "free"
-        divisor = margin.shrink(self.space) if problem.formulation == "hard_margin" else arb(1)
+        hard = problem.formulation == "hard_margin"
+        divisor = margin.shrink(self.space).ball if hard else arb(1)
         apart = self._place(divisor)
-        self.base = lower(self.space) - upper(self.space) + apart / 4
+        self.base = (lower(self.space) - upper(self.space)).ball + apart / 4
         self.squared_radius = max(-below(self.base), LEAST_SQUARE)
-        self.gains = [self.point.gain(i, a) for i, a in enumerate(self.point.values)]
-        sizes = np.array([float(a) for a in self.point.values])
+        self.values = self.point.values.entries
+        self.gains = [self.gain(i, a) for i, a in enumerate(self.values)]
+        sizes = self.point.values.middle
         self.down = np.full(sizes.size, np.inf) if self.point.signed else sizes
-        self.up = np.full(sizes.size, np.inf)
+        self.up, self.highest = np.full(sizes.size, np.inf), None
         if self.point.highest is not None:
-            self.up = np.array([float(cap) for cap in self.point.highest]) - sizes
+            self.up = self.point.highest.middle - sizes
+            self.highest = self.point.highest.entries
+
+    def gain(self, row: int, a: Ball) -> Ball:
+        """Return the gain of a multiplier."""
+        rows = np.array([row])
+        return arb(0) if a.is_zero() else self.point.gain(rows, Balls([a])).entries[0]
 
     def _place(self, divisor: Ball) -> Ball:
         """Find the mean of the model and the dual point, and return the squared distance between
         these.
         """
-        problem, space, v = self.problem, self.space, self.point.coefficients
+        problem, space, v = self.problem, self.space, self.point.coefficients.entries
         model, bias = problem.proof.model, arb(problem.bias) / divisor
         if space.kernel is None:
             one = balls(model["coef"]) if problem.linear_model else None
@@ -161,12 +166,12 @@ class Machine:
             eta, gained = arb(step), arb(0)
             for i, c in zip(chosen.tolist(), row, strict=True):
                 if not c.is_zero():
-                    beta = self.point.values[i] + eta * (c if side * self.signs[i] > 0 else -c)
-                    highest = None if self.point.highest is None else self.point.highest[i]
+                    beta = self.values[i] + eta * (c if side * self.signs[i] > 0 else -c)
+                    highest = None if self.highest is None else self.highest[i]
                     inside = (self.point.signed or beta >= 0) and (
                         highest is None or beta <= highest
                     )
-                    gained += self.point.gain(i, beta) - self.gains[i] if inside else arb("-inf")
+                    gained += self.gain(i, beta) - self.gains[i] if inside else arb("-inf")
             centre = T.scores[t] - shifts[t]
             bound = (self.base + gained) / eta - eta * squares[t] / 4
             found.append(bound + (centre if side > 0 else -centre))

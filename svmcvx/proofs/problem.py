@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
 from svmcvx.proofs.format import Proof, fingerprint
-
-__all__ = ["AT_BOUND", "BETWEEN", "Data", "Problem", "ProofRejected", "matrix_of"]
+from svmcvx.proofs.statement import Statement
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -46,6 +45,22 @@ def matrix_of(X: Any, name: str) -> Any:
     if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
         raise DataError(f"{name} contains NaN or infinity")
     return matrix
+
+
+def multipliers_of(statement: Statement, u: Floats, weight: Floats, whole: float) -> Floats:
+    """Return the multipliers that margins give, for p > 1 or ODM; any are valid within their
+    bounds, so that their rounding does not matter.
+    """
+    numbers = statement.hyperparameters
+    with np.errstate(over="ignore", invalid="ignore"):
+        if statement.formulation == "odm":
+            C1, C2, D = (numbers[name] for name in ("C1", "C2", "D"))
+            slopes = C1 * np.maximum(1.0 - D - u, 0.0) - C2 * np.maximum(u - 1.0 - D, 0.0)
+            value = 2.0 * weight / whole * slopes
+        else:
+            C, p = numbers["C"], numbers["p"]
+            value = C * weight * p * np.maximum(1.0 - u, 0.0) ** (p - 1.0)
+    return np.where(np.isfinite(value), value, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,29 +249,17 @@ class Problem:
         return alpha
 
     def _of_the_model(self) -> Floats:
-        """Multipliers that the model gives; any are valid within their bounds, so that their
-        rounding does not matter.
-        """
+        """Multipliers that the model gives."""
         rows, weight = self.X[self.index], self.weight
         with np.errstate(over="ignore", invalid="ignore"):
             u = self.signs * (rows @ self.proof.model["coef"] + self.bias)
-            if self.formulation == "odm":
-                C1, C2, D = (self.number(name) for name in ("C1", "C2", "D"))
-                shares = weight / weight.sum()
-                part = (
-                    2.0
-                    * shares
-                    * (C1 * np.maximum(1.0 - D - u, 0.0) - C2 * np.maximum(u - 1.0 - D, 0.0))
-                )
-            else:
-                C, p = self.number("C"), self.number("p")
-                part = C * weight * p * np.maximum(1.0 - u, 0.0) ** (p - 1.0)
-                sums = {sign: float(part[self.signs == sign].sum()) for sign in (-1.0, 1.0)}
-                if self.proof.statement.intercept == "free" and min(sums.values()) > 0:
-                    least = min(sums.values())
-                    part *= np.where(self.signs > 0, least / sums[1.0], least / sums[-1.0])
+            part = multipliers_of(self.proof.statement, u, weight, float(weight.sum()))
+            sums = {sign: float(part[self.signs == sign].sum()) for sign in (-1.0, 1.0)}
+            least = min(sums.values())
+            if self.proof.statement.intercept == "free" and least > 0:
+                part *= np.where(self.signs > 0, least / sums[1.0], least / sums[-1.0])
         values = np.zeros(self.codes.size)
-        values[self.index] = np.where(np.isfinite(part), part, 0.0)
+        values[self.index] = part
         return values
 
     @property

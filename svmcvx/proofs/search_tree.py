@@ -39,8 +39,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.proofs.arithmetic.intervals import SLACK, U
 from svmcvx.proofs.definiteness import require_small
+from svmcvx.proofs.intervals import SLACK, U
 from svmcvx.proofs.problem import Problem, ProofRejected
 
 __all__ = ["tree_bound"]

@@ -5,7 +5,7 @@ points, and kernels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,9 +13,10 @@ import numpy as np
 from flint import arb, arb_mat, ctx
 from numpy.typing import NDArray
 
-from svmcvx.proofs.arithmetic.balls import (
+from svmcvx.proofs.balls import (
     BLOCK,
     Ball,
+    Balls,
     Matrix,
     above,
     as_matrix,
@@ -27,11 +28,9 @@ from svmcvx.proofs.arithmetic.balls import (
     product,
     total,
 )
-from svmcvx.proofs.arithmetic.intervals import SLACK, TINY, U
 from svmcvx.proofs.definiteness import dense, is_symmetric, precomputed_block, proved_definite
+from svmcvx.proofs.intervals import SLACK, TINY, U
 from svmcvx.proofs.problem import Problem, ProofRejected
-
-__all__ = ["Multipliers", "Point", "Space", "kernel_matrix", "require_norm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -47,20 +46,10 @@ class Point(NamedTuple):
     norm: Ball
 
 
-class Multipliers(NamedTuple):
-    """A feasible dual point, and how its dual value changes with single multipliers."""
-
-    values: list[Ball]
-    highest: list[Ball] | None
-    signed: bool
-    gain: Callable[[int, Ball], Ball]
-    coefficients: list[Ball]
-    slopes: Floats
-    bends: Floats
-
-
 class Space:
     """The feature space of a problem."""
+
+    numbers = Balls
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -104,6 +93,20 @@ class Space:
     def margins(self) -> list[Ball]:
         """The margins u = y f of the model."""
         return self.signed(self.model.scores)
+
+    @property
+    def u(self) -> Balls:
+        """The margins of the model."""
+        return Balls(self.margins)
+
+    @property
+    def square(self) -> Balls:
+        """The squared norm of the model."""
+        return Balls(self.model.norm)
+
+    def squared_norm(self, v: Balls) -> Balls:
+        """Return the squared norm of the point with coefficients `v` on the rows that take part."""
+        return Balls(self.dual_point(v.entries).norm)
 
     def signed(self, values: Sequence[Ball]) -> list[Ball]:
         """Return each value times the label ±1 of its row."""

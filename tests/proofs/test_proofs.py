@@ -561,7 +561,7 @@ def test_the_second_checker_shares_nothing_with_the_package():
     off=st.sampled_from([0.0, 2.0**-45]),
 )
 def test_multipliers_are_put_into_the_domain_exactly(name, k, seed, off):
-    from svmcvx.proofs.arithmetic.balls import as_fraction, fractions
+    from svmcvx.proofs.balls import as_fraction, fractions
     from svmcvx.proofs.families.scores import ScoreLoss
 
     rng = np.random.default_rng(seed)
@@ -603,7 +603,7 @@ def test_reasons_are_one_sentence_with_the_row():
 def test_functions_of_balls_that_touch_their_limits():
     from flint import arb
 
-    from svmcvx.proofs.arithmetic.balls import above, below, entropy, least, nonneg, power
+    from svmcvx.proofs.balls import above, below, entropy, least, nonneg, power
 
     near = arb(1e-30, 1e-29)
     assert below(nonneg(near)) >= -1e-25

@@ -14,11 +14,11 @@ import scipy.sparse as sp
 flint = pytest.importorskip("flint")
 
 import svmcvx as sx  # noqa: E402
+from svmcvx.proofs import balls as arithmetic_balls  # noqa: E402
 from svmcvx.proofs import definiteness, fingerprint  # noqa: E402
-from svmcvx.proofs.arithmetic import balls as arithmetic_balls  # noqa: E402
-from svmcvx.proofs.arithmetic.intervals import Interval, products  # noqa: E402
-from svmcvx.proofs.families import indicator, scores  # noqa: E402
-from svmcvx.proofs.large import _balanced, kernel_block  # noqa: E402
+from svmcvx.proofs.families import indicator, margin, scores  # noqa: E402
+from svmcvx.proofs.intervals import Interval, products  # noqa: E402
+from svmcvx.proofs.large import kernel_block  # noqa: E402
 from svmcvx.proofs.predictions import Machine  # noqa: E402
 from svmcvx.proofs.problem import Problem, ProofRejected  # noqa: E402
 from svmcvx.proofs.search_tree import DROPPED, FREE, KEPT, _Tree  # noqa: E402
@@ -387,7 +387,9 @@ def test_a_power_of_nothing_but_rounding_is_enclosed():
 
 def test_multipliers_out_of_balance_by_one_are_refused():
     with pytest.raises(ProofRejected, match="y'α = 0"):
-        _balanced(Interval.exactly(np.array([2.0, 1.0])), np.array([1.0, -1.0]))
+        margin.balanced(
+            SimpleNamespace(signs=np.array([1.0, -1.0])), Interval.exactly(np.array([2.0, 1.0]))
+        )
 
 
 @pytest.mark.parametrize("free", [False, True])

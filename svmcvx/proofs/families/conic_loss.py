@@ -25,16 +25,7 @@ from collections.abc import Sequence
 import numpy as np
 from flint import arb, arb_mat
 
-from svmcvx.proofs.arithmetic.balls import (
-    Ball,
-    Inverse,
-    balls,
-    combination,
-    least,
-    nonneg,
-    product,
-    total,
-)
+from svmcvx.proofs.balls import Ball, Inverse, balls, combination, least, nonneg, product, total
 from svmcvx.proofs.problem import Problem, ProofRejected
 from svmcvx.proofs.space import Space, require_norm
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from flint import arb
 
-from svmcvx.proofs.arithmetic.balls import Ball, as_fraction, balls, fractions, nonneg, total
+from svmcvx.proofs.balls import Ball, as_fraction, balls, fractions, nonneg, total
 from svmcvx.proofs.families.conic_loss import conic_bound, multiplier, scalings
 from svmcvx.proofs.problem import Problem, ProofRejected
 from svmcvx.proofs.space import Space

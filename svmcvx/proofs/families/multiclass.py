@@ -21,7 +21,7 @@ from itertools import combinations
 
 from flint import arb
 
-from svmcvx.proofs.arithmetic.balls import Ball, balls, least, norm_squared, power, total
+from svmcvx.proofs.balls import Ball, balls, least, norm_squared, power, total
 from svmcvx.proofs.families.margin import ROUNDING, SHORTEST
 from svmcvx.proofs.families.scores import (
     Columns,

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from flint import arb
 
-from svmcvx.proofs.arithmetic.balls import (
+from svmcvx.proofs.balls import (
     Ball,
     as_fraction,
     balls,
@@ -44,21 +44,12 @@ from svmcvx.proofs.arithmetic.balls import (
     product,
     total,
 )
-from svmcvx.proofs.families.margin import ROUNDING
+from svmcvx.proofs.families import margin
 from svmcvx.proofs.problem import Problem, ProofRejected
 from svmcvx.proofs.space import Space
 
-__all__ = [
-    "Columns",
-    "ScoreLoss",
-    "differences",
-    "fitting_factor",
-    "gain",
-    "loss_at_model",
-    "multipliers",
-    "pairs",
-    "weights",
-]
+# A multiplier may be above its bound by this share; more is no rounding.
+ROUNDING = as_fraction(margin.ROUNDING)
 
 BOXES = ("hinge", "smoothed", "logistic")
 Columns = list[list[Ball]]

@@ -8,7 +8,7 @@ balls are true only where they are certain.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,27 +16,8 @@ import scipy.sparse as sp
 from flint import arb, arb_mat, fmpq
 from numpy.typing import NDArray
 
+from svmcvx.proofs.intervals import Number
 from svmcvx.proofs.problem import ProofRejected
-
-__all__ = [
-    "Ball",
-    "Inverse",
-    "Matrix",
-    "above",
-    "as_fraction",
-    "as_matrix",
-    "balls",
-    "below",
-    "combination",
-    "entropy",
-    "fractions",
-    "least",
-    "nonneg",
-    "norm_squared",
-    "power",
-    "product",
-    "total",
-]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -160,6 +141,93 @@ def combination(X: Any, v: Sequence[Ball]) -> list[Ball]:
 def norm_squared(w: Iterable[Ball]) -> Ball:
     """Return the sum of squares."""
     return total(x * x for x in w)
+
+
+class Balls(Number):
+    """An array of balls, or one ball."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values.values if isinstance(values, Balls) else np.array(values, dtype=object)
+
+    @classmethod
+    def exactly(cls, values: Any) -> Balls:
+        array = np.asarray(values, dtype=np.float64)
+        return cls(balls(array)) if array.ndim else cls(arb(float(array)))
+
+    def __add__(self, other: Balls) -> Balls:
+        return Balls(self.values + other.values)
+
+    def __neg__(self) -> Balls:
+        return Balls(-self.values)
+
+    def __mul__(self, other: Balls) -> Balls:
+        return Balls(self.values * other.values)
+
+    def __getitem__(self, rows: Any) -> Balls:
+        return Balls(self.values[rows])
+
+    def over(self, other: Balls) -> Balls:
+        return Balls(self.values / other.values)
+
+    def nonneg(self) -> Balls:
+        return self._each(nonneg)
+
+    def size(self) -> Balls:
+        return self._each(abs)
+
+    def power(self, exponent: Balls) -> Balls:
+        return self._each(lambda x: power(x, exponent.ball))
+
+    def sum(self) -> Balls:
+        return Balls(total(self.entries))
+
+    def least(self) -> Balls:
+        return Balls(least(self.entries))
+
+    def at_most(self, other: Balls) -> Balls:
+        return Balls(np.frompyfunc(_smaller, 2, 1)(self.values, other.values))
+
+    def by_sign(self, positive: Balls, negative: Balls) -> Balls:
+        def choose(x: Ball, a: Ball, b: Ball) -> Ball:
+            return a if x > 0 else b if x <= 0 else a.union(b)
+
+        return Balls(np.frompyfunc(choose, 3, 1)(self.values, positive.values, negative.values))
+
+    def above(self, other: Balls) -> NDArray[np.bool_]:
+        return np.asarray(self.values > other.values, dtype=np.bool_)
+
+    def cancels(self, signs: Floats) -> bool:
+        return bool((self * Balls.exactly(signs)).sum().ball.is_zero())
+
+    @property
+    def entries(self) -> list[Ball]:
+        """The balls of an array."""
+        found: list[Ball] = self.values.ravel().tolist()
+        return found
+
+    @property
+    def ball(self) -> Ball:
+        """A single ball."""
+        return self.values.item()
+
+    @property
+    def nonzero(self) -> NDArray[np.bool_]:
+        return np.array([not x.is_zero() for x in self.entries])
+
+    @property
+    def middle(self) -> Floats:
+        return np.array([float(x.mid()) for x in self.entries]).reshape(self.values.shape)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return below(self.ball), above(self.ball)
+
+    def _each(self, function: Callable[[Ball], Ball]) -> Balls:
+        return Balls(np.frompyfunc(function, 1, 1)(self.values))
+
+
+def _smaller(a: Ball, b: Ball) -> Ball:
+    return a if a <= b else b if b <= a else least([a, b])
 
 
 class Inverse:

@@ -1,1 +1,0 @@
-"""Numbers that enclose: balls of any precision, and intervals of doubles."""
