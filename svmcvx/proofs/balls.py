@@ -147,7 +147,9 @@ class Balls(Number):
     """An array of balls, or one ball."""
 
     def __init__(self, values: Any) -> None:
-        self.values = values.values if isinstance(values, Balls) else np.array(values, dtype=object)
+        self.values: NDArray[np.object_] = (
+            values.values if isinstance(values, Balls) else np.array(values, dtype=object)
+        )
 
     @classmethod
     def exactly(cls, values: Any) -> Balls:

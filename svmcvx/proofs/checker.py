@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError, NotCertified, missing_extra
 from svmcvx.proofs.blocks import enclosures, is_in_blocks
 from svmcvx.proofs.format import Proof, ProofFile, digest_of, html_table, read_proof
-from svmcvx.proofs.problem import Data, Problem, ProofRejected, matrix_of
-from svmcvx.proofs.statement import Statement
-from svmcvx.proofs.tables import SEARCHED
+from svmcvx.proofs.problem import Data, Problem, ProofRejected, matrix_of, require_small
+from svmcvx.proofs.statement import SEARCHED, Statement
 
-FAMILIES: Final = ("margin", "conic_loss", "indicator", "multiclass")
+FAMILIES: Final = ("margin", "indicator", "multiclass")
 METHODS: Final = ("auto", "balls", "a-priori")
 # What "auto" leaves to ball arithmetic: a second or a few.
 MOST_ENTRIES: Final = 4_000_000
@@ -519,11 +518,10 @@ def _both(
 
 
 def _end(evaluate: Callable[..., Any], space: Any, enclose: Callable[[Any], Any]) -> End:
-    definiteness: Any = import_module("svmcvx.proofs.definiteness")
     space.influence = 0.0
     try:
         low, high = enclose(evaluate(space))
-        definiteness.require_small(space.influence, low, high)
+        require_small(space.influence, low, high)
         return End(low, high, "")
     except ProofRejected as refusal:
         return End(-math.inf, math.inf, str(refusal))

@@ -30,14 +30,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
-from svmcvx.proofs.statement import Statement, exactly
-from svmcvx.proofs.tables import (
+from svmcvx.proofs.statement import (
     FIELDS,
+    Statement,
     check_arrays,
     checked_claim,
     checked_statement,
     checked_test,
     dtype_of,
+    exactly,
 )
 
 __all__ = [

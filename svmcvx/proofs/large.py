@@ -19,9 +19,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
-from svmcvx.proofs.definiteness import dense, is_symmetric, precomputed_block, proved_definite
 from svmcvx.proofs.intervals import SLACK, TINY, Interval, U, products
-from svmcvx.proofs.problem import Problem, ProofRejected
+from svmcvx.proofs.problem import (
+    Problem,
+    ProofRejected,
+    dense,
+    is_symmetric,
+    precomputed_block,
+    proved_definite,
+)
 
 Floats: TypeAlias = NDArray[np.float64]
 

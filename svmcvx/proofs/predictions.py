@@ -39,9 +39,8 @@ from svmcvx.proofs.balls import (
     product,
     total,
 )
-from svmcvx.proofs.definiteness import dense
 from svmcvx.proofs.families import margin
-from svmcvx.proofs.problem import Problem
+from svmcvx.proofs.problem import Problem, dense
 from svmcvx.proofs.space import Space, kernel_matrix
 
 Floats: TypeAlias = NDArray[np.float64]

@@ -39,9 +39,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.proofs.definiteness import require_small
 from svmcvx.proofs.intervals import SLACK, U
-from svmcvx.proofs.problem import Problem, ProofRejected
+from svmcvx.proofs.problem import Problem, ProofRejected, require_small
 
 __all__ = ["tree_bound"]
 

@@ -28,9 +28,15 @@ from svmcvx.proofs.balls import (
     product,
     total,
 )
-from svmcvx.proofs.definiteness import dense, is_symmetric, precomputed_block, proved_definite
 from svmcvx.proofs.intervals import SLACK, TINY, U
-from svmcvx.proofs.problem import Problem, ProofRejected
+from svmcvx.proofs.problem import (
+    Problem,
+    ProofRejected,
+    dense,
+    is_symmetric,
+    precomputed_block,
+    proved_definite,
+)
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]

@@ -17,8 +17,7 @@ from svmcvx.errors import DataError
 from svmcvx.model import Model, frozen
 from svmcvx.proofs.blocks import described, enclosures
 from svmcvx.proofs.format import Proof, write_proof
-from svmcvx.proofs.statement import Statement
-from svmcvx.proofs.tables import dual_of
+from svmcvx.proofs.statement import Statement, dual_of
 from svmcvx.solution.record import (
     Attempt,
     DataFacts,

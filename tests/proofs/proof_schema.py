@@ -3,7 +3,7 @@
 import json
 import math
 
-from svmcvx.proofs.tables import (
+from svmcvx.proofs.statement import (
     FORMULATIONS,
     KERNELS,
     KINDS,

@@ -13,7 +13,7 @@ import pytest
 
 import svmcvx as sx
 from svmcvx.proofs import Proof, ProofFile, Statement, fingerprint, read_proof, verify, write_proof
-from svmcvx.proofs.tables import FORMULATIONS, KERNELS
+from svmcvx.proofs.statement import FORMULATIONS, KERNELS
 from tests.proofs import reference_verifier
 from tests.proofs.forgeries import headers
 from tests.proofs.forgeries.archive import npy, packed

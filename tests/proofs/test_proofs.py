@@ -562,7 +562,7 @@ def test_the_second_checker_shares_nothing_with_the_package():
 )
 def test_multipliers_are_put_into_the_domain_exactly(name, k, seed, off):
     from svmcvx.proofs.balls import as_fraction, fractions
-    from svmcvx.proofs.families.scores import ScoreLoss
+    from svmcvx.proofs.families.multiclass import ScoreLoss
 
     rng = np.random.default_rng(seed)
     problem = type("Numbers", (), {"number": staticmethod(lambda which: float(k))})()

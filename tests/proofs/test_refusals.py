@@ -15,7 +15,7 @@ from svmcvx.proofs import Proof, checker, fingerprint, read_proof, verify, write
 from svmcvx.proofs.blocks import described
 from svmcvx.proofs.checker import score_ends
 from svmcvx.proofs.families import margin
-from svmcvx.proofs.families.conic_loss import LARGEST
+from svmcvx.proofs.families.indicator import LARGEST
 from tests.proofs.forgeries.corpus import blocks_of
 from tests.proofs.forgeries.honest import SOLUTIONS, TEST, X, Y
 

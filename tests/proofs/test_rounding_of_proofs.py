@@ -15,8 +15,9 @@ flint = pytest.importorskip("flint")
 
 import svmcvx as sx  # noqa: E402
 from svmcvx.proofs import balls as arithmetic_balls  # noqa: E402
-from svmcvx.proofs import definiteness, fingerprint  # noqa: E402
-from svmcvx.proofs.families import indicator, margin, scores  # noqa: E402
+from svmcvx.proofs import fingerprint  # noqa: E402
+from svmcvx.proofs import problem as definiteness  # noqa: E402
+from svmcvx.proofs.families import indicator, margin, multiclass  # noqa: E402
 from svmcvx.proofs.intervals import Interval, products  # noqa: E402
 from svmcvx.proofs.large import kernel_block  # noqa: E402
 from svmcvx.proofs.predictions import Machine  # noqa: E402
@@ -374,8 +375,8 @@ def test_a_model_with_margins_just_below_one_costs_more():
 
 
 def test_sizes_above_a_bound_are_brought_to_it():
-    assert scores.fitting_factor(flint.arb(1), [flint.arb(2), flint.arb(0.5)]) <= 0.5
-    assert scores.fitting_factor(flint.arb(1), [flint.arb(0.5)]) == 1
+    assert multiclass.fitting_factor(flint.arb(1), [flint.arb(2), flint.arb(0.5)]) <= 0.5
+    assert multiclass.fitting_factor(flint.arb(1), [flint.arb(0.5)]) == 1
 
 
 def test_a_power_of_nothing_but_rounding_is_enclosed():
