@@ -16,8 +16,8 @@ import statistics
 import time
 
 import svmcvx as sx
-from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
-from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
+from svmcvx.fast.indicator.search.state import SearchSettings
+from svmcvx.fast.indicator.solvers import zero_one
 from svmcvx.synthetic import outlier_data
 
 LAM = 1.0
@@ -35,11 +35,10 @@ TARGETS = [
     (100, 20, 0.2, 3),
 ]  # fmt: skip
 PARTS = {
-    "all parts": ZeroOneSettings(),
-    "M of the root only": ZeroOneSettings(branch=BranchSettings(rounds=0)),
-    "M tightened once": ZeroOneSettings(branch=BranchSettings(rounds=1)),
-    "no dives": ZeroOneSettings(branch=BranchSettings(expansions=1)),
-    "no hand-over to the sweep": ZeroOneSettings(crossing=float("inf")),
+    "all parts": SearchSettings(),
+    "M of the root only": SearchSettings(rounds=0),
+    "M tightened once": SearchSettings(rounds=1),
+    "no dives": SearchSettings(expansions=1),
 }
 PICTURED = [(200, 3, 0.5), (100, 8, 0.5), (500, 2, 1.0)]
 
@@ -61,7 +60,7 @@ def table(arguments) -> None:
         if arguments.quick and target > 5:
             continue
         for outliers in arguments.outliers:
-            seconds, gaps, methods = [], [], set()
+            seconds, gaps = [], []
             for seed in range(arguments.seeds):
                 X, y = outlier_data(n, p, sigma=sigma, outliers=outliers, seed=seed)
                 taken, found = timed(
@@ -69,7 +68,6 @@ def table(arguments) -> None:
                 )
                 seconds.append(taken)
                 gaps.append(found.certificate.gap)
-                methods.add(found.attempts[0].options["method"])
                 best = found.trace[-1, 2]
                 above.append(found.trace[0, 2] / best - 1.0)
                 shares.append(
@@ -81,7 +79,7 @@ def table(arguments) -> None:
             wanted = f"{target:7g}" if outliers == "spread" else " " * 7
             print(
                 f"{n:5d} {p:3d} {sigma:4g} {outliers:>10} {wanted} {statistics.median(seconds):8.2f} {max(seconds):8.2f} "
-                f" {left} ({', '.join(sorted(methods))})",
+                f" {left}",
                 flush=True,
             )
 
@@ -149,9 +147,8 @@ def main() -> None:
     parser.add_argument("--plot", help="write the picture of what each part gains to this file")
     arguments = parser.parse_args()
     X, y = outlier_data(20, 3, sigma=0.5, seed=0)
-    for method in ("sweep", "branch"):  # compile
-        zero_one(X, y, lam=LAM, method=method)
-    zero_one(X, y, lam=LAM, settings=ZeroOneSettings(easy=0.0))
+    zero_one(X, y, lam=LAM)  # compile
+    zero_one(X, y, lam=LAM, settings=SearchSettings(easy=0.0))
     table(arguments)
     if not arguments.skip_scip:
         beside_scip(arguments)

@@ -1,8 +1,8 @@
 """The 0-1, l0 and ramp problems over all vertices in rational arithmetic, and hostile instances to
 hold the search against.
 
-    python -m campaigns.exact_zero_one [--problem zero-one|l0|ramp] [--count 20000] [--first 0] [--rows
-    12] [--method auto]
+    python -m campaigns.exact_zero_one [--problem zero-one|l0|ramp] [--count 20000] [--first 0]
+    [--rows 12]
 
 An optimum of a counted loss is the point of least norm on the hyperplanes u = 1 of some linearly
 independent rows. With the ramp loss some other rows have slacks between 0 and 2 besides, whose
@@ -22,9 +22,7 @@ import numpy as np
 
 import svmcvx as sx
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.fast.indicator.l0 import l0
-from svmcvx.fast.indicator.ramp import ramp
-from svmcvx.fast.indicator.zero_one import zero_one
+from svmcvx.fast.indicator.solvers import l0, ramp, zero_one
 
 PROBLEMS = ("zero-one", "l0", "ramp")
 # Rows of an instance with a free intercept, at most, unless told otherwise.
@@ -303,29 +301,24 @@ def optimum_of(seed, problem="zero-one", rows=None):
     return least_vertex(gram, np.ones(len(y)) if weight is None else weight, **hyper)
 
 
-def searched(seed, problem, method, rows=None, **limits):
+def searched(seed, problem, rows=None, **limits):
     """The package's answer."""
     if problem == "zero-one":
         X, y, weight, hyper, intercept, kernel = counted_instance(seed, rows)
-        arguments = {
-            "sample_weight": weight,
-            "intercept": intercept,
-            "kernel": kernel,
-            "method": method,
-        }
+        arguments = {"sample_weight": weight, "intercept": intercept, "kernel": kernel}
         return zero_one(X, y, **arguments, **hyper, **limits)
     X, y, weight, C, kernel = free_instance(seed, problem, rows)
     arguments = {"C": C, "kernel": kernel, "sample_weight": weight, **limits}
     return ramp(X, y, **arguments) if problem == "ramp" else l0(X, y, method="search", **arguments)
 
 
-def judge(seed, method="auto", tol=1e-6, time_limit=30.0, problem="zero-one", rows=None):
+def judge(seed, tol=1e-6, time_limit=30.0, problem="zero-one", rows=None):
     """Solve an instance and hold it against the exact optimum; return what is wrong, or how it
     ended.
     """
     best = optimum_of(seed, problem, rows)
     try:
-        solution = searched(seed, problem, method, rows, tol=tol, time_limit=time_limit)
+        solution = searched(seed, problem, rows, tol=tol, time_limit=time_limit)
     except SolverFailed as error:
         if "not separable" in str(error):
             return "WRONG: false infeasible" if best is not None else "infeasible"
@@ -356,11 +349,10 @@ def main() -> None:
         type=int,
         help="draw up to so many rows, up to three columns, and kernels for every design",
     )
-    parser.add_argument("--method", default="auto", help="of the 0-1 problem")
     arguments = parser.parse_args()
     ends, wide, started = collections.Counter(), collections.Counter(), time.perf_counter()
     for seed in range(arguments.first, arguments.first + arguments.count):
-        end = judge(seed, arguments.method, problem=arguments.problem, rows=arguments.rows)
+        end = judge(seed, problem=arguments.problem, rows=arguments.rows)
         if end.startswith("WRONG"):
             print(f"seed {seed} ({DESIGNS[seed % len(DESIGNS)]}): {end}", flush=True)
             end = "WRONG"

@@ -426,14 +426,13 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             estimator=Estimator("ZeroOneSVMClassifier", f"{_ESTIMATORS}.indicator", "zero-one"),
             fast=FastSolver(
                 "zero_one",
-                f"{_FAST}.indicator.zero_one",
+                f"{_FAST}.indicator.solvers",
                 settings=("lam", "k", "kernel", "intercept", "sample_weight", "indefinite"),
                 only={"M": "auto", "form": "big-m", "incumbent": None},
                 path=("lam", "k"),
                 methods=(
                     "the exact 0-1 loss to proved optimality: branch and bound by big-M relaxations"
-                    " that shrink with the node, a sweep of all vertices for few columns where the"
-                    " tree becomes too large"
+                    " that shrink with the node"
                 ),
             ),
         ),
@@ -453,7 +452,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             estimator=Estimator("RampSVMClassifier", f"{_ESTIMATORS}.indicator", "ramp"),
             fast=FastSolver(
                 "ramp",
-                f"{_FAST}.indicator.ramp",
+                f"{_FAST}.indicator.solvers",
                 settings=("C", "kernel", "sample_weight", "indefinite"),
                 only={"M": "auto", "incumbent": None},
                 path=("C",),
@@ -479,15 +478,14 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             estimator=Estimator("L0SVMClassifier", f"{_ESTIMATORS}.indicator", "l0"),
             fast=FastSolver(
                 "l0",
-                f"{_FAST}.indicator.l0",
+                f"{_FAST}.indicator.solvers",
                 settings=("C", "kernel", "sample_weight", "method", "indefinite"),
                 own=("method",),
                 only={"M": "auto", "incumbent": None},
                 path=("C",),
                 methods=(
-                    "the ADMM of [LinYaoLiu], an exact polish, and local search: stationary to"
-                    " rounding; then branch and bound, to the global minimum of some hundred"
-                    " observations"
+                    "branch and bound, to the global minimum of some hundred observations; beyond,"
+                    " a local search, stationary to rounding"
                 ),
             ),
         ),

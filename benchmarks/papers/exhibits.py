@@ -7,6 +7,7 @@ r"""Methods of the papers that the solvers of this package replace: they show wh
 - SVRG for ODM and ODML, [ZhangZhou], Algorithm 2. Newton's method and coordinate ascent certify in
   a fraction of its time; with the hinge of ODML the gradients do not converge to zero.
 - Adam for M3SVM, as in [NieHaoWang], in full batches on the smoothed loss; [KingmaBa].
+- The ADMM of the l0-norm hinge SVM, [LinYaoLiu], Algorithm 4.1. It often cycles.
 
 pSMO with pairs drawn at random, [Sun], Algorithm 1, is ``benchmarks.peers.paper_psmo``.
 """
@@ -17,10 +18,11 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numba
 import numpy as np
+import scipy.linalg as sl
 from numpy.typing import NDArray
 
 import svmcvx as sx
@@ -38,6 +40,8 @@ STEP, DECAY = 0.2, 5.0
 EPOCHS, MOMENTUM, SCALE, TINY = 500, 0.9, 0.999, 1e-8
 # Epochs of Adam between two dual points.
 BOUND_EVERY = 100
+# Number of iterations of the ADMM between two checks of the deadline.
+ADMM_CHUNK = 50
 
 
 def bias_by_rule(rule: str, y: Floats, alpha: Floats, f: Floats) -> float:
@@ -275,3 +279,163 @@ def _pair_losses(f: Floats, loss: str, delta: float) -> tuple[float, Floats]:
     if loss == "hinge":
         return float(np.maximum(gap, 0.0).sum()), slopes
     return float(0.5 * (gap + root).sum()), slopes
+
+
+@numba.njit(cache=True)
+def _sum_of_rows(rows, coefficients, out):  # type: ignore[no-untyped-def]
+    """Sum of rows; for sizes at which threads of a BLAS would wait for each other longer than they
+    work.
+    """
+    for j in range(out.size):
+        out[j] = 0.0
+    for i in range(coefficients.size):
+        t = coefficients[i]
+        for j in range(out.size):
+            out[j] += t * rows[i, j]
+
+
+@numba.njit(cache=True)
+def _admm_steps(  # type: ignore[no-untyped-def]
+    inverse, y, upper_bound, sigma, iota, tol, price, steps, c, f, u, lam, r, z, number, kept
+):
+    """Run at most `steps` iterations; `number` holds b, the residual, and the lowest penalised
+    objective so far.
+    """
+    n = y.size
+    b = number[0]
+    done = 0
+    for step in range(steps):
+        for i in range(n):
+            z[i] = 1.0 - y[i] * (f[i] + b) - lam[i] / sigma
+            u[i] = 0.0 if 0.0 < z[i] <= upper_bound[i] else z[i]
+            r[i] = -sigma * y[i] * (u[i] - 1.0 + y[i] * b + lam[i] / sigma)
+        _sum_of_rows(inverse, r, c)
+        for i in range(n):
+            f[i] = (r[i] - c[i]) / sigma
+        b = 0.0
+        for i in range(n):
+            b += y[i] * (1.0 - u[i] - y[i] * f[i] - lam[i] / sigma)
+        b /= n
+        expansion = size_c = balance = size_l = primal = proximal = size_u = norm = lost = 0.0
+        for i in range(n):
+            off = u[i] - 1.0 + y[i] * (f[i] + b)
+            lam[i] = lam[i] + iota * sigma * off if 0.0 < z[i] <= upper_bound[i] else 0.0
+            expansion += (c[i] + y[i] * lam[i]) ** 2
+            size_c += c[i] ** 2
+            balance += y[i] * lam[i]
+            size_l += lam[i] ** 2
+            primal += off * off
+            moved = u[i] - lam[i] / sigma
+            if 0.0 < moved <= upper_bound[i]:
+                moved = 0.0
+            proximal += (u[i] - moved) ** 2
+            size_u += u[i] ** 2
+            norm += c[i] * f[i]
+            if u[i] > 0.0:
+                lost += price[i]
+        worst = math.sqrt(expansion) / (1.0 + math.sqrt(size_c))
+        for other in (
+            abs(balance) / (1.0 + math.sqrt(size_l)),
+            math.sqrt(primal / n),
+            math.sqrt(proximal) / (1.0 + math.sqrt(size_u)),
+        ):
+            # A residual that is not a number ends the iterations.
+            if not other <= worst:
+                worst = other
+        number[1] = worst
+        done = step + 1
+        total = 0.5 * norm + lost + 0.5 * sigma * primal
+        if total < number[2]:
+            number[2] = total
+            for i in range(n):
+                kept[i] = u[i] <= 0.0
+        if number[1] < tol or not math.isfinite(number[1]):
+            break
+    number[0] = b
+    return done
+
+
+class AdmmIterate(NamedTuple):
+    """The last and the best iterate of the ADMM."""
+
+    c: Floats
+    scores: Floats
+    b: float
+    u: Floats
+    iterations: int
+    residual: float
+    kept: NDArray[np.bool_]
+
+
+def _shifted_inverse(K: Floats, sigma: float) -> Floats:
+    """Return the inverse of I + σK."""
+    system = sigma * K
+    system[np.diag_indices(K.shape[0])] += 1.0
+    factor, _ = sl.lapack.dpotrf(system, lower=1, overwrite_a=1)
+    inverse, _ = sl.lapack.dpotri(factor, lower=1, overwrite_c=1)
+    lower = np.tril(inverse)
+    return np.ascontiguousarray(lower + np.tril(lower, -1).T)
+
+
+def l0_by_admm(
+    K: Floats,
+    y: Floats,
+    price: Floats,
+    *,
+    sigma: float,
+    iota: float,
+    tol: float,
+    max_iter: int,
+    stop: Callable[[], bool],
+) -> AdmmIterate:
+    r"""Run the ADMM of [LinYaoLiu] with the penalty σ from c = 0, b = 0, λ = 0.
+
+    With the slack :math:`u = 1 - \mathrm{diag}(y)(Kc + b)`, its multiplier λ and the penalty σ, one
+    iteration is
+
+    .. math::
+        z &= 1 - \mathrm{diag}(y)(Kc + b) - \lambda/\sigma, \qquad \Gamma = \{i : 0 < z_i \le \sqrt{2Cs_i/\sigma}\},\\
+        u &= z \text{ with } u_\Gamma = 0,\\
+        (I + \sigma K)\,c &= -\sigma\,\mathrm{diag}(y)(u - 1 + yb + \lambda/\sigma) =: r,\\
+        b &= y'(1 - u - \mathrm{diag}(y)Kc - \lambda/\sigma)/n,\\
+        \lambda_\Gamma &= \lambda_\Gamma + \iota\sigma(u - 1 + \mathrm{diag}(y)(Kc + b))_\Gamma, \qquad \lambda_i = 0 \text{ elsewhere.}
+
+    As :math:`\sigma Kc = r - c`, an iteration takes one product, with :math:`(I + \sigma K)^{-1}`.
+
+    It stops when the residuals of proximal stationarity at the step 1/σ are small:
+
+    .. math:: \max\Big\{\frac{\|c + \mathrm{diag}(y)\lambda\|}{1 + \|c\|},\; \frac{|y'\lambda|}{1 + \|\lambda\|},\;
+        \frac{\|u - 1 + \mathrm{diag}(y)(Kc + b)\|}{\sqrt n},\;
+        \frac{\|u - \mathrm{prox}(u - \lambda/\sigma)\|}{1 + \|u\|}\Big\} < \mathrm{tol}.
+
+    **Source.** [LinYaoLiu], Algorithm 4.1 and eq. (5.3); the residuals are normed differently here.
+    """
+    n = y.size
+    c, f, u, lam, r, z = (np.zeros(n) for _ in range(6))
+    number, kept = np.array([0.0, math.inf, math.inf]), np.zeros(n, dtype=np.bool_)
+    upper_bound, inverse = np.sqrt(2.0 * price / sigma), _shifted_inverse(K, sigma)
+    done = 0
+    while done < max_iter:
+        steps = min(ADMM_CHUNK, max_iter - done)
+        taken = _admm_steps(
+            inverse,
+            y,
+            upper_bound,
+            sigma,
+            iota,
+            tol,
+            price,
+            steps,
+            c,
+            f,
+            u,
+            lam,
+            r,
+            z,
+            number,
+            kept,
+        )
+        done += taken
+        if taken < steps or number[1] < tol or stop():
+            break
+    return AdmmIterate(c, f, float(number[0]), u, done, float(number[1]), kept)

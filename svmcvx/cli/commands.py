@@ -898,7 +898,7 @@ def verify(given: Given, proof: Path, test: str | None = None) -> int:
 
 # Groups of first calls; calls of one group share most of the compiled functions. The slowest groups
 # come first.
-GROUPS = ("kernel", "linear", "branch", "sweep", "active")
+GROUPS = ("kernel", "linear", "branch", "active")
 
 
 def _first_calls(group: str) -> list[FirstCall]:

@@ -5,21 +5,22 @@ local ones.
 from __future__ import annotations
 
 import math
-import warnings
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from svmcvx.data import check_number
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.parameters import estimator
 from svmcvx.estimators.request import Request, TrainingData
-from svmcvx.estimators.routes import Route
+from svmcvx.estimators.routes import FAST, Route
 from svmcvx.solution import Solution
 from svmcvx.system.deadline import current
 
 __all__ = ["L0SVMClassifier", "RampSVMClassifier", "ZeroOneSVMClassifier"]
 
-# Observations from which a search without a limit is warned of: it may take hours.
-LONG_SEARCH = 100
+# Rounds after which a search without a limit ends, with a warning: some seconds to a minute. Rounds
+# are counted work, so that a fit does not depend on the clock.
+MOST_ROUNDS = 100
 
 
 @estimator
@@ -29,18 +30,11 @@ class _Searched(BinaryClassifier):
     def _solve(
         self, request: Request, data: TrainingData, warm_start: Solution | None
     ) -> tuple[Solution, Route]:
-        n = len(data.labels)
-        if n > LONG_SEARCH and math.isinf(current().end) and self._unlimited():
-            warnings.warn(
-                f"the search for the optimum among {n} observations has no limit and may take"
-                " hours; pass time_limit, in seconds, or stop it by Ctrl-C: either returns the"
-                " best model so far with its interval",
-                stacklevel=4,
-            )
-        return super()._solve(request, data, warm_start)
-
-    def _unlimited(self) -> bool:
-        return self.time_limit is None and self.max_iter is None
+        route = request.route(len(data.labels), weighted=data.sample_weight is not None)
+        limited = math.isfinite(current().end) or self.time_limit is not None
+        if route.name == FAST and not limited and self.max_iter is None:
+            request = replace(request, max_iter=MOST_ROUNDS)
+        return request.run(route, data, warm_start), route
 
 
 @estimator
@@ -51,8 +45,8 @@ class ZeroOneSVMClassifier(_Searched):
     It is solved by the search of ``fast.zero_one`` (at any size with ``solver="auto"``), or, with
     the settings `form` and `M` or ``solver="scip"``, as a mixed-integer program, which needs a
     solver for it (``pip install 'svmcvx[mip]'``). Optimality is proved for tens of observations of
-    a few features in seconds. On larger data pass `time_limit`: it ends the search, with the
-    interval proved by then and a ``ConvergenceWarning``.
+    a few features in seconds. A search without `time_limit` and `max_iter` ends after 100 rounds,
+    some seconds to a minute: with the interval proved by then and a ``ConvergenceWarning``.
 
     Parameters
     ----------
@@ -124,10 +118,10 @@ class L0SVMClassifier(_FreeIntercept):
     r"""SVM with l0-norm hinge: :math:`\tfrac12\|w\|^2 + C\sum_i 1[u_i < 1]`, with a free intercept.
 
     The optimum is proved by the search of ``fast.l0`` among up to 60 observations, and up to 500
-    entries of a linear machine; beyond, its local method ends with a certificate that is
-    ``"local"``: an objective, residuals of stationarity, and no lower bound. With the setting `M`
-    or ``solver="scip"`` it is a mixed-integer program, which needs a solver for it (``pip install
-    'svmcvx[mip]'``).
+    entries of a linear machine; beyond, its local search ends with a certificate that is
+    ``"local"``: an objective, residuals of stationarity, and the lower bound 0. With the setting
+    `M` or ``solver="scip"`` it is a mixed-integer program, which needs a solver for it (``pip
+    install 'svmcvx[mip]'``).
 
     Parameters
     ----------
@@ -149,7 +143,3 @@ class L0SVMClassifier(_FreeIntercept):
     _formulation: ClassVar[str] = "l0"
 
     method: str = "auto"
-
-    def _unlimited(self) -> bool:
-        # The local method ends by itself.
-        return self.method == "search" and super()._unlimited()

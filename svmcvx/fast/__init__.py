@@ -12,9 +12,7 @@ from svmcvx.errors import no_attribute
 
 if TYPE_CHECKING:
     from svmcvx.fast.conic_loss.conic import conic
-    from svmcvx.fast.indicator.l0 import l0
-    from svmcvx.fast.indicator.ramp import ramp
-    from svmcvx.fast.indicator.zero_one import zero_one
+    from svmcvx.fast.indicator.solvers import l0, ramp, zero_one
     from svmcvx.fast.margin.hard_margin import hard_margin
     from svmcvx.fast.margin.psvm import psvm
     from svmcvx.fast.margin_distribution.odm import odm

@@ -16,10 +16,7 @@ from svmcvx.fast.core.row_cache import RowCacheSettings
 from svmcvx.fast.grids.hinge import solve_hinges
 from svmcvx.fast.grids.quadratic import SquaredHinge, solve_bands
 from svmcvx.fast.grids.rows import Rows
-from svmcvx.fast.indicator.l0 import l0
-from svmcvx.fast.indicator.ramp import ramp
-from svmcvx.fast.indicator.search.sweep import SweepSettings
-from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
+from svmcvx.fast.indicator.solvers import l0, ramp, zero_one
 from svmcvx.fast.linear.problem import LinearNewtonSettings
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings, hard_margin
 from svmcvx.fast.margin.pairs import solve_parts
@@ -63,10 +60,7 @@ def _calls() -> dict[str, list[Call]]:
     branch: list[Call] = [
         ("ramp", partial(ramp, X, y, C=1.0)),
         ("zero_one", partial(zero_one, X, y, lam=1.0)),
-        (
-            "zero_one, uneven columns",
-            partial(zero_one, X * [1.0, 1.0, 100.0], y, lam=1.0, method="branch"),
-        ),
+        ("zero_one, uneven columns", partial(zero_one, X * [1.0, 1.0, 100.0], y, lam=1.0)),
     ]
     first = ActiveSetSettings(first=2)
     active: list[Call] = [
@@ -110,14 +104,6 @@ def _calls() -> dict[str, list[Call]]:
         ("conic", partial(conic, X, y, lam=1.0)),
         ("grids, quadratic", partial(solve_bands, batch, [SquaredHinge(1.0)])),
     ]
-    split = ZeroOneSettings(sweep=SweepSettings(work=1.0, fewest=5))
-    sweep: list[Call] = [
-        ("zero_one, sweep", partial(zero_one, X[:12], y[:12], lam=1.0, method="sweep")),
-        (
-            "zero_one, sweep in parts",
-            partial(zero_one, X[:12], y[:12], lam=1.0, method="sweep", settings=split),
-        ),
-    ]
     # Enough observations that their kernel matrix is not stored.
     many = rng.standard_normal((FEW + 1, 2))
     signs = np.where(many[:, 0] > 0, 1, -1)
@@ -138,7 +124,7 @@ def _calls() -> dict[str, list[Call]]:
             partial(psvm, many, signs, C=1.0, kernel="rbf", tol=0.1, settings=single),
         ),
     ]
-    return {"branch": branch, "active": active, "linear": linear, "kernel": kernel, "sweep": sweep}
+    return {"branch": branch, "active": active, "linear": linear, "kernel": kernel}
 
 
 def first_calls(group: str) -> list[FirstCall]:

@@ -42,10 +42,7 @@ MACHINES = {
     "conic": partial(fast.conic, lam=1.0),
     "conic kappa": partial(fast.conic, kappa=0.2),
     "conic rbf": partial(fast.conic, lam=1.0, **RBF),
-    **{
-        f"zero_one {method}": partial(fast.zero_one, lam=1.0, method=method)
-        for method in ("sweep", "branch")
-    },
+    "zero_one": partial(fast.zero_one, lam=1.0),
     "ramp": partial(fast.ramp, C=0.5),
     "l0 search": partial(fast.l0, C=0.5, method="search"),
     **{

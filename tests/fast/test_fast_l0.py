@@ -1,4 +1,4 @@
-"""The l0-norm hinge: ADMM, polish, local search; against brute force over all sets and the
+"""The l0-norm hinge by search and by local search, against brute force over all sets and the
 mixed-integer route.
 """
 
@@ -11,17 +11,13 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import make_circles, make_moons
+from sklearn.datasets import make_moons
 
 import svmcvx as sx
 from campaigns.exact_zero_one import free_instance, judge
 from svmcvx.data import binary_data
-from svmcvx.fast.core import active_set, active_set_passes
-from svmcvx.fast.core.active_set import new_state
-from svmcvx.fast.indicator import l0_admm
-from svmcvx.fast.indicator import l0_exchange as l0_search
-from svmcvx.fast.indicator.l0 import L0Settings, l0
-from svmcvx.fast.indicator.l0_polish import PolishSettings
+from svmcvx.fast.indicator.search.state import SearchSettings
+from svmcvx.fast.indicator.solvers import l0
 from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.indicator.l0 import l0_objective, l0_statement
 from svmcvx.heuristics.least_norm import least_norm
@@ -35,12 +31,8 @@ KERNELS = {
 }
 
 
-def circles(n, noise, random_state):
-    return make_circles(n, noise=noise, factor=0.5, random_state=random_state)
-
-
-def noisy(n=120, seed=0, noise=0.1, shape=make_moons):
-    X, y = shape(n, noise=0.1, random_state=seed)
+def noisy(n=120, seed=0, noise=0.1):
+    X, y = make_moons(n, noise=0.1, random_state=seed)
     rng = np.random.default_rng(seed)
     flipped = rng.choice(n, int(noise * n), replace=False)
     y[flipped] = 1 - y[flipped]
@@ -100,27 +92,6 @@ def problems(draw, largest=8):
     }
 
 
-@settings(max_examples=25)
-@given(problems(6))
-@example(
-    {
-        "X": np.array([[-0.80193143], [-1.324359], [-0.24836162], [0.42044524], [1.13604653]]),
-        "y": np.array([-1, 1, -1, 1, 1]),
-        "C": 10.0,
-        "kernel": None,
-        "sample_weight": np.array([0.5, 1.0, 3.0, 0.5, 0.5]),
-    }
-)
-def test_small_problems_are_solved_to_the_optimum(problem):
-    solution = l0(**problem)
-    weight = (
-        np.ones(len(problem["y"])) if problem["sample_weight"] is None else problem["sample_weight"]
-    )
-    optimum = brute_force(problem["X"], problem["y"], problem["C"], problem["kernel"], weight)
-    assert solution.certificate.upper >= optimum * (1 - 1e-6) - 1e-9
-    assert solution.certificate.upper == pytest.approx(optimum, rel=1e-6)
-
-
 @settings(max_examples=60)
 @given(problems(60))
 @example(
@@ -144,17 +115,15 @@ def test_small_problems_are_solved_to_the_optimum(problem):
         "sample_weight": None,
     }
 )
-def test_every_answer_is_stationary_and_no_worse_than_the_admm(problem):
-    solution = l0(**problem)
-    assert solution.status == "optimal"
+def test_a_local_answer_is_stationary_and_has_an_interval(problem):
+    solution = l0(**problem, method="local")
     certificate = solution.certificate
+    assert solution.status == "optimal"
     assert certificate.kind == "local"
-    assert certificate.lower is None
+    assert certificate.lower == 0.0
     # The intercept is a double: on data far from the origin its last digit alone moves all margins.
     last_digit = float(np.spacing(abs(solution.model.intercept)))
     assert certificate.residuals["stationarity"] <= 1e-8 + 8 * last_digit
-    options = solution.attempts[0].options
-    assert certificate.upper <= min(options["admm_objective"]) * (1 + 1e-9 + 8 * last_digit)
     # The objective is that of the model, written from the statement.
     data = binary_data(problem["X"], problem["y"], problem["sample_weight"])
     u = data.y * solution.model.decision_function(problem["X"])
@@ -163,103 +132,59 @@ def test_every_answer_is_stationary_and_no_worse_than_the_admm(problem):
     assert l0_objective(norm, u, C=problem["C"], weight=data.weight) == pytest.approx(
         certificate.upper, rel=1e-6
     )
+    f = data.y * u
+    assert np.abs(f[solution.model.support]) == pytest.approx(1, abs=1e-6 + 8 * last_digit)
+
+
+@pytest.mark.parametrize("n", [1, 20, 61, 130])
+def test_every_answer_has_a_lower_end(n):
+    """Of the solver, the path, and the estimator, and of a call that is stopped at once."""
+    X, y = noisy(max(n, 2), 1)
+    y[:2] = 1, -1
+    kernel = sx.RBF(1.0)
+    answers = [
+        l0(X, y, C=5.0, kernel=kernel),
+        *sx.fast.path("l0", X, y, C=[0.1, 5.0], kernel=kernel),
+        sx.L0SVMClassifier(C=5.0, kernel=kernel).fit(X, y).solution_,
+    ]
+    small = n <= 60
+    for answer in answers:
+        found = answer.certificate
+        assert 0.0 <= found.lower <= found.upper < math.inf
+        assert found.kind == ("enumeration" if small else "local")
+        assert (found.gap <= 1e-6) == small
+    stopped = [
+        call(X, y, time_limit=1e-9)
+        for call in (l0, sx.fast.ramp, lambda *a, **kw: sx.fast.zero_one(*a, lam=1.0, **kw))
+    ]
+    for answer in stopped:
+        assert answer.status in ("time_limit", "optimal")
+        assert 0.0 <= answer.certificate.lower <= answer.certificate.upper < math.inf
+
+
+def test_a_search_by_default_ends_at_its_counted_work():
+    X, y = noisy(60, 3, noise=0.3)
+    few = SearchSettings(easy=1.0, round_work=1.0, expansions=1)
+    first, again = (l0(X, y, C=3.0, settings=few) for _ in range(2))
+    assert first.status == "iteration_limit"
+    assert first.certificate == again.certificate
+    assert first.certificate.kind == "enumeration"
+    assert 0.0 <= first.certificate.lower < first.certificate.upper
 
 
 def test_the_optimum_is_that_of_the_mixed_integer_route():
     pytest.importorskip("pyscipopt")
     X, y = make_data(0, n=16, d=2)
     exact = sx.solve(sx.l0_mio(X, y, C=0.5, kernel=sx.RBF(0.5)))
-    local = l0(X, y, C=0.5, kernel=sx.RBF(0.5))
+    local = l0(X, y, C=0.5, kernel=sx.RBF(0.5), method="local")
     assert local.certificate.upper >= exact.certificate.lower * (1 - 1e-6)
     assert local.certificate.upper <= exact.certificate.upper * (1 + 1e-6)
-
-
-# The parts
-
-
-def system(n=40, seed=0):
-    X, y = noisy(n, seed)
-    return np.asarray(sx.RBF(0.5)(X)), y.astype(float)
-
-
-def test_an_iteration_of_the_admm_is_that_of_the_paper():
-    K, y = system()
-    n, C, sigma, iota = y.size, 2.0, 0.7, 1.2
-    c, b, lam = np.zeros(n), 0.0, np.zeros(n)
-    for steps in range(1, 8):
-        z = 1 - y * (K @ c) - b * y - lam / sigma
-        gamma = (z > 0) & (z <= np.sqrt(2 * C / sigma))
-        u = np.where(gamma, 0.0, z)
-        c = np.linalg.solve(np.eye(n) + sigma * K, -sigma * y * (u - 1 + b * y + lam / sigma))
-        b = y @ (1 - u - y * (K @ c) - lam / sigma) / n
-        lam = np.where(gamma, lam + iota * sigma * (u - 1 + y * (K @ c) + b * y), 0.0)
-        for matrices in ({"K": K}, {"F": np.linalg.cholesky(K + 1e-13 * np.eye(n))}):
-            found = l0_admm.admm(
-                l0_admm.PenalisedSystem.of(sigma, **matrices),
-                y,
-                np.full(n, C),
-                iota=iota,
-                tol=1e-12,
-                max_iter=steps,
-                stop=lambda: False,
-            )
-            assert found.iterations == steps
-            assert found.c == pytest.approx(c, abs=1e-7)
-            assert found.b == pytest.approx(b, abs=1e-7)
-            assert found.u == pytest.approx(u, abs=1e-7)
-
-
-def test_a_factor_with_pivots():
-    K, _ = system(60)
-    F = l0_admm.low_rank(np.diagonal(K).copy(), lambda j: K[j], 60)
-    assert pytest.approx(K, abs=1e-9) == F @ F.T
-    assert l0_admm.low_rank(np.diagonal(K).copy(), lambda j: K[j], 5) is None
-    rough = l0_admm.low_rank(np.diagonal(K).copy(), lambda j: K[j], 5, np.inf)
-    assert rough.shape == (60, 5)
-    rest = K - rough @ rough.T
-    assert np.linalg.eigvalsh(rest).min() >= -1e-9
-    assert np.trace(rest) < np.trace(K)
-
-
-@settings(max_examples=30)
-@given(st.integers(0, 10**6))
-def test_local_search_only_improves_and_ends_at_a_machine(seed):
-    K, y = system(50, seed % 1000)
-    price = np.random.default_rng(seed).uniform(0.1, 3.0, 50)
-    state = new_state(K, y, 1.0)
-    kept = np.ones(50, dtype=bool)
-    assert (
-        l0_search.solve_or_evict(state, kept, price, price.sum(), 10**6) == active_set_passes.SOLVED
-    )
-    assert active_set.value(state) <= price.sum()
-    before = active_set.value(state) + price[~kept].sum()
-    room = l0_search.allocate_like(state)
-    after, trials = l0_search.descend(state, room, kept, price, np.ones(50, dtype=bool), 10**6)
-    assert after <= before
-    assert after == pytest.approx(active_set.value(state) + price[~kept].sum())
-    assert trials >= 0
-    again = l0_search.explore(
-        state,
-        room,
-        l0_search.allocate_like(state),
-        kept,
-        price,
-        after,
-        np.random.default_rng(seed).random(5),
-        1000,
-    )
-    assert again <= after
-    # The state is the hard-margin machine of what is kept.
-    L = np.linalg.cholesky(K + 1e-13 * np.eye(50))
-    found = least_norm((y[:, None] * L)[kept], y[kept])
-    assert active_set.value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-5)
-    assert state.u[kept].min() >= 1 - 1e-9
 
 
 def test_no_single_move_improves_the_answer():
     X, y = noisy(60, 3)
     C, kernel = 1.0, sx.RBF(0.5)
-    solution = l0(X, y, C=C, kernel=kernel)
+    solution = l0(X, y, C=C, kernel=kernel, method="local")
     statement = l0_statement(X, y, C=C, kernel=kernel)
     u = y * solution.model.decision_function(X)
     kept = u >= 1 - 1e-9
@@ -270,41 +195,15 @@ def test_no_single_move_improves_the_answer():
             assert statement.objective(model) >= solution.certificate.upper * (1 - 1e-8)
 
 
-# The whole
-
-
-@pytest.mark.parametrize("shape", [make_moons, circles])
-def test_label_noise(shape):
-    X, y = noisy(200, 1, shape=shape)
-    solution = l0(X, y, C=1.0, kernel=sx.RBF(0.5))
-    assert solution.certificate.residuals["stationarity"] <= 1e-12
-    assert solution.certificate.upper < min(solution.attempts[0].options["admm_objective"])
-    # Support vectors lie on the canonical hyperplanes.
-    f = solution.model.decision_function(X)
-    assert np.abs(f[solution.model.support]) == pytest.approx(1, abs=1e-9)
-    assert set(np.flatnonzero(solution.dual["mu"])) == set(solution.model.support)
-
-
-@pytest.mark.parametrize("seed", [1, 9, 10])
-def test_margins_that_the_model_rounds_otherwise_than_the_gram_matrix_are_kept(seed):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((22, 1))
-    y = np.where(X[:, 0] + 0.7 * rng.standard_normal(22) > 0, 1, -1)
-    y[:2] = -1, 1
-    solution = l0(30 * X, y, C=10.0, kernel=sx.RBF(8.0), n_restarts=0)
-    assert solution.certificate.upper <= min(solution.attempts[0].options["admm_objective"]) * (
-        1 + 1e-9
-    )
-
-
 def test_invariances():
-    X, y = noisy(80, 2)
-    order = np.random.default_rng(0).permutation(80)
+    X, y = noisy(40, 2)
+    order = np.random.default_rng(0).permutation(40)
     arguments = {"C": 1.0, "kernel": sx.RBF(0.5)}
     values = [
         l0(*data, **arguments).certificate.upper for data in ((X, y), (X, -y), (X[order], y[order]))
     ]
     assert values == pytest.approx([values[0]] * 3, rel=1e-6)
+    X, y = noisy(80, 2)
     weight = np.random.default_rng(1).integers(0, 4, 80)
     copies = np.repeat(np.arange(80), weight)
     weighted = l0(X, y, sample_weight=weight, **arguments)
@@ -312,9 +211,9 @@ def test_invariances():
     assert weighted.certificate.upper == pytest.approx(repeated, rel=1e-9)
     assert weighted.dual["mu"].shape == (80,)
     assert not weighted.dual["mu"][weight == 0].any()
-    scaled = l0(2 * X, y, C=0.25, n_restarts=0)
+    scaled = l0(2 * X, y, C=0.25)
     assert scaled.certificate.upper == pytest.approx(
-        0.25 * l0(X, y, C=1.0, n_restarts=0).certificate.upper, rel=1e-6
+        0.25 * l0(X, y, C=1.0).certificate.upper, rel=1e-6
     )
 
 
@@ -344,58 +243,38 @@ def test_separable_data_at_a_large_price_give_the_hard_margin():
 def test_a_tiny_price_gives_the_constant_score():
     X, y = noisy(30, 0)
     y[:20] = 1
-    solution = l0(X, y, C=1e-8)
-    assert solution.certificate.upper == pytest.approx(1e-8 * (y < 0).sum())
-    assert solution.certificate.residuals["stationarity"] == 0
+    for method in ("local", "search"):
+        found = l0(X, y, C=1e-8, method=method).certificate
+        assert found.upper == pytest.approx(1e-8 * (y < 0).sum())
+    assert l0(X, y, C=1e-8, method="local").certificate.residuals["stationarity"] == 0
 
 
-def test_seed_record_and_pickle():
+def test_record_and_pickle():
     X, y = noisy(150, 4)
-    first, second = (l0(X, y, C=1.0, kernel="rbf", seed=7) for _ in range(2))
+    first, second = (l0(X, y, C=1.0, kernel="rbf") for _ in range(2))
     assert first.certificate == second.certificate
     assert np.array_equal(first.dual["mu"], second.dual["mu"])
-    options = first.attempts[0].options
-    assert options["sigma"] == [pytest.approx(2 / 1.2**2), pytest.approx(2 / 16)]
-    assert (
-        len(options["admm_iterations"])
-        == len(options["admm_residual"])
-        == len(options["admm_objective"])
-        == 2
-    )
-    assert max(options["admm_iterations"]) <= 300
-    assert first.solver == "fast.l0/admm"
+    assert first.solver == "fast.l0/local"
     assert first.formulation == "l0"
     assert first.hyperparameters["C"] == 1.0
     assert pickle.loads(pickle.dumps(first)).certificate == first.certificate  # noqa: S301
-    upper = first.trace[:, 2]
-    assert (np.diff(upper[:-1]) <= 1e-12).all()
-    assert np.isnan(first.trace[:, 1]).all()
-
-
-def test_penalties_of_the_user():
-    X, y = noisy(60, 5)
-    one = l0(X, y, C=1.0, kernel="rbf", sigma=0.5, max_iter=17)
-    assert one.attempts[0].options["sigma"] == [0.5]
-    assert one.attempts[0].options["admm_iterations"] == [17]
-    many = l0(X, y, C=1.0, kernel="rbf", sigma=(0.5, 0.1, 0.02), n_restarts=0)
-    assert many.attempts[0].options["sigma"] == [0.5, 0.1, 0.02]
-    more = l0(X, y, C=1.0, kernel="rbf", sigma=(0.5, 0.1, 0.02), n_restarts=50)
-    assert more.certificate.upper <= many.certificate.upper * (1 + 1e-12)
 
 
 def test_warm_starts():
     X, y = noisy(150, 6)
     first = l0(X, y, C=1.0, kernel="rbf")
-    again = l0(X, y, C=1.0, kernel="rbf", warm_start=first, n_restarts=0)
-    assert again.warm_start_used
-    assert again.certificate.upper <= first.certificate.upper * (1 + 1e-9)
-    for other in (sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf"), l0(X, y, C=3.0, kernel="rbf")):
-        assert l0(X, y, C=1.0, kernel="rbf", warm_start=other).warm_start_used
+    others = (first, sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf"), l0(X, y, C=3.0, kernel="rbf"))
+    for other in others:
+        again = l0(X, y, C=1.0, kernel="rbf", warm_start=other)
+        assert again.warm_start_used
+    assert l0(X, y, C=1.0, kernel="rbf", warm_start=first).certificate.upper <= (
+        first.certificate.upper * (1 + 1e-9)
+    )
     with pytest.raises(
         sx.DataError, match="warm_start must be a Solution of the same data, got int"
     ):
         l0(X, y, C=1.0, warm_start=3)
-    with pytest.raises(sx.DataError, match="mu must have one multiplier an observation"):
+    with pytest.raises(sx.DataError, match="it is of 150 observations, these are 100"):
         l0(X[:100], y[:100], C=1.0, kernel="rbf", warm_start=first)
 
 
@@ -405,76 +284,30 @@ def test_tol_is_the_residual_that_the_checker_finds():
     assert usual.status == "optimal"
     assert usual.certificate.residuals["stationarity"] <= 1e-6
     assert strict.certificate == usual.certificate
-    assert strict.status == (
-        "optimal" if strict.certificate.residuals["stationarity"] == 0 else "inaccurate"
-    )
-    finer = l0(X, y, C=1.0, kernel="rbf", settings=L0Settings(admm_tol=1e-9)).attempts[0].options
-    coarse = l0(X, y, C=1.0, kernel="rbf", settings=L0Settings(admm_tol=0.9)).attempts[0].options
-    assert sum(coarse["admm_iterations"]) < sum(finer["admm_iterations"])
-    assert max(coarse["admm_residual"]) <= 0.9
-
-
-@pytest.mark.parametrize("how", ["callback", "time"])
-def test_stopped_early_it_returns_its_best_point(how):
-    X, y = noisy(300, 0)
-    seen = []
-
-    def callback(progress):
-        seen.append(progress)
-        return len(seen) == 2
-
-    limits = {"callback": callback} if how == "callback" else {"time_limit": 1e-9}
-    solution = l0(X, y, C=1.0, kernel="rbf", **limits)
-    assert solution.status == ("interrupted" if how == "callback" else "time_limit")
-    assert solution.certificate.upper <= min((y > 0).sum(), (y < 0).sum()) * (1 + 1e-12)
-    assert solution.certificate.residuals["stationarity"] <= 1e-8
-    assert all(progress.lower == -np.inf for progress in seen)
-
-
-# Large data
+    exact = strict.certificate.residuals["stationarity"] == 0
+    assert strict.status == ("optimal" if exact else "inaccurate")
 
 
 def test_working_sets_and_a_factor_of_low_rank(monkeypatch):
     X, y = noisy(600, 0)
     kernel = sx.RBF(0.5)
     whole = l0(X, y, C=1.0, kernel=kernel)
-    settings = L0Settings(whole=200, polish=PolishSettings(nearest=60, dropped=80, joining=40))
+    settings = SearchSettings(whole=200, joining=40, rank=60)
     monkeypatch.setattr(
         KernelSpace, "_given_gram", property(lambda self: pytest.fail("a Gram matrix was made"))
     )
-    parts = l0(X, y, C=1.0, kernel=kernel, rank=60, settings=settings)
-    assert parts.attempts[0].options["rank"] == 60
-    assert parts.certificate.residuals["stationarity"] <= 1e-9
-    assert parts.certificate.upper == pytest.approx(whole.certificate.upper, rel=0.05)
-    assert parts.certificate.upper <= min(parts.attempts[0].options["admm_objective"])
+    parts = l0(X, y, C=1.0, kernel=kernel, settings=settings)
     linear = l0(sp.csr_array(X), y, C=0.1, settings=settings)
-    assert linear.certificate.residuals["stationarity"] <= 1e-9
-    restarted = l0(
-        X, y, C=1.0, kernel=kernel, rank=60, warm_start=parts, n_restarts=0, settings=settings
-    )
-    assert restarted.certificate.upper <= parts.certificate.upper * (1 + 1e-9)
-
-
-def test_many_observations():
-    X, y = noisy(3000, 0, noise=0.02)
-    solution = l0(X, y, C=1.0, kernel=sx.RBF(0.5), n_restarts=2, max_iter=50)
-    assert solution.certificate.residuals["stationarity"] <= 1e-9
-    assert solution.attempts[0].options["rank"] <= 300
-    assert (solution.model.predict(X) == y).mean() > 0.95
-
-
-# Arguments
+    for found in (parts, linear):
+        assert found.certificate.residuals["stationarity"] <= 1e-9
+    assert parts.certificate.upper == pytest.approx(whole.certificate.upper, rel=0.1)
 
 
 @pytest.mark.parametrize(
     ("argument", "text"),
     [
         ({"C": 0.0}, "C must be"),
-        ({"sigma": -1.0}, "sigma must be"),
-        ({"sigma": []}, "sigma is empty; pass at least one penalty"),
-        ({"iota": 1.7}, "iota must be"),
-        ({"rank": 0}, "rank must be a whole number of at least 1, got 0"),
-        ({"n_restarts": 1.5}, "n_restarts must be a whole number of at least 0, got 1.5"),
+        ({"method": "admm"}, "method must be one of 'auto', 'local', 'search'"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"kernel": sx.Sigmoid(1.0, -1.0)}, "indefinite"),
     ],
@@ -487,12 +320,9 @@ def test_arguments_are_checked(argument, text):
 
 def test_an_indefinite_kernel_may_be_clipped():
     X, y = noisy(40, 0)
-    solution = l0(X, y, C=1.0, kernel=sx.Sigmoid(1.0, -1.0), indefinite="clip")
+    solution = l0(X, y, C=1.0, kernel=sx.Sigmoid(1.0, -1.0), indefinite="clip", method="local")
     assert solution.certificate.residuals["clipped_mass"] > 0
     assert solution.certificate.residuals["stationarity"] <= 1e-8
-
-
-# The global minimum.
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -524,25 +354,6 @@ def test_hostile_instances_of_the_search_against_all_vertices_in_fractions(first
         ), seed
 
 
-def test_the_search_starts_from_the_local_minimum_and_from_an_earlier_solution():
-    X, y = noisy(60, seed=3)
-    local = l0(X, y, C=2.0)
-    limited = l0(X, y, C=2.0, method="search", callback=lambda progress: True)
-    assert limited.certificate.upper <= local.certificate.upper * (1 + 1e-9)
-    assert limited.certificate.kind == "enumeration"
-    whole = l0(X, y, C=2.0, method="search", warm_start=local)
-    assert whole.certificate.is_certified(1e-6)
-    assert (
-        limited.certificate.lower <= whole.certificate.upper <= local.certificate.upper * (1 + 1e-9)
-    )
-    assert l0(X, y, C=2.0, method="auto").certificate.kind == "enumeration"
-    assert (
-        l0(np.tile(X, 5), y, C=2.0, method="auto", n_restarts=0).certificate.kind == "enumeration"
-    )
-    large, labels = noisy(300, seed=3)
-    assert l0(large, labels, C=2.0, method="auto", n_restarts=0).certificate.kind == "local"
-
-
 def test_a_constant_score_is_optimal_where_no_point_has_room():
     X, y = np.array([[0.1], [-0.1], [0.05], [0.0]]), np.array([1, -1, -1, -1])
     solution = l0(X, y, C=0.01, method="search")
@@ -561,9 +372,3 @@ def test_the_proof_of_a_search_claims_both_ends(tmp_path):
     assert found.holds
     assert found.why == ""
     assert found.lower >= solution.certificate.lower
-
-
-def test_a_step_above_the_golden_ratio_is_refused():
-    X, y = make_data(2, 20)
-    with pytest.raises(sx.DataError, match="iota"):
-        sx.fast.l0(X, y, C=1.0, iota=1.7)

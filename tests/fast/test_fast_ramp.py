@@ -7,14 +7,16 @@ from functools import cache
 import cvxpy as cp
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import svmcvx as sx
 from campaigns.exact_zero_one import judge
 from svmcvx.errors import DataError
-from svmcvx.fast.indicator.ramp import ramp
-from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
-from svmcvx.fast.indicator.search.relaxation_passes import FREE, KEPT, minimise_relaxation
-from svmcvx.fast.indicator.search.relaxation_passes import _solve as solve_system
+from svmcvx.estimators import indicator
+from svmcvx.fast.indicator.search.node_passes import FREE, KEPT, minimise_relaxation
+from svmcvx.fast.indicator.search.node_passes import _solve as solve_system
+from svmcvx.fast.indicator.search.state import SearchSettings
+from svmcvx.fast.indicator.solvers import ramp
 from svmcvx.formulations.indicator.ramp import ramp_objective
 from svmcvx.solution import Status
 from svmcvx.synthetic import outlier_data
@@ -129,7 +131,7 @@ def test_limits_warm_starts_and_settings():
     small = slice(0, 40)
     one = ramp(X[small], y[small], C=0.3).certificate
     other = ramp(
-        X[small], y[small], C=0.3, settings=BranchSettings(expansions=1, rounds=1)
+        X[small], y[small], C=0.3, settings=SearchSettings(expansions=1, rounds=1)
     ).certificate
     assert one.upper == pytest.approx(other.upper, rel=1e-6)
     assert one.upper == pytest.approx(
@@ -200,3 +202,13 @@ def test_the_newton_system_is_solved_without_the_coordinates_that_have_no_pivot(
     np.testing.assert_allclose(x[kept], np.linalg.solve(A[np.ix_(kept, kept)], b[kept]))
     assert x[2] == 0.0
     np.testing.assert_allclose(product, b @ x)
+
+
+def test_a_classifier_without_a_limit_ends_after_counted_rounds(monkeypatch):
+    monkeypatch.setattr(indicator, "MOST_ROUNDS", 3)
+    X, y = outlier_data(60, 8, sigma=1.0, outliers="spread", seed=4)
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        fitted = sx.RampSVMClassifier(C=0.3).fit(X, y)
+    assert fitted.solution_.status == Status.ITERATION_LIMIT
+    assert fitted.solution_.attempts[0].iterations == 3
+    assert 0.0 < fitted.certificate_.lower < fitted.certificate_.upper

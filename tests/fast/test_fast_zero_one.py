@@ -1,4 +1,4 @@
-"""The exact 0-1 loss by exhaustion, against all subsets, against SCIP, and between the two methods."""
+"""The exact 0-1 loss by branch and bound, against all subsets and against SCIP."""
 
 import contextlib
 import itertools
@@ -17,14 +17,10 @@ from svmcvx.certificate import SolverBound, check
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, NotCertified, SolverFailed
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.indicator.ramp import ramp
-from svmcvx.fast.indicator.search import branch_and_bound
-from svmcvx.fast.indicator.search.big_m_passes import strengthen
-from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
-from svmcvx.fast.indicator.search.relaxation_passes import KEPT
-from svmcvx.fast.indicator.search.search_state import ZeroOneSearch
-from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
-from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
+from svmcvx.fast.indicator.search import tree
+from svmcvx.fast.indicator.search.node_passes import KEPT, strengthen
+from svmcvx.fast.indicator.search.state import SearchSettings, ZeroOneSearch
+from svmcvx.fast.indicator.solvers import ramp, zero_one
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.indicator.zero_one import ZeroOne, zero_one_objective
 from svmcvx.formulations.indicator.zero_one_problems import zero_one_mio
@@ -114,16 +110,16 @@ def price_of(hyper):
     return lambda norm, dropped: norm + hyper["lam"] * dropped
 
 
-def agrees_with_all_subsets(seed, method):
+def agrees_with_all_subsets(seed):
     X, y, weight, hyper, intercept = instance(seed)
     used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
     s = np.ones(len(y)) if weight is None else weight
     best = over_all_subsets(signed_rows(X, y, intercept)[used], s[used], price_of(hyper))
     if math.isinf(best):
         with pytest.raises(SolverFailed, match="not separable"):
-            zero_one(X, y, sample_weight=weight, intercept=intercept, method=method, **hyper)
+            zero_one(X, y, sample_weight=weight, intercept=intercept, **hyper)
         return
-    solution = zero_one(X, y, sample_weight=weight, intercept=intercept, method=method, **hyper)
+    solution = zero_one(X, y, sample_weight=weight, intercept=intercept, **hyper)
     found = solution.certificate
     assert found.kind == "enumeration"
     assert solution.status == Status.OPTIMAL
@@ -139,12 +135,7 @@ def agrees_with_all_subsets(seed, method):
 def test_random_instances_agree_with_all_subsets(first):
     """Thousands more: ``python -m campaigns.exact_zero_one``."""
     for seed in range(first, first + 25):
-        agrees_with_all_subsets(seed, "auto")
-
-
-def test_branch_and_bound_agrees_with_all_subsets():
-    for seed in range(1000, 1020):
-        agrees_with_all_subsets(seed, "branch")
+        agrees_with_all_subsets(seed)
 
 
 @pytest.mark.parametrize(
@@ -154,21 +145,10 @@ def test_branch_and_bound_agrees_with_all_subsets():
 def test_the_conic_route_through_scip_agrees(n, p, hyper):
     X, y = outlier_data(n, p, sigma=0.5, outliers="spread", seed=n)
     exact = sx.solve(zero_one_mio(X, y, **hyper)).certificate
-    for method in ("auto", "branch"):
-        found = zero_one(X, y, method=method, **hyper).certificate
-        assert found.upper == pytest.approx(exact.upper, rel=1e-8)
-        assert found.lower <= exact.upper
-        assert exact.lower <= found.upper
-
-
-@pytest.mark.parametrize("outliers", ["none", "clustered", "spread"])
-def test_both_methods_find_the_same_optimum(outliers):
-    X, y = outlier_data(40, 3, sigma=0.5, outliers=outliers, seed=3)
-    swept, branched = (zero_one(X, y, lam=1.0, method=method) for method in ("sweep", "branch"))
-    assert swept.solver == "fast.zero_one/sweep"
-    assert branched.solver == "fast.zero_one/branch"
-    assert swept.certificate.upper == pytest.approx(branched.certificate.upper, rel=1e-9)
-    assert max(swept.certificate.gap, branched.certificate.gap) <= 1e-6
+    found = zero_one(X, y, **hyper).certificate
+    assert found.upper == pytest.approx(exact.upper, rel=1e-8)
+    assert found.lower <= exact.upper
+    assert exact.lower <= found.upper
 
 
 def test_a_hundred_observations_are_proved_optimal():
@@ -176,21 +156,6 @@ def test_a_hundred_observations_are_proved_optimal():
     found = zero_one(X, y, lam=1.0).certificate
     assert found.gap <= 1e-8
     assert found.upper == pytest.approx(29.259164941769, rel=1e-9)
-
-
-def test_hand_over_from_branch_and_bound_to_the_sweep():
-    X, y = outlier_data(60, 2, sigma=1.0, outliers="spread", seed=1)
-    # No tree is recorded, and the sweep counts as no work.
-    unrecorded = ZeroOneSettings(
-        easy=0.0, crossing=0.0, branch=BranchSettings(record=0.0, expansions=4)
-    )
-    solution = zero_one(X, y, lam=1.0, settings=unrecorded)
-    assert solution.attempts[0].options["method"] == "sweep"
-    assert {"nodes", "subspaces"} <= solution.attempts[0].options.keys()
-    assert solution.certificate.gap <= 1e-6
-    assert solution.certificate.upper == pytest.approx(
-        zero_one(X, y, lam=1.0).certificate.upper, rel=1e-6
-    )
 
 
 def test_model_attains_the_objective():
@@ -208,14 +173,13 @@ def test_model_attains_the_objective():
 
 def test_kernel_form_with_a_linear_kernel_is_the_linear_form():
     X, y = outlier_data(25, 2, sigma=0.5, seed=2)
-    for method in ("sweep", "branch"):
-        linear = zero_one(X, y, lam=1.0, method=method).certificate
-        for other, kernel in ((X, sx.Linear()), (X @ X.T, sx.Precomputed())):
-            found = zero_one(other, y, lam=1.0, kernel=kernel, method=method).certificate
-            assert found.upper == pytest.approx(linear.upper, rel=1e-7)
+    linear = zero_one(X, y, lam=1.0).certificate
+    for other, kernel in ((X, sx.Linear()), (X @ X.T, sx.Precomputed())):
+        found = zero_one(other, y, lam=1.0, kernel=kernel).certificate
+        assert found.upper == pytest.approx(linear.upper, rel=1e-7)
 
 
-def test_rbf_kernel_by_branch_and_bound():
+def test_rbf_kernel_by_tree():
     X, y = outlier_data(25, 2, sigma=1.0, seed=2)
     found = zero_one(X, y, lam=1.0, kernel=sx.RBF(0.5))
     exact = sx.solve(zero_one_mio(X, y, lam=1.0, kernel=sx.RBF(0.5)))
@@ -231,14 +195,13 @@ def test_cardinality_follows_the_penalty():
     dropped = int((u < 1 - 1e-9).sum())
     budget = zero_one(X, y, k=dropped).certificate
     assert budget.upper == pytest.approx(penalised.certificate.upper - dropped, rel=1e-8)
-    values = [zero_one(X, y, k=k, method="sweep").certificate.upper for k in range(dropped, 41, 6)]
+    values = [zero_one(X, y, k=k).certificate.upper for k in range(dropped, 41, 6)]
     assert values == sorted(values, reverse=True)
 
 
 # --- degenerate data -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["auto", "branch"])
 @pytest.mark.parametrize(
     ("X", "y"),
     [
@@ -252,9 +215,9 @@ def test_cardinality_follows_the_penalty():
 )
 @pytest.mark.parametrize("lam", [1e-8, 1.0, 1e6])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_degenerate_data_give_honest_intervals(X, y, lam, intercept, method):
+def test_degenerate_data_give_honest_intervals(X, y, lam, intercept):
     X, signs = np.array(X), np.where(np.array(y) == 1, 1, -1)
-    found = zero_one(X, y, lam=lam, intercept=intercept, method=method).certificate
+    found = zero_one(X, y, lam=lam, intercept=intercept).certificate
     best = over_all_subsets(
         signed_rows(X, signs, intercept), np.ones(len(y)), price_of({"lam": lam})
     )
@@ -263,12 +226,11 @@ def test_degenerate_data_give_honest_intervals(X, y, lam, intercept, method):
     assert found.gap <= 1e-6
 
 
-@pytest.mark.parametrize("method", ["auto", "branch"])
-def test_a_huge_offset_widens_the_interval_but_does_not_make_it_wrong(method):
+def test_a_huge_offset_widens_the_interval_but_does_not_make_it_wrong():
     # The sum of the first two rows, signs and all, is (0, 2, 0): the margins of both ask for ‖w‖ ≥
     # 1, and (0, 1, 0) is enough.
     X, y = np.array([[1e6, 1.0], [1e6, -1.0], [1e6, 2.0]]), [1, 0, 1]
-    found = zero_one(X, y, lam=1e6, method=method).certificate
+    found = zero_one(X, y, lam=1e6).certificate
     assert found.lower <= 1.0 + 1e-9
     assert 1.0 - 1e-9 <= found.upper <= 1.01
 
@@ -281,12 +243,10 @@ def test_fewer_observations_than_features_far_from_zero():
 
 def test_inseparable_without_dropping_enough():
     X, y = [[0.0], [0.0], [1.0]], [0, 1, 1]
-    for method in ("auto", "branch"):
-        with pytest.raises(
-            SolverFailed,
-            match="not separable in this feature space when observations of total weight",
-        ):
-            zero_one(X, y, k=0, method=method)
+    with pytest.raises(
+        SolverFailed, match="not separable in this feature space when observations of total weight"
+    ):
+        zero_one(X, y, k=0)
 
 
 def test_what_a_rounded_factor_cannot_separate_is_not_called_inseparable():
@@ -325,9 +285,9 @@ def test_everything_may_be_dropped():
 def test_uneven_columns_take_half_of_the_nodes(monkeypatch):
     X, y = outlier_data(100, 3, sigma=0.5, outliers="spread", seed=1)
     found, nodes = [], []
-    for uneven in (branch_and_bound.UNEVEN, math.inf):
-        monkeypatch.setattr(branch_and_bound, "UNEVEN", uneven)
-        solution = zero_one(X * [1.0, 10.0, 100.0], y, lam=1.0, method="branch")
+    for uneven in (tree.UNEVEN, math.inf):
+        monkeypatch.setattr(tree, "UNEVEN", uneven)
+        solution = zero_one(X * [1.0, 10.0, 100.0], y, lam=1.0)
         found.append(solution.certificate)
         nodes.append(solution.attempts[0].options["nodes"])
     assert found[0].upper == pytest.approx(found[1].upper, rel=1e-9)
@@ -380,7 +340,7 @@ def test_no_better_point_has_a_margin_below_what_is_left():
 
 def test_a_loose_tolerance_ends_the_search():
     X, y = outlier_data(60, 3, sigma=1.0, outliers="spread", seed=6)
-    loose = zero_one(X, y, lam=1.0, method="branch", tol=0.5)
+    loose = zero_one(X, y, lam=1.0, tol=0.5)
     assert loose.status == Status.OPTIMAL
     assert 1e-6 < loose.certificate.gap <= 0.5
 
@@ -390,7 +350,7 @@ def test_stopped_without_a_point():
     y = np.where(np.arange(60) % 2, 1, -1)
     X[:] = np.random.default_rng(0).standard_normal((60, 2))
     with pytest.raises(SolverFailed, match="before the search was stopped"):
-        zero_one(X, y, k=15, method="branch", max_iter=1, intercept=False)
+        zero_one(X, y, k=15, max_iter=1, intercept=False)
 
 
 def test_warm_start_across_hyperparameters_and_determinism():
@@ -410,7 +370,7 @@ def test_warm_start_across_hyperparameters_and_determinism():
 
 def test_a_warm_start_of_other_data_is_refused():
     X, y = outlier_data(60, 3, sigma=0.5, seed=7)
-    first = zero_one(X, y, lam=1.0, method="branch")
+    first = zero_one(X, y, lam=1.0)
     with pytest.raises(
         DataError, match="warm_start must be a Solution of the same data: it is of 60 observations"
     ):
@@ -425,42 +385,21 @@ def test_a_warm_start_of_other_data_is_refused():
 def test_settings_steer_the_search_and_change_no_optimum():
     X, y = outlier_data(40, 3, sigma=0.5, outliers="spread", seed=3)
     value = zero_one(X, y, lam=1.0).certificate.upper
-    narrow = zero_one(
-        X,
-        y,
-        lam=1.0,
-        method="branch",
-        settings=ZeroOneSettings(branch=BranchSettings(expansions=1, rounds=1)),
-    )
-    split = zero_one(
-        X,
-        y,
-        lam=1.0,
-        method="sweep",
-        settings=ZeroOneSettings(sweep=SweepSettings(work=1.0, fewest=20)),
-    )
-    relaxed = zero_one(
-        X, y, lam=1.0, method="branch", settings=ZeroOneSettings(easy=1.0, relaxation_rows=(0))
-    )
+    narrow = zero_one(X, y, lam=1.0, settings=SearchSettings(expansions=1, rounds=1))
+    relaxed = zero_one(X, y, lam=1.0, settings=SearchSettings(easy=1.0, relaxation_rows=0))
     # As if the open nodes filled the memory: the most recent ones go first, and there is no record.
-    deep = zero_one(
-        X, y, lam=1.0, method="branch", settings=ZeroOneSettings(branch=BranchSettings(memory=1.0))
-    )
-    for found in (narrow, split, relaxed, deep):
+    deep = zero_one(X, y, lam=1.0, settings=SearchSettings(memory=1.0))
+    for found in (narrow, relaxed, deep):
         assert found.certificate.upper == pytest.approx(value, rel=1e-9)
         assert found.certificate.gap <= 1e-6
-    assert (
-        split.attempts[0].iterations
-        > zero_one(X, y, lam=1.0, method="sweep").attempts[0].iterations
-    )
 
 
 @pytest.mark.parametrize("hyper", [{"lam": 0.7}, {"k": 9.0}])
 def test_bounds_do_not_depend_on_the_unit_of_the_data(hyper):
     X, y = outlier_data(30, 2, sigma=0.5, seed=3)
     scaled = {name: value * 1e4 if name == "lam" else value for name, value in hyper.items()}
-    near = zero_one(X, y, intercept=False, method="branch", max_iter=4, **hyper)
-    far = zero_one(0.01 * X, y, intercept=False, method="branch", max_iter=4, **scaled)
+    near = zero_one(X, y, intercept=False, max_iter=4, **hyper)
+    far = zero_one(0.01 * X, y, intercept=False, max_iter=4, **scaled)
     assert 1e-4 * far.certificate.lower == pytest.approx(near.certificate.lower, rel=1e-6)
     assert 1e-4 * far.trace[:, 1:] == pytest.approx(near.trace[:, 1:], rel=1e-6, nan_ok=True)
 
@@ -468,9 +407,7 @@ def test_bounds_do_not_depend_on_the_unit_of_the_data(hyper):
 def test_solution_is_complete_and_picklable():
     X, y = outlier_data(80, 3, sigma=0.5, seed=8)
     weight = np.r_[0.0, np.ones(79)]
-    relaxed = zero_one(
-        X, y, lam=1.0, sample_weight=weight, method="branch", settings=ZeroOneSettings(easy=1.0)
-    )
+    relaxed = zero_one(X, y, lam=1.0, sample_weight=weight, settings=SearchSettings(easy=1.0))
     solution = pickle.loads(pickle.dumps(relaxed))  # noqa: S301
     assert solution.formulation == "zero_one"
     assert solution.hyperparameters == {"lam": 1.0, "kernel": "none", "form": "enumeration"}
@@ -493,7 +430,6 @@ def test_solution_is_complete_and_picklable():
         ({"lam": 1.0, "k": 1}, "zero_one takes exactly one of lam and k"),
         ({"lam": 0.0}, "lam must be a finite number"),
         ({"k": -1}, "k must be a finite number"),
-        ({"lam": 1.0, "method": "tree"}, "method must be one of 'auto', 'sweep', 'branch'"),
         ({"lam": 1.0, "seed": -1}, "seed must be a whole number"),
     ],
 )
@@ -521,9 +457,7 @@ def test_more_observations_start_from_the_low_rank_relaxation():
     X, y = outlier_data(220, 2, sigma=0.2, outliers="clustered", seed=0)
     for hyper, relaxed in (({"lam": 0.3}, {"lam": 0.3}), ({"k": 80.0}, {"kappa": 80.0 / 220})):
         root = sx.fast.conic(X, y, **relaxed).certificate
-        found = zero_one(
-            X, y, method="branch", max_iter=2, settings=ZeroOneSettings(easy=1.0), **hyper
-        )
+        found = zero_one(X, y, max_iter=2, settings=SearchSettings(easy=1.0), **hyper)
         assert found.certificate.lower >= root.lower - 1e-4 * root.upper
         assert found.certificate.lower <= found.certificate.upper
         assert found.certificate.upper >= root.lower
@@ -540,12 +474,6 @@ def search_from_zero(X, y, *, sample_weight=None, **hyper):
     return ZeroOneSearch(replace(statement, pool=(start,)), monitor)
 
 
-def test_a_sweep_alone_attains_a_vertex_on_the_longest_row():
-    search = search_from_zero([[1.0, 0.0], [0.0, -0.9]], [1, -1], lam=10.0)
-    assert sweep(search, lambda call: call(0, 1), SweepSettings())[0] is Status.OPTIMAL
-    assert search.best_value / search.unit == pytest.approx(1 + 1 / 0.81)
-
-
 def test_weights_within_the_budget_are_within_it_however_they_are_summed():
     # Each of the small weights is rounded up where it is added to 1.
     weight = np.r_[1.0, np.full(40, 1.01 * 2.0**-53), 9.0]
@@ -560,39 +488,20 @@ def test_weights_within_the_budget_are_within_it_however_they_are_summed():
     assert total <= search.k
 
 
-@pytest.mark.parametrize("crossing", [0.0, 0.01, 0.1, 1.0, 10.0])
-def test_what_the_tree_has_left_open_counts_after_a_sweep(crossing):
-    # Rows far from the origin: leaves of the tree that can be neither attained nor excluded, and
-    # vertices that cannot be told apart.
-    X = 1e8 + np.array(
-        [[2, 1], [0, -1], [-1, -2], [-2, -2], [-2, 2], [1, 2], [0, 1], [2, 1]], dtype=float
-    )
-    y = np.array([1, -1, -1, 1, -1, 1, -1, 1])
-    alone = zero_one(X, y, lam=1.0, method="branch").certificate
-    settings = ZeroOneSettings(
-        easy=0.0, crossing=crossing, branch=BranchSettings(record=0.0, expansions=1)
-    )
-    found = zero_one(X, y, lam=1.0, settings=settings).certificate
-    assert found.lower <= alone.upper
-    assert alone.lower <= found.upper
-
-
 @pytest.mark.parametrize("call", ["ramp", "lam", "k"])
 def test_a_search_that_is_stopped_before_its_first_node_has_its_interval(call, monkeypatch):
     @contextlib.contextmanager
     def pressed(deadline):
         yield np.ones(1, dtype=np.int64)
 
-    monkeypatch.setattr(branch_and_bound, "stop_flag", pressed)
+    monkeypatch.setattr(tree, "stop_flag", pressed)
     X, y = outlier_data(30, 3, sigma=0.5, outliers="none", seed=0)
     ticks = itertools.count()
     with clock.substituted(lambda: 0.01 * next(ticks)):
         if call == "ramp":
             found = ramp(X, y, C=1.0, time_limit=20.0)
         else:
-            found = zero_one(
-                X, y, **{call: 1.0 if call == "lam" else 5}, method="branch", time_limit=20.0
-            )
+            found = zero_one(X, y, **{call: 1.0 if call == "lam" else 5}, time_limit=20.0)
     assert found.certificate.lower <= found.certificate.upper < math.inf
 
 
@@ -605,13 +514,7 @@ def test_the_bound_of_the_relaxation_is_one_in_the_units_of_the_data(scale, most
         X = X * scale
         lam = 0.3 / scale**2
         found = zero_one(
-            X,
-            y,
-            lam=lam,
-            intercept=False,
-            max_iter=most,
-            method="branch",
-            settings=ZeroOneSettings(easy=0.0),
+            X, y, lam=lam, intercept=False, max_iter=most, settings=SearchSettings(easy=0.0)
         ).certificate
         best = exact_optimum(X * y[:, None], np.ones(y.size), lam=lam)
         assert 0.0 < found.lower <= best

@@ -13,8 +13,8 @@ import pytest
 import svmcvx as sx
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.fast.core import row_cache, thread_pool
-from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
-from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
+from svmcvx.fast.indicator.search.state import SearchSettings
+from svmcvx.fast.indicator.solvers import zero_one
 from svmcvx.row_blocks import shards
 from svmcvx.synthetic import outlier_data
 from svmcvx.system import clock
@@ -133,28 +133,18 @@ def test_an_estimator_takes_no_choice_from_the_clock(entry, tmp_path):
 
 
 def test_the_search_takes_no_choice_from_the_clock_or_the_number_of_threads(tmp_path, monkeypatch):
-    """Long enough for several rounds of dives, better starting points, and for the hand-over to the
-    sweep.
-    """
+    """Long enough for several rounds of dives and better starting points."""
     X, y = outlier_data(60, 2, sigma=1.0, outliers="spread", seed=1)
-    long = {"branch": BranchSettings(expansions=4, round_work=1e5), "easy": 1e6}
-    unrecorded = dataclasses.replace(long["branch"], record=1e4)
-    for method, settings in (
-        ("branch", long),
-        ("sweep", {**long, "branch": unrecorded, "crossing": 1.0}),
-    ):
-        found = []
-        for threads in (1, 3):
-            monkeypatch.setattr(thread_pool, "available_threads", lambda threads=threads: threads)
-            search = partial(zero_one, X, y, lam=1.0, settings=ZeroOneSettings(**settings))
-            found.append(
-                same_under_all_clocks(search, tmp_path)
-                if threads > 1
-                else answer(search(), tmp_path)
-            )
-        assert found[0] == found[1]
-        assert found[0]["solver"] == f"fast.zero_one/{method}"
-        assert found[0]["attempts"][0].options["nodes"] > 200
+    settings = SearchSettings(expansions=4, round_work=1e5, easy=1e6)
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(thread_pool, "available_threads", lambda threads=threads: threads)
+        search = partial(zero_one, X, y, lam=1.0, settings=settings)
+        found.append(
+            same_under_all_clocks(search, tmp_path) if threads > 1 else answer(search(), tmp_path)
+        )
+    assert found[0] == found[1]
+    assert found[0]["attempts"][0].options["nodes"] > 200
 
 
 def test_rows_of_a_kernel_do_not_depend_on_the_number_of_threads(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from svmcvx.certificate.bounded import exact
 from svmcvx.data import binary_data
 from svmcvx.fast import zero_one
 from svmcvx.fast.core.monitor import Monitor, conclude
-from svmcvx.fast.indicator.search.search_state import L0Search, RampSearch, ZeroOneSearch
+from svmcvx.fast.indicator.search.state import L0Search, RampSearch, ZeroOneSearch
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.factor_error import FactorError
@@ -471,8 +471,8 @@ def test_a_search_states_what_it_has_proved_of_the_data_and_not_of_the_factor(se
     ],
     ids=["columns", "wider columns", "grid"],
 )
-def test_rows_that_the_sweep_cannot_tell_apart_lower_its_bound(X, y, lam, optimum):
-    solution = zero_one(X, y, lam=lam, method="sweep")
+def test_rows_that_rounding_cannot_tell_apart_lower_the_bound(X, y, lam, optimum):
+    solution = zero_one(X, y, lam=lam)
     assert solution.certificate.lower <= optimum * 1.01
     assert solution.certificate.is_certified(1e-6) or solution.status != Status.OPTIMAL
 
@@ -541,6 +541,6 @@ def test_data_far_out_end_at_the_best_model_that_was_seen():
     lam = 10 ** rng.uniform(0.5, 2.5)
     X = rng.standard_normal((60, 3)) + 10
     y = np.where(rng.random(60) < 0.5, 1, -1)
-    solution = zero_one(X, y, lam=lam, method="sweep")
+    solution = zero_one(X, y, lam=lam)
     assert solution.certificate.upper == pytest.approx(664.088148, rel=1e-8)
     assert solution.certificate.is_certified(1e-6)

@@ -15,9 +15,9 @@ import pytest
 import svmcvx as sx
 from campaigns.exact_zero_one import exact_optimum, hostile_instance, judge
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
-from svmcvx.fast.indicator.search.tree_record import infeasible_leaf, least_norm_leaf
-from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
+from svmcvx.fast.indicator.search.record import infeasible_leaf, least_norm_leaf
+from svmcvx.fast.indicator.search.state import SearchSettings
+from svmcvx.fast.indicator.solvers import zero_one
 from svmcvx.proofs import Proof, fingerprint, search_tree
 from svmcvx.synthetic import outlier_data
 from tests.proofs import reference_verifier
@@ -28,7 +28,7 @@ HEADER, TABLE = PAGE.split("## Trees")[1].split("```json\n")[1].split("\n```")
 
 def solved(n, p, seed, **arguments):
     X, y = outlier_data(n, p, sigma=0.5, outliers="spread", seed=seed)
-    return X, y, zero_one(X, y, method="branch", **arguments)
+    return X, y, zero_one(X, y, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def solved(n, p, seed, **arguments):
         (60, 3, {"lam": 0.3, "intercept": False}),
         (40, 2, {"k": 8.0}),
         (50, 5, {"lam": 2.0, "sample_weight": np.linspace(0.0, 1.5, 50)}),
-        (60, 3, {"lam": 1.0, "settings": ZeroOneSettings(easy=1.0)}),
+        (60, 3, {"lam": 1.0, "settings": SearchSettings(easy=1.0)}),
     ],
 )
 def test_the_lower_end_is_proved_from_the_file(n, p, arguments, tmp_path):
@@ -53,7 +53,7 @@ def test_the_lower_end_is_proved_from_the_file(n, p, arguments, tmp_path):
 
 def test_uneven_columns_are_proved_with_the_balls_of_single_rows():
     X, y = outlier_data(60, 3, sigma=0.5, outliers="spread", seed=1)
-    solution = zero_one(X * [1.0, 10.0, 100.0], y, lam=1.0, method="branch")
+    solution = zero_one(X * [1.0, 10.0, 100.0], y, lam=1.0)
     proof = solution.proof()
     assert proof.arrays["tree.bounds"][0] > 3
     found = sx.verify(proof, X * [1.0, 10.0, 100.0], y)
@@ -64,18 +64,12 @@ def test_uneven_columns_are_proved_with_the_balls_of_single_rows():
 
 LAPLACIAN, SQUARE = sx.Laplacian(0.5), sx.Polynomial(2, 0.5, 1.0)
 FREE = {
-    "0-1 loss, RBF": lambda X, y, w: zero_one(
-        X, y, lam=1.0, method="branch", kernel=sx.RBF(0.5), sample_weight=w
-    ),
+    "0-1 loss, RBF": lambda X, y, w: zero_one(X, y, lam=1.0, kernel=sx.RBF(0.5), sample_weight=w),
     "0-1 loss, no intercept": lambda X, y, w: zero_one(
         X, y, lam=1.0, kernel=LAPLACIAN, intercept=False
     ),
-    "0-1 loss, a budget": lambda X, y, w: zero_one(
-        X, y, k=7.0, method="branch", kernel=SQUARE, sample_weight=w
-    ),
-    "0-1 loss, wide": lambda X, y, w: zero_one(
-        wide(X), y, lam=1.0, method="branch", sample_weight=w
-    ),
+    "0-1 loss, a budget": lambda X, y, w: zero_one(X, y, k=7.0, kernel=SQUARE, sample_weight=w),
+    "0-1 loss, wide": lambda X, y, w: zero_one(wide(X), y, lam=1.0, sample_weight=w),
     "ramp loss": lambda X, y, w: sx.fast.ramp(X, y, C=1.0, sample_weight=w),
     "ramp loss, RBF": lambda X, y, w: sx.fast.ramp(
         X, y, C=2.0, kernel=sx.RBF(0.5), sample_weight=w
@@ -134,10 +128,7 @@ def test_a_precomputed_matrix_is_proved_as_the_rows_that_it_came_from():
 def test_an_answer_of_a_mixed_integer_solver_is_proved_by_a_tree_that_begins_there():
     X, y, _ = repeated(18)
     for built, search in (
-        (
-            sx.zero_one_mio(X, y, lam=1.0),
-            lambda start: zero_one(X, y, lam=1.0, method="branch", warm_start=start),
-        ),
+        (sx.zero_one_mio(X, y, lam=1.0), lambda start: zero_one(X, y, lam=1.0, warm_start=start)),
         (sx.ramp_mio(X, y, C=1.0), lambda start: sx.fast.ramp(X, y, C=1.0, warm_start=start)),
     ):
         start = sx.solve(built)
@@ -193,7 +184,7 @@ def changed_cuts(proof, rng):
 
 def test_a_search_that_was_stopped_proves_what_it_has_proved(tmp_path):
     X, y = outlier_data(60, 4, sigma=1.0, outliers="spread", seed=2)
-    solution = zero_one(X, y, lam=1.0, method="branch", max_iter=2)
+    solution = zero_one(X, y, lam=1.0, max_iter=2)
     assert solution.certificate.gap > 1e-3
     solution.save_proof(tmp_path / "proof.npz")
     assert (tmp_path / "proof.npz").stat().st_size <= 60 * solution.proof().tree["branch"].size
@@ -209,23 +200,15 @@ def test_rows_that_are_equal_are_one_in_the_order_of_the_data():
     order = np.random.default_rng(0).permutation(30)
     X, y = X[order], y[order]
     weight = np.where(np.arange(30) % 7 == 0, 0.0, 1.0)
-    assert sx.verify(
-        zero_one(X, y, lam=1.0, method="branch", sample_weight=weight).proof(), X, y
-    ).holds
+    assert sx.verify(zero_one(X, y, lam=1.0, sample_weight=weight).proof(), X, y).holds
 
 
 def test_without_a_tree_the_bound_of_the_search_is_no_part_of_the_proof(tmp_path):
     X, y = outlier_data(40, 2, sigma=0.5, seed=4)
     for solution in (
-        zero_one(X, y, lam=1.0, method="sweep"),
-        zero_one(
-            X,
-            y,
-            lam=1.0,
-            method="branch",
-            settings=ZeroOneSettings(branch=BranchSettings(record=10.0)),
-        ),
-        zero_one(X, y, lam=1.0, method="sweep", kernel=sx.RBF(1e-4)),
+        zero_one(X, y, lam=1.0, settings=SearchSettings(record=0.0)),
+        zero_one(X, y, lam=1.0, settings=SearchSettings(record=10.0)),
+        zero_one(X, y, lam=1.0, kernel=sx.RBF(1e-4), settings=SearchSettings(record=0.0)),
     ):
         solution.save_proof(tmp_path / "proof.npz")
         found = sx.verify(tmp_path / "proof.npz", X, y)
@@ -498,9 +481,7 @@ def test_trees_of_hostile_instances_prove_nothing_false(first):
     for seed in range(first, first + 24):
         X, y, weight, hyper, intercept = hostile_instance(seed)
         try:
-            solution = zero_one(
-                X, y, sample_weight=weight, intercept=intercept, method="branch", **hyper
-            )
+            solution = zero_one(X, y, sample_weight=weight, intercept=intercept, **hyper)
         except (SolverFailed, DataError):
             continue
         proof = solution.proof()
@@ -526,7 +507,6 @@ def test_trees_of_hostile_instances_prove_nothing_false(first):
 
 @pytest.mark.parametrize("first", range(0, 120, 40))
 def test_hostile_instances_against_all_vertices_in_fractions(first):
-    for method in ("auto", "sweep"):
-        ends = [judge(seed, method) for seed in range(first, first + 40)]
-        assert not [end for end in ends if end.startswith("WRONG")]
-        assert sum(end in ("certified", "infeasible") for end in ends) >= 30
+    ends = [judge(seed) for seed in range(first, first + 40)]
+    assert not [end for end in ends if end.startswith("WRONG")]
+    assert sum(end in ("certified", "infeasible") for end in ends) >= 30

@@ -14,8 +14,7 @@ import pytest
 import svmcvx as sx
 from svmcvx import fast
 from svmcvx.data import binary_data
-from svmcvx.fast.indicator.search.search_state import _distinct
-from svmcvx.fast.indicator.zero_one import _crossings
+from svmcvx.fast.indicator.search.state import _distinct
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.conic_loss import fixed_gamma
 from svmcvx.formulations.indicator import factor_error
@@ -265,11 +264,6 @@ def test_a_matrix_is_replaced_by_the_mean_of_it_and_its_transpose(n):
     matrix = np.random.default_rng(n).standard_normal((n, n))
     expected = (matrix + matrix.T) / 2
     np.testing.assert_array_equal(symmetrised(matrix), expected)
-
-
-def test_crossings_are_counted_up_to_a_number():
-    assert _crossings(10, 3) == 10 * (1 + 10 + 45)
-    assert _crossings(3000, 3000) == math.inf
 
 
 def test_both_ways_to_the_triangle_agree(monkeypatch):

@@ -239,10 +239,11 @@ def solve_interruptible(
         return RecoveredPoints([], []), monitor.late, {}
 
 
-def _trivially_feasible(statement: Formulation) -> list[Any]:
-    """Return models that need no solver and satisfy the constraints."""
-    known = statement.trivial()[0] if isinstance(statement, HasTrivial) else []
-    return [model for model in known if math.isfinite(statement.evaluate(model).upper_end)]
+def _trivial(statement: Formulation) -> RecoveredPoints:
+    """Return models that need no solver and satisfy the constraints, and dual points as cheap."""
+    models, duals = statement.trivial() if isinstance(statement, HasTrivial) else ([], [])
+    feasible = [model for model in models if math.isfinite(statement.evaluate(model).upper_end)]
+    return RecoveredPoints(feasible, list(duals))
 
 
 def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> Solution | None:
@@ -341,13 +342,14 @@ def conclude(
     reason = "" if status is Status.OPTIMAL else f"stopped by {status}"
     details = options or {}, warm_start_used, monitor.iteration
     attempt = Attempt(solver, status, reason, solved, math.inf, *details)
-    models = candidates.models
+    models, duals = candidates.models, candidates.duals
     if not models and status in (Status.TIME_LIMIT, Status.INTERRUPTED):
-        models = _trivially_feasible(statement)
+        models, trivial = _trivial(statement)
+        duals = duals or trivial
     if not models:
         raise SolverFailed(f"{solver}: {statement.explain(str(status))}", [attempt])
     try:
-        checked = check(statement, models, candidates.duals, solver_bound=search_bound)
+        checked = check(statement, models, duals, solver_bound=search_bound)
     except NotCertified as error:
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.certificate.bounded import total
+from svmcvx.certificate.bounded import Bounded, exact, total
 from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
@@ -104,14 +104,17 @@ class L0(CountingStatement):
         return OptimalIntercepts(1.0, math.inf) if b > 0 else OptimalIntercepts(-math.inf, -1.0)
 
     def dual_violation(self, dual: Dual) -> float:
-        """0 for finite multipliers of a local certificate: their worth is in the residuals; and
-        without multipliers.
+        """0 without multipliers, and for finite ones of a local certificate, whose quality is in the
+        residuals.
         """
-        if self.kind != "local" and not dual:
+        if not dual:
             return 0.0
-        return (
-            0.0 if self.kind == "local" and np.isfinite(self.entry(dual, "mu")).all() else math.inf
-        )
+        local = self.kind == "local" and np.isfinite(self.entry(dual, "mu")).all()
+        return 0.0 if local else math.inf
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        """0, since no objective is negative: the multipliers of a local minimum prove no more."""
+        return exact(0.0 if self.dual_violation(dual) == 0.0 else -math.inf)
 
     def residuals(self, model: BinaryModel, dual: Dual) -> Mapping[str, float]:
         r"""Residuals of proximal stationarity, if there are multipliers.
@@ -194,8 +197,8 @@ def l0_statement(
 ) -> L0:
     """Return the l0-norm hinge SVM bound to data, for local certificates.
 
-    ``statement.certify(model, {"mu": multipliers})`` has kind "local": no lower bound, but the
-    residuals of proximal stationarity; ``statement.polish(kept)`` makes local minimisers.
+    ``statement.certify(model, {"mu": multipliers})`` has kind "local": the lower bound 0
+    and the residuals of proximal stationarity; ``statement.polish(kept)`` makes local minimisers.
     """
     C = check_number(C, "C", low=0, open_low=True)
     space = feature_space(

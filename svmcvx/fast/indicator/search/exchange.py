@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate.rows import row_norms_above
 from svmcvx.fast.indicator.search.exchange_passes import descend, ramp_descend
-from svmcvx.fast.indicator.search.search_state import CountingSearch, RampSearch, SearchState
+from svmcvx.fast.indicator.search.state import CountingSearch, RampSearch, SearchState
 from svmcvx.system.stop_flag import stop_flag
-
-__all__ = ["CountingExchange", "Exchange", "RampExchange"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -60,11 +58,11 @@ class Exchange(ABC):
         self.work = 0.0
         self._rng = np.random.default_rng(0)
 
-    def begin(self, sets: Iterable[Bools]) -> None:
+    def begin(self, sets: Iterable[Bools], limit: float = math.inf) -> None:
         """Improve sets of kept rows, and then the incumbent until that brings nothing any more or a
-        limit is reached.
+        limit, of the clock or of work, is reached.
         """
-        most = self._beginning
+        most = min(self._beginning, limit)
         with stop_flag(self.search.monitor.deadline) as stop:
             for kept in sets:
                 self._improve(kept, most, stop)

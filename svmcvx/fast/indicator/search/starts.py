@@ -12,10 +12,16 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError, DataTypeError, SolverFailed
 from svmcvx.fast.conic_loss.conic import minimised_relaxation
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.indicator.search.search_state import CountingSearch, RampSearch, ZeroOneSearch
+from svmcvx.fast.indicator.search.state import (
+    CountingSearch,
+    RampSearch,
+    SearchSettings,
+    ZeroOneSearch,
+)
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.pool import RelaxedPoint, counting_pool
+from svmcvx.formulations.indicator.statement import IndicatorStatement
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.heuristics.local_search import local_search
 from svmcvx.heuristics.rounding import round_relaxation
@@ -24,8 +30,6 @@ from svmcvx.heuristics.soft_margin import elastic_filter, soft_margin_scores
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution
-
-__all__ = ["counting_starts", "earlier_margins", "ramp_starts", "simple_starts", "starts"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -49,8 +53,10 @@ RELAXATION_STEPS = 5000
 ROUNDED_ROWS = 5000
 
 
-def earlier_margins(warm_start: Solution, statement: ZeroOne) -> Floats:
-    """Return the margins of an earlier solution's model."""
+def earlier_margins(warm_start: Solution | None, statement: IndicatorStatement) -> Floats | None:
+    """Return the margins of an earlier solution's model; None for None."""
+    if warm_start is None:
+        return None
     model, data = warm_start.model, statement.space.data
     if not isinstance(model, BinaryModel):
         raise DataTypeError(
@@ -122,14 +128,14 @@ def ramp_starts(search: RampSearch) -> Iterator[Bools]:
 
 
 def starts(
-    search: ZeroOneSearch, rng: np.random.Generator, relaxation_rows: int
+    search: ZeroOneSearch, rng: np.random.Generator, settings: SearchSettings
 ) -> tuple[tuple[Incumbent, ...], RelaxedPoint | None]:
     """Return good feasible points, and the point of the conic relaxation if it could be solved."""
     statement, monitor = search.statement, search.monitor
     geometry = statement.geometry
     n, r = geometry.G.shape
     stop = monitor.deadline.share(TIME_SHARE).passed
-    if n <= relaxation_rows:
+    if n <= settings.relaxation_rows:
         return counting_pool(statement, None, lam=statement.lam, k=statement.k, stop=stop)
     solvable = n <= MOST_ROWS and r <= MOST_COLUMNS
     relaxation = _relaxation(statement, monitor, rng) if solvable else None

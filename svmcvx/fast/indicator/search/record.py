@@ -20,8 +20,6 @@ from svmcvx.fast.indicator.search.record_passes import (
     sort_multipliers,
 )
 
-__all__ = ["BoundedNodes", "Leaf", "TreeRecord", "empty_node", "infeasible_leaf", "least_norm_leaf"]
-
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from operator import mul
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -17,8 +18,9 @@ from svmcvx.certificate import SolverBound
 from svmcvx.certificate.bounded import down, sum_below, up
 from svmcvx.certificate.exactly import balanced
 from svmcvx.certificate.rows import norm_above, row_bytes, row_norms_above
+from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.indicator.search.tree_record import Leaf, infeasible_leaf, least_norm_leaf
+from svmcvx.fast.indicator.search.record import Leaf, infeasible_leaf, least_norm_leaf
 from svmcvx.formulations.indicator.l0 import L0
 from svmcvx.formulations.indicator.ramp import Ramp
 from svmcvx.formulations.indicator.statement import CountingStatement, IndicatorStatement
@@ -30,15 +32,6 @@ from svmcvx.heuristics.signed_rows import Incumbent, violated
 from svmcvx.losses import ramp
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
-
-__all__ = [
-    "CountingSearch",
-    "L0Search",
-    "RampSearch",
-    "SearchState",
-    "ZeroOneSearch",
-    "factor_in_time",
-]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -52,9 +45,9 @@ TRIED_MARGINS = (1.0 - 1e-9, 0.9)
 # The search has reached its end if no value that was not attained is below the incumbent's by more
 # than this share.
 UNRESOLVED_SHARE = 1e-7
-# Increasing caps of the objective for the search of a first feasible point, in units of the longest
-# row.
-OBJECTIVE_CAPS = (1e4, 1e8, 1e16, 1e26)
+# Largest binary exponent of the unit of lengths, and the smallest unit of the objective that is not
+# rounded to few digits.
+LARGEST_SCALE, SMALLEST_UNIT = 1023, 1e-290
 # Relative loss of the bound in a second program with other rounding.
 REPEATED = 1e-10
 # Balls are enlarged by this share, and at most by the other, so that a checker finds no larger M.
@@ -69,6 +62,72 @@ QUICK = 100_000
 AFTER_FACTOR = 1.5
 # Sets that are decided exactly to find out whether there is a feasible point at all.
 DECIDED = 500
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """Parameters of the searches. Work is counted in rows times columns times (columns + 20) of each
+    node.
+
+    Attributes
+    ----------
+    rounds : int
+        Maximum number of times that the M of a node are tightened; with 0 the values of the first
+        node hold for all.
+    expansions : int
+        Number of nodes on which a thread branches before it returns its open nodes.
+    round_work : float
+        Work of one round of all threads, up to a factor of two.
+    memory : float
+        Bytes of open nodes above which the most recent nodes are searched first.
+    record : float
+        Bytes above which the record of the tree, and with it the proof, is discarded.
+    easy : float
+        Work of branch and bound after which the 0-1 loss gets better starting points and the conic
+        relaxation, and ``l0(method="auto")`` ends.
+    easy_share : float
+        Share of a time limit after which the relaxation starts at the latest.
+    relaxation_rows : int
+        Number of observations up to which all heuristics of the builders run, with a minimisation
+        of the relaxation.
+    objective_caps : tuple of float
+        Increasing caps of the objective for the search of a first feasible point, in units of the
+        longest row.
+    searched_rows, searched_entries : int
+        Number of observations, and of entries of a linear machine, up to which
+        ``l0(method="auto")`` searches.
+    local_work : float
+        Work of the local search of ``l0(method="local")``.
+    whole, rank : int
+        Number of observations up to which a local search with a kernel has all columns of the
+        factor, and the number of columns for more.
+    joining, steps : int
+        Number of observations that join a working set in a round, and that become tight between two
+        checks of the deadline.
+    """
+
+    rounds: int = 2
+    expansions: int = 64
+    round_work: float = 2.5e8
+    memory: float = 2.0**30
+    record: float = 2.0**27
+    easy: float = 4e9
+    easy_share: float = 0.5
+    relaxation_rows: int = 200
+    objective_caps: tuple[float, ...] = (1e4, 1e8, 1e16, 1e26)
+    searched_rows: int = 60
+    searched_entries: int = 500
+    local_work: float = 5e8
+    whole: int = 3000
+    rank: int = 40
+    joining: int = 300
+    steps: int = 100
+
+    def ends_soon(self, statement: L0) -> bool:
+        """Whether the size promises that a search ends."""
+        n, space = statement.y.size, statement.space
+        entries = n * space.X.shape[1] if space.is_linear else math.inf
+        return n <= self.searched_rows or entries <= self.searched_entries
 
 
 @dataclass
@@ -86,8 +145,8 @@ class SearchState(ABC):
         geometry = statement.geometry
         self.free = geometry.free
         longest = float(row_norms_above(geometry.G).max(initial=0.0)) if geometry.G.any() else 1.0
-        self.scale = 2.0 ** math.ceil(math.log2(longest))
-        self.unit = self.scale**2 / self.half
+        self.scale = 2.0 ** min(math.ceil(math.log2(longest)), LARGEST_SCALE)
+        self.unit = self.scale * self.scale / self.half
         n, r = geometry.G.shape
         rows = np.empty((n, r + self.free))
         np.divide(geometry.G, self.scale, out=rows[:, :r])
@@ -103,6 +162,13 @@ class SearchState(ABC):
         )
         self.lam, self.k = self._prices()
         self.loss_price = self.lam
+        most = self.unit + self.lam * float(self.weight.sum())
+        if not (self.unit > SMALLEST_UNIT and most < math.inf):
+            raise DataError(
+                f"the longest row of the features has the length {longest:.3g}: its square, or that"
+                " times the price of all observations, is out of the range of double precision;"
+                f" divide X by {longest:.0e}, or lower {'lam' if self.half == 1.0 else 'C'}"
+            )
         self.best: Incumbent | None = None
         self.best_value = math.inf
         self.objective_cap = math.inf
@@ -152,14 +218,15 @@ class SearchState(ABC):
     @property
     def wider(self) -> float:
         """The share by which balls are enlarged; see
-        :func:`svmcvx.fast.indicator.search.big_m_passes.relax`.
+        :func:`svmcvx.fast.indicator.search.node_passes.relax`.
         """
         return max(WIDER, min(4.0 * self._factor_error * self._size, LARGEST_WIDENING))
 
     @property
     def loose(self) -> float:
         """What is added to squared radii of balls."""
-        return 2.0 * self._factor_error * self._size**2
+        # A square that overflows would raise; infinite is as good.
+        return 2.0 * self._factor_error * self._size * self._size
 
     @property
     def is_repeatable(self) -> bool:
@@ -311,16 +378,6 @@ class CountingSearch(SearchState):
         dropped = float(self.weight[~kept].sum())
         return dropped <= self.k and (0.0 if self.free else 1.0) + self.lam * dropped < self.cutoff
 
-    def verify_attained(self, w: Floats, value: float) -> None:
-        """Verify that `value`, which a point has if its margins are satisfied up to rounding, is
-        attained.
-        """
-        u = self.H @ w
-        for tie in (1e-6, 1e-9, 1e-12, 0.0):
-            self.try_set(u >= 1.0 - tie)
-        if value < self.cutoff:
-            self.mark_unresolved(value)
-
     def _refit(self, kept: Bools) -> Floats | None:
         """Update the incumbent with the point of least norm that keeps a set; return its
         multipliers on the set.
@@ -357,7 +414,7 @@ class CountingSearch(SearchState):
                 of_the_leaf = least_norm_leaf if exact.feasible else infeasible_leaf
                 leaf = of_the_leaf(rows[exact.rows].tolist(), exact.alpha)
                 bound = (
-                    max(bound, down(down(float(exact.norm)) + price))
+                    max(bound, down(down(_double(exact.norm)) + price))
                     if exact.feasible
                     else math.inf
                 )
@@ -366,21 +423,11 @@ class CountingSearch(SearchState):
         return leaf
 
     def _update_from_exact(self, kept: Bools, exact: ExactPoint) -> None:
-        rows = self.H[kept][exact.rows]
-        w = np.array(
-            [
-                float(
-                    sum(
-                        (a * Fraction(value) for a, value in zip(exact.alpha, column, strict=True)),
-                        Fraction(0),
-                    )
-                )
-                for column in rows.T.tolist()
-            ]
-        )
-        self.update_incumbent(
-            self.statement.geometry.incumbent(w / self.scale, float(exact.b), violated)
-        )
+        columns = self.H[kept][exact.rows].T.tolist()
+        w = np.array([_double(sum(map(mul, exact.alpha, map(Fraction, c)))) for c in columns])
+        if np.isfinite(w).all():
+            point = self.statement.geometry.incumbent(w / self.scale, _double(exact.b), violated)
+            self.update_incumbent(point)
 
 
 class ZeroOneSearch(CountingSearch):
@@ -508,6 +555,14 @@ class RampSearch(SearchState):
             self.mark_unresolved(bound)
 
 
+def _double(value: Fraction | int) -> float:
+    """Return the double next to a fraction; infinite where that overflows."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def _norm_below(H: Floats, alpha: Floats) -> float:
     r"""Return a number that is at most :math:`(\sum\alpha)^2/\|H'\alpha\|^2`."""
     if not alpha.any():
@@ -518,4 +573,5 @@ def _norm_below(H: Floats, alpha: Floats) -> float:
     size = norm_above(
         np.abs([math.fsum(column) for column in terms.T.tolist()]) * (1.0 + 2.0**-52) + error
     )
-    return down(down(sum_below(alpha) ** 2) / up(size**2)) if size > 0 else math.inf
+    below = sum_below(alpha)
+    return down(down(below * below) / up(size * size)) if size > 0 else math.inf

@@ -1,7 +1,7 @@
 r"""Branch and bound for losses that count: one observation at a time is kept or dropped.
 
 Each node is bounded by a big-M relaxation whose M shrink with the node
-(:mod:`svmcvx.fast.indicator.search.big_m_passes`). The most promising nodes are handed to threads,
+(:mod:`svmcvx.fast.indicator.search.node_passes`). The most promising nodes are handed to threads,
 each of which searches below its node for a while, depth first; the open nodes that remain go back
 into one queue. The bounds hold for the rows as they are in memory, to the last digit.
 
@@ -10,10 +10,10 @@ relaxation spends the budget.
 
 **Uneven columns.** Long columns make a ball around the minimiser a poor bound on single rows. The M
 of the first node are lowered one by one then, each by the best ball for its row
-(:func:`~svmcvx.fast.indicator.search.big_m_passes.strengthen`).
+(:func:`~svmcvx.fast.indicator.search.node_passes.strengthen`).
 
 **Record.** The decisions and the multipliers of each bound suffice to prove the bounds again:
-:class:`~svmcvx.fast.indicator.search.tree_record.TreeRecord`.
+:class:`~svmcvx.fast.indicator.search.record.TreeRecord`.
 """
 
 from __future__ import annotations
@@ -30,16 +30,19 @@ from numpy.typing import NDArray
 from svmcvx.certificate.bounded import up
 from svmcvx.certificate.rows import row_norms_above
 from svmcvx.fast.core.thread_pool import Share
-from svmcvx.fast.indicator.search.big_m_passes import DIGITS, strengthen
-from svmcvx.fast.indicator.search.dive_passes import best_multiple, dive
 from svmcvx.fast.indicator.search.exchange import Exchange
-from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
-from svmcvx.fast.indicator.search.search_state import SearchState
-from svmcvx.fast.indicator.search.tree_record import BoundedNodes, Leaf, TreeRecord, empty_node
+from svmcvx.fast.indicator.search.node_passes import (
+    DIGITS,
+    DROPPED,
+    KEPT,
+    best_multiple,
+    dive,
+    strengthen,
+)
+from svmcvx.fast.indicator.search.record import BoundedNodes, Leaf, TreeRecord, empty_node
+from svmcvx.fast.indicator.search.state import SearchSettings, SearchState
 from svmcvx.solution import Status
 from svmcvx.system.stop_flag import stop_flag
-
-__all__ = ["BranchAndBound", "BranchSettings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -62,32 +65,6 @@ DIVE_WORK = 2.5e6
 UNEVEN, STRENGTHENING = 30.0, 2.0
 # Largest number of nodes passed to threads in one round.
 MOST_TASKS = 64
-
-
-@dataclass(frozen=True)
-class BranchSettings:
-    """Algorithm parameters of branch and bound.
-
-    Attributes
-    ----------
-    rounds : int
-        Times that the M of a node are tightened, at most; with 0 the values of the first node hold
-        for all.
-    expansions : int
-        Nodes on which a thread branches before it returns its open nodes.
-    round_work : float
-        Work of one round of all threads, up to a factor of two.
-    memory : float
-        Bytes of open nodes above which the most recent nodes are searched first.
-    record : float
-        Bytes above which the record is discarded.
-    """
-
-    rounds: int = 2
-    expansions: int = 64
-    round_work: float = 2.5e8
-    memory: float = 2.0**30
-    record: float = 2.0**27
 
 
 class TreeNode(NamedTuple):
@@ -153,7 +130,7 @@ class BranchAndBound:
     """A search that can be left and taken up again."""
 
     def __init__(
-        self, search: SearchState, settings: BranchSettings, exchange: Exchange | None = None
+        self, search: SearchState, settings: SearchSettings, exchange: Exchange | None = None
     ) -> None:
         self.search, self.settings, self.exchange = search, settings, exchange
         rows = search.rows

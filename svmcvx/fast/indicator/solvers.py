@@ -1,0 +1,635 @@
+r"""SVMs with losses that count: the exact 0-1 loss, the ramp loss and the l0-norm hinge, by one search.
+
+The statements are those of :mod:`svmcvx.formulations.indicator`. Observations are kept or dropped
+by branch and bound (:mod:`svmcvx.fast.indicator.search.tree`), from points that a local search
+over sets of kept observations finds (:mod:`svmcvx.fast.indicator.search.exchange`). The upper bound
+is checked like any other; the lower bound is proved by the search: kind ``"enumeration"``,
+``residuals["search_bound"]``. A proof holds the tree, and the second checker computes its bounds
+again (:mod:`svmcvx.proofs.search_tree`).
+
+Work is counted, in rows times columns of the nodes, so that the number of nodes and the proof
+follow from the data and the settings; only a limit, which cuts the search short, depends on the
+clock. The work of branch and bound grows with the number of observations that the optimum drops
+and with the number of columns. Where it does not end, the interval is valid but wide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual, SolverBound
+from svmcvx.data import binary_data, check_choice, check_number, check_seed
+from svmcvx.errors import DataError
+from svmcvx.fast.core.active_set import solve
+from svmcvx.fast.core.active_set_passes import MORE, SOLVED
+from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
+from svmcvx.fast.core.monitor import (
+    Callback,
+    Found,
+    Monitor,
+    checked_settings,
+    conclude,
+    earlier_solution,
+    limited,
+    monitored,
+    solve_interruptible,
+)
+from svmcvx.fast.core.pivoted_cholesky import partial_factor
+from svmcvx.fast.core.thread_pool import Share, shares
+from svmcvx.fast.indicator.search.exchange import CountingExchange, Exchange, RampExchange
+from svmcvx.fast.indicator.search.starts import (
+    counting_starts,
+    earlier_margins,
+    ramp_starts,
+    simple_starts,
+    starts,
+)
+from svmcvx.fast.indicator.search.state import (
+    L0Search,
+    RampSearch,
+    SearchSettings,
+    SearchState,
+    ZeroOneSearch,
+    factor_in_time,
+)
+from svmcvx.fast.indicator.search.tree import BranchAndBound
+from svmcvx.feature_space import feature_space, penalised_or_none
+from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.indicator.big_m import check_total_price
+from svmcvx.formulations.indicator.l0 import L0, l0_statement
+from svmcvx.formulations.indicator.ramp import Ramp, ramp_pool
+from svmcvx.formulations.indicator.zero_one import ZeroOne
+from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows
+from svmcvx.kernels import KernelLike
+from svmcvx.losses import zero_one as zero_one_loss
+from svmcvx.solution import Solution, Status
+from svmcvx.system.cancellation import interruptible, uninterruptible
+from svmcvx.system.deadline import OutOfTime
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+L0_METHODS = ("auto", "local", "search")
+
+
+@limited
+def zero_one(
+    X: Any,
+    y: Any,
+    *,
+    lam: float | None = None,
+    k: float | None = None,
+    kernel: KernelLike = None,
+    intercept: bool | str = True,
+    sample_weight: Any = None,
+    tol: float = 1e-6,
+    time_limit: float | None = None,
+    max_iter: int = 1_000_000,
+    verbose: bool = False,
+    callback: Callback | None = None,
+    warm_start: Solution | None = None,
+    indefinite: str = "error",
+    seed: int = 0,
+    settings: SearchSettings | None = None,
+) -> Solution:
+    r"""Solve the SVM with the exact 0-1 loss to proved optimality, by branch and bound.
+
+    .. math:: \min_w\; \|w\|^2 + \lambda\sum_i s_i\,1[u_i < 1] \quad\text{or}\quad
+        \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\,1[u_i < 1] \le k
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        Without the constant feature; the Gram matrix for a precomputed kernel.
+    lam : float
+        Price of a margin below 1, positive. Exactly one of `lam`, `k`.
+    k : float
+        Largest weight of observations with a margin below 1 (their number, without weights).
+    kernel : Kernel, str, callable or None
+        None for the linear formulation. The columns are those of a factor of the Gram matrix.
+    time_limit : float, optional
+        Seconds; then the best point is returned with the lower bound that is proved so far, as
+        after Ctrl-C.
+    max_iter : int
+        Rounds of the search.
+    warm_start : Solution, optional
+        An earlier solution on the same data, for any hyper-parameters: a start for the incumbent. A
+        solution of other data is refused.
+    seed : int
+        Of the sample that precedes the conic relaxation of more than 20 000 observations; the
+        search draws nothing.
+    settings : SearchSettings, optional
+        Parameters of the search.
+
+    Returns
+    -------
+    Solution
+        Its certificate is of kind ``"enumeration"``.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory.
+    SolverFailed
+        If dropping weight `k` does not make the classes separable, or no point that does was found
+        within the limits.
+
+    Notes
+    -----
+    Source: [CepedaGomezHan] states the problem; the search is derived in
+    :mod:`svmcvx.fast.indicator.search.node_passes`.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> certificate = sx.fast.zero_one(X, y, lam=1.0).certificate
+    >>> certificate.kind, certificate.is_certified(1e-6)
+    ('enumeration', True)
+    """
+    if (lam is None) == (k is None):
+        raise DataError(
+            "zero_one takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a"
+            " cardinality"
+        )
+    lam = None if lam is None else check_number(lam, "lam", low=0, open_low=True)
+    k = None if k is None else check_number(k, "k", low=0)
+    settings, rng = checked_settings(settings, SearchSettings), check_seed(seed)
+    data = binary_data(X, y, sample_weight)
+    space = feature_space(
+        data, kernel, intercept=penalised_or_none(intercept), indefinite=indefinite
+    )
+    check_total_price(
+        lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight"
+    )
+    statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
+    earlier = earlier_margins(earlier_solution(warm_start, statement), statement)
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        return _ZeroOneRun(statement, monitor, settings).solution(earlier, rng)
+
+
+@limited
+def ramp(
+    X: Any,
+    y: Any,
+    *,
+    C: float = 1.0,
+    kernel: KernelLike = None,
+    sample_weight: Any = None,
+    tol: float = 1e-6,
+    time_limit: float | None = None,
+    max_iter: int = 1_000_000,
+    verbose: bool = False,
+    callback: Callback | None = None,
+    warm_start: Solution | None = None,
+    indefinite: str = "error",
+    seed: int = 0,
+    settings: SearchSettings | None = None,
+) -> Solution:
+    r"""Solve the SVM with ramp loss to proved optimality, by branch and bound.
+
+    .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+)
+
+    Parameters
+    ----------
+    C : float
+        Weight of the losses, positive; 1 by default.
+    kernel : Kernel, str, callable or None
+        None for the linear formulation. The columns are those of a factor of the Gram matrix.
+    time_limit : float, optional
+        Seconds; then the best point is returned with the lower bound that is proved so far, as
+        after Ctrl-C.
+    max_iter : int
+        Rounds of the search.
+    seed : int
+        Accepted like that of the other solvers; the search draws nothing.
+    settings : SearchSettings, optional
+        Parameters of the search.
+
+    Returns
+    -------
+    Solution
+        Its certificate is of kind ``"enumeration"``.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory.
+
+    Notes
+    -----
+    Source: the formulation of [Brooks], in the scaling of [CepedaGomezHan], § 2. The search is
+    derived in :mod:`svmcvx.fast.indicator.search.node_passes`.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> certificate = sx.fast.ramp(X, y, C=1.0).certificate
+    >>> certificate.kind, certificate.is_certified(1e-6)
+    ('enumeration', True)
+    """
+    settings, rng = checked_settings(settings, SearchSettings), check_seed(seed)
+    counting = l0_statement(
+        X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite
+    )
+    statement = Ramp(space=counting.space, C=counting.C, kind="enumeration")
+    earlier = earlier_margins(earlier_solution(warm_start, statement), counting)
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        return _RampRun(statement, monitor, settings, counting).solution(earlier, rng)
+
+
+@limited
+def l0(
+    X: Any,
+    y: Any,
+    *,
+    C: float = 1.0,
+    kernel: KernelLike = None,
+    sample_weight: Any = None,
+    tol: float = 1e-6,
+    time_limit: float | None = None,
+    max_iter: int = 1_000_000,
+    verbose: bool = False,
+    callback: Callback | None = None,
+    warm_start: Solution | None = None,
+    method: str = "auto",
+    indefinite: str = "error",
+    seed: int = 0,
+    settings: SearchSettings | None = None,
+) -> Solution:
+    r"""Find the global minimum of the SVM with l0-norm hinge, or a local one with an interval.
+
+    .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1], \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b)
+
+    Parameters
+    ----------
+    C : float
+        Price of a margin below 1, positive; 1 by default.
+    kernel : Kernel, str, callable or None
+        None for the linear formulation.
+    tol : float
+        Of a search the certified relative gap at which to stop. Of a local minimum the residual of
+        proximal stationarity, as the checker computes it (``residuals["stationarity"]``), above
+        which the status is "inaccurate".
+    max_iter : int
+        Rounds of the search.
+    warm_start : Solution, optional
+        An earlier solution on the same data, of any formulation with two classes: a start for the
+        incumbent. A solution of other data is refused.
+    method : "auto", "local" or "search"
+        "search" proves the optimum, by branch and bound until the end or a limit. "local" ends at
+        a local minimum, the hard-margin machine of the set that a local search has found; the
+        lower end is 0, since no objective is negative. "auto", the default, searches among up to
+        ``settings.searched_rows`` observations (60) and up to ``settings.searched_entries``
+        entries of a linear machine (500), for a work of ``settings.easy``, and is "local" for
+        more.
+    seed : int
+        Accepted like that of the other solvers; the search draws nothing.
+    settings : SearchSettings, optional
+        Parameters of the search.
+
+    Returns
+    -------
+    Solution
+        After a search the certificate is of kind "enumeration". Else it is of kind "local", with
+        ``residuals["stationarity"]`` and its parts.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory.
+
+    Notes
+    -----
+    Source: [LinYaoLiu] states the problem and characterises its local minima. Their ADMM is
+    :func:`benchmarks.papers.exhibits.l0_by_admm`.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> certificate = sx.fast.l0(X, y, C=1.0).certificate
+    >>> certificate.kind, certificate.is_certified(1e-6)
+    ('enumeration', True)
+    >>> certificate = sx.fast.l0(X, y, C=1.0, method="local").certificate
+    >>> certificate.kind, certificate.lower, certificate.residuals["stationarity"] <= 1e-6
+    ('local', 0.0, True)
+    """
+    check_choice(method, "method", L0_METHODS)
+    settings, rng = checked_settings(settings, SearchSettings), check_seed(seed)
+    statement = l0_statement(
+        X,
+        y,
+        C=C,
+        kernel=kernel,
+        sample_weight=sample_weight,
+        indefinite=indefinite,
+        keep_gram=False,
+    )
+    earlier = earlier_margins(earlier_solution(warm_start, statement), statement)
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        searched = method == "search" or (method == "auto" and settings.ends_soon(statement))
+        if searched:
+            statement = replace(statement, kind="enumeration")
+            most = math.inf if method == "search" else settings.easy
+            return _L0Run(statement, monitor, settings, most).solution(earlier, rng)
+        found = _LocalL0Run(statement, monitor, settings).solution(earlier, rng)
+    if found.status is Status.OPTIMAL and not found.certificate.residuals["stationarity"] <= tol:
+        return replace(found, status=Status.INACCURATE)
+    return found
+
+
+class _Run:
+    """A search from its starting points to its end, and the record for the answer."""
+
+    solver: str
+    search: SearchState
+    tree: BranchAndBound | None = None
+
+    def __init__(self, statement: Any, monitor: Monitor, settings: SearchSettings) -> None:
+        self.statement, self.monitor, self.settings = statement, monitor, settings
+        # Multipliers of a relaxation, if there are any; without them the lower end is 0.
+        self.dual: Dual = {}
+        self.bound: SolverBound | None = None
+        self.proof: dict[str, NDArray[Any]] = {}
+
+    def solution(self, earlier: Floats | None, rng: np.random.Generator) -> Solution:
+        """Search from the margins of an earlier solution, and certify the best point."""
+        found, status, options = solve_interruptible(self.monitor, self.run, earlier, rng)
+        return conclude(
+            self.statement,
+            found,
+            self.monitor,
+            status,
+            solver=self.solver,
+            warm_start_used=earlier is not None,
+            options=options,
+            search_bound=self.bound,
+            proof=self.proof,
+        )
+
+    def run(self, earlier: Floats | None, rng: np.random.Generator) -> Found:
+        """Return the models of the best point, and why the search ended."""
+        factor_in_time(self.statement, self.monitor)
+        self.search = self.begin(earlier)
+        try:
+            with interruptible(self.monitor.deadline), shares() as share:
+                status = self.until_the_end(share, earlier, rng)
+        except OutOfTime:
+            status = self.monitor.late
+        best, tree = self.search.best, self.tree
+        self.statement = self.pooled(() if best is None else (best,))
+        with uninterruptible():
+            models = [] if best is None else self.models()
+            self.bound = self.search.bound
+            self.proof = {} if tree is None else tree.proof
+        return (
+            RecoveredPoints(models, [self.dual, {}]),
+            status,
+            {"method": "branch", "nodes": 0 if tree is None else tree.nodes},
+        )
+
+    def pooled(self, pool: tuple[Incumbent, ...]) -> Any:
+        """Return the statement with feasible points; both share the signed rows."""
+        found = replace(self.statement, pool=pool)
+        vars(found)["geometry"] = self.statement.geometry
+        return found
+
+    def begin(self, earlier: Floats | None) -> SearchState:
+        """Return the search with its first points."""
+        raise NotImplementedError
+
+    def until_the_end(
+        self, share: Share, earlier: Floats | None, rng: np.random.Generator
+    ) -> Status:
+        """Search until the end or a limit."""
+        raise NotImplementedError
+
+    def models(self) -> list[Any]:
+        """Return the models of the best point."""
+        best = self.search.best
+        assert best is not None  # noqa: S101 - called with a point
+        return list(self.statement.recovered_models(~best.dropped, best.w, best.b))
+
+    def branch(self, exchange: Exchange) -> BranchAndBound:
+        """Begin a tree; a proof is made from the last one."""
+        self.tree = BranchAndBound(self.search, self.settings, exchange)
+        return self.tree
+
+
+class _RampRun(_Run):
+    """The ramp loss."""
+
+    solver = "fast.ramp/branch"
+    search: RampSearch
+
+    def __init__(
+        self, statement: Ramp, monitor: Monitor, settings: SearchSettings, counting: L0
+    ) -> None:
+        super().__init__(statement, monitor, settings)
+        self.counting = counting
+
+    def begin(self, earlier: Floats | None) -> RampSearch:
+        deadline = self.monitor.deadline
+        pool = ramp_pool(self.counting, earlier, heuristics=False, deadline=deadline)
+        return RampSearch(self.pooled(pool), self.monitor)
+
+    def until_the_end(
+        self, share: Share, earlier: Floats | None, rng: np.random.Generator
+    ) -> Status:
+        exchange = RampExchange(self.search)
+        exchange.begin(ramp_starts(self.search))
+        return self.branch(exchange).run(share) or Status.NUMERICAL
+
+    def models(self) -> list[Any]:
+        return list(self.statement.incumbent_models())
+
+
+class _L0Run(_Run):
+    """The l0-norm hinge."""
+
+    solver = "fast.l0/branch"
+    search: L0Search
+
+    def __init__(
+        self, statement: L0, monitor: Monitor, settings: SearchSettings, most: float = math.inf
+    ) -> None:
+        super().__init__(statement, monitor, settings)
+        self.most = most
+
+    def begin(self, earlier: Floats | None) -> L0Search:
+        geometry = self.statement.geometry
+        constants = (np.zeros(geometry.G.shape[1]), np.array([1.0, -1.0]))
+        pool = tuple(geometry.incumbent(constants[0], b, zero_one_loss) for b in constants[1])
+        return L0Search(self.pooled(pool), self.monitor)
+
+    def sets(self, earlier: Floats | None) -> Iterable[Bools]:
+        """Yield sets of kept rows to start from."""
+        if earlier is not None:
+            for margin in (1.0 - ON_MARGIN, 0.0):
+                yield earlier[self.search.first] >= margin
+        yield np.ones(self.search.first.size, dtype=bool)
+        yield from counting_starts(self.search)
+
+    def until_the_end(
+        self, share: Share, earlier: Floats | None, rng: np.random.Generator
+    ) -> Status:
+        exchange = CountingExchange(self.search)
+        exchange.begin(self.sets(earlier))
+        tree = self.branch(exchange)
+        status = tree.run(share, lambda: tree.work >= self.most)
+        if status is None:
+            return Status.ITERATION_LIMIT if tree.queue else Status.NUMERICAL
+        return status
+
+
+class _LocalL0Run(_L0Run):
+    """A local minimum of the l0-norm hinge, on a factor of low rank where observations are many."""
+
+    solver = "fast.l0/local"
+
+    def run(self, earlier: Floats | None, rng: np.random.Generator) -> Found:
+        """Return the hard-margin machine of the best set that the local search finds."""
+        statement, settings, space = self.statement, self.settings, self.statement.space
+        if space.data.n > settings.whole and not (space.is_linear and space.factor_is_data):
+            # Points in the span of the pivots have these margins in the whole space.
+            factor = partial_factor(space)
+            factor.grow(settings.rank, self.monitor.out_of_time)
+            G = statement.y[:, None] * factor.factor
+            vars(statement)["geometry"] = SignedRows(G, statement.y, space.data.weight, True)
+        factor_in_time(statement, self.monitor)
+        self.search = self.begin(earlier)
+        exchange = CountingExchange(self.search)
+        exchange.begin(self.sets(earlier), settings.local_work)
+        best = self.search.best
+        assert best is not None  # noqa: S101 - constant scores are feasible
+        found = self._machine(~best.dropped, best.u) if best.w.any() else None
+        late = self.monitor.out_of_time()
+        if found is None:
+            points = RecoveredPoints(
+                [space.model(np.zeros(space.data.n), best.b if not best.w.any() else 1.0)],
+                [{"mu": np.zeros(space.data.n)}],
+            )
+        else:
+            points = statement.restricted_points(*found, ~best.dropped)
+        return points, self.monitor.late if late else Status.OPTIMAL, {"method": "local"}
+
+    def _machine(self, kept: Bools, u: Floats) -> tuple[Floats, float] | None:
+        """Return the hard-margin machine of a set, with margins of about u, on a working set that
+        grows; None without time for it.
+        """
+        space, settings, y = self.statement.space, self.settings, self.statement.y
+        members = np.flatnonzero(kept)
+        near = np.argsort(np.abs(u[members] - 1.0), kind="stable")[: settings.whole]
+        work = GrowingWorkingSet(space, np.sort(members[near]))
+        while True:
+            code, everything = MORE, np.ones(work.n, dtype=np.bool_)
+            while code == MORE and not self.monitor.out_of_time():
+                code, _ = solve(work.state, everything, math.inf, settings.steps)
+            if code != SOLVED:
+                return None
+            v, b = work.coefficients(), float(work.state.number[0])
+            u = y * (space.point(v).scores.value + b)
+            outside = np.array(kept)
+            outside[work.members] = False
+            short = np.flatnonzero(outside & (u < 1.0 - ON_MARGIN * max(1.0, abs(b))))
+            if not short.size:
+                return v * y, b
+            work.grow(short[np.argsort(u[short], kind="stable")[: settings.joining]])
+
+
+class _ZeroOneRun(_Run):
+    """The 0-1 loss: the tree, and better points and the conic relaxation for what does not end soon."""
+
+    solver = "fast.zero_one/branch"
+    search: ZeroOneSearch
+
+    def begin(self, earlier: Floats | None) -> ZeroOneSearch:
+        pool = simple_starts(self.statement, earlier)
+        return ZeroOneSearch(self.pooled(pool), self.monitor)
+
+    def models(self) -> list[Any]:
+        best = self.search.best
+        assert best is not None  # noqa: S101 - called with a point
+        return list(self.statement.recovered_models(~best.dropped, best.w, 0.0))
+
+    def until_the_end(
+        self, share: Share, earlier: Floats | None, rng: np.random.Generator
+    ) -> Status:
+        search, settings = self.search, self.settings
+        exchange = CountingExchange(search)
+        exchange.begin(counting_starts(search))
+        relaxed = search.best is None
+        if relaxed:
+            # Without a feasible point no M is known.
+            self._relax(rng)
+        if search.best is None:
+            status = self._first_point(share, exchange)
+            if status is not None:
+                return status
+        tree = self.branch(exchange)
+        if not relaxed:
+            early = self.monitor.deadline.share(settings.easy_share)
+            status = tree.run(share, lambda: tree.work >= settings.easy or early.passed())
+            if status is not None:
+                return status
+            self._relax(rng)
+            status = search.report(tree.open_bound)
+            if status is not None:
+                return status
+        return tree.run(share) or Status.NUMERICAL
+
+    def branch(self, exchange: Exchange) -> BranchAndBound:
+        self.search.price_of_budget(float(self.dual["lam"]) if self.dual else None)
+        return super().branch(exchange)
+
+    def _relax(self, rng: np.random.Generator) -> None:
+        """Look for better points by the conic relaxation and a local search; keep its dual point."""
+        search = self.search
+        pool, relaxation = starts(search, rng, self.settings)
+        for point in pool:
+            search.update_incumbent(point)
+        if relaxation is not None:
+            dual = {"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)}
+            self.dual = search.statement.repair(dual)
+            bound = search.statement.evaluate_dual(self.dual).lower_end
+            search.proved = max(search.proved, bound * search.unit)
+
+    def _first_point(self, share: Share, exchange: CountingExchange) -> Status | None:
+        """Find a feasible point, or prove that there is none; None once there is one that may not
+        be the best.
+        """
+        search = self.search
+        if search.statement.is_inseparable:
+            return Status.INFEASIBLE
+        exchange.find_feasible()
+        if search.best is not None:
+            return None
+        if search.decide_feasibility() is False:
+            return search.report(math.inf)
+        status = None
+        for search.objective_cap in self.settings.objective_caps:
+            if search.best is not None or search.monitor.out_of_time():
+                break
+            status = self.branch(exchange).run(share)
+            if status not in (Status.NUMERICAL, None):
+                break
+        found, search.objective_cap = search.best is not None, math.inf
+        if found:
+            # Whatever is below the value of the first point, too, may have been excluded on the
+            # way.
+            return status if status is Status.OPTIMAL else None
+        return search.report(search.proved) or Status.NUMERICAL
