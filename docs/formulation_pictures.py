@@ -179,8 +179,8 @@ def draw(name, folder):
     sx.plot.decision_regions(head.model.fit(*head.data), *head.data, ax=figure.subplots())
     save(figure, folder / f"{name}_2.png")
     if head.values is not None:
-        shown = sx.explore(*head.data, head.model)
-        shown.save(folder / f"{name}.html", values=head.values)
+        shown = sx.explore(*head.data, head.model, values=head.values)
+        shown.save(folder / f"{name}.html")
 
 
 if __name__ == "__main__":
