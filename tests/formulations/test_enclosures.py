@@ -246,14 +246,14 @@ def test_means_and_variances_of_margins(seed, hard):
         u, norm = truth.margins(model)
         m = float(rng.standard_normal())
         found = statement.losses_around(statement.margins_of(model), C, m)
-        encloses(found, odml.objective(0.0, u, around=Ball(m), **numbers))
+        encloses(found, odml.odml_objective(0.0, u, around=Ball(m), **numbers))
         mean = float(statement.share @ statement.margins_of(model).value)
-        wanted = odml.objective(norm, u, around=Ball(mean), **numbers)
+        wanted = odml.odml_objective(norm, u, around=Ball(mean), **numbers)
         encloses(
             statement.value_at(statement.margins_of(model), statement.penalty(model), C), wanted
         )
         # Around any number the variance is at least itself.
-        assert not odml.objective(norm, u, **numbers).x > wanted.x
+        assert not odml.odml_objective(norm, u, **numbers).x > wanted.x
     for scale in (1e-3, 1e3):
         dual = statement.repair({"alpha": scale * rng.random(y.size)})
         alpha, tau = balls(dual["alpha"]), balls(dual["tau"])
@@ -263,11 +263,11 @@ def test_means_and_variances_of_margins(seed, hard):
         encloses(space.squared_norm_of(statement.coefficients(dual)), norm)
         encloses(
             statement.minus_conjugate(dual),
-            odml.dual_objective(alpha, tau, 0.0, lam1=Ball(lam1), share=c),
+            odml.odml_dual_objective(alpha, tau, 0.0, lam1=Ball(lam1), share=c),
         )
         encloses(
             statement.evaluate_dual(dual),
-            odml.dual_objective(alpha, tau, norm, lam1=Ball(lam1), share=c),
+            odml.odml_dual_objective(alpha, tau, norm, lam1=Ball(lam1), share=c),
         )
 
 
@@ -317,10 +317,10 @@ def test_formulas_of_the_margin_distribution_family(seed):
     for formula, arguments, ours, theirs in (
         (odm.objective, (norm, u), band, band_balls),
         (odm.dual_objective, (theta, norm), band, band_balls),
-        (odml.objective, (norm, u), blend, blend_balls),
-        (odml.objective, (norm, u), blend | {"around": 0.3}, blend_balls | {"around": Ball(0.3)}),
+        (odml.odml_objective, (norm, u), blend, blend_balls),
+        (odml.odml_objective, (norm, u), blend | {"around": 0.3}, blend_balls | {"around": Ball(0.3)}),
         (
-            odml.dual_objective,
+            odml.odml_dual_objective,
             (alpha, theta, norm),
             {"lam1": blend["lam1"]},
             {"lam1": blend_balls["lam1"]},

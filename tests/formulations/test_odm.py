@@ -171,7 +171,7 @@ def test_builders_state_the_numpy_objective_of_odml():
         + 4.0 / m * sum(s * np.maximum(1 - u, 0))
     )
     assert problem.objective.value == pytest.approx(expected, rel=1e-12)
-    assert odml.objective(w @ w, u, share=s / m, **BLEND) == pytest.approx(expected, rel=1e-12)
+    assert odml.odml_objective(w @ w, u, share=s / m, **BLEND) == pytest.approx(expected, rel=1e-12)
     assert all(np.max(constraint.violation()) < 1e-12 for constraint in problem.constraints)
 
 
@@ -199,7 +199,7 @@ def test_builders_state_the_numpy_dual_of_odml(lam1, kernel):
     assert np.allclose(v, inverse @ (Y * q))  # the prediction coefficients of the paper
     assert statement.dual_objective(repaired) == pytest.approx(expected, rel=1e-10)
     assert statement.dual_objective({"alpha": alpha}) == pytest.approx(expected, rel=1e-10)
-    by_hand = odml.dual_objective(alpha, repaired["tau"], v @ gram(X, kernel) @ v, lam1=lam1)
+    by_hand = odml.odml_dual_objective(alpha, repaired["tau"], v @ gram(X, kernel) @ v, lam1=lam1)
     assert by_hand == pytest.approx(expected, rel=1e-10)
 
 
@@ -255,7 +255,7 @@ def test_odml_without_statistics_is_the_svm_without_intercept(kernel, build):
             loss="hinge", dual=True, C=C / n, fit_intercept=False, tol=1e-10, max_iter=1000000
         )
         w = svc.fit(X, Y).coef_[0]
-        theirs = odml.objective(w @ w, Y * (X @ w), lam1=0.0, lam2=0.0, C=C)
+        theirs = odml.odml_objective(w @ w, Y * (X @ w), lam1=0.0, lam2=0.0, C=C)
         assert certificate.lower <= theirs == pytest.approx(certificate.upper, rel=1e-6)
 
 

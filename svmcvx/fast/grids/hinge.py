@@ -105,8 +105,8 @@ def solve_mean_variances(rows: Rows, settings: Sequence[MeanVariance]) -> Answer
     f = v @ rows.gram
     for place, (lam2, C, _) in enumerate(settings):
         norm = float(v[place] @ f[place])
-        lower = odml.dual_objective(found.alpha[place], tau[place], norm, lam1=lam1, share=share)
-        values[place] = odml.objective(norm, y * f[place], lam1=lam1, lam2=lam2, C=C, share=share)
+        lower = odml.odml_dual_objective(found.alpha[place], tau[place], norm, lam1=lam1, share=share)
+        values[place] = odml.odml_objective(norm, y * f[place], lam1=lam1, lam2=lam2, C=C, share=share)
         gaps[place] = relative_gap(lower, values[place])
     return _answers(rows, v, np.zeros(k), values, gaps, found)
 

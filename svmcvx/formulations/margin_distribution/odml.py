@@ -97,8 +97,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # The polishing: rounds, and unknowns of one of its systems, at most; residual at which it ends;
 # damping of its systems.
-ROUNDS = 40
-LARGEST_SYSTEM = 2500
+ACTIVE_ROUNDS = 40
+LARGEST_ACTIVE = 2500
 RESIDUAL = 1e-11
 DAMPING = 1e-13
 # Refinements of a normal, and the squared residual relative to it at which they end.
@@ -109,7 +109,7 @@ TINY = float(np.finfo(np.float64).tiny)
 RELEASED = 5
 
 
-def objective(
+def odml_objective(
     squared_norm: Any,
     u: Any,
     *,
@@ -295,7 +295,7 @@ class _ODML(ODMStatement):
         """
         parameters = {"lam1": exact(self.lam1), "lam2": exact(self.lam2), "C": exact(C)}
         found: Bounded = by_rows(
-            lambda u, c: objective(0.0, u, share=c, around=mean, **parameters),
+            lambda u, c: odml_objective(0.0, u, share=c, around=mean, **parameters),
             u,
             self.bounded_share,
         )
@@ -333,9 +333,9 @@ class _ODML(ODMStatement):
         alpha = np.where(above, upper_bound, np.where(free, alpha, 0.0))
         free &= ~above
         last = math.inf
-        for _ in range(ROUNDS):
+        for _ in range(ACTIVE_ROUNDS):
             rows = np.flatnonzero(free)
-            if rows.size > LARGEST_SYSTEM or current().passed():
+            if rows.size > LARGEST_ACTIVE or current().passed():
                 return None
             u = self.margins(alpha)
             if rows.size:
