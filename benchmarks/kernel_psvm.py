@@ -28,7 +28,7 @@ import svmcvx as sx
 from svmcvx.certificate import check
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.margin import PSVM
 
 D, C = 20, 1.0
 PARTS = ("libsvm", "paper", "conic", "memory", "prediction")

@@ -29,7 +29,7 @@ from peers import medians, own_peak, peer, versions
 from sklearn.svm import LinearSVC
 
 import svmcvx as sx
-from svmcvx.formulations.margin.psvm import objective
+from svmcvx.formulations.margin import objective
 
 SETS = ("a9a", "w8a", "ijcnn1", "cod-rna")
 # Rows, columns, non-zeros a row (None: dense), share of the positive class.

@@ -26,7 +26,7 @@ import numba
 import numpy as np
 
 from svmcvx.fast.margin.smo_passes import move
-from svmcvx.formulations.margin.psvm import best_bias, dual_objective, objective
+from svmcvx.formulations.margin import best_bias, dual_objective, objective
 
 # Distribution, module and name of what is compared.
 PEERS = {

@@ -30,7 +30,7 @@ from svmcvx.certificate.bounded import exact, positive_part, signed, square, tot
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.building import builder
+from svmcvx.formulations.problem import builder
 
 SMALL = "SVMCVX_SMALL" in os.environ  # the tests run this page with less data
 

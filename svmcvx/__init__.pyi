@@ -23,14 +23,14 @@ from svmcvx.formulations.conic_loss.sdp import conic_sdp
 from svmcvx.formulations.indicator.l0_problems import l0_mio
 from svmcvx.formulations.indicator.ramp_problems import ramp_mio
 from svmcvx.formulations.indicator.zero_one_problems import zero_one_mio
-from svmcvx.formulations.margin.hard_margin_problems import hard_margin_dual
-from svmcvx.formulations.margin.psvm_problems import psvm_dual, psvm_primal
-from svmcvx.formulations.margin_distribution.odm_problems import odm_dual, odm_primal
-from svmcvx.formulations.margin_distribution.odml_problems import (
+from svmcvx.formulations.margin_distribution_problems import (
+    odm_dual,
+    odm_primal,
     odml_dual,
     odml_hard_margin,
     odml_primal,
 )
+from svmcvx.formulations.margin_problems import hard_margin_dual, psvm_dual, psvm_primal
 from svmcvx.formulations.multiclass.baselines_problems import (
     crammer_singer,
     msvm,

@@ -266,8 +266,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             title="pSVM: hinge loss to the power p ≥ 1",
             family="margin",
             source="Sun",
-            statement=f"{_FORMULATIONS}.margin.psvm:PSVM",
-            builders=_builders("margin.psvm_problems", "psvm_primal", "psvm_dual", C=1.0, p=1.5),
+            statement=f"{_FORMULATIONS}.margin:PSVM",
+            builders=_builders("margin_problems", "psvm_primal", "psvm_dual", C=1.0, p=1.5),
             general="psvm_dual",
             takes=Capabilities(row_blocks=True),
             regulariser="½‖w‖²",
@@ -294,8 +294,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             title="hard-margin SVM",
             family="margin",
             source="Sun",
-            statement=f"{_FORMULATIONS}.margin.hard_margin:HardMargin",
-            builders=_builders("margin.hard_margin_problems", "hard_margin_dual"),
+            statement=f"{_FORMULATIONS}.margin:HardMargin",
+            builders=_builders("margin_problems", "hard_margin_dual"),
             general="hard_margin_dual",
             takes=Capabilities(row_blocks=True),
             regulariser="½‖w‖²",
@@ -342,9 +342,9 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             title="optimal margin distribution machine",
             family="margin_distribution",
             source="ZhangZhou",
-            statement=f"{_FORMULATIONS}.margin_distribution.odm:ODM",
+            statement=f"{_FORMULATIONS}.margin_distribution:ODM",
             builders=_builders(
-                "margin_distribution.odm_problems", "odm_primal", "odm_dual", C1=1.0, C2=1.0, D=0.1
+                "margin_distribution_problems", "odm_primal", "odm_dual", C1=1.0, C2=1.0, D=0.1
             ),
             general="odm_dual",
             takes=Capabilities(row_blocks=True),
@@ -370,19 +370,17 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             title="its predecessor ODML (margin mean and variance)",
             family="margin_distribution",
             source="ZhangZhou",
-            statement=f"{_FORMULATIONS}.margin_distribution.odml:ODML",
+            statement=f"{_FORMULATIONS}.margin_distribution:ODML",
             builders=(
                 *_builders(
-                    "margin_distribution.odml_problems",
+                    "margin_distribution_problems",
                     "odml_primal",
                     "odml_dual",
                     lam1=0.1,
                     lam2=0.1,
                     C=1.0,
                 ),
-                *_builders(
-                    "margin_distribution.odml_problems", "odml_hard_margin", lam1=0.1, lam2=0.1
-                ),
+                *_builders("margin_distribution_problems", "odml_hard_margin", lam1=0.1, lam2=0.1),
             ),
             general="odml_dual",
             takes=Capabilities(row_blocks=True),

@@ -43,9 +43,7 @@ from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import minimise
 from svmcvx.fast.linear.problem import LinearProblem
 from svmcvx.feature_space import LinearSpace, feature_space
-from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
-from svmcvx.formulations.margin.liblinear import PenalisedPSVM
-from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.margin import PSVM, AbsoluteNormSVM, PenalisedPSVM
 from svmcvx.formulations.multiclass.baselines import ClassicalStatement
 from svmcvx.formulations.multiclass.regularisers import AbsoluteSum, SquaredNorms
 from svmcvx.formulations.multiclass.score_space import ScoreSpace

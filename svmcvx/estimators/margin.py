@@ -12,8 +12,7 @@ from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.parameters import estimator
-from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
-from svmcvx.formulations.margin.liblinear import check_intercept
+from svmcvx.formulations.margin import AbsoluteNormSVM, check_intercept
 
 if TYPE_CHECKING:
     from svmcvx.formulations.problem import FormulationProblem
@@ -70,7 +69,7 @@ class PSVMClassifier(BinaryClassifier):
     def _builder(self) -> Callable[..., FormulationProblem]:
         if self.penalty != "l1":
             return super()._builder()
-        from svmcvx.formulations.margin.absolute_norm_problems import l1_svm
+        from svmcvx.formulations.margin_problems import l1_svm
 
         return l1_svm
 

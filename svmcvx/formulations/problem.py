@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import copy
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple, Self, TypeAlias, cast
+from functools import partial, wraps
+from inspect import signature
+from typing import Any, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
+from cvxpy.problems.problem import Cache
+from cvxpy.reductions.solvers.defines import COMMERCIAL_SOLVERS
+from cvxpy.utilities.canonical import Canonical
 from numpy.typing import NDArray
 
+from svmcvx.arguments import check_shared, documented, refuse_unknown
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.certificate.bounded import Bounded
-from svmcvx.data import check_number
+from svmcvx.containers import owned
+from svmcvx.data import CodedLabels, check_number
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.feature_space import FeatureSpace, LinearSpace
 from svmcvx.formulations.base import (
@@ -29,10 +36,12 @@ from svmcvx.formulations.base import (
     usable,
 )
 from svmcvx.formulations.constraints import AddedRows, completed, moved_inside, read
-from svmcvx.formulations.plain_solve import PlainProblem
 from svmcvx.model import Model
 from svmcvx.proofs import Statement
 from svmcvx.solution import DataFacts
+from svmcvx.system import clock, memory
+from svmcvx.system.deadline import time_limited
+from svmcvx.system.threads import single_blas_thread
 
 Floats: TypeAlias = NDArray[np.float64]
 Holds: TypeAlias = Callable[[Any], bool]
@@ -57,6 +66,67 @@ class _FixedConstraints(list[cp.Constraint]):
 
     append = extend = insert = remove = pop = clear = _refuse
     __setitem__ = __delitem__ = __iadd__ = _refuse
+
+
+class PlainProblem(cp.Problem):
+    """A cvxpy problem whose ``solve()`` does not end at a commercial solver without a licence."""
+
+    _passed_over: bool = False
+
+    def solve(self, *args: Any, **kwargs: Any) -> Any:
+        """Solve as ``cvxpy.Problem`` does; see there.
+
+        cvxpy takes a commercial solver first as soon as it is installed. Where none is named and
+        that one fails, for want of a licence or since the problem exceeds a size-limited one,
+        Clarabel solves the problem, or HiGHS or SCIP where it is mixed-integer; the next call
+        begins with these.
+        """
+        if args or kwargs.keys() & {"solver", "solver_path", "method", "requires_grad"}:
+            return super().solve(*args, **kwargs)
+        if not self._passed_over:
+            try:
+                return super().solve(**kwargs)
+            except Exception as error:  # licence errors share no base class
+                chain = self._cache.solving_chain
+                of_a_solver = isinstance(error, cp.SolverError) or _package(error) not in (
+                    "builtins",
+                    "cvxpy",
+                )
+                if (
+                    chain is None
+                    or chain.solver.name() not in COMMERCIAL_SOLVERS
+                    or not of_a_solver
+                ):
+                    raise
+                log.info("%s failed and is passed over: %s", chain.solver.name(), error)
+                self._passed_over = True
+        solver = "CLARABEL" if not self.is_mixed_integer() else "HIGHS" if self.is_lp() else "SCIP"
+        return super().solve(solver=solver, **kwargs)
+
+    def __copy__(self) -> Self:
+        """Return a problem with the same objective, constraints and variables, to be compiled and
+        solved on its own.
+        """
+        found = type(self).__new__(type(self))
+        found.__dict__.update(self.__dict__)
+        cp.Problem.__init__(found, self._objective, self._constraints)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but what is compiled, which belongs to the variables of this problem."""
+        state = {k: v for k, v in self.__dict__.items() if k not in ("__deepcopy__", "last_solver")}
+        return {**state, "_cache": Cache(), "_solver_cache": {}}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a problem with variables of its own, to be compiled and solved on its own."""
+        found = type(self).__new__(type(self))
+        memo[id(self)] = found
+        found.__dict__.update(copy.deepcopy(self.__getstate__(), memo))
+        # cvxpy copies compiled forms, which have the numbers of the variables copied from.
+        for part in [part for part in memo.values() if isinstance(part, Canonical)]:
+            for name in [name for name in part.__dict__ if name.startswith("_lazy")]:
+                del part.__dict__[name]
+        return found
 
 
 class FormulationProblem(PlainProblem):
@@ -326,42 +396,34 @@ class ConstrainedStatement(Formulation):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """That of the statement without the constraints."""
         return self.whole.name
 
     @property
     def kind(self) -> Any:  # type: ignore[override]
-        """That of the statement without the constraints."""
         return self.whole.kind
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """The statement's own, and the number of constraints that were added."""
         return {**self.whole.hyperparameters, "added_constraints": self.count}
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """Facts of the statement without the constraints."""
         return self.whole.facts
 
     @property
     def details(self) -> Mapping[str, Floats]:
-        """Details of the statement without the constraints."""
         return self.whole.details
 
     def at(self, **values: float) -> Self:
-        """Return the statement at other values of the hyper-parameters."""
         whole = self.whole.at(**values)
         stated = whole if self.stated is self.whole else self.stated.at(**values)
         return replace(self, whole=whole, stated=stated, measured=None)
 
     @property
     def data_facts(self) -> DataFacts | None:
-        """Those of the statement without the constraints."""
         return self.whole.data_facts
 
     def violation(self, model: Any) -> float:
-        """Return by how much a model violates the added constraints; infinite if that is unknown."""
         if self.holds is not None:
             return 0.0 if self.holds(model) else math.inf
         if self.measured is None or _numbers(model) != _numbers(self.measured.model):
@@ -402,7 +464,6 @@ class ConstrainedStatement(Formulation):
         )
 
     def repair(self, dual: Dual) -> Dual:
-        """Put the multipliers of the rows into their cones and, with them, those of the statement."""
         if ADDED not in dual or self.rows is None:
             return self.stated.repair(_without_added(dual))
         m = self.rows.repaired(dual[ADDED])
@@ -410,18 +471,15 @@ class ConstrainedStatement(Formulation):
         return {**part, ADDED: self.rows.with_parts(m, on_b)}
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
-        """The dual points that are known without a solver; nothing is known of the models."""
         return [], self.stated.trivial()[1]
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest violation by the multipliers of the statement, and of the rows."""
         if ADDED not in dual or self.rows is None:
             return self.stated.dual_violation(_without_added(dual))
         m = np.asarray(dual[ADDED], dtype=np.float64)
         return self.rows.outside(m) or self._linear.violation(_without_added(dual), self._term(m))
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """The dual objective with the multipliers of the rows, or as built without them."""
         if ADDED not in dual or self.rows is None:
             return self.stated.evaluate_dual(_without_added(dual))
         return self._linear.bound(
@@ -429,12 +487,10 @@ class ConstrainedStatement(Formulation):
         )
 
     def export_dual(self, dual: Dual) -> Dual:
-        """As without the constraints, and the multipliers of the rows."""
         part = self.whole.export_dual(_without_added(dual))
         return {**part, ADDED: dual[ADDED]} if ADDED in dual else part
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
-        """Those of the statement, and ``"added_violation"``."""
         at = model if self.measured is None else self.measured.at
         return {
             **self.stated.residuals(at, _without_added(dual)),
@@ -442,7 +498,6 @@ class ConstrainedStatement(Formulation):
         }
 
     def explain(self, status: str) -> str:
-        """Infeasible may be due to the added constraints."""
         if status == "infeasible":
             return f"no point meets the {self.count} added constraints beside those of {self.name}"
         return self.whole.explain(status)
@@ -546,9 +601,6 @@ class ConstrainedProblem(FormulationProblem):
         return MeasuredModel(model, at, max(largest, _largest(excess)), objective, excess, slacks)
 
     def recover(self) -> RecoveredPoints:
-        """The model of the variables, or those of the problem as built with `holds`; dual points of
-        the problem as built, with the multipliers of the added constraints too.
-        """
         points = self.built.recover()
         statement = self.formulation
         if statement.holds is not None:
@@ -576,12 +628,10 @@ class ConstrainedProblem(FormulationProblem):
         return [] if m is None else [{**dual, ADDED: m}]
 
     def proved_bound(self, value: float) -> float | None:
-        """As for the problem as built, where its constraints do not rest on its own optimum."""
         return self.built.proved_bound(value) if self.built.bound_survives_constraints else None
 
     @property
     def bound_survives_constraints(self) -> bool:
-        """As for the problem as built."""
         return self.built.bound_survives_constraints
 
 
@@ -688,3 +738,79 @@ def _on_factor(statement: Formulation) -> Formulation:
         changed, space=LinearSpace(data, intercept, np.zeros(space.factor.shape[1]))
     )
     return found
+
+
+log = logging.getLogger(__name__)
+
+
+def following(
+    function: Callable[..., Any], *parameters: cp.Parameter, name: str, **shape: Any
+) -> cp.CallbackParam:
+    """Return a parameter >= 0 that follows others, those of the copy in a copy of the problem."""
+    return cp.CallbackParam(
+        partial(_at_values, function, parameters), name=name, nonneg=True, **shape
+    )
+
+
+def _at_values(function: Callable[..., Any], parameters: tuple[cp.Parameter, ...]) -> Any:
+    return function(*(float(parameter.value) for parameter in parameters))
+
+
+def _package(error: Exception) -> str:
+    """Return the package that the class of an error belongs to."""
+    return type(error).__module__.partition(".")[0]
+
+
+Arguments = ParamSpec("Arguments")
+BuiltProblem = TypeVar("BuiltProblem", bound=FormulationProblem)
+
+# Bytes that compiling and solving with Clarabel need for each entry of the matrix in the problem,
+# as measured for n = 1 000 to 20 000: a thin factor is written into sparse constraints, a whole
+# Gram matrix into the objective.
+FACTOR_BYTES = 300.0
+GRAM_BYTES = 170.0
+RAISES = {
+    "DataError": "If the data or an argument cannot be used.",
+    "BuildError": "If the problem would not fit into memory.",
+}
+
+
+def require_conic_memory(factor: Any, what: str) -> None:
+    """Raise a :class:`~svmcvx.errors.BuildError` unless a conic problem with this factor fits into
+    memory.
+    """
+    n, r = factor.shape
+    entries = factor.nnz if sp.issparse(factor) else factor.size
+    memory.require(
+        (FACTOR_BYTES if 2 * r <= n else GRAM_BYTES) * float(entries),
+        f"the {what} with a matrix of {n} × {r}",
+        "use fewer observations or features, or a specialised solver of svmcvx.fast",
+    )
+
+
+def builder(build: Callable[Arguments, BuiltProblem]) -> Callable[Arguments, BuiltProblem]:
+    """Give a builder copies of the arrays it is passed, and note what it takes, for
+    ``Solution.timings.build``.
+
+    The problem and its statement own their data: changes of the arrays afterwards change nothing
+    that is solved or certified. The shared arguments, and the errors of a builder that names none,
+    are documented by :mod:`svmcvx.arguments`.
+    """
+    known = tuple(signature(documented(build, raises=RAISES)).parameters)
+
+    @wraps(build)
+    def timed(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> BuiltProblem:
+        started = clock.now()
+        refuse_unknown(build.__name__, keywords, known)
+        if not any(isinstance(value, CodedLabels) for value in (*arguments, *keywords.values())):
+            # Coded labels come from an estimator, whose problem does not outlive its fit.
+            arguments = tuple(owned(value) for value in arguments)  # type: ignore[assignment]
+            keywords = {name: owned(value) for name, value in keywords.items()}  # type: ignore[assignment]
+        check_shared(keywords)
+        with time_limited(cast(float | None, keywords.get("time_limit"))), single_blas_thread():
+            problem = build(*arguments, **keywords)
+        problem.build_seconds = clock.now() - started
+        log.info("%s: built in %.2f s", build.__name__, problem.build_seconds)
+        return problem
+
+    return timed

@@ -20,11 +20,8 @@ from svmcvx.data import CodedLabels, Features, binary_data, check_features, chec
 from svmcvx.errors import DataError, NotCertified
 from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace, feature_space
 from svmcvx.formulations.base import BinaryStatement
-from svmcvx.formulations.margin.hard_margin import HardMargin
-from svmcvx.formulations.margin.liblinear import PenalisedPSVM
-from svmcvx.formulations.margin.psvm import PSVM
-from svmcvx.formulations.margin_distribution.odm import ODM
-from svmcvx.formulations.margin_distribution.odml import ODML
+from svmcvx.formulations.margin import PSVM, HardMargin, PenalisedPSVM
+from svmcvx.formulations.margin_distribution import ODM, ODML
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
 from svmcvx.guarantees.theorem import (
     BLOCK,

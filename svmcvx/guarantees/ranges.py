@@ -43,8 +43,8 @@ from svmcvx.certificate import Dual
 from svmcvx.certificate.bounded import Bounded, between, exact, maximum
 from svmcvx.data import Features
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations.margin.psvm import PSVM
-from svmcvx.formulations.margin_distribution.odm import ODM
+from svmcvx.formulations.margin import PSVM
+from svmcvx.formulations.margin_distribution import ODM
 from svmcvx.guarantees.binary import BinaryGuarantee, guarantee_in
 from svmcvx.guarantees.theorem import (
     BLOCK,

@@ -54,8 +54,7 @@ from svmcvx.certificate import Dual
 from svmcvx.certificate.bounded import signed
 from svmcvx.data import BinaryData, check_features, check_labels
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm, margin_space
-from svmcvx.formulations.margin_distribution.odml import ODML
+from svmcvx.formulations.margin_distribution import ODM, ODML, bound_odm, margin_space
 from svmcvx.kernels import KernelLike
 from svmcvx.model import KernelModel, frozen
 from svmcvx.solution import Solution

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 import svmcvx as sx
-from svmcvx.formulations.margin.absolute_norm_problems import l1_svm
+from svmcvx.formulations.margin_problems import l1_svm
 from tests.conftest import make_data
 
 X, Y = make_data(n=40)
@@ -152,7 +152,7 @@ def test_ties_of_votes_are_broken_by_scores_or_by_order(seed, break_ties):
 )
 def test_a_limit_on_iterations_warns_and_leaves_the_interval(monkeypatch, face, solver):
     monkeypatch.setattr(
-        "svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None
+        "svmcvx.formulations.margin.solve_support_equations", lambda *args, **keywords: None
     )
     data, labels = make_data(n=80, d=4, seed=3)
     face.set_params(max_iter=1, solver=solver, tol=1e-9)

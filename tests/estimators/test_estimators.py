@@ -210,7 +210,7 @@ def test_pipelines_and_searches_over_all_parameters():
 
 def test_an_answer_that_is_not_certified_warns_with_the_numbers(monkeypatch):
     monkeypatch.setattr(
-        "svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None
+        "svmcvx.formulations.margin.solve_support_equations", lambda *args, **keywords: None
     )
     monkeypatch.setitem(options.FIXED, "CLARABEL", {"max_iter": 4})
     data, labels = make_data(n=100, d=5)

@@ -22,7 +22,7 @@ from svmcvx.fast.linear.problem import LinearProblem, linear_model
 from svmcvx.fast.margin_distribution.odm import ODMSettings
 from svmcvx.fast.margin_distribution.odml import ODMLSettings
 from svmcvx.feature_space import LinearSpace
-from svmcvx.formulations.margin_distribution.curvature import MarginHessian
+from svmcvx.formulations.margin_distribution import MarginHessian
 from tests.designs import DESIGNS, design
 from tests.intervals import overlap
 

@@ -30,8 +30,7 @@ from svmcvx.fast.margin.low_rank_newton import LowRankSettings
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin.smo_passes import near_best_bias, pair_step, slack_of
 from svmcvx.feature_space import KernelSpace, feature_space
-from svmcvx.formulations.margin.liblinear import kind_of_psvm
-from svmcvx.formulations.margin.psvm import PSVM, best_bias
+from svmcvx.formulations.margin import PSVM, best_bias, kind_of_psvm
 from svmcvx.kernels.columns import KernelColumns
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.system import memory

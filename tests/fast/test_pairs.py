@@ -20,7 +20,7 @@ from svmcvx.errors import NotCertified
 from svmcvx.estimators.pairs import _Parts
 from svmcvx.fast.margin.pairs import SOLVER, solve_parts
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.margin import PSVM
 from svmcvx.kernels import Laplacian, Linear
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.solution import Status
@@ -152,7 +152,7 @@ def test_one_product_of_all_rows_and_one_for_each_class_agree_within_their_error
     scheme, monkeypatch
 ):
     whole = solved(scheme, None)
-    monkeypatch.setattr("svmcvx.formulations.margin.pairs.FEW", 0)
+    monkeypatch.setattr("svmcvx.formulations.margin_pairs.FEW", 0)
     apart = solved(scheme, None)
     assert np.array_equal(whole.point.alpha, apart.point.alpha)
     width = whole.checked.rounding + apart.checked.rounding

@@ -160,7 +160,7 @@ def test_rows_of_a_kernel_do_not_depend_on_the_number_of_threads(tmp_path, monke
 def test_a_builder_and_its_solvers_take_no_choice_from_the_clock(build, tmp_path, monkeypatch):
     # Points that do not suffice make the second opinion's turn come.
     monkeypatch.setattr(
-        "svmcvx.formulations.margin.psvm.solve_support_equations", lambda *given, **named: None
+        "svmcvx.formulations.margin.solve_support_equations", lambda *given, **named: None
     )
     X, y = make_data(n=12, d=2)
     builders = {builder.name: builder for entry in CATALOGUE.values() for builder in entry.builders}

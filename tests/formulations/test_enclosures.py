@@ -11,14 +11,11 @@ import svmcvx as sx
 from svmcvx.certificate.bounded import Bounded, exact
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.margin import psvm
-from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
-from svmcvx.formulations.margin.hard_margin import HardMargin
-from svmcvx.formulations.margin.liblinear import PenalisedPSVM
-from svmcvx.formulations.margin.psvm import PSVM
-from svmcvx.formulations.margin_distribution import odm, odml
-from svmcvx.formulations.margin_distribution.odm import ODM
-from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin
+from svmcvx.formulations import margin as psvm
+from svmcvx.formulations import margin_distribution as odm
+from svmcvx.formulations import margin_distribution as odml
+from svmcvx.formulations.margin import PSVM, AbsoluteNormSVM, HardMargin, PenalisedPSVM
+from svmcvx.formulations.margin_distribution import ODM, ODML, ODMLHardMargin
 from svmcvx.model import LinearModel
 from tests.balls import Ball, ExactMargins, balls, encloses, power, precision
 
@@ -318,7 +315,12 @@ def test_formulas_of_the_margin_distribution_family(seed):
         (odm.objective, (norm, u), band, band_balls),
         (odm.dual_objective, (theta, norm), band, band_balls),
         (odml.odml_objective, (norm, u), blend, blend_balls),
-        (odml.odml_objective, (norm, u), blend | {"around": 0.3}, blend_balls | {"around": Ball(0.3)}),
+        (
+            odml.odml_objective,
+            (norm, u),
+            blend | {"around": 0.3},
+            blend_balls | {"around": Ball(0.3)},
+        ),
         (
             odml.odml_dual_objective,
             (alpha, theta, norm),

@@ -31,15 +31,10 @@ from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.l0 import L0
 from svmcvx.formulations.indicator.ramp import Ramp
 from svmcvx.formulations.indicator.zero_one import ZeroOne
-from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
-from svmcvx.formulations.margin.hard_margin import HardMargin
-from svmcvx.formulations.margin.hard_margin_blocks import HardMarginInBlocks
-from svmcvx.formulations.margin.liblinear import PenalisedPSVM
-from svmcvx.formulations.margin.psvm import PSVM
-from svmcvx.formulations.margin.psvm_blocks import PSVMInBlocks
-from svmcvx.formulations.margin_distribution.odm import ODM
-from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin
-from svmcvx.formulations.margin_distribution.odml_blocks import TAU, ODMLInBlocks, mean_gradient
+from svmcvx.formulations.margin import PSVM, AbsoluteNormSVM, HardMargin, PenalisedPSVM
+from svmcvx.formulations.margin_blocks import HardMarginInBlocks, PSVMInBlocks
+from svmcvx.formulations.margin_distribution import ODM, ODML, ODMLHardMargin
+from svmcvx.formulations.margin_distribution_blocks import TAU, ODMLInBlocks, mean_gradient
 from svmcvx.formulations.multiclass.baselines import ClassicalStatement
 from svmcvx.formulations.multiclass.m3svm import M3SVM
 from svmcvx.formulations.multiclass.m3svm_hard_margin import HardMarginM3SVM

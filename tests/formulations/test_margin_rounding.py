@@ -17,9 +17,7 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.feature_space import LinearSpace, feature_space
-from svmcvx.formulations.margin.hard_margin import HardMargin
-from svmcvx.formulations.margin.liblinear import PenalisedPSVM
-from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.margin import PSVM, HardMargin, PenalisedPSVM
 from tests.balls import ball, exact_point, power, precision, total
 from tests.conftest import make_data
 from tests.formulations.test_every_statement import hard_truth, psvm_truth

@@ -13,10 +13,9 @@ from sklearn.svm import LinearSVC
 import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.margin_distribution import odm, odml
-from svmcvx.formulations.margin_distribution.curvature import MarginHessian
-from svmcvx.formulations.margin_distribution.odm import ODM
-from svmcvx.formulations.margin_distribution.odml import ODMLHardMargin
+from svmcvx.formulations import margin_distribution as odm
+from svmcvx.formulations import margin_distribution as odml
+from svmcvx.formulations.margin_distribution import ODM, MarginHessian, ODMLHardMargin
 from tests.conftest import make_data
 from tests.intervals import overlap
 

@@ -9,9 +9,7 @@ import scipy.sparse as sp
 import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.feature_space import LinearSpace
-from svmcvx.formulations.margin_distribution.curvature import MarginHessian
-from svmcvx.formulations.margin_distribution.odm import ODM
-from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin
+from svmcvx.formulations.margin_distribution import ODM, ODML, MarginHessian, ODMLHardMargin
 from tests.conftest import make_data
 
 X, Y = make_data(n=36)

@@ -16,8 +16,7 @@ import svmcvx as sx
 from svmcvx.certificate import check
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.margin_distribution.odm import ODM
-from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin, centred
+from svmcvx.formulations.margin_distribution import ODM, ODML, ODMLHardMargin, centred
 from svmcvx.kernels.entry_error import CLOSEST, FAR
 from svmcvx.model import KernelModel, LinearModel
 from tests.balls import (

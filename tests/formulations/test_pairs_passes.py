@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from svmcvx.certificate.exactly import imbalance
 from svmcvx.certificate.rows import row_norms_above, summed_rows
-from svmcvx.formulations.margin.pairs import PartsPoint, PSVMParts
-from svmcvx.formulations.margin.pairs_passes import (
+from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
+from svmcvx.formulations.margin_passes import (
     DUAL,
     ERROR,
     LOSSES,

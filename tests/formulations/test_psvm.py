@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.margin.psvm import PSVM, best_bias, dual_objective, objective
+from svmcvx.formulations.margin import PSVM, best_bias, dual_objective, objective
 from svmcvx.losses import hinge_power, hinge_power_conjugate
 from tests.conftest import make_data
 from tests.intervals import overlap

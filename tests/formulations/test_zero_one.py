@@ -21,7 +21,7 @@ from svmcvx.formulations.indicator.ramp import ramp_objective
 from svmcvx.formulations.indicator.ramp_problems import ramp_mio
 from svmcvx.formulations.indicator.zero_one import zero_one_objective
 from svmcvx.formulations.indicator.zero_one_problems import zero_one_mio
-from svmcvx.formulations.margin.psvm import objective as hinge_objective
+from svmcvx.formulations.margin import objective as hinge_objective
 from svmcvx.heuristics.hinge_machine import hinge_machine
 from svmcvx.heuristics.least_norm import least_norm
 from svmcvx.synthetic import outlier_data

@@ -24,9 +24,9 @@ from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from svmcvx.feature_space import first_pass as block_room
 from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.blocks import InBlocks, in_states
-from svmcvx.formulations.margin.psvm import PSVM
-from svmcvx.formulations.margin_distribution.odml import ODML
-from svmcvx.formulations.margin_distribution.odml_blocks import ODMLInBlocks, mean_gradient
+from svmcvx.formulations.margin import PSVM
+from svmcvx.formulations.margin_distribution import ODML
+from svmcvx.formulations.margin_distribution_blocks import ODMLInBlocks, mean_gradient
 from svmcvx.row_blocks import RowBlocks
 from svmcvx.row_blocks.sources import piece_of
 from tests.intervals import overlap

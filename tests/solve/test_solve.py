@@ -221,7 +221,7 @@ def test_raw_options_win():
 def unpolished(monkeypatch):
     """Take a solver's point as it is: solving the support equations would rescue even a poor one."""
     monkeypatch.setattr(
-        "svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None
+        "svmcvx.formulations.margin.solve_support_equations", lambda *args, **keywords: None
     )
 
 

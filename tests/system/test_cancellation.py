@@ -16,10 +16,10 @@ from svmcvx import fast
 from svmcvx.data import binary_data
 from svmcvx.fast.indicator.search.state import _distinct
 from svmcvx.feature_space import feature_space
+from svmcvx.formulations import margin_distribution as curvature
 from svmcvx.formulations.conic_loss import fixed_gamma
 from svmcvx.formulations.indicator import factor_error
-from svmcvx.formulations.margin_distribution import curvature
-from svmcvx.formulations.margin_distribution.odml import ODML
+from svmcvx.formulations.margin_distribution import ODML
 from svmcvx.kernels.gram_factor import symmetrised
 from svmcvx.system import cancellation, clock
 from svmcvx.system.cancellation import (

@@ -18,9 +18,8 @@ from svmcvx.fast.grids.hinge import MeanVariance, solve_hinges, solve_mean_varia
 from svmcvx.fast.grids.quadratic import Band, SquaredHinge, solve_bands
 from svmcvx.fast.grids.rows import Answers, Rows
 from svmcvx.feature_space import penalised_or_none
-from svmcvx.formulations.margin.liblinear import check_intercept
-from svmcvx.formulations.margin_distribution.odm import check_band
-from svmcvx.formulations.margin_distribution.odml import check_penalties
+from svmcvx.formulations.margin import check_intercept
+from svmcvx.formulations.margin_distribution import check_band, check_penalties
 from svmcvx.kernels.columns import is_definite
 from svmcvx.kernels.gram_cache import CachedKernel
 

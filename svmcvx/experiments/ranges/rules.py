@@ -51,7 +51,7 @@ from svmcvx.certificate.rows import inner_error
 from svmcvx.data import Features
 from svmcvx.errors import DataError
 from svmcvx.experiments.ranges.pieces import Piece, line
-from svmcvx.formulations.margin.psvm import PSVM, objective
+from svmcvx.formulations.margin import PSVM, objective
 from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
 

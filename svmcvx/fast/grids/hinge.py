@@ -13,8 +13,8 @@ from svmcvx.certificate import relative_gap
 from svmcvx.fast.grids.hinge_passes import settle, slopes
 from svmcvx.fast.grids.rows import Answers, Rows
 from svmcvx.fast.margin.smo_passes import ascend
-from svmcvx.formulations.margin import psvm
-from svmcvx.formulations.margin_distribution import odml
+from svmcvx.formulations import margin as psvm
+from svmcvx.formulations import margin_distribution as odml
 from svmcvx.losses import variance_multipliers
 from svmcvx.system.deadline import current
 from svmcvx.system.threads import single_blas_thread
@@ -105,8 +105,12 @@ def solve_mean_variances(rows: Rows, settings: Sequence[MeanVariance]) -> Answer
     f = v @ rows.gram
     for place, (lam2, C, _) in enumerate(settings):
         norm = float(v[place] @ f[place])
-        lower = odml.odml_dual_objective(found.alpha[place], tau[place], norm, lam1=lam1, share=share)
-        values[place] = odml.odml_objective(norm, y * f[place], lam1=lam1, lam2=lam2, C=C, share=share)
+        lower = odml.odml_dual_objective(
+            found.alpha[place], tau[place], norm, lam1=lam1, share=share
+        )
+        values[place] = odml.odml_objective(
+            norm, y * f[place], lam1=lam1, lam2=lam2, C=C, share=share
+        )
         gaps[place] = relative_gap(lower, values[place])
     return _answers(rows, v, np.zeros(k), values, gaps, found)
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from svmcvx.fast.grids.quadratic_passes import follow
 from svmcvx.fast.grids.rows import Answers, Rows
-from svmcvx.formulations.margin import psvm
-from svmcvx.formulations.margin_distribution import odm
+from svmcvx.formulations import margin as psvm
+from svmcvx.formulations import margin_distribution as odm
 from svmcvx.system.deadline import current
 from svmcvx.system.threads import single_blas_thread
 

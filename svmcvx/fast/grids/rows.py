@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations.margin_distribution.odm import margin_space
+from svmcvx.formulations.margin_distribution import margin_space
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.gram_cache import GramCache
 

@@ -37,8 +37,7 @@ from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.row_cache import CachedRows, GramRows, ProductSeconds, Rows
 from svmcvx.fast.margin.smo_passes import ascend, ascend_alone
-from svmcvx.formulations.margin.hard_margin import HardMargin
-from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.margin import PSVM, HardMargin
 from svmcvx.solution import Status
 from svmcvx.system import clock
 

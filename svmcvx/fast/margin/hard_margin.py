@@ -8,7 +8,7 @@ working set is a lower bound, and the bounds increase, so that the method ends. 
 only the Gram matrix of the working set is in memory. With more features than observations, or too
 many tight observations, pSMO is used instead.
 
-The statement is that of :mod:`svmcvx.formulations.margin.hard_margin`, and so is the certificate.
+The statement is that of :mod:`svmcvx.formulations.margin`, and so is the certificate.
 The multipliers α of a point enter both bounds by their direction only:
 
 .. math::
@@ -57,8 +57,8 @@ from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.feature_space.first_pass import block_space
 from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.margin.hard_margin import HardMargin, separated
-from svmcvx.formulations.margin.hard_margin_blocks import HardMarginInBlocks, look_at_margins
+from svmcvx.formulations.margin import HardMargin, separated
+from svmcvx.formulations.margin_blocks import HardMarginInBlocks, look_at_margins
 from svmcvx.kernels import KernelLike
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks

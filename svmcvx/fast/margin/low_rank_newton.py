@@ -27,7 +27,7 @@ from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.linear.kernel_newton import KernelNewton
 from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.problem import LinearProblem
-from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.margin import PSVM
 from svmcvx.system.memory import columns_in
 
 __all__ = ["LowRankNewton", "LowRankSettings"]

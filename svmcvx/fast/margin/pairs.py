@@ -3,7 +3,7 @@
 Observations are sorted by class once; rows of the kernel matrix are computed when a problem first
 needs them, and shared by all (:mod:`svmcvx.kernels.class_rows`); one compiled loop solves the
 problems (:mod:`svmcvx.fast.margin.pairs_passes`), and one evaluation of arrays certifies all of
-them (:mod:`svmcvx.formulations.margin.pairs`). What does not end with the wanted gap is left to
+them (:mod:`svmcvx.formulations.margin_pairs`). What does not end with the wanted gap is left to
 :func:`svmcvx.fast.psvm`. A :class:`~svmcvx.Solution` of one problem is made when it is asked for.
 """
 
@@ -23,8 +23,8 @@ from svmcvx.certificate.bounded import quietly
 from svmcvx.data import CodedLabels, binary_data
 from svmcvx.fast.margin.pairs_passes import COMPARED, DONE, STATE, STEPS, WAITING, drive, settle
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.margin.pairs import PartsPoint, PSVMParts
-from svmcvx.formulations.margin.psvm import PSVM, best_bias
+from svmcvx.formulations.margin import PSVM, best_bias
+from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
 from svmcvx.kernels.gram_cache import GramCache

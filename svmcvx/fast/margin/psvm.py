@@ -1,7 +1,7 @@
 r"""Specialised solvers of the pSVM: pSMO for kernels, Newton's method without a Gram matrix for
 linear ones.
 
-The statement is that of :mod:`svmcvx.formulations.margin.psvm`, and so is the certificate.
+The statement is that of :mod:`svmcvx.formulations.margin`, and so is the certificate.
 
 **Linear.** For p ≥ 2 Newton's method (:mod:`svmcvx.fast.linear.newton`) minimises the primal in (w,
 b); for p < 2 it minimises the subproblems of the augmented Lagrangian method.
@@ -46,9 +46,15 @@ from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.feature_space.first_pass import block_space
 from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.margin.liblinear import check_intercept, kind_of_psvm
-from svmcvx.formulations.margin.psvm import PSVM, best_bias, dual_objective, objective
-from svmcvx.formulations.margin.psvm_blocks import PSVMInBlocks
+from svmcvx.formulations.margin import (
+    PSVM,
+    best_bias,
+    check_intercept,
+    dual_objective,
+    kind_of_psvm,
+    objective,
+)
+from svmcvx.formulations.margin_blocks import PSVMInBlocks
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.model import LinearModel

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.margin.decomposition import BoundsOf
-from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.margin import PSVM
 from svmcvx.numerical import bordered_solution
 
 __all__ = ["SupportNewton"]

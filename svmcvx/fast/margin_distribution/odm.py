@@ -1,5 +1,5 @@
 """Fast solvers of the optimal margin distribution machine; the statement is
-:mod:`svmcvx.formulations.margin_distribution.odm`.
+:mod:`svmcvx.formulations.margin_distribution`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.blocks import InBlocks
-from svmcvx.formulations.margin_distribution.odm import ODM, check_band
+from svmcvx.formulations.margin_distribution import ODM, check_band
 from svmcvx.kernels import KernelLike
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status

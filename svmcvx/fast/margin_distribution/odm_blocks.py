@@ -37,7 +37,7 @@ from svmcvx.fast.core.row_cache import ProductSeconds
 from svmcvx.fast.linear.kernel_newton import KernelNewton
 from svmcvx.fast.linear.loss_passes import band
 from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem, estimated_rounding
-from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, objective
+from svmcvx.formulations.margin_distribution import ODM, dual_objective, objective
 from svmcvx.numerical import NewtonStep, conjugate_gradients, newton
 from svmcvx.solution import Status
 from svmcvx.system import memory

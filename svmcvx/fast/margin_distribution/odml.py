@@ -1,4 +1,4 @@
-r"""Fast solvers of ODML; the statement is :mod:`svmcvx.formulations.margin_distribution.odml`.
+r"""Fast solvers of ODML; the statement is :mod:`svmcvx.formulations.margin_distribution`.
 
 With the factor :math:`TT' = R` of the curvature of mean and variance, :math:`\tilde w = T'w` and
 the whitened rows :math:`N = ZT^{-T}`, the machine is an SVM without bias and with a linear term for
@@ -55,8 +55,8 @@ from svmcvx.fast.margin_distribution.odml_low_rank import LARGEST_RANK, solve_by
 from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.margin_distribution.odml import ODML, check_penalties
-from svmcvx.formulations.margin_distribution.odml_blocks import ODMLInBlocks, mean_gradient
+from svmcvx.formulations.margin_distribution import ODML, check_penalties
+from svmcvx.formulations.margin_distribution_blocks import ODMLInBlocks, mean_gradient
 from svmcvx.kernels import KernelLike
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status

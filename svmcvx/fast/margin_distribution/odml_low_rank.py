@@ -25,7 +25,7 @@ from svmcvx.fast.linear.kernel_newton import KernelNewton
 from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.margin_distribution.odml import ODML
+from svmcvx.formulations.margin_distribution import ODML
 from svmcvx.losses import variance_multipliers
 from svmcvx.solution import Status
 from svmcvx.system import memory

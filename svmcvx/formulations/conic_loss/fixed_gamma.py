@@ -30,12 +30,11 @@ from svmcvx.certificate.bounded import exact, total
 from svmcvx.data import check_number
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.formulations.base import RecoveredPoints, full_entry, usable
-from svmcvx.formulations.building import builder
 from svmcvx.formulations.conic_loss.dual import ConicDual
 from svmcvx.formulations.conic_loss.primal import weighted_gram
 from svmcvx.formulations.conic_loss.sdp import scaled_factor, square_over
 from svmcvx.formulations.conic_loss.statement import conic_space
-from svmcvx.formulations.problem import FormulationProblem
+from svmcvx.formulations.problem import FormulationProblem, builder
 from svmcvx.heuristics.rounding import ON_MARGIN
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import conic_loss

@@ -17,7 +17,6 @@ from svmcvx.certificate import Dual
 from svmcvx.data import check_choice
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints, usable
-from svmcvx.formulations.building import builder
 from svmcvx.formulations.conic_loss.recovery import covariance_factor, covariance_multiple
 from svmcvx.formulations.conic_loss.statement import (
     ConicLoss,
@@ -25,7 +24,7 @@ from svmcvx.formulations.conic_loss.statement import (
     conic_space,
     hard_margin_point,
 )
-from svmcvx.formulations.problem import FormulationProblem
+from svmcvx.formulations.problem import FormulationProblem, builder
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import BinaryModel
 from svmcvx.system import memory

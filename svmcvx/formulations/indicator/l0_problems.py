@@ -9,11 +9,11 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.formulations.building import builder
 from svmcvx.formulations.indicator.big_m import explicit_M
 from svmcvx.formulations.indicator.l0 import l0_statement
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import CountingProblem, free_intercept
+from svmcvx.formulations.problem import builder
 from svmcvx.kernels import KernelLike
 from svmcvx.model import Model
 

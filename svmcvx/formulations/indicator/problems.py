@@ -13,8 +13,7 @@ from svmcvx.certificate import Dual
 from svmcvx.errors import BuildError
 from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.indicator.statement import LARGEST_SHORTFALL, SCALINGS, IndicatorStatement
-from svmcvx.formulations.plain_solve import following
-from svmcvx.formulations.problem import FormulationProblem
+from svmcvx.formulations.problem import FormulationProblem, following
 from svmcvx.heuristics.signed_rows import Incumbent
 from svmcvx.model import BinaryModel
 

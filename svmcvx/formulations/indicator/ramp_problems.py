@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.building import builder
 from svmcvx.formulations.indicator.big_m import explicit_M
 from svmcvx.formulations.indicator.l0 import l0_statement
 from svmcvx.formulations.indicator.pool import incumbent_margins
 from svmcvx.formulations.indicator.problems import DroppingProblem, free_intercept
 from svmcvx.formulations.indicator.ramp import Ramp, ramp_pool
-from svmcvx.formulations.plain_solve import following
+from svmcvx.formulations.problem import builder, following
 from svmcvx.heuristics.hinge_machine import ramp_descent
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import feature_space, penalised_or_none
-from svmcvx.formulations.building import builder
 from svmcvx.formulations.indicator.big_m import check_total_price, explicit_M
 from svmcvx.formulations.indicator.perspective import feasible_gamma, perspective_rows
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import CountingProblem, margin_parameter
 from svmcvx.formulations.indicator.zero_one import ZeroOne
+from svmcvx.formulations.problem import builder
 from svmcvx.kernels import KernelLike
 from svmcvx.model import Model
 

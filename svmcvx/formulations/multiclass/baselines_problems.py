@@ -9,10 +9,9 @@ from typing import Any, Protocol, cast
 
 import cvxpy as cp
 
-from svmcvx.formulations.building import builder
 from svmcvx.formulations.multiclass.baselines import bound_classical
 from svmcvx.formulations.multiclass.statement import MulticlassStatement, require_problem_memory
-from svmcvx.formulations.problem import FormulationProblem
+from svmcvx.formulations.problem import FormulationProblem, builder
 from svmcvx.model import MulticlassModel
 
 __all__ = [

@@ -10,7 +10,6 @@ import numpy as np
 
 from svmcvx.data import multiclass_data
 from svmcvx.errors import BuildError
-from svmcvx.formulations.building import builder
 from svmcvx.formulations.multiclass.baselines_problems import MulticlassProblem
 from svmcvx.formulations.multiclass.losses import Margin
 from svmcvx.formulations.multiclass.m3svm import bound_m3svm, check_exponent, check_norm
@@ -18,6 +17,7 @@ from svmcvx.formulations.multiclass.m3svm_hard_margin import HardMarginM3SVM
 from svmcvx.formulations.multiclass.pairwise import pair_differences
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.statement import require_problem_memory
+from svmcvx.formulations.problem import builder
 from svmcvx.model import MulticlassModel
 
 __all__ = ["HardMarginM3SVMProblem", "M3SVMProblem", "m3svm", "m3svm_hard_margin"]

@@ -1,6 +1,6 @@
 r"""Compiled intervals of many pSVM with p = 1 or 2, with bounds on the rounding of each operation.
 
-The formulas are those of :mod:`svmcvx.formulations.margin.psvm`, the bounds those of
+The formulas are those of :mod:`svmcvx.formulations.margin`, the bounds those of
 :mod:`svmcvx.certificate.bounded`: an operation adds its own rounding to the errors of its operands, and
 each error is enlarged by more than its own computation rounds. What underflows loses less than
 :data:`LOST`, which is added everywhere. Sums of k numbers in any order are off by at most k u times
@@ -20,8 +20,6 @@ from svmcvx.certificate.exactly import LARGEST_BITS, SMALLEST, SUM_BITS
 from svmcvx.certificate.rows import UNDERFLOW
 from svmcvx.kernels.class_rows_passes import enlarged
 from svmcvx.system.compilation import compiled
-
-__all__ = ["DUAL", "ERROR", "LOSSES", "REGULARISER", "VIOLATION", "write_terms"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]

@@ -1,4 +1,4 @@
-r"""The cvxpy problems of the pSVM; the statement is :mod:`svmcvx.formulations.margin.psvm`."""
+"""The margin family as cvxpy problems; the statements are :mod:`svmcvx.formulations.margin`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from svmcvx.data import binary_data, check_choice, check_costs, check_number
 from svmcvx.errors import BuildError
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import RecoveredPoints, usable
-from svmcvx.formulations.building import builder, require_conic_memory
-from svmcvx.formulations.margin.liblinear import check_intercept, kind_of_psvm
-from svmcvx.formulations.margin.psvm import PSVM
-from svmcvx.formulations.plain_solve import following
-from svmcvx.formulations.problem import FormulationProblem
+from svmcvx.formulations.margin import (
+    PSVM,
+    AbsoluteNormSVM,
+    HardMargin,
+    check_intercept,
+    kind_of_psvm,
+)
+from svmcvx.formulations.problem import FormulationProblem, builder, following, require_conic_memory
 from svmcvx.kernels import KernelLike
-from svmcvx.model import BinaryModel
-
-__all__ = ["PSVMDual", "PSVMPrimal", "psvm_dual", "psvm_primal"]
+from svmcvx.model import BinaryModel, LinearModel
 
 Floats: TypeAlias = NDArray[np.float64]
 Problem = TypeVar("Problem", bound=FormulationProblem)
@@ -54,7 +55,6 @@ class PSVMPrimal(FormulationProblem):
     cone: str
 
     def recover(self) -> RecoveredPoints:
-        """The models of the multipliers, and that of w with the intercept of the statement's rule."""
         statement: PSVM = self.formulation
         points = RecoveredPoints([], [])
         multipliers = self.constraint_dict["margin"].dual_value
@@ -71,7 +71,6 @@ class PSVMPrimal(FormulationProblem):
         return points
 
     def model_at_variables(self) -> BinaryModel | None:
-        """The model of the present values of w and b; None where they have none."""
         w, b = self.var_dict["w"].value, self.var_dict["b"].value if "b" in self.var_dict else 0.0
         if not usable(w) or not usable(b):
             return None
@@ -92,7 +91,6 @@ class PSVMDual(FormulationProblem):
     alpha: cp.Expression
 
     def recover(self) -> RecoveredPoints:
-        """The models of the multipliers."""
         alpha = self.alpha.value
         return (
             self.formulation.recover(np.asarray(alpha, dtype=np.float64))
@@ -155,7 +153,7 @@ def psvm_primal(
     intercept : "free", "penalised" or "none"
         A free intercept; that of a constant feature, which is penalised like the others, as in
         LIBLINEAR; or none. The statement of the last two is
-        :mod:`svmcvx.formulations.margin.liblinear`, and there is no variable ``b``.
+        :mod:`svmcvx.formulations.margin`, and there is no variable ``b``.
 
     Returns
     -------
@@ -300,4 +298,123 @@ def _half_squared_norm(
     # eigenvalues.
     return C_squared * (
         0.5 * (p * p) * cp.quad_form(signed, cp.psd_wrap(space.factor @ space.factor.T))
+    )
+
+
+# Times that a model is scaled, at most, until its margins are at least 1 after rounding.
+
+
+class HardMarginProblem(FormulationProblem):
+    """The dual of the hard-margin SVM; see :func:`hard_margin_dual`."""
+
+    def recover(self) -> RecoveredPoints:
+        alpha = self.var_dict["alpha"].value
+        return (
+            self.formulation.recover(np.asarray(alpha, dtype=np.float64))
+            if usable(alpha)
+            else RecoveredPoints([], [])
+        )
+
+
+@builder
+def hard_margin_dual(
+    X: Any,
+    y: Any,
+    *,
+    kernel: KernelLike = None,
+    sample_weight: Any = None,
+    indefinite: str = "error",
+) -> HardMarginProblem:
+    r"""Build the dual of the hard-margin SVM as a cvxpy problem.
+
+    .. math:: \max\; \sum_i \alpha_i - \tfrac12 v'Kv \quad\text{s.t.}\quad \alpha \ge 0,\; y'\alpha = 0, \qquad v_i = \alpha_i y_i.
+
+    It is unbounded when the classes are not separable in feature space.
+
+    Parameters
+    ----------
+    X, y
+        As for :func:`psvm_primal`.
+    sample_weight : array-like of shape (n,), optional
+        Observations of weight zero are left out; any other weight is the same as 1.
+
+    Returns
+    -------
+    HardMarginProblem
+        A ``cvxpy.Problem`` with the variable ``alpha`` and constraints labelled ``nonnegative`` and
+        ``balance``.
+
+    Notes
+    -----
+    [Sun] tabulates this problem as "p = 1" (Table 1).
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> problem = sx.hard_margin_dual([[0.0], [1.0], [3.0]], [-1, -1, 1])
+    >>> round(float(sx.solve(problem).model.coef[0]), 6)  # from 1 to 3, a margin of 1
+    1.0
+    """
+    data = binary_data(X, y, sample_weight)
+    statement = HardMargin(
+        space=feature_space(data, kernel, intercept="free", indefinite=indefinite)
+    )
+    y_signs, L = statement.y, statement.space.factor
+    require_conic_memory(L, "hard-margin dual")
+    alpha = cp.Variable(y_signs.size, name="alpha")
+    constraints = [
+        (alpha >= 0).set_label("nonnegative"),
+        (y_signs @ alpha == 0).set_label("balance"),
+    ]
+    value = cp.sum(alpha) - 0.5 * cp.sum_squares(L.T @ cp.multiply(y_signs, alpha))
+    return HardMarginProblem(cp.Maximize(value), constraints, statement)
+
+
+class L1Problem(FormulationProblem):
+    """The problem; see :func:`l1_svm`."""
+
+    C: cp.Parameter
+
+    def recover(self) -> RecoveredPoints:
+        w, alpha = self.var_dict["w"].value, self.constraint_dict["margin"].dual_value
+        if not usable(w) or not usable(alpha):
+            return RecoveredPoints([], [])
+        found: RecoveredPoints = self.formulation.recover(np.asarray(w), np.asarray(alpha))
+        return found
+
+    def model_at_variables(self) -> LinearModel | None:
+        w = self.var_dict["w"].value
+        if not usable(w):
+            return None
+        model: LinearModel = self.formulation.model(np.asarray(w))
+        return model
+
+
+@builder
+def l1_svm(
+    X: Any, y: Any, *, C: float, intercept: str = "penalised", sample_weight: Any = None
+) -> L1Problem:
+    r"""Build the linear SVM with the sum of absolute coefficients and the squared hinge loss as a
+    cvxpy problem.
+
+    .. math::
+        \min\; \|w\|_1 + C \sum_i s_i \xi_i^2 \quad\text{s.t.}\quad y_i\langle w, x_i\rangle \ge 1 - \xi_i,\; \xi_i \ge 0.
+    """
+    C = check_number(C, "C", low=0, open_low=True)
+    check_choice(intercept, "intercept", ("penalised", "none"))
+    data = binary_data(X, y, sample_weight)
+    check_costs(C, data.weight)
+    statement = AbsoluteNormSVM(space=feature_space(data, None, intercept=intercept), C=C)
+    rows = statement.space.X
+    require_conic_memory(rows, "l1 SVM")
+    C_parameter = cp.Parameter(pos=True, name="C", value=C)
+    w = cp.Variable(rows.shape[1], name="w")
+    xi = cp.Variable(data.n, name="xi")
+    constraints = [
+        (cp.multiply(data.y, rows @ w) >= 1 - xi).set_label("margin"),
+        (xi >= 0).set_label("slack"),
+    ]
+    losses = cp.sum_squares(cp.multiply(np.sqrt(data.weight), xi))
+    return L1Problem(
+        cp.Minimize(cp.norm1(w) + C_parameter * losses), constraints, statement, [C_parameter]
     )

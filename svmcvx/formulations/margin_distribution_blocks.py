@@ -21,7 +21,7 @@ from svmcvx.certificate.bounded import Bounded, exact, total
 from svmcvx.certificate.rows import Ball
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
 from svmcvx.formulations.blocks import InBlocks, Make, added_expansions, without_features
-from svmcvx.formulations.margin_distribution.centring import (
+from svmcvx.formulations.margin_distribution import (
     CentringPlan,
     TauSums,
     centring_plan,
@@ -31,8 +31,6 @@ from svmcvx.formulations.margin_distribution.centring import (
 )
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
-
-__all__ = ["TAU", "ODMLInBlocks", "mean_gradient"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -50,7 +48,6 @@ class ODMLInBlocks(InBlocks):
     _steps: CentringPlan | None = field(default=None, repr=False)
 
     def evaluate(self, model: LinearModel) -> Evaluation:
-        """P at a model, with the variance around the mean margin as it is known."""
         if not model.coef.any() and model.intercept == 0.0:
             return Evaluation(self.whole.C, 0.0).with_terms(0.0, self.whole.C)
         w = (
@@ -62,7 +59,6 @@ class ODMLInBlocks(InBlocks):
         return Evaluation.of(regulariser=0.5 * self.whole.penalty(model), losses=total(found))
 
     def repair(self, dual: Dual) -> Dual:
-        """Clip α to its box and centre τ exactly."""
         name: Any = dual[self.entry]
         if name is None or name == CLIPPED:
             return dual
@@ -85,7 +81,6 @@ class ODMLInBlocks(InBlocks):
         return cast(Dual, {self.entry: CLIPPED, TAU: CENTRED})
 
     def dual_violation(self, dual: Dual) -> float:
-        """Return the largest violation of the box, and of the sum of τ; 0 only if there is none."""
         name: Any = dual[self.entry]
         if name is None:
             return 0.0
@@ -100,14 +95,12 @@ class ODMLInBlocks(InBlocks):
         return max(float(outside), abs(math.fsum(part[2] for part in found)))
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """G at a feasible point."""
         name: Any = dual[self.entry]
         if name is None:
             return exact(0.0)
         return added_expansions(self._each(_gains_with_tau, name))
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
-        """The model w = 0, where P is C; zero multipliers without the mean."""
         models, duals = super().trivial()
         return models, duals if self.whole.lam2 == 0 else []
 

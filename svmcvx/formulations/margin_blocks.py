@@ -1,13 +1,9 @@
-r"""The hard-margin SVM on rows in blocks.
-
-The objective of a model needs the smallest margin of all blocks. The multipliers are 0 outside a
-working set of rows, which are in memory: the dual objective is that of the working set.
-"""
+"""pSVM and hard margin on rows in blocks."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -19,13 +15,91 @@ from svmcvx.certificate.bounded import Bounded
 from svmcvx.data import Features
 from svmcvx.feature_space.blocks import BlockSettings, spaces
 from svmcvx.formulations.blocks import InBlocks, Make
-from svmcvx.formulations.margin.hard_margin import ATTEMPTS, HardMargin, separated
+from svmcvx.formulations.margin import ATTEMPTS, HardMargin, separated
+from svmcvx.formulations.optimal_intercepts import equal_share
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
-
-__all__ = ["HardMarginInBlocks", "Violated", "look_at_margins"]
+from svmcvx.solution import OptimalIntercepts
 
 Floats: TypeAlias = NDArray[np.float64]
+
+BREAKS = "breaks"
+# Values of b that a pass looks at, for each end.
+PLACES = 4096
+
+
+class _Known(NamedTuple):
+    """A model whose interval of intercepts has been found."""
+
+    coef: Floats
+    intercepts: OptimalIntercepts
+
+
+@dataclass(eq=False)
+class PSVMInBlocks(InBlocks):
+    """The statement of the pSVM on rows in blocks."""
+
+    _known: _Known | None = field(default=None, repr=False)
+
+    def best_bias(self, w: Floats, b: float) -> float:
+        """For p = 1 the middle of the biases that are optimal with `w`."""
+        if self.whole.p > 1 or self.space.intercept != "free":
+            return b
+        lower, upper = self._hinge_intercepts(w)
+        shift = float(self.space.centre @ w)
+        self._known = _Known(w, OptimalIntercepts(lower - shift, upper - shift))
+        return (lower + upper) / 2
+
+    def optimal_intercepts(self, model: LinearModel) -> OptimalIntercepts | None:
+        if self.whole.p > 1 or self.space.intercept != "free":
+            found: OptimalIntercepts | None = self.whole.optimal_intercepts(model)
+            return found
+        if self._known is None or not np.array_equal(self._known.coef, model.coef):
+            return None
+        return self._known.intercepts
+
+    def _hinge_intercepts(self, w: Floats) -> tuple[float, float]:
+        """Return the ends of the interval, for rows with the centre subtracted."""
+        shards, share = self.space.shards, equal_share(self.space.n)
+        ranges = shards.change(_set_breaks, None, self.space.compared, w)
+        first, last = min(low for low, _ in ranges), max(high for _, high in ranges)
+        rounding = 4.0 * math.ulp(max(1.0, abs(first), abs(last)))
+        # The conditions hold at the second number of each pair, and not at the first.
+        ends = [(first - rounding, last)] * 2
+        while max(high - low for low, high in ends) > rounding:
+            places = np.unique([np.linspace(low, high, PLACES + 1) for low, high in ends])
+            sums = sum(shards.read(_sums_at, None, places), start=np.zeros((2, places.size + 1)))
+            rising, falling = np.cumsum(sums[0])[:-1], np.cumsum(sums[1][::-1])[::-1][1:]
+            holds = (rising >= falling * (1.0 - share), rising > falling * (1.0 + share))
+            for k, held in enumerate(holds):
+                place = max(int(np.argmax(held)), 1)
+                ends[k] = float(places[place - 1]), float(places[place])
+        return ends[0][1], ends[1][1]
+
+
+@reads_rows
+def _set_breaks(
+    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, w: Floats
+) -> tuple[ShardState, tuple[float, float]]:
+    """Keep the breaks of all rows; return the least and the largest."""
+    found = [space.data.y - np.asarray(space.X @ w) for space in spaces(pieces, parts, settings)]
+    low = min((float(breaks.min()) for breaks in found if breaks.size), default=math.inf)
+    high = max((float(breaks.max()) for breaks in found if breaks.size), default=-math.inf)
+    return {BREAKS: found}, (low, high)
+
+
+def _sums_at(pieces: ShardBlocks, parts: ShardState, places: Floats) -> Floats:
+    """Return the weights of both classes, negative first, whose breaks lie between each two
+    neighbours of sorted numbers.
+    """
+    total = np.zeros((2, places.size + 1))
+    for breaks, rows in zip(parts[BREAKS], parts["rows"], strict=True):
+        where = np.searchsorted(places, breaks, side="left")
+        for k, members in enumerate((rows.y < 0, rows.y > 0)):
+            total[k] += np.bincount(
+                where[members], weights=rows.weight[members], minlength=places.size + 1
+            )
+    return total
 
 
 class Violated(NamedTuple):
@@ -45,9 +119,6 @@ class HardMarginInBlocks(InBlocks):
     working: HardMargin | None = None
 
     def evaluate(self, model: LinearModel) -> Evaluation:
-        """½‖w‖²/m² with m the smallest margin of all blocks; infinite if one is below 1 by more
-        than rounding.
-        """
         found = self._each(_lowest, model)
         lowest = min(part[0] for part in found)
         value: Evaluation = self.whole.value_at(model, lowest, any(part[1] for part in found))
@@ -73,23 +144,18 @@ class HardMarginInBlocks(InBlocks):
         return self.working
 
     def repair(self, dual: Dual) -> Dual:
-        """Balance the multipliers of the working set."""
         return self._multipliers().repair(dual)
 
     def dual_violation(self, dual: Dual) -> float:
-        """That of the multipliers of the working set; the others are 0."""
         return self._multipliers().dual_violation(dual)
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """The dual objective of the working set, with zero multipliers of all other rows."""
         return self._multipliers().evaluate_dual(dual)
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
-        """No model, and zero multipliers."""
         return [], self._multipliers().trivial()[1]
 
     def explain(self, status: str) -> str:
-        """As for data in memory."""
         return self._multipliers().explain(status)
 
 

@@ -1,8 +1,8 @@
 """The pSVM of many pairs of classes, or of each class against the rest: their objectives and dual
 objectives as arrays, one number a problem.
 
-The formulas are those of :mod:`svmcvx.formulations.margin.psvm`, compiled
-(:mod:`svmcvx.formulations.margin.pairs_passes`). What is shared is evaluated once: rows of the
+The formulas are those of :mod:`svmcvx.formulations.margin`, compiled
+(:mod:`svmcvx.formulations.margin_passes`). What is shared is evaluated once: rows of the
 kernel matrix, and the products of a class with the normals of all problems that it takes part in.
 """
 
@@ -22,7 +22,7 @@ from svmcvx.certificate.bounded import Bounded, parts_of
 from svmcvx.certificate.exactly import imbalance, product_below
 from svmcvx.certificate.rows import row_norms_above, summed_rows
 from svmcvx.errors import NotCertified
-from svmcvx.formulations.margin.pairs_passes import (
+from svmcvx.formulations.margin_passes import (
     DUAL,
     ERROR,
     LOSSES,
@@ -32,8 +32,6 @@ from svmcvx.formulations.margin.pairs_passes import (
 )
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
-
-__all__ = ["PSVMParts", "PartsPoint"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -65,7 +63,6 @@ class PSVMParts:
 
     @property
     def kernel(self) -> Kernel | None:
-        """The kernel; None for linear machines."""
         return self.rows.kernel
 
     @property
@@ -175,9 +172,6 @@ class PSVMParts:
         return found
 
     def evaluate(self, point: PartsPoint) -> PartsEvaluation:
-        """Return ½‖w‖² and C Σ s (1 − u)₊^p at the models, D at the multipliers, and the largest of
-        −α, the excess of α over its upper bound, and |y'α|.
-        """
         alpha, layout = np.ascontiguousarray(point.alpha), self.layout
         norms, terms = np.zeros(0), 0
         if self.kernel is not None:

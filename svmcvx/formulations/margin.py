@@ -1,0 +1,840 @@
+r"""The margin family: pSVM with a free, a penalised or no intercept; hard margin; absolute norm.
+
+**pSVM.** The soft-margin support vector machine with p-norm hinge loss: p ≥ 1, C > 0, weights
+:math:`s_i > 0` (1 by default).
+
+.. math::
+    \min_{w, b}\; P(w, b) = \tfrac12\|w\|^2 + C \sum_i s_i\, (1 - u_i)_+^p, \qquad
+    u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
+
+**Dual**, p > 1, with :math:`\gamma = p/(p-1)` and :math:`v_i = \alpha_i y_i`:
+
+.. math::
+    \max_{\alpha \ge 0,\; y'\alpha = 0}\; D(\alpha) = \sum_i \alpha_i
+      - C (p-1) \sum_i s_i \Big(\frac{\alpha_i}{C s_i p}\Big)^{\gamma} - \tfrac12 v'Kv;
+
+for p = 1 the middle term becomes the box :math:`\alpha_i \le C s_i`, its limit as p ↓ 1. At the
+optimum :math:`\alpha_i = C s_i p\, \xi_i^{p-1}` with :math:`\xi_i = (1-u_i)_+`, and :math:`w =
+\sum_i v_i \varphi(x_i)`.
+
+**Scaling.** P is the objective of scikit-learn's ``SVC`` at p = 1 (same C). LIBLINEAR's squared
+hinge is p = 2 with the bias penalised, which is another problem.
+
+**Source.** [Sun], eqs. (9)-(17). The bias rule (see :func:`best_bias`) and the dual at p = 1, which
+lacks the box there, are corrected here.
+
+**Penalised or no intercept**, the problem of LIBLINEAR: the same with b = 0, and without
+:math:`y'\alpha = 0` in the dual. A penalised intercept is the coefficient of a constant feature. At
+p = 1 and p = 2 this is ``LinearSVC`` with ``loss="hinge"`` and ``"squared_hinge"``, the same C; its
+constant feature has the value ``intercept_scaling``. Source: [FanEtAl], eq. (1) and section 2.
+
+**Hard margin**, the limit without loss:
+
+.. math::
+    \min_{w, b}\; \tfrac12\|w\|^2 \quad\text{s.t.}\quad u_i \ge 1, \qquad
+    \max_{\alpha \ge 0,\; y'\alpha = 0}\; \sum_i \alpha_i - \tfrac12 v'Kv.
+
+Its dual is unbounded when the classes are not separable in feature space. The margin is
+:math:`1/\|w\|`. Source: [Sun], Table 1, column "p = 1": the model of p = 1 there has no box.
+
+**Absolute norm**, with the squared hinge loss, the problem of ``LinearSVC(penalty="l1")``:
+
+.. math::
+    \min_w\; \|w\|_1 + C\sum_i s_i (1-u_i)_+^2, \qquad
+    \max_{\alpha \ge 0}\; \sum_i \alpha_i - \sum_i \frac{\alpha_i^2}{4Cs_i} \quad\text{s.t.}\quad
+    \Big|\sum_i \alpha_iy_ix_{ij}\Big| \le 1 \text{ for all } j.
+
+============== ======================================== =========
+symbol         meaning                                  shape
+============== ======================================== =========
+X, y           data, labels ±1                          (n, d), (n,)
+K              Gram matrix                              (n, n)
+L              factor of it, or the centred data        (n, r)
+alpha          multipliers                              (n,)
+w, b           normal in the columns of L, bias         (r,), ()
+============== ======================================== =========
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from svmcvx import numerical as equations
+from svmcvx.arguments import INTERCEPTS, intercept_kind
+from svmcvx.certificate import Dual, Evaluation
+from svmcvx.certificate.bounded import (
+    Bounded,
+    by_rows,
+    correctly_rounded,
+    exact,
+    positive_part,
+    roundings,
+    square,
+    total,
+)
+from svmcvx.certificate.exactly import balanced, dot_exactly, imbalance, product_below
+from svmcvx.certificate.rows import inner_error
+from svmcvx.feature_space import FeatureSpace
+from svmcvx.formulations.base import (
+    CLEARLY_ZERO,
+    BinaryStatement,
+    LinearDual,
+    LinearTerm,
+    RecoveredPoints,
+)
+from svmcvx.formulations.optimal_intercepts import hinge_intercepts
+from svmcvx.losses import hinge_power, hinge_power_conjugate, slack
+from svmcvx.model import BinaryModel, KernelModel, LinearModel
+from svmcvx.solution import Evidence, OptimalIntercepts
+from svmcvx.system.deadline import current
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Multipliers above this are cut, so that their sums and squares stay numbers.
+LARGEST = 2.0**400
+
+
+@dataclass(frozen=True, eq=False)
+class AlphaDualStatement(BinaryStatement):
+    """A statement whose dual point is ``alpha``, with α ≥ 0 and y'α = 0."""
+
+    repair_improves: ClassVar[bool] = False
+
+    def alpha(self, dual: Dual) -> Floats:
+        """Return the multipliers of the observations of positive weight, for either indexing."""
+        return self.entry(dual, "alpha")
+
+    @classmethod
+    def expansion_multipliers(cls, dual: Dual) -> Floats | None:
+        return dual.get("alpha")
+
+    def upper_bound(self) -> Floats | float:
+        return math.inf
+
+    def largest_multiplier(self) -> Floats | float:
+        """Return what multipliers are cut at: their upper bounds, and a number whose sums and
+        squares still are numbers.
+        """
+        return np.minimum(self.upper_bound(), LARGEST)
+
+    def constant(self, bias: float) -> BinaryModel:
+        """Return the model w = 0 with a bias."""
+        data = self.space.data
+        if not self.space.is_linear:
+            return self.space.model(np.zeros(data.n), bias)
+        none = np.zeros(0, dtype=np.intp)
+        return LinearModel(
+            coef=np.zeros(data.X.shape[1]), intercept=bias, classes=data.classes, support=none
+        )
+
+    def feasible(self, alpha: Floats) -> Floats:
+        return balanced(alpha, self.y, self.largest_multiplier())
+
+    def repair(self, dual: Dual) -> Dual:
+        return {"alpha": self.feasible(self.alpha(dual))}
+
+    def dual_violation(self, dual: Dual) -> float:
+        alpha = self.alpha(dual)
+        outside = self.outside_box(alpha)
+        off = abs(imbalance(alpha, self.y)) if math.isfinite(outside) else math.inf
+        return max(outside, off) if math.isfinite(off) else math.inf
+
+    def outside_box(self, alpha: Floats) -> float:
+        """Return the largest of −α and the excess of α over what it is cut at; infinite for NaN."""
+        if not np.isfinite(alpha).all():
+            return math.inf
+        return max(0.0, float(-alpha.min()), float((alpha - self.largest_multiplier()).max()))
+
+
+def solve_support_equations(
+    space: FeatureSpace,
+    alpha: Floats,
+    *,
+    free: NDArray[np.bool_],
+    upper_bound: Floats,
+    bias: float,
+    slack: equations.Slack | None,
+) -> Floats | None:
+    """Return multipliers that solve
+    :func:`svmcvx.numerical.solve_support_equations` in a space, or None, also
+    where time is up.
+    """
+    y = space.data.y
+
+    def margins(alpha: Floats) -> Floats:
+        return np.asarray(y * space.scores_of(alpha * y))
+
+    def gram(rows: NDArray[np.intp]) -> Floats:
+        return np.asarray(y[rows, None] * space.block(rows, rows) * y[rows])
+
+    signed = equations.MarginOperator(margins, gram, y if space.intercept == "free" else None)
+    return equations.solve_support_equations(
+        signed,
+        alpha,
+        free=free,
+        upper_bound=upper_bound,
+        bias=bias,
+        slack=slack,
+        stop=current().passed,
+    )
+
+
+class MarginLinearDual(LinearDual):
+    """The dual side of a pSVM plus a linear term; a free intercept demands Σv = c_b exactly."""
+
+    @property
+    def free(self) -> bool:
+        """Whether there is a free intercept."""
+        return self.space.intercept == "free"
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return super().variables | {"xi"} | ({"b"} if self.free else set())
+
+    def values(self, model: BinaryModel, variables: Mapping[str, Any]) -> dict[str, Bounded]:
+        found = super().values(model, variables)
+        if self.free:
+            b = exact(model.intercept)
+            if self.space.is_linear and self.space.centre.any():
+                b = correctly_rounded(dot_exactly(self.space.centre, model.coef, model.intercept))  # type: ignore[attr-defined]
+            found["b"] = Bounded(np.array([b.value]), np.array([b.error]))
+        if "xi" in variables:
+            found["xi"] = exact(self.slacks(model, variables["xi"]))
+        return found
+
+    def slacks(self, model: BinaryModel, xi: Floats) -> Floats:
+        """Return numbers that are at least ξ and every loss :math:`(1-u_i)_+`."""
+        found: Floats = np.maximum(
+            np.asarray(xi, dtype=np.float64), slack(self.statement.margins_of(model)).upper
+        )
+        return found
+
+    def evaluate(self, model: BinaryModel, variables: Mapping[str, Any]) -> Bounded:
+        if "xi" not in variables:
+            return super().evaluate(model, variables)
+        statement = self.statement
+        powers = exact(self.slacks(model, variables["xi"])) ** exact(statement.p)
+        losses = exact(statement.C) * total(statement.loss_weight * powers)
+        return Evaluation.of(regulariser=0.5 * statement.penalty(model), losses=losses)
+
+    def start(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> Dual:
+        return {"alpha": np.asarray(multipliers["margin"], dtype=np.float64)}
+
+    def upper_bound(self, term: LinearTerm) -> Floats | float:
+        largest = self.statement.largest_multiplier()
+        if term.xi is None or self.statement.p != 1:
+            return np.asarray(largest)
+        return np.asarray((exact(largest) + term.xi).lower)
+
+    def repair(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
+        upper_bound = np.broadcast_to(
+            np.maximum(self.upper_bound(term), 0.0), self.statement.y.shape
+        )
+        alpha = self.statement.alpha(dual)
+        if not self.free:
+            return {"alpha": np.clip(np.nan_to_num(alpha, nan=0.0), 0.0, upper_bound)}, term.on_b
+        parts = np.concatenate([alpha, np.abs(term.on_b)])
+        sides = np.concatenate([self.statement.y, np.where(term.on_b > 0, -1.0, 1.0)])
+        largest = np.full(term.on_b.size, np.max(self.statement.largest_multiplier()))
+        found = balanced(
+            parts, sides, np.concatenate([upper_bound, np.maximum(largest, np.abs(term.on_b))])
+        )
+        return {"alpha": found[: alpha.size]}, np.copysign(found[alpha.size :], term.on_b)
+
+    def violation(self, dual: Dual, term: LinearTerm) -> float:
+        alpha = self.statement.alpha(dual)
+        upper_bound = np.asarray(self.upper_bound(term))
+        if (
+            not (np.isfinite(alpha).all() and np.isfinite(term.on_b).all())
+            or (upper_bound < 0.0).any()
+        ):
+            return math.inf
+        outside = max(0.0, float(-alpha.min()), float((alpha - upper_bound).max()))
+        if not self.free:
+            return outside
+        parts = np.concatenate([alpha, np.abs(term.on_b)])
+        sides = np.concatenate([self.statement.y, np.where(term.on_b > 0, -1.0, 1.0)])
+        off = abs(imbalance(parts, sides))
+        return max(outside, off) if math.isfinite(off) else math.inf
+
+    def minus_conjugate(self, dual: Dual, term: LinearTerm) -> Bounded:
+        statement = self.statement
+        if term.xi is None:
+            return super().minus_conjugate(dual, term)
+        alpha = exact(statement.alpha(dual))
+        if statement.p == 1:
+            # The conjugates are zero inside the box.
+            return total(alpha)
+        beyond, cost = positive_part(alpha - term.xi), exact(statement.C) * statement.loss_weight
+        found: Bounded = total(alpha - hinge_power_conjugate(beyond, cost, exact(statement.p)))
+        return found
+
+
+# The least relative accuracy that scipy's method of Brent takes.
+LEAST_RTOL = float(4.0 * np.finfo(np.float64).eps)
+
+
+def objective(squared_norm: Any, u: Any, *, C: Any, p: Any, weight: Any = 1.0) -> Any:
+    r"""Return :math:`P = \tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+^p`, of plain or of bounded numbers."""
+    return 0.5 * squared_norm + C * total(weight * hinge_power(u, p))
+
+
+def dual_objective(alpha: Any, squared_norm: Any, *, C: Any, p: Any, weight: Any = 1.0) -> Any:
+    r"""Return :math:`D(\alpha)`, with :math:`v'Kv` passed as `squared_norm`; for p = 1 of an α
+    within its box.
+    """
+    terms = alpha if p == 1 else alpha - hinge_power_conjugate(alpha, C * weight, p)
+    return total(terms) - 0.5 * squared_norm
+
+
+def best_bias(
+    f: Floats, y: Floats, *, p: float, weight: Floats | None = None, near: float | None = None
+) -> float:
+    r"""Return the bias that minimises the loss :math:`\varphi(b) = \sum_i s_i(1 - y_i(f_i +
+    b))_+^p`.
+
+    It is the exact bias of the optimal `w`, and gives the smallest gap for any other. Where the
+    minimisers are an interval, its middle is returned
+    (:mod:`svmcvx.formulations.optimal_intercepts`). [Sun] averages :math:`y_k - f_k` over the
+    support vectors, which leaves out the slack :math:`y_k\xi_k` and is right for p = 2 only.
+    """
+    s = np.ones_like(f) if weight is None else weight
+    breaks = y - f  # observation i has a loss while y_i b < y_i breaks_i
+    negative = y < 0
+    first, last = float(breaks[negative].min()), float(breaks[~negative].max())
+    if last <= first:  # no observation has a loss in between
+        return (first + last) / 2
+    if p == 1:
+        ends = hinge_intercepts(f, y, s)
+        return (ends[0] + ends[1]) / 2
+    if p == 2:
+        # φ' is linear between two neighbouring breaks. At b a negative observation has a loss if
+        # its break is below b, a positive one if its break is above.
+        order = np.argsort(breaks)
+        grid = breaks[order] - first
+        lower = np.where(negative[order], s[order], 0.0)
+        upper = s[order] - lower
+        mass = np.cumsum(lower) + float(upper.sum()) - np.cumsum(upper)
+        moment = np.cumsum(lower * grid) + float(upper @ grid) - np.cumsum(upper * grid)
+        behind = int(np.argmax(mass * grid >= moment))
+        before = breaks[order[max(behind - 1, 0)]]
+        lost = s * np.where(negative, breaks <= before, breaks >= breaks[order[behind]])
+        return first + float(lost @ (breaks - first) / lost.sum())
+    above, weight_above = breaks[~negative], s[~negative]
+    below, weight_below = breaks[negative], s[negative]
+
+    def slope(b: float) -> float:
+        # The slack is written as a distance to the break, so that it is exactly 0 there; this
+        # matters for p near 1. Slacks are divided by the largest, since only the sign is needed and
+        # large p would overflow.
+        largest = max(b - first, last - b)
+        up, down = above > b, below < b
+        push = weight_below[down] @ ((b - below[down]) / largest) ** (p - 1.0)
+        return float(push - weight_above[up] @ ((above[up] - b) / largest) ** (p - 1.0))
+
+    # φ is smooth between two neighbouring breaks, and φ' increases from `first` to `last`.
+    grid = np.unique(breaks[(breaks >= first) & (breaks <= last)])
+    piece = 0 if near is None else int(np.searchsorted(grid, near))
+    if not 0 < piece < grid.size or not slope(float(grid[piece - 1])) < 0 <= slope(
+        float(grid[piece])
+    ):
+        piece = _first(lambda k: slope(float(grid[k])) >= 0, grid.size - 1)
+    if piece == 0:
+        return first
+    low, high = float(grid[piece - 1]), float(grid[piece])
+    if not slope(low) < 0 < slope(high):
+        return high
+    return float(
+        brentq(
+            slope,
+            low,
+            high,
+            xtol=4.0 * math.ulp(max(abs(low), abs(high))),
+            rtol=LEAST_RTOL,
+            maxiter=500,
+        )
+    )
+
+
+def _first(holds: Callable[[int], bool], size: int) -> int:
+    """Return the smallest k in 0 … `size` with ``holds(k)``, for a condition that holds for all
+    larger k as well.
+    """
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@dataclass(frozen=True, eq=False)
+class PSVM(AlphaDualStatement):
+    """The statement of the pSVM bound to data."""
+
+    name: ClassVar[str] = "psvm"
+    C: float
+    p: float
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        return {"C": self.C, "p": self.p, **super().hyperparameters}
+
+    @cached_property
+    def cost_below(self) -> Floats:
+        """The largest numbers that are at most C s_i, whose floating-point product may be above it."""
+        if (self.weight == 1.0).all():
+            return np.full(self.weight.size, self.C)
+        return product_below(self.C, self.weight)
+
+    def upper_bound(self) -> Floats | float:
+        return self.cost_below if self.p == 1 else math.inf
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        return Evaluation.of(regulariser=0.5 * self.penalty(model), losses=self.losses(model))
+
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        return {"C": exact(self.C), "p": exact(self.p)}
+
+    def losses(self, model: BinaryModel) -> Bounded:
+        found: Bounded = by_rows(
+            lambda u, s: objective(0.0, u, weight=s, **self._parameters),
+            self.margins_of(model),
+            self.loss_weight,
+        )
+        return found
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        alpha = self.alpha(dual)
+        return self._minus_conjugate_of(alpha) - 0.5 * self.space.point(alpha * self.y).squared_norm
+
+    def coefficients(self, dual: Dual) -> Floats:
+        return self.alpha(dual) * self.y
+
+    def minus_conjugate(self, dual: Dual) -> Bounded:
+        return self._minus_conjugate_of(self.alpha(dual))
+
+    def _minus_conjugate_of(self, alpha: Floats) -> Bounded:
+        s = self.loss_weight
+        support = np.flatnonzero(alpha)
+        if support.size < alpha.size:
+            alpha, s = alpha[support], s if isinstance(s, float) else s[support]
+        found: Bounded = by_rows(
+            lambda a, s: dual_objective(a, 0.0, weight=s, **self._parameters), exact(alpha), s
+        )
+        return found
+
+    def linear_dual(self) -> MarginLinearDual:
+        return MarginLinearDual(self)
+
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        y, weight = self.y, self.weight
+        bias = self.constant_bias(float(weight[y > 0].sum()), float(weight[y < 0].sum()))
+        return [self.constant(bias)], [{"alpha": np.zeros(y.size)}]
+
+    def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
+        r"""Whether w = 0, which costs at least :math:`2C\min(\sum_{y_i>0}s_i, \sum_{y_i<0}s_i)`,
+        and α = 0 are no better.
+        """
+        positive = self.y > 0
+        smaller = min(float(self.weight[positive].sum()), float(self.weight[~positive].sum()))
+        return lower >= 0.0 and upper < 2.0 * self.C * smaller * (1.0 - 1e-9)
+
+    def constant_bias(self, positive: float, negative: float) -> float:
+        """Return the best bias of w = 0 for classes of these weights."""
+        weight = np.array([positive, negative])
+        return best_bias(np.zeros(2), np.array([1.0, -1.0]), p=self.p, weight=weight)
+
+    def exact_intercept(self, f: Floats, near: float | None = None) -> float:
+        return best_bias(f, self.y, p=self.p, weight=self.weight, near=near)
+
+    def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts | None:
+        b = model.intercept
+        if self.p > 1:
+            return OptimalIntercepts(b, b)
+        u = self.margins_of(model)
+        lower, upper = hinge_intercepts(self.y * u.value, self.y, self.weight)
+        # Breaks at the present intercept are known up to the rounding of the scores.
+        lower, upper = (
+            0.0 if abs(move) <= 2.0 * float(np.max(u.error)) else move for move in (lower, upper)
+        )
+        return OptimalIntercepts(b + lower, b + upper)
+
+    def recover(self, alpha: Floats) -> RecoveredPoints:
+        """Return the models of approximate multipliers, and the multipliers repaired.
+
+        An interior-point solver leaves all multipliers slightly positive. The first candidate,
+        where it exists, solves the optimality conditions as equations on the support vectors; see
+        :mod:`svmcvx.numerical`.
+        """
+        repaired = self.feasible(alpha)
+        f = self.space.point(repaired * self.y).scores.value
+        b = self.exact_intercept(f)
+        found = RecoveredPoints([self.space.model(repaired * self.y, b)], [{"alpha": repaired}])
+        polished = self._polish(repaired, b, f)
+        if polished is not None:
+            v = polished * self.y
+            found.models.insert(
+                0, self.space.model(v, self.exact_intercept(self.space.point(v).scores.value))
+            )
+            found.duals.insert(0, {"alpha": polished})
+        return found
+
+    def _polish(self, alpha: Floats, b: float, f: Floats) -> Floats | None:
+        """Solve the equations on the support vectors; which observations these are follows from
+        complementarity.
+        """
+        u = self.y * (f + b)
+        weight = self.weight
+        scaled = alpha / (self.C * self.p * weight)
+        outside = scaled < CLEARLY_ZERO * (u - 1.0)
+        guess = np.where(outside, 0.0, alpha)
+        if self.p > 1:
+
+            def slack_of(values: Floats, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
+                # For p near 1 and a multiplier above C s the slack overflows; the iteration then
+                # ends.
+                with np.errstate(over="ignore"):
+                    xi = (values / (self.C * self.p * weight[rows])) ** (1.0 / (self.p - 1.0))
+                    return xi, xi / ((self.p - 1.0) * values)
+
+            free, rule = ~outside & (alpha > 0), slack_of
+        else:
+            upper_bound = self.C * weight
+            above = 1.0 - scaled < CLEARLY_ZERO * (1.0 - u)
+            guess = np.where(above, upper_bound, guess)
+            free, rule = ~(outside | above), None
+        polished = solve_support_equations(
+            self.space,
+            guess,
+            free=free,
+            upper_bound=np.broadcast_to(self.upper_bound(), u.shape),
+            bias=b,
+            slack=rule,
+        )
+        return None if polished is None else self.feasible(polished)
+
+
+def check_intercept(intercept: Any) -> str:
+    """Return what a pSVM does with its intercept."""
+    return intercept_kind(intercept, own="free", kinds=INTERCEPTS)
+
+
+def kind_of_psvm(intercept: str) -> type[PSVM]:
+    """Return the statement of the pSVM with an intercept of this kind."""
+    return PSVM if intercept == "free" else PenalisedPSVM
+
+
+@dataclass(frozen=True, eq=False)
+class PenalisedPSVM(PSVM):
+    """The statement bound to data."""
+
+    name: ClassVar[str] = "penalised psvm"
+
+    def exact_intercept(self, f: Floats, near: float | None = None) -> float:
+        return 0.0
+
+    def optimal_intercepts(self, model: BinaryModel) -> None:
+        """None: no intercept is free."""
+
+    def feasible(self, alpha: Floats) -> Floats:
+        return np.clip(np.nan_to_num(alpha, nan=0.0), 0.0, self.largest_multiplier())
+
+    def dual_violation(self, dual: Dual) -> float:
+        return self.outside_box(self.alpha(dual))
+
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        return [self.constant(0.0)], [{"alpha": np.zeros(self.y.size)}]
+
+
+# Times that a model is scaled, at most, until its margins are at least 1 after rounding.
+ATTEMPTS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class HardMargin(AlphaDualStatement):
+    r"""The statement of the hard-margin SVM bound to data: min ½‖w‖² subject to :math:`u_i \ge 1`."""
+
+    name: ClassVar[str] = "hard_margin"
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        """½‖w‖²/m² with m the smallest margin, at most 1: the objective of the model scaled until
+        every margin is at least 1.
+
+        It is infinite if a margin is below 1 by more than rounding.
+        """
+        return self.value_at(model, *self.lowest_margin(model))
+
+    def lowest_margin(self, model: BinaryModel) -> tuple[float, bool]:
+        """Return a number that every margin is at least, and whether one is below 1 by more than
+        rounding.
+        """
+        u = self.margins_of(model)
+        return u.least, bool((u.value < 1.0 - 2.0 * u.error).any())
+
+    def value_at(self, model: BinaryModel, lowest: float, violated: bool) -> Evaluation:
+        """Return the objective of a model whose margins are at least `lowest`."""
+        if violated or not lowest > 0.0:
+            return Evaluation(math.inf, 0.0)
+        half = 0.5 * self.penalty(model)
+        return Evaluation.of(
+            regulariser=half / square(exact(lowest)) if lowest < 1.0 else half, losses=exact(0.0)
+        )
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        alpha = self.alpha(dual)
+        return total(exact(alpha)) - 0.5 * self.space.point(alpha * self.y).squared_norm
+
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        return [], [{"alpha": np.zeros(self.y.size)}]
+
+    def explain(self, status: str) -> str:
+        if status in ("unbounded", "infeasible"):
+            return (
+                "the two classes are not separable in this feature space, so no hard-margin SVM"
+                " exists; use the soft margin (a finite C of the pSVM) or a richer kernel"
+            )
+        return super().explain(status)
+
+    def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts:
+        return OptimalIntercepts(model.intercept, model.intercept)
+
+    def recover(self, alpha: Floats) -> RecoveredPoints:
+        """Return models scaled to margin 1 (none if the classes are not separated) and multipliers
+        at their best scale.
+
+        A point whose objective is optimal to a relative ε has an error of the order √ε in its
+        margins. The first candidate therefore solves the equations u = 1 on the support vectors to
+        rounding.
+        """
+        start = self.feasible(alpha)
+        return self._candidates(
+            [point for point in (self._polish(start), start) if point is not None]
+        )
+
+    def separator(self, alpha: Floats) -> RecoveredPoints:
+        """Return the points of :meth:`recover` without the first, which needs a factor of the Gram
+        matrix.
+        """
+        return self._candidates([self.feasible(alpha)])
+
+    def _candidates(self, points: list[Floats]) -> RecoveredPoints:
+        models: list[BinaryModel] = []
+        duals: list[Dual] = []
+        for point in points:
+            norm = float(self.space.point(point * self.y).squared_norm.value)
+            # (Σα)²/(2 v'Kv) is the dual value at the best multiple of α.
+            best = point * (float(point.sum()) / norm) if norm > 0 else point
+            duals.append({"alpha": self.feasible(best)})
+            # Scale the model, not the multipliers: where large multipliers cancel, this has the
+            # smaller rounding error.
+            model = self._separating(self.space.model(best * self.y))
+            if model is not None:
+                models.append(model)
+        return RecoveredPoints(models, duals)
+
+    def _separating(self, model: BinaryModel) -> BinaryModel | None:
+        """Return the multiple with the bias in the middle whose margins are at least 1 after
+        rounding; None if there is none.
+
+        With an offset of the data the intercept is large, and its rounding shifts all margins: the
+        room for this is left, and scores are looked at again.
+        """
+        best = None
+        for _ in range(ATTEMPTS):
+            u = self.margins_of(model)
+            if best is not None and u.least >= 1.0:
+                break
+            # A little more than the bound, so that the scores of the next model, which are rounded
+            # anew, are within it.
+            low = u.value - 1.1 * u.error
+            centre = self.space.centre if self.space.is_linear else None
+            found = separated(
+                model, float(low[self.y > 0].min()), float(low[self.y < 0].min()), centre
+            )
+            if found is None:
+                break
+            model = best = found
+        return best
+
+    def _polish(self, alpha: Floats) -> Floats | None:
+        """Solve u = 1 on the observations whose multiplier is clearly positive."""
+        free = alpha > CLEARLY_ZERO**2 * float(alpha.max(initial=0.0))
+        f = self.space.point(alpha * self.y).scores.value
+        b = -(float(f[self.y > 0].min()) + float(f[self.y < 0].max())) / 2
+        upper_bound = np.full(alpha.size, np.inf)
+        polished = solve_support_equations(
+            self.space,
+            np.where(free, alpha, 0.0),
+            free=free,
+            upper_bound=upper_bound,
+            bias=b,
+            slack=None,
+        )
+        return None if polished is None else self.feasible(polished)
+
+
+def separated(
+    model: BinaryModel, positive: float, negative: float, centre: Floats | None
+) -> BinaryModel | None:
+    """Return the multiple of a model, with the bias in the middle, whose margins are about 1; None
+    if it does not separate.
+    """
+    margin = (positive + negative) / 2
+    if not 0 < margin < math.inf:
+        return None
+    size = abs(model.intercept)
+    if isinstance(model, LinearModel) and centre is not None:
+        size += float(np.abs(centre) @ np.abs(model.coef))
+    room = roundings(2) * size
+    if room < margin / 2:
+        margin -= room
+    intercept = (model.intercept - (positive - negative) / 2) / margin
+    if isinstance(model, LinearModel):
+        return replace(model, coef=model.coef / margin, intercept=intercept)
+    if isinstance(model, KernelModel):
+        return replace(model, dual_coef=model.dual_coef / margin, intercept=intercept)
+    raise TypeError(f"no way to scale a {type(model).__name__}")
+
+
+# Steps in which the observations inside the margin are found again.
+NEWTON_STEPS = 20
+# Times that multipliers are divided until the constraints hold in spite of their rounding.
+DIVISIONS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class AbsoluteNormSVM(BinaryStatement):
+    """The problem bound to data, in a linear space with a penalised intercept or none."""
+
+    name: ClassVar[str] = "l1_squared_hinge"
+    weights_of_columns: ClassVar[bool] = True
+    C: float = 1.0
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        return {"C": self.C, **super().hyperparameters}
+
+    def evidence(self, model: Any = None) -> Evidence | None:
+        return None
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        assert isinstance(model, LinearModel)  # noqa: S101 - the formulation has no kernel
+        u = self.margins_of(model)
+        losses = exact(self.C) * total(self.loss_weight * hinge_power(u, exact(2.0)))
+        return Evaluation.of(
+            regulariser=total(exact(np.abs(np.append(model.coef, model.intercept)))), losses=losses
+        )
+
+    def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
+        return [self.model(np.zeros(self.space.X.shape[1]))], [{"alpha": np.zeros(self.y.size)}]
+
+    def model(self, w: Floats) -> LinearModel:
+        """Return the model of coefficients of the columns of the space; it rests on the
+        observations with a loss.
+        """
+        data = self.space.data
+        support = (
+            data.index[self.y * np.asarray(self.space.X @ w) < 1.0]
+            if w.any()
+            else np.zeros(0, dtype=np.intp)
+        )
+        coef, intercept = (
+            (w[:-1], float(w[-1])) if self.space.intercept == "penalised" else (w, 0.0)
+        )
+        return LinearModel(coef=coef, intercept=intercept, classes=data.classes, support=support)
+
+    def multipliers(self, model: LinearModel) -> Floats:
+        f = self.space.scores(model).value
+        return np.asarray(2.0 * self.C * self.weight * np.maximum(1.0 - self.y * f, 0.0))
+
+    def polished(self, w: Floats) -> Floats | None:
+        """Return coefficients near these, with the same signs, at which the smooth part is
+        stationary; None if there are none.
+        """
+        X, y = self.space.X, self.y
+        used = np.flatnonzero(w)
+        if not used.size:
+            return np.zeros(w.size)
+        columns = X[:, used].toarray() if sp.issparse(X) else X[:, used]
+        signs, now = np.sign(w[used]), w[used].astype(np.float64)
+        rows = columns * y[:, None]
+        for _ in range(NEWTON_STEPS):
+            inside = rows @ now < 1.0
+            weighted = 2.0 * self.C * self.weight[inside, None] * rows[inside]
+            step, *_ = sl.lstsq(
+                rows[inside].T @ weighted, weighted.sum(axis=0) - signs, lapack_driver="gelsy"
+            )
+            if not np.isfinite(step).all() or (np.sign(step) != signs).any():
+                return None
+            now = step
+            if np.array_equal(rows @ now < 1.0, inside):
+                found = np.zeros(w.size)
+                found[used] = now
+                return found
+        return None
+
+    def recover(self, w: Floats, alpha: Floats) -> RecoveredPoints:
+        """Return models and multipliers near a solver's point, whose coefficients and multipliers
+        are all slightly off zero.
+
+        A coefficient is taken for zero where the side of its constraint is clearly below 1, or is
+        so for its size; with the others the smooth part is made stationary.
+        """
+        slack = 1.0 - np.abs(np.asarray(self.space.X.T @ (self.y * alpha)))
+        clearly, by_size = (
+            slack > CLEARLY_ZERO,
+            np.abs(w) < CLEARLY_ZERO * slack * float(np.abs(w).max(initial=0.0)),
+        )
+        sparse = [np.where(zero, 0.0, w) for zero in (by_size, clearly)]
+        points = [*(self.polished(each) for each in sparse), *sparse, w]
+        models = [self.model(each) for each in points if each is not None]
+        return RecoveredPoints(
+            models, [{"alpha": alpha}, *({"alpha": self.multipliers(model)} for model in models)]
+        )
+
+    def _largest(self, alpha: Floats) -> float:
+        """A number that is at least the largest side of the constraints."""
+        X, terms = self.space.X, alpha.size
+        sides = np.abs(np.asarray(X.T @ (self.y * alpha)))
+        return float(
+            np.max(
+                Bounded(sides, inner_error(terms, np.asarray(abs(X).T @ alpha))).upper, initial=0.0
+            )
+        )
+
+    def repair(self, dual: Dual) -> Dual:
+        alpha = np.maximum(self.entry(dual, "alpha"), 0.0)
+        squares = float(np.sum(alpha**2 / self.weight))
+        if not (alpha.any() and math.isfinite(squares)):
+            return {"alpha": np.zeros(alpha.size)}
+        best, largest = 2.0 * self.C * float(alpha.sum()) / squares, self._largest(alpha)
+        alpha = alpha * (best if best * largest <= 1.0 else 1.0 / largest)
+        for _ in range(DIVISIONS):
+            if (largest := self._largest(alpha)) <= 1.0:
+                return {"alpha": alpha}
+            alpha = np.maximum((exact(alpha) / largest).lower, 0.0)
+        return {"alpha": np.zeros(alpha.size)}
+
+    def dual_violation(self, dual: Dual) -> float:
+        alpha = self.entry(dual, "alpha")
+        if not np.isfinite(alpha).all():
+            return math.inf
+        return max(float(-alpha.min(initial=0.0)), self._largest(np.maximum(alpha, 0.0)) - 1.0, 0.0)
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        alpha = exact(self.entry(dual, "alpha"))
+        return total(alpha) - total(square(alpha) / self.loss_weight) / (4.0 * exact(self.C))

@@ -1,1 +1,0 @@
-"""The margin family: pSVM and the hard-margin machine."""

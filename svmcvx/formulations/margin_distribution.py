@@ -1,0 +1,974 @@
+r"""The margin distribution family: ODM, the optimal margin distribution machine, and ODML.
+
+**ODM**, :math:`C_1, C_2 > 0`, :math:`0 \le D < 1`, with shares :math:`c_i = s_i / m` of the
+weights :math:`s_i` (1 by default) and their sum :math:`m = \sum_i s_i`, so that an observation of
+weight k counts as k copies of it:
+
+.. math::
+    \min_w\; P(w) = \tfrac12\|w\|^2 + \sum_i c_i \big(C_1 (1 - D - u_i)_+^2 + C_2 (u_i - 1 - D)_+^2\big), \qquad
+    u_i = y_i \langle w, \varphi(x_i)\rangle.
+
+**Dual**, unconstrained in the signed multipliers :math:`\theta = \zeta - \beta`:
+
+.. math::
+    \max_\theta\; G(\theta) = \sum_i \theta_i - D \sum_i |\theta_i| - \tfrac12 v'Kv
+      - \sum_i \frac{(\theta_i)_+^2}{4 C_1 c_i} - \sum_i \frac{(\theta_i)_-^2}{4 C_2 c_i}, \qquad v_i = \theta_i y_i.
+
+The dual of [ZhangZhou] has :math:`\zeta, \beta \ge 0`, twice as many variables; at its optimum
+:math:`\zeta_i \beta_i = 0`, so both have the same value. At the optimum
+
+.. math:: \theta_i = 2 C_1 c_i (1 - D - u_i)_+ - 2 C_2 c_i (u_i - 1 - D)_+, \qquad w = \sum_i v_i \varphi(x_i),
+
+and for *every* w the first formula gives a dual point with :math:`P(w) - G(\theta) = \tfrac12\|w -
+\sum_i v_i\varphi(x_i)\|^2`.
+
+============== ================================================ =========
+symbol         meaning                                          shape
+============== ================================================ =========
+X, y           data, labels ±1                                  (n, d), (n,)
+K              Gram matrix                                      (n, n)
+L              factor of it, or the data                        (n, r)
+c              shares of the weights, 1/n without weights       (n,)
+theta          signed multipliers                               (n,)
+w              normal in the columns of L                       (r,)
+u              margins                                          (n,)
+============== ================================================ =========
+
+**Scaling.** Losses are averaged, so multiplying all weights by a number changes nothing. At D = 0
+and :math:`C_1 = C_2 = C` this is ridge regression on the labels, scikit-learn's ``Ridge(alpha=m /
+(2 * C), fit_intercept=False)``. There is no intercept; ``intercept=True`` appends a constant
+feature, whose coefficient is penalised with the others.
+
+**Source.** [ZhangZhou], Optimal Margin Distribution Machine, eqs. (7), (15)-(19), (22). Eq. (15)
+there ends in :math:`-\xi` where :math:`-\epsilon` is meant.
+
+**ODML**, the hinge loss with the mean and the variance of the margins, :math:`\lambda_1, \lambda_2
+\ge 0`, C > 0:
+
+.. math::
+    \min_w\; P(w) = \tfrac12\|w\|^2 + \lambda_1 \sum_i c_i (u_i - \bar u)^2 - \lambda_2 \bar u
+      + C \sum_i c_i (1 - u_i)_+, \qquad
+    u_i = y_i \langle w, \varphi(x_i)\rangle,\quad \bar u = \sum_i c_i u_i.
+
+**Dual** [ZhangZhou], with :math:`q = \alpha + \lambda_2 c`, :math:`A = 2\lambda_1(\mathrm{diag}(c)
+- (yc)(yc)')` and :math:`H = YG(I + AG)^{-1}Y`, where G is the Gram matrix (its value is stated here
+for maximisation):
+
+.. math:: \max_{0 \le \alpha \le C c}\; \sum_i \alpha_i - \tfrac12 q'Hq.
+
+A is singular along the labels and is never inverted. With a factor :math:`G = LL'`, :math:`Z = YL`,
+and
+
+.. math:: R = I + L'AL, \qquad H = Z R^{-1} Z', \qquad w = R^{-1}Z'q
+
+(push-through), only the r × r matrix R is factored; its eigenvalues are at least 1.
+
+**The certificate** needs no inverse. The variance has its own multipliers τ, and for every α in the
+box and every τ of sum 0, with :math:`v_i = y_i(\alpha_i + \lambda_2 c_i - \tau_i)`,
+
+.. math:: G(\alpha, \tau) = \sum_i \alpha_i - \tfrac12 v'Kv - \frac{1}{4\lambda_1} \sum_i \frac{\tau_i^2}{c_i}
+
+is a lower bound (τ = 0 for :math:`\lambda_1 = 0`). The sum of τ is 0 exactly, on a grid of powers
+of two. The best τ of a given α is :math:`\tau_i = 2\lambda_1 c_i(u_i - \bar u)` at :math:`w =
+R^{-1}Z'q`; it makes :math:`G(\alpha, \tau)` the dual of [ZhangZhou] and :math:`w = \sum_i v_i
+\varphi(x_i)`.
+
+**Hard margin**: the same without the hinge loss subject to :math:`u_i \ge 1`; its dual has
+:math:`\alpha \ge 0` only.
+
+**Scaling of ODML.** At :math:`\lambda_1 = \lambda_2 = 0` this is the soft-margin SVM without intercept
+whose C is C/m here, scikit-learn's ``LinearSVC(loss="hinge", fit_intercept=False, C=C / m)``. The
+objective can be negative.
+
+**Source of ODML.** [ZhangZhou], eqs. (3)-(5), (8)-(14). Its Lemma 1
+writes :math:`A^{-1}`, which does not exist; the identity (13) that it serves holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import InitVar, dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual, Evaluation
+from svmcvx.certificate.bounded import (
+    Bounded,
+    between,
+    by_rows,
+    down,
+    exact,
+    positive_part,
+    signed,
+    square,
+    total,
+    weighted_total,
+    where,
+)
+from svmcvx.certificate.exactly import LARGEST_BITS, SUM_BITS
+from svmcvx.data import binary_data, check_number
+from svmcvx.errors import DataError
+from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
+from svmcvx.formulations.base import CLEARLY_ZERO, BinaryStatement, LinearDual, RecoveredPoints
+from svmcvx.kernels import KernelLike
+from svmcvx.losses import slack, variance_multipliers
+from svmcvx.model import BinaryModel
+from svmcvx.numerical import conjugate_gradients
+from svmcvx.system import memory
+from svmcvx.system.cancellation import (
+    checkpoint,
+    cholesky,
+    interruptible,
+    run_with_deadline,
+    triangle,
+)
+from svmcvx.system.deadline import OutOfTime, current
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Newton steps of the polishing, and unknowns of one of its systems, at most.
+ROUNDS = 40
+LARGEST_SYSTEM = 4000
+# Smallest share of an observation in the sum of weights.
+LEAST_SHARE = 2.0**-300
+
+
+def objective(squared_norm: Any, u: Any, *, C1: Any, C2: Any, D: Any, share: Any = None) -> Any:
+    r"""Return :math:`P = \tfrac12\|w\|^2 + \sum_i c_i (C_1 (1-D-u_i)_+^2 + C_2 (u_i-1-D)_+^2)`;
+    :math:`c_i = 1/n` by default.
+
+    Of plain or of bounded numbers, like :func:`dual_objective`.
+    """
+    short, long = _deviations(u, D)
+    return 0.5 * squared_norm + weighted_total(
+        _share(share, u), C1 * square(short) + C2 * square(long)
+    )
+
+
+def dual_objective(
+    theta: Any, squared_norm: Any, *, C1: Any, C2: Any, D: Any, share: Any = None
+) -> Any:
+    r"""Return :math:`G(\theta)`, with :math:`v'Kv` passed as `squared_norm`."""
+    conjugate = theta * (theta / (4.0 * where(theta > 0, C1, C2) * _share(share, theta)))
+    return total(theta - D * abs(theta) - conjugate) - 0.5 * squared_norm
+
+
+def multipliers(
+    u: Floats, *, C1: float, C2: float, D: float, share: Floats | float | None = None
+) -> Floats:
+    r"""Return :math:`\theta_i = 2 C_1 c_i (1-D-u_i)_+ - 2 C_2 c_i (u_i-1-D)_+`, minus the
+    derivative of the losses.
+    """
+    short, long = _deviations(u, D)
+    return np.asarray(2.0 * _share(share, u) * (C1 * short - C2 * long))
+
+
+def _deviations(u: Any, D: Any) -> tuple[Any, Any]:
+    return positive_part(1.0 - D - u), positive_part(u - (1.0 + D))
+
+
+def _share(share: Any, like: Any) -> Any:
+    return 1.0 / like.size if share is None else share
+
+
+@dataclass(frozen=True, eq=False)
+class ODMStatement(BinaryStatement):
+    """What the statements of the ODM family share: no free intercept, and averaged losses."""
+
+    @cached_property
+    def share(self) -> Floats:
+        """Shares of the weights, of sum 1, rounded."""
+        return self.weight / self.space.data.total_weight
+
+    @cached_property
+    def bounded_share(self) -> Bounded:
+        """The shares with their errors; a number where all are equal."""
+        data = self.space.data
+        if data.whole_weight is None and (self.weight == self.weight[0]).all():
+            return exact(1.0) / float(data.n)
+        return exact(self.weight) / data.bounded_weight
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        return {**super().hyperparameters, "intercept": self.space.intercept == "penalised"}
+
+
+@dataclass(frozen=True, eq=False)
+class ODM(ODMStatement):
+    """The statement of the ODM bound to data."""
+
+    name: ClassVar[str] = "odm"
+    C1: float
+    C2: float
+    D: float
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        return {"C1": self.C1, "C2": self.C2, "D": self.D, **super().hyperparameters}
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        return Evaluation.of(regulariser=0.5 * self.penalty(model), losses=self.losses(model))
+
+    @property
+    def _parameters(self) -> dict[str, Bounded]:
+        return {"C1": exact(self.C1), "C2": exact(self.C2), "D": exact(self.D)}
+
+    def losses(self, model: BinaryModel) -> Bounded:
+        found: Bounded = by_rows(
+            lambda u, c: objective(0.0, u, share=c, **self._parameters),
+            self.margins_of(model),
+            self.bounded_share,
+        )
+        return found
+
+    def margins_at(self, w: Floats) -> Floats:
+        """Return the margins of a normal in the columns of the factor."""
+        return np.asarray(self.y * (self.space.factor @ w))
+
+    def multipliers(self, u: Floats) -> Floats:
+        return multipliers(u, C1=self.C1, C2=self.C2, D=self.D, share=self.share)
+
+    def repair(self, dual: Dual) -> Dual:
+        return {"theta": self.entry(dual, "theta")}
+
+    def dual_violation(self, dual: Dual) -> float:
+        return 0.0 if np.isfinite(self.entry(dual, "theta")).all() else math.inf
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        return (
+            self.minus_conjugate(dual)
+            - 0.5 * self.space.point(self.coefficients(dual)).squared_norm
+        )
+
+    def coefficients(self, dual: Dual) -> Floats:
+        return self.entry(dual, "theta") * self.y
+
+    @classmethod
+    def expansion_multipliers(cls, dual: Dual) -> Floats | None:
+        return dual.get("theta")
+
+    def minus_conjugate(self, dual: Dual) -> Bounded:
+        theta, c = self.entry(dual, "theta"), self.bounded_share
+        support = np.flatnonzero(theta)
+        if support.size < theta.size:
+            theta, c = theta[support], c if c.shape == () else c[support]
+        found: Bounded = by_rows(
+            lambda t, c: dual_objective(t, 0.0, share=c, **self._parameters), exact(theta), c
+        )
+        return found
+
+    def linear_dual(self) -> LinearDual:
+        return LinearDual(self)
+
+    def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
+        return [self.space.model(np.zeros(self.y.size))], [{"theta": np.zeros(self.y.size)}]
+
+    def recover(self, theta: Floats, w: Floats | None = None) -> RecoveredPoints:
+        """Return the models of (approximate) multipliers, and multipliers.
+
+        The first candidate, if there is one, solves the optimality conditions to rounding. The
+        multipliers of the margins that the approximate ones give, and zero, are further candidates
+        for the bound.
+        """
+        u = (
+            self.y * self.space.point(theta * self.y).scores.value
+            if w is None
+            else self.margins_at(w)
+        )
+        points = [theta]
+        polished = self._polish(u)
+        if polished is not None:
+            points, w = [polished[0], theta], polished[1]
+        models: list[BinaryModel] = [self.space.model(point * self.y) for point in points]
+        if w is not None:
+            models.append(self.space.model_from_factor(w, support=points[0] != 0))
+        return RecoveredPoints(
+            models, [{"theta": point} for point in (*points, self.multipliers(u), np.zeros(u.size))]
+        )
+
+    def _polish(self, u: Floats) -> tuple[Floats, Floats | None] | None:
+        r"""Run Newton's method on P from the margins `u`; None if it fails.
+
+        Return θ of the minimiser, and w where that was solved for. P is piecewise quadratic, so the
+        method ends when the pieces stop changing. While it is known which margins are too short or
+        too long, the set A, the conditions are linear: :math:`\theta_A = S (t - u_A)` with the
+        stiffness :math:`S = \mathrm{diag}(2 C c)` and the ends t of the band. They are solved for
+        θ_A, or for w where that is the smaller system: :math:`(S^{-1} + Q_{AA}) \theta_A = t` or
+        :math:`(I + Z_A' S Z_A) w = Z_A' S t`, where :math:`Z = YL`, :math:`Q = ZZ'`.
+        """
+        L, c = self.space.factor, self.share
+        theta: Floats = np.zeros(u.size)
+        w: Floats | None = None
+        for _ in range(ROUNDS):
+            short, long = u < 1.0 - self.D, u > 1.0 + self.D
+            rows = np.flatnonzero(short | long)
+            if min(rows.size, L.shape[1]) > LARGEST_SYSTEM or current().passed():
+                return None
+            stiffness = 2.0 * c[rows] * np.where(short[rows], self.C1, self.C2)
+            end = np.where(short[rows], 1.0 - self.D, 1.0 + self.D)
+            part = self.y[rows, None] * (L[rows].toarray() if sp.issparse(L) else L[rows])
+            theta, w = np.zeros(u.size), None
+            try:
+                if rows.size <= L.shape[1]:
+                    system = part @ part.T
+                    system[np.diag_indices(rows.size)] += 1.0 / stiffness
+                    theta[rows] = solve_positive(system, end)
+                    u = self.y * np.asarray(L @ (part.T @ theta[rows]))
+                else:
+                    # As a least-squares problem, by an orthogonal factor: squaring Z would lose its
+                    # digits.
+                    root = np.sqrt(stiffness)
+                    stacked = np.vstack([root[:, None] * part, np.eye(L.shape[1])])
+                    orthogonal, upper = sl.qr(stacked, mode="economic", overwrite_a=True)
+                    w = sl.solve_triangular(upper, orthogonal[: rows.size].T @ (root * end))
+                    u = self.margins_at(w)
+                    theta[rows] = stiffness * (end - u[rows])
+            except (ValueError, sl.LinAlgError):
+                return None
+            if np.array_equal(short, u < 1.0 - self.D) and np.array_equal(long, u > 1.0 + self.D):
+                break
+        return theta, w
+
+
+def solve_positive(system: Floats, right: Floats) -> Floats:
+    """Solve a symmetric positive definite system, which is overwritten."""
+    return np.asarray(sl.cho_solve(sl.cho_factor(system, lower=True, overwrite_a=True), right))
+
+
+def margin_space(
+    X: Any,
+    y: Any,
+    *,
+    kernel: KernelLike,
+    intercept: bool | str,
+    sample_weight: Any,
+    indefinite: str,
+    largest_gram: float = math.inf,
+) -> FeatureSpace:
+    """Return the space of validated data, with a constant feature appended if `intercept`.
+
+    No Gram matrix is stored for more than `largest_gram` observations if the kernel is positive
+    semidefinite on any data.
+    """
+    rule = penalised_or_none(intercept)
+    data = binary_data(X, y, sample_weight)
+    smallest = float(data.weight.min()) / data.total_weight
+    if not smallest >= LEAST_SHARE:
+        raise DataError(
+            f"sample_weight gives an observation the share {smallest:.3g} of the sum of weights,"
+            f" below {LEAST_SHARE:.3g}, where losses underflow; leave it out by a weight of zero"
+        )
+    return feature_space(
+        data, kernel, intercept=rule, indefinite=indefinite, keep_gram=data.n <= largest_gram
+    )
+
+
+def check_band(C1: float, C2: float, D: float) -> tuple[float, float, float]:
+    """Return C1, C2 and D as numbers, or raise a :class:`~svmcvx.errors.DataError`."""
+    return (
+        check_number(C1, "C1", low=0, open_low=True),
+        check_number(C2, "C2", low=0, open_low=True),
+        check_number(
+            D,
+            "D",
+            low=0,
+            high=1,
+            open_high=True,
+            why="a band of half-width 1 would make w = 0 optimal",
+        ),
+    )
+
+
+def bound_odm(
+    X: Any,
+    y: Any,
+    C1: float,
+    C2: float,
+    D: float,
+    kernel: KernelLike,
+    intercept: bool | str,
+    sample_weight: Any,
+    indefinite: str,
+    largest_gram: float = math.inf,
+) -> ODM:
+    """Return the statement bound to validated data and hyper-parameters; raises as
+    :func:`odm_primal`.
+
+    `largest_gram` is that of :func:`margin_space`.
+    """
+    C1, C2, D = check_band(C1, C2, D)
+    space = margin_space(
+        X,
+        y,
+        kernel=kernel,
+        intercept=intercept,
+        sample_weight=sample_weight,
+        indefinite=indefinite,
+        largest_gram=largest_gram,
+    )
+    return ODM(space=space, C1=C1, C2=C2, D=D)
+
+
+class TauSums(NamedTuple):
+    """Sum and largest size of some numbers, and how many they are."""
+
+    total: float
+    largest: float
+    size: int
+
+
+class CentringPlan(NamedTuple):
+    """The centre in shares, and the grid 2^exponent."""
+
+    total: float
+    exponent: int
+
+
+def tau_sums(tau: Floats) -> TauSums:
+    """Return what :func:`centring_plan` needs of some numbers."""
+    return TauSums(math.fsum(tau.tolist()), float(np.abs(tau).max(initial=0.0)), tau.size)
+
+
+def centring_plan(blocks: Sequence[TauSums]) -> CentringPlan | None:
+    """Return how the numbers of all blocks are centred; None where only zeros are left."""
+    total = math.fsum(block.total for block in blocks)
+    # A share is at most 1.
+    largest = max(block.largest for block in blocks) + abs(total)
+    if not (0.0 < largest < math.inf):
+        return None
+    bits = min(
+        LARGEST_BITS, SUM_BITS - max(1, int(sum(block.size for block in blocks)).bit_length())
+    )
+    return CentringPlan(total, max(math.frexp(largest)[1] - bits, -1074))
+
+
+def tau_units(tau: Floats, share: Floats, plan: CentringPlan) -> NDArray[np.int64]:
+    """Return numbers less their part of the sum, as whole numbers of the grid."""
+    return np.rint(np.ldexp(tau - share * plan.total, -plan.exponent)).astype(np.int64)
+
+
+def without_rest(
+    units: NDArray[np.int64], share: Floats, each: int, rest: int
+) -> NDArray[np.int64]:
+    """Return units less `each`, and less one more for the `rest` largest shares."""
+    units = units - each
+    if rest:
+        units[np.argpartition(-share, rest - 1)[:rest]] -= 1
+    return units
+
+
+def centred(tau: Floats, share: Floats) -> Floats:
+    """Return numbers near `tau` less their sum, in these shares, whose sum is exactly 0; those that
+    have it as they are.
+
+    They are rounded to a grid of powers of two, and the rest of the sum is subtracted from the
+    largest shares in steps of the grid.
+    """
+    total = exact_sum(tau) if np.isfinite(tau).all() else 0.0
+    if total == 0.0:
+        return tau
+    plan = None if math.isinf(total) else centring_plan([tau_sums(tau)])
+    if plan is None:
+        return np.zeros(tau.size)
+    units = tau_units(tau, share, plan)
+    each, rest = divmod(int(units.sum()), tau.size)
+    return np.ldexp(without_rest(units, share, each, rest).astype(np.float64), plan.exponent)
+
+
+def exact_sum(values: Floats) -> float:
+    """The sum, rounded once: 0 only if it is; infinite where it is too large for that."""
+    try:
+        return math.fsum(values.tolist())
+    except OverflowError:
+        return math.inf
+
+
+# To repair a dual point, R is factored up to this number of features and observations, and for
+# sparse data up to this number of entries if they were dense.
+LARGEST_FACTORED = 2500
+LARGEST_WHITENED = 1e8
+# Largest trace of L'AL, and with it condition of R, at which R is formed: four digits are lost at
+# most.
+WELL_CONDITIONED = 1e4
+# Rows that are whitened together.
+ROWS = 512
+# Otherwise conjugate gradients: their relative residual, and products at most.
+ACCURACY = 1e-10
+PRODUCTS = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class MarginHessian:
+    """The matrix :math:`R = I + L'AL` of the quadratic part of P in the columns of the factor L."""
+
+    space: FeatureSpace
+    share: Floats
+    lam1: float
+
+    @cached_property
+    def triangle(self) -> Floats:
+        """The lower triangular T with ``T T' = R``."""
+        L = self.space.factor
+        n, r = L.shape
+        if sp.issparse(L):
+            self._require(3.0 * r * r)
+            mean = np.asarray(L.T @ (self.space.data.y * self.share))
+            R = (
+                2.0
+                * self.lam1
+                * ((L.T @ sp.diags_array(self.share) @ L).toarray() - np.outer(mean, mean))
+            )
+            R[np.diag_indices(r)] += 1.0
+            try:
+                return np.asarray(sl.cholesky(R, lower=True, overwrite_a=True, check_finite=False))
+            except sl.LinAlgError:
+                # The mean is so large that the difference has lost its digits: form the centred
+                # margins instead.
+                L = L.toarray()
+        self._require(3.0 * (n + r) * r)
+        margins = self.space.data.y[:, None] * L
+        centred = np.sqrt(2.0 * self.lam1 * self.share)[:, None] * (margins - self.share @ margins)
+        if float(np.vdot(centred, centred)) <= WELL_CONDITIONED:
+            R = run_with_deadline(np.matmul, centred.T, centred)
+            R[np.diag_indices(r)] += 1.0
+            return cholesky(R)
+        # R is the Gram matrix of the identity stacked on the centred margins, so T is the triangle
+        # of their QR factor.
+        upper = triangle(np.vstack([np.eye(r), centred]))
+        return np.ascontiguousarray(upper.T)
+
+    def _require(self, entries: float) -> None:
+        memory.require(
+            8.0 * entries,
+            f"the matrix of the margin variance in {self.space.factor.shape[1]} dimensions",
+            "use fewer observations or features, or a specialised solver",
+        )
+
+    def solve(self, g: Floats) -> Floats:
+        """Return ``w`` with ``R w = g``."""
+        return np.asarray(sl.cho_solve((self.triangle, True), g, check_finite=False))
+
+    @property
+    def by_products(self) -> bool:
+        """Whether R of a linear space is too large to be factored only to repair a dual point.
+
+        It is then solved by products with the data, see :meth:`solve_by_products`. Only the size of
+        the data decides.
+        """
+        if not self.space.is_linear:
+            return False
+        X = self.space.X
+        n, d = X.shape
+        return bool(
+            min(n, d) > LARGEST_FACTORED or (sp.issparse(X) and (d > n or n * d > LARGEST_WHITENED))
+        )
+
+    def solve_by_products(self, v: Floats) -> Floats:
+        """Return ``w`` in the columns of the data X with ``R w = X'v``, by conjugate gradients."""
+        X, y, c = self.space.X, self.space.data.y, self.share
+
+        def product(w: Floats) -> Floats:
+            u = y * np.asarray(X @ w)
+            return np.asarray(w + X.T @ (y * variance_multipliers(u, self.lam1, c)))
+
+        squares = X.multiply(X) if sp.issparse(X) else X**2
+        mean = np.asarray(X.T @ (y * c))
+        diagonal = 1.0 + 2.0 * self.lam1 * np.maximum(np.asarray(squares.T @ c) - mean**2, 0.0)
+        right = np.asarray(X.T @ v)
+        return conjugate_gradients(
+            product, right, lambda r: r / diagonal, accuracy=ACCURACY, limit=PRODUCTS
+        ).x
+
+    def whitened(self, rows: Any = slice(None)) -> Floats:
+        """Return the rows of N with ``N N' = H``, that is ``N = Z T^{-T}``."""
+        part = self.space.factor[rows]
+        found = self.space.data.y[rows, None] * (part.toarray() if sp.issparse(part) else part)
+        for start in range(0, found.shape[0], ROWS):
+            checkpoint()
+            some = slice(start, start + ROWS)
+            found[some] = sl.solve_triangular(
+                self.triangle, found[some].T, lower=True, check_finite=False
+            ).T
+        return np.asarray(found)
+
+
+# The polishing: rounds, and unknowns of one of its systems, at most; residual at which it ends;
+# damping of its systems.
+ACTIVE_ROUNDS = 40
+LARGEST_ACTIVE = 2500
+RESIDUAL = 1e-11
+DAMPING = 1e-13
+# Refinements of a normal, and the squared residual relative to it at which they end.
+REFINEMENTS = 6
+NEGLIGIBLE = 1e-20
+TINY = float(np.finfo(np.float64).tiny)
+# Observations that may become free in one round: more at once tends to overshoot and cycle.
+RELEASED = 5
+
+
+def odml_objective(
+    squared_norm: Any,
+    u: Any,
+    *,
+    lam1: Any,
+    lam2: Any,
+    C: Any,
+    share: Any = None,
+    around: float | None = None,
+) -> Any:
+    r"""Return :math:`P = \tfrac12\|w\|^2 + \lambda_1 \mathrm{var}(u) - \lambda_2 \bar u + C\sum_i
+    c_i(1-u_i)_+`; :math:`c_i = 1/n` by default.
+
+    Of plain or of bounded numbers, like :func:`dual_objective`. The variance is taken `around` a
+    number, the mean by default; it is least there.
+    """
+    c = 1.0 / u.size if share is None else share
+    m = weighted_total(c, u) if around is None else around
+    return 0.5 * squared_norm + weighted_total(c, lam1 * square(u - m) - lam2 * u + C * slack(u))
+
+
+def odml_dual_objective(
+    alpha: Any, tau: Any, squared_norm: Any, *, lam1: Any, share: Any = None
+) -> Any:
+    r"""Return :math:`G(\alpha, \tau)`, with :math:`v'Kv` passed as `squared_norm`; τ is ignored for
+    :math:`\lambda_1 = 0`.
+    """
+    c = 1.0 / alpha.size if share is None else share
+    terms = alpha - tau * (tau / (4.0 * lam1 * c)) if lam1 > 0 else alpha
+    return total(terms) - 0.5 * squared_norm
+
+
+@dataclass(frozen=True, eq=False)
+class _ODML(ODMStatement):
+    """What the soft and the hard margin share."""
+
+    lam1: float
+    lam2: float
+    reuse: InitVar[MarginHessian | None] = field(default=None, kw_only=True)
+    curvature: MarginHessian = field(init=False)
+
+    def __post_init__(self, reuse: MarginHessian | None) -> None:
+        shared = (
+            reuse
+            if reuse is not None and reuse.lam1 == self.lam1
+            else MarginHessian(self.space, self.share, self.lam1)
+        )
+        object.__setattr__(self, "curvature", shared)
+
+    def at(self, **values: float) -> Self:
+        changed: dict[str, Any] = {"reuse": self.curvature, **values}
+        return replace(self, **changed)
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        return {"lam1": self.lam1, "lam2": self.lam2, **super().hyperparameters}
+
+    def upper_bound(self) -> Floats:
+        return np.full(self.y.size, np.inf)
+
+    def variance_multipliers(self, u: Floats) -> Floats:
+        """Return the best τ at margins `u`."""
+        return variance_multipliers(u, self.lam1, self.share)
+
+    def normal(self, alpha: Floats) -> Floats:
+        """Return ``w = R^{-1} Z'(α + λ₂c)``, the minimiser of the Lagrangian, in the columns of the
+        factor.
+        """
+        return self.curvature.solve(
+            np.asarray(self.space.factor.T @ (self.y * (alpha + self.lam2 * self.share)))
+        )
+
+    def margins(self, alpha: Floats) -> Floats:
+        """Return the margins of :meth:`normal`."""
+        return np.asarray(self.y * (self.space.factor @ self.normal(alpha)))
+
+    def _best_tau(self, alpha: Floats) -> Floats:
+        """The best τ of α; where R is too large to be factored, to the accuracy of conjugate
+        gradients.
+        """
+        if not self.curvature.by_products:
+            return self._refined_tau(alpha)
+        w = self.curvature.solve_by_products(self.y * (alpha + self.lam2 * self.share))
+        return self.variance_multipliers(np.asarray(self.y * (self.space.X @ w)))
+
+    def _refined_tau(self, alpha: Floats) -> Floats:
+        r"""The best τ of α; its normal is improved by iterative refinement.
+
+        With r the difference of :math:`\sum_i v_i\varphi(x_i)` and w the bound is short of the best
+        one by at most :math:`\tfrac12\|r\|^2`; on data with a large offset w has lost digits that r
+        has not.
+        """
+        L, y = self.space.factor, self.y
+        w = self.normal(alpha)
+        best, smallest = np.zeros(alpha.size), math.inf
+        for _ in range(REFINEMENTS):
+            tau = self.variance_multipliers(np.asarray(y * (L @ w)))
+            left = np.asarray(L.T @ self.expansion(alpha, tau)) - w
+            size = float(left @ left)
+            if not size < smallest:
+                break
+            best, last, smallest = tau, smallest, size
+            if size <= NEGLIGIBLE * float(w @ w) or size > 0.25 * last:
+                break
+            w = w + self.curvature.solve(left)
+        return best
+
+    def expansion(self, alpha: Floats, tau: Floats) -> Floats:
+        r"""Return the coefficients v of :math:`w = \sum_i v_i \varphi(x_i)`."""
+        return self.y * (alpha + self.lam2 * self.share - tau)
+
+    def repair(self, dual: Dual) -> Dual:
+        """Clip α to its box and take the best τ for it, with a sum of exactly 0.
+
+        Any τ of sum 0 is feasible: an inexact τ makes the bound a little weaker, never invalid. A
+        space that keeps no Gram matrix has no R; there the point's own τ is centred instead, as
+        where a time limit passes before R is factored.
+        """
+        alpha = np.clip(self.entry(dual, "alpha"), 0.0, self.upper_bound())
+        if self.lam1 == 0 or not np.isfinite(alpha).all() or self._rests(alpha):
+            return {"alpha": alpha, "tau": np.zeros(alpha.size)}
+        tau = self.entry(dual, "tau") if "tau" in dual else np.zeros(alpha.size)
+        if not self.space.blockwise:
+            with suppress(OutOfTime), interruptible():
+                tau = self._best_tau(alpha)
+        return {"alpha": alpha, "tau": centred(tau, self.share)}
+
+    def _rests(self, alpha: Floats) -> bool:
+        """Whether the minimiser of the Lagrangian is 0, and with it its margins."""
+        return self.lam2 == 0 and not alpha.any()
+
+    def _point(self, dual: Dual) -> tuple[Floats, Floats]:
+        alpha = self.entry(dual, "alpha")
+        return alpha, self.entry(dual, "tau") if "tau" in dual else self.repair(dual)["tau"]
+
+    def dual_violation(self, dual: Dual) -> float:
+        alpha = self.entry(dual, "alpha")
+        tau = self.entry(dual, "tau") if "tau" in dual else np.zeros(alpha.size)
+        if not (np.isfinite(alpha).all() and np.isfinite(tau).all()):
+            return math.inf
+        uncentred = abs(exact_sum(tau)) if self.lam1 > 0 else float(np.abs(tau).max())
+        return max(0.0, float(-alpha.min()), float((alpha - self.upper_bound()).max()), uncentred)
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        alpha, tau = self._point(dual)
+        v = self.coefficients({"alpha": alpha, "tau": tau})
+        try:
+            with interruptible():
+                squared_norm = self.space.squared_norm_of(v)
+        except OutOfTime:
+            # The norm of a sum is between 0 and the sum of the norms.
+            squared_norm = between(0.0, square(total(abs(v) * self.space.lengths)).upper_end)
+        return self.minus_conjugate({"alpha": alpha, "tau": tau}) - 0.5 * squared_norm
+
+    def minus_conjugate(self, dual: Dual) -> Bounded:
+        alpha, tau = (exact(values) for values in self._point(dual))
+        found: Bounded = by_rows(
+            lambda a, t, c: odml_dual_objective(a, t, 0.0, lam1=exact(self.lam1), share=c),
+            alpha,
+            tau,
+            self.bounded_share,
+        )
+        return found
+
+    def coefficients(self, dual: Dual) -> Bounded:
+        alpha, tau = self._point(dual)
+        q = exact(alpha)
+        if self.lam2 > 0:
+            q = q + exact(self.lam2) * self.bounded_share
+        return signed(self.y, q - tau if tau.any() else q)
+
+    def losses_around(self, u: Bounded, C: float, mean: float) -> Bounded:
+        """Return all of P but the norm at margins, with the hinge weighted by C; at least that
+        where the variance is not around its mean.
+        """
+        parameters = {"lam1": exact(self.lam1), "lam2": exact(self.lam2), "C": exact(C)}
+        found: Bounded = by_rows(
+            lambda u, c: odml_objective(0.0, u, share=c, around=mean, **parameters),
+            u,
+            self.bounded_share,
+        )
+        return found
+
+    def value_at(self, u: Bounded, squared_norm: Bounded, C: float) -> Evaluation:
+        """Return P at margins and a squared norm, with the hinge weighted by C."""
+        losses = self.losses_around(u, C, float(self.share @ u.value))
+        return Evaluation.of(regulariser=0.5 * squared_norm, losses=losses)
+
+    def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
+        if self.lam2 > 0 and (self.space.blockwise or self.curvature.by_products):
+            return [], []
+        return [], [{"alpha": np.zeros(self.y.size), "tau": np.zeros(self.y.size)}]
+
+    def _polish(self, alpha: Floats) -> Floats | None:
+        """Solve u = 1 on the observations that are neither at zero nor at their upper bound; None
+        if that fails.
+
+        An active-set method from a solver's point: a multiplier that would leave its box stays at
+        the end of it, and those at an end whose margin is on the wrong side of 1 become free. The
+        systems may be singular, so each is damped a little and solved again until the residual no
+        longer falls.
+        """
+        upper_bound = self.upper_bound()
+        typical = np.minimum(upper_bound, max(float(alpha.max()), TINY))
+        u = self.margins(alpha)
+        free = alpha >= CLEARLY_ZERO * (u - 1.0) * typical
+        above = (
+            free & np.isfinite(upper_bound) & (1.0 - alpha / upper_bound < CLEARLY_ZERO * (1.0 - u))
+        )
+        alpha = np.where(above, upper_bound, np.where(free, alpha, 0.0))
+        free &= ~above
+        last = math.inf
+        for _ in range(ACTIVE_ROUNDS):
+            rows = np.flatnonzero(free)
+            if rows.size > LARGEST_ACTIVE or current().passed():
+                return None
+            u = self.margins(alpha)
+            if rows.size:
+                part = self.curvature.whitened(rows)
+                system = part @ part.T
+                system[np.diag_indices(rows.size)] += (
+                    DAMPING * float(system.diagonal().max()) + TINY
+                )
+                try:
+                    moved = alpha[rows] + solve_positive(system, 1.0 - u[rows])
+                except (ValueError, sl.LinAlgError):
+                    return None
+                outside = (moved < 0) | (moved > upper_bound[rows])
+                alpha[rows] = np.clip(moved, 0.0, upper_bound[rows])
+                free[rows[outside]] = False
+                if outside.any():
+                    continue
+                u = self.margins(alpha)
+            tolerance = RESIDUAL * max(1.0, float(np.abs(u).max()))
+            wrong = np.where(alpha <= 0, 1.0 - u, u - 1.0)
+            wrong[free] = 0.0
+            released = np.argsort(wrong)[-RELEASED:]
+            released = released[wrong[released] > tolerance]
+            residual = float(np.abs(u[free] - 1.0).max(initial=0.0))
+            if not released.size and (residual <= tolerance or residual > 0.5 * last):
+                return alpha
+            free[released] = True
+            last = math.inf if released.size else residual
+        return alpha
+
+    def _points(self, alpha: Floats) -> list[Floats]:
+        """Return the multipliers polished, if that succeeds, as they are, and zero, which gives
+        some bound on any data.
+        """
+        clipped = np.clip(alpha, 0.0, self.upper_bound())
+        polished = self._polish(clipped)
+        return [*([] if polished is None else [polished]), clipped, np.zeros(clipped.size)]
+
+    def minimiser(self, alpha: Floats) -> tuple[Floats, Floats]:
+        """Return the minimiser of the Lagrangian as coefficients v of the data, and as w in the
+        columns of the factor.
+        """
+        w = self.normal(alpha)
+        return (
+            self.expansion(
+                alpha, self.variance_multipliers(self.y * np.asarray(self.space.factor @ w))
+            ),
+            w,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ODML(_ODML):
+    """The statement of the soft-margin ODML bound to data."""
+
+    name: ClassVar[str] = "odml"
+    C: float
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        return {"lam1": self.lam1, "lam2": self.lam2, "C": self.C, **super().hyperparameters}
+
+    def upper_bound(self) -> Floats:
+        return self._upper_bound
+
+    @cached_property
+    def _upper_bound(self) -> Floats:
+        s = self.weight
+        if self.space.data.whole_weight is None and (s == s[0]).all():
+            box = Fraction(self.C) / s.size
+            nearest = float(box)
+            return np.full(s.size, nearest if Fraction(nearest) <= box else down(nearest))
+        found: Floats = np.maximum((exact(self.C) * self.bounded_share).lower, 0.0)
+        return found
+
+    def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
+        return [self.space.model(np.zeros(self.y.size))], super().trivial()[1]
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        return self.value_at(self.margins_of(model), self.penalty(model), self.C)
+
+    def recover(self, alpha: Floats, w: Floats | None = None) -> RecoveredPoints:
+        points = self._points(alpha)
+        models: list[BinaryModel] = []
+        for point in points:
+            v, normal = self.minimiser(point)
+            models.append(self.space.model(v))
+            if 2 * normal.size <= v.size:
+                models.append(self.space.model_from_factor(normal, support=v != 0))
+        if w is not None:
+            models.append(self.space.model_from_factor(w))
+        return RecoveredPoints(models, [{"alpha": point} for point in points])
+
+
+@dataclass(frozen=True, eq=False)
+class ODMLHardMargin(_ODML):
+    r"""The statement of the hard-margin ODML bound to data: :math:`u_i \ge 1` in place of the hinge
+    loss.
+    """
+
+    name: ClassVar[str] = "odml_hard_margin"
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        u, squared_norm = self.margins_of(model), self.penalty(model)
+        if not ((u.value >= 1.0 - 2.0 * u.error).all() and u.least > 0.0):
+            return Evaluation(math.inf, 0.0)
+        if u.least < 1.0:
+            smallest = between(u.least, 1.0)
+            u, squared_norm = u / smallest, squared_norm / square(smallest)
+        return self.value_at(u, squared_norm, 0.0)
+
+    def explain(self, status: str) -> str:
+        if status in ("infeasible", "unbounded"):
+            origin = (
+                "" if self.space.intercept == "penalised" else " by a hyperplane through the origin"
+            )
+            return (
+                f"the two classes are not separable in this feature space{origin}, so no"
+                " hard-margin ODML exists; use the soft margin (odml_primal or"
+                f" odml_dual){', intercept=True' if origin else ''} or a richer kernel"
+            )
+        return super().explain(status)
+
+    def recover(self, alpha: Floats, w: Floats | None = None) -> RecoveredPoints:
+        points = self._points(alpha)
+        models: list[BinaryModel] = []
+        for point in points:
+            v = self.minimiser(point)[0]
+            smallest = signed(self.y, self.space.point(v).scores).least
+            if smallest > 0:
+                models.append(self.space.model(v / min(1.0, smallest)))
+        if w is not None:
+            smallest = float((self.y * np.asarray(self.space.factor @ w)).min())
+            if smallest > 0:
+                models.append(self.space.model_from_factor(w / min(1.0, smallest)))
+        return RecoveredPoints(models, [{"alpha": point} for point in points])
+
+
+def check_penalties(lam1: float, lam2: float) -> tuple[float, float]:
+    """Return λ1 and λ2 as numbers, or raise a :class:`~svmcvx.errors.DataError`."""
+    return check_number(
+        lam1, "lam1", low=0, why="a negative weight of the variance is not convex"
+    ), check_number(lam2, "lam2", low=0)

@@ -1,1 +1,0 @@
-"""The margin-distribution family: ODM and ODML."""
