@@ -138,7 +138,7 @@ class Formulation(ShortRepr, ABC):
         return replace(self, **values)
 
     # Whether the weights of a problem belong to the columns of the data even where these are many.
-    weights_of_columns: ClassVar[bool] = False
+    _weights_of_columns: ClassVar[bool] = False
 
     def with_added_constraints(self) -> Self:
         """Return the statement with further constraints; the same unless a part of it rests on an

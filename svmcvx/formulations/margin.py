@@ -721,7 +721,7 @@ class AbsoluteNormSVM(BinaryStatement):
     """The problem bound to data, in a linear space with a penalised intercept or none."""
 
     name: ClassVar[str] = "l1_squared_hinge"
-    weights_of_columns: ClassVar[bool] = True
+    _weights_of_columns: ClassVar[bool] = True
     C: float = 1.0
 
     @property

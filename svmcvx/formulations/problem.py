@@ -356,12 +356,6 @@ class FormulationProblem(PlainProblem):
         """
         return constrained(self, constraints, holds=holds, tol=tol)
 
-    def stating(self, statement: Formulation) -> Self:
-        """Return the same problem, whose variables mean those of another statement."""
-        found = copy.copy(self)
-        found._stated = (self._stated[0], statement)
-        return found
-
 
 class MeasuredModel(NamedTuple):
     """The model near the present values of the variables, and what the constraints say of it.
@@ -706,7 +700,8 @@ def constrained(
         if WEIGHTS & {variable.name() for variable in variables}:
             stated = _on_factor(whole)
     if stated is not whole:
-        built = problem.stating(stated)
+        built = copy.copy(problem)
+        built._stated = (problem._stated[0], stated)
     statement = ConstrainedStatement(whole, stated, len(added), holds, tol)
     found = ConstrainedProblem(
         problem.objective, [*problem.constraints, *added], statement, problem._parameters.values()
@@ -729,7 +724,7 @@ def _both(first: Holds, second: Holds, model: Any) -> bool:
 def _on_factor(statement: Formulation) -> Formulation:
     """Return a binary statement on the rows of its factor; others, and those on data, as they are."""
     space = getattr(statement, "space", None)
-    if not isinstance(space, FeatureSpace) or space.factor_is_data or statement.weights_of_columns:
+    if not isinstance(space, FeatureSpace) or space.factor_is_data or statement._weights_of_columns:
         return statement
     intercept = "free" if space.intercept == "free" else "none"
     data = replace(space.data, X=space.factor)
