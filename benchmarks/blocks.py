@@ -32,8 +32,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from sklearn.linear_model import SGDClassifier
 
 import svmcvx as sx
-from svmcvx.feature_space.blocks import spaces
-from svmcvx.feature_space.first_pass import block_space
+from svmcvx.feature_space.blocks import block_space, spaces
 from svmcvx.row_blocks.shards import reads_rows
 
 # Columns of the data for the conic loss.

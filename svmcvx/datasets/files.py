@@ -16,7 +16,7 @@ from svmcvx.data import Features
 from svmcvx.datasets.content import Dataset
 from svmcvx.datasets.tables import read_table
 from svmcvx.errors import DataError
-from svmcvx.row_blocks.libsvm import BOM, LINE, parse_libsvm
+from svmcvx.row_blocks.sources import BOM, LINE, parse_libsvm
 from svmcvx.system.files import atomic_write, opened, read_archive, unpacked
 
 __all__ = ["LIBSVM_SUFFIXES", "read_file", "read_libsvm", "read_npz", "write_npz"]

@@ -31,8 +31,7 @@ from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import LinearModel, Model, OneVsModel
 from svmcvx.proofs import Statement
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
-from svmcvx.row_blocks.labels import ClassPartition, label_counts
-from svmcvx.row_blocks.mapped import labelled_pieces, weight_counts
+from svmcvx.row_blocks.shards import ClassPartition, label_counts, labelled_pieces, weight_counts
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import time_limited
 

@@ -33,8 +33,7 @@ from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel
 from svmcvx.model.several import class_scores, pair_votes
 from svmcvx.row_blocks import in_blocks
-from svmcvx.row_blocks.labels import ClassPartition
-from svmcvx.row_blocks.mapped import mapped_rows
+from svmcvx.row_blocks.shards import ClassPartition, mapped_rows
 from svmcvx.solution import Solution
 from svmcvx.system.deadline import time_limited
 

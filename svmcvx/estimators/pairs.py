@@ -24,7 +24,7 @@ from svmcvx.estimators.routes import FAST, Route
 from svmcvx.kernels import Precomputed
 from svmcvx.kernels.gram_cache import CachedKernel
 from svmcvx.model import BinaryModel, KernelModel, OneVsModel
-from svmcvx.row_blocks.labels import ClassPartition
+from svmcvx.row_blocks.shards import ClassPartition
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.solution.deferred import Deferred, DeferredSolution
 from svmcvx.system.deadline import time_limited

@@ -14,9 +14,8 @@ import numpy as np
 from svmcvx.arguments import intercept_kind
 from svmcvx.data import BinaryData, check_choice
 from svmcvx.errors import DataError
-from svmcvx.feature_space.base import FeatureSpace, Point, RowBlock
 from svmcvx.feature_space.kernel import BLOCK_ENTRIES, KernelSpace
-from svmcvx.feature_space.linear import LinearSpace, with_constant
+from svmcvx.feature_space.linear import FeatureSpace, LinearSpace, Point, RowBlock, with_constant
 from svmcvx.kernels import CallableKernel, KernelLike, Precomputed, as_kernel, row_norms
 from svmcvx.kernels.gram_cache import CachedKernel
 

@@ -15,7 +15,7 @@ from svmcvx.certificate.bounded import Bounded, exact, positive_part, total
 from svmcvx.certificate.rows import inner_error, sums_above
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
-from svmcvx.feature_space.base import FeatureSpace, Point, RowBlock
+from svmcvx.feature_space.linear import FeatureSpace, Point, RowBlock
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
 from svmcvx.kernels.columns import (
     TILE_ENTRIES,

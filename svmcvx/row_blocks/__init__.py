@@ -2,7 +2,6 @@
 Dask.
 """
 
-from svmcvx.row_blocks.piece import Piece
-from svmcvx.row_blocks.sources import BlockLabels, RowBlocks, in_blocks, refuse_in_blocks
+from svmcvx.row_blocks.sources import BlockLabels, Piece, RowBlocks, in_blocks, refuse_in_blocks
 
 __all__ = ["BlockLabels", "Piece", "RowBlocks", "in_blocks", "refuse_in_blocks"]

@@ -15,18 +15,28 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from svmcvx.errors import SolverFailed, SvmcvxError, missing_extra
-from svmcvx.row_blocks.piece import Piece
-from svmcvx.row_blocks.sources import DaskRows, Rows, named_block, piece_of
+from svmcvx.containers import as_array
+from svmcvx.data import check_labels, check_weights, coded_labels
+from svmcvx.errors import DataError, SolverFailed, SvmcvxError, missing_extra
+from svmcvx.row_blocks.sources import (
+    BlockLabels,
+    DaskRows,
+    Piece,
+    PieceDigests,
+    RowBlocks,
+    Rows,
+    is_dask,
+    named_block,
+    piece_of,
+)
 from svmcvx.system.cluster import default_client
 from svmcvx.system.deadline import Deadline, OutOfTime
 from svmcvx.system.threads import available_threads, single_blas_thread
-
-__all__ = ["ShardBlocks", "ShardState", "Shards", "State", "reads_rows"]
 
 log = logging.getLogger(__name__)
 
@@ -322,3 +332,190 @@ def _dask() -> Any:
     except ImportError:
         raise missing_extra("dask", "dask") from None
     return dask
+
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class LabelCounts(NamedTuple):
+    """The classes of all blocks in sorting order, and their numbers of rows for any weights."""
+
+    classes: NDArray[Any]
+    counts: NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPartition:
+    """A problem of two classes made from labels, passed as `y` instead of the labels."""
+
+    given: Any
+    classes: NDArray[Any]
+    factors: Floats | None = None
+    pair: tuple[int, int] | None = None
+    against_rest: int | None = None
+    digests: list[PieceDigests] = field(default_factory=list)
+
+    def require_same(self, digests: Sequence[PieceDigests]) -> None:
+        """Raise a :class:`~svmcvx.errors.DataError` if a block has changed since an earlier binary
+        problem.
+        """
+        if not self.digests:
+            self.digests.extend(digests)
+        for number, (before, now) in enumerate(zip(self.digests, digests, strict=True)):
+            if before != now:
+                raise DataError(
+                    f"block {number} has changed since an earlier pair or class; a source must not"
+                    " change"
+                )
+
+    def seen(self, y: NDArray[Any], weight: Any) -> tuple[NDArray[Any], Floats]:
+        """Return the labels of the two classes and the weights of some rows."""
+        m = y.shape[0]
+        own, labels = coded_labels(y, m, "y")
+        place = np.searchsorted(self.classes, labels)
+        known = self.classes[np.minimum(place, self.classes.size - 1)] == labels
+        if not np.all(known):
+            raise DataError(
+                f"y holds {labels[~known].tolist()[0]!r}, which was not there before; a source must"
+                " not change"
+            )
+        codes = place[own]
+        weights = check_weights(weight, m)
+        if self.factors is not None:
+            weights = check_weights(weights * self.factors[codes], m, name="class_weight")
+        if self.pair is not None:
+            weights = np.where(np.isin(codes, self.pair), weights, 0.0)
+        labels = (
+            self.classes[codes]
+            if self.against_rest is None
+            else (codes == self.against_rest).astype(np.intp)
+        )
+        return labels, weights
+
+
+def label_counts(X: Any, y: Any) -> LabelCounts:
+    """Return the classes of all blocks with their numbers of rows; rows are not loaded if the
+    source has the labels separately.
+    """
+    if isinstance(X, RowBlocks) and (y is None or isinstance(y, BlockLabels)):
+        source = X if y is None else y.blocks
+        if not source.labelled:
+            raise DataError(
+                "a classifier requires y to be passed, but the target y is None; pass one label"
+                " a row"
+            )
+        found = [
+            part for listed in Shards.of(source.loaders).read(_label_counts) for part in listed
+        ]
+    elif is_dask(y):
+        import dask
+
+        found = list(
+            dask.compute(*(dask.delayed(_counts)(part) for part in np.ravel(y.to_delayed())))
+        )
+    else:
+        given = as_array(y, "y")
+        check_labels(y, given.shape[0] if given.ndim else 0)
+        found = [_counts(given)]
+    labels = np.concatenate([part[0] for part in found if part[0].size] or [np.zeros(0)])
+    codes, classes = coded_labels(labels, labels.size, "y")
+    check_labels(classes, classes.size)
+    counts = np.bincount(codes, weights=np.concatenate([part[1] for part in found if part[0].size]))
+    return LabelCounts(classes, counts.astype(np.intp))
+
+
+def _counts(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    labels = as_array(y, "y")
+    codes, classes = coded_labels(labels, labels.shape[0] if labels.ndim else 0, "y")
+    return classes, np.bincount(codes, minlength=classes.size)
+
+
+@reads_rows
+def _label_counts(
+    pieces: ShardBlocks, parts: ShardState
+) -> list[tuple[NDArray[Any], NDArray[np.intp]]]:
+    """Count the labels of each block; uses `labels` of a loader that has it, so that the rows are
+    not loaded.
+    """
+    found = []
+    for number, load in enumerate(pieces.loaders):
+        y = load.labels() if hasattr(load, "labels") else piece_of(load()).y
+        if y is None:
+            raise DataError(f"block {number} comes without labels; pass them as y")
+        found.append(_counts(y))
+    return found
+
+
+def mapped_rows(model: Any, method: str, X: Any, dtype: Any, *, columns: int | None = None) -> Any:
+    """Return what a method of a model gives for the rows of all blocks."""
+    model = model.without_support()
+    if isinstance(X, RowBlocks):
+        shards = Shards.of(X.loaders)
+        if shards.client is None:
+            # One block after another, since a model uses several threads itself.
+            listed = [_mapped(ShardBlocks((load,)), {}, model, method) for load in X.loaders]
+        else:
+            listed = shards.read(_mapped, None, model, method)
+        return np.concatenate([part for found in listed for part in found]).astype(
+            dtype, copy=False
+        )
+    rows = X if hasattr(X, "chunks") else X.to_dask_array()
+    rows = rows.rechunk({1: -1}) if len(rows.chunks[1]) > 1 else rows
+    import dask
+
+    shape = {"drop_axis": 1} if columns is None else {"chunks": (rows.chunks[0], (columns,))}
+    empty = np.zeros((0,) if columns is None else (0, columns), dtype=dtype)
+    return rows.map_blocks(
+        _of_rows, dask.delayed(model, traverse=False), method, dtype=dtype, meta=empty, **shape
+    )
+
+
+@reads_rows
+def _mapped(pieces: ShardBlocks, parts: ShardState, model: Any, method: str) -> list[NDArray[Any]]:
+    return [_of_rows(piece.X, model, method) for piece in pieces if piece.X.shape[0]]
+
+
+def _of_rows(X: Any, model: Any, method: str) -> NDArray[Any]:
+    found: NDArray[Any] = getattr(model, method)(X)
+    return found
+
+
+def labelled_pieces(X: Any, y: Any, sample_weight: Any) -> Iterator[Piece]:
+    """Yield the blocks of a source one after another, with the labels and weights that were passed
+    separately.
+    """
+    if not isinstance(X, RowBlocks):
+        raise DataError("X is a Dask collection; compute the mean of predict(X) == y")
+    first = 0
+    arrays = [
+        None if values is None or isinstance(values, BlockLabels) else np.asarray(values)
+        for values in (y, sample_weight)
+    ]
+    for load in X.loaders:
+        piece = piece_of(load())
+        m = piece.X.shape[0]
+        own = [None if values is None else values[first : first + m] for values in arrays]
+        labels = piece.y if own[0] is None else own[0]
+        if labels is None or labels.shape != (m,):
+            raise DataError(f"y must hold one label a row; the block from row {first} has none")
+        yield Piece(piece.X, labels, piece.weight if own[1] is None else own[1])
+        first += m
+    if any(values is not None and values.shape[0] != first for values in arrays):
+        raise DataError(
+            f"y and sample_weight must hold one number for each of the {first} rows of X"
+        )
+
+
+def weight_counts(X: Any, y: Any, sample_weight: Any, labels: LabelCounts) -> NDArray[Any]:
+    """Return the sums of the weights of each class; the numbers of rows where there are none."""
+    if not isinstance(X, RowBlocks):
+        if sample_weight is None:
+            return labels.counts
+        codes = np.searchsorted(labels.classes, np.asarray(y))
+        return np.bincount(codes, weights=np.asarray(sample_weight), minlength=labels.classes.size)
+    found = np.zeros(labels.classes.size)
+    for piece in labelled_pieces(X, y, sample_weight):
+        codes = np.searchsorted(labels.classes, piece.y)
+        weight = check_weights(piece.weight, codes.size)
+        found += np.bincount(codes, weights=weight, minlength=found.size)
+    return found

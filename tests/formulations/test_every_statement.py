@@ -22,7 +22,7 @@ import svmcvx as sx
 import svmcvx.formulations
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
-from svmcvx.feature_space.first_pass import block_space
+from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import Formulation
 from svmcvx.formulations.blocks import InBlocks
 from svmcvx.formulations.conic_loss.conic_blocks import ConicInBlocks

@@ -21,8 +21,8 @@ from sklearn.datasets import dump_svmlight_file
 import svmcvx as sx
 from svmcvx.fast import conic, hard_margin, odm, odml, psvm
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
-from svmcvx.feature_space import first_pass as block_room
-from svmcvx.feature_space.first_pass import block_space
+from svmcvx.feature_space import blocks as block_room
+from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.blocks import InBlocks, in_states
 from svmcvx.formulations.margin import PSVM
 from svmcvx.formulations.margin_distribution import ODML

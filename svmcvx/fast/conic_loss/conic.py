@@ -47,8 +47,7 @@ from svmcvx.fast.core.monitor import (
     solved_from,
 )
 from svmcvx.feature_space import FeatureSpace, KernelSpace, penalised_or_none
-from svmcvx.feature_space.blocks import BlockSpace
-from svmcvx.feature_space.first_pass import block_space
+from svmcvx.feature_space.blocks import BlockSpace, block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.conic_blocks import ConicInBlocks
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator

@@ -54,7 +54,7 @@ from svmcvx.fast.margin.decomposition import (
     DecompositionSettings,
 )
 from svmcvx.feature_space import LinearSpace, feature_space
-from svmcvx.feature_space.first_pass import block_space
+from svmcvx.feature_space.blocks import block_space
 from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin import HardMargin, separated

@@ -43,7 +43,7 @@ from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
 from svmcvx.fast.margin.smo_passes import near_best_bias
 from svmcvx.fast.margin.support_newton import SupportNewton
 from svmcvx.feature_space import FeatureSpace, feature_space
-from svmcvx.feature_space.first_pass import block_space
+from svmcvx.feature_space.blocks import block_space
 from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin import (

@@ -40,7 +40,7 @@ from svmcvx.fast.linear.problem import (
 from svmcvx.fast.margin_distribution.coordinate_ascent import METHODS, ascend
 from svmcvx.fast.margin_distribution.odm_blocks import LARGEST_RANK, minimise_by_blocks
 from svmcvx.feature_space import feature_space, penalised_or_none
-from svmcvx.feature_space.first_pass import block_space
+from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.blocks import InBlocks
 from svmcvx.formulations.margin_distribution import ODM, check_band

@@ -53,7 +53,7 @@ from svmcvx.fast.linear.problem import (
 from svmcvx.fast.margin_distribution.coordinate_ascent import METHODS, ascend
 from svmcvx.fast.margin_distribution.odml_low_rank import LARGEST_RANK, solve_by_ranks
 from svmcvx.feature_space import feature_space, penalised_or_none
-from svmcvx.feature_space.first_pass import block_space
+from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution import ODML, check_penalties
 from svmcvx.formulations.margin_distribution_blocks import ODMLInBlocks, mean_gradient
