@@ -515,7 +515,7 @@ def weight_counts(X: Any, y: Any, sample_weight: Any, labels: LabelCounts) -> ND
         return np.bincount(codes, weights=np.asarray(sample_weight), minlength=labels.classes.size)
     found = np.zeros(labels.classes.size)
     for piece in labelled_pieces(X, y, sample_weight):
-        codes = np.searchsorted(labels.classes, piece.y)
+        codes = np.searchsorted(labels.classes, np.asarray(piece.y))
         weight = check_weights(piece.weight, codes.size)
         found += np.bincount(codes, weights=weight, minlength=found.size)
     return found
