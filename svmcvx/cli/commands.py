@@ -134,7 +134,7 @@ def described(data: Dataset) -> dict[str, Any]:
     """Return name, size, classes and digest of the data that were loaded."""
     import numpy as np
 
-    from svmcvx.datasets.content import content_digest, label_text
+    from svmcvx.datasets.registry import content_digest, label_text
 
     labels, counts = np.unique(label_text(data.y), return_counts=True)
     return {
@@ -159,7 +159,7 @@ def without_holes(data: Dataset, missing: str) -> Dataset:
     """Return data without missing values, by what ``--missing`` says."""
     import numpy as np
 
-    from svmcvx.datasets.content import missing_counts
+    from svmcvx.datasets.registry import missing_counts
     from svmcvx.display import listed
     from svmcvx.experiments.preparation import imputer
 

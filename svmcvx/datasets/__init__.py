@@ -11,10 +11,21 @@ from svmcvx.datasets.names import BUILT_IN
 from svmcvx.errors import no_attribute
 
 if TYPE_CHECKING:
-    from svmcvx.datasets.content import Dataset, content_digest
     from svmcvx.datasets.loading import ENVIRONMENT_VARIABLE, load
-    from svmcvx.datasets.registry import PaperTable, Record, known_sets, paper_tables
+    from svmcvx.datasets.registry import (
+        Dataset,
+        PaperTable,
+        Record,
+        content_digest,
+        known_sets,
+        paper_tables,
+    )
 
+# Imported at their first use: the command line reads the names of data sets without numpy.
+_REGISTRY = ("Dataset", "PaperTable", "Record", "content_digest", "known_sets", "paper_tables")
+_LAZY = dict.fromkeys(_REGISTRY, "registry") | dict.fromkeys(
+    ("ENVIRONMENT_VARIABLE", "load"), "loading"
+)
 __all__ = [
     "BUILT_IN",
     "ENVIRONMENT_VARIABLE",
@@ -26,18 +37,6 @@ __all__ = [
     "load",
     "paper_tables",
 ]
-
-# Imported at their first use: the command line knows the names of data sets without numpy.
-_LAZY = {
-    "ENVIRONMENT_VARIABLE": "loading",
-    "Dataset": "content",
-    "PaperTable": "registry",
-    "Record": "registry",
-    "content_digest": "content",
-    "known_sets": "registry",
-    "load": "loading",
-    "paper_tables": "registry",
-}
 
 
 def __getattr__(name: str) -> Any:

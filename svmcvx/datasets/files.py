@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+import warnings
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import Features
-from svmcvx.datasets.content import Dataset
-from svmcvx.datasets.tables import read_table
-from svmcvx.errors import DataError
+from svmcvx.datasets.registry import Dataset
+from svmcvx.errors import DataError, missing_extra
 from svmcvx.row_blocks.sources import BOM, LINE, parse_libsvm
 from svmcvx.system.files import atomic_write, opened, read_archive, unpacked
-
-__all__ = ["LIBSVM_SUFFIXES", "read_file", "read_libsvm", "read_npz", "write_npz"]
 
 LIBSVM_SUFFIXES = (".svm", ".libsvm", ".svmlight", ".t")
 # Number of lines with which a file's format is recognised.
@@ -134,4 +133,276 @@ def read_file(
     raise DataError(
         f"{path} is of no known type: end its name in .csv, .tsv, .txt, .parquet or .npz (text may"
         " be packed: .gz, .bz2, .xz); LIBSVM files are known by their lines, 'LABEL INDEX:VALUE …'"
+    )
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Bytes from which the separator is guessed.
+SAMPLE = 65_536
+SEPARATORS = (",", ";", "\t", "|")
+# Text of a missing value; the files of the UCI repository have the question mark.
+MISSING = ("", "?", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>")
+# Signs around numbers, which are left out where each value of a column has one.
+SIGNS = ("%", "$", "€", "£", "¥", "=")
+EXPONENT = re.compile(r"([\d.])[dD]([+-]?\d)")
+# Numbers with commas: any, those with decimals behind it, and those with thousands behind it.
+COMMAS = r"[+-]?\d[\d.]*,\d+(?:[eE][+-]?\d+)?|[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?"
+DECIMAL = (
+    r"[+-]?(?:0|\d{4,}),\d+(?:[eE][+-]?\d+)?|[+-]?\d+,(?:\d{1,2}|\d{4,})(?:[eE][+-]?\d+)?"
+    r"|[+-]?\d{1,3}(?:\.\d{3})+,\d+"
+)
+THOUSANDS = r"[+-]?\d{1,3}(?:,\d{3})+\.\d*|[+-]?\d{1,3}(?:,\d{3}){2,}"
+_CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?:\s?[AaPp][Mm])?(?:Z|\s?[+-]\d{2}:?\d{2})?"
+DATE = re.compile(
+    rf"(?:\d{{1,4}}[-./]\d{{1,2}}[-./]\d{{1,4}}\.?|\d{{1,2}}\.?[- ][A-Za-z]{{3,9}}\.?[- ,]+\d{{2,4}}"
+    rf"|[A-Za-z]{{3,9}}\.? \d{{1,2}},? \d{{4}})(?:[T ,]\s?{_CLOCK})?|{_CLOCK}"
+)
+# A column of text with at least this many values, nearly all different, is an identifier of the
+# rows.
+FEW_ROWS, NEARLY_ALL = 20, 0.95
+ROW_NAMES = frozenset(("id", "index", "no", "nr", "row", "row_id", "rowid", "unnamed: 0"))
+# Columns that a message lists.
+LISTED = 20
+# Between a column of text and its value while the table is encoded: nothing that occurs in names.
+SEPARATED = "\x00"
+
+
+def read_table(
+    path: Path, name: str, target: str | None, drop: Sequence[str] = (), keep: Sequence[str] = ()
+) -> Dataset:
+    """Read a table; columns of text are one-hot encoded, and a warning names them."""
+    table = _table(path)
+    columns = list(table.columns)
+    if target is None:
+        raise DataError(
+            f"target must name the column of the labels in {path.name}; it has {_listed(columns)}"
+        )
+    for argument, wanted in (("target", [target]), ("drop", drop), ("keep", keep)):
+        strange = [column for column in wanted if column not in columns]
+        if strange:
+            raise DataError(
+                f"{argument} must be among the columns of {path.name}, got {strange[0]!r}; it has"
+                f" {_listed(columns)}"
+            )
+    if target in drop:
+        raise DataError(
+            f"drop names {target!r}, which target names as the column of the labels; leave it out"
+            " of one"
+        )
+    labels = table[target]
+    if labels.isna().any():
+        raise DataError(
+            f"column {target!r} of {path.name} has {int(labels.isna().sum())} missing labels; drop"
+            " these rows"
+        )
+    features = table.drop(columns=[target, *drop])
+    if features.shape[1] == 0:
+        raise DataError(f"{path.name} has no column beside {target!r}; a table needs some features")
+    features = _numeric(features, path.name, keep)
+    _refuse_row_names(features, path.name, keep)
+    encoded = _encoded(features, path.name)
+    X = encoded.to_numpy(dtype=np.float64, na_value=np.nan)
+    return Dataset(name, X, labels.to_numpy(), tuple(map(str, encoded.columns)))
+
+
+def _listed(columns: Sequence[str]) -> str:
+    more = len(columns) - LISTED
+    return ", ".join(columns[:LISTED]) + (f", … ({more} more)" if more > 0 else "")
+
+
+def _table(path: Path) -> pd.DataFrame:
+    """Return the columns of a file; names and text without the blanks around them."""
+    import pandas as pd
+
+    try:
+        if path.suffix.lower() == ".parquet":
+            table = pd.read_parquet(path)
+        else:
+            with opened(path) as stream:
+                table = pd.read_csv(stream, sep=_separator(path), skipinitialspace=True)
+    except ImportError:
+        raise missing_extra("pyarrow", "parquet") from None
+    except UnicodeDecodeError:
+        raise DataError(
+            f"{path} cannot be read as a table: its text is not UTF-8; save it again in that"
+            " encoding"
+        ) from None
+    except (ValueError, OSError, EOFError, pd.errors.ParserError) as error:
+        raise DataError(f"{path} cannot be read as a table ({error})") from None
+    if len(table) == 0:
+        raise DataError(f"{path} has no rows below its header")
+    table.columns = [str(column).strip() for column in table.columns]
+    if not table.columns.is_unique:
+        twice = table.columns[table.columns.duplicated()][0]
+        raise DataError(f"{path} has two columns {twice!r}; give each a name of its own")
+    for column in table.columns:
+        if _is_text(table[column]) and not isinstance(table[column].dtype, pd.CategoricalDtype):
+            text = table[column].map(lambda one: one.strip() if isinstance(one, str) else one)
+            text = text.mask(text.isin(MISSING))
+            numbers = pd.to_numeric(text, errors="coerce")
+            table[column] = text if (numbers.isna() & text.notna()).any() else numbers
+    return table
+
+
+def _separator(path: Path) -> str:
+    """Return the separator, by the first line."""
+    if path.name.lower().split(".")[1:2] in (["tsv"], ["tab"]):
+        return "\t"
+    with opened(path) as stream:
+        head = stream.readline(SAMPLE).decode("utf-8", errors="replace").strip()
+    head = re.sub(r'"[^"]*"', "", head)
+    separator = max(SEPARATORS, key=head.count)
+    # Columns of text files are often set off by blanks.
+    return separator if separator in head else r"\s+" if re.search(r"\S\s+\S", head) else ","
+
+
+def _numeric(features: pd.DataFrame, name: str, keep: Sequence[str]) -> pd.DataFrame:
+    """Return the table with its text that is numbers as numbers: with decimal commas, signs of
+    currencies and percent, or Fortran's exponents. Dates, and numbers that remain text, are
+    refused by name unless they are to be kept.
+    """
+    import pandas as pd
+
+    found = features.copy()
+    plain, marks = {}, {}
+    for column in features:
+        if column in keep or not _is_text(features[column]):
+            continue
+        there = features[column].dropna().astype(str)
+        if len(there) and there.str.fullmatch(DATE).all():
+            raise DataError(
+                f"column {column!r} of {name} holds dates or times such as {there.iloc[0]!r}; leave"
+                f" it out by drop=[{column!r}], make numbers of it, such as days, or use each value"
+                f" as a category by keep=[{column!r}]"
+            )
+        signs = [sign for sign in SIGNS if there.str.count(re.escape(sign)).eq(1).all()]
+        for sign in signs:
+            there = there.str.replace(sign, "", regex=False)
+        plain[column] = there.str.strip().str.replace(EXPONENT, r"\1e\2", regex=True)
+        marks[column] = signs
+    joined = pd.concat(plain.values()) if plain else pd.Series([], dtype=str)
+    decimal, thousands = (bool(joined.str.fullmatch(form).any()) for form in (DECIMAL, THOUSANDS))
+    for column, text in plain.items():
+        commas = text.str.contains(",", regex=False)
+        if len(text) and text[commas].str.fullmatch(COMMAS).all() and commas.any():
+            if decimal == thousands:
+                raise DataError(
+                    f"column {column!r} of {name} holds numbers such as {text[commas].iloc[0]!r},"
+                    " whose comma may stand before decimals or thousands; write them without"
+                )
+            if decimal:
+                text = text.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+            else:
+                text = text.str.replace(",", "", regex=False)
+        numbers = pd.to_numeric(text, errors="coerce")
+        if len(text) and numbers.notna().all():
+            found[column] = numbers.reindex(features.index)
+            if marks[column]:
+                warnings.warn(
+                    f"{name}: {column} is read as numbers, without {' and '.join(marks[column])}",
+                    stacklevel=6,
+                )
+        elif text.nunique() >= FEW_ROWS and _mostly_numbers(text):
+            strange = features[column].dropna()[numbers.isna()]
+            raise DataError(
+                f"column {column!r} of {name} holds numbers but for {len(strange)} values such as"
+                f" {str(strange.iloc[0])!r}; correct them, leave the column out by"
+                f" drop=[{column!r}], or use each value as a category by keep=[{column!r}]"
+            )
+    return found
+
+
+def _encoded(features: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return the features as numbers."""
+    import pandas as pd
+
+    text = [column for column in features if _is_text(features[column])]
+    others = features.drop(columns=text).select_dtypes(exclude=["number", "bool"])
+    if others.shape[1]:
+        column = str(others.columns[0])
+        raise DataError(
+            f"column {column!r} of {name} holds {others[column].dtype}, neither numbers nor text;"
+            " leave it out by drop, or make numbers of it"
+        )
+    if not text:
+        return features
+    described = "; ".join(_described(features[column]) for column in text)
+    warnings.warn(f"{name}: columns of text are one-hot encoded: {described}", stacklevel=6)
+    encoded = pd.get_dummies(features, columns=text, dtype=float, prefix_sep=SEPARATED)
+    for column in map(str, text):
+        own = [one for one in encoded.columns if str(one).startswith(f"{column}{SEPARATED}")]
+        encoded.loc[features[column].isna(), own] = np.nan
+    return encoded.rename(columns=lambda one: str(one).replace(SEPARATED, "_"))
+
+
+def _is_text(column: pd.Series) -> bool:
+    import pandas as pd
+    from pandas.api import types
+
+    return bool(
+        types.is_string_dtype(column)
+        or types.is_object_dtype(column)
+        or isinstance(column.dtype, pd.CategoricalDtype)
+    )
+
+
+def _described(column: pd.Series) -> str:
+    """Describe the content of a column of text: how many values, and what keeps numbers from being
+    numbers.
+    """
+    there = column.dropna()
+    facts = [f"{there.nunique()} values"]
+    if _mostly_numbers(column):
+        strange = there[~_numbers(there)]
+        facts.append(f"numbers but for {len(strange)} such as {str(strange.iloc[0])!r}")
+    if len(there) < len(column):
+        facts.append(f"{len(column) - len(there)} missing")
+    return f"{column.name} ({', '.join(facts)})"
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    """Say which values of a column of text are numbers."""
+    import pandas as pd
+
+    return pd.to_numeric(column, errors="coerce").notna()
+
+
+def _mostly_numbers(column: pd.Series) -> bool:
+    there = column.dropna()
+    return bool(2 * _numbers(there).sum() > len(there))
+
+
+def _refuse_row_names(features: pd.DataFrame, name: str, keep: Sequence[str]) -> None:
+    """Raise a :class:`~svmcvx.DataError` for columns that only identify the rows, unless they are
+    to be kept.
+    """
+    found = [
+        str(column) for column in features if column not in keep and _names_rows(features[column])
+    ]
+    if found:
+        several = len(found) > 1
+        raise DataError(
+            f"{name}: the"
+            f" column{'s' if several else ''} {_join_names(found)} seem{'' if several else 's'} to"
+            f" number or name the rows; leave {'them' if several else 'it'} out by drop={found!r},"
+            f" or use {'them' if several else 'it'} as features by keep={found!r}"
+        )
+
+
+def _join_names(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _names_rows(column: pd.Series) -> bool:
+    n = len(column)
+    if _is_text(column):
+        return n >= FEW_ROWS and column.nunique() >= NEARLY_ALL * n and not _mostly_numbers(column)
+    if column.dtype.kind not in "iu" or not column.is_unique:
+        return False
+    steps = np.diff(column.to_numpy())
+    return str(column.name).strip().lower() in ROW_NAMES or (
+        n >= FEW_ROWS and bool((steps == 1).all())
     )

@@ -19,7 +19,7 @@ from sklearn.utils import _safe_indexing, get_tags
 
 from svmcvx.containers import as_array
 from svmcvx.data import Features, check_features, check_labels
-from svmcvx.datasets.content import content_digest, missing_counts
+from svmcvx.datasets.registry import content_digest, missing_counts
 from svmcvx.errors import DataError
 from svmcvx.experiments.store import fingerprint
 

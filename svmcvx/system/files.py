@@ -124,7 +124,7 @@ def read_archive(path: str | os.PathLike[str], what: str = "an .npz archive") ->
     except (
         ValueError,
         EOFError,
-        KeyError,
+        LookupError,
         AttributeError,
         TypeError,
         RuntimeError,

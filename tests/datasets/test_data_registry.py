@@ -17,8 +17,8 @@ from sklearn.utils import Bunch
 import svmcvx as sx
 from svmcvx import datasets
 from svmcvx.datasets import content_digest, known_sets, paper_tables, registry
-from svmcvx.datasets.downloads import CACHE_VARIABLE
 from svmcvx.datasets.files import read_npz, write_npz
+from svmcvx.datasets.loading import CACHE_VARIABLE
 
 X = np.array([[1.0, np.nan], [0.0, 2.5], [-3.0, 0.0]])
 Y = np.array(["b", "g", "b"])
@@ -310,7 +310,7 @@ def test_the_cache_that_cannot_be_written_is_named(server, record, tmp_path):
 
 def test_the_extra_is_named(record, monkeypatch):
     record(X, Y, {"kind": '"npz"', "urls": '["http://127.0.0.1:9/small.npz"]'})
-    monkeypatch.setattr("svmcvx.datasets.downloads.find_spec", lambda name: None)
+    monkeypatch.setattr("svmcvx.datasets.loading.find_spec", lambda name: None)
     with pytest.raises(sx.SolverUnavailable, match=r"pip install 'svmcvx\[data\]'"):
         datasets.load("small")
 

@@ -43,7 +43,7 @@ def folder(tmp_path, monkeypatch):
     write_npz(tmp_path / "wdbc.npz", data.X, np.where(data.y == "malignant", "M", "B"))
     monkeypatch.setenv("SVMCVX_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv(datasets.ENVIRONMENT_VARIABLE, raising=False)
-    monkeypatch.setattr("svmcvx.datasets.downloads.find_spec", lambda name: None)
+    monkeypatch.setattr("svmcvx.datasets.loading.find_spec", lambda name: None)
     return tmp_path
 
 

@@ -175,7 +175,7 @@ def test_flipped_labels_of_real_sets(small, tmp_path, monkeypatch):
     write_npz(tmp_path / "immunotherapy.npz", X, y)
     monkeypatch.setenv("SVMCVX_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SVMCVX_DATA", raising=False)
-    monkeypatch.setattr("svmcvx.datasets.downloads.find_spec", lambda name: None)
+    monkeypatch.setattr("svmcvx.datasets.loading.find_spec", lambda name: None)
     with pytest.warns(UserWarning, match="is not the set immunotherapy"):
         found = reproduce("conic-table3", quick=True, repeats=1, data_dir=tmp_path)
     rows = found.frame.set_index(["dataset", "tau", "method"])

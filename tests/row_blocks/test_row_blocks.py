@@ -427,7 +427,6 @@ def test_blocks_have_the_same_columns_and_what_was_scanned():
     ("arguments", "words"),
     [
         ({"kernel": "rbf"}, "kernel keeps its default"),
-        ({"bias": "paper"}, "bias keeps its default"),
         ({"warm_start": "w"}, "Solution"),
         ({"C": -1.0}, "C must be"),
         ({"method": "smo"}, "method must be"),
