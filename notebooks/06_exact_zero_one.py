@@ -25,7 +25,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import svmcvx as sx
-from svmcvx.formulations.conic_loss.relaxation import relaxation
+from svmcvx.formulations.conic_loss.problems import relaxation
 from svmcvx.proofs.format import read_proof
 
 SMALL = "SVMCVX_SMALL" in os.environ  # the tests run this page with less data

@@ -18,8 +18,7 @@ from svmcvx.estimators.multiclass import M3SVMClassifier, MulticlassSVMClassifie
 from svmcvx.experiments import certified_path, certified_select, compare, select, study
 from svmcvx.explorer import Explorer, explore
 from svmcvx.formulations.base import BinaryStatement, Formulation
-from svmcvx.formulations.conic_loss.fixed_gamma import conic_fixed_gamma
-from svmcvx.formulations.conic_loss.sdp import conic_sdp
+from svmcvx.formulations.conic_loss.problems import conic_fixed_gamma, conic_sdp
 from svmcvx.formulations.indicator.l0_problems import l0_mio
 from svmcvx.formulations.indicator.ramp_problems import ramp_mio
 from svmcvx.formulations.indicator.zero_one_problems import zero_one_mio

@@ -315,11 +315,11 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             source="CepedaGomezHan",
             statement=f"{_FORMULATIONS}.conic_loss.statement:ConicLoss",
             builders=(
-                *_builders("conic_loss.sdp", "conic_sdp", lam=1.0),
-                *_builders("conic_loss.fixed_gamma", "conic_fixed_gamma", gamma=1e-3, lam=1.0),
+                *_builders("conic_loss.problems", "conic_sdp", lam=1.0),
+                *_builders("conic_loss.problems", "conic_fixed_gamma", gamma=1e-3, lam=1.0),
             ),
             general="conic_sdp",
-            takes=Capabilities(row_blocks=True),
+            takes=Capabilities(),
             regulariser="‖w‖² (no ½)",
             losses="λ Σ loss_i",
             intercept="a constant feature, penalised with the rest",
@@ -333,7 +333,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 second_opinion_up_to=SizeLimits(200, 50),
                 methods=(
                     "the semidefinite relaxation without a semidefinite solver: low-rank Newton, λ"
-                    " and κ forms, kernels, Nyström"
+                    " and κ forms, kernels"
                 ),
             ),
         ),

@@ -18,16 +18,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchmarks.papers.exhibits.conic_points import conic_points
 from benchmarks.papers.published import published
 from benchmarks.papers.result import Reproduction, Run, exact_cells, mean_noise, significant
 from benchmarks.papers.trials import Trials, accepted, binary_sets, timed, trials
 from svmcvx import fast
 from svmcvx.errors import DataError
 from svmcvx.experiments.running import Row
-from svmcvx.fast.conic_loss.uncertified import conic_points
 from svmcvx.fast.grids.hinge import solve_hinges
 from svmcvx.fast.grids.rows import Rows
-from svmcvx.formulations.conic_loss.sdp import conic_sdp
+from svmcvx.formulations.conic_loss.problems import conic_sdp
 from svmcvx.formulations.conic_loss.statement import conic_space
 from svmcvx.guarantees import guarantee, refine
 from svmcvx.kernels.gram_cache import GramCache

@@ -13,19 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
+from benchmarks.papers.exhibits.conic_points import conic_points
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.conic import ConicSettings, conic
+from svmcvx.fast.conic_loss.continuation import LowRankRelaxation
 from svmcvx.fast.conic_loss.loss_passes import loss_derivatives, total_loss
-from svmcvx.fast.conic_loss.low_rank_newton import LowRankRelaxation, Tilt
-from svmcvx.fast.conic_loss.uncertified import conic_points
-from svmcvx.fast.core.pivoted_cholesky import PartialFactor, on_pivots
-from svmcvx.formulations.conic_loss.primal import (
+from svmcvx.formulations.conic_loss.models import (
     low_rank_gradient,
     relaxed_indicator,
     stationary_multipliers,
     weighted_gram,
 )
-from svmcvx.formulations.conic_loss.relaxation import relaxation
+from svmcvx.formulations.conic_loss.problems import relaxation
 from svmcvx.formulations.conic_loss.statement import conic_space
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, time_limited
@@ -283,54 +282,6 @@ def test_any_multipliers_bound_without_a_warning(problem, alpha):
             assert -1e-12 <= bound.value <= optimum + bound.error
 
 
-def test_nystrom_is_named_as_an_approximation():
-    X, y = outliers(120, 3)
-    kernel = sx.RBF(0.3)
-    exact = conic(X, y, lam=1.0, kernel=kernel)
-    errors = []
-    for rank in (2, 10, 60):
-        solution = conic(X, y, lam=1.0, kernel=kernel, nystrom=rank)
-        assert solution.certificate.gap <= 1e-6
-        facts = solution.certificate.residuals
-        assert facts["nystrom_rank"] == rank
-        errors.append(facts["nystrom_trace_error"])
-        # A point in the span of the landmarks is a point of the whole space.
-        assert solution.certificate.upper >= exact.certificate.lower
-        assert solution.model.support.size <= rank
-        f = solution.model.scores(X).value
-        assert np.allclose(f, solution.model.decision_function(X))
-    assert 1 > errors[0] > errors[1] > errors[2] >= 0
-    assert solution.certificate.upper == pytest.approx(exact.certificate.upper, rel=1e-3)
-    assert "nystrom_rank" not in exact.certificate.residuals
-
-
-def test_landmarks_are_a_nystrom_factor():
-    rng = np.random.default_rng(0)
-    X = np.vstack([rng.normal(size=(30, 2)), np.ones((5, 2))])
-    K = sx.RBF(0.5)(X)
-
-    def factored(K, rank):
-        found = PartialFactor(lambda j: K[:, j], np.diag(K), negligible=1e-8)
-        found.grow(rank)
-        return found
-
-    found = factored(K, 12)
-    c, F = found.pivots, found.factor
-    nystrom = K[:, c] @ np.linalg.solve(K[np.ix_(c, c)], K[c])
-    assert np.allclose(F @ F.T, nystrom, atol=1e-8)
-    assert found.missing == pytest.approx(np.trace(K - nystrom) / np.trace(K))
-    assert np.allclose(F[c], np.tril(F[c]))
-    w = rng.normal(size=12)
-    v = on_pivots(F, c, w)
-    assert set(np.flatnonzero(v)) <= set(c)
-    assert np.allclose(K @ v, F @ w)
-    # Five copies of a point are one landmark.
-    assert factored(K, 35).factor.shape[1] <= 31
-    nothing = factored(np.zeros((3, 3)), 2)
-    assert nothing.factor.shape == (3, 1)
-    assert not on_pivots(nothing.factor, nothing.pivots, np.zeros(1)).any()
-
-
 def test_warm_starts():
     X, y = outliers(200, 5)
     cold = conic(X, y, lam=1.0)
@@ -422,9 +373,9 @@ def test_the_matrix_of_second_derivatives_is_that_of_its_products(k, sparse):
     rng = np.random.default_rng(2)
     r = 4
     L, y = rng.normal(size=(700, r)), np.where(rng.random(700) < 0.5, 1.0, -1.0)
-    U, C = rng.normal(size=(r, 1 + k)), rng.normal(size=(r, r))
+    U = rng.normal(size=(r, 1 + k))
     problem = LowRankRelaxation(sp.csr_array(L) if sparse else L, y, rng.random(700), lam=2.0, U=U)
-    problem.ridge, problem.tilt = 0.1, Tilt(0.05 * (C + C.T), rng.normal(size=r))
+    problem.ridge = 0.1
     _, gradient, bend = problem.derivatives()
     H, product, D = problem._hessian(bend), problem._product(bend), rng.normal(size=U.shape)
     assert np.allclose(H, H.T)
@@ -498,12 +449,6 @@ def test_weighted_gram_in_blocks():
         ({"lam": 1.0, "rounding": 1}, "rounding must be True or False, got 1"),
         ({"lam": 1.0, "intercept": "free"}, "intercept must be 'penalised'"),
         ({"lam": 1.0, "seed": -1}, "seed must be a whole number"),
-        ({"lam": 1.0, "nystrom": 10}, "nystrom approximates a kernel, and kernel is None"),
-        ({"lam": 1.0, "kernel": "rbf", "nystrom": 0}, "nystrom must be a number of landmarks"),
-        (
-            {"lam": 1.0, "kernel": "sigmoid", "nystrom": 5},
-            "nystrom needs a kernel that is positive semidefinite",
-        ),
     ],
 )
 def test_errors(arguments, message):

@@ -353,3 +353,10 @@ def test_the_augmented_lagrangian_is_tried_where_factoring_is_the_work_and_left_
     assert m3svm(noise[:, :5], labels, lam=0.1, p=4.0).solver == "fast.m3svm/interior"
     for found in (apart, mixed):
         assert found.certificate.is_certified(1e-6)
+
+
+def test_dual_points_that_gain_nothing_end_the_method():
+    X = np.array([[9.5, -0.5, 13.2], [0.6, 45.4, 42.9], [-16.0, -3.3, -6.7], [7.0, 22.0, 56.7]])
+    found = m3svm(1e53 * X, [0, 2, 0, 1], lam=7.6e-3, p=50.0, loss="softmax", tol=1e-3)
+    assert found.status == "inaccurate"
+    assert found.attempts[0].options["iterations"] < 300

@@ -396,3 +396,31 @@ def test_errors_say_what_was_wrong():
         multiclass(X, y, lam=1.0, k=1.5)
     with pytest.raises(sx.DataError, match="intercept must be 'free', 'none'"):
         multiclass(X, y, lam=1.0, intercept="penalised")
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "arguments"),
+    [
+        (
+            [[1.225], [0.02856]],
+            [1, 0],
+            {"loss": "msvm", "lam": 1.7e-225, "sample_weight": [1e10, 1e10], "tol": 1e-12},
+        ),
+        (
+            [[3.6e39], [1.3e40], [1.1e40], [2.6e40], [3.2e39], [-6.2e39]],
+            [1, 2, 1, 2, 0, 0],
+            {"loss": "sparse_softmax", "lam": 1.4},
+        ),
+        (
+            [[1.36e163, 1.75, 3.06], [-1.6e163, -0.75, -0.013], [7.98e162, 2.3, 0.36]],
+            [2, 0, 1],
+            {"loss": "msvm", "lam": 120.0},
+        ),
+    ],
+)
+def test_extreme_numbers_end_with_an_interval(X, y, arguments):
+    """None of them is solved to the tolerance, and each says so after a few steps."""
+    found = multiclass(np.array(X), y, **arguments)
+    assert found.certificate.lower <= found.certificate.upper
+    assert found.attempts[0].options["iterations"] < 400
+    assert (found.status == "optimal") == (found.certificate.gap <= arguments.get("tol", 1e-6))

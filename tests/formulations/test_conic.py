@@ -17,11 +17,10 @@ import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.conic_loss import dual as conic_dual
-from svmcvx.formulations.conic_loss import fixed_gamma
-from svmcvx.formulations.conic_loss import primal as conic_primal
-from svmcvx.formulations.conic_loss.relaxation import relaxation
-from svmcvx.formulations.conic_loss.sdp import semidefinite_rows
+from svmcvx.formulations.conic_loss import models as conic_primal
+from svmcvx.formulations.conic_loss import problems as fixed_gamma
+from svmcvx.formulations.conic_loss import statement as conic_dual
+from svmcvx.formulations.conic_loss.problems import relaxation, semidefinite_rows
 from svmcvx.heuristics.rounding import round_relaxation
 from svmcvx.losses import conic_loss, conic_loss_derivative
 from tests.conftest import make_data

@@ -12,14 +12,10 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.certificate import check
-from svmcvx.data import binary_data
 from svmcvx.errors import DataError
 from svmcvx.fast.conic_loss.conic import conic
-from svmcvx.fast.conic_loss.nystrom import nystrom_space
 from svmcvx.formulations.conic_loss.geometry import RowGeometry
-from svmcvx.formulations.conic_loss.primal import relaxed_indicator, worst_indicator
-from svmcvx.formulations.conic_loss.recovery import moment_of
-from svmcvx.formulations.conic_loss.statement import ConicLoss
+from svmcvx.formulations.conic_loss.models import moment_of, relaxed_indicator, worst_indicator
 from svmcvx.losses import conic_loss
 from tests.balls import ExactMargins, ball, exact_kernel, inner, precision
 
@@ -243,37 +239,3 @@ def test_the_second_moment_of_other_data_is_refused():
     model = conic(X, y, lam=0.5, kernel=kernel).model
     with pytest.raises(DataError, match="second moment of the model is that of other data"):
         sx.conic_sdp(X[:10], y[:10], lam=0.5, kernel=kernel).formulation.evaluate(model)
-
-
-def test_landmarks_are_a_problem_of_their_own():
-    """The interval of the approximation is that of linear data whose rows are those of the factor."""
-    rng = np.random.default_rng(6)
-    X = rng.standard_normal((30, 2))
-    y = np.where(X[:, 0] + rng.standard_normal(30) > 0, 1, -1)
-    y[:2] = 1, -1
-    for setting in ({"lam": 1.0}, {"kappa": 0.2}):
-        data = binary_data(X, y)
-        space = nystrom_space(data, sx.RBF(0.5), rank=8, intercept="penalised")
-        solution = conic(X, y, kernel=sx.RBF(0.5), nystrom=8, **setting)
-        statement = ConicLoss(space=space, **{"lam": None, "kappa": None, **setting})
-        certificate, moment, F = solution.certificate, solution.model.moment, space.factor
-        K = [[inner(a, b) for b in F] for a in F]
-        assert not exact_dual(statement, solution.dual, K) < ball(certificate.lower)
-        total, missed = (
-            inner(moment.w, moment.w) + inner(moment.V.ravel(), moment.V.ravel()),
-            ball(0),
-        )
-        for row, label in zip(F, y, strict=True):
-            m = 1 - ball(label) * inner(row, moment.w)
-            if m > 0:
-                missed += (
-                    m
-                    * m
-                    / (sum((inner(row, column) ** 2 for column in moment.V.T), ball(0)) + m * m)
-                )
-        if statement.kappa is None:
-            total += missed
-        else:
-            assert not missed > ball(statement.allowance)
-        assert not total > ball(certificate.upper)
-        assert certificate.gap <= 1e-6

@@ -25,9 +25,7 @@ from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import Formulation
 from svmcvx.formulations.blocks import InBlocks
-from svmcvx.formulations.conic_loss.conic_blocks import ConicInBlocks
-from svmcvx.formulations.conic_loss.fixed_gamma import ConicFixedGamma
-from svmcvx.formulations.conic_loss.statement import ConicLoss
+from svmcvx.formulations.conic_loss.statement import ConicFixedGamma, ConicLoss
 from svmcvx.formulations.indicator.l0 import L0
 from svmcvx.formulations.indicator.ramp import Ramp
 from svmcvx.formulations.indicator.zero_one import ZeroOne
@@ -622,8 +620,6 @@ def rows_in_blocks(rng, intercept):
 def in_blocks(rng, cls):
     if cls is HardMarginInBlocks:
         return hard_in_blocks(rng)
-    if cls is ConicInBlocks:
-        return conic_in_blocks(rng)
     free = cls is PSVMInBlocks and rng.random() < 0.6
     intercept = "free" if free else str(rng.choice(["penalised", "none"]))
     X, y, weight, space, data = rows_in_blocks(rng, intercept)
@@ -716,53 +712,6 @@ def hard_in_blocks(rng):
     )
 
 
-def conic_in_blocks(rng):
-    intercept = str(rng.choice(["penalised", "none"]))
-    _, _, _, space, data = rows_in_blocks(rng, intercept)
-    given = {"lam": size(rng)} if rng.random() < 0.6 else {"kappa": 0.3}
-    statement = ConicInBlocks(partial(ConicLoss, **given), space, "gamma", balanced=False, **given)
-    whole = ConicLoss(space=feature_space(data, None, intercept=intercept), **given)
-    reach = max(float(whole.geometry.norms.max()), 1e-150)
-    d = space.d
-
-    def upper(model):
-        value, missed = conic.exact_objective(whole, model)
-        return None if whole.kappa is not None and missed > ball(statement.allowance) else value
-
-    def lower(point):
-        scale = float(point["scale"])
-        if scale == 0.0:
-            return ZERO
-        gamma, alpha = (
-            np.concatenate(space.shards.read(taken, None, name)) for name in ("gamma", "alpha")
-        )
-        alpha = whole.capped(alpha * math.sqrt(scale), gamma * scale, statement.lam_of(point))
-        return conic.exact_dual(
-            whole, {"gamma": gamma * scale, "alpha": alpha, "lam": point.get("lam", 0.0)}
-        )
-
-    models = [
-        statement.model(
-            scale * rng.standard_normal(d) / reach, scale * rng.standard_normal((d, 1)) / reach
-        )
-        for scale in (1e-3, 1.0)
-    ]
-    lam = {} if "lam" in given else {"lam": np.array(size(rng))}
-    duals = [
-        {
-            "U": rng.standard_normal((d, 2)) * scale / reach,
-            "ridge": np.array(1e-3 / reach**2),
-            **lam,
-        }
-        for scale in (0.3, 3.0)
-    ]
-    far = {
-        **duals[0],
-        "scale": np.array(1e12 * (1.0 + 1.0 / max(statement.sums(duals[0]).top, 1e-300))),
-    }
-    return Case(statement, models, duals, upper, lower, [far], one_sided=True)
-
-
 MAKERS = {
     PSVM: soft,
     PenalisedPSVM: partial(soft, cls=PenalisedPSVM),
@@ -779,7 +728,7 @@ MAKERS = {
     HardMarginM3SVM: pairwise_hard,
     **{
         cls: partial(in_blocks, cls=cls)
-        for cls in (InBlocks, PSVMInBlocks, HardMarginInBlocks, ODMLInBlocks, ConicInBlocks)
+        for cls in (InBlocks, PSVMInBlocks, HardMarginInBlocks, ODMLInBlocks)
     },
 }
 # Wraps any of the others.

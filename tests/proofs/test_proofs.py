@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.conic_loss.recovery import moment_of
+from svmcvx.formulations.conic_loss.models import moment_of
 from svmcvx.formulations.margin import PenalisedPSVM
 from svmcvx.formulations.margin_problems import l1_svm
 from svmcvx.proofs import Proof, Statement, fingerprint, read_proof, verify, write_proof

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
 import svmcvx as sx
-from svmcvx.fast import conic, hard_margin, odm, odml, psvm
+from svmcvx.fast import hard_margin, odm, odml, psvm
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from svmcvx.feature_space import blocks as block_room
 from svmcvx.feature_space.blocks import block_space
@@ -282,97 +282,9 @@ def test_classes_that_are_not_separable_and_limits_of_the_hard_margin():
         hard_margin(split(X + 100.0 * (y == "yes")[:, None], y, [100]), y, time_limit=1e-9)
 
 
-def conic_data(form, seed):
-    X, y = data(seed, n=60, d=3)
-    X /= np.geomspace(1, 30, 3)
-    weight = np.random.default_rng(seed).uniform(0.1, 3.0, 60) if form == "weights" else None
-    if form == "duplicates":
-        X[30:], y[30:] = X[:30], np.where(y[:30] == "yes", "no", "yes")
-    elif form == "zeros":
-        X[::3] = 0.0
-    elif form == "separable":
-        X[:, 0] += np.where(y == "yes", 5.0, -5.0)
-    return sp.csr_array(X) if form == "sparse" else X, y, weight
-
-
-@given(
-    st.sampled_from((1e-3, 0.1, 1.0, 100.0)),
-    st.booleans(),
-    st.sampled_from(("plain", "weights", "duplicates", "zeros", "sparse", "separable")),
-    st.lists(st.integers(0, 60), max_size=3),
-    st.sampled_from((20_000, 30, 6)),
-    st.integers(0, 99),
-)
-@settings(max_examples=15, deadline=None)
-def test_the_conic_relaxation_in_blocks_agrees_with_the_data_in_memory(
-    lam, intercept, form, ends, sampled, seed
-):
-    rows, y, weight = conic_data(form, seed)
-    arguments = {"lam": lam, "intercept": intercept, "sample_weight": weight, "tol": 1e-6}
-    whole = conic(rows, y, **arguments)
-    with pytest.MonkeyPatch.context() as patch:
-        # Samples that stand for the rows exactly, well, or not at all.
-        patch.setattr(block_room, "SAMPLE_ROWS", sampled)
-        patch.setattr(block_room, "SAMPLE_PER_COLUMN", 1)
-        found = conic(split(rows, y, ends), y, **arguments)
-    overlap(found, whole)
-    if whole.status == "optimal":
-        assert found.certificate.gap <= 1e-4
-
-
-@given(
-    st.sampled_from((0.02, 0.1, 0.3, 0.5)),
-    st.sampled_from(("plain", "weights", "duplicates", "zeros", "sparse", "separable")),
-    st.lists(st.integers(0, 60), max_size=3),
-    st.sampled_from((20_000, 30, 6)),
-    st.integers(0, 99),
-)
-@settings(max_examples=8, deadline=None)
-def test_the_cardinality_form_in_blocks_agrees_with_the_data_in_memory(
-    kappa, form, ends, sampled, seed
-):
-    X, y, weight = conic_data(form, seed)
-    arguments = {"kappa": kappa, "sample_weight": weight, "tol": 1e-6}
-    whole = conic(X, y, **arguments)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_room, "SAMPLE_ROWS", sampled)
-        patch.setattr(block_room, "SAMPLE_PER_COLUMN", 1)
-        found = conic(split(X, y, ends), y, **arguments)
-    overlap(found, whole)
-    # The row holds, in fractions; its right side is a product that is rounded.
-    moment, rows = found.model.moment, X.toarray() if sp.issparse(X) else X
-    lifted = np.hstack([rows, np.ones((60, 1))])
-    sides = np.where(y == "yes", 1, -1)
-    weights = np.ones(60) if weight is None else weight
-    coef = [*found.model.coef, found.model.intercept]
-    missed = Fraction(0)
-    for row, side, own in zip(lifted, sides.tolist(), weights, strict=True):
-        slack = 1 - side * dot(row, coef)
-        if slack > 0:
-            variance = sum(dot(row, column) ** 2 for column in moment.V.T)
-            missed += Fraction(own) * slack**2 / (slack**2 + variance)
-    assert missed <= Fraction(kappa) * sum(map(Fraction, weights)) * (1 + Fraction(1, 2**45))
-    if whole.status == "optimal":
-        assert found.certificate.gap <= 1e-4
-
-
 def dot(row, column):
     """The exact inner product."""
     return sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(row, column, strict=True))
-
-
-def test_limits_of_the_conic_relaxation_in_blocks():
-    X, y = data(n=500)
-    whole = conic(X, y, lam=0.1)
-    for arguments in ({"time_limit": 1e-9}, {"max_iter": 1}, {"callback": lambda progress: True}):
-        found = conic(split(X, y, [100, 300]), y, lam=0.1, tol=1e-9, **arguments)
-        assert found.status != "optimal"
-        overlap(found, whole, gap=1.0)
-    with pytest.raises(sx.DataError, match="raise kappa"):
-        conic(split(X, y, [100]), y, kappa=0.0)
-    for arguments in ({"kernel": "rbf"}, {"rounding": True}, {"nystrom": 5}):
-        with pytest.raises(sx.DataError, match=f"{list(arguments)[-1]} keeps its default"):
-            conic(split(X, y, [100]), y, **{"lam": 0.1, **arguments})
 
 
 def test_labels_and_weights_that_stand_alone_may_be_any_kind():
@@ -617,7 +529,6 @@ def test_estimators_take_blocks(kind, tmp_path):
         sx.PSVMClassifier(C=0.5, p=2.0),
         sx.ODMClassifier(C1=5.0, C2=2.0, D=0.1),
         sx.ODMLClassifier(),
-        sx.ConicSVMClassifier(),
     ):
         fitted = estimator.fit(blocks, labels)
         assert fitted.solver_route_ == "fast"
@@ -670,18 +581,6 @@ def test_memory_stays_with_a_few_blocks():
     assert most <= 2 * threads + 1
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("asked", [{"lam": 0.3}, {"lam": 100.0}, {"kappa": 0.3}])
-def test_the_conic_relaxation_in_blocks_takes_more_columns_than_rows(asked, sparse):
-    rng = np.random.default_rng(3)
-    X, y = rng.normal(size=(7, 12)), np.arange(7) % 2
-    rows = sp.csr_array(X * (rng.random(X.shape) < 0.5)) if sparse else X
-    whole, found = conic(rows, y, **asked), conic(split(rows, y, [2, 5]), y, **asked)
-    overlap(found, whole)
-    assert found.certificate.is_certified(1e-6)
-    assert found.certificate.residuals["row_blocks"] == 3.0
-
-
 def test_a_lower_bound_that_still_doubles_is_no_stall():
     # Costs times squared norms of 1e22: the penalty of the augmented Lagrangian method has far to
     # grow.
@@ -718,7 +617,7 @@ def cluster():
 def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(cluster, tmp_path):
     X, y = data()
     blocks, labels = sources("npy", X, y, tmp_path)
-    calls = [partial(psvm, C=0.1, p=2.0, tol=1e-4), partial(conic, lam=0.1, tol=1e-5)]
+    calls = [partial(psvm, C=0.1, p=2.0, tol=1e-4), partial(odm, C1=5.0, tol=1e-5)]
     quiet = [call(blocks, labels) for call in calls]
     for call, found in zip(calls, quiet, strict=True):
         overlap(found, call(X, y), gap=1e-2)

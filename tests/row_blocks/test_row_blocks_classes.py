@@ -31,7 +31,6 @@ def test_several_classes_in_blocks_agree_with_the_data_in_memory(scheme, weights
     own = rng.integers(0, 3, y.size).astype(float)
     for estimator in (
         sx.PSVMClassifier(C=0.5, p=2.0, multiclass=scheme, class_weight=weights, solver="fast"),
-        sx.ConicSVMClassifier(lam=0.1, multiclass=scheme, class_weight=weights, solver="fast"),
     ):
         whole = estimator.fit(X, y, sample_weight=own)
         known, scores = whole.solutions_, whole.decision_function(X)
@@ -109,11 +108,7 @@ def test_what_travels_does_not_grow_with_the_rows(monkeypatch):
         y = np.where(y == "yew", "oak", y)
         blocks = split(X, y, [n // 3, n // 2])
         sizes.clear()
-        for solve in (
-            partial(sx.fast.psvm, C=1.0, p=2.0),
-            averaged,
-            partial(sx.fast.conic, lam=0.1),
-        ):
+        for solve in (partial(sx.fast.psvm, C=1.0, p=2.0), averaged):
             found = solve(blocks, y)
         classifier = sx.PSVMClassifier(p=2.0, class_weight="balanced").fit(blocks, y)
         classifier.predict(blocks)

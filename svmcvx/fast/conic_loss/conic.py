@@ -1,7 +1,7 @@
 r"""Low-rank solver of the conic relaxation, for data far beyond semidefinite solvers.
 
 Statement and certificate are in :mod:`svmcvx.formulations.conic_loss.statement`. Newton's method
-finds a stationary point of :math:`F_\epsilon` of :mod:`svmcvx.fast.conic_loss.low_rank_newton` for
+finds a stationary point of :math:`F_\epsilon` of :mod:`svmcvx.fast.conic_loss.continuation` for
 a ridge ε that shrinks from stage to stage. Columns of V are added only as eigenvectors of
 :math:`\sum_i\gamma_i x_i x_i'` with an eigenvalue above 1; one or two are usually enough. The gap
 at the end of a stage is bounded by its ridge, which is therefore chosen from the tolerance.
@@ -13,76 +13,177 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_seed
-from svmcvx.errors import DataError
-from svmcvx.fast.conic_loss.conic_blocks import BlockContinuation, BlockRelaxation
+from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.continuation import (
-    CHEAP_SPECTRUM,
+    DENSE_SPECTRUM,
     LIFT,
     NEARLY_ONE,
+    SYSTEMS,
     WARM_GOAL,
     Continuation,
+    LowRankRelaxation,
     is_hard_margin,
+    leading_directions,
 )
-from svmcvx.fast.conic_loss.low_rank_newton import DENSE_SPECTRUM, SYSTEMS, LowRankRelaxation
-from svmcvx.fast.conic_loss.nystrom import nystrom_space
-from svmcvx.fast.conic_loss.starts import begin, start_from
 from svmcvx.fast.core.monitor import (
-    MOST_RESERVED,
     Callback,
     Found,
     Monitor,
     checked_settings,
-    conclude,
     earlier_solution,
     limited,
     monitored,
     solve_interruptible,
     solved_from,
 )
-from svmcvx.feature_space import FeatureSpace, KernelSpace, penalised_or_none
-from svmcvx.feature_space.blocks import BlockSpace, block_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.conic_loss.conic_blocks import ConicInBlocks
-from svmcvx.formulations.conic_loss.primal import relaxed_indicator
-from svmcvx.formulations.conic_loss.recovery import (
+from svmcvx.formulations.conic_loss.models import (
     enlarged_covariances,
+    moment_of,
+    relaxed_indicator,
     relaxed_model,
     rounded_point,
 )
-from svmcvx.formulations.conic_loss.statement import ConicLoss, check_lam_or_kappa, conic_space
+from svmcvx.formulations.conic_loss.statement import (
+    ConicLoss,
+    check_lam_or_kappa,
+    conic_space,
+    hard_margin_point,
+)
+from svmcvx.heuristics.least_norm import least_norm
 from svmcvx.heuristics.rounding import round_relaxation
 from svmcvx.kernels import KernelLike
-from svmcvx.model import BinaryModel
-from svmcvx.row_blocks import in_blocks, refuse_in_blocks
-from svmcvx.solution import Solution, Status
+from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.solution import Attempt, Solution, Status
 from svmcvx.system import memory
-from svmcvx.system.deadline import OutOfTime
-
-__all__ = ["ConicSettings", "conic", "minimised_relaxation"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Columns up to which a covariance with the ridge is offered: its factor is dense and square.
-RIDGED = 3000
-# Dense square matrices of the order of the columns that are in memory at once.
-SQUARES = 6
-# Time of the proof of a dual point with a kernel, in units of the evaluation and Cholesky
-# factorisation of K; measured.
-PROOF = 4.0
-# Seconds of a point whose covariance has a multiple of I, in the same unit.
-RIDGE = 6.0
-# Time of computing the models of a point, in the same unit, if there is no time for the proof.
-RECOVERY = 1.5
-# Time of bounds, models and certificate without a kernel matrix, with λ and with a cardinality row,
-# in units of the computation of the multipliers of a point; measured.
-PASSES_LEFT, PASSES_LEFT_OF_ROW = 100.0, 200.0
+# With κ the first λ makes λ Σ s z this many times the squared norm of a point with margin 1 on an
+# average row; κ counts as at least FEWEST here.
+FIRST_LAM, FEWEST = 4.0, 1e-3
+# Relative excess of the weight lost on rows of zeros over the allowance that is taken to be
+# rounding.
+FULL = 1.0 + 1e-12
+
+
+class ConicStart(NamedTuple):
+    """A starting point (w, V), and λ if it is known."""
+
+    U: Floats
+    lam: float | None
+
+
+def start_from(statement: ConicLoss, warm: Solution) -> ConicStart:
+    """Return the point of an earlier solution, or raise a :class:`DataError` if it does not fit."""
+    space, moment, model = statement.space, moment_of(warm.model), warm.model
+    r = statement.factor.shape[1]
+    if moment is not None:
+        if moment.z.size != space.data.rows:
+            raise DataError(
+                "warm_start must be a Solution of the same data: it has"
+                f" {moment.z.size} observations, these are {space.data.rows}"
+            )
+        kernel = warm.hyperparameters.get("kernel")
+        if kernel != statement.kernel_name:
+            raise DataError(
+                f"warm_start must be a Solution with the same kernel: it has {kernel}, this is"
+                f" {statement.kernel_name}"
+            )
+        if moment.w.size != r:
+            raise DataError(
+                "warm_start must be a Solution with the same columns and intercept: it"
+                f" has {moment.w.size} coordinates, these are {r}"
+            )
+        U = np.column_stack([moment.w, leading_directions(moment.V)])
+    else:
+        d = int(space.data.X.shape[1])
+        if not (space.is_linear and isinstance(model, LinearModel) and model.coef.shape == (d,)):
+            wanted = (
+                f"a linear model of {d} features"
+                if space.is_linear
+                else "the second moment of the conic relaxation"
+            )
+            raise DataError(
+                f"warm_start must be a Solution with {wanted}, got one of {warm.formulation!r} with"
+                f" {model!r}"
+            )
+        w = np.append(model.coef, model.intercept) if space.intercept == "penalised" else model.coef
+        if not np.isfinite(w).all():
+            raise DataError("warm_start must be a Solution whose model has finite coefficients")
+        if w.size != r:
+            # The factor is not the data themselves: the coordinates with the same scores.
+            w, *_ = sl.lstsq(statement.factor, model.scores(space.data.X).value)
+        U = w[:, None]
+    known = warm.dual.get("lam", warm.hyperparameters.get("lam"))
+    lam = math.nan if known is None else float(known)
+    return ConicStart(U, lam if 0 < lam < math.inf else None)
+
+
+def _hard_margin(statement: ConicLoss) -> Floats:
+    """Return the point of least norm with margins of at least 1 on all rows except rows of zeros,
+    whose margin is always 0.
+    """
+    norms = statement.squared_row_norms
+    rows = norms > 0
+    L, y = statement.factor[rows], statement.y[rows]
+    scale = math.sqrt(float(np.mean(norms[rows]))) if rows.any() else 1.0
+    A = (L.toarray() if sp.issparse(L) else L) * (y / scale)[:, None]
+    if statement.kappa == 0:
+        return (
+            hard_margin_point(A if rows.all() else np.vstack([A, np.zeros((1, A.shape[1]))]))
+            / scale
+        )
+    found = (
+        least_norm(A, None)
+        if float(statement.weight[~rows].sum()) <= FULL * statement.allowance
+        else None
+    )
+    if found is None:
+        reason = statement.explain("infeasible")
+        raise SolverFailed(
+            f"fast.conic: {reason}", [Attempt("fast.conic/newton", Status.INFEASIBLE, reason)]
+        )
+    return found.w / scale
+
+
+def begin(
+    statement: ConicLoss,
+    monitor: Monitor,
+    start: ConicStart | None,
+    method: str,
+    dense_spectrum: int,
+) -> Continuation:
+    """Return the continuation at the hard margin if the problem reduces to it, otherwise at
+    `start`, or at w = 0.
+    """
+    data, L = statement.space.data, statement.factor
+    mean = float(np.mean(statement.squared_row_norms)) or 1.0
+    hard_margin = is_hard_margin(statement)
+    U, lam = np.zeros((L.shape[1], 1)), statement.lam
+    if hard_margin:
+        U = _hard_margin(statement)[:, None]
+    elif start is not None:
+        U, lam = start.U, start.lam if lam is None else lam
+    if lam is None:
+        total = float(data.weight.sum())
+        lam = FIRST_LAM / (mean * max(statement.allowance, FEWEST * total))
+        if hard_margin:
+            # Any single margin below 1 has to cost more than the whole squared norm of the hard
+            # margin.
+            lam = max(lam, FIRST_LAM * float(np.vdot(U, U)) / float(data.weight.min()))
+    problem = LowRankRelaxation(
+        L, data.y, data.weight, lam=lam, U=U, system=method, dense_spectrum=dense_spectrum
+    )
+    return Continuation(statement, problem, monitor=monitor)
 
 
 @dataclass(frozen=True)
@@ -98,12 +199,19 @@ class ConicSettings:
     dense_spectrum : int
         Columns up to which the leading eigenvalues come from a dense eigensolver; beyond, an
         iterative one.
+    ridged : int
+        Columns up to which the covariance with the ridge is a candidate for the model: its factor
+        is a dense square matrix.
+    reserved : float
+        Share of a time limit that is left for bounds, models and certificate.
     """
 
     sample_above: int = 20_000
     sample_size: int = 5_000
     sample_per_column: int = 20
     dense_spectrum: int = DENSE_SPECTRUM
+    ridged: int = 3000
+    reserved: float = 0.25
 
 
 @limited
@@ -115,7 +223,6 @@ def conic(
     kappa: float | None = None,
     kernel: KernelLike = None,
     intercept: bool | str = True,
-    nystrom: int | None = None,
     sample_weight: Any = None,
     tol: float = 1e-6,
     time_limit: float | None = None,
@@ -140,21 +247,15 @@ def conic(
 
     Parameters
     ----------
-    X : array-like, sparse matrix, Dask collection or RowBlocks of shape (n, d)
-        Without the constant feature. Sparse data stay sparse if n > d. Without a kernel the rows
-        may come in blocks, see ``docs/scale.md``.
-    y : array-like, Dask collection or ``blocks.y`` of shape (n,)
+    X : array-like or sparse matrix of shape (n, d)
+        Without the constant feature. Sparse data stay sparse if n > d.
+    y : array-like of shape (n,)
         Two labels of any type.
     lam : float, optional
         Weight of the losses, positive; there is no ½ on the norm.
     kappa : float, optional
         Share of the observations that may have a margin below 1, in [0, 0.5]; exactly one of `lam`
         and `kappa`.
-    nystrom : int, optional
-        Solve in the span of this many landmarks, chosen by Cholesky's method with pivots, without a
-        Gram matrix. The certificate then holds for this approximation of K, and says so: its
-        residuals ``"nystrom_rank"`` and ``"nystrom_trace_error"``, the share of the trace of K that
-        is missing. ``upper`` is attained with K itself too.
     max_iter : int
         Newton steps.
     warm_start : Solution, optional
@@ -175,7 +276,7 @@ def conic(
     -------
     Solution
         Its model has the second moment; see
-        :func:`svmcvx.formulations.conic_loss.relaxation.relaxation`.
+        :func:`svmcvx.formulations.conic_loss.problems.relaxation`.
 
     Raises
     ------
@@ -207,34 +308,7 @@ def conic(
     if not isinstance(rounding, (bool, np.bool_)):
         raise DataError(f"rounding must be True or False, got {rounding!r}")
     settings = checked_settings(settings, ConicSettings)
-    if in_blocks(X):
-        refuse_in_blocks(
-            kernel=kernel is not None,
-            nystrom=nystrom is not None,
-            rounding=bool(rounding),
-            warm_start=warm_start is not None,
-            method=method == "conjugate",
-        )
-        rows = block_space(
-            X, y, sample_weight, intercept=penalised_or_none(intercept), seed=seed, covariance=True
-        )
-        if not rows.small:
-            memory.require(
-                8.0 * SQUARES * float(rows.d) ** 2,
-                f"the matrices of {rows.d} × {rows.d}",
-                "select features",
-            )
-            with (
-                monitored(
-                    tol=tol, max_iter=max_iter, verbose=verbose, callback=callback
-                ) as monitor,
-                rows.watched(),
-            ):
-                return _solve_blocks(lam, kappa, rows, monitor, check_seed(seed), settings)
-        X, y, sample_weight = rows.loaded()
-    data, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
-    if nystrom is not None:
-        space = nystrom_space(data, kernel, rank=nystrom, intercept=penalised_or_none(intercept))
+    _, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
     # The multipliers of stationary points need no search for better ones.
     statement = ConicLoss(space=space, lam=lam, kappa=kappa, improve_alpha=False)
     warm_start = earlier_solution(warm_start, statement)
@@ -270,38 +344,20 @@ def _solve(
     settings: ConicSettings,
     rounding: bool,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve on rows in memory."""
-    space, began = statement.space, monitor.seconds
-    r = int(space.factor.shape[1])
-    factored = monitor.seconds - began
-    proof, limit = _proof_seconds(space, factored), monitor.deadline
+    """Solve within the limits of a monitor."""
+    limit, r = monitor.deadline, int(statement.factor.shape[1])
     if limit.remaining < math.inf:
-        affordable = proof <= MOST_RESERVED * limit.remaining
-        monitor.deadline = limit.earlier(
-            proof if affordable else min(RECOVERY * factored, MOST_RESERVED * limit.remaining)
-        )
-    memory.require(
-        8.0 * SQUARES * float(r) ** 2,
-        f"the matrices of {r} × {r}",
-        "select features, or pass nystrom with a kernel",
-    )
+        monitor.deadline = limit.earlier(settings.reserved * limit.remaining)
+    # About six square matrices are in memory at once.
+    memory.require(48.0 * float(r) ** 2, f"the matrices of {r} × {r}", "select features")
     start = None if warm_start is None else start_from(statement, warm_start)
     search = begin(statement, monitor, start, method, settings.dense_spectrum)
-    if limit.remaining < math.inf and proof == 0.0 and search.problem.rank <= CHEAP_SPECTRUM:
-        began = monitor.seconds
-        search.problem.multipliers()
-        passes = PASSES_LEFT if search.fixed_lam else PASSES_LEFT_OF_ROW
-        monitor.deadline = limit.earlier(
-            min(passes * (monitor.seconds - began), MOST_RESERVED * limit.remaining)
-        )
     warm = start is not None and not search.hard_margin
     status = _run(search, rng, method, settings, warm=warm)
-    hurried = status is not Status.OPTIMAL and search.out_of_time()
-    recovered = _recovered(
-        statement, search, rounding, late=limit.remaining < RIDGE * factored, hurried=hurried
-    )
-    if limit.remaining < proof * float(np.mean(search.best_dual["gamma"] > 0)) ** 3:
-        # No step of the proof can be interrupted: keep the bound that needs no dual point.
+    late = status is not Status.OPTIMAL and search.monitor.out_of_time()
+    recovered = _recovered(statement, search, rounding, ridged=0 if late else settings.ridged)
+    if late and limit.passed():
+        # The proof of a dual point takes longer than the factorisation of a kernel matrix.
         recovered = recovered._replace(duals=[])
     options = {
         "method": method,
@@ -309,68 +365,6 @@ def _solve(
         "columns": search.problem.U.shape[1] - 1,
     }
     return recovered, status, options
-
-
-def _solve_blocks(
-    lam: float | None,
-    kappa: float | None,
-    space: BlockSpace,
-    monitor: Monitor,
-    rng: np.random.Generator,
-    settings: ConicSettings,
-) -> Solution:
-    """Solve on rows in blocks: the sample in memory first, then rounds or stages over all blocks."""
-    make = partial(ConicLoss, lam=lam, kappa=kappa)
-    statement = ConicInBlocks(make, space, "gamma", balanced=False, lam=lam, kappa=kappa)
-    part = make(space=space.sample_space(), improve_alpha=False)
-    if is_hard_margin(part):
-        raise DataError(
-            f"kappa = {kappa:g} leaves no margin below 1 to be chosen, which rows in blocks do not"
-            " take; raise kappa, or load the data"
-        )
-    inner = monitor.within(max(WARM_GOAL, monitor.tol), monitor.max_iter)
-    sampled = minimised_relaxation(part, inner, rng, settings)
-    search = BlockContinuation(statement, BlockRelaxation(space, sampled.problem), monitor=monitor)
-    # Stages that the deadline cuts short still have the point of the sample.
-    space.shards.deadline = monitor.deadline
-    try:
-        status = search.rounds(sampled)
-        if status is None:
-            search.move_to_best()
-            status = search.run(WARM_GOAL * search.size())
-        points = search.points()
-    except OutOfTime:
-        status = (
-            Status.INTERRUPTED
-            if monitor.deadline.interrupt_requested.is_set()
-            else Status.TIME_LIMIT
-        )
-        space.shards.deadline = None
-        points = search.points(late=True)
-    finally:
-        space.shards.deadline = None
-    duals = [search.best_dual] if search.best_dual else []
-    return conclude(
-        statement,
-        RecoveredPoints([statement.model(w, V) for w, V in points], duals),
-        monitor,
-        status,
-        solver="fast.conic/newton",
-        options={
-            "method": "direct",
-            "iterations": search.problem.steps,
-            "columns": search.problem.U.shape[1] - 1,
-        },
-    )
-
-
-def _proof_seconds(space: FeatureSpace, factored: float) -> float:
-    """Estimate the time of the proof of a dual point with a kernel, from the time in which K was
-    evaluated and factored.
-    """
-    if not (isinstance(space, KernelSpace) and space.keep_gram):
-        return 0.0
-    return factored * (PROOF if space.factorisation.method == "cholesky" else 1.0)
 
 
 def _run(
@@ -436,11 +430,11 @@ def _move_to_sample_solution(
     )
     part = Continuation(search.statement, sample, monitor=search.monitor)
     part.prepare(part.first_goal())
-    problem.U, problem.lam, search.rate = sample.U, sample.lam, part.rate
+    problem.U, problem.lam = sample.U, sample.lam
 
 
 def _recovered(
-    statement: ConicLoss, search: Continuation, rounding: bool, *, late: bool, hurried: bool
+    statement: ConicLoss, search: Continuation, rounding: bool, *, ridged: int
 ) -> RecoveredPoints:
     """Return the best models of the present point, the dual point, and a rounding if requested."""
     problem, space = search.problem, statement.space
@@ -462,19 +456,15 @@ def _recovered(
         if search.fixed_lam
         else []
     )
-    if problem.rank <= RIDGED and problem.ridge > 0 and not (search.hard_margin or late):
+    if problem.rank <= ridged and problem.ridge > 0 and not search.hard_margin:
         points.append((w, np.hstack([V, math.sqrt(problem.ridge) * np.eye(problem.rank)])))
         # The columns of the ridge need not be multiplied by the data.
         values.append(problem.value(problem.U) + problem.ridge * problem.rank)
     if not search.fixed_lam and not search.hard_margin:
-        if hurried:
-            points = [(w, points[-1][1] * math.sqrt(search.best_factor))]
         points = [
             (w, large)
             for _, spread in points
-            for large in enlarged_covariances(
-                space, w, spread, search.allowance, late=late or hurried
-            )
+            for large in enlarged_covariances(space, w, spread, search.allowance)
         ] or points
     models: list[BinaryModel] = []
     rounded = None

@@ -109,8 +109,8 @@ class ClassicalNewtonSettings:
         First penalty σ of the hinges times the mean squared norm of an observation over ρ, without
         and with multipliers to start from.
     patience : int
-        Steps that promise less than rounding and do not reduce the gap, after which the method
-        ends.
+        Steps that promise less than rounding and do not reduce the gap, or dual points that hardly
+        do, after which the method ends.
     largest_direct : int
         Rows of a system above which they are.
     forcing : float
@@ -163,6 +163,8 @@ class AugmentedNewton:
         self.alpha = alpha
         # Multipliers that the last step predicts, for a sum of absolute values.
         self.predicted: Floats | None = None
+        # Dual points in a row that did not close a tenth of what separates the bounds.
+        self.fruitless = 0
         if alpha is not None:
             self._offer_dual(alpha)
         bounds.update_model(U, self._objective(system.scores.differences(self.S)))
@@ -219,7 +221,8 @@ class AugmentedNewton:
         self.smallest = min(self.smallest, self.monitor.gap)
         self.lowest = min(self.lowest, self.bounds.upper)
         costly = steps >= SETTLED and self.work > self.cheap
-        exhausted = self.idle > self.settings.patience or steps - self.improved > LONGEST_IDLE
+        stuck = max(self.idle, self.fruitless) > self.settings.patience
+        exhausted = stuck or steps - self.improved > LONGEST_IDLE
         if status is None and (costly or exhausted):
             status = Status.INACCURATE
         if status is not None and status is not Status.OPTIMAL:
@@ -292,7 +295,10 @@ class AugmentedNewton:
 
     def _offer_dual(self, alpha: Floats | None) -> None:
         if alpha is not None:
+            before = self.bounds.lower
             self.bounds.offer_multipliers(self.U, alpha)
+            gained = self.bounds.lower - before > 0.1 * (self.bounds.upper - before)
+            self.fruitless = 0 if gained else self.fruitless + 1
 
     def _offer_last(self) -> None:
         """Offer the last multipliers and the centre, for hinges and squares as short as their bound

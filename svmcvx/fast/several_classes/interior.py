@@ -34,7 +34,7 @@ WORK = 3e6
 # Share of the tolerance at which a dual point is computed; where its bound is not yet as good, a
 # hundredth of it.
 CLOSE, CLOSER = 0.1, 0.01
-# Steps without a gap of at most the share LESS of the smallest one after which another method goes
+# Steps without a gap below the share LESS of the smallest one after which another method goes
 # on.
 PATIENCE, LESS = 25, 0.5
 # All multipliers start at this share of the largest that all can have.
@@ -95,7 +95,7 @@ class InteriorPoint:
             U = self.U.copy()
             value, gap, moved = interior_step(*self.problem, self.U, self.slack, self.z, target)
             self.bounds.update_model(U, value)
-            idle = 0 if gap <= LESS * smallest else idle + 1
+            idle = 0 if gap < LESS * smallest else idle + 1
             smallest = min(smallest, gap)
             if not moved:
                 self.bounds.offer_multipliers(U, self.alpha)

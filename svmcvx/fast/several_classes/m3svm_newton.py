@@ -126,7 +126,8 @@ class Continuation:
         self.complete = False
         # Steps so far, those since the last progress, and the least estimated error and upper
         # bound.
-        self.steps, self.stalled = 0, 0
+        # Dual points in a row that did not close a tenth of what separates the bounds.
+        self.steps, self.stalled, self.fruitless = 0, 0, 0
         self.smallest = self.lowest = math.inf
         f = self._differences(self.scores)
         upper = system.objective_value(U, self._total(self.statement.loss, f))
@@ -222,7 +223,8 @@ class Continuation:
         self.stalled = 0 if progress else self.stalled + 1
         self.smallest = min(self.smallest, self.estimated_error)
         self.lowest = min(self.lowest, self.bounds.upper)
-        return Status.INACCURATE if status is None and self.stalled > PATIENCE else status
+        stuck = max(self.stalled, self.fruitless) > PATIENCE
+        return Status.INACCURATE if status is None and stuck else status
 
     def _size(self, upper: float) -> float:
         """The number that divides the gap."""
@@ -231,7 +233,10 @@ class Continuation:
     def _update_duals(self, *alphas: Floats | None) -> None:
         s = self.system.weight
         candidates = [np.clip(alpha, 0.0, s) for alpha in alphas if alpha is not None]
+        before = self.bounds.lower
         self.bounds.update_dual(self.U, candidates, self.flow)
+        gained = self.bounds.lower - before > 0.1 * (self.bounds.upper - before)
+        self.fruitless = 0 if gained else self.fruitless + 1
 
     # The line search detects and shortens steps that overflow.
     @quietly

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -188,18 +187,26 @@ class RowGeometry(Geometry):
         return -0.25 * float(c @ curvature.inverse(m.scale, c))
 
     def minimum(self, curvature: WeightedSpectrum, m: ConicMultipliers, mu: float) -> Minimum:
-        """Bound the minimum of ψ from below, at a point that is improved once where its gradient
+        r"""Bound the minimum of ψ from below, at a point that is improved once where its gradient
         matters.
+
+        Errors e of the scores f move :math:`2\sum\gamma_if_ix_i` by :math:`2\|\Gamma^{1/2}e\|` at
+        most, as :math:`X'\Gamma X \preceq I`.
         """
         rows, best = self._chosen(curvature.rows), UNKNOWN
-        w = 0.5 * curvature.inverse(m.scale, np.asarray(rows.X.T @ m.a.value))
+        gamma, a = exact(m.gamma), m.a
+        w = 0.5 * curvature.inverse(m.scale, np.asarray(rows.X.T @ a.value))
         for _ in range(2):
-            found, gradient = minimum_from(w, [row_terms(rows, w, m)], mu)
+            f = rows.product(w)
+            moved = 2.0 * norm_above((sqrt(gamma) * f.error).upper)
+            gradient = Ball(2.0 * w) - rows.combined(a + 2.0 * (gamma * f.value)).widened(moved)
+            psi = total(square(exact(w))) - (total(gamma * square(f)) + total(a * f))
+            found = minimum_of(psi, gradient.norm(), mu)
             if found.bound.lower_end > best.bound.lower_end:
                 best = found
             if found.is_close(mu):
                 break
-            w = w - 0.5 * curvature.inverse(m.scale, gradient)
+            w = w - 0.5 * curvature.inverse(m.scale, gradient.value)
         return best
 
     def spread(self, moment: Any) -> tuple[Floats, Bounded]:
@@ -207,34 +214,6 @@ class RowGeometry(Geometry):
         V = moment.V
         deviations = self.rows.product(V) if V.shape[1] <= FEW_COLUMNS else self.rows @ Ball(V)
         return variance_below(deviations), total(square(exact(V)))
-
-
-class RowTerms(NamedTuple):
-    """Sums over rows for the bound of ψ from a point w."""
-
-    gradient: Ball
-    value: Bounded
-
-
-def row_terms(rows: Rows, w: Floats, m: ConicMultipliers) -> RowTerms:
-    r"""Return the sums of some rows, with :math:`b = a + 2\gamma f`.
-
-    Errors e of the scores f move :math:`2\sum\gamma_if_ix_i` by :math:`2\|\Gamma^{1/2}e\|` at most,
-    as :math:`X'\Gamma X \preceq I`.
-    """
-    f, gamma, a = rows.product(w), exact(m.gamma), m.a
-    moved = 2.0 * norm_above((sqrt(gamma) * f.error).upper)
-    gradient = rows.combined(a + 2.0 * (gamma * f.value)).widened(moved)
-    return RowTerms(gradient, total(gamma * square(f)) + total(a * f))
-
-
-def minimum_from(w: Floats, parts: Sequence[RowTerms], mu: float) -> tuple[Minimum, Floats]:
-    """Return the bound of ψ from a point, and the gradient there, from the sums of all rows."""
-    gradient = Ball(2.0 * w)
-    for part in parts:
-        gradient = gradient - part.gradient
-    psi = total(square(exact(w))) - total([part.value for part in parts])
-    return minimum_of(psi, gradient.norm(), mu), gradient.value
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,9 +292,7 @@ _known: WeakKeyDictionary[FeatureSpace, Geometry] = WeakKeyDictionary()
 
 
 def geometry_of(space: FeatureSpace) -> Geometry:
-    """Return the geometry of a space: rows of the data, or of the factor of a named approximation,
-    else a Gram matrix.
-    """
+    """Return the geometry of a space: rows of the data, else a Gram matrix."""
     found = _known.get(space)
     if found is None:
         found = _known[space] = _geometry_of(space)
@@ -323,8 +300,6 @@ def geometry_of(space: FeatureSpace) -> Geometry:
 
 
 def _geometry_of(space: FeatureSpace) -> Geometry:
-    if space.blockwise:
-        return RowGeometry(space.factor)
     if not space.is_linear:
         assert isinstance(space, KernelSpace)  # noqa: S101 - the only space with a kernel
         return GramGeometry(BoundedGram(space.gram, space.gram_error))

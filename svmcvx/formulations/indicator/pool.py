@@ -1,7 +1,7 @@
 r"""Feasible points to start from, and the conic relaxation that proposes some of them.
 
-The relaxation (:mod:`svmcvx.formulations.conic_loss.sdp`) is minimised in its low-rank form
-:math:`P(w, V)` (:mod:`svmcvx.formulations.conic_loss.primal`) by L-BFGS. P jumps where V vanishes;
+The relaxation (:mod:`svmcvx.formulations.conic_loss.problems`) is minimised in its low-rank form
+:math:`P(w, V)` (:mod:`svmcvx.formulations.conic_loss.models`) by L-BFGS. P jumps where V vanishes;
 a ridge, that is the fixed columns :math:`\sqrt\rho I` next to V, makes it smooth, and decreases
 from stage to stage.
 """
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 
 from svmcvx.errors import DataTypeError
-from svmcvx.formulations.conic_loss.primal import low_rank_gradient, relaxed_indicator
+from svmcvx.formulations.conic_loss.models import low_rank_gradient, relaxed_indicator
 from svmcvx.formulations.indicator.statement import CountingStatement
 from svmcvx.heuristics.local_search import local_search
 from svmcvx.heuristics.rounding import round_relaxation

@@ -18,7 +18,7 @@ from svmcvx.fast.indicator.search.state import (
     SearchSettings,
     ZeroOneSearch,
 )
-from svmcvx.formulations.conic_loss.primal import relaxed_indicator
+from svmcvx.formulations.conic_loss.models import relaxed_indicator
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.pool import RelaxedPoint, counting_pool
 from svmcvx.formulations.indicator.statement import IndicatorStatement

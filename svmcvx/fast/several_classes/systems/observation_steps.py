@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from svmcvx.fast.several_classes.systems.envelopes import FaceCurvature
 from svmcvx.fast.several_classes.systems.penalties import PenaltyInverse
-from svmcvx.fast.several_classes.systems.score_systems import ScoreSystem, centred
+from svmcvx.fast.several_classes.systems.score_systems import TINY, ScoreSystem, centred
 
 __all__ = ["observation_step"]
 
@@ -57,7 +57,7 @@ def observation_step(
     if offset.any():
         X = X - offset
     matrix = inverse.gram(X, position, Q)
-    matrix[np.diag_indices_from(matrix)] += 1.0 / curvature.sigma
+    matrix[np.diag_indices_from(matrix)] += 1.0 / max(curvature.sigma, TINY)
     right = (Q * np.asarray(X @ step[:d])[position]).sum(axis=1)
     try:
         factor = sl.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)

@@ -1,10 +1,14 @@
-r"""Models of the conic relaxation with their second moment, and their recovery from an approximate
-solution.
+r"""The primal of the conic relaxation in low-rank form: P(w, V), its gradient, and descent from an
+approximate solution.
+
+The symbols are those of :mod:`svmcvx.formulations.conic_loss.statement`; `A` holds the signed rows
+:math:`y_i x_i`.
+
+Source: [CepedaGomezHan], Theorem 2 and Appendix C, with :math:`W = ww' + VV'`.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -15,42 +19,192 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from svmcvx.certificate import EPS, Dual
-from svmcvx.certificate.bounded import Bounded, exact, signed, square, total
+from svmcvx.certificate.bounded import (
+    Bounded,
+    exact,
+    parts_of,
+    quietly,
+    signed,
+    sqrt,
+    square,
+    total,
+    where,
+)
 from svmcvx.certificate.exactly import nearest_sum
-from svmcvx.certificate.rows import Rows
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.geometry import geometry_of
-from svmcvx.formulations.conic_loss.primal import (
-    low_rank_gradient,
-    polish,
-    polish_to_cardinality,
-    relaxed_indicator,
-    worst_indicator,
-)
 from svmcvx.heuristics.rounding import ON_MARGIN, round_relaxation
 from svmcvx.kernels import row_norms
+from svmcvx.losses import slack
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
 from svmcvx.system.deadline import current
 
-__all__ = [
-    "RelaxedKernelModel",
-    "RelaxedLinearModel",
-    "SecondMoment",
-    "coordinates_of",
-    "covariance_factor",
-    "covariance_multiple",
-    "enlarged_covariances",
-    "moment_of",
-    "recover",
-    "relaxed_model",
-    "rounded_point",
-    "within",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
+
+# Iterations of L-BFGS that polish an interior-point solution; in tests fewer than 50 were needed as
+# a rule.
+POLISHING_STEPS = 500
+# In the cardinality form: values of λ that are tried, the relative accuracy of the row at which to
+# stop, and the largest change of log λ in one step.
+SECANT_STEPS = 15
+ROW_ACCURACY = 1e-9
+LARGEST_CHANGE = 2.0
+# Directions of the covariance whose eigenvalue is below this share of the largest are dropped
+# before polishing.
+POLISHED_RANK = 1e-7
+# Entries of the block of weighted rows that is formed at once, so that the data are not copied as a
+# whole.
+BLOCK_ENTRIES = 2**20
+
+
+@quietly
+def relaxed_indicator(u: Any, v: Any) -> Any:
+    r"""Return :math:`z = (1-u)_+^2/(v + (1-u)_+^2)`, and 0 where u ≥ 1, of plain arrays, or of
+    bounded ones without an error.
+
+    As :math:`1/(1 + v/(1-u)^2)` it neither over- nor underflows.
+    """
+    m = slack(u)
+    missed, spread = parts_of(m)[0] > 0.0, parts_of(v)[0] > 0.0
+    if not spread.any():
+        return where(missed, exact(1.0) if isinstance(u, Bounded) else 1.0, 0.0)
+    inside = 1.0 / (1.0 + square(sqrt(v) / m))
+    return where(missed & spread, inside, np.where(missed, 1.0, 0.0))
+
+
+def worst_indicator(u: Floats, v: Floats) -> Floats:
+    """Return numbers that are at least :func:`relaxed_indicator` for every margin from `u` and
+    every variance from `v` on.
+
+    The indicator is discontinuous where slack and variance both vanish, so that its error is not
+    bounded by a multiple of the errors of its arguments: these are to be lowered by theirs.
+    """
+    return np.asarray(np.minimum(relaxed_indicator(exact(u), exact(v)).upper, 1.0))
+
+
+def objective(
+    squared_norm: Any, spread: Any, u: Any, v: Any, *, lam: Any, weight: Any = 1.0
+) -> Any:
+    r"""Return :math:`P = \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i z_i`, with the two squared norms
+    passed.
+
+    With `spread` and `v` zero it is the 0-1 objective :math:`\|w\|^2 + \lambda\sum_i s_i 1[u_i <
+    1]`.
+    """
+    return squared_norm + spread + total_loss(u, v, lam=lam, weight=weight)
+
+
+def total_loss(u: Any, v: Any, *, lam: Any, weight: Any = 1.0) -> Any:
+    r"""Return :math:`\lambda\sum_i s_i z_i`."""
+    return lam * total(weight * relaxed_indicator(u, v))
+
+
+def stationary_multipliers(u: Floats, v: Floats, height: Floats) -> tuple[Floats, Floats]:
+    r"""Return the γ and α of a stationary point: :math:`\lambda s_i (1-u_i)_+^2/t_i^2` and
+    :math:`2\lambda s_i (1-u_i)_+/t_i`.
+    """
+    m = slack(u)
+    ratio = np.divide(m, v + m**2, out=np.zeros_like(m), where=m > 0)
+    return height * ratio**2, 2.0 * height * ratio
+
+
+def weighted_gram(L: Any, weights: Floats, *, block_entries: int = BLOCK_ENTRIES) -> Floats:
+    r"""Return the dense matrix :math:`\sum_i c_i x_i x_i'` of the rows of `L`, block by block and
+    without the zero weights.
+    """
+    n, r = L.shape
+    if sp.issparse(L):
+        return np.asarray((L.T @ (sp.diags_array(weights) @ L)).toarray())
+    found = np.zeros((r, r))
+    rows = max(1, block_entries // max(1, r))
+    for start in range(0, n, rows):
+        block, c = L[start : start + rows], weights[start : start + rows]
+        counted = np.flatnonzero(c)
+        if 2 * counted.size < c.size:
+            block, c = block[counted], c[counted]
+        found += block.T @ (c[:, None] * block)
+    return found
+
+
+def low_rank_gradient(
+    w: Floats, V: Floats, A: Any, height: Floats
+) -> tuple[float, Floats, Floats, Floats, Floats]:
+    """Return :math:`P(w, V)`, its gradients by w and V, and the γ and α of a stationary point."""
+    u, P = np.asarray(A @ w), np.asarray(A @ V)
+    m, v = slack(u), np.sum(P**2, axis=1)
+    gamma, alpha = stationary_multipliers(u, v, height)
+    value = objective(float(w @ w), float(np.sum(V**2)), u, v, lam=1.0, weight=height)
+    # ∂z/∂u = −2mv/t² and ∂z/∂v = −m²/t², in γ and α.
+    gradient_w = 2.0 * w - np.asarray(A.T @ (alpha - 2.0 * gamma * m))
+    return value, gradient_w, 2.0 * V - 2.0 * np.asarray(A.T @ (gamma[:, None] * P)), gamma, alpha
+
+
+def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats]:
+    """Minimise P by L-BFGS from a solution of moderate accuracy; P is smooth where every slack or
+    its variance is positive.
+    """
+    sizes = np.sum(V**2, axis=0)
+    V = V[:, sizes > POLISHED_RANK * sizes.max(initial=0.0)]
+    if V.shape[1] == 0:
+        return w, V
+    r = w.size
+
+    def stacked(point: Floats) -> tuple[float, Floats]:
+        value, by_w, by_V, *_ = low_rank_gradient(point[:r], point[r:].reshape(V.shape), A, height)
+        return value, np.concatenate([by_w, by_V.ravel()])
+
+    start = np.concatenate([w, V.ravel()])
+    options = {"maxiter": POLISHING_STEPS, "ftol": 0.0, "gtol": 0.0, "maxcor": 30}
+    end = minimize(stacked, start, jac=True, method="L-BFGS-B", options=options).x
+    return end[:r], end[r:].reshape(V.shape)
+
+
+def polish_to_cardinality(
+    w: Floats, V: Floats, A: Any, weight: Floats, *, lam: float, allowance: float
+) -> tuple[float, Floats, Floats]:
+    """Polish with λ adjusted until Σ s z = allowance: the secant method in log λ, safeguarded by a
+    bracket.
+    """
+    low, high = 0.0, math.inf
+    best, best_error = (lam, w, V), math.inf
+    previous: tuple[float, float] | None = None
+    for _ in range(SECANT_STEPS):
+        w, V = polish(w, V, A, lam * weight)
+        u, v = np.asarray(A @ w), np.sum(np.asarray(A @ V) ** 2, axis=1)
+        missed = float(weight @ relaxed_indicator(u, v))
+        if not allowance > 0 or not missed > 0:
+            break
+        error = math.log(missed / allowance)
+        if abs(error) < best_error:
+            best, best_error = (lam, w, V), abs(error)
+        if abs(error) <= ROW_ACCURACY or V.shape[1] == 0:
+            break
+        low, high = (lam, high) if error > 0 else (low, lam)
+        # The sum decreases with λ; the first step takes it to be proportional to 1/λ.
+        rate = (
+            -1.0
+            if previous is None
+            else (error - previous[1]) / (math.log(lam / previous[0]) or EPS)
+        )
+        previous = (lam, error)
+        new = (
+            lam * math.exp(min(max(-error / rate, -LARGEST_CHANGE), LARGEST_CHANGE))
+            if rate < 0
+            else math.nan
+        )
+        if not low < new < high:
+            new = (
+                math.sqrt(low * high)
+                if low > 0 and high < math.inf
+                else (2 * lam if error > 0 else lam / 2)
+            )
+        lam = new
+    return best
+
 
 # Eigenvalues of a covariance below this share of the largest are taken to be rounding errors.
 COVARIANCE_RANK = 1e-14
@@ -61,9 +215,8 @@ SAFE = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
 # What a variance is multiplied by while a covariance is enlarged, so that the variances of the
 # enlarged one, which are rounded anew, are larger.
 LOWERED = 1.0 - 2.0**-47
-# Range and steps of the bisection for the enlargement of a covariance, and its steps after a time
-# limit.
-LARGEST_ENLARGEMENT, ENLARGEMENT_STEPS, LATE_STEPS = 1e12, 80, 30
+# Range and number of steps of the bisection for the enlargement of a covariance.
+LARGEST_ENLARGEMENT, ENLARGEMENT_STEPS = 1e12, 80
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +334,7 @@ def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, fl
     r"""Return B and ε with :math:`\Phi'BB'\Phi + \varepsilon I` near the covariance; None where V
     is in the columns of the data.
     """
-    if space.blockwise or (space.is_linear and space.X.shape[1] == V.shape[0]):
+    if space.is_linear and space.X.shape[1] == V.shape[0]:
         return None, 0.0
     L, ridge = space.factor, 0.0
     n, r = L.shape
@@ -203,11 +356,6 @@ def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, fl
         )
     B, *_ = sl.lstsq(L.T, V, check_finite=False)
     return np.asarray(B), ridge
-
-
-def coordinates_of(F: Any, w: Floats) -> tuple[Bounded, Bounded]:
-    """Return the scores Fw and ‖w‖²."""
-    return Rows(F).product(w), total(square(exact(w)))
 
 
 def within(weight: Floats, z: Floats, allowance: float) -> bool:
@@ -299,10 +447,7 @@ class _CardinalityRow:
         self.space, self.w, self.V, self.allowance = space, w, V, allowance
         self.geometry, self.weight = geometry_of(space), space.data.weight
         self.norms, self.V_norm = self.geometry.norms**2, float(np.sum(V**2))
-        scores = [space.scores(space.model_from_factor(w))]
-        if space.blockwise:
-            scores.append(coordinates_of(space.factor, w)[0])
-        self.u = functools.reduce(np.minimum, [signed(space.data.y, f).lower for f in scores])
+        self.u = signed(space.data.y, space.scores(space.model_from_factor(w))).lower
         self.v = self.variances(V)
 
     def variances(self, V: Floats) -> Floats:
@@ -318,27 +463,16 @@ class _CardinalityRow:
             [*(exact(self.weight) * z).upper.tolist(), -self.allowance * (1.0 - share)]
         )
 
-    def _estimated_excess(self, c: float) -> float:
-        """Return the excess approximately for the covariance (1 + c)VV'."""
-        return float(self.weight @ relaxed_indicator(self.u, self.v * (1.0 + c))) - self.allowance
-
     def holds(self, V: Floats) -> bool:
         """Whether a covariance satisfies the row."""
         return within(self.weight, worst_indicator(self.u, self.variances(V)), self.allowance)
 
-    def multiple(self, *, late: bool = False) -> Floats | None:
+    def multiple(self) -> Floats | None:
         """Return the smallest multiple of V, by at least 1, that satisfies the row; None if there
         is none.
-
-        If it is late, one that is larger by a small factor is found first, without bounds of the
-        rounding errors.
         """
         if within(self.weight, worst_indicator(self.u, self.v), self.allowance):
             return self.V
-        if late:
-            c = _smallest_feasible(self._estimated_excess, steps=LATE_STEPS)
-            if c is not None and self.holds(larger := self.V * math.sqrt(1.0 + c)):
-                return larger
         for share in SAFE:
             c = _smallest_feasible(lambda c, share=share: self.excess(self.v * (1.0 + c), share))  # type: ignore[misc]
             if c is None:
@@ -379,24 +513,22 @@ def covariance_multiple(
 
 
 def enlarged_covariances(
-    space: FeatureSpace, w: Floats, V: Floats, allowance: float, *, late: bool = False
+    space: FeatureSpace, w: Floats, V: Floats, allowance: float
 ) -> list[Floats]:
     """Return V enlarged until Σ s z ≤ allowance: once by a factor, once by a multiple of I, where
     that is possible.
 
-    The second takes an eigendecomposition with a kernel; where it is late it is only tried if there
-    is no first.
+    The second takes an eigendecomposition with a kernel; after the time limit it is only tried if
+    there is no first.
     """
     row = _CardinalityRow(space, w, V, allowance)
-    found = row.multiple(late=late)
-    if found is not None and (late or current().passed()):
+    found = row.multiple()
+    if found is not None and current().passed():
         return [found]
     return [spread for spread in (found, row.with_ridge()) if spread is not None]
 
 
-def _smallest_feasible(
-    excess: Callable[[float], float], steps: int = ENLARGEMENT_STEPS
-) -> float | None:
+def _smallest_feasible(excess: Callable[[float], float]) -> float | None:
     """Return the smallest c ≥ 0 with ``excess(c) <= 0``, by bisection in log c; None if the range
     has none.
 
@@ -409,7 +541,7 @@ def _smallest_feasible(
         return math.exp(low)
     if excess(math.exp(high)) > 0:
         return None
-    for _ in range(steps):
+    for _ in range(ENLARGEMENT_STEPS):
         middle = 0.5 * (low + high)
         if middle in (low, high):
             # No number is between them.

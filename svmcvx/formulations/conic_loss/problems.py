@@ -6,19 +6,29 @@ The statement, with its symbols and its source, is :mod:`svmcvx.formulations.con
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
 
-from svmcvx.certificate import Dual
-from svmcvx.data import check_choice
+from svmcvx.certificate import Dual, check
+from svmcvx.data import check_choice, check_number
+from svmcvx.errors import DataError, DataTypeError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints, usable
-from svmcvx.formulations.conic_loss.recovery import covariance_factor, covariance_multiple
+from svmcvx.formulations.conic_loss.models import (
+    covariance_factor,
+    covariance_multiple,
+    moment_of,
+    weighted_gram,
+)
 from svmcvx.formulations.conic_loss.statement import (
+    NEAR_KINK,
+    ConicFixedGamma,
     ConicLoss,
     check_lam_or_kappa,
     conic_space,
@@ -27,16 +37,8 @@ from svmcvx.formulations.conic_loss.statement import (
 from svmcvx.formulations.problem import FormulationProblem, builder
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import BinaryModel
+from svmcvx.solution import Solution
 from svmcvx.system import memory
-
-__all__ = [
-    "ConicSDP",
-    "SemidefiniteRows",
-    "conic_sdp",
-    "scaled_factor",
-    "semidefinite_rows",
-    "square_over",
-]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -267,4 +269,227 @@ def _require_sdp_memory(shape: tuple[int, int]) -> None:
         SDP_BYTES * (0.5 * triangle**2 + n * float(r) ** 2),
         f"the semidefinite program with a block of order {r + 1} and {n} observations",
         "select features, use fewer observations, or svmcvx.fast.conic",
+    )
+
+
+# Columns above which Lanczos' method first tests whether γ is too large.
+MANY_COLUMNS = 500
+
+
+class ConicFixedGammaProblem(FormulationProblem):
+    """The second-order cone program; see :func:`conic_fixed_gamma`."""
+
+    lam: cp.Parameter
+    w: cp.Expression
+
+    def recover(self) -> RecoveredPoints:
+        """Models of w and of minimisers of q; α from a minimiser, and from the multipliers."""
+        if not usable(self.w.value):
+            return RecoveredPoints([], [])
+        statement: ConicFixedGamma = self.formulation
+        w = np.asarray(self.w.value, dtype=np.float64)
+        duals = [statement.repair({"gamma": statement.gamma})]
+        margin, beyond = (self.constraint_dict[label].dual_value for label in ("margin", "beyond"))
+        if usable(margin) and usable(beyond):
+            duals.append(
+                {"gamma": statement.gamma, "alpha": np.asarray(margin) - np.asarray(beyond)}
+            )
+        start = statement.minimiser(duals[0])
+        points = [*(statement.minimiser_on_piece(start, near) for near in NEAR_KINK), w, start]
+        return RecoveredPoints([statement.model(point) for point in points], duals)
+
+    def model_at_variables(self) -> BinaryModel | None:
+        """The model of the present w."""
+        if not usable(self.w.value):
+            return None
+        statement: ConicFixedGamma = self.formulation
+        return statement.model(np.asarray(self.w.value, dtype=np.float64))
+
+
+def _root_of_curvature(statement: ConicFixedGamma) -> Floats:
+    r"""Return A with :math:`A'A = I - \sum_i\gamma_i x_i x_i'`, or raise a :class:`DataError` where
+    that is not semidefinite.
+    """
+    L, gamma = statement.factor, statement.gamma
+    r, error = L.shape[1], statement.spectrum_error(gamma)
+    largest = -math.inf
+    if r > MANY_COLUMNS:
+        product = LinearOperator((r, r), matvec=lambda w: L.T @ (gamma * (L @ w)), dtype=np.float64)
+        (largest,) = eigsh(product, k=1, which="LA", v0=np.ones(r), return_eigenvectors=False)
+    if not largest > 1.0 + error:
+        try:
+            return np.asarray(np.linalg.cholesky(np.eye(r) - weighted_gram(L, gamma)).T)
+        except np.linalg.LinAlgError:
+            # Singular up to rounding, or indefinite.
+            values, vectors, _ = statement.spectrum(gamma)
+            largest = float(values[-1])
+        if not largest > 1.0 + error:
+            return np.asarray((vectors * np.sqrt(np.maximum(1.0 - values, 0.0))).T)
+    raise DataError(
+        "gamma makes the problem non-convex: the largest eigenvalue of the sum of gamma_i x_i x_i'"
+        f" is {largest:.9g} and must be at most 1; divide gamma by it"
+    )
+
+
+@builder
+def conic_fixed_gamma(
+    X: Any,
+    y: Any,
+    *,
+    gamma: Any,
+    lam: float = 1.0,
+    kernel: KernelLike = None,
+    intercept: bool | str = True,
+    indefinite: str = "error",
+) -> ConicFixedGammaProblem:
+    r"""Build the SVM with the conic loss for given γ as a second-order cone program.
+
+    The loss of :func:`svmcvx.losses.conic_loss` is not convex, but its sum with :math:`\|w\|^2` is
+    if :math:`\sum_i\gamma_i x_i x_i' \preceq I`:
+
+    .. math::
+        \min\; w'Qw + 2\sum_i \gamma_i u_i - \sum_i \gamma_i + \sum_i (\gamma_i a_i + \lambda z_i + \gamma_i n_i^2)
+        \quad\text{s.t.}\quad m_i^2 \le a_i z_i,\; 0 \le z_i \le 1,\; m_i \ge 1 - u_i,\; n_i \ge u_i - 1,\; m, n \ge 0
+
+    with :math:`Q = I - \sum_i \gamma_i x_i x_i'`: minimised over :math:`z_i`, the last terms are
+    :math:`L(u_i;\gamma_i) + \gamma_i(1-u_i)^2`. Observations with :math:`\gamma_i = 0` have no
+    loss.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        Without the constant feature.
+    gamma : array-like of shape (n,) or float
+        Non-negative; those of a solved relaxation are returned by
+        :func:`svmcvx.formulations.conic_loss.problems.relaxation`.
+    lam : float
+        Height of the losses, positive; 1 by default. The cvxpy parameter ``problem.lam``.
+
+    Returns
+    -------
+    ConicFixedGammaProblem
+        A ``cvxpy.Problem``. Variables ``w_scaled`` (of the data divided by their root mean square
+        row norm; ``problem.w`` is in the data's own scale), ``z``, ``m``, ``n``, ``a``; parameter
+        ``lam``; constraints labelled ``margin``, ``slack``, ``beyond``, ``excess``, ``box_high``
+        and ``cone``.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used, among others if γ makes the problem non-convex.
+
+    Notes
+    -----
+    Source: [CepedaGomezHan], eq. (14) without its superfluous −1, z relaxed to [0, 1], and
+    :math:`n_i^2/(1-z_i)` replaced by :math:`n_i^2`: where :math:`n_i > 0` the best :math:`z_i` is
+    0.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> solution = sx.solve(sx.conic_fixed_gamma(X, y, gamma=1e-3, lam=1.0))
+    >>> solution.certificate.is_certified(1e-6)
+    True
+    """
+    lam = check_number(lam, "lam", low=0, open_low=True)
+    data, space = conic_space(X, y, kernel, intercept, None, indefinite)
+    given = _check_gamma(gamma, data.n)
+    statement = ConicFixedGamma(space=space, gamma=given, lam=lam)
+    root = _root_of_curvature(statement)
+    L, scale = scaled_factor(space)
+    n, r = L.shape
+    w = cp.Variable(r, name="w_scaled")
+    z, a, m, beyond = (cp.Variable(n, name=name) for name in ("z", "a", "m", "n"))
+    u = cp.multiply(data.y, L @ w)
+    lam_parameter = cp.Parameter(pos=True, name="lam", value=lam)
+    quadratic = cp.sum_squares(root @ w) / scale**2 + 2 * (given @ u) - float(given.sum())
+    loss = (
+        given @ a + lam_parameter * cp.sum(z) + cp.sum_squares(cp.multiply(np.sqrt(given), beyond))
+    )
+    constraints = [
+        (m >= 1 - u).set_label("margin"),
+        (m >= 0).set_label("slack"),
+        (beyond >= u - 1).set_label("beyond"),
+        (beyond >= 0).set_label("excess"),
+        (z <= 1).set_label("box_high"),
+        square_over(m, a, z).set_label("cone"),
+    ]
+    problem = ConicFixedGammaProblem(
+        cp.Minimize(quadratic + loss), constraints, statement, [lam_parameter]
+    )
+    problem.w = w / scale
+    return problem
+
+
+def _check_gamma(gamma: Any, n: int) -> Floats:
+    values = np.asarray(gamma)
+    if values.dtype.kind not in "biuf":
+        raise DataTypeError(f"gamma must be numeric, got dtype {values.dtype}")
+    values = values.astype(np.float64)
+    if values.ndim == 0:
+        values = np.full(n, float(values))
+    if values.shape != (n,):
+        raise DataError(
+            f"gamma must hold one number an observation: expected shape ({n},), got {values.shape}"
+        )
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise DataError(
+            f"gamma must be finite and non-negative; the smallest value is {values.min()}"
+        )
+    return values
+
+
+@dataclass(frozen=True, eq=False)
+class ConicRelaxation:
+    """Mean, second moment, indicators and multipliers of a solution of the relaxation."""
+
+    w: Floats
+    W: Floats
+    spectrum: Floats
+    z: Floats
+    gamma: Floats
+    lam: float
+    zero_one: tuple[float, float]
+
+
+def relaxation(answer: Solution | ConicSDP) -> ConicRelaxation:
+    """Return γ, the relaxed z and the spectrum of W of a solution, or at the present values of a
+    solved problem.
+    """
+    if isinstance(answer, ConicSDP):
+        candidates = answer.recover()
+        if not candidates.models:
+            raise DataError("the problem has no values yet; call its solve() or svmcvx.solve first")
+        statement = answer.formulation
+        checked = check(statement, candidates.models, candidates.duals)
+        model, dual, certificate = (
+            checked.model,
+            statement.export_dual(checked.dual),
+            checked.certificate,
+        )
+        lam = statement.lam
+    else:
+        model, dual, certificate = answer.model, answer.dual, answer.certificate
+        lam = answer.hyperparameters.get("lam")
+    moment = moment_of(model)
+    if moment is None:
+        raise DataError(
+            "relaxation takes a solution of the conic relaxation, got one of"
+            f" {getattr(answer, 'formulation', answer)!r} without a second moment"
+        )
+    if lam is None:
+        lam = float(np.asarray(dual.get("lam", math.nan)).item())
+    interval = (
+        certificate.residuals.get("zero_one_lower", -math.inf),
+        certificate.residuals["zero_one_upper"],
+    )
+    return ConicRelaxation(
+        w=moment.w,
+        W=moment.W,
+        spectrum=moment.spectrum,
+        z=moment.z,
+        gamma=dual.get("gamma", np.zeros(0)),
+        lam=float(lam),
+        zero_one=interval,
     )

@@ -14,9 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.conic_loss.continuation import FINAL_SHARE
-from svmcvx.fast.conic_loss.low_rank_newton import DENSE_SPECTRUM
-from svmcvx.fast.conic_loss.starts import begin
+from svmcvx.fast.conic_loss.conic import begin
+from svmcvx.fast.conic_loss.continuation import DENSE_SPECTRUM, FINAL_SHARE
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.conic_loss.statement import ConicLoss
@@ -63,7 +62,7 @@ def conic_points(
                 search.prepare(search.first_goal(), end)
             # From a neighbour's point the last stage alone is quickest.
             solve = search.stage(end * search.size())
-            if search.out_of_time():
+            if search.monitor.out_of_time():
                 raise OutOfTime
             found.append(
                 ConicPoint(problem.U[:, 0].copy(), problem.lam, problem.indicator_sum() / total)
