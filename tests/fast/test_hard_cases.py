@@ -140,3 +140,25 @@ def test_an_asymmetric_matrix_shows_all_digits():
 def test_a_constant_does_not_hide_an_indefinite_kernel(solve):
     with pytest.raises(DataError, match="indefinite"):
         solve(np.eye(4) - 0.5, [1, -1, 1, -1])
+
+
+@pytest.mark.parametrize(
+    ("solver", "arguments"),
+    [
+        (sx.fast.odml, {"C": 4e-100, "lam1": 1.0, "lam2": 0.0}),
+        (sx.fast.odm, {"C1": 1e250, "C2": 5e-50, "D": 0.0}),
+        (sx.fast.odm, {"C1": 1.0, "C2": 9e-100, "D": 1e-300}),
+    ],
+)
+@pytest.mark.parametrize("kernel", [None, "linear", "poly"])
+def test_weights_whose_shares_underflow_end_in_an_interval_or_a_refusal(solver, arguments, kernel):
+    X = np.random.default_rng(3).standard_normal((6, 2))
+    weight = [3.0, 1.0, 1e300, 1e10, 1e-300, 1.0]
+    try:
+        solution = solver(
+            X, [1, -1, 1, -1, 1, -1], kernel=kernel, sample_weight=weight, **arguments
+        )
+    except sx.SvmcvxError:
+        return
+    lower = solution.certificate.lower
+    assert lower is None or lower <= solution.certificate.upper

@@ -87,7 +87,7 @@ def band(C1: float, C2: float, D: float) -> LinearLoss:
     return LinearLoss(BAND, C1=float(C1), C2=float(C2), D=float(D))
 
 
-@compiled(inner=True, nogil=True)
+@compiled(inner=True, nogil=True, error_model="numpy")
 def _root(nu, sigma, p):
     """Return the root r ≥ 0 of p r + σ r^(1/(p−1)) = ν > 0."""
     power = 1.0 / (p - 1.0)
@@ -102,7 +102,7 @@ def _root(nu, sigma, p):
     return max(r, 0.0)
 
 
-@compiled(inner=True, nogil=True)
+@compiled(inner=True, nogil=True, error_model="numpy")
 def clipped(loss, sigma):
     r"""Return the slope s and the upper bound t, relative to the weight, of a multiplier
     :math:`\mathrm{clip}(a + c s z, 0, c t)`.
@@ -114,7 +114,7 @@ def clipped(loss, sigma):
     return 0.0, 0.0
 
 
-@compiled(inner=True, nogil=True)
+@compiled(inner=True, nogil=True, error_model="numpy")
 def prox_one(loss, z, a, c, sigma):
     """Return multiplier, slope, value of the smooth function and loss of one observation, where
     they are not clipped linear.
@@ -149,7 +149,7 @@ def prox_one(loss, z, a, c, sigma):
     return 2.0 * c * loss.C1 * (z - loss.D), 2.0 * c * loss.C1, value, value
 
 
-@compiled(inner=True, nogil=True)
+@compiled(inner=True, nogil=True, error_model="numpy")
 def conjugate_one(loss, alpha, c):
     """Return ℓ*(α) of one observation with a multiplier in its domain."""
     if loss.kind == HINGE:
@@ -166,7 +166,7 @@ def conjugate_one(loss, alpha, c):
     )
 
 
-@compiled(inner=True, nogil=True)
+@compiled(inner=True, nogil=True, error_model="numpy")
 def flat_one(loss, z, a, c, sigma):
     """Return the ends of the interval around z without a slope, of one observation that has none at
     z.

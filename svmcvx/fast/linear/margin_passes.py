@@ -31,14 +31,14 @@ __all__ = [
 ANY_ORDER = {"reassoc", "nsz", "contract"}
 
 
-@compiled(inner=True, fastmath=ANY_ORDER)
+@compiled(inner=True, fastmath=ANY_ORDER, error_model="numpy")
 def _clip(raw, top):
     """Clip to [0, top]; NaN stays NaN."""
     raw = 0.0 if raw <= 0.0 else raw
     return top if raw >= top else raw
 
 
-@compiled(inner=True, fastmath=ANY_ORDER)
+@compiled(inner=True, fastmath=ANY_ORDER, error_model="numpy")
 def _prox_sums_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):
     """:func:`prox_sums` for a clipped linear multiplier; the loss is that of the hinge."""
     smooth = loss = total = balance = norm_sum = product = 0.0
@@ -60,7 +60,7 @@ def _prox_sums_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):
     return smooth, loss, total, balance, total, norm_sum, product
 
 
-@compiled(inner=True, fastmath=ANY_ORDER)
+@compiled(inner=True, fastmath=ANY_ORDER, error_model="numpy")
 def _along_clipped(f, df, step, y, b, db, a, c, t, limit):
     derivative = 0.0
     for i in range(f.size):
@@ -70,7 +70,7 @@ def _along_clipped(f, df, step, y, b, db, a, c, t, limit):
     return derivative
 
 
-@compiled(inner=True, fastmath=ANY_ORDER)
+@compiled(inner=True, fastmath=ANY_ORDER, error_model="numpy")
 def _slope_of_bias_clipped(f, y, b, a, c, t, limit):
     balance = curvature = size = 0.0
     for i in range(f.size):
@@ -84,7 +84,7 @@ def _slope_of_bias_clipped(f, y, b, a, c, t, limit):
     return balance, curvature, size
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, error_model="numpy")
 def prox_sums(loss, f, y, b, a, c, sigma, norms, alpha, slope):
     """Fill multipliers and slopes; return Σe, Σℓ, Σα, Σyα, Σ|α|, Σ|α|‖x‖ and Σα z."""
     t, limit = clipped(loss, sigma)
@@ -107,7 +107,7 @@ def prox_sums(loss, f, y, b, a, c, sigma, norms, alpha, slope):
     return smooth, true, total, balance, size, norm_sum, product
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, error_model="numpy")
 def conjugate(loss, alpha, c):
     """Return Σ ℓ*(α), so that the dual objective is Σα − Σℓ*(α) − ½‖w(α)‖²."""
     total = 0.0
@@ -116,7 +116,7 @@ def conjugate(loss, alpha, c):
     return total
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, error_model="numpy")
 def along(loss, f, df, t, y, b, db, a, c, sigma):
     """Return the derivative of Σe in t at scores ``f + t df`` and bias ``b + t db``."""
     gain, limit = clipped(loss, sigma)
@@ -130,7 +130,7 @@ def along(loss, f, df, t, y, b, db, a, c, sigma):
     return derivative
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, error_model="numpy")
 def slope_of_bias(loss, f, y, b, a, c, sigma):
     """Return Σyα, minus the derivative of Σe in b; Σ of the slopes, its second derivative; and
     Σ|α|.
@@ -147,7 +147,7 @@ def slope_of_bias(loss, f, y, b, a, c, sigma):
     return balance, curvature, size
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, error_model="numpy")
 def flat_ends(loss, f, y, b, a, c, sigma):
     """Return the moves of the bias to the ends of the interval without slopes; ±∞ where it has
     none.
@@ -164,7 +164,7 @@ def flat_ends(loss, f, y, b, a, c, sigma):
     return left, right
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, error_model="numpy")
 def gram_rows(data, indices, indptr, slope, H, border):
     """Add Σ_i slope_i x_i x_i' of sparse rows to the lower triangle of H, and Σ_i slope_i x_i to
     `border`.
@@ -180,7 +180,7 @@ def gram_rows(data, indices, indptr, slope, H, border):
                 H[row, indices[k]] += scaled * data[k]
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, error_model="numpy")
 def gram_narrow(X, slope, H, border):
     """Do the same for dense rows of few columns."""
     d = X.shape[1]
@@ -195,7 +195,7 @@ def gram_narrow(X, slope, H, border):
                 H[j, k] += scaled * X[i, k]
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, error_model="numpy")
 def curvature_product(data, indices, indptr, slope, direction, db, out):
     """Add X' diag(slope) (X direction + db) to `out`; return the sum of the middle factor."""
     total = 0.0
@@ -212,7 +212,7 @@ def curvature_product(data, indices, indptr, slope, direction, db, out):
     return total
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, error_model="numpy")
 def squared_columns(data, indices, indptr, slope, out):
     """Add Σ_i slope_i x_ij² to out_j."""
     for i in range(slope.size):
