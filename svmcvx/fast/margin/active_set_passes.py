@@ -25,7 +25,7 @@ Floats: TypeAlias = NDArray[np.float64]
 # observations depend on each other, and the next step takes its error away.
 RIDGE = 1e-11
 # Steps in succession that only take away errors of this kind.
-REFINEMENTS = 5
+MEMBER_REFINEMENTS = 5
 
 
 @compiled(inner=True)
@@ -45,7 +45,7 @@ def append(
 
 
 @compiled(inner=True)
-def _leave(L: Floats, members: Any, slots: Any, m: int, place: int) -> None:
+def _take_out(L: Floats, members: Any, slots: Any, m: int, place: int) -> None:
     """Take the member at a place out; its slot is free then."""
     free = slots[place]
     for i in range(place, m - 1):
@@ -105,14 +105,14 @@ def maximised(
         if blocking >= 0:
             i = members[blocking]
             alpha[i] = c[i] if at_top else 0.0
-            _leave(L, members, slots, m, blocking)
+            _take_out(L, members, slots, m, blocking)
             m -= 1
             refined = 0
             continue
         error = 0.0
         for k in range(m):
             error = max(error, abs(g[members[k]] - b))
-        if error <= tol or refined == REFINEMENTS:
+        if error <= tol or refined == MEMBER_REFINEMENTS:
             break
         refined += 1
     return m, b
