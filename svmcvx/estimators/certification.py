@@ -40,8 +40,7 @@ from svmcvx.estimators.given_models import certify_any, certify_problem, is_prob
 from svmcvx.estimators.pairs import parts
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.fast.linear.loss_passes import hinge_power
-from svmcvx.fast.linear.newton import minimise
-from svmcvx.fast.linear.problem import LinearProblem
+from svmcvx.fast.linear.newton import LinearProblem, minimise
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.margin import PSVM, AbsoluteNormSVM, PenalisedPSVM
 from svmcvx.formulations.multiclass.baselines import ClassicalStatement

@@ -12,12 +12,12 @@ import scipy.sparse as sp
 
 from svmcvx.data import CodedLabels
 from svmcvx.fast.conic_loss.conic import conic
-from svmcvx.fast.core.row_cache import RowCacheSettings
+from svmcvx.fast.core.rows import RowCacheSettings
 from svmcvx.fast.grids.hinge import solve_hinges
 from svmcvx.fast.grids.quadratic import SquaredHinge, solve_bands
 from svmcvx.fast.grids.rows import Rows
 from svmcvx.fast.indicator.solvers import l0, ramp, zero_one
-from svmcvx.fast.linear.problem import LinearNewtonSettings
+from svmcvx.fast.linear.newton import LinearNewtonSettings
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings, hard_margin
 from svmcvx.fast.margin.pairs import solve_parts
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm

@@ -9,7 +9,7 @@ from typing import Any
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.data import check_number, check_time_limit
 from svmcvx.errors import DataError
-from svmcvx.fast.core.ownership import owned_data
+from svmcvx.fast.core.monitor import owned_data
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import time_limited
 

@@ -13,12 +13,16 @@ from hypothesis import strategies as st
 import svmcvx as sx
 from svmcvx.fast import odm, odml, psvm
 from svmcvx.fast.core.monitor import monitored
-from svmcvx.fast.linear import margin_passes as passes
+from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.loss_passes import band, flat_one, hinge_power
-from svmcvx.fast.linear.margins import Margins
-from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
-from svmcvx.fast.linear.polish import Polish
-from svmcvx.fast.linear.problem import LinearProblem, linear_model
+from svmcvx.fast.linear.newton import (
+    LinearNewtonSettings,
+    LinearProblem,
+    Margins,
+    Polish,
+    linear_model,
+    minimise,
+)
 from svmcvx.fast.margin_distribution.odm import ODMSettings
 from svmcvx.fast.margin_distribution.odml import ODMLSettings
 from svmcvx.feature_space import LinearSpace

@@ -15,8 +15,7 @@ from sklearn.svm import SVC
 import svmcvx as sx
 import svmcvx.feature_space.kernel as kernel_space
 from svmcvx.data import binary_data
-from svmcvx.fast.core.pivoted_cholesky import partial_factor
-from svmcvx.fast.core.row_cache import (
+from svmcvx.fast.core.rows import (
     UNKEPT_USES,
     CachedRows,
     GramRows,
@@ -24,9 +23,9 @@ from svmcvx.fast.core.row_cache import (
     RowCacheSettings,
     TiledRows,
     kernel_rows,
+    partial_factor,
 )
-from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings
-from svmcvx.fast.margin.low_rank_newton import LowRankSettings
+from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, LowRankSettings
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin.smo_passes import near_best_bias, pair_step, slack_of
 from svmcvx.feature_space import KernelSpace, feature_space

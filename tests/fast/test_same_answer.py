@@ -12,7 +12,8 @@ import pytest
 
 import svmcvx as sx
 from svmcvx.catalogue import CATALOGUE
-from svmcvx.fast.core import row_cache, thread_pool
+from svmcvx.fast.core import rows as row_cache
+from svmcvx.fast.core import rows as thread_pool
 from svmcvx.fast.indicator.search.state import SearchSettings
 from svmcvx.fast.indicator.solvers import zero_one
 from svmcvx.row_blocks import shards

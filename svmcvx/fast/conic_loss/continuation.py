@@ -24,7 +24,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.fast.conic_loss import loss_passes as passes
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.linear.problem import estimated_rounding
+from svmcvx.fast.linear.newton import estimated_rounding
 from svmcvx.formulations.conic_loss.models import (
     objective,
     relaxed_indicator,

@@ -12,37 +12,25 @@ from inspect import signature
 from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.arguments import check_shared, documented, refuse_unknown
 from svmcvx.certificate import HasTrivial, SolverBound, check, relative_gap, status_of
+from svmcvx.containers import as_array, owned
+from svmcvx.data import CodedLabels
+from svmcvx.digests import sums_of
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
-from svmcvx.fast.core.ownership import owned_data
 from svmcvx.formulations.base import Formulation, RecoveredPoints
 from svmcvx.model import LinearModel
+from svmcvx.row_blocks import in_blocks
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.system import clock
 from svmcvx.system.cancellation import interruptible
 from svmcvx.system.deadline import Deadline, OutOfTime, current, time_limited
 from svmcvx.system.interrupt import deferred_interrupt
+from svmcvx.system.memory import SMALL_ENTRIES
 from svmcvx.system.threads import single_blas_thread
-
-__all__ = [
-    "MOST_RESERVED",
-    "Callback",
-    "Monitor",
-    "Progress",
-    "checked_settings",
-    "conclude",
-    "earlier_multipliers",
-    "earlier_solution",
-    "limited",
-    "monitored",
-    "solve",
-    "solve_interruptible",
-    "solved_from",
-    "start_of",
-]
 
 # Largest share of the remaining time that is reserved for the certificate.
 MOST_RESERVED = 0.6
@@ -448,3 +436,49 @@ def solved_from(
     others = [dual for dual in points.duals if all(dual is not known for known in duals)]
     second = certified(RecoveredPoints([*models, *points.models], [*duals, *others]), warm=False)
     return replace(second, attempts=(*attempts, *second.attempts))
+
+
+@contextmanager
+def owned_data(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield data that nothing else changes: small arrays are copied; others as they are, to be
+    compared with themselves at the end.
+    """
+    if not _read_in_place(X):
+        yield X, y
+        return
+    numbers = _numbers(X)
+    if (numbers.nnz if sp.issparse(numbers) else numbers.size) <= SMALL_ENTRIES:
+        own = owned(X)
+        own = numbers.copy() if own is X else own
+        yield own, replace(y, features=own) if isinstance(y, CodedLabels) and y.features is X else y
+        return
+    before = sums_of(numbers)
+    try:
+        yield X, y
+    except (ArithmeticError, IndexError, ValueError):
+        _require_same(X, before)
+        raise
+    _require_same(X, before)
+
+
+def _read_in_place(X: Any) -> bool:
+    """Whether validation may use the array without a copy; other arrays are copied."""
+    if in_blocks(X):
+        return False
+    if sp.issparse(X):
+        return bool(X.format == "csr" and X.dtype == np.float64)
+    if isinstance(X, np.ndarray):
+        return bool(X.dtype == np.float64 and X.flags.c_contiguous)
+    return hasattr(X, "to_numpy") or hasattr(X, "__array__")
+
+
+def _numbers(X: Any) -> Any:
+    return X if sp.issparse(X) else as_array(X, "X")
+
+
+def _require_same(X: Any, before: int) -> None:
+    if sums_of(_numbers(X)) != before:
+        raise DataError(
+            "X was changed while it was solved, by a callback or another thread: there is no answer"
+            " for it; pass a copy"
+        )

@@ -7,7 +7,7 @@ With a target t, which is y for the pSVM at p = 1, it solves
 where the sum is free without a free intercept.
 
 From the solution of a neighbouring setting the active-set steps
-(:mod:`svmcvx.fast.margin.active_set_passes`) are about as many as the rows that change, where pair
+(:mod:`svmcvx.fast.core.active_set_passes`) are about as many as the rows that change, where pair
 steps (:mod:`svmcvx.fast.margin.smo_passes`) need thousands if there are few features.
 """
 
@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.margin.active_set_passes import RIDGE, append, maximised, violators
+from svmcvx.fast.core.active_set_passes import RIDGE, append, maximised, violators
 from svmcvx.system.compilation import compiled
 
 __all__ = ["settle", "slopes"]

@@ -23,8 +23,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.linear.margin_passes import ANY_ORDER
-from svmcvx.fast.margin.active_set_passes import add_scaled
+from svmcvx.fast.core.active_set_passes import add_scaled
+from svmcvx.fast.linear.loss_passes import ANY_ORDER
 from svmcvx.system.compilation import compiled
 
 __all__ = ["follow"]

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, SolverBound
 from svmcvx.data import binary_data, check_choice, check_number, check_seed
 from svmcvx.errors import DataError
-from svmcvx.fast.core.active_set import solve
+from svmcvx.fast.core.active_set import GrowingWorkingSet, solve
 from svmcvx.fast.core.active_set_passes import MORE, SOLVED
-from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
@@ -40,8 +39,7 @@ from svmcvx.fast.core.monitor import (
     monitored,
     solve_interruptible,
 )
-from svmcvx.fast.core.pivoted_cholesky import partial_factor
-from svmcvx.fast.core.thread_pool import Share, shares
+from svmcvx.fast.core.rows import Share, partial_factor, shares
 from svmcvx.fast.indicator.search.exchange import CountingExchange, Exchange, RampExchange
 from svmcvx.fast.indicator.search.starts import (
     counting_starts,

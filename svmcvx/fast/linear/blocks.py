@@ -1,7 +1,7 @@
 """Newton's method for linear machines whose rows lie in blocks.
 
 The method is that of :mod:`svmcvx.fast.linear.newton`. Scores and multipliers of each block are
-stored in memory (:class:`~svmcvx.fast.linear.margins.Margins`); the method needs sums over the
+stored in memory (:class:`~svmcvx.fast.linear.newton.Margins`); the method needs sums over the
 blocks only. Three passes a step read the rows: for the gradient, for the system and for the scores
 along the step. The search for the bias and along a line reads scores only.
 
@@ -22,9 +22,16 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Callback, Found, Monitor, monitored, solved_from
 from svmcvx.fast.linear.loss_passes import LinearLoss
-from svmcvx.fast.linear.margins import Margins, NormalMatrix, Observed
-from svmcvx.fast.linear.newton import minimise
-from svmcvx.fast.linear.problem import BestPoint, LinearNewtonSettings, LinearProblem, LinearTerms
+from svmcvx.fast.linear.newton import (
+    BestPoint,
+    LinearNewtonSettings,
+    LinearProblem,
+    LinearTerms,
+    Margins,
+    NormalMatrix,
+    Observed,
+    minimise,
+)
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.blocks import InBlocks, in_states

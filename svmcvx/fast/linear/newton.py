@@ -1,7 +1,7 @@
 r"""Newton's method for linear machines, with a certified gap after every step.
 
-Problems and bounds are defined in :mod:`svmcvx.fast.linear.problem`, the linear systems in
-:mod:`svmcvx.fast.linear.steps`.
+Problems and bounds are defined in :mod:`svmcvx.fast.linear.newton`, the linear systems in
+:mod:`svmcvx.fast.linear.newton`.
 
 **p ≥ 2 and ODM** are smooth: Newton's method with a line search, and the gap falls with the square
 of the gradient.
@@ -12,7 +12,7 @@ part; then its multipliers become the centre and σ grows. The second derivative
 observations in a band of width 1/σ around the kink, in the end about as many as there are features,
 so late steps are cheap. The method converges to the minimum of the loss itself, not of a smoothed
 one. For p = 1 it ends as soon as the set of free multipliers is optimal
-(:mod:`svmcvx.fast.linear.polish`).
+(:mod:`svmcvx.fast.linear.newton`).
 
 The bias is minimised out exactly after every step, which keeps :math:`y'\alpha = 0` to rounding.
 
@@ -23,39 +23,37 @@ method for solving lasso problems.
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dposv
 
-from svmcvx.certificate import relative_gap
+from svmcvx.certificate import EPS, relative_gap
+from svmcvx.data import BinaryData, Features
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.linear.margins import Margins, flat_middle
-from svmcvx.fast.linear.polish import Polish
-from svmcvx.fast.linear.problem import (
-    FIRST_SIGMA,
-    GRADIENT_SHARE,
-    LARGEST_SIGMA,
-    LARGEST_STIFFNESS,
-    LONGEST_IDLE,
-    PATIENCE,
-    PATIENCE_ROUNDS,
-    REFRESH,
-    SIGMA_GROWTH,
-    WARM_SIGMA,
-    BestPoint,
-    LinearBounds,
-    LinearNewtonSettings,
-    LinearProblem,
-    LinearTerms,
-    RowSums,
+from svmcvx.fast.core.rows import PartialFactor, partial_factor
+from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.loss_passes import HINGE, LinearLoss
+from svmcvx.feature_space import FeatureSpace
+from svmcvx.kernels import KernelLike, Linear, as_kernel, row_norms
+from svmcvx.kernels.gram_cache import CachedKernel
+from svmcvx.model import LinearModel
+from svmcvx.numerical import (
+    NewtonStep,
+    bordered_solution,
+    conjugate_gradients,
+    newton,
+    semidefinite_solution,
 )
-from svmcvx.fast.linear.steps import newton_step
-from svmcvx.numerical import NewtonStep, newton
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
-
-__all__ = ["LinearNewtonSettings", "minimise"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -284,3 +282,798 @@ def _best_bias(rows: Margins, b: float, sigma: float) -> float:
             break
         b = trial
     return b
+
+
+# Multiplications for each entry of rows in blocks up to which a system is formed: a product of
+# conjugate gradients reads all blocks again.
+DIRECT_PER_ENTRY = 1000.0
+# Largest number of products of conjugate gradients in one step.
+CONJUGATE_STEPS = 500
+# First penalty σ of the augmented Lagrangian, without and with multipliers to start from.
+FIRST_SIGMA = 1.0
+WARM_SIGMA = 100.0
+# The first σ without multipliers is reduced until σ times the weight times the squared norm of an
+# observation is at most this: with a larger value the first subproblem is ill-conditioned.
+LARGEST_STIFFNESS = 1e4
+# Factor by which σ grows, and its largest value.
+SIGMA_GROWTH = 6.0
+LARGEST_SIGMA = 1e12
+# Part of the gap from the gradient, relative to the other part, at which σ grows.
+GRADIENT_SHARE = 0.1
+# Steps (smooth losses) and rounds of the augmented Lagrangian (p < 2) that promise less than
+# rounding and do not reduce the gap, after which the method ends.
+PATIENCE = 5
+PATIENCE_ROUNDS = 15
+# Steps of any kind without a smaller gap after which it ends.
+LONGEST_IDLE = 200
+# Steps after which the scores are computed afresh.
+REFRESH = 20
+# Largest squared length of a row, relative to the smallest variance of a column, of data on which a
+# linear kernel is evaluated.
+SPREAD = 1e8
+
+
+@dataclass(frozen=True)
+class LinearNewtonSettings:
+    """Parameters of the algorithms of :func:`svmcvx.fast.linear.newton.minimise`.
+
+    Parameters
+    ----------
+    direct_work, direct_work_stiff : float
+        Multiplications up to which a Newton system is formed and factored, for smooth losses and
+        for those with p < 2, whose systems become ill-conditioned.
+    largest_system : int
+        Unknowns of a system that is factored, at most.
+    """
+
+    direct_work: float = 4e9
+    direct_work_stiff: float = 4e10
+    largest_system: int = 4000
+
+
+def estimated_rounding(terms: int) -> float:
+    """Return the relative error that a solver expects of a sum of `terms` products: (4 + √terms)
+    machine epsilons.
+    """
+    return EPS * (4.0 + math.sqrt(terms))
+
+
+@dataclass(frozen=True, eq=False)
+class LinearTerms:
+    """A linear problem without its rows."""
+
+    n: int
+    d: int
+    loss: LinearLoss
+    bias: bool = False
+    linear_term: Floats | None = None
+    kernel_expansion: bool = False
+    variance: float = 0.0
+    largest_norm: float = 0.0
+    stiffness: float = 0.0
+    entries: float = 0.0
+
+    @cached_property
+    def smooth(self) -> bool:
+        """Whether the loss itself has a derivative that Newton's method can use."""
+        return self.loss.smooth
+
+
+class LinearProblem(LinearTerms):
+    """A linear problem with all rows in memory."""
+
+    X: Features
+    y: Floats
+    c: Floats
+    shares: Floats
+    norms: Floats
+
+    def __init__(
+        self,
+        X: Features,
+        y: Floats,
+        c: Floats,
+        loss: LinearLoss,
+        *,
+        share: Floats | None = None,
+        norms: Floats | None = None,
+        **terms: Any,
+    ) -> None:
+        n, d = X.shape
+        # Passes are compiled for a single memory layout.
+        rows = X if sp.issparse(X) else np.ascontiguousarray(X)
+        norms = row_norms(rows) if norms is None else norms
+        super().__init__(
+            n,
+            d,
+            loss,
+            largest_norm=float(norms.max(initial=0.0)),
+            stiffness=float((c * norms**2).max(initial=0.0)),
+            entries=X.nnz / max(n, 1) if sp.issparse(X) else float(d),
+            **terms,
+        )
+        shares = np.broadcast_to(1.0 / max(n, 1), n) if share is None else share
+        for name, value in (("X", rows), ("y", y), ("c", c), ("shares", shares), ("norms", norms)):
+            object.__setattr__(self, name, value)
+
+    def with_rows(self, X: Features | None) -> LinearProblem:
+        """Return the same problem with other rows, or None for rows that come later."""
+        other = copy(self)
+        object.__setattr__(other, "X", X)
+        return other
+
+    def primal_of(self, alpha: Floats) -> Floats:
+        r"""Return :math:`w(\alpha)`."""
+        w = np.asarray(self.X.T @ (self.y * alpha))
+        return w if self.linear_term is None else w + self.linear_term
+
+    def loss_at(self, f: Floats, b: float, centre: Floats) -> float:
+        """Return the sum of the losses at scores `f` and a bias."""
+        scratch = np.empty((2, self.n))
+        sums = passes.prox_sums(
+            self.loss, f, self.y, b, centre, self.c, 1.0, self.norms, scratch[0], scratch[1]
+        )
+        return float(sums[1])
+
+    def sums_of(self, alpha: Floats, loss: float) -> RowSums:
+        """Return the sums that both objectives need, for multipliers and the losses of a point that
+        does not follow from them.
+        """
+        size = np.abs(alpha)
+        norm_sum, conjugate = (
+            float(size @ self.norms),
+            float(passes.conjugate(self.loss, alpha, self.c)),
+        )
+        total, balance = float(alpha.sum()), float(self.y @ alpha)
+        return RowSums(0.0, loss, total, balance, float(size.sum()), norm_sum, 0.0, conjugate, 0.0)
+
+
+class RowSums(NamedTuple):
+    """Sums over the observations at a point."""
+
+    smooth: float
+    loss: float
+    total: float
+    balance: float
+    size: float
+    norm_sum: float
+    product: float
+    conjugate: float
+    variance: float
+
+
+class PointBounds(NamedTuple):
+    """Bounds at a point, and which of them is the best so far."""
+
+    lower: float
+    upper: float
+    better_lower: bool
+    better_upper: bool
+
+
+@dataclass
+class BestPoint:
+    """The best primal and the best dual point that were met."""
+
+    w: Floats
+    b: float
+    alpha: Floats
+    expansion: Floats
+    upper: float = math.inf
+    lower: float = -math.inf
+    steps: int = 0
+    sigma: float = 0.0
+
+
+class LinearBounds:
+    """The solver's estimates of both bounds at a point, each widened by an estimate of its
+    rounding.
+    """
+
+    def __init__(self, problem: LinearTerms, w: Floats, alpha: Floats) -> None:
+        self.best = BestPoint(w.copy(), 0.0, alpha, alpha)
+        self.problem = problem
+
+    def update_bounds(
+        self,
+        w: Floats,
+        b: float,
+        response: RowSums,
+        primal: Floats,
+        expanded_loss: float | None = None,
+    ) -> PointBounds:
+        """Return the bounds at (w, b) with the multipliers of a response and ``primal`` = w(α), and
+        whether they are the best.
+        """
+        problem = self.problem
+        dual_norm = float(primal @ primal)
+        loss = response.loss
+        if expanded_loss is not None:
+            w, norm, loss = primal, dual_norm, expanded_loss
+        else:
+            norm = float(w @ w)
+        linear = 0.0 if problem.linear_term is None else float(problem.linear_term @ w)
+        conjugate, variance = response.conjugate, response.variance
+        upper = 0.5 * norm - linear + loss + variance
+        lower = response.total - conjugate - 0.5 * dual_norm - variance
+        rounding = estimated_rounding(problem.n) * (
+            4.0 * response.size
+            + 4.0 * response.norm_sum * (math.sqrt(norm) + math.sqrt(dual_norm))
+            + abs(conjugate)
+            + loss
+            + abs(linear)
+            + variance
+        )
+        # Scaling the multipliers of one class down to balance costs at most the imbalance times the
+        # scores around it.
+        unbalanced = 0.0
+        if problem.bias:
+            unbalanced = abs(response.balance) * (
+                1.0 + abs(b) + problem.largest_norm * math.sqrt(dual_norm)
+            )
+        upper, lower = upper + rounding, lower - rounding - unbalanced
+        best = self.best
+        judged = PointBounds(lower, upper, lower >= best.lower, upper <= best.upper)
+        if judged.better_upper:
+            best.w, best.b, best.upper = w.copy(), b, upper
+        if judged.better_lower:
+            best.lower = lower
+        return judged
+
+
+class ArrayBounds(LinearBounds):
+    """Bounds for a solver that stores the multipliers of all rows in one array."""
+
+    problem: LinearProblem
+
+    def update(
+        self, w: Floats, b: float, alpha: Floats, primal: Floats, response: RowSums
+    ) -> tuple[float, float]:
+        """Return (lower, upper) at (w, b) with multipliers α and ``primal`` = w(α); keep the best
+        of each.
+        """
+        problem = self.problem
+        loss = (
+            problem.loss_at(np.asarray(problem.X @ primal), b, alpha)
+            if problem.kernel_expansion
+            else None
+        )
+        judged = self.update_bounds(w, b, response, primal, loss)
+        if judged.better_upper and problem.kernel_expansion:
+            self.best.expansion = alpha.copy()
+        if judged.better_lower:
+            self.best.alpha = alpha.copy()
+        return judged.lower, judged.upper
+
+    def update_pair(self, w: Floats, alpha: Floats) -> tuple[float, float]:
+        """Return (lower, upper) for a w and multipliers that do not follow from each other; keep
+        the best of each.
+        """
+        problem = self.problem
+        response = problem.sums_of(alpha, problem.loss_at(np.asarray(problem.X @ w), 0.0, alpha))
+        return self.update(w, 0.0, alpha, problem.primal_of(alpha), response)
+
+
+def linear_model(
+    space: FeatureSpace,
+    w: Floats,
+    b: float,
+    support: NDArray[np.bool_],
+    centre: Floats | None = None,
+) -> LinearModel:
+    """Return the model of `w` in the columns of ``space.X``, for any number of columns."""
+    centre = space.centre if centre is None else centre
+    if space.intercept == "penalised":
+        w, b = w[:-1], float(w[-1])
+    return LinearModel(
+        coef=w,
+        intercept=b - float(centre @ w),
+        classes=space.data.classes,
+        support=space.data.index[support],
+    )
+
+
+def earlier_coefficients(space: FeatureSpace, model: object) -> Floats | None:
+    """Return w in the columns of ``space.X`` of a linear model for as many features; None if there
+    is none.
+    """
+    if not space.is_linear or not isinstance(model, LinearModel):
+        return None
+    if model.coef.shape != (space.data.X.shape[1],) or not np.isfinite(model.coef).all():
+        return None
+    return np.append(model.coef, model.intercept) if space.intercept == "penalised" else model.coef
+
+
+def kernel_for(data: BinaryData, kernel: KernelLike) -> KernelLike:
+    """Return a kernel, or None in place of the linear one of columns whose scales or offsets are so
+    different that inner products lose the small ones.
+    """
+    chosen = as_kernel(kernel)
+    chosen = chosen.kernel if isinstance(chosen, CachedKernel) else chosen
+    if not isinstance(chosen, Linear):
+        return kernel
+    X = data.X
+    mean = np.asarray(X.mean(axis=0)).ravel()
+    if sp.issparse(X):
+        variance = np.asarray(X.multiply(X).mean(axis=0)).ravel() - mean**2
+    else:
+        variance = X.var(axis=0)
+    smallest = float(variance[variance > 0].min(initial=math.inf))
+    return None if smallest * SPREAD < float(row_norms(X).max()) ** 2 else kernel
+
+
+# Entries of one block of dense rows.
+BLOCK_ENTRIES = 2**22
+# Columns up to which a compiled loop forms the system of dense data sooner than a copy of the rows
+# and a matrix product.
+NARROW = 24
+
+
+class NormalMatrix(NamedTuple):
+    """Sums of a Newton system in the coordinates of w."""
+
+    H: Floats
+    border: Floats
+    total: float
+
+
+class Observed(NamedTuple):
+    """Result of :meth:`Margins.prox_step`: sums, and the expansion X'(y(α − τ)) of the multipliers."""
+
+    sums: RowSums
+    expansion: Floats
+
+
+class Margins:
+    """Scores and multipliers of the rows of a problem."""
+
+    # Whether all rows are in memory, so that systems of the order of their number can be formed.
+    whole = True
+
+    def __init__(self, problem: LinearProblem, alpha: Floats | None = None) -> None:
+        self.problem = problem
+        n = problem.n
+        low, high = problem.loss.domain
+        self.centre = (
+            np.zeros(n) if alpha is None else np.clip(alpha, low * problem.c, high * problem.c)
+        )
+        self.alpha, self.slope = np.zeros(n), np.zeros(n)
+        self.best_alpha = self.expansion = self.alpha
+        self.f = self.df = self.alpha
+        # The mean margin with which the multipliers were set, and the multipliers of the variance
+        # of the best lower bound.
+        self.mean_margin = 0.0
+        self.best_tau = self.alpha
+
+    def centre_expansion(self) -> Floats:
+        """Return X'(ya) of the centre a."""
+        return np.asarray(self.problem.X.T @ (self.problem.y * self.centre))
+
+    def set_point(self, w: Floats) -> None:
+        """Set the scores to Xw."""
+        self.f = np.asarray(self.problem.X @ w)
+
+    def project(self, dw: Floats) -> None:
+        """Set the change of the scores along a step."""
+        self.df = np.asarray(self.problem.X @ dw)
+
+    def take_step(self, t: float) -> None:
+        """Move the scores along the step."""
+        self.f = self.f + t * self.df
+
+    def update_prox_center(self) -> None:
+        """Make the multipliers the centre."""
+        self.centre = self.alpha.copy()
+
+    def keep(self) -> None:
+        """Store the multipliers as those of the best lower bound."""
+        self.best_alpha = self.alpha.copy()
+        if self.problem.variance > 0:
+            self.best_tau = self._deviations(self.f, self.mean_margin)
+
+    def keep_expansion(self) -> None:
+        """Store the multipliers as those of the best expansion."""
+        self.expansion = self.alpha.copy()
+
+    def mean(self, scores: str) -> float:
+        """Return the mean margin of the scores ``"f"`` or of their change ``"df"``."""
+        m = self.problem
+        return float(m.shares @ (m.y * getattr(self, scores)))
+
+    def _deviations(self, scores: Floats, mean: float) -> Floats:
+        """Return the multipliers τ of the variance at scores with this mean margin."""
+        m = self.problem
+        return np.asarray(2.0 * m.variance * m.shares * (m.y * scores - mean))
+
+    def balance(self, b: float, sigma: float) -> tuple[float, float, float]:
+        """Return Σyα, Σ of the slopes, and Σ|α| at a bias."""
+        m = self.problem
+        found = passes.slope_of_bias(m.loss, self.f, m.y, b, self.centre, m.c, sigma)
+        return float(found[0]), float(found[1]), float(found[2])
+
+    def flat_ends(self, b: float, sigma: float) -> tuple[float, float]:
+        """Return the moves of the bias to the ends of the interval without slopes."""
+        m = self.problem
+        left, right = passes.flat_ends(m.loss, self.f, m.y, b, self.centre, m.c, sigma)
+        return float(left), float(right)
+
+    def prox_step(self, b: float, sigma: float, mean: float) -> Observed:
+        """Set multipliers and slopes; return the sums over the rows. `mean` is the mean of the
+        margins, for their variance.
+        """
+        m = self.problem
+        sums = passes.prox_sums(
+            m.loss, self.f, m.y, b, self.centre, m.c, sigma, m.norms, self.alpha, self.slope
+        )
+        conjugate = float(passes.conjugate(m.loss, self.alpha, m.c))
+        variance, v = 0.0, self.alpha
+        if m.variance > 0:
+            self.mean_margin = mean
+            tau = self._deviations(self.f, mean)
+            # Half of τ'u, because the variance is quadratic.
+            variance, v = 0.5 * float(tau @ (m.y * self.f)), self.alpha - tau
+        response = RowSums(*map(float, (*sums, conjugate, variance)))
+        return Observed(response, np.asarray(m.X.T @ (m.y * v)))
+
+    def loss_of(self, w: Floats, b: float) -> float:
+        """Return the sum of the losses at another point."""
+        return self.problem.loss_at(np.asarray(self.problem.X @ w), b, self.centre)
+
+    def along(self, t: float, b: float, db: float, sigma: float) -> float:
+        """Return the derivative of Σe in t at scores f + t df and bias b + t db."""
+        m = self.problem
+        return float(passes.along(m.loss, self.f, self.df, t, m.y, b, db, self.centre, m.c, sigma))
+
+    def variance_along(self, mean: float) -> tuple[float, float]:
+        """Return τ'f and τ'df for the multipliers τ of the step's variance, whose mean margin is
+        `mean`.
+        """
+        tau = self._deviations(self.df, mean) * self.problem.y
+        return float(tau @ self.f), float(tau @ self.df)
+
+    @property
+    def _second(self) -> Floats:
+        """Second derivatives of the losses, with the second moment of the margins."""
+        m = self.problem
+        return self.slope + 2.0 * m.variance * m.shares if m.variance > 0 else self.slope
+
+    def curved(self) -> int:
+        """Return the number of rows with a second derivative."""
+        return int(np.count_nonzero(self._second))
+
+    def mean_gradient(self) -> Floats:
+        """Return the gradient of the mean margin."""
+        m = self.problem
+        return np.asarray(m.X.T @ (m.y * m.shares))
+
+    def normal_matrix(self) -> NormalMatrix:
+        """Return the sums of the system in the coordinates of w."""
+        X, second = self.problem.X, self._second
+        d = X.shape[1]
+        H, border = np.zeros((d, d)), np.zeros(d)
+        if sp.issparse(X):
+            passes.gram_rows(X.data, X.indices, X.indptr, second, H, border)
+        elif d <= NARROW:
+            passes.gram_narrow(X, second, H, border)
+        else:
+            rows = np.flatnonzero(second)
+            block = max(1, BLOCK_ENTRIES // d)
+            for first in range(0, rows.size, block):
+                part = rows[first : first + block]
+                scaled = X[part]
+                border += scaled.T @ second[part]
+                scaled *= np.sqrt(second[part])[:, None]
+                H += scaled.T @ scaled
+        return NormalMatrix(H, border, float(second.sum()))
+
+    def observations(self) -> tuple[Any, Floats]:
+        """Return the rows with a second derivative, and these."""
+        second = self._second
+        rows = np.flatnonzero(second)
+        return self.problem.X[rows], second[rows]
+
+    def diagonal(self) -> tuple[Floats, float]:
+        """Return the diagonal of X'SX, and the sum of the second derivatives."""
+        X, second = self.problem.X, self._second
+        n, d = X.shape
+        diagonal = np.zeros(d)
+        if sp.issparse(X):
+            passes.squared_columns(X.data, X.indices, X.indptr, second, diagonal)
+        else:
+            block = max(1, BLOCK_ENTRIES // d)
+            for first in range(0, n, block):
+                diagonal += second[first : first + block] @ X[first : first + block] ** 2
+        return diagonal, float(second.sum())
+
+    def curvature_product(self, direction: Floats, db: float, mean: float) -> tuple[Floats, float]:
+        """Return X'S(X direction + db) and the sum of the middle factor; with a variance, of which
+        `mean` is the step's mean margin.
+        """
+        X, m = self.problem.X, self.problem
+        out = np.zeros(direction.size)
+        if m.variance > 0:
+            scores = np.asarray(X @ direction)
+            return (
+                np.asarray(X.T @ (self.slope * scores + m.y * self._deviations(scores, mean))),
+                0.0,
+            )
+        if sp.issparse(X):
+            moved = passes.curvature_product(
+                X.data, X.indices, X.indptr, self.slope, direction, db, out
+            )
+            return out, float(moved)
+        middle = self.slope * (X @ direction + db)
+        return np.asarray(X.T @ middle), float(middle.sum())
+
+
+def flat_middle(left: float, right: float) -> float:
+    """Return the move of the bias to the middle of the interval without slopes; 0 if it is
+    unbounded.
+    """
+    return 0.5 * (left + right) if math.isfinite(left) and math.isfinite(right) else 0.0
+
+
+# The bias has no penalty; this keeps its row regular, relative to the sum of second derivatives.
+BIAS_DAMPING = 1e-12
+# Least pivot with which the squared mean of the margins is subtracted from their second moment;
+# below it cancellation is too large.
+MEAN_LEFT = 1e-6
+
+
+def newton_step(
+    problem: LinearTerms,
+    margins: Margins,
+    gradient: Floats,
+    bias_gradient: float,
+    *,
+    accuracy: float,
+    settings: LinearNewtonSettings,
+    stop: Callable[[], bool],
+) -> tuple[Floats, float]:
+    """Return Newton's step in w and in the bias."""
+    curved = margins.curved()
+    if curved == 0:
+        return -gradient, 0.0
+    d = problem.d
+    small = min(curved, d) if margins.whole else d
+    work = curved * problem.entries * min(problem.entries, small) + small**3 / 3.0
+    limit = settings.direct_work if problem.smooth else settings.direct_work_stiff
+    if not margins.whole:
+        limit = max(limit, DIRECT_PER_ENTRY * problem.n * problem.entries)
+    if small <= settings.largest_system and work <= limit:
+        solver = (
+            _System(problem, margins)
+            if d <= curved or not margins.whole
+            else _DualSystem(problem, margins)
+        )
+        try:
+            step, db = solver.solve(gradient, bias_gradient)
+            if problem.variance == 0:
+                return step, db
+            mean = margins.mean_gradient()
+            return _without_mean(problem, mean, step, solver.solve(-mean, 0.0)[0]), db
+        except (sl.LinAlgError, ValueError):
+            # Not positive definite to rounding: conjugate gradients go on without a factor.
+            pass
+    return _iterated_step(problem, margins, gradient, bias_gradient, accuracy, stop)
+
+
+def _without_mean(problem: LinearTerms, mean: Floats, step: Floats, mean_step: Floats) -> Floats:
+    """Take the square of the mean from the second derivative (Sherman-Morrison)."""
+    pivot = 1.0 - 2.0 * problem.variance * float(mean @ mean_step)
+    if pivot < MEAN_LEFT:
+        raise sl.LinAlgError("the mean of the margins is too large against their variance")
+    return step + (2.0 * problem.variance * float(mean @ step) / pivot) * mean_step
+
+
+def _solved(system: Floats, right: Floats) -> Floats:
+    """Solve a symmetric positive definite system, which is overwritten, by LAPACK itself: scipy's
+    checks take as long where it is small.
+    """
+    # Its transpose is the same system in the layout of LAPACK.
+    _, solution, info = dposv(system.T, right, overwrite_a=True)
+    if info:
+        raise sl.LinAlgError("the system is not positive definite to rounding")
+    return np.asarray(solution)
+
+
+class _System:
+    """The d × d system."""
+
+    def __init__(self, problem: LinearTerms, margins: Margins) -> None:
+        self.bias = problem.bias
+        self.H, self.border, self.total = margins.normal_matrix()
+        self.H.ravel()[:: problem.d + 1] += 1.0
+
+    def solve(self, gradient: Floats, bias_gradient: float) -> tuple[Floats, float]:
+        """Return the step for a gradient."""
+        if not self.bias:
+            return _solved(self.H.copy(), -gradient), 0.0
+        return bordered_solution(
+            partial(_solved, self.H.copy()),
+            self.border,
+            -gradient,
+            -bias_gradient,
+            corner=self.total,
+            damping=BIAS_DAMPING,
+        )
+
+
+class _DualSystem:
+    r"""The system for :math:`\nu = S(X\,dw + db)` on the rows with a second derivative: :math:`dw =
+    -g - X'\nu`.
+    """
+
+    def __init__(self, problem: LinearTerms, margins: Margins) -> None:
+        self.bias = problem.bias
+        self.part, second = margins.observations()
+        gram = self.part @ self.part.T
+        self.system = np.ascontiguousarray(gram.toarray() if sp.issparse(gram) else gram)
+        self.system.ravel()[:: second.size + 1] += 1.0 / second
+
+    def solve(self, gradient: Floats, bias_gradient: float) -> tuple[Floats, float]:
+        """Return the step for a gradient."""
+        part, right = self.part, -np.asarray(self.part @ gradient)
+        if not self.bias:
+            return -gradient - np.asarray(part.T @ _solved(self.system.copy(), right)), 0.0
+        # 1'ν = −g_b.
+        nu, minus_db = bordered_solution(
+            partial(_solved, self.system.copy()), np.ones(right.size), right, -bias_gradient
+        )
+        return -gradient - np.asarray(part.T @ nu), -minus_db
+
+
+def _iterated_step(
+    problem: LinearTerms,
+    margins: Margins,
+    gradient: Floats,
+    bias_gradient: float,
+    accuracy: float,
+    stop: Callable[[], bool],
+) -> tuple[Floats, float]:
+    """Conjugate gradients on (w, b), preconditioned by the diagonal."""
+    d = problem.d
+    squares, total = margins.diagonal()
+    diagonal = np.append(1.0 + squares, total * (1.0 + BIAS_DAMPING))
+    mean = margins.mean_gradient() if problem.variance > 0 else np.zeros(d)
+
+    def product(direction: Floats) -> Floats:
+        db = float(direction[d]) if problem.bias else 0.0
+        curved, moved = margins.curvature_product(direction[:d], db, float(mean @ direction[:d]))
+        out = np.append(direction[:d] + curved, 0.0)
+        out[d] = moved + BIAS_DAMPING * total * db if problem.bias else 0.0
+        return out
+
+    right = np.append(-gradient, -bias_gradient)
+    step = conjugate_gradients(
+        product, right, lambda r: r / diagonal, accuracy=accuracy, limit=CONJUGATE_STEPS, stop=stop
+    ).x
+    if not step.any():
+        return -gradient, 0.0
+    return step[:d], float(step[d]) if problem.bias else 0.0
+
+
+# Free multipliers, at most, and as a multiple of the number of equations: more than that many only
+# where rows are equal. The system takes the cube of their number.
+MOST, MULTIPLE = 1000, 4
+# Multipliers may leave their bounds by this share of them, as rounding makes them do.
+OUTSIDE = 1e-8
+
+
+class Polished(NamedTuple):
+    """A point (w, b), its multipliers with w = w(α), and sums over the observations."""
+
+    w: Floats
+    b: float
+    alpha: Floats
+    response: RowSums
+
+
+class Polish:
+    """Solutions of the optimality conditions on the way of Newton's method."""
+
+    def __init__(self, rows: Margins) -> None:
+        self.rows = rows
+        self.before = self.tried = np.zeros(0, dtype=np.intp)
+
+    @staticmethod
+    def applies(terms: LinearTerms, rows: Margins) -> bool:
+        """Whether the conditions are linear and the rows in memory."""
+        plain = terms.linear_term is None and not terms.variance and not terms.kernel_expansion
+        return rows.whole and terms.loss.kind == HINGE and plain
+
+    def __call__(self, end_of_round: bool) -> Polished | None:
+        """Return the solution for the multipliers that are free now, if they were before as well,
+        or are few and a round has ended.
+        """
+        free = np.flatnonzero(self.rows.slope)
+        before, self.before = self.before, free
+        equations = self.rows.problem.d + 1
+        if not 0 < free.size <= min(MULTIPLE * equations, MOST) or np.array_equal(free, self.tried):
+            return None
+        if not (end_of_round and free.size <= equations) and not np.array_equal(free, before):
+            return None
+        self.tried = free
+        return self._solved(free)
+
+    def _solved(self, free: NDArray[np.intp]) -> Polished | None:
+        m, c = self.rows.problem, self.rows.problem.c
+        v = np.where(self.rows.alpha >= c, c, 0.0)
+        v[free] = self.rows.alpha[free]
+        v *= m.y
+        Z = m.X[free]
+        system = Z @ Z.T
+        found = semidefinite_solution(
+            system.toarray() if sp.issparse(system) else system,
+            m.y[free] - Z @ (m.X.T @ v),
+            np.ones(free.size) if m.bias else None,
+            -float(v.sum()),
+        )
+        if found is None:
+            return None
+        inside, b = (v[free] + found[0]) * m.y[free], found[1]
+        room = OUTSIDE * c[free]
+        if not ((inside >= -room) & (inside <= c[free] + room)).all():
+            return None
+        v[free] = np.clip(inside, 0.0, c[free]) * m.y[free]
+        alpha = v * m.y
+        w = np.asarray(m.X.T @ v)
+        return Polished(w, b, alpha, m.sums_of(alpha, self.rows.loss_of(w, b)))
+
+
+# The tolerance of the machine on the factor relative to that of the whole, the rest of which the
+# error of the factor takes; steps at most.
+FACTOR_SHARE, FACTOR_STEPS = 0.3, 300
+
+
+class KernelNewton:
+    """The machine on the rows of a factor."""
+
+    def __init__(
+        self,
+        space: FeatureSpace,
+        machine: Callable[[Floats], LinearProblem],
+        settings: LinearNewtonSettings | None = None,
+    ) -> None:
+        self.machine, self.settings = machine, settings
+        self.factor: PartialFactor = partial_factor(space)
+
+    @property
+    def rank(self) -> int:
+        """Columns of the factor."""
+        return len(self.factor.pivots)
+
+    def grow(
+        self,
+        rank: int,
+        monitor: Monitor,
+        enough: Callable[[PartialFactor], bool] = lambda factor: False,
+    ) -> bool:
+        """Compute columns until there are `rank`, time is up or `enough` is true; return whether
+        the factor is complete.
+        """
+        self.factor.grow(rank, lambda: monitor.out_of_time() or enough(self.factor))
+        return self.factor.done
+
+    def solve(
+        self,
+        monitor: Monitor,
+        *,
+        alpha: Floats | None = None,
+        v: Floats | None = None,
+        keep: bool = True,
+    ) -> BestPoint:
+        """Return the solution on the present factor."""
+        rows = self.factor.factor
+        if not keep:
+            del self.factor
+        problem, w = self.machine(rows), None if v is None else rows.T @ v
+        # The problem may have made its own rows.
+        del rows
+        return minimise(
+            problem,
+            monitor.within(FACTOR_SHARE * monitor.tol, FACTOR_STEPS),
+            w=w,
+            alpha=None if problem.smooth else alpha,
+            settings=self.settings,
+        )[0]

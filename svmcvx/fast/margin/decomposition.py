@@ -4,7 +4,7 @@ scores together.
 The outer loop chooses the observations that violate optimality most, runs
 :mod:`svmcvx.fast.margin.smo_passes` in their multipliers on their Gram matrix, and adds the change
 to the scores :math:`f = Kv` of all observations, with rows from a bounded cache or computed for the
-purpose (:mod:`svmcvx.fast.core.row_cache`). From time to time the bounds D(α) and P(w, b) of the
+purpose (:mod:`svmcvx.fast.core.rows`). From time to time the bounds D(α) and P(w, b) of the
 point are compared; when they indicate the wanted gap, the scores are evaluated again from the raw
 data in float64, and bounds are computed from these. Rows in float32 therefore cost no accuracy: the
 loop continues from exact scores, as in iterative refinement.
@@ -15,8 +15,8 @@ reconstructed before a bound is computed. These updates and the search for viola
 of the time for n = 12 000, p = 1, C = 100, with 72% of the multipliers at zero.
 
 **Shortcuts.** Another method may replace pair steps that take long:
-:mod:`svmcvx.fast.margin.support_newton` from an earlier solution,
-:mod:`svmcvx.fast.margin.low_rank_newton` otherwise. Of its multipliers and the present ones, the
+:mod:`svmcvx.fast.margin.decomposition` from an earlier solution,
+:mod:`svmcvx.fast.margin.decomposition` otherwise. Of its multipliers and the present ones, the
 point with the smaller gap is used.
 
 **Source.** [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection of pairs.
@@ -31,17 +31,20 @@ from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
+import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.row_cache import CachedRows, GramRows, ProductSeconds, Rows
+from svmcvx.fast.core.rows import CachedRows, GramRows, ProductSeconds, Rows
+from svmcvx.fast.linear.loss_passes import hinge_power
+from svmcvx.fast.linear.newton import KernelNewton, LinearProblem
 from svmcvx.fast.margin.smo_passes import ascend, ascend_alone
 from svmcvx.formulations.margin import PSVM, HardMargin
+from svmcvx.numerical import bordered_solution
 from svmcvx.solution import Status
 from svmcvx.system import clock
-
-__all__ = ["Decomposition", "DecompositionSettings", "Shortcut"]
+from svmcvx.system.memory import columns_in
 
 Floats: TypeAlias = NDArray[np.float64]
 # Lower and upper bound of the optimum from multipliers and their scores; None if the dual is
@@ -94,7 +97,7 @@ class DecompositionSettings:
     ----------
     working_set : int
         Observations in a working set if all used kernel rows are stored
-        (:mod:`svmcvx.fast.core.row_cache`).
+        (:mod:`svmcvx.fast.core.rows`).
     tiled_least, tiled_most : int
         Bounds on their number.
     whole : int
@@ -505,3 +508,262 @@ class Decomposition:
         """Ascend inside a working set, update `g` and `alpha`, and return the steps taken."""
         steps_of = ascend if self.balanced else ascend_alone
         return int(steps_of(Q, g, alpha, y, c, upper_bound, self.r, tol, steps))
+
+
+# Shares of the mean of the diagonal that are added to it where the system is singular. They slow
+# down convergence but do not change its limit, since the residual is exact.
+RIDGES = (1e-13, 1e-10, 1e-7)
+# A multiplier this close to its upper bound, relative to the bound, counts as being at it.
+AT_BOUND = 1e-6
+# Newton steps, at most.
+NEWTON_STEPS = 15
+# Consecutive steps that do not halve the gap, after which the method ends.
+IDLE_STEPS = 6
+# Number of observations up to which the method is used: beyond, a system costs too much.
+LARGEST_SAMPLE = 5000
+# If no step reduced the gap, the method is tried again when pair steps have cost this many times as
+# much.
+RETRY_FACTOR = 4.0
+# Cost of a Newton step, counted in multiplications of pair steps: FACTORISATION_WORK times the cube
+# of the number of free multipliers, PRODUCT_WORK times n² (products with the Gram matrix, where
+# many are free), and STEP_WORK. Factorisations run about 40 times as fast as pair steps, products
+# 20 times.
+FACTORISATION_WORK = 1.0 / 120.0
+PRODUCT_WORK = 3.0 / 20.0
+STEP_WORK = 7e4
+
+
+@dataclass
+class SupportNewton:
+    """Newton's method on the support vectors, for one run of the decomposition."""
+
+    statement: PSVM
+    K: Floats
+    bounds: BoundsOf
+    expected_steps: float
+
+    def __post_init__(self) -> None:
+        self.useful_steps = 0
+        # Cost of pair steps before which the method is not tried again.
+        self.next_work = 0.0
+        shape = self.statement.y.shape
+        self.upper_bound = np.broadcast_to(
+            np.asarray(self.statement.upper_bound(), dtype=np.float64), shape
+        )
+
+    @staticmethod
+    def applies(p: float, n: int) -> bool:
+        """Whether the method is of use for an exponent and a number of observations whose Gram
+        matrix is in memory.
+        """
+        return p <= 2 and n <= LARGEST_SAMPLE
+
+    def due(self, work: float, alpha: Floats) -> bool:
+        """Whether pair steps that have cost `work` multiplications and led to `alpha` should be
+        replaced by Newton steps.
+        """
+        if self.allowance(work, alpha) > 0:
+            return False
+        self.next_work = RETRY_FACTOR * max(work, self._cost_of_step(alpha))
+        return True
+
+    def last_resort(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
+        """Return nothing: if these steps are due, they have been taken."""
+        return []
+
+    def allowance(self, work: float, alpha: Floats) -> float:
+        """Return the multiplications of pair steps after which Newton steps from `alpha` would be
+        due.
+        """
+        return max(self.next_work, self.expected_steps * self._cost_of_step(alpha)) - work
+
+    def _cost_of_step(self, alpha: Floats) -> float:
+        """Return the cost of a Newton step, in multiplications of pair steps."""
+        free = int(((alpha > 0) & (alpha < self.upper_bound * (1.0 - AT_BOUND))).sum())
+        return FACTORISATION_WORK * free**3 + PRODUCT_WORK * alpha.size**2 + STEP_WORK
+
+    def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
+        """Return the multipliers of the smallest gap on the way from feasible ones; none if no step
+        reduces it.
+        """
+        statement, K, upper_bound = self.statement, self.K, self.upper_bound
+        y, p = statement.y, statement.p
+        c = statement.C * p * statement.weight
+        r = 0.0 if p == 1 else 1.0 / (p - 1.0)
+        alpha = np.where(alpha >= upper_bound * (1.0 - AT_BOUND), upper_bound, alpha)
+        free = (alpha > 0) & (alpha < upper_bound)
+        f = K @ (alpha * y)
+        best, smallest = alpha, self._gap(alpha, f)
+        useful, idle = 0, 0
+        for step in range(1, NEWTON_STEPS + 1):
+            rows = np.flatnonzero(free)
+            if rows.size < 2 or monitor.out_of_time():
+                break
+            # For p ≤ 2, r is at least 1, and the derivative of the slack is finite at α = 0.
+            with np.errstate(over="ignore"):
+                xi = (alpha[rows] / c[rows]) ** r if r > 0 else np.zeros(rows.size)
+                slope = r / c[rows] * (alpha[rows] / c[rows]) ** (r - 1.0) if r > 0 else xi
+            of_free = K.take(rows, axis=0)
+            residual = y[rows] * (1.0 - xi) - f[rows]
+            found = _newton_step(
+                of_free.take(rows, axis=1), slope, residual, float((alpha * y).sum())
+            )
+            if found is None:
+                break
+            change, b = found
+            moved = alpha.copy()
+            moved[rows] += y[rows] * change
+            clipped = (moved <= 0.0) | (moved >= upper_bound)
+            moved = np.clip(moved, 0.0, upper_bound)
+            # Margins of the solution of the equations, before clipping, decide which observations
+            # join F.
+            solved, clipped_too = (
+                np.stack([change, (moved[rows] - alpha[rows]) * y[rows]]) @ of_free
+            )
+            u = y * (f + solved + b)
+            f = f + clipped_too
+            point = statement.feasible(moved)
+            gap = self._gap(point, f)
+            if gap < smallest:
+                idle = 0 if gap < 0.5 * smallest else idle + 1
+                best, smallest, useful = point, gap, step
+            else:
+                idle += 1
+            if smallest <= monitor.tol or idle >= IDLE_STEPS or not math.isfinite(b):
+                break
+            alpha = moved
+            free = (
+                (free & ~clipped)
+                | ((alpha <= 0.0) & (u < 1.0))
+                | ((alpha >= upper_bound) & (u > 1.0))
+            )
+        if not useful:
+            return []
+        self.useful_steps = useful
+        return [best]
+
+    def _gap(self, alpha: Floats, f: Floats) -> float:
+        found = self.bounds(alpha, f)
+        return math.inf if found is None else relative_gap(*found)
+
+
+def _newton_step(
+    system: Floats, slope: Floats, residual: Floats, imbalance: float
+) -> tuple[Floats, float] | None:
+    """Return the change of the v_i and the bias, from the residual of the equations and Σv; None if
+    the system is singular.
+    """
+    diagonal = system.diagonal() + slope
+    ones = np.ones(residual.size)
+    scale = float(diagonal.mean())
+    for ridge in RIDGES:
+        np.fill_diagonal(system, diagonal + ridge * scale)
+        factor, failed = sl.lapack.dpotrf(system.T, lower=True, clean=False)
+        if failed:
+            continue
+
+        def solve(right: Floats, factor: Floats = factor) -> Floats:
+            return np.asarray(sl.lapack.dpotrs(factor, right, lower=True)[0])
+
+        change, b = bordered_solution(solve, ones, residual, -imbalance)
+        if np.isfinite(change).all() and math.isfinite(b):
+            return change, b
+    return None
+
+
+# Rank up to which the factor is used.
+LARGEST_RANK = 1500
+
+
+@dataclass(frozen=True)
+class LowRankSettings:
+    """Parameters of Newton's method on a factor of low rank.
+
+    Parameters
+    ----------
+    probe : int
+        Columns of the factor from which its rank is predicted.
+    work_of_column : float
+        Multiplications of pair steps that a column of the factor costs at least.
+    worth : float
+        Multiplications of pair steps in the time of one multiplication of Newton's method.
+    """
+
+    probe: int = 48
+    work_of_column: float = 2e5
+    worth: float = 0.2
+
+
+@dataclass
+class LowRankNewton:
+    """Newton's method on a factor of the kernel matrix, for one run of the decomposition."""
+
+    statement: PSVM
+    cache_size: float
+    settings: LowRankSettings = field(default_factory=LowRankSettings)
+
+    def __post_init__(self) -> None:
+        n = self.statement.y.size
+        room = columns_in(self.cache_size, n)
+        # A factor with room for little more than the probe is not worth it.
+        room = room if room >= 2 * self.settings.probe else 0
+        self.largest = min(LARGEST_RANK, n if n <= 1000 else n // 2, room)
+        self.threshold = self.settings.probe**2 * float(n)
+        self.rank = 0
+        self.newton: KernelNewton | None = None
+
+    def due(self, work: float, alpha: Floats) -> bool:
+        """Whether pair steps that have cost `work` multiplications should be replaced by this
+        method.
+        """
+        if work < self.threshold:
+            return False
+        space, settings = self.statement.space, self.settings
+        if self.newton is None:
+            if space.is_linear or self.largest < 1:
+                self.threshold = math.inf
+                return False
+            self.newton = KernelNewton(space, self._on_factor)
+            self.newton.factor.grow(min(settings.probe, self.largest))
+            rank, n = self.newton.factor.predicted_rank, alpha.size
+            cost = max(settings.work_of_column, settings.worth * n * rank) * rank
+            self.threshold = cost if rank <= self.largest else math.inf
+        return work >= self.threshold
+
+    def allowance(self, work: float, alpha: Floats) -> float:
+        """Return infinity: rounds need no limit, since they cost much less than a factor."""
+        return math.inf
+
+    def last_resort(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
+        """Return multipliers that Newton's method found on a factor of any rank that there is room
+        for; none the second time.
+        """
+        if self.rank or self.statement.space.is_linear or self.largest < 1:
+            return []
+        self.newton = (
+            KernelNewton(self.statement.space, self._on_factor)
+            if self.newton is None
+            else self.newton
+        )
+        return self.solve(alpha, monitor)
+
+    def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
+        """Return multipliers that Newton's method found; none if the rank is too large or time is
+        up.
+        """
+        self.threshold = math.inf
+        if self.newton is None or not self.newton.grow(self.largest, monitor):
+            return []
+        self.rank = self.newton.rank
+        # A smooth loss starts at w = 0: for p > 2, Newton's method takes many steps from large
+        # slacks.
+        point = self.newton.solve(monitor, alpha=alpha, keep=False)
+        self.newton = None
+        return [point.alpha, point.expansion]
+
+    def _on_factor(self, rows: Floats) -> LinearProblem:
+        """Return the pSVM on the rows, which are centred where the intercept is free."""
+        s, free = self.statement, self.statement.space.intercept == "free"
+        rows = np.ascontiguousarray(rows - rows.mean(axis=0) if free else rows)
+        c = s.C * s.space.data.weight
+        return LinearProblem(rows, s.y, c, hinge_power(s.p), bias=free, kernel_expansion=True)

@@ -32,9 +32,8 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import BinaryData, binary_data, check_choice
 from svmcvx.errors import DataError
-from svmcvx.fast.core.active_set import LARGEST_SUPPORT, ray, solve
+from svmcvx.fast.core.active_set import LARGEST_SUPPORT, GrowingWorkingSet, ray, solve
 from svmcvx.fast.core.active_set_passes import FULL, INSEPARABLE, MORE, OVER, TOUCHING
-from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
@@ -46,7 +45,7 @@ from svmcvx.fast.core.monitor import (
     monitored,
     solved_from,
 )
-from svmcvx.fast.core.row_cache import RowCacheSettings, kernel_rows
+from svmcvx.fast.core.rows import RowCacheSettings, kernel_rows
 from svmcvx.fast.margin.decomposition import (
     CROSSOVER_SIZE,
     BoundsOf,

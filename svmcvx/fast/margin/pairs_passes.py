@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.margin.active_set_passes import RIDGE, append, maximised, violators
+from svmcvx.fast.core.active_set_passes import RIDGE, append, maximised, violators
 from svmcvx.kernels.class_rows_passes import piece_of
 from svmcvx.system.compilation import compiled
 

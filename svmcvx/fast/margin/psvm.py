@@ -33,15 +33,25 @@ from svmcvx.fast.core.monitor import (
     solve,
     start_of,
 )
-from svmcvx.fast.core.row_cache import GramRows, RowCacheSettings, Rows, kernel_rows
+from svmcvx.fast.core.rows import GramRows, RowCacheSettings, Rows, kernel_rows
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import hinge_power
-from svmcvx.fast.linear.newton import minimise
-from svmcvx.fast.linear.problem import LinearProblem, estimated_rounding, kernel_for, linear_model
-from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, Shortcut
-from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
+from svmcvx.fast.linear.newton import (
+    LinearProblem,
+    estimated_rounding,
+    kernel_for,
+    linear_model,
+    minimise,
+)
+from svmcvx.fast.margin.decomposition import (
+    Decomposition,
+    DecompositionSettings,
+    LowRankNewton,
+    LowRankSettings,
+    Shortcut,
+    SupportNewton,
+)
 from svmcvx.fast.margin.smo_passes import near_best_bias
-from svmcvx.fast.margin.support_newton import SupportNewton
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.feature_space.linear import DENSE
@@ -163,7 +173,7 @@ def psvm(
     cache_size : float
         With a kernel: megabytes of stored kernel rows, 500 by default; no other memory grows with
         n². If there is no room for a quarter of the rows, only rows that are used often are stored,
-        and below a twentieth none (:mod:`svmcvx.fast.core.row_cache`).
+        and below a twentieth none (:mod:`svmcvx.fast.core.rows`).
     float32_cache : bool
         With a kernel: compute rows in single precision when there are more than a few thousand
         observations. Bounds are always computed in double precision.
@@ -197,8 +207,8 @@ def psvm(
     Source: [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection. Where
     pair steps take long, Newton's method may replace them. From an earlier solution, with a stored
     Gram matrix (:mod:`svmcvx.kernels.gram_cache`), it solves the equations of the support vectors
-    (:mod:`svmcvx.fast.margin.support_newton`); otherwise, for a kernel matrix of small numerical
-    rank (few features), a problem on a factor of it (:mod:`svmcvx.fast.margin.low_rank_newton`),
+    (:mod:`svmcvx.fast.margin.decomposition`); otherwise, for a kernel matrix of small numerical
+    rank (few features), a problem on a factor of it (:mod:`svmcvx.fast.margin.decomposition`),
     which takes up to `cache_size` megabytes more for a time.
 
     Examples

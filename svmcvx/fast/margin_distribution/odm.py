@@ -1,5 +1,5 @@
 """Fast solvers of the optimal margin distribution machine; the statement is
-:mod:`svmcvx.formulations.margin_distribution`.
+:mod:`svmcvx.formulations.margin_distribution.odm`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual
+from svmcvx.certificate import Dual, relative_gap
 from svmcvx.data import binary_data, check_choice, check_seed
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import (
@@ -27,28 +29,33 @@ from svmcvx.fast.core.monitor import (
     solved_from,
     start_of,
 )
+from svmcvx.fast.core.rows import ProductSeconds
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import band
-from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
-from svmcvx.fast.linear.problem import (
+from svmcvx.fast.linear.newton import (
+    ArrayBounds,
     BestPoint,
+    KernelNewton,
+    LinearNewtonSettings,
     LinearProblem,
     earlier_coefficients,
+    estimated_rounding,
     kernel_for,
     linear_model,
+    minimise,
 )
-from svmcvx.fast.margin_distribution.coordinate_ascent import METHODS, ascend
-from svmcvx.fast.margin_distribution.odm_blocks import LARGEST_RANK, minimise_by_blocks
+from svmcvx.fast.margin_distribution import coordinate_ascent_passes as compiled
 from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.blocks import InBlocks
-from svmcvx.formulations.margin_distribution import ODM, check_band
+from svmcvx.formulations.margin_distribution import ODM, check_band, dual_objective, objective
 from svmcvx.kernels import KernelLike
+from svmcvx.numerical import NewtonStep, conjugate_gradients, newton
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
-
-__all__ = ["ODMSettings", "linear_problem", "odm", "points_of", "start_from"]
+from svmcvx.system import memory
+from svmcvx.system.deadline import current
 
 Floats: TypeAlias = NDArray[np.float64]
 # Largest ``2 max(C1, C2) max k(x, x)``, a measure of the condition, with which ``method="auto"``
@@ -76,7 +83,7 @@ class ODMSettings:
 
     largest_gram: int = 5000
     newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
-    largest_rank: int = LARGEST_RANK
+    largest_rank: int = 600
 
 
 @limited
@@ -123,7 +130,7 @@ def odm(
     method : "auto", "newton", "dcd" or "blocks"
         Newton's method on the primal, or coordinate ascent on the signed dual, both on a factor of
         the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
-        (:mod:`svmcvx.fast.margin_distribution.odm_blocks`), for kernels that are positive
+        (:mod:`svmcvx.fast.margin_distribution.odm`), for kernels that are positive
         semidefinite on any data. ``"auto"`` is Newton's method for linear machines, whose primal is
         piecewise quadratic with few pieces on the way; for such kernels on more than 5000
         observations ``"blocks"``; for other kernels up to 20 rounds of coordinate ascent if ``2
@@ -309,3 +316,311 @@ def points_of(statement: ODM, point: BestPoint) -> RecoveredPoints:
             [linear_model(statement.space, point.w, 0.0, point.alpha != 0)], duals
         )
     return RecoveredPoints([statement.space.model(point.expansion * statement.y)], duals)
+
+
+METHODS = ("auto", "newton", "dcd")
+
+# Epochs over the active observations after each epoch over all.
+SHORT_EPOCHS = 4
+# Rounds after which w = w(θ), which is updated along the way, is computed afresh.
+REFRESH = 10
+# Rounds without a smaller gap after which it ends.
+PATIENCE = 1000
+# Number of rounds from which the rate of the gap is estimated, and the largest ratio of predicted
+# to remaining rounds.
+RATED, GENEROUS = 3, 3.0
+
+
+def ascend(
+    problem: LinearProblem,
+    monitor: Monitor,
+    theta: Floats,
+    rng: np.random.Generator,
+    *,
+    most: float = math.inf,
+) -> tuple[BestPoint, Status]:
+    """Run dual coordinate ascent [HsiehChang] from `theta`."""
+    m = problem
+    n = theta.size
+    low, high = (end * m.c for end in m.loss.domain)
+    D, above, below = m.loss.quadratic_conjugate
+    a, b = above / m.c, below / m.c
+    theta = np.clip(theta, low, high)
+    diagonal = m.norms**2
+    active = np.ones(n, dtype=np.bool_)
+    w = m.primal_of(theta)
+    bounds = ArrayBounds(m, w, theta)
+    rounds, margin = 0, math.inf
+    stalled, smallest = 0, math.inf
+    gaps: list[float] = []
+    while True:
+        if rounds % REFRESH == 0:
+            w = m.primal_of(theta)
+        lower, upper = bounds.update_pair(w, theta)
+        status = monitor.report(rounds, lower, upper)
+        stalled = 0 if monitor.gap < 0.999 * smallest else stalled + 1
+        smallest = min(smallest, monitor.gap)
+        gaps.append(smallest)
+        hopeless = rounds + _predicted_rounds(gaps, monitor.tol) > GENEROUS * most
+        if status is None and (
+            rounds >= most or hopeless or stalled > PATIENCE or not math.isfinite(upper - lower)
+        ):
+            status = Status.INACCURATE
+        if status is not None:
+            bounds.best.steps = rounds
+            return bounds.best, status
+        largest = 0.0
+        for epoch in range(1 + SHORT_EPOCHS):
+            order = rng.permutation(n if epoch == 0 else np.flatnonzero(active))
+            arguments = (m.y, diagonal, theta, w, D, a, b, low, high, order, active, margin)
+            if sp.issparse(m.X):
+                largest = compiled.ascend_sparse(m.X.data, m.X.indices, m.X.indptr, *arguments)
+            else:
+                largest = compiled.ascend_dense(m.X, *arguments)
+            if largest == 0.0 or monitor.out_of_time():
+                break
+        margin = largest
+        rounds += 1
+
+
+def _predicted_rounds(gaps: list[float], tol: float) -> float:
+    """Return the number of rounds until the gap is `tol` at the rate of the last rounds; 0 before
+    there are enough rounds for a rate.
+    """
+    if len(gaps) <= RATED or not math.isfinite(gaps[-1 - RATED]):
+        return 0.0
+    fallen = math.log(gaps[-1 - RATED] / gaps[-1]) if gaps[-1] > 0 else math.inf
+    return RATED * math.log(max(gaps[-1] / tol, 1.0)) / fallen if fallen > 0 else math.inf
+
+
+# Products with K for which time is reserved: the next step, the model and the multipliers.
+PRODUCTS_LEFT = 3.0
+# Products for which there must be time, or the machine on the partial factor is the answer.
+FEWEST_PRODUCTS = 8.0
+# Time reserved for a product, in units of its estimate.
+RESERVED = 1.1
+# The partial factor is complete if its error times the largest second derivatives of the losses is
+# at most this: it is then small relative to the identity in the second derivative of P.
+GAP_OF_LEFT_OUT = 0.05
+# Relative residual of conjugate gradients in one step.
+CONJUGATE_ACCURACY = 0.05
+# Largest number of products of conjugate gradients in one step.
+CONJUGATE_PRODUCTS = 30
+# Steps after which the scores are computed afresh.
+# Steps without a smaller gap after which the method ends, because rounding limits the gap.
+IDLE_STEPS = 4
+
+
+@dataclass
+class Coefficients:
+    """The best primal point, in coefficients v; the best dual point θ; what it took."""
+
+    v: Floats
+    theta: Floats
+    upper: float = math.inf
+    lower: float = -math.inf
+    steps: int = 0
+    products: int = 0
+    rank: int = 0
+
+
+@dataclass
+class _Search:
+    statement: ODM
+    monitor: Monitor
+    best: Coefficients
+    largest_rank: int
+    settings: LinearNewtonSettings
+    factor: Floats = field(init=False)
+    slowest: float = 0.0
+    # Whether there is only time for the machine on the partial factor and its product.
+    hurried: bool = False
+    # The point v with its scores f, and the gradient in coefficients and in scores.
+    v: Floats = field(init=False)
+    f: Floats = field(init=False)
+    g: Floats = field(init=False)
+    q: Floats = field(init=False)
+    # The smallest gap, and steps since it fell.
+    smallest: float = math.inf
+    idle: int = 0
+
+    def __post_init__(self) -> None:
+        statement = self.statement
+        n = statement.y.size
+        rank = min(self.largest_rank, n)
+        memory.require(
+            8.0 * 3.0 * n * rank,
+            f"a partial factor of {n} × {rank} kernel columns",
+            "use fewer observations",
+        )
+        if math.isfinite(self.monitor.deadline.end):
+            timed = ProductSeconds(statement.space)
+            timed.after(0.0)
+            self.slowest = RESERVED * timed.of(float(n) ** 2)
+            self.hurried = self.monitor.deadline.remaining < FEWEST_PRODUCTS * self.slowest
+            # The first two products are computed even after the deadline.
+            self.monitor.reserve((1.0 if self.hurried else PRODUCTS_LEFT + 2.0) * self.slowest)
+        loss = band(statement.C1, statement.C2, statement.D)
+        self.newton = KernelNewton(
+            statement.space,
+            lambda rows: LinearProblem(
+                rows, statement.y, statement.share, loss, kernel_expansion=True
+            ),
+            self.settings,
+        )
+        steepest = 2.0 * max(statement.C1, statement.C2) * statement.share
+        self.newton.grow(
+            rank,
+            self.monitor,
+            lambda partial: float(steepest @ partial.residual) <= GAP_OF_LEFT_OUT,
+        )
+        # No entry of K exceeds the largest of its diagonal.
+        self.scale, self.factor = self.newton.factor.scale, self.newton.factor.factor
+        self.best.rank = self.newton.rank
+
+    def product(self, v: Floats) -> Floats:
+        """Return Kv; reserve time for another product and for those of the certificate."""
+        began = self.monitor.seconds
+        found: Floats = self.statement.space.point(v).scores.value
+        self.slowest = max(self.slowest, self.monitor.seconds - began)
+        self.monitor.reserve(PRODUCTS_LEFT * self.slowest)
+        self.best.products += 1
+        return found
+
+    def value(self, v: Floats, f: Floats) -> float:
+        """Return P at a point, with an estimate of its rounding."""
+        s = self.statement
+        u, norm = s.y * f, float(v @ f)
+        value: float = objective(max(norm, 0.0), u, C1=s.C1, C2=s.C2, D=s.D, share=s.share)
+        return value + self._rounding(v, s.multipliers(u), abs(value))
+
+    def bound(self, theta: Floats, scores: Floats) -> float:
+        """Return G at a point with scores K(yθ), likewise."""
+        s = self.statement
+        norm = max(float((s.y * theta) @ scores), 0.0)
+        value: float = dual_objective(theta, norm, C1=s.C1, C2=s.C2, D=s.D, share=s.share)
+        size = float(np.abs(theta).sum())
+        return value - self._rounding(theta, theta, 4.0 * size + abs(value))
+
+    def _rounding(self, v: Floats, slope: Floats, terms: float) -> float:
+        size = float(np.abs(v).sum())
+        return estimated_rounding(v.size) * (
+            self.scale * size * (size + float(np.abs(slope).sum())) + terms
+        )
+
+    def update(self, v: Floats, f: Floats, theta: Floats, q: Floats) -> tuple[float, float]:
+        """Return (lower, upper) at v and its multipliers θ, with f = Kv and q = K(v − yθ); keep the
+        best points.
+        """
+        own = self.statement.y * theta
+        lower = self.bound(theta, f - q)
+        at_v, at_theta = self.value(v, f), self.value(own, f - q)
+        best = self.best
+        # The model of the dual point is preferred if it is good enough: its certificate costs one
+        # product less.
+        enough = relative_gap(lower, at_theta) <= self.monitor.tol
+        upper = at_theta if enough or at_theta <= at_v else at_v
+        if upper < best.upper:
+            best.v, best.upper = own if upper == at_theta else v.copy(), upper
+        if lower > best.lower:
+            best.theta, best.lower = theta.copy(), lower
+        return lower, upper
+
+    def examine(self, steps: int) -> Status | None:
+        """Bound the optimum at v and at its multipliers, by one product with K."""
+        s, best = self.statement, self.best
+        best.steps = steps
+        theta = s.multipliers(s.y * self.f)
+        self.g = self.v - s.y * theta
+        self.q = self.product(self.g)
+        lower, upper = self.update(self.v, self.f, theta, self.q)
+        # v is the expansion of other multipliers, whose product is known: those of a partial factor
+        # may be far better.
+        own = self.bound(s.y * self.v, self.f)
+        if own > best.lower:
+            best.theta, best.lower = s.y * self.v, own
+        lower = max(lower, own)
+        status = self.monitor.report(steps, lower, upper)
+        self.idle = 0 if self.monitor.gap < 0.99 * self.smallest else self.idle + 1
+        self.smallest = min(self.smallest, self.monitor.gap)
+        if status is None and (self.idle >= IDLE_STEPS or not math.isfinite(upper - lower)):
+            status = Status.INACCURATE
+        return status
+
+    def direction(self) -> NewtonStep:
+        """Return Newton's step."""
+        s, v, f = self.statement, self.v, self.f
+        dv, df = self._solved()
+        linear, square = float(v @ df), float(dv @ df)
+
+        def derivative(t: float) -> float:
+            return linear + t * square - float(s.multipliers(s.y * (f + t * df)) @ (s.y * df))
+
+        def take(t: float) -> None:
+            self.v = v + t * dv
+            self.f = self.product(self.v) if (self.best.steps + 1) % REFRESH == 0 else f + t * df
+
+        return NewtonStep(-derivative(0.0), derivative, take)
+
+    def _solved(self) -> tuple[Floats, Floats]:
+        """Return Newton's step in coefficients, and its scores."""
+        s, g, q, u = self.statement, self.g, self.q, self.statement.y * self.f
+        short, long = u < 1.0 - s.D, u > 1.0 + s.D
+        rows = np.flatnonzero(short | long)
+        stiffness = 2.0 * s.share[rows] * np.where(short[rows], s.C1, s.C2)
+        nu, scores = np.zeros(u.size), np.zeros(u.size)
+        if rows.size == 0:
+            return -g, -q
+        root = np.sqrt(stiffness)[:, None] * self.factor[rows]
+        inner = root.T @ root
+        inner[np.diag_indices(inner.shape[0])] += 1.0
+        triangle = sl.cho_factor(inner, lower=True, overwrite_a=True, check_finite=False)
+
+        def precondition(residual: Floats) -> Floats:
+            scaled = np.sqrt(stiffness) * residual
+            inside = np.asarray(sl.cho_solve(triangle, root.T @ scaled, check_finite=False))
+            return np.asarray(np.sqrt(stiffness) * (scaled - root @ inside))
+
+        def product(direction: Floats) -> Floats:
+            whole = np.zeros(u.size)
+            whole[rows] = direction
+            image[:] = self.product(whole)
+            return direction / stiffness + image[rows]
+
+        def follow(length: float, _: Floats) -> None:
+            scores[:] += length * image
+
+        image = np.zeros(u.size)
+        nu[rows] = conjugate_gradients(
+            product,
+            -q[rows],
+            precondition,
+            accuracy=CONJUGATE_ACCURACY,
+            limit=CONJUGATE_PRODUCTS,
+            stop=self.monitor.out_of_time,
+            follow=follow,
+        ).x
+        return -g - nu, -q - scores
+
+
+def minimise_by_blocks(
+    statement: ODM,
+    monitor: Monitor,
+    theta: Floats | None,
+    largest_rank: int,
+    settings: LinearNewtonSettings,
+) -> tuple[Coefficients, Status]:
+    """Run Newton's method until the monitor says stop."""
+    y = statement.y
+    best = Coefficients(np.zeros(y.size), np.zeros(y.size))
+    search = _Search(statement, monitor, best, largest_rank, settings)
+    search.v = y * (search.newton.solve(monitor, keep=False).expansion if theta is None else theta)
+    if search.hurried and current().remaining >= search.slowest / RESERVED:
+        # A model and multipliers that share one product.
+        best.v, best.theta = search.v, y * search.v
+    if search.hurried:
+        return best, monitor.late
+    # The factor itself stays, for the preconditioner.
+    del search.newton
+    search.f = search.product(search.v)
+    return best, newton(search) or Status.INACCURATE

@@ -11,7 +11,7 @@ the matrix R is.
 
 In many dimensions (more than 2500 features and observations, or sparse data with more features than
 observations or with 1e8 entries if they were dense) neither R nor N is formed: Newton's method runs
-on the data themselves, with the variance as a separate term (:mod:`svmcvx.fast.linear.problem`).
+on the data themselves, with the variance as a separate term (:mod:`svmcvx.fast.linear.newton`).
 All steps, the certificate included, need products with the data only.
 """
 
@@ -40,29 +40,31 @@ from svmcvx.fast.core.monitor import (
     solve_interruptible,
     solved_from,
 )
+from svmcvx.fast.core.rows import ProductSeconds, on_pivots
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import hinge_power
-from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
-from svmcvx.fast.linear.problem import (
+from svmcvx.fast.linear.newton import (
     BestPoint,
+    KernelNewton,
+    LinearNewtonSettings,
     LinearProblem,
     earlier_coefficients,
     kernel_for,
     linear_model,
+    minimise,
 )
-from svmcvx.fast.margin_distribution.coordinate_ascent import METHODS, ascend
-from svmcvx.fast.margin_distribution.odml_low_rank import LARGEST_RANK, solve_by_ranks
+from svmcvx.fast.margin_distribution.odm import METHODS, ascend
 from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution import ODML, check_penalties
 from svmcvx.formulations.margin_distribution_blocks import ODMLInBlocks, mean_gradient
 from svmcvx.kernels import KernelLike
+from svmcvx.losses import variance_multipliers
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 from svmcvx.system import memory
-
-__all__ = ["ODMLSettings", "has_coordinates", "odml", "points_of", "start_from", "whitened_problem"]
+from svmcvx.system.deadline import current
 
 Floats: TypeAlias = NDArray[np.float64]
 # Largest C times the largest squared norm of a whitened row, a measure of the condition, with which
@@ -93,7 +95,7 @@ class ODMLSettings:
 
     largest_gram: int = 10_000
     newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
-    largest_rank: int = LARGEST_RANK
+    largest_rank: int = 2400
 
 
 @limited
@@ -140,7 +142,7 @@ def odml(
         multipliers, if they are not enough or will not be at the rate at which their gap falls; for
         linear machines in many dimensions ``"unwhitened"``, Newton's method without the whitened
         rows; for kernels that are positive semidefinite on any data and more than 10 000
-        observations ``"low-rank"`` (:mod:`svmcvx.fast.margin_distribution.odml_low_rank`), which
+        observations ``"low-rank"`` (:mod:`svmcvx.fast.margin_distribution.odml`), which
         stores no Gram matrix and, if a factor of rank 2400 does not suffice, ends with a larger
         gap.
 
@@ -367,3 +369,94 @@ def points_of(statement: ODML, problem: LinearProblem, point: BestPoint) -> Reco
         )
     v, _ = statement.minimiser(np.clip(point.expansion, 0.0, statement.upper_bound()))
     return RecoveredPoints([space.model(v)], duals)
+
+
+# Rank of the first partial factor.
+FIRST_RANK = 300
+# Time reserved, in products with K: those of this round's points and of an earlier round's, a tenth
+# more.
+PRODUCTS_LEFT = 2.2
+
+
+@dataclass
+class LowRankPoints:
+    """Models and dual points that were recovered, the latest first."""
+
+    candidates: RecoveredPoints = field(default_factory=lambda: RecoveredPoints([], []))
+    rank: int = 0
+    exhausted: bool = False
+
+
+def solve_by_ranks(
+    statement: ODML,
+    monitor: Monitor,
+    alpha: Floats | None,
+    largest_rank: int,
+    settings: LinearNewtonSettings,
+) -> tuple[LowRankPoints, Status]:
+    """Solve the machine on partial factors of growing rank until the monitor says stop."""
+    s, y, c, space = statement, statement.y, statement.share, statement.space
+    n = y.size
+    largest = int(min(largest_rank, n, memory.available() / (8.0 * 4.0 * n)))
+    memory.require(
+        8.0 * 4.0 * n * min(n, FIRST_RANK),
+        f"a partial factor of {n} kernel columns",
+        "use fewer observations",
+    )
+
+    def on_factor(F: Floats) -> LinearProblem:
+        q = s.lam2 * (F.T @ (y * c))
+        return LinearProblem(
+            F, y, s.C * c, hinge_power(1.0), linear_term=q, variance=s.lam1, share=c
+        )
+
+    product = 0.0
+    if math.isfinite(monitor.deadline.end):
+        timed = ProductSeconds(space)
+        timed.after(0.0)
+        product = timed.of(float(n) ** 2)
+        # Without time for one, the factor may take all.
+        monitor.reserve(PRODUCTS_LEFT * product if product < current().remaining else 0.0)
+    newton = KernelNewton(space, on_factor, settings)
+    partial = newton.factor
+    found, v, rank = LowRankPoints(), np.zeros(n), min(FIRST_RANK, largest)
+    best: tuple[float, float] = (-math.inf, math.inf)
+    steps = 0
+    while True:
+        complete = newton.grow(rank, monitor)
+        F = partial.factor
+        point = newton.solve(monitor, alpha=alpha, v=None if alpha is None else v)
+        alpha = point.alpha
+        found.rank, found.exhausted = len(partial.pivots), complete
+        if current().remaining < product:
+            # Nothing is known of points that span all observations; those on the pivots take a
+            # small product.
+            if partial.pivots and not found.candidates.models:
+                found.candidates.models.append(space.model(on_pivots(F, partial.pivots, point.w)))
+            return found, monitor.late
+        tau = variance_multipliers(y * (F @ point.w), s.lam1, c)
+        dual: Dual = s.repair({"alpha": alpha, "tau": tau})
+        v = s.expansion(dual["alpha"], dual["tau"])
+        model = space.model(v)
+        upper, lower = s.evaluate(model), s.evaluate_dual(dual)
+        if partial.pivots and point.upper < upper.upper_end:
+            spanned = space.model(on_pivots(F, partial.pivots, point.w))
+            value = s.evaluate(spanned)
+            if value.upper_end < upper.upper_end:
+                model, upper = spanned, value
+        # The checker evaluates every candidate; more than two would only cost time.
+        if upper.upper_end < best[1] or lower.lower_end > best[0]:
+            best = (max(best[0], lower.lower_end), min(best[1], upper.upper_end))
+            found.candidates = RecoveredPoints(
+                [model, *found.candidates.models[:1]], [dual, *found.candidates.duals[:1]]
+            )
+        steps += 1
+        status = monitor.report(steps, lower.lower_end, upper.upper_end)
+        if status is Status.TIME_LIMIT and best == (lower.lower_end, upper.upper_end):
+            # What was found before has no part in the interval.
+            found.candidates = RecoveredPoints([model], [dual])
+        if status is None and (complete or found.rank >= largest):
+            status = Status.INACCURATE
+        if status is not None:
+            return found, status
+        rank = min(2 * rank, largest)

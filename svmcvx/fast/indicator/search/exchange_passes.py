@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 
-from svmcvx.fast.core.factor_passes import backward, forward, remove
+from svmcvx.fast.core.active_set_passes import backward, forward, remove
 from svmcvx.fast.indicator.search.node_passes import DROPPED, KEPT, UNIT, minimise_relaxation
 from svmcvx.system.compilation import compiled
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate.bounded import up
 from svmcvx.certificate.rows import row_norms_above
-from svmcvx.fast.core.thread_pool import Share
+from svmcvx.fast.core.rows import Share
 from svmcvx.fast.indicator.search.exchange import Exchange
 from svmcvx.fast.indicator.search.node_passes import (
     DIGITS,
