@@ -16,19 +16,6 @@ from typing import Any, Final, TypeVar
 
 from svmcvx.errors import DataError, DataTypeError, did_you_mean, warn_deprecated
 
-__all__ = [
-    "ARGUMENTS",
-    "INTERCEPTS",
-    "TOL",
-    "Argument",
-    "check_shared",
-    "documented",
-    "intercept_kind",
-    "refuse_unknown",
-    "renamed",
-    "what_was_meant",
-]
-
 T = TypeVar("T")
 
 # Default of the certified relative gap of specialised solvers, estimators and the command line.
@@ -210,13 +197,13 @@ def check_shared(given: Mapping[str, Any]) -> None:
         if name == "time_limit":
             check_time_limit(value)
         elif name == "tol":
-            check_number(value, name, low=0, high=1, open_low=True, open_high=True)
+            check_number(value, name)
         elif name == "seed":
             check_whole(value, name, 0)
         elif name == "max_iter" and value is not None:
             check_whole(value, name, 1)
         elif name == "cache_size" and value is not None:
-            check_number(value, name, low=0, open_low=True)
+            check_number(value, name)
         elif name == "callback" and value is not None and not callable(value):
             raise DataError(f"callback must be a function of a Progress, got {value!r}")
 

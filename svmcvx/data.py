@@ -1,18 +1,15 @@
-"""One validation for all formulations.
-
-Everything a user passes in is checked here once: arrays are finite and numeric, lengths agree,
-there are as many classes as the formulation needs, hyper-parameters are numbers in their range.
-Messages name the argument, what was wrong and what to do.
+"""One validation for all formulations: of arrays, labels, weights and hyper-parameters. Messages
+name the argument, what was wrong and what to do.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,25 +19,6 @@ from svmcvx.certificate.bounded import Bounded, correctly_rounded, roundings
 from svmcvx.containers import as_array
 from svmcvx.errors import DataError, DataTypeError, did_you_mean
 from svmcvx.proofs.format import fingerprint
-
-__all__ = [
-    "BinaryData",
-    "CodedLabels",
-    "Features",
-    "MulticlassData",
-    "binary_data",
-    "check_choice",
-    "check_costs",
-    "check_features",
-    "check_labels",
-    "check_number",
-    "check_seed",
-    "check_time_limit",
-    "check_weights",
-    "check_whole",
-    "coded_labels",
-    "multiclass_data",
-]
 
 Floats: TypeAlias = NDArray[np.float64]
 # A float64 ndarray or csr_array; SciPy carries no types that mypy could tell apart.
@@ -259,17 +237,34 @@ def check_weights(sample_weight: Any, n: int, *, name: str = "sample_weight") ->
     return weights
 
 
+# Constraints of hyper-parameters that mean the same everywhere: arguments of :func:`check_number`.
+_POSITIVE: Final[Mapping[str, Any]] = {"low": 0, "open_low": True}
+_SHARE: Final[Mapping[str, Any]] = {"low": 0, "high": 1, "open_low": True, "open_high": True}
+CONSTRAINTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    **dict.fromkeys(("C", "C1", "C2", "lam", "gamma", "delta", "sigma"), _POSITIVE),
+    **dict.fromkeys(("time_limit", "fit_time_limit", "cache_size"), _POSITIVE),
+    "p": {"low": 1, "why": "p < 1 is not convex"},
+    "tol": _SHARE,
+}
+
+
 def check_number(
     value: Any,
     name: str,
     *,
-    low: float = -math.inf,
+    low: float | None = None,
     high: float = math.inf,
     open_low: bool = False,
     open_high: bool = False,
     why: str = "",
 ) -> float:
-    """Return `value` as a finite float inside the interval given, or raise a :class:`DataError`."""
+    """Return `value` as a finite float inside the interval given, by default that of the table
+    :data:`CONSTRAINTS`, or raise a :class:`DataError`.
+    """
+    if low is None:
+        if name in CONSTRAINTS:
+            return check_number(value, name, **CONSTRAINTS[name])
+        low = -math.inf
     if isinstance(value, (bool, np.bool_)) or not isinstance(
         value, (float, int, np.integer, np.floating, numbers.Real)
     ):
@@ -314,9 +309,7 @@ def check_time_limit(time_limit: float | None) -> float | None:
     """Return a time limit in seconds, or None for none; raise a :class:`~svmcvx.DataError` if it is
     not positive.
     """
-    return (
-        None if time_limit is None else check_number(time_limit, "time_limit", low=0, open_low=True)
-    )
+    return None if time_limit is None else check_number(time_limit, "time_limit")
 
 
 def check_whole(value: Any, name: str, low: int) -> int:
@@ -384,28 +377,8 @@ class BinaryData:
 
 def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None) -> BinaryData:
     """Validate the data of a binary formulation."""
-    features = _checked_with(X, y)
-    codes, classes = check_labels(y, features.shape[0], binary=True)
-    weight = check_weights(sample_weight, features.shape[0])
-    name = fingerprint(features, codes, coded=True)
-    index = np.flatnonzero(weight > 0)
-    if np.count_nonzero(np.bincount(codes[index])) < 2:
-        raise DataError(
-            "sample_weight is zero for every observation of a class; both classes need positive"
-            " weight"
-        )
-    if index.size < weight.size:
-        features = _rows(features, index)
-    signs = np.where(codes[index] == 1, 1.0, -1.0)
-    return BinaryData(
-        X=features,
-        y=signs,
-        weight=weight[index],
-        index=index.astype(np.intp),
-        classes=classes,
-        rows=weight.size,
-        fingerprint=name,
-    )
+    features, codes, *others = _validated(X, y, sample_weight, binary=True)
+    return BinaryData(features, np.where(codes == 1, 1.0, -1.0), *others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,36 +405,27 @@ class MulticlassData:
 
 
 def multiclass_data(X: Any, y: Any, sample_weight: Any = None) -> MulticlassData:
-    """Validate the data of a multi-class formulation; as :func:`binary_data`, for two or more
-    classes.
+    """Validate the data of a formulation for two or more classes."""
+    return MulticlassData(*_validated(X, y, sample_weight, binary=False))
+
+
+def _validated(X: Any, y: Any, sample_weight: Any, *, binary: bool) -> tuple[Any, ...]:
+    """Return rows, classes' numbers and weights of the rows of positive weight, their places, the
+    classes, the number of all rows, and the name of the data.
     """
-    features = _checked_with(X, y)
-    codes, classes = check_labels(y, features.shape[0])
+    # Features that were validated with their labels are not looked at again.
+    same = isinstance(y, CodedLabels) and y.features is X
+    features = X if same else check_features(X)
+    codes, classes = check_labels(y, features.shape[0], binary=binary)
     weight = check_weights(sample_weight, features.shape[0])
     name = fingerprint(features, codes, coded=True)
     index = np.flatnonzero(weight > 0).astype(np.intp)
-    if np.unique(codes[index]).size < classes.size:
+    if np.count_nonzero(np.bincount(codes[index])) < classes.size:
         raise DataError(
-            "sample_weight is zero for every observation of a class; every class needs positive"
+            "sample_weight is zero for every observation of a class; each class needs positive"
             " weight"
         )
     if index.size < weight.size:
-        features = _rows(features, index)
-    return MulticlassData(
-        X=features,
-        codes=codes[index],
-        weight=weight[index],
-        index=index,
-        classes=classes,
-        rows=weight.size,
-        fingerprint=name,
-    )
-
-
-def _checked_with(X: Any, y: Any) -> Features:
-    """Return validated features; those that were validated with their labels as they are."""
-    return X if isinstance(y, CodedLabels) and y.features is X else check_features(X)
-
-
-def _rows(X: Features, index: NDArray[np.intp]) -> Features:
-    return sp.csr_array(X[index]) if sp.issparse(X) else np.ascontiguousarray(X[index])
+        rows = features[index]
+        features = sp.csr_array(rows) if sp.issparse(rows) else np.ascontiguousarray(rows)
+    return features, codes[index], weight[index], index, classes, weight.size, name

@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 import svmcvx as sx
 from svmcvx.arguments import ARGUMENTS, documented, intercept_kind
 from svmcvx.catalogue import CATALOGUE
+from svmcvx.data import CONSTRAINTS
 from svmcvx.experiments import parse_models
 
 X, Y = sx.synthetic.outlier_data(24, 2, sigma=0.3, outliers="none", seed=0)
@@ -59,6 +60,37 @@ def test_shared_arguments_have_one_default(front):
     parameters = inspect.signature(front).parameters
     for name in defaults.keys() & parameters.keys():
         assert parameters[name].default in defaults[name]
+
+
+BAD = (True, b"1", "1", float("nan"), -1.0, [1.0], 1j)
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_a_hyper_parameter_has_the_same_check_and_sentence_on_every_route(name):
+    """Builder, specialised solver and estimator, for each value of another type or range."""
+    entry = CATALOGUE[name]
+    routes = [(builder.load(), dict(builder.example)) for builder in entry.builders]
+    example = {key: value for builder in entry.builders for key, value in builder.example.items()}
+    if entry.fast is not None:
+        routes.append((entry.fast.load(), example))
+    if entry.estimator is not None:
+        made = entry.estimator.load()
+        routes.append((lambda X, y, **given: made(**given).fit(X, y), example))
+        known = set(made().get_params())
+    for argument in CONSTRAINTS.keys() & example.keys() | {"tol"}:
+        for bad in BAD:
+            found = set()
+            for route, given in routes:
+                takes = (
+                    known if route.__name__ == "<lambda>" else inspect.signature(route).parameters
+                )
+                if argument not in takes:
+                    continue
+                own = {key: value for key, value in given.items() if key in takes}
+                with pytest.raises(sx.DataError, match=rf"^{argument} must be a") as refused:
+                    route(X, Y, **{**own, argument: bad})
+                found.add(str(refused.value))
+            assert len(found) <= 1, found
 
 
 @pytest.mark.parametrize(

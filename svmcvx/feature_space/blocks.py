@@ -333,7 +333,7 @@ def block_space(
     weights = tuple(math.fsum(part[k] for part in signed) for k in (0, 1))
     if not all(weights):
         raise DataError(
-            "sample_weight is zero for every observation of a class; both classes need positive"
+            "sample_weight is zero for every observation of a class; each class needs positive"
             " weight"
         )
     n = int(sum(part[2] for part in signed))

@@ -279,7 +279,7 @@ def test_bad_arguments():
         OneVsModel(scheme="ovo", members=(), classes=np.arange(3))
     with pytest.raises(sx.DataError, match="scheme must be one of"):
         OneVsModel(scheme="both", members=(), classes=np.arange(3))
-    with pytest.raises(sx.DataError, match="both classes need positive weight"):
+    with pytest.raises(sx.DataError, match="each class needs positive weight"):
         sx.PSVMClassifier().fit(X, Y, sample_weight=(Y == "red").astype(float))
 
 
