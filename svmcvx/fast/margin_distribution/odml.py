@@ -172,7 +172,9 @@ def odml(
     check_choice(method, "method", (*METHODS, "unwhitened", "low-rank"))
     settings = checked_settings(settings, ODMLSettings)
     lam1, lam2 = check_penalties(lam1, lam2)
-    C = check_number(C, "C", low=1e-300, why="a smaller weight of the losses underflows")
+    C = check_number(
+        check_number(C, "C"), "C", low=1e-300, why="a smaller weight of the losses underflows"
+    )
     if from_blocks := in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "unwhitened"))
         rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept))
