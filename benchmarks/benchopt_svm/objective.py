@@ -2,8 +2,8 @@
 
 from benchopt import BaseObjective
 
+from benchmarks.benchopt_svm.benchmark_utils.entries import Referee, Task
 from benchmarks.referee.library import find
-from benchmarks.referee.racing import Referee, Task
 
 
 class Objective(BaseObjective):
@@ -13,15 +13,14 @@ class Objective(BaseObjective):
     requirements = ["pip::svmcvx"]
 
     def set_data(self, X, y, instance):
-        self.task = Task.of(instance, X, y, find(instance).problem)
+        self.task = Task(X, y, find(instance).problem)
         self.referee = Referee(self.task)
 
     def get_objective(self):
         return {"task": self.task}
 
     def evaluate_result(self, model, seconds):
-        # benchopt's own time is that of the wall; this is of the processor, as the race measures
-        # it.
+        # benchopt's own time is that of the wall; this is of the processor.
         objective = self.referee.objective(model)
         return {
             "value": self.referee.gap_of(objective),

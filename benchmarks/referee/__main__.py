@@ -2,6 +2,7 @@
 
     python -m benchmarks.referee list psvm p=1 iris
     python -m benchmarks.referee get 3f2a --out folder
+    python -m benchmarks.referee write 3f2a problem.mps
     python -m benchmarks.referee check --sample 50
     python -m benchmarks.referee add proof.npz --who NAME
     python -m benchmarks.referee build zero_one --proofs folder
@@ -21,8 +22,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.referee import library
-from benchmarks.referee.library import Index, Instance, find
-from benchmarks.referee.library.building import fetch
+from benchmarks.referee.library import Index, Instance, fetch, find
+from benchmarks.referee.problem_files import write_problem
 from svmcvx import DataError, NotCertified, SvmcvxError
 
 DONE, FAILED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
@@ -40,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     for name, text in (
         ("list", "list instances and what is known of their optima"),
         ("get", "write the data of an instance and a checked proof of its optimum"),
+        ("write", "write the problem of an instance to a file, .mps or .lp"),
         ("check", "check the index from the raw data; exit with 1 if a proof does not hold"),
         ("add", "check a proof and take it into the index"),
         ("build", "build proofs, check them, and write an index"),
@@ -62,9 +64,10 @@ def parser() -> argparse.ArgumentParser:
             add("--csv", type=Path, metavar="FILE")
     one["check"].add_argument("--sample", type=int, metavar="N", help="check N, drawn at random")
     one["check"].add_argument("--seed", type=int, default=0, help="of the sample")
-    one["check"].add_argument("--store", type=Path, metavar="FILE", help="verdicts that are there")
     one["get"].add_argument("instance", metavar="ID", help="the number, or its first digits")
     one["get"].add_argument("--out", type=Path, default=Path(), metavar="FOLDER")
+    one["write"].add_argument("instance", metavar="ID")
+    one["write"].add_argument("file", type=Path)
     one["add"].add_argument("proof", type=Path)
     one["add"].add_argument("--who", required=True, metavar="NAME", help="who found it")
     one["add"].add_argument("--version", default="", metavar="TEXT", help="with what")
@@ -145,6 +148,13 @@ def get(given: argparse.Namespace) -> int:
     return DONE if found else FAILED
 
 
+def write(given: argparse.Namespace) -> int:
+    """Write the problem of an instance, in weights where there is such a builder."""
+    data, problem = library.get(given.instance, data_dir=given.data_dir)
+    write_problem(problem.build(data.X, data.y, primal=True), given.file)
+    return DONE
+
+
 def check(given: argparse.Namespace) -> int:
     """Check the index from the raw data."""
     known = Index(given.index)
@@ -153,12 +163,7 @@ def check(given: argparse.Namespace) -> int:
         drawn = np.random.default_rng(given.seed).choice(len(chosen), given.sample, replace=False)
         chosen = [chosen[place] for place in np.sort(drawn)]
     found = library.check(
-        chosen,
-        given.proofs,
-        index=given.index,
-        data_dir=given.data_dir,
-        store=given.store,
-        n_jobs=given.n_jobs,
+        chosen, given.proofs, index=given.index, data_dir=given.data_dir, n_jobs=given.n_jobs
     )
     lines = [
         f"{row.id}: {row.problem} on {row.data_set}: {row.why}"
@@ -204,7 +209,14 @@ def build(given: argparse.Namespace) -> int:
     return FAILED if without else DONE
 
 
-COMMANDS = {"list": list_instances, "get": get, "check": check, "add": add, "build": build}
+COMMANDS = {
+    "list": list_instances,
+    "get": get,
+    "write": write,
+    "check": check,
+    "add": add,
+    "build": build,
+}
 
 
 def _write(

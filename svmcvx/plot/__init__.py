@@ -11,7 +11,6 @@ from svmcvx.plot.curves import (
     losses,
 )
 from svmcvx.plot.margins import margin_distribution, pairwise_margins
-from svmcvx.plot.races import performance_profile, race_curves
 from svmcvx.plot.regions import decision_regions
 
 __all__ = [
@@ -23,8 +22,6 @@ __all__ = [
     "losses",
     "margin_distribution",
     "pairwise_margins",
-    "performance_profile",
-    "race_curves",
 ]
 
 if not TYPE_CHECKING:

@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVC
 
 import svmcvx as sx
 from benchmarks.referee import library
 from benchmarks.referee.__main__ import main
-from benchmarks.referee.library import checking
-from benchmarks.referee.library.data_sets import (
+from benchmarks.referee.index import INDEX, Claim, Index, rounded_down, rounded_up
+from benchmarks.referee.instances import (
     GENERATED,
+    Problem,
     data_digest,
+    instance_id,
     known_data_sets,
+    listed,
     make_data_set,
+    problem_of,
     recorded,
 )
-from benchmarks.referee.library.index import INDEX, Claim, Index, rounded_down, rounded_up
-from benchmarks.referee.library.instances import Problem, instance_id, problem_of
-from benchmarks.referee.library.listing import listed
-from benchmarks.referee.library.proving import checked_file
 from svmcvx import DataError, NotCertified
 from svmcvx.proofs import read_proof, write_proof
 
@@ -201,14 +201,13 @@ def test_files_that_are_no_index_are_refused(tmp_path, text, why):
 def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("proofs")
     found = library.build([HINGE], folder, index=folder / "index.csv", date="2026-01-01")
-    assert [one.new for one in found] == [True]
+    assert [one.why for one in found] == [""]
     return folder
 
 
 def test_what_is_built_is_not_built_again(built, monkeypatch):
     monkeypatch.setattr(Problem, "solve", lambda *_, **__: pytest.fail("it was solved again"))
-    (found,) = library.build([HINGE], built, index=built / "index.csv", date="2026-01-02")
-    assert not found.new
+    library.build([HINGE], built, index=built / "index.csv", date="2026-01-02")
     assert Index(built / "index.csv")[HINGE.id].claims[0].date == "2026-01-01"
 
 
@@ -246,34 +245,19 @@ def test_the_check_fails_where_the_index_lies(built, tmp_path):
     assert library.check([HINGE], built, index=tmp_path / "other.csv").rows[0].verdict == "agrees"
 
 
-def test_a_check_that_was_ended_goes_on_with_its_store(built, tmp_path, monkeypatch):
-    others = [one for one in listed("core") if one.data_set == SMALL][:3]
-    library.build(others, tmp_path, index=tmp_path / "index.csv")
-    known = {"index": tmp_path / "index.csv", "store": tmp_path / "store.sqlite"}
+def test_a_check_that_is_ended_tells_what_it_has(built, monkeypatch):
+    others = [HINGE, *(one for one in listed("core") if one.data_set == SMALL and one != HINGE)][:2]
+    whole = library._checked
 
-    def stop(row):
-        raise KeyboardInterrupt
+    def ended(instance, **given):
+        if instance is not HINGE:
+            raise KeyboardInterrupt
+        return whole(instance, **given)
 
-    first = library.check(others, tmp_path, **known, progress=stop)
-    assert not first
-    assert (len(first.rows), first.count("confirmed"), first.complete) == (1, 1, False)
-    checked = []
-    monkeypatch.setattr(
-        checking,
-        "checked_file",
-        lambda path, data: checked.append(path.stem) or checked_file(path, data),
-    )
-    found = library.check(others, tmp_path, **known)
-    assert found
-    assert found.rows[0] == first.rows[0]
-    assert sorted(checked) == sorted(row.id for row in found.rows[1:])
-    # A proof that was replaced is checked again, and refused.
-    lying = tmp_path / f"{others[0].id}.npz"
-    proof = read_proof(lying)
-    write_proof(lying, replace(proof, upper=proof.lower))
-    again = library.check(others, tmp_path, **known)
-    assert checked[2:] == [others[0].id]
-    assert again.count("failed") == 1
+    monkeypatch.setattr(library, "_checked", ended)
+    found = library.check(others, built)
+    assert not found
+    assert (len(found.rows), found.count("confirmed"), found.complete) == (1, 1, False)
 
 
 def forged(built, tmp_path, **changes):
@@ -330,8 +314,9 @@ def test_proofs_of_strange_data_and_of_weighted_problems_are_refused(tmp_path):
     sx.fast.psvm(data.X, data.y, sample_weight=weights).save_proof(tmp_path / "p.npz")
     with pytest.raises(DataError, match="no problems with weights"):
         library.add(tmp_path / "p.npz", who="me", index=tmp_path / "i.csv")
-    with pytest.raises(DataError, match="who must be"):
-        library.add(tmp_path / "p.npz", who="\n", index=tmp_path / "i.csv")
+    for who in ("\n", "", '=HYPERLINK("http://x";"open")', "+1", "@me"):
+        with pytest.raises(DataError, match="who must be"):
+            library.add(tmp_path / "p.npz", who=who, index=tmp_path / "i.csv")
 
 
 def separator(X, signs, steps):
@@ -366,20 +351,24 @@ def test_a_dual_point_of_anybody_proves_the_lower_end(tmp_path):
     fitted = SVC(kernel="linear", C=1.0, tol=1e-8).fit(data.X, data.y)
     alpha = np.zeros(data.y.size)
     alpha[fitted.support_] = np.abs(fitted.dual_coef_[0])
-    found = library.prove(HINGE, fitted, tmp_path / "mine.npz", dual={"alpha": alpha})
+    model = (fitted.coef_, fitted.intercept_[0])
+    found = library.prove(HINGE, model, tmp_path / "mine.npz", dual={"alpha": alpha})
     assert 0 < found.upper - found.lower < 1e-6 * found.upper
     assert library.add(
         tmp_path / "mine.npz", who="LIBSVM", index=tmp_path / "i.csv"
     ).claim.lower == rounded_down(found.lower)
     with pytest.raises(NotCertified, match="prove nothing"):
-        library.prove(HINGE, fitted, tmp_path / "bad.npz", dual={"alpha": 2 * alpha})
+        library.prove(HINGE, model, tmp_path / "bad.npz", dual={"alpha": 2 * alpha})
     assert not (tmp_path / "bad.npz").exists()
     rbf = of("moons/rounded", "psvm C=1 p=1 intercept=free kernel=rbf gamma=0.5")
     data, _ = library.get(rbf.id)
     fitted = SVC(C=1.0, gamma=0.5).fit(data.X, data.y)
-    assert library.prove(rbf, fitted, tmp_path / "rbf.npz").upper >= library.Index()[rbf.id].lower
-    with pytest.raises(DataError, match="rows of the instance"):
-        library.prove(rbf, SVC(C=1.0, gamma=0.5).fit(data.X + 1.0, data.y), tmp_path / "rbf.npz")
+    expansion = np.zeros(data.y.size)
+    expansion[fitted.support_] = fitted.dual_coef_[0]
+    model = {"dual_coef": expansion, "intercept": fitted.intercept_[0]}
+    assert library.prove(rbf, model, tmp_path / "rbf.npz").upper >= library.Index()[rbf.id].lower
+    with pytest.raises(DataError, match="one entry per row"):
+        library.prove(rbf, {**model, "dual_coef": expansion[1:]}, tmp_path / "rbf.npz")
     with pytest.raises(DataError, match="covariance"):
         library.prove(
             of(SMALL, "conic lam=1 intercept=penalised"), ([0.0, 0.0], 0.0), tmp_path / "c.npz"
@@ -392,32 +381,21 @@ def test_a_dual_point_of_anybody_proves_the_lower_end(tmp_path):
 def test_lookup_answers_by_content_without_solving(monkeypatch):
     data, _ = library.get(HINGE.id)
     monkeypatch.setattr(sx.fast, "psvm", lambda *_, **__: pytest.fail("it was solved"))
-    known = library.lookup(data.X, -data.y, "psvm", C=1.0, p=1.0)
+    known = library.lookup(data.X, -data.y, "psvm C=1 p=1 intercept=free")
     assert known.id == HINGE.id
-    for problem in (
-        sx.PSVMClassifier(C=1.0, p=1.0),
-        sx.psvm_dual(data.X, data.y, C=1.0, p=1.0),
-        sx.psvm_dual(data.X, data.y, C=1.0, p=1.0).proof_statement(),
-        HINGE.problem,
-    ):
+    for problem in (sx.psvm_dual(data.X, data.y, C=1.0, p=1.0), HINGE.problem):
         assert library.lookup(data.X, data.y, problem) == known
-    assert library.lookup(data.X + 1.0, data.y, "psvm", C=1.0, p=1.0) is None
-    assert library.lookup(data.X, data.y, "psvm", C=1.5, p=1.0) is None
+    assert library.lookup(data.X + 1.0, data.y, HINGE.problem) is None
+    assert library.lookup(data.X, data.y, "psvm C=1.5 p=1 intercept=free") is None
+    with pytest.raises(DataError, match="problem must be"):
+        library.lookup(data.X, data.y, 3)
 
 
-def test_lookup_of_bundled_data_and_bad_input():
-    X, y = load_iris(return_X_y=True)
-    assert (
-        library.lookup(X, y, "crammer_singer", lam=1.0) is None
-    )  # the library has it standardised
+def test_lookup_of_bundled_data():
     X, y = load_breast_cancer(return_X_y=True)
-    known = library.lookup(X, y, "psvm", C=1.0, p=2.0)
+    known = library.lookup(X, y, "psvm C=1 p=2 intercept=free")
     assert known.data_set == "breast_cancer/raw"
     assert known.contains(sx.fast.psvm(X, y, C=1.0, p=2.0, tol=1e-9).certificate.upper, tol=1e-8)
-    with pytest.raises(DataError, match="problem must be"):
-        library.lookup(X, y, 3)
-    with pytest.raises(DataError, match="class_weight must be None"):
-        library.lookup(X, y, sx.PSVMClassifier(class_weight="balanced"))
 
 
 # The command line
@@ -452,5 +430,8 @@ def test_commands(built, tmp_path, capsys):
     assert sx.verify(tmp_path / "got" / f"{HINGE.id}.npz", data.X, data.y)
     assert main(["build", HINGE.id, "--proofs", str(tmp_path / "new")]) == 0
     assert HINGE.id in Index(tmp_path / "new" / "index.csv")
+    assert main(["write", HINGE.id, str(tmp_path / "x.lp")]) == 0
+    assert "w_1" in (tmp_path / "x.lp").read_text()
+    assert main(["write", HINGE.id, str(tmp_path / "x.cbf")]) == 2
     assert main(["list", "no such words"]) == 2
     assert main(["get", "zz"]) == 2

@@ -1,12 +1,11 @@
-"""The entries of ``svmcvx race`` as solvers of benchopt."""
+"""The entries as solvers of benchopt."""
+
+import time
 
 from benchopt import BaseSolver
 from benchopt.stopping_criterion import SufficientProgressCriterion
 
-from benchmarks.referee.racing.contest import CLOCKS
-from benchmarks.referee.racing.entries import READY
-
-processor_time = CLOCKS["processor"][0]
+from benchmarks.benchopt_svm.benchmark_utils.entries import READY
 
 
 class Solver(BaseSolver):
@@ -23,8 +22,7 @@ class Solver(BaseSolver):
         return bool(why), why or None
 
     def set_objective(self, task):
-        chosen = READY[self.entry]
-        self.given = task if chosen.prepare is None else chosen.prepare(task)
+        self.given = READY[self.entry].prepare(task)
 
     def warm_up(self):
         self.run_once()
@@ -34,9 +32,9 @@ class Solver(BaseSolver):
 
     def run(self, n_iter):
         chosen = READY[self.entry]
-        started = processor_time()
+        started = time.process_time()
         self.model = chosen.solve(self.given, chosen.budgets[min(n_iter, len(chosen.budgets) - 1)])
-        self.seconds = processor_time() - started
+        self.seconds = time.process_time() - started
 
     def get_result(self):
         return {"model": self.model, "seconds": self.seconds}
