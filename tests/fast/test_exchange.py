@@ -23,14 +23,8 @@ def scratch(n, r):
         (np.empty(r + 1, dtype=np.int64), np.empty((r + 1, r + 1)), np.empty(r + 1))
         for _ in range(3)
     ]
-    return (
-        np.empty(8, dtype=np.int64),
-        *active,
-        np.empty(r + 1),
-        np.empty(r),
-        np.empty(n),
-        np.empty(r + 1),
-    )
+    space = np.empty(r + 1), np.empty(r), np.empty(n)
+    return np.empty(8, dtype=np.int64), tuple(active), space, np.empty(r + 1)
 
 
 def improved(H, kept, *, weight=None, lam=1.0, budget=math.inf, most=MOST, stop=False):
@@ -131,15 +125,11 @@ def test_a_set_of_the_ramp_loss_is_improved_to_one_that_no_machine_without_a_row
         np.ones(n, dtype=bool),
         np.zeros(r + 1),
     )
-    given = np.empty(8, dtype=np.int64), np.empty(8), np.empty(n, dtype=np.int8), np.empty(r + 1)
-    rest = (
-        tuple(np.empty((7, n))),
-        tuple(np.empty((3, r + 1))),
-        np.empty((r + 2, r + 1)),
-        np.zeros(1, dtype=np.int64),
-    )
+    given = np.empty(8, dtype=np.int64), np.empty(8), np.empty(n, dtype=np.int8)
+    scratch = tuple(np.empty((7, n))), tuple(np.empty((4, r + 1))), np.empty((r + 2, r + 1))
+    no_stop = np.zeros(1, dtype=np.int64)
     value, machines = ramp_descend(
-        HT, length, np.ones(n), price, 2.0, -9.0, 9.0, kept, 1000, w, *given, *rest
+        (HT, length), np.ones(n), price, 2.0, -9.0, 9.0, kept, 1000, w, *given, scratch, no_stop
     )
     assert 1 <= machines <= 1000
     assert value == pytest.approx(ramp_value(H, y, w[:r], w[r], price), rel=1e-9)

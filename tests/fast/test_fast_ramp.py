@@ -174,7 +174,8 @@ def minimised(stop, r=4, n=30, free=True):
     scratch = bend, base, step, np.zeros((r + 1, r))
     with np.errstate(all="raise"):
         found = minimise_relaxation(
-            HT, length, state, cap, height, reach, 1e-6, 2.0, 50.0, free, *limits, 0.0, 1e9, w, a, slope, centre, *scratch, stop
+            (HT, length), (state, cap, height, reach), (2.0, 50.0, free), 1e-6, *limits, 0.0, 1e9, w,
+            (a, slope, centre, *scratch), stop,
         )  # fmt: skip
     return found, w, scratch[3]
 

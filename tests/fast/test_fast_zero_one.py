@@ -319,9 +319,15 @@ def test_no_better_point_has_a_margin_below_what_is_left():
             np.zeros(n + 1, dtype=np.int8),
         )
         scratch = tuple(np.empty((8, n + 1))), tuple(np.empty((5, r))), np.empty((r + 1, r))
+        problem = (
+            (np.ascontiguousarray(H.T), length),
+            (0.0, 100 * upper, False),
+            np.ones(n),
+            math.inf,
+        )
         bound, used = strengthen(
-            np.ascontiguousarray(H.T), length, np.ones(n), price, 100 * upper, 1e-3, 0.02, 1e-12, 0.0, upper, state, M,
-            np.zeros(r), *bounds, np.empty(n, dtype=np.int64), *tilted, *scratch, np.zeros(1, dtype=np.int64),
+            problem, (np.array([1e-3, 1e-6]), 0.02, 2, 1e-12, 0.0), price, upper, state, M, np.zeros(r),
+            (*bounds, np.empty(n, dtype=np.int64)), tilted, scratch, np.zeros(1, dtype=np.int64),
         )  # fmt: skip
         assert 0 < used <= n
         assert bound <= best.certificate.upper * 512.0**2

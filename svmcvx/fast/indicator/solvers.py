@@ -366,7 +366,8 @@ class _Run:
 
     def solution(self, earlier: Floats | None, rng: np.random.Generator) -> Solution:
         """Search from the margins of an earlier solution, and certify the best point."""
-        found, status, options = solve_interruptible(self.monitor, self.run, earlier, rng)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            found, status, options = solve_interruptible(self.monitor, self.run, earlier, rng)
         return conclude(
             self.statement,
             found,

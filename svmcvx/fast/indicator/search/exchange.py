@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,7 +135,8 @@ class CountingExchange(Exchange):
         ]
         near = np.empty(CANDIDATES, dtype=np.int64)
         self._w = np.empty(r)
-        self._scratch = (near, *active, np.empty(r + 1), self._w, np.empty(n), np.empty(r + 1))
+        space = np.empty(r + 1), self._w, np.empty(n)
+        self._scratch = near, tuple(active), space, np.empty(r + 1)
         self._length = np.sqrt(np.einsum("ij,ij->j", self.rows, self.rows))
         # The separable set that drops least, and its price, as long as there is no incumbent.
         self._nearest, self._nearest_price = np.zeros(n, dtype=np.bool_), math.inf
@@ -213,9 +214,9 @@ class RampExchange(Exchange):
         super().__init__(search)
         self.HT, self.length = np.ascontiguousarray(search.rows.T), row_norms_above(search.H)
         r, n = self.HT.shape
-        self._scratch: tuple[Any, ...] = (
-            np.empty(CANDIDATES, dtype=np.int64), np.empty(CANDIDATES), np.empty(n, dtype=np.int8), np.empty(r),
-            tuple(np.empty((7, n))), tuple(np.empty((3, r))), np.empty((r + 1, r)),
+        self._scratch = (
+            np.empty(CANDIDATES, dtype=np.int64), np.empty(CANDIDATES), np.empty(n, dtype=np.int8),
+            (tuple(np.empty((7, n))), tuple(np.empty((4, r))), np.empty((r + 1, r))),
         )  # fmt: skip
         self._column = np.linalg.norm(self.HT, axis=1)
         self._start = np.zeros(r)
@@ -227,18 +228,9 @@ class RampExchange(Exchange):
         left = int(max(min((most - self.work) / cost, MOST_MACHINES), 1))
         box, w = search.bias_interval(search.cutoff), self._start.copy()
         value, machines = ramp_descend(
-            self.HT,
-            self.length,
-            search.weight,
-            search.lam,
-            search.cut,
-            *box,
-            kept,
-            left,
-            w,
-            *self._scratch,
-            stop,
-        )
+            (self.HT, self.length), search.weight, search.lam, search.cut, *box, kept, left, w,
+            *self._scratch, stop,
+        )  # fmt: skip
         self.work += cost * machines
         if value < search.cutoff:
             search.try_point(w)

@@ -20,8 +20,6 @@ from svmcvx.fast.core.active_set_passes import backward, forward, remove
 from svmcvx.fast.indicator.search.node_passes import DROPPED, KEPT, UNIT, minimise_relaxation
 from svmcvx.system.compilation import compiled
 
-__all__ = ["descend", "ramp_descend"]
-
 # A row in the span of the active rows has less than this share of its squared length outside of it.
 DEPENDENT = 1e-10
 # Margins this little below 1 are satisfied.
@@ -158,11 +156,11 @@ def _cost(weight, lam, budget, u):
 
 
 @compiled(inner=True)
-def _move(H, weight, lam, budget, kept, dropped, on, start, count, state, scratch, w, u, limit):
+def _move(problem, kept, dropped, on, start, count, state, space, limit):
     """Move row `on` to the other side, from an active set; return the value and the number of
     active rows, and the work.
     """
-    members, L, alpha = state
+    (H, weight, lam, budget), (members, L, alpha), (scratch, w, u) = problem, state, space
     _copy(start, count, state)
     kept[on] = not kept[on]
     dropped += -weight[on] if kept[on] else weight[on]
@@ -203,12 +201,13 @@ def _settle(weight, kept, u, near):
 
 
 @compiled(nogil=True)
-def descend(
-    H, weight, lam, budget, kept, most, near, here, there, beyond, scratch, w, u, found, stop
-):
+def descend(H, weight, lam, budget, kept, most, near, active, space, found, stop):
     """Improve a set by single moves and by exchanges of a dropped row for a kept one until none is
     better.
     """
+    here, there, beyond = active
+    scratch, w, u = space
+    problem, unlimited = (H, weight, lam, budget), (H, weight, lam, math.inf)
     n = weight.size
     dropped = 0.0
     for i in range(n):
@@ -232,20 +231,7 @@ def descend(
             before, lost = value, dropped
             if joined >= 0:
                 now, number, work = _move(
-                    H,
-                    weight,
-                    lam,
-                    math.inf,
-                    kept,
-                    dropped,
-                    joined,
-                    here,
-                    count,
-                    there,
-                    scratch,
-                    w,
-                    u,
-                    2.0 * value,
+                    unlimited, kept, dropped, joined, here, count, there, space, 2.0 * value
                 )
                 made += work
                 if not now < math.inf:
@@ -269,20 +255,7 @@ def descend(
                     if leaving == joined:
                         continue
                     now, after, work = _move(
-                        H,
-                        weight,
-                        lam,
-                        budget,
-                        kept,
-                        lost,
-                        leaving,
-                        start,
-                        number,
-                        beyond,
-                        scratch,
-                        w,
-                        u,
-                        before * BETTER,
+                        problem, kept, lost, leaving, start, number, beyond, space, before * BETTER
                     )
                     made += work
                     if now < before * BETTER:
@@ -302,46 +275,18 @@ def descend(
 
 
 @compiled(inner=True)
-def _machine(
-    HT, length, weight, price, cut, low, high, kept, most, w, state, limits, scratch, columns, system, stop
-):  # fmt: skip
+def _machine(rows, weight, price, loss, low, high, kept, most, w, node, work, stop):
     """Go from `w` to the hinge machine of the kept rows, drop what it gives up, and so on; return
     the objective and the number of machines.
     """
-    cap, height, big_m = limits
-    a, slope, bend = scratch
-    centre, base, step = columns
+    (state, cap, height, _), a, cut = node, work[0], loss[0]
     value, made = math.inf, 0
     while made < most:
         for i in range(kept.size):
             state[i] = KEPT if kept[i] else DROPPED
             cap[i] = height[i] / cut * (1.0 - 4 * UNIT) if kept[i] else 0.0
         at = value if value < math.inf else price * weight.sum()
-        minimise_relaxation(
-            HT,
-            length,
-            state,
-            cap,
-            height,
-            big_m,
-            WIDTH,
-            cut,
-            0.0,
-            True,
-            low,
-            high,
-            ENOUGH,
-            2.0 * at,
-            w,
-            a,
-            slope,
-            centre,
-            bend,
-            base,
-            step,
-            system,
-            stop,
-        )
+        minimise_relaxation(rows, node, loss, WIDTH, low, high, ENOUGH, 2.0 * at, w, work, stop)
         made += 1
         now = 0.0
         for c in range(w.size - 1):
@@ -360,21 +305,19 @@ def _machine(
 
 @compiled(nogil=True)
 def ramp_descend(
-    HT, length, weight, price, cut, low, high, kept, most, w, near, far, state, trial, scratch, columns, system, stop
-):  # fmt: skip
+    rows, weight, price, cut, low, high, kept, most, w, near, far, state, scratch, stop
+):
     """Improve a set of rows with the ramp loss by single moves, each followed by hinge machines,
     until none is better.
     """
     n, r = kept.size, w.size
-    limits, others = scratch[:3], scratch[3:6]
-    _, height, big_m = limits
+    (cap, height, big_m, a, slope, bend, flags), (trial, centre, base, step), system = scratch
+    node, loss = (state, cap, height, big_m), (cut, 0.0, True)
+    work = a, slope, centre, bend, base, step, system
     for i in range(n):
         height[i] = price * weight[i]
         big_m[i] = cut
-    a = scratch[3]
-    value, made = _machine(
-        HT, length, weight, price, cut, low, high, kept, most, w, state, limits, others, columns, system, stop
-    )  # fmt: skip
+    value, made = _machine(rows, weight, price, loss, low, high, kept, most, w, node, work, stop)
     improved = True
     while improved and made < most and not stop[0]:
         improved = False
@@ -392,14 +335,12 @@ def ramp_descend(
         for turn in range(found):
             for c in range(r):
                 trial[c] = w[c]
-            flags = scratch[6]
             for i in range(n):
                 flags[i] = 1.0 if kept[i] else 0.0
             kept[near[turn]] = not kept[near[turn]]
             now, machines = _machine(
-                HT, length, weight, price, cut, low, high, kept, most - made, trial, state, limits, others, columns, system,
-                stop,
-            )  # fmt: skip
+                rows, weight, price, loss, low, high, kept, most - made, trial, node, work, stop
+            )
             made += machines
             if now < value * BETTER:
                 value, improved = now, True

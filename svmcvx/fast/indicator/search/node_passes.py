@@ -98,22 +98,18 @@ def shortfalls(HT, w, a):
 
 # Without branches, and a division that raises nothing, the loop takes several rows at a time.
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER, error_model="numpy")
-def _value(HT, state, cap, big_m, share, cut, rho, columns, w, a, slope, bend):
+def _value(rows, node, loss, share, columns, w, a, slope, bend):
     """Return the squared norm and the sum of the rounded terms at `w`, without the prices of
     dropped ones.
     """
+    (HT, _), (state, cap, _, big_m), (cut, rho, _) = rows, node, loss
     shortfalls(HT, w, a)
     value = 0.0
     for i in range(a.size):
         width = share * big_m[i]
         near, turn, beyond = min(max(a[i], 0.0), width), cap[i] / width, a[i] - cut
-        out = (
-            max(beyond, 0.0)
-            if state[i] == KEPT
-            else min(beyond, 0.0)
-            if state[i] == DROPPED
-            else 0.0
-        )
+        out = max(beyond, 0.0) if state[i] == KEPT else 0.0
+        out = min(beyond, 0.0) if state[i] == DROPPED else out
         rise = (turn * a[i] if a[i] < width else cap[i]) if a[i] > 0.0 else 0.0
         slope[i] = rise + 2.0 * rho * out
         bend[i] = (turn if 0.0 < a[i] < width else 0.0) + (2.0 * rho if out != 0.0 else 0.0)
@@ -124,37 +120,29 @@ def _value(HT, state, cap, big_m, share, cut, rho, columns, w, a, slope, bend):
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER, error_model="numpy")
-def _derivative(state, cap, big_m, share, cut, rho, a, along, size):
+def _derivative(node, loss, share, a, along, size):
     """Return the derivative of the rounded terms where the shortfalls are `a` and `size` times
     their change `along`.
     """
+    (state, cap, _, big_m), (cut, rho, _) = node, loss
     total = 0.0
     for i in range(a.size):
         at, width = a[i] + size * along[i], share * big_m[i]
         beyond = at - cut
-        out = (
-            max(beyond, 0.0)
-            if state[i] == KEPT
-            else min(beyond, 0.0)
-            if state[i] == DROPPED
-            else 0.0
-        )
+        out = max(beyond, 0.0) if state[i] == KEPT else 0.0
+        out = min(beyond, 0.0) if state[i] == DROPPED else out
         total += along[i] * (cap[i] * min(max(at / width, 0.0), 1.0) + 2.0 * rho * out)
     return total
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _step_length(state, cap, big_m, share, cut, rho, a, along, norm_slope, curvature, start, stop):
+def _step_length(node, loss, share, a, along, norm_slope, curvature, start, stop):
     """Return a step length, at most 1, near which the derivative along a line vanishes, as
     :func:`~svmcvx.numerical.line_search` does.
     """
     low, low_slope, high, high_slope, size = 0.0, start, 1.0, 0.0, 1.0
     for _ in range(EVALUATIONS):
-        here = (
-            norm_slope
-            + curvature * size
-            + _derivative(state, cap, big_m, share, cut, rho, a, along, size)
-        )
+        here = norm_slope + curvature * size + _derivative(node, loss, share, a, along, size)
         if abs(here) <= -SHARE * start or (here < 0.0 and size >= 1.0) or stop[0]:
             return size
         if here < 0.0:
@@ -168,8 +156,9 @@ def _step_length(state, cap, big_m, share, cut, rho, a, along, norm_slope, curva
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def dual_value(HT, length, state, cap, height, cut, slope, free, low, high, centre):
+def dual_value(rows, node, loss, slope, low, high, centre):
     """Evaluate the dual value at slopes, rounded downwards; `centre` becomes m."""
+    (HT, length), (state, cap, height, _), (cut, _, free) = rows, node, loss
     r, n = HT.shape
     columns = r - 1 if free else r
     constant = size = mass = 0.0
@@ -212,13 +201,15 @@ def dual_value(HT, length, state, cap, height, cut, slope, free, low, high, cent
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def minimise_relaxation(
-    HT, length, state, cap, height, big_m, share, cut, rho, free, low, high, enough, upper, w, a, slope, centre,
-    bend, base, step, system, stop
-):  # fmt: skip
-    """Newton's method from `w`, which becomes the minimiser, `a` its shortfalls and `slope` the
-    slopes there.
+def minimise_relaxation(rows, node, loss, share, low, high, enough, upper, w, work, stop):
+    """Newton's method from `w`, which becomes the minimiser, with its shortfalls, the slopes there
+    and m first in `work`.
+
+    `rows` are their columns and lengths, `node` are states, largest slopes, prices and M, `loss` is
+    c, the weight of violated decisions, and whether there is a free bias.
     """
+    (HT, _), (state, _, height, _), free = rows, node, loss[2]
+    a, slope, centre, bend, base, step, system = work
     r, n = HT.shape
     columns = r - 1 if free else r
     prices = 0.0
@@ -232,13 +223,11 @@ def minimise_relaxation(
         while True:
             for c in range(r):
                 w[c] = base[c] - size * step[c]
-            value = _value(HT, state, cap, big_m, share, cut, rho, columns, w, a, slope, bend)
+            value = _value(rows, node, loss, share, columns, w, a, slope, bend)
             if size == 0.0 or value <= before - ARMIJO * size * decrease:
                 break
             size = 0.5 * size if size > SHORTEST and not stop[0] else 0.0
-        below, error, longest, delta = dual_value(
-            HT, length, state, cap, height, cut, slope, free, low, high, centre
-        )
+        below, error, longest, delta = dual_value(rows, node, loss, slope, low, high, centre)
         missing = value + prices - below
         if (
             below >= upper
@@ -284,9 +273,7 @@ def minimise_relaxation(
                 curvature += 2.0 * step[c] * step[c]
             for i in range(n):
                 bend[i] += HT[c, i] * step[c]
-        size = _step_length(
-            state, cap, big_m, share, cut, rho, a, bend, norm_slope, curvature, -decrease, stop
-        )
+        size = _step_length(node, loss, share, a, bend, norm_slope, curvature, -decrease, stop)
     return below, error, longest, delta
 
 
@@ -305,8 +292,9 @@ KINK = 1e-9
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _limits(state, weight, price, M, cut, height, cap, big_m):
+def _limits(node, weight, price, M, cut):
     """Write the prices of the losses, the largest slopes, and the shortfalls to which a loss grows."""
+    state, cap, height, big_m = node
     for i in range(M.size):
         height[i] = price * weight[i] * (1.0 - 4 * UNIT)
         cap[i], big_m[i] = 0.0, max(cut, 1.0)
@@ -327,12 +315,11 @@ def rounded_up(value):
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _tighten(
-    HT, length, state, M, cut, free, box, upper, below, error, longest, centre, a, wider, loose
-):
+def _tighten(rows, state, M, loss, box, upper, ball, a, wider, loose):
     """Lower M and settle observations by the ball; tell whether another round is worth while, and
     whether anything has changed.
     """
+    (HT, length), (cut, _, free), (below, error, longest, centre) = rows, loss, ball
     r, n = HT.shape
     radius = (
         math.sqrt(max(upper - below, 0.0) + loose) * (1.0 + 8 * UNIT)
@@ -421,17 +408,17 @@ def _note(facts, entry, free, price, value, side, at):
 
 
 @compiled(nogil=True, inline="always")
-def relax(
-    HT, length, weight, price, budget, cut, rho, free, widths, enough, rounds, wider, loose, upper, state, M, w, box,
-    facts, marks, number_rows, numbers, behind, end, rows, columns, system, stop
-):  # fmt: skip
+def relax(problem, search, price, upper, state, M, w, box, record, end, scratch, stop):
     """Bound a node: what keeps and drops as `state` says and is better than `upper`."""
-    r, n = HT.shape
-    a, cap, big_m, height, slope, bend, shift, tilt = rows
-    centre, trial, middle, base, step = columns
+    (rows, loss, weight, budget), (widths, enough, rounds, wider, loose) = problem, search
+    (HT, _), (cut, _, free) = rows, loss
+    facts, marks, number_rows, numbers, behind = record
+    (a, cap, big_m, height, slope, bend, shift, tilt), columns, system = scratch
+    (centre, trial, middle, base, step), (r, n) = columns, HT.shape
+    node, work = (state, cap, height, big_m), (a, slope, centre, bend, base, step, system)
     bound, used = -math.inf, 0
     for turn in range(max(rounds, 1)):
-        _limits(state, weight, price, M, cut, height, cap, big_m)
+        _limits(node, weight, price, M, cut)
         given = 0.0 if math.isinf(budget) else price * budget * (1.0 + 4 * UNIT)
         goal = upper + given
         below = error = longest = value = final = 0.0
@@ -439,29 +426,7 @@ def relax(
         for share in widths:
             final = share
             below, error, longest, _delta = minimise_relaxation(
-                HT,
-                length,
-                state,
-                cap,
-                height,
-                big_m,
-                share,
-                cut,
-                rho,
-                free,
-                box[0],
-                box[1],
-                enough,
-                goal,
-                w,
-                a,
-                slope,
-                centre,
-                bend,
-                base,
-                step,
-                system,
-                stop,
+                rows, node, loss, share, box[0], box[1], enough, goal, w, work, stop
             )
             if below >= goal or goal - below > CLOSE * abs(goal) or stop[0]:
                 break
@@ -474,7 +439,7 @@ def relax(
             for i in range(n):
                 slope[i] = tilt[i]
             below, error, longest, _delta = dual_value(
-                HT, length, state, cap, height, cut, slope, free, box[0], box[1], centre
+                rows, node, loss, slope, box[0], box[1], centre
             )
         tightens = math.isfinite(upper) and rounds > 0 and not stop[0]
         if free:
@@ -489,34 +454,11 @@ def relax(
                         continue
                     trial[r - 1] = at
                     minimise_relaxation(
-                        HT,
-                        length,
-                        state,
-                        cap,
-                        height,
-                        big_m,
-                        final,
-                        cut,
-                        rho,
-                        free,
-                        at,
-                        at,
-                        0.0,
-                        math.inf,
-                        trial,
-                        shift,
-                        tilt,
-                        middle,
-                        bend,
-                        base,
-                        step,
-                        system,
-                        stop,
-                    )
+                        rows, node, loss, final, at, at, 0.0, math.inf, trial,
+                        (shift, tilt, middle, bend, base, step, system), stop,
+                    )  # fmt: skip
                     low, high = (box[0], at) if side == 0 else (at, box[1])
-                    there, _, _, _ = dual_value(
-                        HT, length, state, cap, height, cut, tilt, free, low, high, middle
-                    )
+                    there, _, _, _ = dual_value(rows, node, loss, tilt, low, high, middle)
                     if there - wider * abs(there) - loose >= upper:
                         _note(facts, used, free, price, there, 2.0 * side - 1.0, at)
                         facts[used, 2] = 1.0
@@ -525,17 +467,17 @@ def relax(
                         used += 1
                         box[side] = at
                 below, error, longest, _delta = dual_value(
-                    HT, length, state, cap, height, cut, slope, free, box[0], box[1], centre
+                    rows, node, loss, slope, box[0], box[1], centre
                 )
         else:
             # The bound is that of the slopes which are recorded.
             _few_digits(state, cap, slope, tilt)
             rounded, error, longest, _delta = dual_value(
-                HT, length, state, cap, height, cut, tilt, free, box[0], box[1], centre
+                rows, node, loss, tilt, box[0], box[1], centre
             )
             if below >= goal > rounded:
                 _, error, longest, _delta = dual_value(
-                    HT, length, state, cap, height, cut, slope, free, box[0], box[1], centre
+                    rows, node, loss, slope, box[0], box[1], centre
                 )
             else:
                 below = rounded
@@ -554,18 +496,13 @@ def relax(
             break
         if tightens:
             again, changed = _tighten(
-                HT,
-                length,
+                rows,
                 state,
                 M,
-                cut,
-                free,
+                loss,
                 box,
                 upper,
-                value,
-                error,
-                longest,
-                centre,
+                (value, error, longest, centre),
                 shift,
                 wider,
                 loose,
@@ -592,16 +529,17 @@ def relax(
 
 
 @compiled(nogil=True)
-def strengthen(
-    HT, length, weight, price, rho, share, enough, wider, loose, upper, state, M, w,
-    facts, marks, number_rows, numbers, behind, tilted, lengths, states, rows, columns, system, stop,
-):  # fmt: skip
+def strengthen(problem, search, price, upper, state, M, w, record, space, scratch, stop):
     """Lower the M of a node without a bias or a budget, each by another ball; return the best bound
     of these and their number.
     """
-    r, n = HT.shape
-    a, cap, big_m, height, slope, bend, short, away = rows
-    centre, first, point, base, step = columns
+    (rows, loss, weight, _), (widths, enough, _, wider, loose) = problem, search
+    facts, marks, number_rows, numbers, behind = record
+    (a, cap, big_m, height, slope, bend, short, away), columns, system = scratch
+    (centre, first, point, base, step), (HT, length) = columns, rows
+    (r, n), (tilted, lengths, states) = HT.shape, space
+    node, with_another = (state, cap, height, big_m), (states, cap, height, big_m)
+    work = a, slope, centre, bend, base, step, system
     bound, radius, used, end, nowhere = -math.inf, 0.0, 0, 0, (0.0, 0.0)
     # One row more stands for −t a_i: it is dropped at no price, and its slope is −t.
     states[n], height[n] = DROPPED, 0.0
@@ -613,7 +551,7 @@ def strengthen(
             continue
         for j in range(n):
             states[j] = state[j]
-        _limits(state, weight, price, M, 0.0, height, cap, big_m)
+        _limits(node, weight, price, M, 0.0)
         tilt, value, reach, big_m[n], lengths[n] = 2.0 * radius, 0.0, math.inf, 1.0, 0.0
         if i >= 0:
             lengths[n], big_m[n] = length[i], KINK * M[i]
@@ -624,14 +562,11 @@ def strengthen(
                 tilted[c, n] = HT[c, max(i, 0)]
                 point[c] = first[c] + 0.5 * cap[n] * tilted[c, n] if i >= 0 else w[c]
             minimise_relaxation(
-                tilted, lengths, states, cap, height, big_m, share, 0.0, rho, False, 0.0, 0.0, enough, upper, point, a, slope,
-                centre, bend, base, step, system, stop,
-            )  # fmt: skip
+                space[:2], with_another, loss, widths[0], 0.0, 0.0, enough, upper, point, work, stop
+            )
             _few_digits(states, cap, slope, short)
             # The ball is that of the multipliers without t.
-            below, error, longest, _delta = dual_value(
-                HT, length, state, cap, height, 0.0, short, False, 0.0, 0.0, centre
-            )
+            below, error, longest, _delta = dual_value(rows, node, loss, short, 0.0, 0.0, centre)
             value = below - 4 * UNIT * abs(below)
             tilt = 2.0 * math.sqrt(max(upper - value, 0.0))
             if i < 0 or value >= upper:
@@ -652,23 +587,8 @@ def strengthen(
             behind[used] = end
             used += 1
             if value < upper:
-                _tighten(
-                    HT,
-                    length,
-                    state,
-                    M,
-                    0.0,
-                    False,
-                    nowhere,
-                    upper,
-                    value,
-                    error,
-                    longest,
-                    centre,
-                    away,
-                    wider,
-                    loose,
-                )
+                ball = value, error, longest, centre
+                _tighten(rows, state, M, loss, nowhere, upper, ball, away, wider, loose)
     return bound, used
 
 
@@ -696,13 +616,11 @@ def best_multiple(HT, weight, lam, k, cut, free, raised, points, best, found, a)
 
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
-def dive(
-    HT, length, weight, budget, cut, rho, free, widths, enough, rounds, wider, loose, upper, states, big_ms, starts, boxes, prices,
-    bounds, undecided, names, slots, parents, decisions, points, used, facts, marks, number_rows, numbers, behind,
-    rows, columns, system, stop,
-):  # fmt: skip
+def dive(problem, search, upper, stack, slots, nodes, record, scratch, stop):
     """Search below a node, depth first, the more promising child first."""
-    r, n = HT.shape
+    states, big_ms, starts, boxes, prices, bounds, undecided, names = stack
+    (parents, decisions, used, points), (r, n) = nodes, problem[0][0].shape
+    facts, marks, number_rows, numbers, behind = record
     left, made = 1, 0
     # Leaves are moved below the open nodes.
     leaves = end = 0
@@ -728,35 +646,9 @@ def dive(
                 states[place, on] = KEPT + child
                 decisions[made] = on + 1 if child == 0 else -on - 1
             below, undecided[place], prices[place], used[made] = relax(
-                HT,
-                length,
-                weight,
-                price,
-                budget,
-                cut,
-                rho,
-                free,
-                widths,
-                enough,
-                rounds,
-                wider,
-                loose,
-                upper,
-                states[place],
-                big_ms[place],
-                starts[place],
-                boxes[place],
-                facts[made],
-                marks[made],
-                number_rows,
-                numbers,
-                behind[made],
-                end,
-                rows,
-                columns,
-                system,
-                stop,
-            )
+                problem, search, price, upper, states[place], big_ms[place], starts[place], boxes[place],
+                (facts[made], marks[made], number_rows, numbers, behind[made]), end, scratch, stop,
+            )  # fmt: skip
             bounds[place] = max(bound, below)
             end = behind[made, used[made] - 1]
             for c in range(r):

@@ -225,7 +225,7 @@ class BranchAndBound:
 
     def _strengthened(self, dived: Dive, upper: float) -> Dive:
         """Lower the M of the first node one by one, and bound it again."""
-        search, (r, n), node, before = self.search, self.HT.shape, dived.nodes[0], dived.bounded
+        (r, n), node, before = self.HT.shape, dived.nodes[0], dived.bounded
         state, big_m = node.state.copy(), node.big_m.astype(np.float64)
         facts, marks = np.empty((n, 3)), np.empty((n, before.marks.shape[1]), dtype=np.uint8)
         number_rows, numbers = np.empty(n * n, dtype=np.int32), np.empty(n * n)
@@ -237,9 +237,10 @@ class BranchAndBound:
         )
         tilted[:, :n], lengths[:n] = self.HT, self.length
         scratch = tuple(np.empty((8, n + 1))), tuple(np.empty((5, r))), np.empty((r + 1, r))
+        bounds = facts, marks, number_rows, numbers, behind
         bound, used = strengthen(
-            self.HT, self.length, search.weight, node.price, self._rho(upper), WIDTHS[0], ENOUGH, search.wider, search.loose,
-            upper, state, big_m, node.w, facts, marks, number_rows, numbers, behind, tilted, lengths, states, *scratch, self.stop,
+            *self._problem(upper), node.price, upper, state, big_m, node.w, bounds,
+            (tilted, lengths, states), scratch, self.stop,
         )  # fmt: skip
         tight = node._replace(
             state=state, big_m=big_m.astype(np.float32), bound=max(node.bound, bound), undecided=-1
@@ -258,8 +259,15 @@ class BranchAndBound:
         )
         return replace(dived, bounded=bounded)
 
-    def _rho(self, upper: float) -> float:
-        return PENALTY * max(upper, 1.0)
+    def _problem(self, upper: float, *, refine: bool = False) -> tuple[Any, Any]:
+        """Return the problem and the parameters of the passes, as accurate as rounding allows if a
+        leaf is refined.
+        """
+        search, rounds = self.search, self.settings.rounds
+        loss = search.cut, PENALTY * max(upper, 1.0), search.free
+        accuracy = (LEAF_WIDTHS, 0.0, 0) if refine else (WIDTHS, ENOUGH, rounds)
+        problem = (self.HT, self.length), loss, search.weight, search.k
+        return problem, (*accuracy, search.wider, search.loose)
 
     def _round(self, share: Share) -> Status | None:
         """Pass the most promising nodes to threads, and process the results."""
@@ -349,9 +357,8 @@ class BranchAndBound:
         rounding allows.
         """
         search, r = self.search, self.HT.shape[0]
-        penalty, rounds, widths, enough = self._rho(upper), self.settings.rounds, WIDTHS, ENOUGH
-        if refine:
-            upper, rounds, widths, enough = math.inf, 0, LEAF_WIDTHS, 0.0
+        passed = self._problem(upper, refine=refine)
+        upper = math.inf if refine else upper
         space = self._space(worker, most)
         states, big_ms, starts, boxes, prices, bounds, undecided, names = space.stack
         facts, marks, number_rows, numbers, behind = space.bounds
@@ -360,37 +367,22 @@ class BranchAndBound:
         states[0], big_ms[0], starts[0], boxes[0] = node.state, node.big_m, node.w, node.box
         prices[0], bounds[0], undecided[0], names[0] = node.price, node.bound, node.undecided, -1
         left, made = dive(
-            self.HT, self.length, search.weight, search.k, search.cut, penalty, search.free, widths, enough, rounds,
-            search.wider, search.loose, upper, states, big_ms, starts, boxes, prices, bounds, undecided, names, slots, parents, decisions, points, used,
-            *space.bounds, *space.scratch, self.stop,
-        )  # fmt: skip
-        nodes = [
-            TreeNode(
-                float(bounds[k]),
-                int(names[k]),
-                states[k].copy(),
-                big_ms[k].astype(np.float32),
-                starts[k].copy(),
-                boxes[k].copy(),
-                float(prices[k]),
-                int(undecided[k]),
-            )
-            for k in slots[:left]
-        ]
+            *passed, upper, space.stack, slots, space.nodes, space.bounds, space.scratch, self.stop
+        )
+        # An M beyond single precision is infinite, which is valid.
+        with np.errstate(over="ignore"):
+            nodes = [
+                TreeNode(
+                    float(bounds[k]), int(names[k]), states[k].copy(), big_ms[k].astype(np.float32),
+                    starts[k].copy(), boxes[k].copy(), float(prices[k]), int(undecided[k]),
+                )
+                for k in slots[:left]
+            ]  # fmt: skip
         points, point, cut = points[:made], np.zeros(r), max(search.cut, SHORT)
         value = best_multiple(
-            self.HT,
-            search.weight,
-            search.lam,
-            search.k,
-            cut,
-            search.free,
-            RAISED,
-            points,
-            upper,
-            point,
-            space.scratch[0][0],
-        )
+            self.HT, search.weight, search.lam, search.k, cut, search.free, RAISED, points, upper,
+            point, space.scratch[0][0],
+        )  # fmt: skip
         kept = np.arange(facts.shape[1]) < used[:made, None]
         ends = behind[:made][kept]
         end = ends[-1] if made else 0
