@@ -5,6 +5,7 @@ arrays of them.
 import itertools
 import math
 import operator
+from fractions import Fraction
 
 import flint
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 import scipy.sparse as sp
 
 import svmcvx as sx
+from svmcvx.formulations.margin_distribution import ODM, ODML
+from svmcvx.model import LinearModel
 
 ZERO = flint.arb(0)
 
@@ -232,3 +235,143 @@ class ExactMargins:
             )
             + extra
         )
+
+
+# Hostile data, and the optimal margin machines
+
+
+def size(rng):
+    return float(10.0 ** (rng.uniform(-2, 2) if rng.random() < 0.6 else rng.uniform(-8, 8)))
+
+
+def hostile(rng, kernels=True):
+    """Data with offsets, far clusters, copies, an outlier or margins on a grid; a kernel or none;
+    weights or none.
+    """
+    n, d = int(rng.integers(4, 10)), int(rng.integers(1, 4))
+    scale = 10.0 ** rng.uniform(-6, 6)
+    X, y = rng.standard_normal((n, d)) * scale, np.where(rng.random(n) < 0.5, 1, -1)
+    y[:2] = 1, -1
+    kind = int(rng.integers(0, 6))
+    if kind == 1:
+        X += 10.0 ** rng.uniform(0, 8) * scale
+    elif kind == 2:
+        X += rng.choice([-1.0, 1.0], (n, 1)) * 10.0 ** rng.uniform(0, 8) * scale
+    elif kind == 3:
+        X[n // 2 :] = X[: n - n // 2]
+    elif kind == 4:
+        X[-2:] = 0.0
+        X[-2:, -1] = 1e3 * scale
+    elif kind == 5:
+        X = (np.round(2 * X / scale) / 2 + y[:, None]) * scale
+    choice = int(rng.integers(0, 4)) if kernels else 0
+    kernel = [
+        None,
+        None,
+        sx.RBF(10.0 ** rng.uniform(-3, 3) / scale**2),
+        sx.Polynomial(3, 1 / scale**2, 1.0),
+    ][choice]
+    weight = 10.0 ** rng.uniform(-6, 6, n) if rng.random() < 0.4 else None
+    if weight is not None:
+        weight[0] = 1.0
+    return X, y, kernel, weight
+
+
+def some_models(rng, space):
+    """Models of different sizes: at random, and one whose margins are all but 1."""
+    n, y, free = space.data.n, space.data.y, space.intercept == "free"
+    for fitted in (False, True):
+        bias = (
+            float(rng.standard_normal() * 10.0 ** rng.uniform(-3, 1))
+            if space.intercept != "none"
+            else 0.0
+        )
+        if space.kernel is None:
+            X = space.data.X
+            w = rng.standard_normal(X.shape[1])
+            w *= 10.0 ** rng.uniform(-2, 2) / (float(np.abs(X @ w).max()) or 1.0)
+            if fitted:
+                w, *_ = np.linalg.lstsq(X, y, rcond=None)
+            yield LinearModel(
+                coef=w, intercept=bias, classes=np.array([-1, 1]), support=np.arange(n)
+            )
+            continue
+        v = rng.standard_normal(n) * (rng.random(n) < 0.7)
+        v = np.linalg.lstsq(space.gram, y, rcond=None)[0] if fitted or not v.any() else v
+        v *= (1.0 if fitted else 10.0 ** rng.uniform(-2, 2)) / (
+            float(np.abs(space.point(v).scores.value).max()) or 1.0
+        )
+        yield space.model(v, bias if free else 0.0)
+
+
+class Exact:
+    """The problem of a statement in ball arithmetic, from the rows as they were passed."""
+
+    def __init__(self, statement):
+        self.statement, self.truth = statement, ExactMargins(statement.space)
+        self.y = self.truth.y
+        s = [ball(v) for v in statement.space.data.weight]
+        self.c = [v / total(s) for v in s]
+
+    def point(self, model):
+        """The margins and the squared norm."""
+        u, norm = self.truth.margins(model)
+        return [margin.x for margin in u], norm.x
+
+    def primal(self, model):
+        u, norm = self.point(model)
+        return self.objective(u, norm)
+
+    def objective(self, u, norm):
+        s = self.statement
+        if isinstance(s, ODM):
+            short = [positive(1 - ball(s.D) - m) for m in u]
+            long = [positive(m - 1 - ball(s.D)) for m in u]
+            parts = [
+                c * (ball(s.C1) * a * a + ball(s.C2) * b * b)
+                for c, a, b in zip(self.c, short, long, strict=True)
+            ]
+            return norm / 2 + total(parts)
+        mean = total(c * m for c, m in zip(self.c, u, strict=True))
+        variance = total(c * (m - mean) ** 2 for c, m in zip(self.c, u, strict=True))
+        hinge = total(c * positive(1 - m) for c, m in zip(self.c, u, strict=True))
+        C = ball(s.C) if isinstance(s, ODML) else ZERO
+        return norm / 2 + ball(s.lam1) * variance - ball(s.lam2) * mean + C * hinge
+
+    def scaled(self, model):
+        """Hard margin: P of the model times the least number that makes it feasible; None if there
+        is none.
+        """
+        u, norm = self.point(model)
+        lowest = least(u)
+        if not lowest > 0:
+            return None
+        t = (1 / lowest).max(flint.arb(1))
+        return self.objective([t * m for m in u], t * t * norm)
+
+    def dual(self, dual):
+        s = self.statement
+        if isinstance(s, ODM):
+            theta = [ball(t) for t in dual["theta"]]
+            q = theta
+            terms = []
+            for t, c in zip(theta, self.c, strict=True):
+                if t == 0:
+                    continue
+                terms.append(
+                    t - ball(s.D) * abs(t) - t * t / (4 * ball(s.C1 if t > 0 else s.C2) * c)
+                )
+            linear = total(terms)
+        else:
+            alpha, tau = ([ball(t) for t in dual[name]] for name in ("alpha", "tau"))
+            assert sum(map(Fraction, dual["tau"].tolist())) == 0
+            q = [a + ball(s.lam2) * c - t for a, c, t in zip(alpha, self.c, tau, strict=True)]
+            linear = total(alpha)
+            for a, t, c in zip(alpha, tau, self.c, strict=True):
+                assert a >= 0
+                if isinstance(s, ODML):
+                    assert not a > ball(s.C) * c
+                if t != 0:
+                    linear -= t * t / (4 * ball(s.lam1) * c)
+        v = balls([Ball(t * y) for t, y in zip(q, self.y, strict=True)])
+        return linear - self.truth.squared_norm_of_balls(v).x / 2

@@ -37,12 +37,22 @@ from svmcvx.formulations.multiclass.baselines import ClassicalStatement
 from svmcvx.formulations.multiclass.m3svm import M3SVM
 from svmcvx.formulations.multiclass.m3svm_hard_margin import HardMarginM3SVM
 from svmcvx.model import LinearModel
-from tests.balls import ZERO, ExactMargins, ball, least, power, precision, total
+from tests.balls import (
+    ZERO,
+    Exact,
+    ExactMargins,
+    ball,
+    hostile,
+    least,
+    power,
+    precision,
+    size,
+    some_models,
+    total,
+)
 from tests.formulations import test_conic_rounding as conic
 from tests.formulations import test_multiclass_rounding as several
-from tests.formulations import test_odm_rounding as band
 from tests.formulations import test_rounding_indicator as indicator
-from tests.formulations.test_enclosures import hostile, size, some_models
 from tests.row_blocks.test_row_blocks import split
 
 precise = precision(1500)
@@ -273,7 +283,7 @@ def odm(rng):
         binary_data(X, y, weight), kernel, intercept=str(rng.choice(["penalised", "none"]))
     )
     statement = ODM(space, size(rng), size(rng), float(rng.choice([0.0, 0.1, rng.random()])))
-    exact = band.Exact(statement)
+    exact = Exact(statement)
     wrong = [{"theta": changed(np.zeros(y.size), 1, value)} for value in (math.nan, math.inf)]
     duals = [odm_point(rng, y.size, scale) for scale in (1e-3, 10.0)]
     return Case(statement, list(some_models(rng, space)), duals, exact.primal, exact.dual, wrong)
@@ -308,7 +318,7 @@ def odml(rng):
     )
     lam1, lam2 = size(rng) * rng.integers(0, 2), size(rng) * rng.integers(0, 2)
     statement = ODML(space, lam1, lam2, C=size(rng))
-    exact = band.Exact(statement)
+    exact = Exact(statement)
     most = statement.C * float(space.data.weight[0] / space.data.weight.sum())
     # The variance is that around the mean as it was computed: an upper end.
     return Case(
@@ -327,7 +337,7 @@ def odml_hard(rng):
     space = feature_space(binary_data(X, y), None, intercept=str(rng.choice(["penalised", "none"])))
     lam1, lam2 = size(rng) * rng.integers(0, 2), size(rng) * rng.integers(0, 2)
     statement = ODMLHardMargin(space, lam1, lam2)
-    exact = band.Exact(statement)
+    exact = Exact(statement)
     w = np.linalg.lstsq(X, y, rcond=None)[0]
     lowest = float((y * (X @ w)).min())
     models = list(some_models(rng, space))
@@ -640,7 +650,7 @@ def in_blocks(rng, cls):
     elif cls is ODMLInBlocks:
         make = partial(ODML, lam1=size(rng), lam2=size(rng) * rng.integers(0, 2), C=size(rng))
         statement = cls(make, space, "alpha", balanced=False, mean=mean_gradient(space))
-        exact = band.Exact(make(space=whole_space))
+        exact = Exact(make(space=whole_space))
         upper, lower_of = exact.primal, exact.dual
         points = [rng.random(n), 1e3 * rng.random(n)]
         # The multipliers of the variance, drawn at random, do not balance: neither do those of α =
@@ -650,7 +660,7 @@ def in_blocks(rng, cls):
     else:
         make = partial(ODM, C1=size(rng), C2=size(rng), D=0.1)
         statement = InBlocks(make, space, "theta", balanced=False)
-        exact = band.Exact(make(space=whole_space))
+        exact = Exact(make(space=whole_space))
         upper, lower_of = exact.primal, exact.dual
         points = [odm_point(rng, n, scale)["theta"] for scale in (1e-3, 10.0)]
         bad = [changed(np.zeros(n), 0, math.nan)]
