@@ -186,7 +186,15 @@ class ODMStatement(BinaryStatement):
     @cached_property
     def share(self) -> Floats:
         """Shares of the weights, of sum 1, rounded."""
-        return self.weight / self.space.data.total_weight
+        found = self.weight / self.space.data.total_weight
+        smallest = float(found.min(initial=1.0))
+        if not smallest >= LEAST_SHARE:
+            raise DataError(
+                f"sample_weight gives an observation the share {smallest:.3g} of the sum of"
+                f" weights, below {LEAST_SHARE:.3g}, where losses underflow; leave it out by a"
+                " weight of zero"
+            )
+        return found
 
     @cached_property
     def bounded_share(self) -> Bounded:
@@ -360,12 +368,6 @@ def margin_space(
     """
     rule = penalised_or_none(intercept)
     data = binary_data(X, y, sample_weight)
-    smallest = float(data.weight.min()) / data.total_weight
-    if not smallest >= LEAST_SHARE:
-        raise DataError(
-            f"sample_weight gives an observation the share {smallest:.3g} of the sum of weights,"
-            f" below {LEAST_SHARE:.3g}, where losses underflow; leave it out by a weight of zero"
-        )
     return feature_space(
         data, kernel, intercept=rule, indefinite=indefinite, keep_gram=data.n <= largest_gram
     )

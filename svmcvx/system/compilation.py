@@ -268,7 +268,11 @@ def _is_tested(version: str) -> bool:
 def compiled(
     *, inner: bool = False, allocates: bool = False, **options: Any
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function on its first call; the compiled code is stored between sessions."""
+    """Compile a function on its first call; the compiled code is stored between sessions.
+
+    A division by zero is infinite or no number, as in numpy.
+    """
+    options.setdefault("error_model", "numpy")
 
     def decorate(function: Callable[..., Any]) -> Any:
         if not _is_tested(numba.__version__):

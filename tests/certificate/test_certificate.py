@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from svmcvx.certificate import Certificate, Evaluation, SolverBound, check
+from svmcvx.certificate.check import _MINT, status_of
 from svmcvx.certificate.rows import inner_error
 from svmcvx.errors import NotCertified
 
@@ -298,3 +299,21 @@ def test_a_point_whose_bound_is_no_number_gives_none():
         found = check(Endless(), [1.0], [multiplier(value)])
         assert found.certificate.lower is None
         assert not found.dual
+
+
+@pytest.mark.parametrize(
+    ("gap", "kind", "said", "status"),
+    [
+        (1e-9, "convex", "inaccurate", "optimal"),
+        (1e-9, "convex", "time_limit", "optimal"),
+        (0.9, "convex", "optimal", "inaccurate"),
+        (0.9, "enumeration", "interrupted", "interrupted"),
+        (None, "local", "optimal", "optimal"),
+        (None, "convex", "optimal", "inaccurate"),
+    ],
+)
+def test_the_certificate_decides_the_status(gap, kind, said, status):
+    certificate = Certificate(
+        _mint=_MINT, kind=kind, upper=1.0, lower=None if gap is None else 1.0 - gap, residuals={}
+    )
+    assert status_of(certificate, 1e-6, said) == status
