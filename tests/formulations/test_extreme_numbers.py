@@ -20,5 +20,5 @@ def test_extreme_numbers_end_in_an_interval_or_an_error_of_the_package(seed):
 def test_a_weight_whose_share_underflows_is_refused(build):
     weight = np.ones(12)
     weight[0] = 1e-300
-    with pytest.raises(sx.DataError, match="the share 9.09e-302 of the sum of weights"):
+    with pytest.raises(sx.DataError, match=r"the share 9\.09e-302 of the sum of weights"):
         build(X, Y, sample_weight=weight)
