@@ -34,7 +34,7 @@ class _Searched(BinaryClassifier):
         limited = math.isfinite(current().end) or self.time_limit is not None
         if route.name == FAST and not limited and self.max_iter is None:
             request = replace(request, max_iter=MOST_ROUNDS)
-        return request.run(route, data, warm_start), route
+        return super()._solve(request, data, warm_start)
 
 
 @estimator
