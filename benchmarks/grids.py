@@ -26,9 +26,9 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine  # noqa:
 from sklearn.model_selection import GridSearchCV, StratifiedKFold  # noqa: E402
 from sklearn.preprocessing import minmax_scale, scale  # noqa: E402
 from sklearn.svm import SVC  # noqa: E402
+from svmcvx.experiments.batches.machines import machine_of, numbers_of, solve  # noqa: E402
 
 import svmcvx as sx  # noqa: E402
-from svmcvx.experiments.batches.machines import machine_of, numbers_of, solve  # noqa: E402
 from svmcvx.fast.grids.order import serpentine  # noqa: E402
 from svmcvx.fast.grids.rows import Rows  # noqa: E402
 from svmcvx.kernels.gram_cache import GramCache  # noqa: E402

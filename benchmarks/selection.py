@@ -73,7 +73,7 @@ def compare(name, X, y, kernel, p, repeat, clock):
         f" {X.shape[1]:<3d} {kernel or 'linear':6s} p={p:<4g} {ratio:5.2f} × faster   select"
         f" {statistics.median(ours):6.2f} s   GridSearchCV {statistics.median(theirs):6.2f} s  "
         f" scores differ by {difference.max():.1e} ({int((difference > 0).sum())} of"
-        f" {difference.size} settings)   worst gap {table['worst_gap'].max():.1e}   best C"
+        f" {difference.size} settings)   worst gap {table['gap'].max():.1e}   best C"
         f" {table.best_params_['psvmclassifier__C']:.3g} and"
         f" {search.best_params_['psvmclassifier__C']:.3g}",
         flush=True,

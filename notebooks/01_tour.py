@@ -137,7 +137,7 @@ table = sx.compare(
     seed=0,
 )
 assert table["certified"][:3].all()
-table[["model", "dual_bound", "primal", "gap", "certified", "test_accuracy", "n_support"]]
+table[["model", "lower", "upper", "gap", "certified", "accuracy", "n_support"]]
 
 # %% [markdown]
 # ## A search along a path

@@ -236,7 +236,7 @@ class HuberClassifier(sx.estimators.BinaryClassifier):
 models = {f"Huber, δ = {delta:g}": HuberClassifier(delta=delta) for delta in (0.1, 0.5, 2.0)}
 table = sx.compare({"hinge": sx.PSVMClassifier(p=1.0), **models}, X, y, seed=0)
 assert table["certified"].all()
-table[["model", "primal", "gap", "test_accuracy"]]
+table[["model", "upper", "gap", "accuracy"]]
 
 # %% [markdown]
 # What the width does is seen in the margins: the wider the round corner, the cheaper it is to stay
@@ -256,4 +256,4 @@ print("share of margins below 1:", short)
 # %%
 found = sx.select(HuberClassifier(kernel="rbf"), {"C": [0.1, 1.0], "delta": [0.1, 1.0]}, X, y, cv=3)
 assert found["certified"].all()
-found[["param_C", "param_delta", "mean_test_score", "worst_gap", "certified"]]
+found[["param_C", "param_delta", "mean_test_score", "gap", "certified"]]

@@ -118,7 +118,7 @@ table = sx.compare(
 )
 assert (table["undecided"].dropna() == 0.0).all()
 assert table["accuracy_lower"].notna().tolist() == [True, True, True, False]
-table[["model", "gap", "test_accuracy", "accuracy_lower", "accuracy_upper", "undecided", "note"]]
+table[["model", "gap", "accuracy", "accuracy_lower", "accuracy_upper", "undecided", "note"]]
 
 # %% [markdown]
 # By hand that is `refine`: each solve starts from the last one and asks for a hundredth of its gap,
@@ -145,7 +145,7 @@ found = sx.select(
     guarantee=True,
 )
 assert found.loc[found.best_index_, "may_be_best"]
-found[["param_C", "mean_test_score", "mean_score_lower", "mean_score_upper", "may_be_best"]]
+found[["param_C", "mean_test_score", "mean_test_score_lower", "mean_test_score_upper", "may_be_best"]]
 
 # %% [markdown]
 # ## All C at once

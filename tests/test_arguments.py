@@ -170,12 +170,7 @@ def test_old_names_of_parameters_work_for_this_release():
         sx.PSVMClassifier(fit_intercept=True, intercept=True)
 
 
-def test_old_names_of_comparisons_and_models_work_for_this_release():
-    with pytest.warns(FutureWarning, match=r"compare\(test_size=…\) is deprecated .* called split"):
-        old = sx.compare([sx.PSVMClassifier()], X, Y, test_size=0.5)
-    assert old["test_accuracy"].equals(
-        sx.compare([sx.PSVMClassifier()], X, Y, split=0.5)["test_accuracy"]
-    )
+def test_old_names_of_models_work_for_this_release():
     with pytest.warns(FutureWarning, match="called intercept"):
         ((_, model),) = parse_models("psvm:fit_intercept=False")
     assert model.intercept is False

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import svmcvx as sx
 from svmcvx.catalogue import CATALOGUE, FAMILIES, find
-from svmcvx.experiments.search_paths import PATH_PARAMETERS
+from svmcvx.experiments.selection import PATH_PARAMETERS
 from svmcvx.experiments.specifications import MODELS, parse_models
 from svmcvx.fast.warm_path import PATHS
 from tests.conftest import make_data

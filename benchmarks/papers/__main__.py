@@ -51,7 +51,6 @@ def parser() -> argparse.ArgumentParser:
     add("--every", type=int, metavar="N", help="take every N-th value of each grid")
     add("--set", dest="sets", action="append", help="a data set of the table; may be repeated")
     add("--figures", type=Path, metavar="FOLDER", help="folder for the figures, as SVG")
-    add("--certify", choices=("all", "chosen"), default="chosen", help="fits with certificates")
     add("--data-dir", type=Path, metavar="FOLDER", help="folder of .npz data sets; SVMCVX_DATA")
     add("--time-limit", type=float, metavar="SECONDS", help="seconds for everything")
     add("--n-jobs", type=int, help="fits at a time; -1 for all cores")
@@ -103,7 +102,6 @@ def _reproduce(given: argparse.Namespace) -> int:
             repeats=given.repeats,
             every=given.every,
             sets=given.sets,
-            certify=given.certify,
             data_dir=given.data_dir,
             store=given.store,
             backend=given.backend,
@@ -137,7 +135,6 @@ def _outputs(given: argparse.Namespace, found: Reproduction) -> None:
             "table": given.table,
             "title": found.title,
             "quick": given.quick,
-            "certify": given.certify,
             "notes": found.notes,
             "rows": found.frame.to_dict("records"),
             "study": found.study.contents(),

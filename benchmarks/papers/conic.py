@@ -24,7 +24,7 @@ from benchmarks.papers.result import Reproduction, Run, exact_cells, mean_noise,
 from benchmarks.papers.trials import Trials, accepted, binary_sets, timed, trials
 from svmcvx import fast
 from svmcvx.errors import DataError
-from svmcvx.experiments.running import Row
+from svmcvx.experiments.store import Row
 from svmcvx.fast.grids.hinge import solve_hinges
 from svmcvx.fast.grids.rows import Rows
 from svmcvx.formulations.conic_loss.problems import conic_sdp

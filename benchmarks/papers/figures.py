@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.papers.result import Reproduction
 from svmcvx.errors import DataError, missing_extra
-from svmcvx.experiments.studies.figures import svg
+from svmcvx.experiments.reports import svg
 from svmcvx.system.files import atomic_write
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from benchmarks.papers.published import published
 from benchmarks.papers.result import EXACT, Reproduction, Run, accuracy_noise, exact_cells
 from benchmarks.papers.trials import Trials, accepted, binary_sets, trials
 from svmcvx import fast
-from svmcvx.experiments.running import Row
+from svmcvx.experiments.store import Row
 from svmcvx.formulations.indicator.l0 import l0_objective
 from svmcvx.guarantees import guarantee, refine
 from svmcvx.kernels import RBF

@@ -23,7 +23,7 @@ from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.certification import certify
 from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
-from svmcvx.experiments.running import Row
+from svmcvx.experiments.store import Row
 
 __all__ = ["figure2", "seconds"]
 

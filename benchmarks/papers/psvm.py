@@ -27,9 +27,9 @@ from benchmarks.papers.result import (
 from benchmarks.papers.trials import accepted, binary_sets, trials
 from svmcvx.errors import DataError
 from svmcvx.estimators.margin import PSVMClassifier
-from svmcvx.experiments.running import Row
+from svmcvx.experiments.statistics import mcnemar, right_alone
+from svmcvx.experiments.store import Row
 from svmcvx.experiments.studies import Split, Study, study
-from svmcvx.experiments.studies.statistics import mcnemar, right_alone
 from svmcvx.guarantees import Guarantee
 from svmcvx.kernels import RBF, Exponential
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from benchmarks.papers.trials import Trials
 from svmcvx.errors import DataError
-from svmcvx.experiments.intervals import outward
+from svmcvx.experiments.reports import commit, computer, versions
+from svmcvx.experiments.statistics import corrected_t, effect, paired_t
 from svmcvx.experiments.store import plain
 from svmcvx.experiments.studies import Study
-from svmcvx.experiments.studies.environment import commit, computer, versions
-from svmcvx.experiments.studies.statistics import corrected_t, effect, paired_t
+from svmcvx.experiments.tables import outward
 from svmcvx.system.files import atomic_write
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "Reproduction",
     "Run",
     "accuracy_noise",
-    "batched_note",
     "cell_text",
     "compared",
     "every_kth",
@@ -178,29 +177,13 @@ def compared(
         f"{what}_within_noise": bool(abs(ours - published_pct) <= noise),
         f"{what}_noise": round(noise, 2),
         f"{what}_certified": (
-            f"{task['tuning_certified'] + task['certified']}/{task['tuning_fits'] - task['tuning_batched'] + 1}"
+            f"{task['tuning_certified'] + task['certified']}/{task['tuning_fits'] + 1}"
         ),
         f"{what}_seconds": round(task["seconds"], 2),
         **exact_cells(
             what, task.get("accuracy_lower"), task.get("accuracy_upper"), unit=100.0, decimals=2
         ),
     }
-
-
-def batched_note(study: Study) -> tuple[str, ...]:
-    """Return a sentence on the fits of the tuning without certificates, if there are any."""
-    count = int(study.frame["tuning_batched"].sum())
-    return (
-        (
-            (
-                "Certified: of the final fits, and of the tuning those of the chosen setting and"
-                f" its neighbours; {count} other fits of the tuning were solved in batches to the"
-                " same tolerance, without certificates."
-            ),
-        )
-        if count
-        else ()
-    )
 
 
 def exact_cells(

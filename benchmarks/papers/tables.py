@@ -91,7 +91,6 @@ def reproduce(
     repeats: int | None = None,
     every: int | None = None,
     sets: Sequence[str] | None = None,
-    certify: str = "chosen",
     data_dir: str | os.PathLike[str] | None = None,
     store: str | os.PathLike[str] | None = None,
     backend: str | None = None,
@@ -109,9 +108,7 @@ def reproduce(
             raise DataError(f"{table} has no use for {name}; leave it out")
         if value is not None and name != "sets":
             check_whole(value, name, 1)
-    check_choice(certify, "certify", ("all", "chosen"))
     options = {
-        "certify": certify,
         "data_dir": data_dir,
         "store": None if store is None else Path(store),
         "backend": backend,

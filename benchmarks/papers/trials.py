@@ -24,9 +24,16 @@ import svmcvx
 from svmcvx.data import check_time_limit
 from svmcvx.datasets import content_digest, load
 from svmcvx.errors import DataError, SvmcvxError
-from svmcvx.experiments.running import FAILED, Row, Running, failed
-from svmcvx.experiments.store import Store, fingerprint, plain
-from svmcvx.experiments.workers import is_dask
+from svmcvx.experiments.store import (
+    FAILED,
+    Row,
+    Running,
+    Store,
+    failed,
+    fingerprint,
+    is_dask,
+    plain,
+)
 from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, epoch_end, time_limited, until
@@ -189,7 +196,7 @@ class Trials:
         figures: Sequence[tuple[str, str]] = (),
     ) -> None:
         """Write tables, figures and all trials into one HTML file (extra ``study``)."""
-        from svmcvx.experiments.studies.report import report
+        from svmcvx.experiments.reports import report
 
         report(Path(path), None, {**comparisons, "Trials": self.frame}, title, figures)
 

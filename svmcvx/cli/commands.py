@@ -161,7 +161,7 @@ def without_holes(data: Dataset, missing: str) -> Dataset:
 
     from svmcvx.datasets.registry import missing_counts
     from svmcvx.display import listed
-    from svmcvx.experiments.preparation import imputer
+    from svmcvx.experiments.fit import imputer
 
     holes = data.missing_values
     if holes == 0:
@@ -217,7 +217,7 @@ def sized(data: Dataset) -> str:
 
 def with_exact(rows: list[dict[str, Any]], lower: str, upper: str) -> list[dict[str, Any]]:
     """Return rows with the interval of the score of every optimal machine as text."""
-    from svmcvx.experiments.intervals import interval_text
+    from svmcvx.experiments.tables import interval_text
 
     return [{**row, "exact": interval_text(row[lower], row[upper])} for row in rows]
 
@@ -253,7 +253,7 @@ def compare(
     plot : path
         Picture to write: decision regions for two features, else margin distributions.
     columns : str
-        Columns of the table as LaTeX, as in model,test_accuracy,gap.
+        Columns of the table as LaTeX, as in model,accuracy,gap.
     digits : int
         Decimals of scores in LaTeX.
     """
@@ -266,8 +266,8 @@ def compare(
     # Medians are those of the training part.
     used = loaded if given.missing == "median" else without_holes(loaded, given.missing)
     from svmcvx.experiments.comparison import Comparison
-    from svmcvx.experiments.progress import progress_bar
     from svmcvx.experiments.specifications import parse_models
+    from svmcvx.experiments.store import progress_bar
     from svmcvx.system.deadline import time_limited
 
     parsed = parse_models(models, **common)
@@ -294,7 +294,7 @@ def compare(
     failed = [row["note"] for row in rows if row["status"] == "failed"]
     if failed and len(set(failed)) == 1 and len(failed) == len(rows):
         raise DataError(failed[0])
-    unsolved = (row["status"] == "time_limit" and row["primal"] is None for row in rows)
+    unsolved = (row["status"] == "time_limit" and row["upper"] is None for row in rows)
     complete = not interrupted and not any(unsolved)
     sizes = {"training": comparison.X_train.shape[0], "test": comparison.X_test.shape[0]}
     title = f"{sized(used)}, {sizes['training']} for training"
@@ -334,10 +334,12 @@ def compare(
 
 
 def _print_comparison(given: Given, comparison: Any, title: str) -> None:
-    rows = [{**row, "solver": row["solver"] or row["status"]} for row in comparison.rows]
+    rows = [
+        {**row, "solver": row["solver"] or row["status"], "test": row["accuracy"]}
+        for row in comparison.rows
+    ]
     rows = with_exact(rows, "accuracy_lower", "accuracy_upper") if comparison.guarantee else rows
-    names = [f"test_{metric}" for metric in comparison.metrics if metric != "accuracy"]
-    names = ["primal", "dual_bound", "gap", "certified", "test_accuracy", *names]
+    names = ["lower", "upper", "gap", "certified", "test", *comparison.metrics[1:]]
     names = ["model", "solver", *names, *(("exact", "undecided") if comparison.guarantee else ())]
     columns = columns_of(rows, [*names, "n_support", "seconds"])
     show(given.out.screen, title, columns, elsewhere=given.out.elsewhere)
@@ -401,7 +403,7 @@ def _draw(path: Path, comparison: Any, data: Dataset) -> None:
         **DATA,
         ("svmcvx.experiments", "certified_select"): "eps",
         COMPARE: "scale missing",
-        ("svmcvx.experiments", "select"): "cv seed scoring tol certify guarantee store time_limit"
+        ("svmcvx.experiments", "select"): "cv seed scoring tol guarantee store time_limit"
         " backend n_jobs",
     },
 )
@@ -438,7 +440,7 @@ def select(
     from sklearn.pipeline import Pipeline
 
     from svmcvx.arguments import what_was_meant
-    from svmcvx.experiments.preparation import imputer, scaler
+    from svmcvx.experiments.fit import imputer, scaler
     from svmcvx.experiments.specifications import parse_models
     from svmcvx.system import clock
 
@@ -488,7 +490,7 @@ def _select_in_grid(
 ) -> tuple[bool, bool]:
     """Run, print and write a selection; return whether it is complete, and whether fits failed."""
     from svmcvx.experiments import select as run_select
-    from svmcvx.experiments.fits import certificates
+    from svmcvx.experiments.fit import certificates
     from svmcvx.experiments.tables import latex_frame
 
     with warnings.catch_warnings():
@@ -500,7 +502,7 @@ def _select_in_grid(
             used.X,
             used.y,
             progress=not given.quiet,
-            **given.of("cv scoring tol certify guarantee backend n_jobs store seed time_limit"),
+            **given.of("cv scoring tol guarantee backend n_jobs store seed time_limit"),
         )
     out = given.out
     frame = found.drop(columns="params").rename(
@@ -511,9 +513,9 @@ def _select_in_grid(
     params = [f"param_{name}" for name in values]
     names = [*params, "mean_test_score", "std_test_score"]
     if "may_be_best" in found:
-        best = with_exact(best, "mean_score_lower", "mean_score_upper")
+        best = with_exact(best, "mean_test_score_lower", "mean_test_score_upper")
         names += ["exact", "undecided", "may_be_best"]
-    columns = columns_of(best, [*names, "worst_gap", "certified", "n_support", "solver", "seconds"])
+    columns = columns_of(best, [*names, "gap", "certified", "n_support", "solver", "seconds"])
     show(out.screen, title, columns, elsewhere=out.elsewhere)
     if len(found) > SHOWN:
         note(out.screen, f"the best {SHOWN} of {len(found)} settings; {out.elsewhere}")
@@ -538,7 +540,7 @@ def _select_in_grid(
                 f" {record['gap']:.1e}",
             )
     out.tell_reused(found.reused, "fit")
-    asked = f"model {SETTINGS} scoring scale missing tol certify guarantee time_limit"
+    asked = f"model {SETTINGS} scoring scale missing tol guarantee time_limit"
     content = {
         "complete": found.complete,
         "data": described(loaded),
@@ -548,11 +550,11 @@ def _select_in_grid(
         "best": chosen,
         "rows": rows,
     }
-    shown = "mean_test_score std_test_score worst_gap certified n_support seconds"
+    shown = "mean_test_score std_test_score gap certified n_support seconds"
     printed = frame[[*params, *shown.split()]]
     out.write("select", frame, content, title=title, latex=lambda: latex_frame(printed))
     failed = any(row["note"] for row in rows)
-    uncertified = not all(row["certified"] or row.get("batched") for row in rows)
+    uncertified = not all(row["certified"] for row in rows)
     return found.complete, failed or (given.strict and uncertified)
 
 
@@ -691,7 +693,7 @@ def certify(given: Given, model: Path, as_: str | None = None, scale: str = "non
     import pandas as pd
     import scipy.sparse as sp
 
-    from svmcvx.experiments.preparation import scaler
+    from svmcvx.experiments.fit import scaler
     from svmcvx.experiments.specifications import parse_models
 
     loaded = load(given)
@@ -739,12 +741,7 @@ def certify(given: Given, model: Path, as_: str | None = None, scale: str = "non
     },
 )
 def study(
-    given: Given,
-    file: Path,
-    certify: str | None = None,
-    guarantee: bool = False,
-    strict: bool = False,
-    digits: int = 3,
+    given: Given, file: Path, guarantee: bool = False, strict: bool = False, digits: int = 3
 ) -> int:
     """Compare models over data sets and repeated splits, each tuned inside its training part.
 
@@ -754,9 +751,6 @@ def study(
     ----------
     file : path
         The study as a TOML file: models, data sets, splits, grids.
-    certify : str
-        Which fits of the tuning have certificates: all or chosen, as in select; by default as the
-        file says.
     guarantee : bool
         Compute what every optimal machine scores on the test part; it may take ten times as long
         as the fits.
@@ -767,11 +761,11 @@ def study(
     """
     check_writable(given.store)
     from svmcvx.experiments import study as run_study
-    from svmcvx.experiments.studies.files import read_study
+    from svmcvx.experiments.study_files import read_study
     from svmcvx.system import clock
 
     title, arguments = read_study(file)
-    asked = {**given.of("store proofs data_dir n_jobs backend time_limit"), "certify": certify}
+    asked = given.of("store proofs data_dir n_jobs backend time_limit")
     arguments |= {name: value for name, value in asked.items() if value is not None}
     # The file may request more.
     arguments["guarantee"] = arguments.get("guarantee") or guarantee

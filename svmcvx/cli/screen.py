@@ -84,11 +84,9 @@ class Column:
 COLUMNS = """
 model | model | text | 0
 solver | solver | text | 2
-primal | primal | .8g | 0 | objective at the model
-dual_bound | dual | .8g | 0 | lower bound
 gap | gap | .1e | 0 | relative
 certified | certified | mark | 1
-test_accuracy | test | .4f | 0 | accuracy held out
+test | test | .4f | 0 | accuracy held out
 exact | exact | text | 0 | score of every optimal machine
 undecided | undecided | .4f | 6 | share of rows whose label is not proved
 n_support | SVs | .4g | 4 | support vectors
@@ -96,7 +94,6 @@ seconds | s | .2f | 3 | seconds
 mean_test_score | mean | .4f | 0 | score over the folds
 std_test_score | sd | .4f | 1 | its standard deviation
 may_be_best | may be best | mark | 1
-worst_gap | gap | .1e | 0 | the largest of a fold
 low | from | text | 0
 high | to | text | 0
 least | least | d | 0 | errors of every optimal machine, at least
@@ -124,7 +121,7 @@ def columns_of(rows: Iterable[Mapping[str, Any]], names: str | Iterable[str]) ->
     for name in names.split() if isinstance(names, str) else names:
         cells = [row[name] for row in listed]
         text = name.startswith("param_")
-        other = [name.removeprefix("param_").removeprefix("test_"), "text" if text else ".4f", "0"]
+        other = [name.removeprefix("param_"), "text" if text else ".4f", "0"]
         heading, form, rank, *meaning = _KNOWN.get(name, other)
         if form == "text":
             cells = [short(cell) for cell in cells]
@@ -230,7 +227,7 @@ class Outputs:
         if sum(path == STANDARD_OUTPUT for path in paths) > 1:
             raise DataError("only one of --json, --csv and --latex can go to the standard output")
         if self.html is not None:
-            from svmcvx.experiments.studies.report import check_report
+            from svmcvx.experiments.reports import check_report
 
             check_report()
 
@@ -257,8 +254,8 @@ class Outputs:
     ) -> None:
         """Write the requested files, each atomically."""
         if self.json is not None:
+            from svmcvx.experiments.reports import versions
             from svmcvx.experiments.store import plain
-            from svmcvx.experiments.studies.environment import versions
 
             whole = {"schema": SCHEMA, "command": command, "versions": versions(), **content}
             text = json_text.dumps(plain(whole), indent=1, ensure_ascii=False)
@@ -271,7 +268,7 @@ class Outputs:
             self._text(self.latex, latex_frame(frame) if latex is None else latex())
         if self.html is not None:
             if html is None:
-                from svmcvx.experiments.studies.report import report
+                from svmcvx.experiments.reports import report
 
                 report(self.html, None, {title: frame}, title=title)
             else:

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from svmcvx.experiments.comparison import compare
     from svmcvx.experiments.ranges.paths import CertifiedPath, certified_path
     from svmcvx.experiments.ranges.selection import CertifiedSelection, certified_select
+    from svmcvx.experiments.results import Study
     from svmcvx.experiments.selection import Selection, select
     from svmcvx.experiments.specifications import parse_models
-    from svmcvx.experiments.studies import Split, Study, study
-    from svmcvx.experiments.studies.statistics import mcnemar
+    from svmcvx.experiments.statistics import mcnemar
+    from svmcvx.experiments.studies import Split, study
 
 __all__ = [
     "CertifiedPath",
@@ -31,27 +32,24 @@ __all__ = [
     "study",
 ]
 
-# Imported when they are first asked for: the command line reads the names of models without
+# Modules by their names, imported at first use: the command line reads the names of models without
 # scikit-learn.
 _LAZY = {
-    "CertifiedPath": "ranges.paths",
-    "CertifiedSelection": "ranges.selection",
-    "certified_path": "ranges.paths",
-    "certified_select": "ranges.selection",
-    "Selection": "selection",
-    "Split": "studies",
-    "Study": "studies",
-    "compare": "comparison",
-    "mcnemar": "studies.statistics",
-    "parse_models": "specifications",
-    "select": "selection",
-    "study": "studies",
+    "comparison": ("compare",),
+    "ranges.paths": ("CertifiedPath", "certified_path"),
+    "ranges.selection": ("CertifiedSelection", "certified_select"),
+    "results": ("Study",),
+    "selection": ("Selection", "select"),
+    "specifications": ("parse_models",),
+    "statistics": ("mcnemar",),
+    "studies": ("Split", "study"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    module = next((module for module, names in _LAZY.items() if name in names), None)
+    if module is None:
         raise no_attribute(__name__, name, __all__)
-    value = getattr(import_module(f"svmcvx.experiments.{_LAZY[name]}"), name)
+    value = getattr(import_module(f"svmcvx.experiments.{module}"), name)
     globals()[name] = value
     return value

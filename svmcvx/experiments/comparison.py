@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,112 +17,111 @@ from sklearn.model_selection import train_test_split
 
 import svmcvx
 from svmcvx.data import check_choice, check_number, check_time_limit, check_whole
-from svmcvx.errors import DataError, DataTypeError, warn_deprecated
-from svmcvx.experiments.fits import (
-    COLUMNS,
-    Fit,
-    Row,
-    check_metrics,
-    columns_of,
-    empty_row,
-    fit_one,
-    last_step,
-    of_guarantee,
-)
-from svmcvx.experiments.preparation import (
+from svmcvx.errors import DataError, DataTypeError
+from svmcvx.experiments.fit import (
+    INTERVALS,
     MISSING,
     SCALES,
-    imputer,
+    Part,
+    as_seen,
+    check_folder,
+    check_metrics,
+    conventions,
+    cut_short,
+    file_stem,
+    fit_row,
     is_pairwise,
+    last_step,
     observations,
+    one_class_note,
+    part_of,
     prepares_itself,
-    rows_of,
-    scaler,
+    save_proof,
 )
-from svmcvx.experiments.progress import progress_bar
-from svmcvx.experiments.proofs import ProofFolder
-from svmcvx.experiments.store import Store, fingerprint
+from svmcvx.experiments.store import (
+    DIED,
+    DIED_NOTE,
+    Row,
+    Store,
+    failed,
+    fingerprint,
+    progress_bar,
+    results,
+    workers,
+)
 from svmcvx.experiments.tables import CertifiedTable
-from svmcvx.experiments.workers import DIED, Call, results, workers
-from svmcvx.solution import Status
-from svmcvx.system.deadline import current, epoch_end, time_limited
+from svmcvx.solution import Solution, Status
+from svmcvx.system.deadline import current, epoch_end, time_limited, until
 from svmcvx.system.interrupt import deferred_interrupt
-
-__all__ = ["COLUMNS", "Comparison", "Models", "compare", "named_models"]
 
 Models: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 
 log = logging.getLogger(__name__)
 
-# Rows of another number, in stores of earlier versions, mean something else.
-ROWS = 3
+# The columns before those of the intervals of every optimal machine, and after them.
+FIRST = ("model", "solver", "status", "lower", "upper", "gap", "certified", "train_accuracy")
+LAST = ("n_support", "seconds", "conventions", "note")
+# The number of this form of a row, in the keys of stores.
+FORM = 4
 
 
-@dataclass
 class Comparison:
-    """A comparison in progress: the split data, and what has been fitted so far."""
+    """A comparison in progress: the split data, and the rows of the models fitted so far."""
 
-    models: Models
-    X: Any
-    y: Any
-    split: float = 0.3
-    seed: int = 0
-    scale: str = "standard"
-    missing: str = "error"
-    metrics: str | Sequence[str] = ("accuracy",)
-    tol: float = 1e-6
-    store: str | os.PathLike[str] | None = None
-    refit: bool = False
-    proofs: str | os.PathLike[str] | None = None
-    guarantee: bool = False
-    backend: str | None = None
-    n_jobs: int | None = None
-    fitted: dict[str, Any] = field(default_factory=dict, init=False)
-    reused: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        self.named = named_models(self.models)
-        check_choice(self.scale, "scale", SCALES)
-        check_choice(self.missing, "missing", MISSING)
-        self.metrics = check_metrics(self.metrics)
-        check_number(self.split, "split", low=0, high=1, open_high=True)
-        check_number(self.tol, "tol", low=0, open_low=True)
-        check_whole(self.seed, "seed", 0)
-        if self.guarantee and self.split == 0:
+    def __init__(
+        self,
+        models: Models,
+        X: Any,
+        y: Any,
+        *,
+        split: float = 0.3,
+        seed: int = 0,
+        scale: str = "standard",
+        missing: str = "error",
+        metrics: str | Sequence[str] = ("accuracy",),
+        tol: float = 1e-6,
+        store: str | os.PathLike[str] | None = None,
+        proofs: str | os.PathLike[str] | None = None,
+        guarantee: bool = False,
+        backend: str | None = None,
+        n_jobs: int | None = None,
+        refit: bool = False,
+    ) -> None:
+        self.named = named_models(models)
+        check_choice(scale, "scale", SCALES)
+        check_choice(missing, "missing", MISSING)
+        self.metrics = tuple(dict.fromkeys(("accuracy", *check_metrics(metrics))))
+        split = check_number(split, "split", low=0, high=1, open_high=True)
+        self.tol = check_number(tol, "tol", low=0, open_low=True)
+        check_whole(seed, "seed", 0)
+        if guarantee and split == 0:
             raise DataError(
                 "guarantee=True is about a test part, and split=0 leaves none; change one of them"
             )
-        self.data = observations(self.X, self.y, self.missing)
-        numbers = self.data.numbers
-        if isinstance(numbers, DataError) and not any(
-            prepares_itself(model) for _, model in self.named
-        ):
+        self.scale, self.missing, self.guarantee, self.refit = scale, missing, guarantee, refit
+        self.backend, self.n_jobs = backend, n_jobs
+        self.data = observations(X, y, missing)
+        numbers, labels = self.data.numbers, self.data.labels
+        if isinstance(numbers, DataError) and not any(prepares_itself(m) for _, m in self.named):
             raise numbers
-        train, test = self.parts = self._split()
-        labels = self.data.labels
-        self.y_train, self.y_test = labels[train], labels[test]
-        self.table_train, self.table_test = (
-            rows_of(self.data.table, train),
-            rows_of(self.data.table, test),
-        )
-        # As models see them that are no pipelines; the reason if they are not numbers.
-        self.X_train: Any = numbers
-        self.X_test: Any = numbers
-        if not isinstance(numbers, DataError):
-            self.X_train, self.X_test = numbers[train], numbers[test]
-            self._prepare()
+        self.train, self.test = self._split(split, seed)
+        # The data of models that are no pipelines.
+        scaled = self.data.prepared(scale, missing, self.train)
+        self._part = part_of(None, scaled, labels, self.train, self.test)
+        self.X_train, self.y_train, self.X_test, self.y_test, _ = self._part
+        self.store = None if store is None else Store(store)
+        self.proofs = None if proofs is None else check_folder(proofs)
+        self._settings = (split, seed)
         self._rows: dict[int, Row] = {}
-        self._store = None if self.store is None else Store(self.store)
-        self._proofs = (
-            None if self.proofs is None else ProofFolder(self.proofs, self.X_train, self.y_train)
-        )
+        self.fitted: dict[str, Any] = {}
+        self.reused = 0
 
-    def _split(self) -> tuple[Any, Any]:
+    def _split(self, split: float, seed: int) -> tuple[Any, Any]:
         """Return the rows of the training and the test part."""
-        rows = np.arange(self.data.codes.size)
-        if not self.split > 0:
-            return rows, rows[:0]
         codes, classes = self.data.codes, self.data.classes
+        rows = np.arange(codes.size)
+        if not split > 0:
+            return rows, rows[:0]
         alone = np.flatnonzero(np.bincount(codes) == 1)
         if alone.size:
             raise DataError(
@@ -131,35 +130,19 @@ class Comparison:
                 " out, or name another column where this is not that of the labels"
             )
         try:
-            train, test = train_test_split(
-                rows, test_size=self.split, random_state=self.seed, stratify=codes
-            )
+            train, test = train_test_split(rows, test_size=split, random_state=seed, stratify=codes)
         except ValueError as error:
             raise DataError(
-                f"split={self.split} leaves a class without observations ({error}); change it"
+                f"split={split} leaves a class without observations ({error}); change it"
             ) from None
         return train, test
 
-    def _matrices(self) -> tuple[Any, Any, Any, Any]:
-        """Return the data as kernel matrices, or the reason why they are none."""
-        K, (train, test) = self.data.numbers, self.parts
-        if not isinstance(K, DataError) and K.shape[0] != K.shape[1]:
-            K = DataError(f"X must be the square kernel matrix of all rows, got shape {K.shape}")
-        if isinstance(K, DataError):
-            return K, self.y_train, K, self.y_test
-        return K[train][:, train], self.y_train, K[test][:, train], self.y_test
-
-    def _prepare(self) -> None:
-        """Fill in missing values and scale the columns, both by the training part."""
-        sparse = self.data.sparse
-        for step in (
-            imputer(self.missing) if self.data.holes else None,
-            scaler(self.scale, sparse=sparse),
-        ):
-            if step is not None:
-                self.X_train = step.fit_transform(self.X_train)
-                if self.X_test.shape[0]:
-                    self.X_test = step.transform(self.X_test)
+    def _part_of(self, model: Any) -> Part:
+        if prepares_itself(model):
+            return part_of(model, self.data.table, self.data.labels, self.train, self.test)
+        if is_pairwise(model):
+            return part_of(model, self.data.numbers, self.data.labels, self.train, self.test)
+        return self._part
 
     @property
     def rows(self) -> list[Row]:
@@ -167,100 +150,125 @@ class Comparison:
         return [self._rows[place] for place in sorted(self._rows)]
 
     def _key(self, name: str, model: Any) -> str:
-        whole = prepares_itself(model)
-        parts: tuple[Any, ...] = (
-            self.data.table_digest if whole else self.data.digest,
-            self.split,
-            self.seed,
-        )
-        parts = (*parts, *(() if whole else (self.scale, self.missing)), self.tol, self.metrics)
-        parts = (*parts, "guarantee") if self.guarantee else parts
-        return fingerprint("compare", ROWS, svmcvx.__version__, name, clone(model), *parts)
+        how = () if prepares_itself(model) else (self.scale, self.missing)
+        parts = (self.data.digest_for(model), self._settings, how, self.tol, self.metrics)
+        form = ("compare", FORM, svmcvx.__version__, self.guarantee)
+        return fingerprint(*form, name, clone(model), *parts)
 
     def run(self) -> Iterable[Row]:
         """Fit the models and yield a row for each as soon as it is done."""
         again = self.refit or self.proofs is not None
-        keys = [] if self._store is None else [self._key(name, model) for name, model in self.named]
-        known = {} if self._store is None or again else self._store.found(keys)
-        found = {place: known[key] for place, key in enumerate(keys) if key in known}
-        self.reused = len(found)
-        for place, row in found.items():
-            self._rows[place] = row
-            yield row
-        todo = [place for place in range(len(self.named)) if place not in found]
-        with (
-            workers(self.backend, self.n_jobs) as parallel,
-            closing(self._fits(todo, parallel)) as fits,
-        ):
-            for place, fit in fits:
-                name, row = self.named[place][0], fit.row
-                if row["status"] == Status.INTERRUPTED:
-                    raise KeyboardInterrupt
-                if fit.fitted is not None:
-                    self.fitted[name] = fit.fitted
-                if self._proofs is not None and fit.solution is not None:
-                    folder = self._proofs
-                    if fit.seen is not None:
-                        folder = ProofFolder(folder.of_model(name), fit.seen, self.y_train)
-                    note = folder.write(name, fit.solution)
-                    row["note"] = "; ".join(filter(None, (row["note"], note)))
-                # Ctrl-C between the two statements would leave a row in the store that the table
-                # lacks.
-                with deferred_interrupt() as pressed:
-                    # Rows that the time limit cut short are not stored for another run.
-                    if self._store is not None and not fit.cut_short:
-                        self._store.add(keys[place], row, "compare", again=again)
-                    self._rows[place] = row
-                log.info(
-                    "%s: %s in %.2f s. %s", name, row["status"], row["seconds"], row["note"] or ""
-                )
-                if pressed.is_set():
-                    raise KeyboardInterrupt
-                yield row
-
-    def _fits(self, todo: list[int], parallel: Any) -> Generator[tuple[int, Fit]]:
-        # In this process the deadline holds as it is, which does not count compiling.
-        end = math.inf if parallel is None else epoch_end(current())
-
-        def data(model: Any) -> tuple[Any, ...]:
-            if is_pairwise(model):
-                return self._matrices()
-            if prepares_itself(model):
-                return self.table_train, self.y_train, self.table_test, self.y_test
-            return self.X_train, self.y_train, self.X_test, self.y_test
-
-        how = (self.tol, end, self.refit, self.proofs is not None, self.guarantee, self.metrics)
-        work: dict[int, Call] = {
-            place: (fit_one, (*self.named[place], *data(self.named[place][1]), *how))
-            for place in todo
-        }
-        if parallel is None:
-            for place, (function, arguments) in work.items():
-                yield place, function(*arguments)
-            return
-        for place, fit in results(work, parallel):
-            if fit is DIED:
-                row = empty_row(self.named[place][0], self.named[place][1], self.metrics) | {
-                    "status": "failed",
-                    "note": "its process died, killed or out of memory",
-                }
-                fit = Fit(row, None, None, None, cut_short=False)
-            yield place, fit
+        keys = [] if self.store is None else [self._key(name, model) for name, model in self.named]
+        known = {} if self.store is None or again else self.store.found(keys)
+        for place, key in enumerate(keys):
+            if key in known:
+                self._rows[place] = known[key]
+                self.reused += 1
+                yield known[key]
+        with workers(self.backend, self.n_jobs) as parallel:
+            # In this process the deadline holds as it is, which does not count compiling.
+            end = math.inf if parallel is None else epoch_end(current())
+            how = (self.tol, self.metrics, end, self.guarantee, self.proofs, self.refit)
+            work = {
+                place: (_compared, (*named, self._part_of(named[1]), *how))
+                for place, named in enumerate(self.named)
+                if place not in self._rows
+            }
+            with closing(results(work, parallel)) as found:
+                for place, result in found:
+                    name, model = self.named[place]
+                    if result is DIED:
+                        empty = _empty(name, model, self.metrics, self.guarantee)
+                        result = empty | failed(DIED_NOTE), None, False
+                    row, fitted, unfinished = result
+                    if fitted is not None:
+                        self.fitted[name] = fitted
+                    # Ctrl-C between the two statements would leave a row in the store that the
+                    # table lacks.
+                    with deferred_interrupt() as pressed:
+                        if self.store is not None and not unfinished:
+                            self.store.add(keys[place], row, "compare", again=again)
+                        self._rows[place] = row
+                    note = row["note"] or ""
+                    log.info("%s: %s in %.2f s. %s", name, row["status"], row["seconds"], note)
+                    if pressed.is_set():
+                        raise KeyboardInterrupt
+                    yield row
 
     def frame(self) -> CertifiedTable:
         """Return the rows so far."""
-        columns = [
-            name for name in columns_of(self.metrics) if self.guarantee or not of_guarantee(name)
-        ]
-        table = CertifiedTable(self.rows, columns=columns)
+        columns = _columns(self.metrics, self.guarantee)
+        table = CertifiedTable(
+            [{name: row.get(name) for name in columns} for row in self.rows], columns=columns
+        )
         # For plot.against_exponent.
         last = [(name, last_step(model)) for name, model in self.named]
-        table.attrs["exponents"] = {name: model.p for name, model in last if _is_psvm(model)}
+        table.attrs["exponents"] = {
+            name: model.p for name, model in last if isinstance(model, svmcvx.PSVMClassifier)
+        }
         return table
 
 
-def _is_psvm(model: Any) -> bool:
-    return isinstance(model, svmcvx.PSVMClassifier)
+def _columns(metrics: Sequence[str], guarantee: bool) -> list[str]:
+    known = [name for name in metrics if name in INTERVALS and guarantee]
+    exact = [f"{name}_{end}" for name in known for end in ("lower", "upper")]
+    return [*FIRST, *metrics, *exact, *(("undecided",) if guarantee else ()), *LAST]
+
+
+def _empty(name: str, model: Any, metrics: Sequence[str], guarantee: bool) -> Row:
+    row: Row = dict.fromkeys(_columns(metrics, guarantee))
+    return row | {
+        "model": name,
+        "certified": False,
+        "seconds": 0.0,
+        "certificates": [],
+        "conventions": conventions(model),
+        "note": "",
+    }
+
+
+def _compared(
+    name: str,
+    model: Any,
+    part: Part,
+    tol: float,
+    metrics: Sequence[str],
+    end: float,
+    guarantee: bool,
+    proofs: Path | None,
+    refit: bool,
+) -> tuple[Row, Any, bool]:
+    """Return the row of a model, the fitted estimator with `refit`, and whether a limit cut it
+    short.
+    """
+    row = _empty(name, model, metrics, guarantee)
+    with until(end) as deadline:
+        if deadline.passed():
+            note = "the time limit left no time for this model"
+            return row | {"status": str(Status.TIME_LIMIT), "note": note}, None, True
+        tested = len(part.y_test) > 0
+        found, fitted = fit_row(
+            lambda: clone(model).fit(part.X, part.y),
+            part,
+            tol=tol,
+            metrics=metrics if tested else (),
+            intervals=metrics if guarantee else (),
+            details=True,
+        )
+        row |= found
+        row.pop("right", None)
+        if fitted is None:
+            return row, None, cut_short(row, deadline)
+        predicted = np.asarray(fitted.predict(part.X))
+        row["train_accuracy"] = float(np.mean(predicted == part.y))
+        notes = [row["note"], "" if tested else one_class_note(predicted, part.y)]
+        solution = getattr(last_step(fitted), "solution_", None)
+        if proofs is not None and isinstance(solution, Solution):
+            own = prepares_itself(model) or is_pairwise(model)
+            folder = proofs / file_stem(name) if own else proofs
+            notes.append(save_proof(folder, name, as_seen(fitted, part.X), part.y, solution))
+        row["note"] = "; ".join(filter(None, notes))
+        return row, fitted if refit else None, cut_short(row, deadline)
 
 
 def named_models(models: Models) -> list[tuple[str, Any]]:
@@ -280,7 +288,9 @@ def named_models(models: Models) -> list[tuple[str, Any]]:
     named: list[tuple[str, Any]] = []
     for entry in pairs:
         name, model = (
-            entry if isinstance(entry, tuple) and len(entry) == 2 else (_label(entry), entry)
+            entry
+            if isinstance(entry, tuple) and len(entry) == 2
+            else (" ".join(repr(entry).split()), entry)
         )
         if isinstance(model, type) or not hasattr(model, "fit") or not hasattr(model, "get_params"):
             raise DataError(
@@ -296,10 +306,6 @@ def named_models(models: Models) -> list[tuple[str, Any]]:
         counts[name] = counts.get(name, 0) + 1
         unique.append((name if counts[name] == 1 else f"{name} #{counts[name]}", model))
     return unique
-
-
-def _label(model: Any) -> str:
-    return " ".join(repr(model).split())
 
 
 def compare(
@@ -321,7 +327,6 @@ def compare(
     callback: Callable[[dict[str, Any]], None] | None = None,
     progress: bool = False,
     time_limit: float | None = None,
-    test_size: float | None = None,
 ) -> pd.DataFrame:
     """Fit several models to the same data and tabulate their certificates and accuracies.
 
@@ -372,24 +377,20 @@ def compare(
         Seconds for everything. The model that is being fitted then ends with its best point so far,
         those after it have the status ``"time_limit"`` and no model. A limit of each fit is the
         model's own ``time_limit``.
-    test_size : float, optional
-        Deprecated: it is called `split`.
 
     Returns
     -------
     DataFrame
-        A row a model: ``model``, ``solver``, ``status``, ``primal`` (objective at the model),
-        ``dual_bound``, ``gap`` (relative), ``certified`` (None for a model whose problem is not
-        known), ``train_accuracy``, ``test_accuracy``, a column ``test_<metric>`` for each of the
-        other metrics, ``n_support``, ``seconds``, ``conventions`` (kernel, intercept, and whether
-        losses are summed or averaged), ``note``. With `guarantee` also ``accuracy_lower`` and
-        ``accuracy_upper`` (the interval of every optimal machine on the test part; of other metrics
-        as ``<metric>_lower`` and ``<metric>_upper``) and ``undecided`` (share of the test rows
-        whose label is not proved); they are empty for models of which there are none, as ``note``
-        says. If a model consists of several binary machines, objectives and bounds are the sums
-        over them, and the gap is the largest one. A model that failed has the reason in ``note``,
-        and one that predicts a single class is named there. A notebook shows the table with whole
-        numbers, certified rows marked; its method ``latex`` writes it for a document.
+        A row a model: ``model``, ``solver``, ``status``, ``lower`` and ``upper`` (checked interval
+        around the optimum of the training problem; if a model consists of several binary machines,
+        that of the largest gap), ``gap`` (relative), ``certified`` (None for a model whose problem
+        is not known), ``train_accuracy``, ``accuracy`` and the other metrics (test part),
+        ``n_support``, ``seconds`` (of the fit), ``conventions`` (kernel, intercept, and whether
+        losses are summed or averaged), ``note`` (why a model failed, has no score, or predicts a
+        single class). With `guarantee` also ``accuracy_lower`` and ``accuracy_upper`` (the interval
+        of every optimal machine on the test part; so for each metric of which there are intervals)
+        and ``undecided`` (share of the test rows whose label is not proved). A notebook shows the
+        table with certified rows marked; its method ``latex`` writes it for a document.
 
     Raises
     ------
@@ -398,9 +399,6 @@ def compare(
     SolverUnavailable
         If `progress` is True and rich is not installed.
     """
-    if test_size is not None:
-        warn_deprecated("compare(test_size=…)", "it is called split")
-        split = test_size
     comparison = Comparison(
         models,
         X,

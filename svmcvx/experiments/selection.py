@@ -5,76 +5,293 @@ from __future__ import annotations
 import math
 import numbers
 import os
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import groupby
+from pathlib import Path as FilePath
 from typing import Any, ClassVar, Final, TypeAlias
 
-import joblib
 import numpy as np
 import pandas as pd
-from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import KFold, ParameterGrid, StratifiedKFold, check_cv
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import indexable
 
 import svmcvx
 from svmcvx.arguments import what_was_meant
-from svmcvx.data import check_choice, check_number, check_time_limit, check_weights
+from svmcvx.data import Features, check_features, check_number, check_time_limit, check_weights
 from svmcvx.errors import DataError
-from svmcvx.experiments.batches.fold import BatchOnFold, batches_of
-from svmcvx.experiments.batches.machines import no_batch_for
-from svmcvx.experiments.batches.neighbours import neighbours
-from svmcvx.experiments.intervals import check_interval
-from svmcvx.experiments.progress import progress_bar
-from svmcvx.experiments.search_paths import (
-    Finished,
-    Path,
-    PathOnFold,
+from svmcvx.estimators.base import CertifiedClassifier
+from svmcvx.estimators.binary import BinaryClassifier
+from svmcvx.estimators.request import TrainingData
+from svmcvx.experiments.fit import Part, check_interval, cut_short, fit_row
+from svmcvx.experiments.store import (
+    DIED,
+    DIED_NOTE,
     Row,
-    final_prefix,
-    parameter_of,
-    paths_of,
-    with_settings,
+    Store,
+    failed,
+    fingerprint,
+    is_dask,
+    progress_bar,
+    results,
+    warn_incomplete,
+    workers,
 )
-from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.experiments.tables import table_html
-from svmcvx.experiments.workers import end_with_parent, is_dask, workers
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.system.deadline import epoch_end, time_limited
-
-__all__ = ["Selection", "select"]
+from svmcvx.model import KernelModel, OneVsModel
+from svmcvx.model.packed import KernelMembers
+from svmcvx.solution import Solution
+from svmcvx.system import clock
+from svmcvx.system.deadline import epoch_end, time_limited, until
 
 Fold: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 Grid: TypeAlias = "Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]"
+Settings: TypeAlias = Mapping[str, Any]
 
+# Hyper-parameters that a path can follow; of several that vary, the one with most values, and the
+# first of these in case of a tie.
+PATH_PARAMETERS = ("C", "lam", "kappa", "C1", "C2", "lam1", "lam2", "p", "D", "eps")
+# The number of this form of a row, in the keys of stores.
+FORM: Final = 2
 # Equal means differ by less, others by more.
 ROUNDING: Final = 1e-12
 # Columns that HTML shows in addition to the parameters.
-SHOWN = (
-    *(
-        "mean_test_score",
-        "std_test_score",
-        "rank_test_score",
-        "mean_score_lower",
-        "mean_score_upper",
-        "may_be_best",
-        "worst_gap",
-        "certified",
-        "n_support",
-        "solver",
-    ),
-    *("warm_starts", "batched", "seconds", "note"),
+SHOWN: Final = (
+    *("mean_test_score", "std_test_score", "rank_test_score"),
+    *("mean_test_score_lower", "mean_test_score_upper", "may_be_best", "gap", "certified"),
+    *("n_support", "solver", "warm_starts", "seconds", "note"),
 )
 
 
+# Paths of settings
+
+
+@dataclass(frozen=True)
+class Path:
+    """Settings that differ in at most one parameter, in the order in which they are solved."""
+
+    parameter: str | None
+    settings: tuple[Settings, ...]
+    positions: tuple[int, ...]
+
+
+def final_prefix(estimator: Any) -> str:
+    """Return the prefix of the parameters of the final estimator: ``""``, or ``"svm__"`` in a
+    pipeline.
+    """
+    return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
+
+
+def parameter_of(estimator: Any, name: str) -> str:
+    """Return what an estimator calls a parameter: in a pipeline also that of its last step; empty
+    if it has none.
+    """
+    known = estimator.get_params()
+    return next((full for full in (name, f"{final_prefix(estimator)}{name}") if full in known), "")
+
+
+def paths_of(estimator: Any, candidates: Sequence[Settings]) -> list[Path]:
+    """Order the settings of a grid into paths."""
+    prefix = final_prefix(estimator)
+    alike: dict[frozenset[str], list[int]] = {}
+    for position, settings in enumerate(candidates):
+        alike.setdefault(frozenset(settings), []).append(position)
+    paths = []
+    for positions in alike.values():
+        name = _path_parameter(prefix, [candidates[i] for i in positions])
+        groups: dict[str, list[int]] = {}
+        for i in positions:
+            others = sorted(
+                (key, repr(value)) for key, value in candidates[i].items() if key != name
+            )
+            groups.setdefault(repr(others) if name else str(i), []).append(i)
+        for group in groups.values():
+            ordered = sorted(group, key=lambda i: candidates[i][name]) if name else group
+            paths.append(Path(name, tuple(candidates[i] for i in ordered), tuple(ordered)))
+    return paths
+
+
+def _path_parameter(prefix: str, candidates: Sequence[Settings]) -> str | None:
+    best, most = None, 1
+    for name in (prefix + parameter for parameter in PATH_PARAMETERS):
+        values = [settings[name] for settings in candidates if name in settings]
+        ordered = all(
+            isinstance(value, numbers.Real) and not isinstance(value, bool) for value in values
+        )
+        if values and ordered and len(set(values)) > most:
+            best, most = name, len(set(values))
+    return best
+
+
+def with_settings(estimator: Any, settings: Settings) -> Any:
+    """Give an estimator settings, without sharing estimators that are among their values."""
+    return estimator.set_params(
+        **{name: clone(value, safe=False) for name, value in settings.items()}
+    )
+
+
+# One path on one fold
+
+
+@dataclass(frozen=True)
+class PathOnFold:
+    """One path on one fold: a piece of work that a process does by itself."""
+
+    estimator: Any
+    path: Path
+    fold: int
+    train: NDArray[np.intp]
+    test: NDArray[np.intp]
+    scorer: Callable[..., float] | None
+    # Whether the scorer takes the whole pipeline, and not its last step.
+    whole: bool
+    tol: float
+    until: float
+    interval: str | None
+    store: FilePath | None = None
+    keys: tuple[str, ...] = ()
+
+    def rows(
+        self, X: Any, y: Any, sample_weight: Any, cache: GramCache | None = None
+    ) -> Iterator[tuple[int, Row]]:
+        """Yield the place on the path and the row of each of the settings as soon as it is done."""
+        state = _PathState(self, X, y, sample_weight, GramCache() if cache is None else cache)
+        with nullcontext() if self.store is None else Store(self.store) as store:
+            for k, settings in enumerate(self.path.settings):
+                with until(self.until) as deadline:
+                    if deadline.passed():
+                        return
+                    row = state.row(settings)
+                    if cut_short(row, deadline):
+                        return
+                if store is not None:
+                    store.add(self.keys[k], row, "select")
+                yield k, row
+
+    def failed(self, note: str) -> list[tuple[int, Row]]:
+        """Return rows that say why nothing is known."""
+        row = dict.fromkeys(("score", "lower", "upper", "gap", "solver", "n_support"))
+        row |= {"certified": False, "warm_start_used": False, "seconds": 0.0, **failed(note)}
+        return [(k, dict(row)) for k in range(len(self.path.settings))]
+
+
+class _PathState:
+    """State of a path between fits: split data, fitted transformers, the last solution."""
+
+    def __init__(
+        self, work: PathOnFold, X: Any, y: Any, sample_weight: Any, cache: GramCache
+    ) -> None:
+        self.work, self.cache = work, cache
+        estimator = with_settings(clone(work.estimator), work.path.settings[0])
+        weight = None if sample_weight is None else sample_weight[work.train]
+        self.X_test: Any = None
+        self.transformers: Pipeline | None = None
+        try:
+            X_train, y_train = _safe_split(estimator, X, y, work.train)
+            X_test, y_test = _safe_split(estimator, X, y, work.test, work.train)
+            self.X_test = X_test
+            if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
+                # No setting on the path is one of theirs.
+                self.transformers = clone(estimator)[:-1]
+                X_train = self.transformers.fit_transform(X_train, y_train)
+                X_test = self.transformers.transform(X_test)
+            self.part = Part(X_train, np.asarray(y_train), X_test, np.asarray(y_test), weight)
+        except Exception as error:  # each fit then fails with it
+            self.part = Part(error, y, error, y)
+        steps = estimator.steps if isinstance(estimator, Pipeline) else [("", estimator)]
+        self.name: str = steps[-1][0]
+        self.last: Any = steps[-1][1]
+        self.training: TrainingData | None = None
+        self.tested: Features | None = None
+        self.solution: Solution | None = None
+
+    def row(self, settings: Settings) -> Row:
+        """Fit and score."""
+        started, name = clock.now(), self.work.path.parameter
+        if name is not None:
+            # The name has been checked before the search; set_params would take as long as a short
+            # fit.
+            setattr(self.last, name.rpartition("__")[2], settings[name])
+        interval = self.work.interval
+        row, fitted = fit_row(
+            self._fitted,
+            self.part,
+            tol=self.work.tol,
+            score=self._score,
+            intervals=() if interval is None else (interval,),
+        )
+        solution = getattr(fitted, "solution_", None)
+        row["warm_start_used"] = isinstance(solution, Solution) and bool(solution.warm_start_used)
+        return row | {"seconds": clock.now() - started}
+
+    def _fitted(self) -> Any:
+        """Return the last step, fitted to the transformed training part."""
+        last, part = self.last, self.part
+        if isinstance(last, CertifiedClassifier):
+            if self.training is None:
+                # The same data for the same estimator all along the path.
+                self.training = last._training_data(part.X, part.y, part.weight)
+            last._fit(self.training, self.solution, self.cache)
+            self.solution = last.solution_
+        elif part.weight is None:
+            last.fit(part.X, part.y)
+        else:
+            last.fit(part.X, part.y, sample_weight=part.weight)
+        return last
+
+    def _score(self, last: Any) -> float:
+        X, y, scorer = self.part.X_test, self.part.y_test, self.work.scorer
+        if scorer is None:
+            if type(last).score is CertifiedClassifier.score:
+                # The accuracy, with one evaluation of the kernel for the whole path.
+                return float(np.mean(self._predicted(last, X) == y))
+            return float(last.score(X, y))
+        if self.work.whole and self.transformers is not None:
+            last, X = Pipeline([*self.transformers.steps, (self.name, last)]), self.X_test
+        return scorer(last, X, y)
+
+    def _predicted(self, last: Any, X_test: Any) -> NDArray[Any]:
+        """Return the predictions of the final estimator; the kernel is evaluated once a path if it
+        fits into memory.
+        """
+        if isinstance(last, BinaryClassifier) and type(last).predict is BinaryClassifier.predict:
+            model = last.model_
+            several = model._together if isinstance(model, OneVsModel) else None
+            members = model if isinstance(model, KernelModel) else several
+            if (
+                isinstance(members, (KernelModel, KernelMembers))
+                and members.vectors is not None
+                and self.training is not None
+            ):
+                if self.tested is None:
+                    self.tested = check_features(X_test)
+                cross = self.cache.cross(members.kernel, self.tested, self.training.X)
+                if cross is not None and isinstance(members, KernelModel):
+                    v = np.zeros(cross.shape[1])
+                    v[members.support] = members.dual_coef
+                    return np.asarray(
+                        last.classes_[(cross @ v + members.intercept > 0).astype(np.intp)]
+                    )
+                if cross is not None and isinstance(members, KernelMembers):
+                    scores = cross[:, members.support] @ members.table + members.intercepts
+                    return np.asarray(last.classes_[last._decided(scores, last.multiclass)])
+        return np.asarray(last.predict(X_test))
+
+
+# The search
+
+
 class Selection(pd.DataFrame):
-    """The table of :func:`select`: a DataFrame that also knows the best model.
+    """The table of :func:`select`: a DataFrame with the best model.
 
     Parts of it, copies with other columns and the like are plain DataFrames.
 
@@ -91,8 +308,6 @@ class Selection(pd.DataFrame):
         Whether all fits are there; False after Ctrl-C and at a time limit.
     reused : int
         Fits that were found in the store.
-    certify : "all" or "chosen"
-        Of which settings certificates were asked for.
     """
 
     best_index_: int | None
@@ -101,16 +316,9 @@ class Selection(pd.DataFrame):
     best_estimator_: Any
     complete: bool
     reused: int
-    certify: str
 
     _metadata: ClassVar[list[str]] = [
-        "best_index_",
-        "best_params_",
-        "best_score_",
-        "best_estimator_",
-        "complete",
-        "reused",
-        "certify",
+        *("best_index_", "best_params_", "best_score_", "best_estimator_", "complete", "reused")
     ]
 
     @property
@@ -119,17 +327,11 @@ class Selection(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         whole = pd.DataFrame(self)
-        shown = whole[
-            [name for name in whole.columns if str(name).startswith("param_") or name in SHOWN]
-        ]
+        names = [name for name in whole if str(name).startswith("param_") or name in SHOWN]
         best = [] if self.best_index_ is None else [self.best_index_]
         state = "" if self.complete else ", not complete"
-        what = (
-            f"; {int(whole['batched'].sum())} fits without certificates"
-            if "batched" in whole
-            else ""
-        )
-        return table_html(shown, f"{len(whole)} settings{state}{what}; the best is bold", bold=best)
+        title = f"{len(whole)} settings{state}; the best is bold"
+        return table_html(whole[names], title, bold=best)
 
 
 def select(
@@ -144,7 +346,6 @@ def select(
     groups: Any = None,
     refit: bool = True,
     tol: float = 1e-6,
-    certify: str = "all",
     guarantee: bool = False,
     backend: str | None = None,
     n_jobs: int | None = None,
@@ -185,23 +386,16 @@ def select(
         Fit the best model to all data.
     tol : float
         Relative gap up to which a fit counts as certified in the table.
-    certify : "all" or "chosen"
-        Whether every fit has a certificate (the default), or those of the chosen setting and of its
-        neighbours in the grid only: the others are solved in compiled batches
-        (:mod:`svmcvx.fast.grids`) up to the estimator's `tol`, which takes a twentieth of the time.
-        There are batches for ODM, ODML and the pSVM with p = 1 or p = 2, on dense rows; other fits
-        have certificates, and ``note`` says why. A validation row whose score is zero up to
-        rounding may be counted differently by the two; the certified fit decides, and the choice is
-        made again with it.
     guarantee : bool
-        Compute an interval of what *every optimal machine* scores on each fold
+        Compute an interval of the score of *every optimal machine* on each fold
         (:func:`svmcvx.guarantee`), and which settings may be the best. It may take ten times as
         long as the fits, so that it is off by default. For `scoring` None, ``"accuracy"``,
         ``"balanced_accuracy"`` or ``"roc_auc"``.
     backend : str, optional
-        ``"loky"`` (processes), ``"threading"``, ``"dask"`` (the client that is there), or the
-        address of a Dask scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra ``dask``), whose workers
-        need not see the store; by default joblib's, as set by ``joblib.parallel_config``.
+        One of joblib's, such as ``"loky"`` (processes) or ``"threading"``; ``"dask"`` (the current
+        client), or the address of a Dask scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra
+        ``dask``), whose workers need not see the store; by default that of
+        ``joblib.parallel_config``.
     n_jobs : int, optional
         Paths solved at a time, one path on one fold being one task; 1 by default, all workers with
         Dask.
@@ -231,12 +425,11 @@ def select(
         ``split<k>_lower``, ``split<k>_upper``
             The checked interval around the optimum of the training problem of fold k; if a model
             consists of several binary machines, that of the largest gap.
-        ``worst_gap``, ``certified``
+        ``gap``, ``certified``
             Largest relative gap over the folds, and whether it is at most `tol`; of ``SVC``,
             ``NuSVC``, ``LinearSVC`` and ``LogisticRegression`` that of :func:`svmcvx.certify`. NaN
-            and False without certificates, NaN and None for other models, whose problem is not
-            known.
-        ``mean_score_lower``, ``mean_score_upper``, ``undecided``, ``may_be_best``
+            and None for other models, whose problem is not known.
+        ``mean_test_score_lower``, ``mean_test_score_upper``, ``undecided``, ``may_be_best``
             With `guarantee`: the mean over the folds of the intervals of the scores of every
             optimal machine, the mean share of validation rows whose label is not proved, and
             whether no other setting is surely better. Several may be the best where their errors
@@ -245,12 +438,10 @@ def select(
             Mean number of support vectors; solvers and statuses that occurred.
         ``warm_starts``
             Folds in which the solver used the earlier solution.
-        ``batched``
-            With ``certify="chosen"``: folds whose fits have no certificate.
         ``seconds``
             Wall clock of all its fits and scores.
         ``note``
-            Why a fit failed, or has a certificate that was not asked for.
+            Why a fit failed, or has no score or certificate.
 
     Raises
     ------
@@ -279,7 +470,6 @@ def select(
     """
     _check_estimator(estimator)
     tol = check_number(tol, "tol", low=0, open_low=True)
-    check_choice(certify, "certify", ("all", "chosen"))
     X, y, groups = _data(X, y, groups)
     weight = None if sample_weight is None else check_weights(sample_weight, len(y))
     candidates = _candidates(estimator, grid)
@@ -288,125 +478,34 @@ def select(
     interval = check_interval(scoring) if guarantee else None
     with time_limited(check_time_limit(time_limit)) as deadline:
         end = epoch_end(deadline)
-        finished = None
-        if store is not None:
-            finished = Finished(store, fingerprint(svmcvx.__version__, X, y, weight), scoring)
-        # A batch, or why there is none.
-        reason = None
-        if certify == "chosen":
-            reason = _no_batch(estimator, scorer, interval, whole=callable(scoring))
-        batched = certify == "chosen" and reason is None
-
-        def search_of(kind: type[PathOnFold], paths: Iterable[Path]) -> _Search:
-            work = [
-                kind(
-                    clone(estimator),
-                    path,
-                    fold,
-                    train,
-                    test,
-                    scorer,
-                    whole=callable(scoring),
-                    until=end,
-                    interval=interval,
-                )
-                for path in paths
-                for fold, (train, test) in enumerate(folds)
-            ]
-            return _Search(work, finished, X, y, weight, backend, n_jobs)
-
-        if batched:
-            search = search_of(BatchOnFold, batches_of(estimator, candidates))
-        else:
-            search = search_of(PathOnFold, paths_of(estimator, candidates))
+        work = [
+            PathOnFold(
+                clone(estimator),
+                path,
+                fold,
+                train,
+                test,
+                scorer,
+                callable(scoring),
+                tol,
+                end,
+                interval,
+            )
+            for path in paths_of(estimator, candidates)
+            for fold, (train, test) in enumerate(folds)
+        ]
+        search = _Search(work, (X, y, weight), store, scoring, backend, n_jobs)
         complete = search.run(progress)
-        reused = search.reused
-        while complete and batched:
-            open_places = _uncertified_choice(candidates, len(folds), search.rows)
-            if not open_places:
-                break
-            chosen = [candidates[place] for place in open_places]
-            more = search_of(
-                PathOnFold, [_at(path, open_places) for path in paths_of(estimator, chosen)]
-            )
-            complete = more.run(progress)
-            search.rows |= more.rows
-            reused += more.reused
-        table = _table(candidates, len(folds), search.rows, tol, guarantee=guarantee)
-        if certify == "chosen":
-            _tell_batched(table, candidates, len(folds), search.rows, reason)
-        table.complete, table.reused, table.certify = complete, reused, certify
+        table = _table(candidates, len(folds), search.rows, tol, interval)
+        table.complete, table.reused = complete, search.reused
         if not complete:
-            why = "the time limit passed" if deadline.passed() else "interrupted"
-            advice = (
-                "" if store is not None else "; pass a file as store to go on from there next time"
-            )
-            warnings.warn(
-                f"{why} after {len(search.rows)} of {search.size} fits: the table holds"
-                f" these{advice}",
-                stacklevel=2,
-            )
+            count = f"{len(search.rows)} of {search.size} fits: the table holds these"
+            warn_incomplete(deadline, count, store is not None)
         elif refit and table.best_params_ is not None and not deadline.passed():
             best = with_settings(clone(estimator), table.best_params_)
             keywords = {} if weight is None else {f"{final_prefix(estimator)}sample_weight": weight}
             table.best_estimator_ = best.fit(X, y, **keywords)
     return table
-
-
-def _no_batch(estimator: Any, scorer: Any, interval: str | None, *, whole: bool) -> str | None:
-    """Return why fits cannot be solved in batches; None if they can."""
-    if interval is not None:
-        return "a guarantee is computed from certificates"
-    if scorer is not None and whole:
-        return "a scorer that is a function is given the fitted estimator"
-    return no_batch_for(estimator)
-
-
-def _at(path: Path, places: Sequence[int]) -> Path:
-    """Return a path through some of the settings of a grid, with their positions in it."""
-    return replace(path, positions=tuple(places[k] for k in path.positions))
-
-
-def _means(
-    candidates: Sequence[Any], folds: int, rows: Mapping[tuple[int, int], Row]
-) -> NDArray[np.float64]:
-    """Return the mean score of each setting; NaN without all of its fits."""
-    scores = np.array(
-        [[_number(rows.get((i, k)), "score") for k in range(folds)] for i in range(len(candidates))]
-    )
-    return np.asarray(scores.mean(axis=1))
-
-
-def _uncertified_choice(
-    candidates: list[dict[str, Any]], folds: int, rows: Mapping[tuple[int, int], Row]
-) -> list[int]:
-    """Return which of the chosen setting and its neighbours have fits without certificates."""
-    means = _means(candidates, folds, rows)
-    if not np.isfinite(means).any():
-        return []
-    best = int(np.nanargmax(means))
-    return sorted(
-        place
-        for place in {best, *neighbours(candidates, best)}
-        if any(rows[place, fold].get("batched", False) for fold in range(folds))
-    )
-
-
-def _tell_batched(
-    table: pd.DataFrame,
-    candidates: list[dict[str, Any]],
-    folds: int,
-    rows: Mapping[tuple[int, int], Row],
-    reason: str | None,
-) -> None:
-    """Add the column that says which fits have no certificates, and why there are others."""
-    found = [[rows.get((place, fold)) for fold in range(folds)] for place in range(len(candidates))]
-    counts = [
-        sum(row is not None and row.get("batched", False) for row in group) for group in found
-    ]
-    table.insert(list(table.columns).index("seconds"), "batched", counts)
-    if reason is not None:
-        table["note"] = [note or f"certified: {reason}" for note in table["note"]]
 
 
 def _data(X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
@@ -514,102 +613,106 @@ def _scorer(estimator: Any, scoring: Any) -> Callable[..., float] | None:
 
 
 class _Search:
-    """The work of :func:`select`, and the rows that are there, by position in the grid and fold."""
+    """The work of :func:`select`, and the finished rows, by position in the grid and fold."""
 
     def __init__(
         self,
         work: Sequence[PathOnFold],
-        finished: Finished | None,
-        X: Any,
-        y: Any,
-        weight: Any,
+        data: tuple[Any, Any, Any],
+        store: str | os.PathLike[str] | None,
+        scoring: Any,
         backend: str | None,
         n_jobs: int | None,
     ) -> None:
-        self.data = X, y, weight
-        self.backend, self.n_jobs, self.finished = backend, n_jobs, finished
+        self.work, self.data, self.backend, self.n_jobs = list(work), data, backend, n_jobs
         self.size = sum(len(piece.path.settings) for piece in work)
         self.rows: dict[tuple[int, int], Row] = {}
-        self.work = (
-            list(work) if finished is None else [self._resumed(piece, finished) for piece in work]
-        )
+        if store is not None:
+            Store(store).close()
+            common = fingerprint(FORM, svmcvx.__version__, scoring, *data)
+            self.work = [_keyed(piece, FilePath(store), common) for piece in work]
+            self._take_stored()
         self.reused = len(self.rows)
 
-    def _resumed(self, piece: PathOnFold, finished: Finished) -> PathOnFold:
-        """Take in the rows of the store; return the others."""
-        piece = finished.keyed(piece)
-        left, rows = [], finished.rows(piece)
-        for k, key in enumerate(piece.keys):
-            if key in rows:
-                self.rows[piece.path.positions[k], piece.fold] = rows[key]
-            else:
-                left.append(k)
-        return piece.part(left)
+    def _take_stored(self) -> None:
+        """Take in the rows of the store, and leave the others to do."""
+        for number, piece in enumerate(self.work):
+            if piece.store is None:
+                continue
+            with Store(piece.store) as store:
+                rows = store.found(piece.keys)
+            left = [k for k, key in enumerate(piece.keys) if key not in rows]
+            for k, key in enumerate(piece.keys):
+                if key in rows:
+                    self.rows[piece.path.positions[k], piece.fold] = rows[key]
+            path = replace(
+                piece.path,
+                settings=tuple(piece.path.settings[k] for k in left),
+                positions=tuple(piece.path.positions[k] for k in left),
+            )
+            keys = tuple(piece.keys[k] for k in left)
+            self.work[number] = replace(piece, path=path, keys=keys)
 
     def run(self, progress: bool) -> bool:
         """Do the work; return whether it was done to its end."""
         with progress_bar(progress, "fits", self.size, len(self.rows)) as advance:
             try:
-                for piece, k, row in self._results(
-                    [piece for piece in self.work if piece.path.settings]
-                ):
-                    self.rows[piece.path.positions[k], piece.fold] = row
-                    advance()
+                with closing(self._results()) as found:
+                    for piece, k, row in found:
+                        self.rows[piece.path.positions[k], piece.fold] = row
+                        advance()
             except KeyboardInterrupt:
-                if self.finished is not None:
-                    # What other processes have finished since.
-                    for piece in self.work:
-                        self._resumed(piece, self.finished)
+                self._take_stored()  # what other processes have finished since
         return len(self.rows) == self.size
 
-    def _results(self, work: list[PathOnFold]) -> Iterator[tuple[PathOnFold, int, Row]]:
-        if self.backend is not None:
-            with workers(self.backend, self.n_jobs) as parallel:
-                yield from (
-                    self._serial(work) if parallel is None else self._parallel(work, parallel)
-                )
-        elif joblib.effective_n_jobs(self.n_jobs) == 1:
-            yield from self._serial(work)
-        else:
-            backend, _ = get_active_backend()
-            order = "generator_unordered" if backend.supports_return_generator else "list"
-            yield from self._parallel(
-                work, joblib.Parallel(n_jobs=self.n_jobs, return_as=order, batch_size=1)
-            )
-
-    def _serial(self, work: list[PathOnFold]) -> Iterator[tuple[PathOnFold, int, Row]]:
-        for _, pieces in groupby(
-            sorted(work, key=lambda piece: piece.fold), key=lambda piece: piece.fold
-        ):
-            cache = GramCache()
-            for piece in pieces:
-                for k, row in piece.rows(*self.data, cache):
+    def _results(self) -> Generator[tuple[PathOnFold, int, Row]]:
+        work = [piece for piece in self.work if piece.path.settings]
+        with workers(self.backend, self.n_jobs) as parallel:
+            if parallel is None:
+                for _, pieces in groupby(sorted(work, key=_fold_of), key=_fold_of):
+                    cache = GramCache()
+                    for piece in pieces:
+                        for k, row in piece.rows(*self.data, cache):
+                            yield piece, k, row
+                return
+            # The workers of a cluster may be on other machines, without this store.
+            remote = is_dask(self.backend)
+            calls = {
+                number: (_run, (replace(piece, store=None) if remote else piece, self.data))
+                for number, piece in enumerate(work)
+            }
+            for number, rows in results(calls, parallel):
+                piece = work[number]
+                if rows is DIED:
+                    rows = piece.failed(DIED_NOTE)
+                elif remote and piece.store is not None:
+                    with Store(piece.store) as store:
+                        for k, row in rows:
+                            store.add(piece.keys[k], row, "select")
+                for k, row in rows:
                     yield piece, k, row
 
-    def _parallel(
-        self, work: list[PathOnFold], parallel: joblib.Parallel
-    ) -> Iterator[tuple[PathOnFold, int, Row]]:
-        # The workers of a cluster may be on other machines, without this store.
-        remote = is_dask(self.backend)
-        for number, rows in parallel(
-            joblib.delayed(_run)(number, replace(piece, store=None) if remote else piece, self.data)
-            for number, piece in enumerate(work)
-        ):
-            piece = work[number]
-            if remote and piece.store is not None:
-                with Store(piece.store) as store:
-                    for k, row in rows:
-                        store.add(piece.keys[k], row, "select")
-            for k, row in rows:
-                yield piece, k, row
+
+def _fold_of(piece: PathOnFold) -> int:
+    return piece.fold
 
 
-def _run(
-    number: int, piece: PathOnFold, data: tuple[Any, Any, Any]
-) -> tuple[int, list[tuple[int, Row]]]:
+def _keyed(piece: PathOnFold, store: FilePath, common: str) -> PathOnFold:
+    """Return a piece with the store that it writes to, and a key for each setting."""
+    shared = fingerprint(common, piece.train, piece.test, piece.interval)
+    keys = tuple(
+        fingerprint(with_settings(clone(piece.estimator), settings), shared)
+        for settings in piece.path.settings
+    )
+    return replace(piece, store=store, keys=keys)
+
+
+def _run(piece: PathOnFold, data: tuple[Any, Any, Any]) -> list[tuple[int, Row]]:
     """Do a piece of work in another process or thread."""
-    end_with_parent()
-    return number, list(piece.rows(*data))
+    return list(piece.rows(*data))
+
+
+# The table
 
 
 def _table(
@@ -617,38 +720,42 @@ def _table(
     folds: int,
     rows: Mapping[tuple[int, int], Row],
     tol: float,
-    *,
-    guarantee: bool,
+    interval: str | None,
 ) -> Selection:
     """Return the table; a setting without all of its fits has no mean score."""
-    columns: dict[str, list[Any]] = {}
-    names = sorted({name for settings in candidates for name in settings})
-    for name in names:
+    found = [[rows.get((i, k)) for k in range(folds)] for i in range(len(candidates))]
+
+    def each(name: str) -> NDArray[np.float64]:
+        return np.array([[_number(row, name) for row in group] for group in found])
+
+    columns: dict[str, Any] = {}
+    for name in sorted({name for settings in candidates for name in settings}):
         columns[f"param_{name}"] = [settings.get(name, math.nan) for settings in candidates]
     columns["params"] = list(candidates)
-    found = [[rows.get((i, k)) for k in range(folds)] for i in range(len(candidates))]
-    scores = np.array([[_number(row, "score") for row in group] for group in found])
-    for k in range(folds):
-        columns[f"split{k}_test_score"] = list(scores[:, k])
+    scores = each("score")
     means = scores.mean(axis=1)
-    columns["mean_test_score"], columns["std_test_score"] = list(means), list(scores.std(axis=1))
+    columns |= {f"split{k}_test_score": scores[:, k] for k in range(folds)}
+    columns |= {"mean_test_score": means, "std_test_score": scores.std(axis=1)}
     last = np.nanmin(means) - 1.0 if np.isfinite(means).any() else 0.0
-    columns["rank_test_score"] = list(
-        rankdata(-np.where(np.isnan(means), last, means), method="min").astype(int)
-    )
+    ranked = rankdata(-np.where(np.isnan(means), last, means), method="min")
+    columns["rank_test_score"] = ranked.astype(int)
+    lower, upper = each("lower"), each("upper")
     for k in range(folds):
-        columns[f"split{k}_lower"] = [_number(group[k], "lower") for group in found]
-        columns[f"split{k}_upper"] = [_number(group[k], "upper") for group in found]
-    columns |= _exact(found) if guarantee else {}
-    table = Selection(columns | _summaries(found, tol))
+        columns |= {f"split{k}_lower": lower[:, k], f"split{k}_upper": upper[:, k]}
+    if interval is not None:
+        low, high = (each(f"{interval}_{end}").mean(axis=1) for end in ("lower", "upper"))
+        columns |= {"mean_test_score_lower": low, "mean_test_score_upper": high}
+        columns["undecided"] = each("undecided").mean(axis=1)
+        # Means of different sums of the same shares differ by roundings; an unknown value may be
+        # the best.
+        columns["may_be_best"] = ~(high < np.nanmax(low, initial=-math.inf) - ROUNDING)
+    columns |= _summaries(found, each("gap").max(axis=1), tol)
+    table = Selection(columns)
     table.best_index_ = table.best_params_ = table.best_score_ = table.best_estimator_ = None
     if np.isfinite(means).any():
         best = int(np.nanargmax(means))
-        table.best_index_, table.best_params_, table.best_score_ = (
-            best,
-            dict(candidates[best]),
-            float(means[best]),
-        )
+        table.best_index_, table.best_score_ = best, float(means[best])
+        table.best_params_ = dict(candidates[best])
     elif len(rows) == scores.size:
         raise DataError(
             "every setting of the grid fails in some fold:"
@@ -657,63 +764,34 @@ def _table(
     return table
 
 
-def _exact(found: list[list[Row | None]]) -> dict[str, list[Any]]:
-    """Return the mean over the folds of the intervals of every optimal machine, and which settings
-    may be the best.
-    """
-    names = ("exact_lower", "exact_upper", "undecided")
-    lower, upper, undecided = (
-        np.array([[_number(row, name) for row in group] for group in found]).mean(axis=1)
-        for name in names
-    )
-    most = np.nanmax(lower, initial=-math.inf)
-    # Means of different sums of the same shares differ by roundings; an unknown value may be the
-    # best.
-    may = ~(upper < most - ROUNDING)
-    return {
-        "mean_score_lower": list(lower),
-        "mean_score_upper": list(upper),
-        "undecided": list(undecided),
-        "may_be_best": list(may),
-    }
-
-
-def _summaries(found: list[list[Row | None]], tol: float) -> dict[str, list[Any]]:
-    summaries: dict[str, list[Any]] = {}
-    gaps = [
-        max(_number(row, "gap") for row in group) if all(group) else math.nan for group in found
-    ]
-    summaries["worst_gap"] = gaps
-    # Of a model whose problem is not known there is nothing to be certified.
-    summaries["certified"] = [
-        None if group and all(_is_unknown(row) for row in group) else gap <= tol
-        for gap, group in zip(gaps, found, strict=True)
-    ]
+def _summaries(
+    found: list[list[Row | None]], gaps: NDArray[np.float64], tol: float
+) -> dict[str, Any]:
     there = [[row for row in group if row is not None] for group in found]
+
+    def names(column: str) -> list[list[str]]:
+        return [sorted({row[column] for row in group if row[column]}) for group in there]
+
     supports = [
         [row["n_support"] for row in group if row["n_support"] is not None] for group in there
     ]
-    summaries["n_support"] = [float(np.mean(counts)) if counts else math.nan for counts in supports]
-    for name in ("solver", "status"):
-        summaries[name] = [
-            ", ".join(sorted({row[name] for row in group if row[name]})) for group in there
-        ]
-    summaries["warm_starts"] = [sum(row["warm_start_used"] for row in group) for group in there]
-    summaries["seconds"] = [sum(row["seconds"] for row in group) for group in there]
-    summaries["note"] = [
-        "; ".join(sorted({row["note"] for row in group if row["note"]})) for group in there
-    ]
-    return summaries
-
-
-def _is_unknown(row: Row | None) -> bool:
-    """Return whether a model was fitted that has no certificate, because svmcvx does not know its
-    problem.
-    """
-    return (
-        row is not None and row["score"] is not None and row["gap"] is None and not row["batched"]
-    )
+    return {
+        "gap": gaps,
+        # A model whose problem is not known has nothing to be certified.
+        "certified": [
+            None
+            if all(row is not None and row["certified"] is None for row in group)
+            else gap <= tol
+            for gap, group in zip(gaps.tolist(), found, strict=True)
+        ],
+        "n_support": [float(np.mean(counts)) if counts else math.nan for counts in supports],
+        "solver": [", ".join(group) for group in names("solver")],
+        "status": [", ".join(group) for group in names("status")],
+        "warm_starts": [sum(row["warm_start_used"] for row in group) for group in there],
+        "seconds": [sum(row["seconds"] for row in group) for group in there],
+        "note": ["; ".join(group) for group in names("note")],
+    }
 
 
 def _number(row: Row | None, name: str) -> float:
-    return math.nan if row is None or row[name] is None else float(row[name])
+    return math.nan if row is None or row.get(name) is None else float(row[name])

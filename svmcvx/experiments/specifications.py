@@ -9,8 +9,6 @@ from svmcvx.arguments import what_was_meant
 from svmcvx.catalogue import CATALOGUE, Estimator
 from svmcvx.errors import DataError, did_you_mean
 
-__all__ = ["MODELS", "parse_models", "read_models", "value_of"]
-
 # The estimators by their names on the command line.
 MODELS: dict[str, Estimator] = {
     entry.estimator.command: entry.estimator

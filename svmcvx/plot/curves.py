@@ -45,7 +45,7 @@ NOT_WEIGHTS = ("p", "gamma", "D")
 SHOWN_VALUES = 400
 # Columns that hold accuracies, exponents and numbers of support vectors in the tables of this
 # package.
-ACCURACY = ("mean_test_score", "test_accuracy", "train_accuracy")
+ACCURACY = ("mean_test_score", "accuracy", "train_accuracy")
 EXPONENT = ("p", "param_p")
 SUPPORT = ("n_support", "mean_n_support")
 
@@ -360,7 +360,7 @@ def against_exponent(
     ----------
     results : DataFrame, or sequence of Solutions or fitted estimators
         A table of :func:`svmcvx.compare` or ``svmcvx.select``, or any with such columns: an
-        accuracy (``mean_test_score``, ``test_accuracy`` or ``train_accuracy``, the first found),
+        accuracy (``mean_test_score``, ``accuracy`` or ``train_accuracy``, the first found),
         ``n_support`` if there is one, and ``p`` or ``param_p``. A table of ``compare`` knows the
         exponents of its pSVMs; other models are left out.
     X, y : array-like, optional

@@ -29,7 +29,7 @@ def test_compare_prints_a_table_with_certificates(run, tmp_path):
     assert "exact accuracy" in (tmp_path / "t.tex").read_text()
     assert [row[0] for row in rows] == ["psvm(p=1)", "psvm(p=2)"]
     for row in rows:
-        primal, bound, gap, certified = float(row[2]), float(row[3]), float(row[4]), row[5]
+        bound, primal, gap, certified = float(row[2]), float(row[3]), float(row[4]), row[5]
         assert bound <= primal
         assert gap < 1e-6
         assert certified == "yes"
@@ -45,7 +45,7 @@ def test_plot_and_json_are_written(run, tmp_path, dataset):
     assert content["settings"]["C"] == 2.0
     (row,) = content["rows"]
     assert row["certified"]
-    assert row["dual_bound"] <= row["primal"]
+    assert row["lower"] <= row["upper"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.png", "t.json"]
 
 
@@ -135,7 +135,7 @@ def test_missing_values(run, tmp_path):
             ("compare", "nothing"),
             "neither --data-dir nor SVMCVX_DATA is set; pass a path or --data-dir",
         ),
-        (("compare", "moons", "--backend", "x"), "--backend must be 'loky'"),
+        (("compare", "moons", "--backend", "x"), "--backend must be one of joblib's"),
         (
             ("compare", "moons", "--json", "-", "--csv", "-"),
             "only one of --json, --csv and --latex",
@@ -258,7 +258,7 @@ def test_a_limit_of_everything_names_the_models_that_had_no_time(run):
     assert "no time for this model" in " ".join(out.split())
     content = json.loads(Path("t.json").read_text())
     assert not content["complete"]
-    assert [row["primal"] for row in content["rows"]] == [None, None]
+    assert [row["upper"] for row in content["rows"]] == [None, None]
     assert run("compare", "wine", "--time-limit", "-1")[0] == 2
 
 
@@ -338,7 +338,7 @@ def test_a_study_is_run_from_its_file(run, tmp_path):
     code, out, _ = run("study", "study.toml", "--store", "s.sqlite")
     assert code == 1
     assert "hhar is left out: hhar (UCI HAR, smartphones) cannot be had" in out
-    assert "2 failed: DataError: C must be" in out
+    assert "2 failed: C must be" in out
     assert not (tmp_path / "study.sqlite").exists()
     assert run("study", "study.toml")[0] == 1
     assert len(Store(tmp_path / "study.sqlite")) == 6, "the store of a study stands beside its file"

@@ -322,11 +322,11 @@ def test_tables_have_whole_numbers_and_marks():
     table = CertifiedTable(
         {
             "model": ["a", "b"],
-            "primal": [1.23456789123, 2.0],
-            "dual_bound": [1.23456789, None],
+            "upper": [1.23456789123, 2.0],
+            "lower": [1.23456789, None],
             "gap": [1e-9, float("inf")],
             "certified": [True, False],
-            "test_accuracy": [1 / 3, 0.5],
+            "accuracy": [1 / 3, 0.5],
             "n_support": [3.0, 2.5],
             "note": [None, None],
         }

@@ -299,7 +299,7 @@ def test_compare_tabulates_several_classes():
         warnings.simplefilter("error", ConvergenceWarning)
         table = sx.compare([sx.PSVMClassifier(p=2.0), sx.PSVMClassifier(multiclass="ovr")], X, Y)
     assert table["certified"].all()
-    assert (table["test_accuracy"] > 0.5).all()
+    assert (table["accuracy"] > 0.5).all()
 
 
 @pytest.mark.parametrize("n_jobs", [0, "two", 1.5, True])

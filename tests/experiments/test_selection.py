@@ -24,7 +24,7 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 
 import svmcvx as sx
 from svmcvx.experiments import Selection
-from svmcvx.experiments.search_paths import PATH_PARAMETERS, paths_of
+from svmcvx.experiments.selection import PATH_PARAMETERS, paths_of
 from svmcvx.experiments.store import Store
 from svmcvx.kernels.gram_cache import GramCache
 from tests.conftest import make_data
@@ -142,9 +142,9 @@ def test_the_result_is_that_of_grid_search(name):
     ours = np.array([not isinstance(params.get("svm", model), SVC) for params in table["params"]])
     # Those of scikit-learn stop at their own tolerance, 1e-3, and have their interval, too.
     assert table["certified"][ours].all()
-    assert (table["worst_gap"] < 2e-3).all()
+    assert (table["gap"] < 2e-3).all()
     assert (table["warm_starts"][~ours] == 0).all()
-    assert table["worst_gap"][ours].max() <= (1e-5 if name == "conic" else 1e-7) or not ours.any()
+    assert table["gap"][ours].max() <= (1e-5 if name == "conic" else 1e-7) or not ours.any()
 
 
 OTHERS = {
@@ -231,7 +231,7 @@ def test_columns_are_pinned():
         "split0_upper",
         "split1_lower",
         "split1_upper",
-        "worst_gap",
+        "gap",
         "certified",
         "n_support",
         "solver",
@@ -620,7 +620,7 @@ def alone():
 def test_the_result_does_not_depend_on_the_backend(backend, alone, tmp_path):
     with joblib.parallel_config(backend=backend):
         table = sx.select(MODEL, GRID, X, Y, cv=3, n_jobs=2, store=tmp_path / "s.sqlite")
-    for column in COLUMNS + BOUNDS + ["worst_gap", "n_support", "warm_starts"]:
+    for column in COLUMNS + BOUNDS + ["gap", "n_support", "warm_starts"]:
         assert table[column].tolist() == alone[column].tolist(), column
     assert kept(tmp_path / "s.sqlite") == 18
 
@@ -641,7 +641,7 @@ def test_a_dask_cluster_gives_the_same_result(alone, tmp_path):
     )
     with cluster, Client(cluster), joblib.parallel_config(backend="dask"):
         table = sx.select(MODEL, GRID, X, Y, cv=3, store=tmp_path / "fits")
-    for column in COLUMNS + BOUNDS + ["worst_gap", "n_support", "warm_starts"]:
+    for column in COLUMNS + BOUNDS + ["gap", "n_support", "warm_starts"]:
         assert table[column].tolist() == alone[column].tolist(), column
     assert kept(tmp_path / "fits") == 18
 
@@ -789,14 +789,14 @@ def test_what_every_optimal_machine_scores_on_the_folds():
         table = sx.select(
             model, {"C": VALUES}, X, Y, cv=3, scoring=scoring, guarantee=True, refit=False
         )
-        assert (table["mean_score_lower"] <= table["mean_test_score"] + 1e-12).all()
-        assert (table["mean_test_score"] <= table["mean_score_upper"] + 1e-12).all()
+        assert (table["mean_test_score_lower"] <= table["mean_test_score"] + 1e-12).all()
+        assert (table["mean_test_score"] <= table["mean_test_score_upper"] + 1e-12).all()
         assert table.loc[table.best_index_, "may_be_best"]
     with pytest.raises(sx.DataError, match="guarantee needs scoring among"):
         sx.select(model, {"C": VALUES}, X, Y, scoring="f1", guarantee=True)
     refused = sx.select(
         sx.ConicSVMClassifier(**FAST), {"lam": [0.1, 1.0]}, X, Y, cv=2, guarantee=True, refit=False
     )
-    assert refused["mean_score_lower"].isna().all()
+    assert refused["mean_test_score_lower"].isna().all()
     assert refused["may_be_best"].all()
     assert refused["note"].str.contains("no guarantees of conic").all()

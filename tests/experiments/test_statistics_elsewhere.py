@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from svmcvx.experiments.studies.statistics import (
+from svmcvx.experiments.statistics import (
     bayesian_signed_rank,
     correlated_t,
     friedman,

@@ -33,12 +33,11 @@ from sklearn.svm import SVC
 import svmcvx as sx
 from svmcvx.datasets import Dataset
 from svmcvx.experiments import Split, Study, mcnemar
+from svmcvx.experiments.reports import computer
+from svmcvx.experiments.statistics import Friedman
 from svmcvx.experiments.store import Store
-from svmcvx.experiments.studies.environment import computer
-from svmcvx.experiments.studies.files import read_study
-from svmcvx.experiments.studies.latex import latex_diagram
-from svmcvx.experiments.studies.statistics import Friedman
-from svmcvx.experiments.tables import escaped, latex_frame
+from svmcvx.experiments.study_files import read_study
+from svmcvx.experiments.tables import escaped, latex_diagram, latex_frame
 from svmcvx.system import clock
 from tests.conftest import make_data
 from tests.experiments.misbehaving import Broken
@@ -520,7 +519,7 @@ def test_a_store_spares_what_is_finished(tmp_path, study, monkeypatch):
     assert len(Store(file)) == 27
     same(found, study)
     monkeypatch.setattr(
-        "svmcvx.experiments.studies.tasks.select", lambda *_: pytest.fail("computed again")
+        "svmcvx.experiments.studies.select", lambda *_: pytest.fail("computed again")
     )
     # Under other names it is the same work.
     renamed = sx.study(
@@ -738,7 +737,7 @@ def test_a_dask_scheduler_by_its_address(tmp_path, monkeypatch):
         found = sx.study(models, SETS, repeats=2, backend=address, store=tmp_path / "s.sqlite")
     same(found, sx.study(models, SETS, repeats=2))
     assert len(Store(tmp_path / "s.sqlite")) == 12
-    monkeypatch.setattr("svmcvx.experiments.workers.PATIENCE", 0.2)
+    monkeypatch.setattr("svmcvx.experiments.store.SCHEDULER_PATIENCE", 0.2)
     with pytest.raises(sx.DataError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         sx.study(models, SETS, repeats=1, backend="tcp://127.0.0.1:9")
 
@@ -863,13 +862,13 @@ def test_the_report_holds_everything_and_needs_nothing(study, tmp_path):
     assert scores[0] == ["data set", "hinge", "squared", "ridge"]
     assert [row[0] for row in scores[1:]] == [*SETS, "mean rank"]
     assert scores[1][1] == study.table().loc["one", "hinge"]
-    (compared,) = [table for table in page.tables if "dual_bound" in table[0]]
+    (compared,) = [table for table in page.tables if "conventions" in table[0]]
     assert compared[1][0] == "<b>hinge</b>"
     assert len(page.tables[-2][1:]) == len(study.frame)
     for expected in (
         study.datasets["content"][0],
         study.versions["numpy"],
-        "PSVMClassifier(p=2.0, solver=&#39;fast&#39;)",
+        "PSVMClassifier(p=2.0, solver=&#x27;fast&#x27;)",
         "critical difference of mean ranks",
         "one &amp; only",
         "100.0 % of ",
@@ -1095,9 +1094,10 @@ def test_settings_that_may_be_the_best_have_the_errors_of_the_best(guaranteed):
     )
     best = table[table["may_be_best"]]
     assert {settings["C"] for settings in best["params"]} <= {0.1, 1.0, 10.0}
-    assert (best["mean_score_upper"] >= table["mean_score_lower"].max() - 1e-12).all()
+    assert (best["mean_test_score_upper"] >= table["mean_test_score_lower"].max() - 1e-12).all()
     assert (
-        table.loc[~table["may_be_best"], "mean_score_upper"] < table["mean_score_lower"].max()
+        table.loc[~table["may_be_best"], "mean_test_score_upper"]
+        < table["mean_test_score_lower"].max()
     ).all()
 
 

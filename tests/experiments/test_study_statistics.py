@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from svmcvx.errors import DataError
-from svmcvx.experiments.studies.statistics import (
+from svmcvx.experiments.statistics import (
     bayesian_signed_rank,
     corrected_t,
     correlated_t,

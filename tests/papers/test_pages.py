@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from svmcvx.experiments.studies.statistics import corrected_t, effect, holm, wilcoxon
+from svmcvx.experiments.statistics import corrected_t, effect, holm, wilcoxon
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, DETAILS = (

@@ -181,7 +181,7 @@ def test_tables_are_drawn_against_the_exponent():
     exponents = [1.0, 1.5, 2.0]
     table = sx.compare({f"p = {p}": sx.PSVMClassifier(p=p) for p in exponents}, X, Y)
     ax = sx.plot.against_exponent(table, p=exponents)
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), table["test_accuracy"])
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), table["accuracy"])
     np.testing.assert_allclose(ax.figure.axes[1].lines[0].get_ydata(), table["n_support"])
     scores = pd.DataFrame({"param_p": [2, 1], "mean_test_score": [0.9, 0.8]})
     ax = sx.plot.against_exponent(scores)
@@ -201,7 +201,7 @@ def test_what_is_missing_for_the_exponents_is_named():
     with pytest.raises(sx.DataError, match="no column of accuracies"):
         sx.plot.against_exponent(pd.DataFrame({"p": [1.0]}))
     with pytest.raises(sx.DataError, match="no column p or param_p"):
-        sx.plot.against_exponent(pd.DataFrame({"test_accuracy": [1.0]}))
+        sx.plot.against_exponent(pd.DataFrame({"accuracy": [1.0]}))
     with pytest.raises(sx.DataError, match="must be a table, or a sequence of Solutions"):
         sx.plot.against_exponent([object()], X, Y)
 
@@ -358,7 +358,7 @@ def test_a_comparison_knows_the_exponents_of_its_psvms():
     table = sx.compare([sx.PSVMClassifier(), sx.ODMClassifier(), sx.PSVMClassifier(p=2.0)], X, Y)
     ax = sx.plot.against_exponent(table)
     np.testing.assert_array_equal(ax.lines[0].get_xdata(), [1, 2])
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), table["test_accuracy"].iloc[[0, 2]])
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), table["accuracy"].iloc[[0, 2]])
 
 
 def test_the_zero_one_loss_drops_at_one():

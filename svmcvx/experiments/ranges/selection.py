@@ -40,8 +40,7 @@ from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier
 from svmcvx.experiments.ranges.fold_search import FoldSearch, Row, split
 from svmcvx.experiments.ranges.pieces import proportional
-from svmcvx.experiments.store import Store, fingerprint
-from svmcvx.experiments.workers import DIED, results, workers
+from svmcvx.experiments.store import DIED, Store, fingerprint, results, workers
 from svmcvx.system.deadline import epoch_end, time_limited
 
 __all__ = ["CertifiedSelection", "certified_select"]
@@ -366,15 +365,8 @@ class _Search:
             found = {k: rows[key] for k, key in enumerate(keys) if key in rows}
             self.reused += len(found)
         left = [k for k in range(len(self.searches)) if k not in found]
-        done: Any
-        if self.parallel is None or len(left) == 1:
-            done = ((k, split(self.searches[k], values, self.end)) for k in left)
-        else:
-            done = results(
-                {k: (split, (self.searches[k].sent(values), values, self.end)) for k in left},
-                self.parallel,
-            )
-        for k, row in done:
+        calls = {k: (split, (self._sent(k, values), values, self.end)) for k in left}
+        for k, row in results(calls, self.parallel):
             if row is DIED:
                 raise DataError(
                     f"the process that worked on fold {k} died, killed or out of memory; use fewer"
@@ -384,6 +376,10 @@ class _Search:
                 self.store.add(keys[k], row, "certified_select")
             found[k] = row
         return [found[k] for k in range(len(self.searches))]
+
+    def _sent(self, k: int, values: tuple[float, ...]) -> FoldSearch:
+        """Return a fold as another process needs it for a piece."""
+        return self.searches[k] if self.parallel is None else self.searches[k].sent(values)
 
     def _count(self, possible: list[str]) -> tuple[int, int]:
         """The least and the most errors of classes that are possible in each fold."""

@@ -9,22 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.discovery import all_estimators
 
 from svmcvx.data import check_choice
+from svmcvx.datasets import load
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.experiments.specifications import MODELS
-from svmcvx.experiments.studies.protocol import Split, as_split
-
-__all__ = ["read_study"]
+from svmcvx.experiments.studies import Split, as_split
 
 # Arguments of study that a file sets as they are.
 PLAIN = {
     "repeats": int,
     "seed": int,
     "scoring": str,
-    "certify": str,
     "scale": str,
     "scale_by": str,
     "missing": str,
@@ -101,8 +100,6 @@ def _strings(value: Any, what: str, path: Path) -> tuple[str, ...]:
 
 def _folds(value: Any, path: Path) -> Any:
     """Return the inner folds: a number, or a table with folds, stratify, shuffle and seed."""
-    from sklearn.model_selection import KFold, StratifiedKFold
-
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     known = {"folds", "stratify", "shuffle", "seed"}
@@ -150,8 +147,6 @@ def _datasets(value: Any, split: Any, path: Path) -> dict[str, Any]:
 
 def _source(one: Mapping[str, Any], path: Path) -> Any:
     """Return a name to be loaded, or the data of a file."""
-    from svmcvx.datasets import load
-
     if "file" not in one:
         return one["name"]
     drop = _strings(one.get("drop", []), f"drop of the data set {one['name']!r}", path)

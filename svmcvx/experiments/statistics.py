@@ -11,25 +11,6 @@ from scipy import stats
 
 from svmcvx.errors import DataError
 
-__all__ = [
-    "Effect",
-    "Friedman",
-    "Posterior",
-    "bayesian_signed_rank",
-    "corrected_t",
-    "correlated_t",
-    "critical_difference",
-    "effect",
-    "friedman",
-    "holm",
-    "mcnemar",
-    "median_interval",
-    "paired_t",
-    "ranks_by_block",
-    "right_alone",
-    "wilcoxon",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 # Fewer differences have no signed-rank test at the level 0.05: 2/2⁵ > 0.05.

@@ -1,0 +1,600 @@
+"""Fit, certify and score a model on a training and a test part: a row of a table.
+
+:func:`fit_row` makes the rows of :func:`svmcvx.compare`, :func:`svmcvx.select` and
+:func:`svmcvx.study`, which are schedules of it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.svm import SVC, LinearSVC, NuSVC
+from sklearn.utils import _safe_indexing, get_tags
+
+from svmcvx.catalogue import CATALOGUE
+from svmcvx.certificate import Certificate
+from svmcvx.containers import as_array
+from svmcvx.data import Features, check_features, check_labels
+from svmcvx.datasets.files import write_npz
+from svmcvx.datasets.registry import content_digest, missing_counts
+from svmcvx.errors import DataError, DataTypeError, SvmcvxError
+from svmcvx.estimators.base import CertifiedClassifier
+from svmcvx.estimators.certification import CERTIFIABLE, certify
+from svmcvx.estimators.pairs import CompositeSolution
+from svmcvx.experiments.store import Row, failed, fingerprint
+from svmcvx.guarantees import CertifiedScores, Guarantee, Interval
+from svmcvx.guarantees.dispatch import refine, scores_in_pieces
+from svmcvx.solution import Solution, Status
+from svmcvx.system import clock
+from svmcvx.system.deadline import Deadline, OutOfTime
+
+SCALES = ("none", "standard", "minmax")
+MISSING = ("error", "drop", "median")
+# Columns that a message lists.
+LISTED = 5
+# The status of a model of another package.
+FOREIGN: Final = "fitted"
+# How a note begins on a model whose predictions name one class.
+ONE_CLASS: Final = "predicts one class only"
+# The scores of scikit-learn of which there are intervals, by the methods of a guarantee.
+INTERVALS: Final[Mapping[str, str]] = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced_accuracy",
+    "roc_auc": "auc",
+}
+# Intercept and losses of models of scikit-learn.
+OF_OTHERS: Final[Mapping[type, str]] = {
+    SVC: "free intercept, losses summed",
+    NuSVC: "free intercept, ν in place of C",
+    LinearSVC: "penalised intercept, losses summed",
+    LogisticRegression: "free intercept, losses summed",
+}
+
+
+# The data
+
+
+def scaler(scale: str, *, sparse: bool) -> Any:
+    """Return the transformer of a scaling, None for ``"none"``; of sparse columns zeros stay zeros."""
+    if scale == "none":
+        return None
+    if scale == "minmax":
+        return MaxAbsScaler() if sparse else MinMaxScaler()
+    return StandardScaler(with_mean=not sparse)
+
+
+def imputer(missing: str) -> Any:
+    """Return the transformer that fills in missing values, if any; an empty column becomes 0."""
+    if missing != "median":
+        return None
+    return SimpleImputer(strategy="median", keep_empty_features=True)
+
+
+def prepares_itself(model: Any) -> bool:
+    """Whether a model is a pipeline, or a search or another estimator around one, which takes the
+    table as it is.
+    """
+    inner = getattr(model, "estimator", None)
+    return isinstance(model, Pipeline) or (inner is not None and prepares_itself(inner))
+
+
+def is_pairwise(model: Any) -> bool:
+    """Whether the columns of a model's data are observations, as those of a kernel matrix are."""
+    return hasattr(model, "__sklearn_tags__") and bool(get_tags(model).input_tags.pairwise)
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Data for pipelines, which take the table, and for other models, which take numbers."""
+
+    table: Any
+    numbers: Features | DataError
+    codes: NDArray[np.intp]
+    classes: NDArray[Any]
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The labels of the rows."""
+        labels: NDArray[Any] = self.classes[self.codes]
+        return labels
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the table is a sparse matrix."""
+        return bool(sp.issparse(self.table))
+
+    @property
+    def holes(self) -> bool:
+        """Whether values are to be imputed."""
+        if isinstance(self.numbers, DataError):
+            return False
+        return bool(missing_counts(self.numbers)[0].any())
+
+    @cached_property
+    def digest(self) -> str:
+        """A name of the content: that of the numbers, or of the table if it is not numeric."""
+        if isinstance(self.numbers, DataError):
+            return self.table_digest
+        return content_digest(self.numbers, self.labels)
+
+    @cached_property
+    def table_digest(self) -> str:
+        """A name of the content of the table, names and types of its columns included."""
+        return fingerprint(self.table, self.labels)
+
+    def digest_for(self, model: Any) -> str:
+        """The name of the content that a model gets."""
+        return self.table_digest if prepares_itself(model) else self.digest
+
+    def prepared(
+        self, scale: str, missing: str, train: NDArray[np.intp] | slice = slice(None)
+    ) -> Features | DataError:
+        """Return the numbers with missing values filled in and columns scaled by some rows."""
+        numbers = self.numbers
+        if isinstance(numbers, DataError):
+            return numbers
+        steps = (imputer(missing) if self.holes else None, scaler(scale, sparse=self.sparse))
+        for step in steps:
+            if step is not None:
+                numbers = step.fit(numbers[train]).transform(numbers)
+        return numbers
+
+
+def observations(X: Any, y: Any, missing: str) -> Observations:
+    """Return data of which some models may be unable to use the table, others the numbers."""
+    if sp.issparse(X):
+        labels = as_array(y, "y")
+        holes = np.isnan(X.data) if X.dtype.kind == "f" and X.format == "csr" else np.zeros(0, bool)
+        if missing == "error" or not holes.any():
+            table = check_features(X)
+        elif missing == "median":
+            filled = sp.csr_array((np.where(holes, 0.0, X.data), X.indices, X.indptr), X.shape)
+            check_features(filled)
+            table = sp.csr_array(X)
+        else:
+            complete = np.flatnonzero(missing_counts(X)[0] == 0)
+            table, labels = check_features(sp.csr_array(X)[complete]), labels[complete]
+        codes, classes = check_labels(labels, table.shape[0])
+        return Observations(table, table, codes, classes)
+    values = as_array(X, "X")
+    if values.ndim != 2 or 0 in values.shape:
+        check_features(X)  # which raises with the reason
+    absent = np.asarray(pd.isna(values))
+    table = X if hasattr(X, "columns") else values
+    codes, classes = check_labels(y, values.shape[0])
+    if absent.any() and missing == "drop":
+        complete = np.flatnonzero(~absent.any(axis=1))
+        if not complete.size:
+            raise DataError("every row has a missing value; pass missing='median', or drop columns")
+        table, values = _safe_indexing(table, complete), values[complete]
+        absent, labels = absent[complete], classes[codes[complete]]
+        codes, classes = check_labels(labels, labels.size)
+    return Observations(table, _numbers(table, values, absent, missing), codes, classes)
+
+
+def _numbers(
+    table: Any, values: NDArray[Any], absent: NDArray[np.bool_], missing: str
+) -> Features | DataError:
+    """Return the table as numbers, or the reason why it cannot be."""
+    try:
+        if not absent.any():
+            return check_features(table)
+        filled = values.copy() if values.dtype.kind == "f" else values.astype(object)
+        filled[absent] = 0.0
+        numbers = check_features(pd.DataFrame(filled, columns=getattr(table, "columns", None)))
+    except DataError as error:
+        return error
+    if missing == "median":
+        return np.where(absent, np.nan, numbers)
+    columns = [str(name) for name in getattr(table, "columns", range(values.shape[1]))]
+    where = [columns[j] for j in np.flatnonzero(absent.any(axis=0))]
+    shown = ", ".join(where[:LISTED]) + (", …" if len(where) > LISTED else "")
+    return DataError(
+        f"{int(absent.sum())} values are missing, in column{'s' if len(where) > 1 else ''} {shown};"
+        " pass missing='drop' or missing='median', or a pipeline with an imputer"
+    )
+
+
+class Part(NamedTuple):
+    """A training and a test part; errors in place of features that cannot be used."""
+
+    X: Any
+    y: NDArray[Any]
+    X_test: Any
+    y_test: NDArray[Any]
+    weight: NDArray[np.float64] | None = None
+
+
+def part_of(
+    model: Any, X: Any, y: NDArray[Any], train: NDArray[np.intp], test: NDArray[np.intp]
+) -> Part:
+    """Return the rows of a split as a model takes them: of a kernel matrix also the columns."""
+    if isinstance(X, DataError):
+        return Part(X, y[train], X, y[test])
+    if not is_pairwise(model):
+        return Part(_safe_indexing(X, train), y[train], _safe_indexing(X, test), y[test])
+    if X.shape[0] != X.shape[1]:
+        error = DataError(f"X must be the square kernel matrix of all rows, got shape {X.shape}")
+        return Part(error, y[train], error, y[test])
+    return Part(X[train][:, train], y[train], X[test][:, train], y[test])
+
+
+# The model
+
+
+def check_metrics(metrics: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of scores, each of which scikit-learn has."""
+    if not isinstance(metrics, Iterable):
+        raise DataTypeError(
+            "metrics must be a name of a score of scikit-learn, such as 'accuracy', or a sequence"
+            f" of names, got {metrics!r}"
+        )
+    names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+    if not names:
+        raise DataError("metrics is empty; pass for example ('accuracy', 'balanced_accuracy')")
+    for name in names:
+        try:
+            get_scorer(name)
+        except (ValueError, TypeError):
+            raise DataError(
+                "metrics must hold names of scores of scikit-learn, such as 'accuracy', got"
+                f" {name!r}"
+            ) from None
+    return names
+
+
+def check_interval(scoring: Any) -> str:
+    """Return the name of a score of which there are intervals; None is the accuracy."""
+    if scoring is not None and scoring not in INTERVALS:
+        raise DataError(
+            f"guarantee needs scoring among {', '.join(map(repr, INTERVALS))}, of which there are"
+            f" intervals, got {scoring!r}"
+        )
+    return scoring or "accuracy"
+
+
+def last_step(fitted: Any) -> Any:
+    """Return the last step of a pipeline; any other estimator as it is."""
+    return fitted[-1] if isinstance(fitted, Pipeline) else fitted
+
+
+def as_seen(fitted: Any, X: Any) -> Any:
+    """Return rows as the last step of a fitted pipeline sees them; as they are for any other
+    estimator.
+    """
+    return fitted[:-1].transform(X) if isinstance(fitted, Pipeline) and len(fitted.steps) > 1 else X
+
+
+def conventions(model: Any) -> str:
+    """Return the kernel of a model, its intercept, and whether losses are summed, in words."""
+    last = last_step(getattr(model, "estimator", model))
+    if not isinstance(last, (CertifiedClassifier, *CERTIFIABLE)):
+        return ""
+    parameters = last.get_params()
+    words = [_kernel(parameters.get("kernel"))]
+    if isinstance(last, CertifiedClassifier):
+        for entry in CATALOGUE.values():
+            if entry.estimator is not None and entry.estimator.name == type(last).__name__:
+                own = "free" if entry.intercept.startswith("free") else "penalised"
+                asked = parameters.get("intercept", True)
+                kind = asked if isinstance(asked, str) else own if asked else "none"
+                words.append("no intercept" if kind == "none" else f"{kind} intercept")
+                averaged = entry.losses.startswith("(1/n)")
+                words.append("losses averaged" if averaged else "losses summed")
+                break
+    else:
+        text = next(text for cls, text in OF_OTHERS.items() if isinstance(last, cls))
+        if not parameters.get("fit_intercept", True):
+            text = f"no {text.partition(' ')[2]}"
+        words.append(text)
+    return ", ".join(words)
+
+
+def _kernel(kernel: Any) -> str:
+    if kernel is None or kernel == "linear" or type(kernel).__name__ == "Linear":
+        return "linear"
+    name = kernel if isinstance(kernel, str) else getattr(kernel, "__name__", type(kernel).__name__)
+    return f"{name} kernel"
+
+
+# The row
+
+
+def fit_row(
+    fit: Callable[[], Any],
+    part: Part,
+    *,
+    tol: float,
+    metrics: Sequence[str] = (),
+    score: Callable[[Any], float] | None = None,
+    intervals: Sequence[str] = (),
+    details: bool = False,
+) -> tuple[Row, Any]:
+    """Fit, certify and score a model; return its row, and the fitted estimator, None if it failed.
+
+    `metrics` are names of scores on the test part, `score` is another one, of the fitted estimator;
+    `intervals` are the scores of which the row has the interval of every optimal machine, and
+    `details` are the columns of :func:`svmcvx.compare` alone.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If Ctrl-C ended the fit early.
+    """
+    row: Row = dict.fromkeys(("solver", "lower", "upper", "gap", "n_support", *metrics))
+    row |= {"certified": False, "note": ""}
+    started = clock.now()
+    try:
+        if isinstance(part.X, Exception):
+            raise part.X
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the row has the gap
+            fitted = fit()
+    except OutOfTime:
+        row |= {"status": str(Status.TIME_LIMIT), "note": "the time limit left no time"}
+        return row | {"seconds": clock.now() - started}, None
+    except Exception as error:  # an exception of one model does not stop the others
+        return row | failed(error) | {"seconds": clock.now() - started}, None
+    row["seconds"] = clock.now() - started
+    last, seen = last_step(fitted), as_seen(fitted, part.X)
+    row |= certified(last, seen, part.y, tol, part.weight, details=details)
+    if row["status"] == Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    notes = [row["note"]]
+    scores: dict[str, Callable[[], float]] = {}
+    if metrics:
+        predicted = np.asarray(fitted.predict(part.X_test))
+        # As the hexadecimal digits of a bit a row.
+        row["right"] = np.packbits(predicted == part.y_test).tobytes().hex()
+        notes.append(one_class_note(predicted, part.y_test))
+        for name in metrics:
+            scores[name] = partial(get_scorer(name), fitted, part.X_test, part.y_test)
+        if "accuracy" in metrics:
+            scores["accuracy"] = lambda: np.mean(predicted == part.y_test)
+    if score is not None:
+        scores["score"] = partial(score, fitted)
+    for name, compute in scores.items():
+        try:
+            row[name] = float(compute())
+        except Exception as error:  # such as a score of probabilities, which not all models have
+            row[name] = None
+            notes.append(f"no {name}: {' '.join(str(error).split())}")
+    if intervals:
+        test = as_seen(fitted, part.X_test)
+        found = exact_scores(last, seen, part.y, test, part.y_test, intervals)
+        row |= found.intervals | {"undecided": found.undecided}
+        notes.append(found.note)
+    row["note"] = "; ".join(filter(None, notes))
+    return row, fitted
+
+
+def cut_short(row: Row, deadline: Deadline) -> bool:
+    """Whether a time limit may have made a row worse, so that it is not stored."""
+    limited = row["status"] in (Status.TIME_LIMIT, "failed") or "undecided" in row
+    return deadline.passed() and limited
+
+
+def one_class_note(predicted: NDArray[Any], y: NDArray[Any]) -> str:
+    """Return a note if the predictions for rows of several classes name one class only."""
+    found = np.unique(predicted)
+    return f"{ONE_CLASS}, {found[0]}" if found.size == 1 and np.unique(y).size > 1 else ""
+
+
+def certified(
+    last: Any, X: Any, y: NDArray[Any], tol: float, weight: Any = None, *, details: bool = False
+) -> Row:
+    """Return the fields of the checked interval; of several binary machines that of the largest
+    gap. With `details` also the certificates of all of them.
+    """
+    solution = getattr(last, "solution_", None)
+    if isinstance(solution, Solution):
+        row: Row = {
+            "solver": solution.solver,
+            "status": str(solution.status),
+            "n_support": int(solution.model.n_support),
+            "note": "",
+        }
+        if details:
+            row["certificates"] = certificates(solution, tol)
+            row["note"] = "; ".join([*_reasons(solution), *_several(row["certificates"])])
+        return row | _ends(solution.certificate, tol)
+    support = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
+    row = {"solver": type(last).__name__, "status": FOREIGN, "n_support": support, "note": ""}
+    found = foreign_certificates(last, X, y, weight)
+    if isinstance(found, str):
+        return row | {"certified": None, "note": found}
+    if details:
+        row["certificates"] = [
+            {"classes": _listed(key), **_ends(one, tol), "kind": one.kind, "status": FOREIGN}
+            | {"solver": row["solver"], "n_support": support if len(found) == 1 else None}
+            for key, one in found.items()
+        ]
+        row["note"] = "; ".join(_several(row["certificates"]))
+    return row | _ends(max(found.values(), key=lambda certificate: certificate.gap), tol)
+
+
+def _ends(certificate: Certificate, tol: float) -> Row:
+    return {
+        "lower": certificate.lower,
+        "upper": certificate.upper,
+        "gap": certificate.gap,
+        "certified": certificate.is_certified(tol),
+    }
+
+
+def foreign_certificates(
+    last: Any, X: Any, y: NDArray[Any], sample_weight: Any = None
+) -> dict[Any, Certificate] | str:
+    """Return the certificates of a model that scikit-learn has trained, by its classes, or why
+    there are none.
+    """
+    if not isinstance(last, CERTIFIABLE):
+        named = "; name one in certify(model, X, y, problem=…)" if hasattr(last, "coef_") else ""
+        return f"no certificate: {type(last).__name__} answers no problem that svmcvx knows{named}"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the row has the gap
+            found = certify(last, X, y, sample_weight)
+    except OutOfTime:
+        return "no certificate: the time limit left no time for it"
+    except SvmcvxError as error:
+        return f"no certificate: {error}"
+    return found if isinstance(found, dict) else {tuple(np.unique(y).tolist()): found}
+
+
+def certificates(solution: Solution, tol: float) -> list[Row]:
+    """Return the certificates of a solution as plain values: one for each binary machine."""
+    parts: Mapping[Any, Solution] = {tuple(solution.model.classes.tolist()): solution}
+    if isinstance(solution, CompositeSolution):
+        parts = solution.parts
+    return [
+        {"classes": _listed(key), **_ends(one.certificate, tol), "kind": one.certificate.kind}
+        | {"status": str(one.status), "solver": one.solver, "n_support": one.model.n_support}
+        for key, one in parts.items()
+    ]
+
+
+def _several(each: list[Row]) -> list[str]:
+    return [f"interval of the largest gap of {len(each)} binary machines"] if len(each) > 1 else []
+
+
+def _listed(classes: Any) -> list[Any]:
+    return list(classes) if isinstance(classes, tuple) else [classes]
+
+
+def _reasons(solution: Solution) -> list[str]:
+    """Return why attempts were not enough, and how much of an indefinite kernel was clipped."""
+    notes = dict.fromkeys(
+        f"{attempt.solver}: {attempt.reason}"
+        for attempt in solution.attempts
+        if attempt.reason and attempt.status is not Status.LICENCE
+    )
+    parts = solution.parts.values() if isinstance(solution, CompositeSolution) else [solution]
+    masses = [part.certificate.residuals.get("clipped_mass") for part in parts]
+    clipped = max((mass for mass in masses if mass is not None), default=None)
+    return [*notes, *([f"indefinite kernel clipped, mass {clipped:.2g}"] if clipped else [])]
+
+
+# Every optimal machine
+
+
+class ExactScores(NamedTuple):
+    """The ends of intervals of the scores of every optimal machine, as cells."""
+
+    intervals: dict[str, float]
+    undecided: float | None
+    note: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Scored(Guarantee):
+    """A guarantee with the scores of some rows, so that several scores cost one evaluation."""
+
+    classes: NDArray[Any]
+    found: CertifiedScores
+    radius: float = math.nan
+
+    def scores(self, T: Any) -> CertifiedScores:
+        """Return the scores of these rows."""
+        return self.found
+
+
+def exact_scores(
+    last: Any,
+    X: Any,
+    y: NDArray[Any],
+    T: Any,
+    labels: NDArray[Any],
+    scores: Sequence[str] = ("accuracy",),
+) -> ExactScores:
+    """Return intervals of the scores of every optimal machine on a test part."""
+    if not isinstance(last, CertifiedClassifier):
+        return ExactScores({}, None, "")
+    try:
+        rows = check_features(T)
+        found = scores_in_pieces(last.guarantee(X, y), rows)
+        if found.by_gap.any():
+            found = _refined(last, X, y, rows)
+    except OutOfTime:
+        return ExactScores({}, None, "no guarantee: the time limit left no time for it")
+    except SvmcvxError as error:
+        return ExactScores({}, None, f"no guarantee: {error}")
+    scored = _Scored(found.classes, found)
+    intervals: dict[str, float] = {}
+    notes = []
+    for name in scores:
+        if name in INTERVALS:
+            try:
+                one: Interval = getattr(scored, INTERVALS[name])(rows, labels)
+                intervals |= {f"{name}_lower": one.lower, f"{name}_upper": one.upper}
+            except SvmcvxError as error:
+                notes.append(f"no interval of {name}: {error}")
+    return ExactScores(intervals, float(found.undecided.mean()), "; ".join(notes))
+
+
+def _refined(last: CertifiedClassifier, X: Any, y: NDArray[Any], rows: Any) -> CertifiedScores:
+    """Return the scores of rows at a gap that decides their labels, if such a gap can be reached."""
+    solution = refine(last.solution_, X, y, rows, time_limit=last.time_limit)
+    if solution.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    refined = copy(last)
+    refined.solution_ = solution
+    return scores_in_pieces(refined.guarantee(X, y), rows)
+
+
+# Proofs
+
+
+def check_folder(folder: str | os.PathLike[str]) -> Path:
+    """Return a folder for proofs, made if it is not there."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"proofs cannot be used as a folder: {error}") from None
+    return Path(folder)
+
+
+def file_stem(name: str) -> str:
+    """Return the name of a file for any text."""
+    return re.sub(r"[^A-Za-z0-9=.,_-]+", "_", name).strip("_.")[:100] or "_"
+
+
+def save_proof(folder: Path, name: str, X: Any, y: NDArray[Any], solution: Solution) -> str:
+    """Write training data and the proof of a solution, one a pair of classes for several; return a
+    note on proofs that were not written.
+    """
+    folder, y, stem = check_folder(folder), np.asarray(y), file_stem(name)
+    write_npz(folder / "training.npz", X, y)
+    try:
+        if not isinstance(solution, CompositeSolution):
+            solution.save_proof(folder / f"{stem}.npz")
+            return ""
+        for key, part in solution.parts.items():
+            if not isinstance(key, tuple):
+                return "one class against the rest: no proofs were written"
+            rows = np.flatnonzero(np.isin(y, key))
+            model: Any = part.model
+            own = replace(part, model=replace(model, support=np.searchsorted(rows, model.support)))
+            own.save_proof(folder / f"{stem}.{key[0]}-{key[1]}.npz")
+    except DataError as error:
+        return f"no proof: {error}"
+    return ""

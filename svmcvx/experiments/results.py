@@ -1,0 +1,588 @@
+"""The result of a study: rows, tables, tests, and their files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from svmcvx.data import check_number
+from svmcvx.display import check_mark, html_block, html_fields
+from svmcvx.errors import DataError
+from svmcvx.experiments import statistics
+from svmcvx.experiments.fit import FOREIGN, INTERVALS, ONE_CLASS
+from svmcvx.experiments.reports import report, versions
+from svmcvx.experiments.statistics import Friedman
+from svmcvx.experiments.store import FAILED, Row
+from svmcvx.experiments.tables import (
+    ONE_CLASS_MARK,
+    CertifiedTable,
+    interval_text,
+    latex_diagram,
+    latex_table,
+    table_html,
+)
+from svmcvx.system.files import atomic_write
+
+# The columns before those of the metrics and of their intervals, and behind them.
+FIRST = ("dataset", "model", "repeat", "fold", "status", "n_train", "n_test")
+LAST = (
+    *("undecided", "params", "tied", "lower", "upper", "gap", "certified", "tuning_fits"),
+    *("tuning_certified", "n_support", "solver", "tuning_seconds", "seconds", "proof", "note"),
+)
+# Columns of `Study.paired` and `Study.overall`.
+PAIRED = [
+    *("dataset", "first", "second", "splits", "difference", "low", "high", "median", "win"),
+    *("detectable", "t", "corrected_t", "corrected_holm", "wilcoxon", "mcnemar", "reason"),
+]
+OVERALL = [
+    *("first", "second", "wins", "losses", "ties", "win", "median", "low", "high", "wilcoxon"),
+    *("holm", "reason"),
+]
+# Reasons why there is no signed-rank test.
+FEW, EQUAL = "fewer than six differences have no signed-rank test", "all differences are zero"
+
+
+class Study:
+    """The result of :func:`svmcvx.study`.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        A row a task: ``dataset``, ``model``, ``repeat``, ``fold``, ``status`` (``"failed"`` where
+        it failed), ``n_train``, ``n_test``, a column a metric, ``accuracy_lower`` and
+        ``accuracy_upper`` (interval of every optimal machine; so for each metric of which there are
+        intervals), ``accuracy_tied_lower`` and ``accuracy_tied_upper`` (with any of the settings
+        that may be the best), ``undecided`` (share of the test rows whose label is not proved),
+        ``params`` (chosen), ``tied`` (the settings that may be the best by cross-validation of
+        optimal machines), ``lower`` and ``upper`` (checked interval around the optimum of the final
+        fit), ``gap``, ``certified``, ``tuning_fits``, how many of them are certified
+        (``tuning_certified``), ``n_support``, ``solver``, ``tuning_seconds``, ``seconds`` (all),
+        ``proof`` (folder) and ``note``.
+    models : tuple of str
+    datasets : DataFrame
+        Size, split and content digest of each data set.
+    left_out : dict
+        Why data sets could not be used.
+    metrics : tuple of str
+        Tables show the first one, unless another is named.
+    protocol : dict of str
+    complete : bool
+        Whether all tasks are there.
+    reused : int
+        Tasks that were found in the store.
+    versions : dict of str
+        Versions of this package and of the numerical packages.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        protocol: Any,
+        models: Mapping[str, str],
+        grids: Mapping[str, str],
+        datasets: Sequence[Mapping[str, Any]],
+        left_out: Mapping[str, str],
+        complete: bool,
+        reused: int = 0,
+        conventions: Mapping[str, str] | None = None,
+    ) -> None:
+        self.metrics = protocol.metrics
+        self.protocol = protocol.described()
+        self._guarantee = protocol.guarantee
+        self.model_lines, self.grids = dict(models), dict(grids)
+        self.models = tuple(models)
+        self.conventions = {name: said for name, said in (conventions or {}).items() if said}
+        self.datasets = pd.DataFrame(list(datasets))
+        self.left_out = dict(left_out)
+        self.complete, self.reused = complete, reused
+        self.versions = versions()
+        suffixes = {False: (), True: ("",), "tuning": ("", "_tied")}[self._guarantee]
+        ends = [
+            f"{name}{suffix}_{end}"
+            for name in self.metrics
+            if name in INTERVALS
+            for suffix in suffixes
+            for end in ("lower", "upper")
+        ]
+        # Columns of results that were not requested would be empty.
+        asked = {"undecided": bool(self._guarantee), "tied": self._guarantee == "tuning"}
+        last = [name for name in LAST if asked.get(name, True)]
+        columns = [*FIRST, *self.metrics, *ends, *last]
+        numbers = [*self.metrics, *ends, "lower", "upper", "gap", "n_support"]
+        numbers += ["tuning_seconds", "seconds", *(["undecided"] if self._guarantee else [])]
+        self.frame = CertifiedTable(
+            [{name: row.get(name) for name in columns} for row in rows], columns=columns
+        ).astype(dict.fromkeys(numbers, float))
+        self._right = pd.Series([row.get("right") for row in rows], dtype=object)
+
+    @staticmethod
+    def concat(studies: Sequence[Study]) -> Study:
+        """Return one study of all data sets from studies with the same protocol and the same names
+        of models.
+        """
+        first = studies[0]
+        found = copy(first)
+        found.models = tuple(dict.fromkeys(name for one in studies for name in one.models))
+        found.model_lines = {
+            name: "; ".join(
+                dict.fromkeys(one.model_lines[name] for one in studies if name in one.model_lines)
+            )
+            for name in found.models
+        }
+        found.conventions = {
+            name: said for one in studies for name, said in one.conventions.items()
+        }
+        found.grids = {name: grid for one in studies for name, grid in one.grids.items()}
+        found.datasets = pd.concat([one.datasets for one in studies], ignore_index=True)
+        found.left_out = {name: why for one in studies for name, why in one.left_out.items()}
+        found.complete = all(one.complete for one in studies)
+        found.reused = sum(one.reused for one in studies)
+        found.frame = pd.concat([one.frame for one in studies], ignore_index=True)
+        found._right = pd.concat([one._right for one in studies], ignore_index=True)
+        return found
+
+    def __repr__(self) -> str:
+        state = "" if self.complete else ", not complete"
+        return (
+            f"{type(self).__name__}({len(self.models)} models, {len(self.datasets)} data sets,"
+            f" {len(self.frame)} tasks{state})"
+        )
+
+    def _repr_html_(self) -> str:
+        certified, solves = self.solves()
+        failed = len(self.failures())
+        fields = [
+            ("Scores", f"{self.metrics[0]}, mean ± standard deviation over the splits"),
+            ("Certified", f"{check_mark(certified == solves)} {certified} of {solves} solves"),
+            *([("Failed", f"{failed} tasks")] if failed else []),
+            *([("Models", " ".join(self.notes()))] if self.notes() else []),
+            *([("Left out", f"{name}: {why}") for name, why in self.left_out.items()]),
+        ]
+        return html_block(repr(self), html_fields(fields), table_html(self.table()))
+
+    # Tables
+
+    def _metric(self, metric: str | None) -> str:
+        if metric is None:
+            return str(self.metrics[0])
+        if metric not in self.metrics:
+            raise DataError(f"metric must be one of {', '.join(self.metrics)}, got {metric!r}")
+        return metric
+
+    def _ordered(self, column: pd.Series, how: Any, rows: Any = None) -> pd.DataFrame:
+        """Aggregate a column by data set and model, in their orders."""
+        rows = self.frame if rows is None else rows
+        values = column.groupby([rows["dataset"], rows["model"]], sort=False).agg(how)
+        table: pd.DataFrame = values.unstack("model").reindex(  # noqa: PD010 - nothing to aggregate
+            index=list(self.datasets["dataset"]), columns=list(self.models)
+        )
+        table.index.name, table.columns.name = "dataset", None
+        return table
+
+    def _whole(self) -> pd.DataFrame:
+        """Return where all tasks are there: means of different splits cannot be compared."""
+        counts = self._ordered(self.frame["status"], "size").fillna(0)
+        most = self.frame.groupby("dataset")[["repeat", "fold"]].apply(
+            lambda part: len(part.drop_duplicates())
+        )
+        return counts.ge(most.reindex(counts.index).fillna(1), axis=0)
+
+    def _mean(self, column: str) -> pd.DataFrame:
+        return self._ordered(self.frame[column], lambda x: x.mean(skipna=False))
+
+    def mean(self, metric: str | None = None) -> pd.DataFrame:
+        """Return mean scores, a row a data set and a column a model; NaN if a task failed or is
+        missing.
+        """
+        return self._mean(self._metric(metric)).where(self._whole())
+
+    def sd(self, metric: str | None = None) -> pd.DataFrame:
+        """Return the standard deviations of the scores over the splits, with one degree of freedom
+        less than splits.
+        """
+        column = self.frame[self._metric(metric)]
+        spread = self._ordered(column, lambda x: x.std(ddof=1, skipna=False))
+        return spread.where(self._whole())
+
+    def table(self, metric: str | None = None, digits: int = 3) -> pd.DataFrame:
+        """Return mean ± standard deviation as text, with a last row of mean ranks; † marks models
+        that predict one class only on some split.
+        """
+        mean, sd, marked = self.mean(metric), self.sd(metric), self.one_class()
+        cells = {
+            name: [
+                _mean_sd(m, s, digits) + (f" {ONE_CLASS_MARK}" if mark else "")
+                for m, s, mark in zip(mean[name], sd[name], marked[name], strict=True)
+            ]
+            for name in self.models
+        }
+        table = pd.DataFrame(cells, index=mean.index)
+        table.loc["mean rank"] = [
+            "—" if np.isnan(rank) else f"{rank:.2f}" for rank in self.ranks(metric).mean(axis=0)
+        ]
+        return table
+
+    def ranks(self, metric: str | None = None) -> pd.DataFrame:
+        """Return the rank of each model on each data set, 1 the best; of data sets on which all
+        models have a score.
+        """
+        mean = self.mean(metric).dropna()
+        return pd.DataFrame(statistics.ranks_by_block(mean), index=mean.index, columns=mean.columns)
+
+    def exact(self, metric: str | None = None) -> pd.DataFrame:
+        """Return the mean over the splits of the intervals of the scores of every optimal machine,
+        as text.
+        """
+        name = self._metric(metric)
+        if not self._guarantee:
+            raise DataError(
+                "this study has no scores of every optimal machine; pass guarantee=True to study"
+            )
+        if name not in INTERVALS:
+            raise DataError(f"there are intervals of {', '.join(INTERVALS)}, not of {name}")
+        whole = self._whole()
+        low, high = (self._mean(f"{name}_{end}").where(whole) for end in ("lower", "upper"))
+        cells = {
+            model: [interval_text(*pair) for pair in zip(low[model], high[model], strict=True)]
+            for model in self.models
+        }
+        return pd.DataFrame(cells, index=low.index)
+
+    def with_exact(self) -> list[str]:
+        """Return the metrics for which some task has an interval of every optimal machine."""
+        known = [name for name in self.metrics if name in INTERVALS] if self._guarantee else []
+        return [name for name in known if self.frame[f"{name}_lower"].notna().any()]
+
+    def undecided(self) -> pd.DataFrame:
+        """Return the mean share of test rows whose label is not proved, by data set and model."""
+        return self._mean("undecided")
+
+    def without_exact(self) -> dict[str, str]:
+        """Return why tasks have no intervals, by the model."""
+        notes = self.frame[self.frame["note"].fillna("").str.contains("no guarantee|no interval")]
+        return {
+            str(model): "; ".join(part.unique())
+            for model, part in notes.groupby("model", sort=False)["note"]
+        }
+
+    def _solves(self) -> tuple[pd.DataFrame, pd.Series[int], pd.Series[int]]:
+        """Return the tasks of models that give certificates, the number of their certified solves,
+        and of all; the tuning of other packages' models has none.
+        """
+        fitted = self.frame[self.frame["status"] == FOREIGN]
+        without = fitted.loc[fitted["certified"].isna(), "model"].unique()
+        rows = self.frame[~self.frame["model"].isin(without)]
+        own = rows["status"] != FOREIGN
+        certified = rows["tuning_certified"].where(own, 0) + rows["certified"].astype(int)
+        return rows, certified, rows["tuning_fits"].where(own, 0) + 1
+
+    def certified(self) -> pd.DataFrame:
+        """Return the share of certified solves, of the final fits and those of the tuning together,
+        by data set and model.
+        """
+        rows, certified, solves = self._solves()
+        return self._ordered(certified, "sum", rows) / self._ordered(solves, "sum", rows)
+
+    def solves(self) -> tuple[int, int]:
+        """Return how many solves are certified, and how many there are, of the models that give
+        certificates.
+        """
+        _, certified, solves = self._solves()
+        return int(certified.sum()), int(solves.sum())
+
+    def seconds(self) -> pd.DataFrame:
+        """Return mean seconds of a task, with its tuning, by data set and model."""
+        return self._ordered(self.frame["seconds"], "mean")
+
+    def one_class(self) -> pd.DataFrame:
+        """Return whether a model predicts one class only on some split, by data set and model."""
+        return self._ordered(self._of_one_class(), "any").eq(True)  # missing tasks predict nothing
+
+    def _of_one_class(self) -> Any:
+        return self.frame["note"].fillna("").str.contains(ONE_CLASS, regex=False)
+
+    def single_class(self) -> dict[str, int]:
+        """Return the numbers of tasks whose model predicts one class only for its test part, by
+        model.
+        """
+        counts = self.frame.loc[self._of_one_class(), "model"].value_counts(sort=False)
+        return {str(name): int(count) for name, count in counts.items()}
+
+    def leaders(self, metric: str | None = None, digits: int = 3) -> pd.DataFrame:
+        """Return which scores are the best of their data set, as printed, or not told from it by
+        the corrected t-test at 0.05.
+        """
+        name = self._metric(metric)
+        mean = self.mean(name)
+        best = mean.round(digits).eq(mean.round(digits).max(axis=1), axis=0)
+        paired = self.paired(name)
+        rows = paired[paired["corrected_t"] >= statistics.LEVEL]
+        pairs = zip(rows["dataset"], rows["first"], rows["second"], strict=True)
+        tied = {(dataset, frozenset(pair)) for dataset, *pair in pairs}
+        for dataset in mean.index[mean.notna().any(axis=1)]:
+            leader = mean.loc[dataset].idxmax()
+            best.loc[dataset] |= np.array(
+                [(dataset, frozenset((model, leader))) in tied for model in mean.columns]
+            )
+        return best
+
+    def notes(self) -> list[str]:
+        """Return what a reader of the tables has to know: the conventions of the models, and those
+        that predict one class only.
+        """
+        by_words: dict[str, list[str]] = {}
+        for name, said in self.conventions.items():
+            by_words.setdefault(said, []).append(name)
+        found = [f"{', '.join(names)}: {said}." for said, names in by_words.items()]
+        tasks = self.frame["model"].value_counts()
+        found += [
+            f"{name} predicts one class only in {count} of {tasks[name]} tasks."
+            for name, count in self.single_class().items()
+        ]
+        return found
+
+    def failures(self) -> pd.DataFrame:
+        """Return the rows of the tasks that failed."""
+        return self.frame.loc[
+            self.frame["status"] == FAILED, ["dataset", "model", "repeat", "fold", "note"]
+        ]
+
+    def contents(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON."""
+        return {
+            "complete": self.complete,
+            "data": self.datasets.to_dict("records"),
+            "protocol": self.protocol,
+            "models": self.model_lines,
+            "grids": self.grids,
+            "left_out": self.left_out,
+            "reused": self.reused,
+            "rows": self.frame.to_dict("records"),
+        }
+
+    def data_facts(self) -> list[dict[str, Any]]:
+        """Return size, split and digest of each data set."""
+        facts: list[Any] = self.datasets.to_dict("records")
+        return facts
+
+    # Tests
+
+    def _differences(self, metric: str) -> Iterator[tuple[str, str, str, Any, float]]:
+        """Yield data set, two models, the differences of their scores by split, and test rows for
+        one training row.
+        """
+        for dataset in self.datasets["dataset"]:
+            part = self.frame[self.frame["dataset"] == dataset]
+            scores = part.pivot_table(metric, ["repeat", "fold"], "model", dropna=False).reindex(
+                columns=list(self.models)
+            )
+            ratio = float((part["n_test"] / part["n_train"]).mean()) if len(part) else 0.0
+            for first, second in combinations(self.models, 2):
+                yield (
+                    dataset,
+                    first,
+                    second,
+                    (scores[first] - scores[second]).dropna().to_numpy(),
+                    ratio,
+                )
+
+    def paired(self, metric: str | None = None) -> pd.DataFrame:
+        """Compare every pair of models on every data set, over its splits."""
+        rows, name = [], self._metric(metric)
+        for dataset, first, second, difference, ratio in self._differences(name):
+            size = statistics.effect(difference, ratio)
+            single = name == "accuracy" and difference.size == 1
+            few = FEW if difference.size < statistics.LEAST_RANKED else ""
+            tests = (
+                statistics.paired_t(difference),
+                statistics.corrected_t(difference, ratio),
+                np.nan,
+                statistics.wilcoxon(difference),
+                self._mcnemar(dataset, first, second) if single else np.nan,
+            )
+            sizes = (size.mean, size.low, size.high, size.median, size.win, size.detectable)
+            names = (dataset, first, second, difference.size)
+            rows.append((*names, *sizes, *tests, size.reason or few))
+        table = pd.DataFrame(rows, columns=PAIRED)
+        table["corrected_holm"] = statistics.holm(table["corrected_t"])
+        return table
+
+    def _mcnemar(self, dataset: str, first: str, second: str) -> float:
+        """Return the p-value of McNemar's test on the rows of the one split of a data set; NaN if
+        they are not known.
+        """
+        part = self.frame[self.frame["dataset"] == dataset]
+        known = [
+            self._right[part.index[part["model"] == name]].dropna() for name in (first, second)
+        ]
+        if any(right.size != 1 for right in known):
+            return np.nan
+        hits = [
+            np.unpackbits(np.frombuffer(bytes.fromhex(right.iloc[0]), dtype=np.uint8))
+            for right in known
+        ]
+        return statistics.mcnemar(np.ones(hits[0].size), *hits)
+
+    def overall(self, metric: str | None = None, control: str | None = None) -> pd.DataFrame:
+        """Compare every pair of models over the data sets, by the signed-rank test on mean scores."""
+        mean = self.mean(metric)
+        if control is not None and control not in self.models:
+            raise DataError(f"control must be one of {', '.join(self.models)}, got {control!r}")
+        pairs = list(combinations(self.models, 2))
+        if control is not None:
+            pairs = [(name, control) for name in self.models if name != control]
+        rows = []
+        for first, second in pairs:
+            # Equal scores may have means that differ by rounding.
+            difference = (mean[first] - mean[second]).dropna().to_numpy().round(12)
+            size = statistics.effect(difference, 0.0)
+            low, high = statistics.median_interval(difference)
+            equal = "" if difference.any() else EQUAL
+            signs = [
+                int(count.sum()) for count in (difference > 0, difference < 0, difference == 0)
+            ]
+            p = statistics.wilcoxon(difference)
+            reason = FEW if difference.size < statistics.LEAST_RANKED else equal
+            sizes = (size.win, size.median, low, high)
+            rows.append((first, second, *signs, *sizes, p, np.nan, reason))
+        table = pd.DataFrame(rows, columns=OVERALL)
+        table["holm"] = statistics.holm(table["wilcoxon"])
+        return table
+
+    def bayes(self, rope: float = 0.01, metric: str | None = None) -> pd.DataFrame:
+        """Return the probabilities that models differ by more than a region of practical
+        equivalence [Benavoli].
+        """
+        name = self._metric(metric)
+        check_number(rope, "rope", low=0)
+        rows: list[tuple[Any, ...]] = []
+        for dataset, first, second, difference, ratio in self._differences(name):
+            found = statistics.correlated_t(difference, ratio, rope)
+            reason = statistics.effect(difference, ratio).reason
+            rows.append((dataset, first, second, *found, reason))
+        mean = self.mean(name)
+        for first, second in combinations(self.models, 2):
+            difference = (mean[first] - mean[second]).dropna().to_numpy()
+            found = statistics.bayesian_signed_rank(difference, rope)
+            few = "fewer than two data sets on which both have a score"
+            rows.append(("(all)", first, second, *found, "" if difference.size > 1 else few))
+        names = ["dataset", "first", "second", "p_first", "p_equal", "p_second", "reason"]
+        return pd.DataFrame(rows, columns=names)
+
+    def friedman(self, metric: str | None = None, alpha: float = 0.05) -> Friedman | None:
+        """Return Friedman's test over the data sets; None for fewer than three models or two data
+        sets.
+        """
+        check_number(alpha, "alpha", low=0, high=1, open_low=True, open_high=True)
+        return statistics.friedman(self.mean(metric), alpha)
+
+    def ranked(self, metric: str | None = None) -> Friedman:
+        """Return Friedman's test for the diagram of mean ranks."""
+        test = self.friedman(metric)
+        if test is None:
+            raise DataError(
+                "a critical-difference diagram needs three models and two data sets with all their"
+                " scores"
+            )
+        return test
+
+    def methods(self) -> str:
+        """Return a paragraph on data, protocol and tests for a publication, with citations in
+        brackets.
+        """
+        certified, solves = self.solves()
+        protocol = "; ".join(f"{name}: {value}" for name, value in self.protocol.items())
+        single = (self.frame.groupby(["dataset", "model"]).size() == 1).all()
+        test = (
+            "McNemar's exact test on the rows of the one test part"
+            if single
+            else (
+                "the corrected resampled t-test, which allows for overlapping training parts"
+                " [Nadeau]"
+            )
+        )
+        return (
+            f"{len(self.models)} models were compared on {len(self.datasets)} data sets"
+            f" ({protocol}). Of {solves} training problems {certified} were solved to a certified"
+            f" duality gap. On each data set, differences were tested by {test},"
+            " and over the data sets by Wilcoxon's signed-rank test with Holm's adjustment, the"
+            " ranks of zero differences split, and by Friedman's test with Nemenyi's critical"
+            " difference [Demsar]. Probabilities of practical equivalence are those of the"
+            " Bayesian correlated t-test and signed-rank test [Benavoli]. Computed with svmcvx"
+            f" {self.versions['svmcvx']}."
+        )
+
+    # Files
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write all rows, whole or not at all."""
+        with atomic_write(path) as stream:
+            stream.write(self.frame.to_csv(index=False).encode())
+
+    def to_latex(
+        self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3
+    ) -> str:
+        """Return the table of a metric for a document with the package booktabs; write it to `path`
+        if that is given.
+
+        Bold are the best of a row, and those without a significant difference from it in the
+        corrected t-test at 0.05; a dagger marks models that predict one class only on some split.
+        """
+        text = latex_table(self, self._metric(metric), digits)
+        if path is not None:
+            with atomic_write(path) as stream:
+                stream.write(text.encode())
+        return text
+
+    def diagram(self, path: str | os.PathLike[str], metric: str | None = None) -> None:
+        """Write the diagram of mean ranks [Demsar]: for LaTeX with the package tikz (``.tex``), or
+        as a picture (``.pdf``, ``.svg``, ``.png``; extra ``study``).
+
+        Raises
+        ------
+        DataError
+            If there are fewer than three models or two data sets with all scores.
+        """
+        path = Path(path)
+        if path.suffix != ".tex":
+            from svmcvx.experiments.reports import critical_difference_diagram
+
+            figure: Any = critical_difference_diagram(self, metric).figure
+            figure.savefig(path, bbox_inches="tight")
+            return
+        with atomic_write(path) as stream:
+            stream.write(latex_diagram(self.models, self.ranked(metric)).encode())
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        comparisons: Mapping[str, pd.DataFrame] | None = None,
+        title: str | None = None,
+        figures: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Write a self-contained HTML file with all results (extra ``study``).
+
+        Parameters
+        ----------
+        path : path-like
+        comparisons : mapping of str to DataFrame, optional
+            Tables of :func:`svmcvx.compare`, or others, that the report is to hold too, by their
+            titles.
+        title : str, optional
+        figures : sequence of (str, str)
+            SVG and caption of figures for these tables.
+        """
+        report(Path(path), self, comparisons or {}, title, figures)
+
+
+def _mean_sd(mean: float, sd: float, digits: int) -> str:
+    if np.isnan(mean):
+        return "—"
+    return f"{mean:.{digits}f}" if np.isnan(sd) else f"{mean:.{digits}f} ± {sd:.{digits}f}"

@@ -1,0 +1,744 @@
+"""Studies: models over data sets and repeated splits, in parallel, resumable."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
+from sklearn.pipeline import Pipeline
+
+import svmcvx
+from svmcvx.certificate import relative_gap
+from svmcvx.data import Features, check_choice, check_number, check_time_limit, check_whole
+from svmcvx.datasets import Dataset, load
+from svmcvx.errors import DataError, DataTypeError, SvmcvxError, did_you_mean
+from svmcvx.experiments.comparison import Models, named_models
+from svmcvx.experiments.fit import (
+    INTERVALS,
+    MISSING,
+    SCALES,
+    Observations,
+    Part,
+    as_seen,
+    check_interval,
+    check_metrics,
+    conventions,
+    cut_short,
+    exact_scores,
+    file_stem,
+    fit_row,
+    imputer,
+    is_pairwise,
+    last_step,
+    observations,
+    part_of,
+    prepares_itself,
+    save_proof,
+    scaler,
+)
+from svmcvx.experiments.results import Study
+from svmcvx.experiments.selection import Selection, parameter_of, select, with_settings
+from svmcvx.experiments.store import FAILED, Row, Running, Store, fingerprint, is_dask, plain
+from svmcvx.solution import Solution
+from svmcvx.system import clock
+from svmcvx.system.deadline import OutOfTime, current, epoch_end, time_limited, until
+
+Rows: TypeAlias = NDArray[np.intp]
+
+GUARANTEES = (False, True, "tuning")
+# The number of this form of a row, in the keys of stores.
+FORM = 2
+
+
+# The protocol
+
+
+@dataclass(frozen=True)
+class Split:
+    """How the observations of a data set are parted into training and test parts.
+
+    Parameters
+    ----------
+    test_size : float
+        Share of the test part, 0.3 by default; without effect if there are folds.
+    folds : int, optional
+        Parts of a cross-validation, each of which is the test part once.
+    stratify : bool
+        Keep the shares of the classes; True by default.
+    """
+
+    test_size: float = 0.3
+    folds: int | None = None
+    stratify: bool = True
+
+    def __post_init__(self) -> None:
+        check_number(self.test_size, "test_size", low=0, high=1, open_low=True, open_high=True)
+        if self.folds is not None:
+            check_whole(self.folds, "folds", 2)
+
+    def parts(self, y: NDArray[Any], seed: int) -> Iterator[tuple[Rows, Rows]]:
+        """Yield the rows of the training and the test part, once or once a fold.
+
+        Raises
+        ------
+        DataError
+            If a class has too few observations.
+        """
+        rows = np.arange(y.size)
+        try:
+            if self.folds is not None:
+                kind = StratifiedKFold if self.stratify else KFold
+                _, counts = np.unique(y, return_counts=True)
+                if self.stratify and counts.min() < self.folds:
+                    # scikit-learn warns only, and leaves folds without the class.
+                    raise ValueError(
+                        f"a class has {counts.min()} observations for {self.folds} folds"
+                    )
+                yield from kind(self.folds, shuffle=True, random_state=seed).split(rows, y)
+                return
+            train, test = train_test_split(
+                rows,
+                test_size=self.test_size,
+                random_state=seed,
+                stratify=y if self.stratify else None,
+            )
+        except ValueError as error:
+            raise DataError(
+                f"the split cannot be made ({error}); change it, or set stratify to False"
+            ) from None
+        yield train, test
+
+    def __str__(self) -> str:
+        kind = f"{self.folds} folds" if self.folds is not None else f"test share {self.test_size:g}"
+        return f"{kind}, {'stratified' if self.stratify else 'not stratified'}"
+
+
+def as_split(value: Any) -> Split:
+    """Return a split, from a split, a test share, a number of folds, or the fields of a split."""
+    if isinstance(value, Split):
+        return value
+    if isinstance(value, Mapping):
+        strange = sorted(set(map(str, value)) - {"test_size", "folds", "stratify"})
+        if strange:
+            raise DataError(
+                f"split has no setting {', '.join(strange)}; it has test_size, folds and stratify"
+            )
+        return Split(**value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise DataTypeError(
+            f"split must be a test share, a number of folds or a Split, got {value!r}"
+        )
+    return Split(folds=value) if isinstance(value, int) else Split(test_size=value)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Settings that all tasks of a study share; see :func:`svmcvx.study` for the parameters."""
+
+    repeats: int = 10
+    cv: Any = 5
+    scoring: Any = None
+    metrics: tuple[str, ...] = ("accuracy",)
+    scale: str = "standard"
+    scale_by: str = "training"
+    missing: str = "error"
+    tol: float = 1e-6
+    seed: int = 0
+    guarantee: bool | str = False
+
+    def __post_init__(self) -> None:
+        check_whole(self.repeats, "repeats", 1)
+        check_whole(self.seed, "seed", 0)
+        check_number(self.tol, "tol", low=0, open_low=True)
+        check_choice(self.scale, "scale", SCALES)
+        if self.guarantee not in GUARANTEES:
+            raise DataError(f"guarantee must be False, True or 'tuning', got {self.guarantee!r}")
+        if self.guarantee == "tuning":
+            check_interval(self.scoring)
+        check_choice(self.scale_by, "scale_by", ("training", "all"))
+        check_choice(self.missing, "missing", MISSING)
+        check_metrics(self.metrics)
+
+    def described(self) -> dict[str, str]:
+        """Return the settings as text."""
+        return {
+            name: " ".join(str(value).split())
+            for name, value in asdict(self).items()
+            if value is not None
+        }
+
+
+def piped(model: Any, protocol: Protocol, *, sparse: bool) -> tuple[Any, str]:
+    """Return a model behind what prepares its features by the training part, and what its
+    parameters then begin with.
+    """
+    if protocol.scale_by == "all" or prepares_itself(model) or is_pairwise(model):
+        return clone(model), ""
+    before = [
+        ("impute", imputer(protocol.missing)),
+        ("scale", scaler(protocol.scale, sparse=sparse)),
+    ]
+    steps = [
+        (name, step)
+        for name, step in before
+        if step is not None and not (name == "impute" and sparse)
+    ]
+    if not steps:
+        return clone(model), ""
+    return Pipeline([*steps, ("model", clone(model))]), "model__"
+
+
+def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
+    """Return the grid of each model that is to be tuned."""
+    if tune is None:
+        return {}
+    if not isinstance(tune, Mapping):
+        raise DataTypeError(
+            f"tune must be a mapping, such as {{'C': [0.1, 1.0, 10.0]}}, got {tune!r}"
+        )
+    names = [name for name, _ in models]
+    if tune and all(_is_grid(value) for value in tune.values()):
+        strange = sorted(set(tune) - set(names))
+        if strange:
+            raise DataError(
+                f"tune names {', '.join(map(repr, strange))}; the models are {', '.join(names)}"
+            )
+        return {name: grid for name, grid in tune.items() if grid}
+    found: dict[str, Any] = {}
+    used = set()
+    for name, model in models:
+        known = {parameter_of(model, key): key for key in tune if parameter_of(model, key)}
+        if known:
+            found[name] = {parameter: tune[key] for parameter, key in known.items()}
+            used |= set(known.values())
+    unused = sorted(set(tune) - used)
+    if unused:
+        there = sorted({name for _, model in models for name in model.get_params()})
+        last = {name.rpartition("__")[2]: name for name in there}
+        meant = (
+            f"; did you mean {last[unused[0]]!r}?"
+            if unused[0] in last
+            else did_you_mean(unused[0], there)
+        )
+        raise DataError(
+            f"tune has {', '.join(map(repr, unused))}, which no model has as a parameter{meant}"
+        )
+    return found
+
+
+def _is_grid(value: Any) -> bool:
+    several = (
+        isinstance(value, (list, tuple))
+        and bool(value)
+        and all(isinstance(part, Mapping) for part in value)
+    )
+    return value is None or isinstance(value, Mapping) or several
+
+
+# One model on one split of one data set
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of a study, as it is sent to a process: the estimator has the preparation of the
+    features before it, the grid its parameters, and no task starts after `until`, in seconds since
+    the epoch.
+    """
+
+    dataset: str
+    model: str
+    repeat: int
+    fold: int
+    train: Rows
+    test: Rows
+    estimator: Any
+    grid: Any
+    protocol: Protocol
+    key: str
+    store: Path | None
+    proofs: Path | None
+    until: float
+    takes_table: bool
+
+    def __str__(self) -> str:
+        return f"{self.dataset}, {self.model}, repeat {self.repeat}"
+
+    @property
+    def group(self) -> str:
+        """The data set."""
+        return self.dataset
+
+    def empty_row(self) -> Row:
+        """Return the row before anything is known."""
+        return {
+            "dataset": self.dataset,
+            "model": self.model,
+            "repeat": self.repeat,
+            "fold": self.fold,
+            "n_train": self.train.size,
+            "n_test": self.test.size,
+            "upper": None,
+            "params": {},
+            "certified": False,
+            "tuning_fits": 0,
+            "tuning_certified": 0,
+            "tuning_seconds": 0.0,
+            "proof": None,
+            "note": "",
+        }
+
+    def run(self, X: Any, y: NDArray[Any]) -> Row | None:
+        """Return the row; None if the time ran out before it was done.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If Ctrl-C ended a fit early.
+        """
+        if self.store is not None and self.proofs is None:
+            with Store(self.store) as store:
+                # Another process may have finished it meanwhile.
+                row = store.found((self.key,)).get(self.key)
+            if row is not None and row["status"] != FAILED:
+                return row
+        with until(self.until) as deadline, warnings.catch_warnings():
+            if deadline.passed():
+                return None
+            warnings.filterwarnings(
+                "ignore", message="(the time limit passed|interrupted) after", category=UserWarning
+            )
+            started = clock.now()
+            row = self._row(part_of(self.estimator, X, y, self.train, self.test))
+            row["seconds"] = clock.now() - started
+            return None if cut_short(row, deadline) else plain(row)
+
+    def _row(self, part: Part) -> Row:
+        tables: list[Selection] = []
+
+        def fit() -> Any:
+            if self.grid is None:
+                return clone(self.estimator).fit(part.X, part.y)
+            table = self._tuned(part)
+            tables.append(table)
+            return table.best_estimator_
+
+        metrics, guarantee = self.protocol.metrics, self.protocol.guarantee
+        found, fitted = fit_row(
+            fit,
+            part,
+            tol=self.protocol.tol,
+            metrics=metrics,
+            intervals=metrics if guarantee else (),
+        )
+        row = self.empty_row() | found
+        for table in tables:
+            row |= self._of_tuning(table)
+            if guarantee == "tuning" and fitted is not None:
+                row |= self._tied(row, table, part)
+        solution = getattr(last_step(fitted), "solution_", None)
+        if self.proofs is not None and isinstance(solution, Solution):
+            place = f"{file_stem(self.dataset)}/repeat-{self.repeat}-fold-{self.fold}"
+            if self.takes_table:  # a pipeline of the user may transform the features
+                place = f"{place}/{file_stem(self.model)}"
+            seen = as_seen(fitted, part.X)
+            note = save_proof(self.proofs / place, self.model, seen, part.y, solution)
+            row |= {"proof": place, "note": "; ".join(filter(None, (row["note"], note)))}
+        return row
+
+    def _tuned(self, part: Part) -> Selection:
+        table = select(
+            clone(self.estimator),
+            self.grid,
+            part.X,
+            part.y,
+            cv=self.protocol.cv,
+            scoring=self.protocol.scoring,
+            tol=self.protocol.tol,
+            seed=self.protocol.seed + self.repeat,
+            guarantee=self.protocol.guarantee == "tuning",
+        )
+        if not table.complete and not current().passed():
+            raise KeyboardInterrupt  # which select has turned into an incomplete table
+        if table.best_estimator_ is None:
+            raise OutOfTime
+        return table
+
+    def _of_tuning(self, table: Selection) -> Row:
+        folds = sum(
+            str(name).startswith("split") and str(name).endswith("_upper") for name in table
+        )
+        ends = [table[[f"split{k}_lower", f"split{k}_upper"]].to_numpy(float) for k in range(folds)]
+        gaps = [relative_gap(*pair) for pair in np.concatenate(ends) if not np.isnan(pair).any()]
+        return {
+            "params": _shortened(table.best_params_ or {}),
+            "tuning_fits": len(table) * folds,
+            "tuning_certified": sum(gap <= self.protocol.tol for gap in gaps),
+            "tuning_seconds": float(table["seconds"].sum()),
+        }
+
+    def _tied(self, row: Row, table: Selection, part: Part) -> Row:
+        """Return the settings that may be the best by cross-validation, and the least intervals
+        that contain those of all of them.
+        """
+        if table["mean_test_score_lower"].isna().all():
+            return {"tied": []}
+        tied = list(table.loc[table["may_be_best"] & table["mean_test_score"].notna(), "params"])
+        each: list[Mapping[str, float]] = [row]
+        for settings in tied:
+            if _shortened(settings) != row["params"]:
+                fitted = with_settings(clone(self.estimator), settings).fit(part.X, part.y)
+                seen, test = as_seen(fitted, part.X), as_seen(fitted, part.X_test)
+                found = exact_scores(
+                    last_step(fitted), seen, part.y, test, part.y_test, self.protocol.metrics
+                )
+                each.append(found.intervals)
+        cells: Row = {"tied": [_shortened(settings) for settings in tied]}
+        for name in self.protocol.metrics:
+            ends = f"{name}_lower", f"{name}_upper"
+            if name in INTERVALS and all(end in one for one in each for end in ends):
+                cells[f"{name}_tied_lower"] = min(one[ends[0]] for one in each)
+                cells[f"{name}_tied_upper"] = max(one[ends[1]] for one in each)
+        return cells
+
+
+def _shortened(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without the name of the step that a study puts the model into."""
+    return {name.removeprefix("model__"): value for name, value in params.items()}
+
+
+# The study
+
+
+def study(
+    models: Models,
+    datasets: Any,
+    *,
+    repeats: int = 10,
+    split: Any = 0.3,
+    tune: Mapping[str, Any] | None = None,
+    cv: Any = 5,
+    scoring: Any = None,
+    metrics: str | Sequence[str] = ("accuracy",),
+    scale: str = "standard",
+    scale_by: str = "training",
+    missing: str = "error",
+    tol: float = 1e-6,
+    guarantee: bool | str = False,
+    seed: int = 0,
+    data_dir: str | os.PathLike[str] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    proofs: str | os.PathLike[str] | None = None,
+    backend: str | None = None,
+    n_jobs: int | None = None,
+    retry_failed: bool = False,
+    progress: bool = False,
+    time_limit: float | None = None,
+) -> Study:
+    """Compare models over data sets and repeated splits, each model tuned inside its training part.
+
+    A task is one model on one split of one data set. Its training part is prepared, cut into folds
+    to choose the model's hyper-parameters (along warm-started paths, :func:`svmcvx.select`), and
+    fitted with the best; the test part is used for the scores alone. A task that fails is a row
+    with the reason; the other tasks continue.
+
+    Parameters
+    ----------
+    models : mapping, or sequence of estimators or of (str, estimator)
+        Estimators of this package, others of scikit-learn, or pipelines. The final fits of ``SVC``,
+        ``NuSVC``, ``LinearSVC`` and ``LogisticRegression`` get the interval of
+        :func:`svmcvx.certify`; other models have none. Pipelines, and searches over them, get the
+        rows of a table as they are, with text, categories and missing values; `scale` and `missing`
+        are for the other models.
+    datasets : sequence or mapping
+        Names for :func:`svmcvx.datasets.load`, data sets, or a mapping from names to data sets or
+        pairs (X, y). A set that cannot be loaded or split is omitted, and the result has the
+        reason.
+    repeats : int
+        Splits of each data set, or cross-validations if `split` has folds; 10 by default. Repeat r
+        has the seed ``seed + r``.
+    split : float, int, Split, or a mapping from data sets to these
+        Share of the test part (0.3 by default), or number of folds; stratified unless a Split says
+        otherwise. With a mapping, data sets that it does not name are split by its entry
+        ``"default"``, else 0.3.
+    tune : mapping, optional
+        Values by parameter, for all models that have it, themselves or in the last step of a
+        pipeline, as in ``{"C": [0.1, 1.0, 10.0]}``; or by model a grid as for
+        :func:`svmcvx.select`. Models without a grid are fitted as they are.
+    cv : int or splitter
+        Folds in the training part, 5 by default; stratified and shuffled by the seed of the repeat.
+    scoring : str or callable, optional
+        What the tuning maximises; the estimator's own score (the accuracy) by default.
+    metrics : str or sequence of str
+        Names of scikit-learn's scores, the greater the better, for the test part. The first is the
+        one of the tables.
+    scale : "none", "standard" or "minmax"
+        Scaling of the columns, standard by default.
+    scale_by : "training" or "all"
+        Whether scaling and medians come from the training part (the default) or, as in some papers,
+        from all observations.
+    missing : "error", "drop" or "median"
+        Treatment of missing values: no fit of models that are no pipelines, drop the rows for all
+        models, or fill in the column's median.
+    tol : float
+        Relative gap up to which a solve counts as certified.
+    guarantee : False, True or "tuning"
+        Compute intervals of the scores of *every optimal machine* on the test part
+        (:func:`svmcvx.guarantee`), for ``"accuracy"``, ``"balanced_accuracy"`` and ``"roc_auc"``
+        among the metrics. ``"tuning"`` does so for the fits of the tuning, too, and finds the
+        hyper-parameters that may be the best. It may take ten times as long as the fits, so that it
+        is off by default.
+    seed : int
+    data_dir : path-like, optional
+        Folder of ``.npz`` data sets.
+    store : path-like, optional
+        A file for finished tasks (SQLite; made if it is not there), which comparisons and searches
+        may share. Each is on the disk as soon as it is finished; a later call continues where this
+        one stopped, also after a kill. Several processes of one computer may use it at the same
+        time; a task that two of them run is stored once.
+    proofs : path-like, optional
+        Folder that gets, for each final fit, the training data and a proof that
+        :func:`svmcvx.verify` checks. Finished tasks without one are run again.
+    backend : str, optional
+        As for :func:`svmcvx.select`. With Dask the calling process alone writes the store.
+    n_jobs : int, optional
+        Tasks at a time; 1 by default, all workers with Dask.
+    retry_failed : bool
+        Do tasks again that are in the store as failed.
+    progress : bool
+        Show a bar with an estimate of the time left (extra ``cli``).
+    time_limit : float, optional
+        Seconds for everything. Tasks that are not done then are missing in the result.
+
+    Returns
+    -------
+    Study
+        The rows, and tables, tests and reports made of them.
+
+    Raises
+    ------
+    DataError
+        If an argument cannot be used, or no data set can be.
+    SolverUnavailable
+        If an extra is missing.
+
+    Warns
+    -----
+    UserWarning
+        After Ctrl-C or at the time limit: the result then has the finished tasks.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> models = {"hinge": sx.PSVMClassifier(), "squared": sx.PSVMClassifier(p=2.0)}
+    >>> found = sx.study(models, ["iris:versicolor-virginica"], repeats=2, tune={"C": [0.1, 1.0]}, cv=3)
+    >>> found.frame["certified"].all().item()
+    True
+    """
+    protocol = Protocol(
+        repeats=repeats,
+        cv=cv,
+        scoring=scoring,
+        metrics=check_metrics(metrics),
+        scale=scale,
+        scale_by=scale_by,
+        missing=missing,
+        tol=tol,
+        guarantee=guarantee,
+        seed=seed,
+    )
+    named = named_models(models)
+    tuned = grids(named, tune)
+    splits = _splits(split)
+    limit = check_time_limit(time_limit)
+    files = [None if path is None else Path(path) for path in (store, proofs)]
+    tables = any(prepares_itself(model) for _, model in named)
+    sets, left_out = _loaded(datasets, data_dir, protocol, splits, tables=tables)
+    strange = sorted(set(splits) - set(sets) - set(left_out) - {"default"})
+    if strange:
+        raise DataError(f"split names {', '.join(strange)}, which are not among the data sets")
+    with time_limited(limit) as deadline:
+        # Workers on other machines have no such store.
+        where = (None if is_dask(backend) else files[0], files[1], epoch_end(deadline))
+        work = list(_tasks(named, sets, tuned, protocol, where))
+        run = Running(
+            work,
+            lambda task: (sets[task.dataset].seen_by(task), sets[task.dataset].y),
+            files[0],
+            "study",
+            done=partial(_done, files[1], retry_failed),
+            again=retry_failed or proofs is not None,
+        )
+        complete = run.do(backend, n_jobs, progress, deadline)
+    # A row in the store may have been computed under other names.
+    rows = [
+        run.rows[task.key]
+        | {"dataset": task.dataset, "model": task.model, "repeat": task.repeat, "fold": task.fold}
+        for task in work
+        if task.key in run.rows
+    ]
+    described = [
+        {
+            "dataset": name,
+            "rows": one.data.table.shape[0],
+            "features": one.data.table.shape[1],
+            "classes": int(one.data.classes.size),
+            "split": str(one.split),
+            "content": one.data.digest,
+        }
+        for name, one in sets.items()
+    ]
+    return Study(
+        rows,
+        protocol,
+        {name: " ".join(repr(model).split()) for name, model in named},
+        {name: repr(grid) for name, grid in tuned.items()},
+        described,
+        left_out,
+        complete,
+        reused=run.reused,
+        conventions={name: conventions(model) for name, model in named},
+    )
+
+
+class _Prepared(NamedTuple):
+    """A data set with its splits: `numbers` are prepared as far as they are as a whole."""
+
+    data: Observations
+    numbers: Features | DataError
+    split: Split
+    parts: list[tuple[int, int, Rows, Rows]]
+
+    @property
+    def y(self) -> NDArray[Any]:
+        """The labels."""
+        return self.data.labels
+
+    def seen_by(self, task: Task) -> Any:
+        """Return the table for pipelines, and for other models its numbers, or why there are none."""
+        if task.takes_table:
+            return self.data.table
+        return self.data.numbers if is_pairwise(task.estimator) else self.numbers
+
+
+def _splits(split: Any) -> dict[str, Split]:
+    if isinstance(split, Mapping) and not set(split) <= {"test_size", "folds", "stratify"}:
+        return {"default": Split()} | {str(name): as_split(one) for name, one in split.items()}
+    return {"default": as_split(split)}
+
+
+def _loaded(
+    datasets: Any, data_dir: Any, protocol: Protocol, splits: Mapping[str, Split], *, tables: bool
+) -> tuple[dict[str, _Prepared], dict[str, str]]:
+    """Load and split all data sets; return those that can be used, and why the others cannot."""
+    if isinstance(datasets, (str, Dataset)):
+        datasets = [datasets]
+    if not isinstance(datasets, (Mapping, Iterable)):
+        raise DataTypeError(f"datasets must be a sequence of names or a mapping, got {datasets!r}")
+    given: list[tuple[str, Any]] = [
+        (str(name), one)
+        for name, one in (
+            datasets.items() if isinstance(datasets, Mapping) else ((None, d) for d in datasets)
+        )
+    ]
+    found: dict[str, _Prepared] = {}
+    left_out: dict[str, str] = {}
+    for label, one in given:
+        name = label
+        if not isinstance(datasets, Mapping):
+            name = (
+                one.name
+                if isinstance(one, Dataset)
+                else Path(one).stem
+                if Path(str(one)).exists()
+                else str(one)
+            )
+        if name in found or name in left_out:
+            raise DataError(
+                f"datasets names {name!r} twice; pass a mapping with names of their own"
+            )
+        try:
+            data = load(one, data_dir) if isinstance(one, (str, os.PathLike)) else one
+            X, y = (data.X, data.y) if isinstance(data, Dataset) else data
+            own = splits.get(name, splits["default"])
+            found[name] = _prepared(X, y, protocol, own, tables=tables)
+        except (SvmcvxError, OSError) as error:
+            left_out[name] = " ".join(str(error).split())
+        except (TypeError, ValueError) as error:
+            raise DataTypeError(
+                f"datasets must hold names, data sets or pairs (X, y); {name} is none ({error})"
+            ) from None
+    if not found:
+        raise DataError(
+            "no data set can be used: "
+            + ("; ".join(f"{k}: {v}" for k, v in left_out.items()) or "datasets is empty")
+        )
+    return found, left_out
+
+
+def _prepared(X: Any, y: Any, protocol: Protocol, split: Split, *, tables: bool) -> _Prepared:
+    """Split a data set; `tables` says whether pipelines are among the models."""
+    data = observations(X, y, protocol.missing)
+    if isinstance(data.numbers, DataError) and not tables:
+        raise data.numbers
+    whole = protocol.scale_by == "all"
+    numbers = data.prepared(protocol.scale, protocol.missing) if whole else data.numbers
+    parts = [
+        (repeat, fold, train, test)
+        for repeat in range(protocol.repeats)
+        for fold, (train, test) in enumerate(split.parts(data.labels, protocol.seed + repeat))
+    ]
+    return _Prepared(data, numbers, split, parts)
+
+
+def _tasks(
+    named: list[tuple[str, Any]],
+    sets: Mapping[str, _Prepared],
+    tuned: Mapping[str, Any],
+    protocol: Protocol,
+    where: tuple[Path | None, Path | None, float],
+) -> Iterator[Task]:
+    """Yield all tasks, one repeat after the other: the first tasks are a fair sample for the
+    estimate of the time.
+    """
+    piped_models = {
+        (name, sparse): piped(model, protocol, sparse=sparse)
+        for name, model in named
+        for sparse in (False, True)
+    }
+    for repeat in range(protocol.repeats):
+        # The key does not contain the names of models and data sets, nor the number of repeats.
+        settings = replace(protocol, repeats=1, seed=protocol.seed + repeat)
+        for dataset, one in sets.items():
+            for _, fold, train, test in (part for part in one.parts if part[0] == repeat):
+                for name, model in named:
+                    estimator, prefix = piped_models[name, one.data.sparse]
+                    grid = _prefixed(tuned.get(name), prefix)
+                    parts = (estimator, grid, settings, one.data.digest_for(model), train, test)
+                    key = fingerprint("study", FORM, svmcvx.__version__, *parts)
+                    task = (dataset, name, repeat, fold, train, test, estimator, grid, protocol)
+                    yield Task(*task, key, *where, prepares_itself(model))
+
+
+def _prefixed(grid: Any, prefix: str) -> Any:
+    if grid is None:
+        return None
+    if isinstance(grid, Mapping):
+        return {f"{prefix}{name}": list(values) for name, values in grid.items()}
+    return [_prefixed(part, prefix) for part in grid]
+
+
+def _done(proofs: Path | None, retry_failed: bool, row: Row) -> bool:
+    """Return whether a row of the store need not be computed again."""
+    if row["status"] == FAILED:
+        return not retry_failed
+    wants = proofs is not None and row["upper"] is not None
+    return not wants or bool(row["proof"] and proofs and (proofs / row["proof"]).is_dir())
