@@ -145,7 +145,9 @@ found = sx.select(
     guarantee=True,
 )
 assert found.loc[found.best_index_, "may_be_best"]
-found[["param_C", "mean_test_score", "mean_test_score_lower", "mean_test_score_upper", "may_be_best"]]
+found[
+    ["param_C", "mean_test_score", "mean_test_score_lower", "mean_test_score_upper", "may_be_best"]
+]
 
 # %% [markdown]
 # ## All C at once

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from svmcvx.errors import DataError, DataTypeError, did_you_mean, warn_deprecated
+from svmcvx.errors import DataError, DataTypeError, did_you_mean
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ ARGUMENTS: Final[Mapping[str, Argument]] = {
     ),
     "solver": Argument(
         "str",
-        """``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
+        """``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.request` for the rule. ``"fast"`` is the
         specialised one of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.""",
     ),
     "tol": Argument(
@@ -259,15 +259,3 @@ def what_was_meant(unknown: str, known: list[str]) -> str:
             f" kernel=svmcvx.{'RBF(gamma=0.1)' if unknown == 'gamma' else 'Polynomial(degree=3)'}"
         )
     return did_you_mean(unknown, known) or f"; there are {', '.join(known)}"
-
-
-def renamed(who: str, given: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return keyword arguments with old names replaced by new ones, and warn of each."""
-    found = dict(given)
-    for old, new in names.items():
-        if old in found:
-            if new in found:
-                raise DataError(f"{who} got {old} and {new}, which are one argument; pass {new}")
-            warn_deprecated(f"{who}({old}=…)", f"it is called {new}")
-            found[new] = found.pop(old)
-    return found

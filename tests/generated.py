@@ -147,7 +147,7 @@ TASKS = {
     "Look at an answer": ("svmcvx.solution", "svmcvx.certificate", "svmcvx.model"),
     "Certify, prove, guarantee": (
         "svmcvx.estimators.certification",
-        "svmcvx.estimators.given_models",
+        "svmcvx.estimators.certification",
         "svmcvx.proofs",
         "svmcvx.guarantees",
     ),

@@ -6,7 +6,6 @@ import inspect
 import re
 
 import pytest
-from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import svmcvx as sx
@@ -109,6 +108,7 @@ def test_a_hyper_parameter_has_the_same_check_and_sentence_on_every_route(name):
         (lambda: sx.PSVMClassifier(kernal="rbf"), "did you mean 'kernel'"),
         (lambda: sx.PSVMClassifier(nothing_like_it=1), "there are C, p, penalty"),
         (lambda: sx.PSVMClassifier(kernel="gaussian").fit(X, Y), "did you mean 'rbf'"),
+        (lambda: sx.fast.l0(X, Y, method="lcal"), "did you mean 'local'"),
         (lambda: sx.fast.multiclass(X, Y, loss="crammersinger"), "did you mean 'crammer_singer'"),
         (lambda: sx.datasets.load("brest_cancer"), "did you mean 'breast_cancer'"),
         (lambda: parse_models("psmv:p=1"), "did you mean 'psvm'"),
@@ -156,24 +156,6 @@ def test_the_intercept_has_one_set_of_values():
             getattr(found, "certificate", None) or found.certificate_ for found in map(solve, words)
         )
         assert first == second
-
-
-def test_old_names_of_parameters_work_for_this_release():
-    with pytest.warns(
-        FutureWarning, match=r"PSVMClassifier\(fit_intercept=…\) is deprecated .* called intercept"
-    ):
-        old = sx.PSVMClassifier(fit_intercept="penalised")
-    assert clone(old).intercept == "penalised"
-    with pytest.warns(FutureWarning, match="called intercept"):
-        assert old.set_params(fit_intercept=False).get_params()["intercept"] is False
-    with pytest.raises(sx.DataError, match="are one argument"):
-        sx.PSVMClassifier(fit_intercept=True, intercept=True)
-
-
-def test_old_names_of_models_work_for_this_release():
-    with pytest.warns(FutureWarning, match="called intercept"):
-        ((_, model),) = parse_models("psvm:fit_intercept=False")
-    assert model.intercept is False
 
 
 def test_shared_arguments_are_written_in_the_order_of_the_signature():

@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
-import os
+import inspect
 import warnings
 from collections.abc import Callable, Mapping
-from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, TypeVar, cast
+from dataclasses import dataclass
+from functools import cache, wraps
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    dataclass_transform,
+)
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from svmcvx.arguments import TOL, renamed, what_was_meant
+from svmcvx.arguments import (
+    ARGUMENTS,
+    TOL,
+    check_shared,
+    documented,
+    refuse_unknown,
+    what_was_meant,
+)
 from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
 from svmcvx.containers import as_array
 from svmcvx.data import CodedLabels, check_choice, check_features, check_labels, check_weights
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.estimators.parameters import estimator
-from svmcvx.estimators.request import Request, TrainingData, iterations
-from svmcvx.estimators.routes import Route, unsupported_settings
+from svmcvx.estimators.request import Request, Route, TrainingData, unsupported_settings, weighed
 from svmcvx.feature_space import check_square
 from svmcvx.guarantees import Guarantee, Interval, guarantee
-from svmcvx.kernels import Precomputed
+from svmcvx.kernels import RBF, Linear, Polynomial, Precomputed, Sigmoid
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.model import LinearModel, Model, OneVsModel
+from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel
 from svmcvx.proofs import Statement
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.row_blocks.shards import ClassPartition, label_counts, labelled_pieces, weight_counts
@@ -38,29 +56,31 @@ from svmcvx.system.deadline import time_limited
 if TYPE_CHECKING:
     from svmcvx.formulations.problem import FormulationProblem
 
-__all__ = ["CertifiedClassifier", "read_only"]
-
 Floats: TypeAlias = NDArray[np.float64]
 Numbers = TypeVar("Numbers", bound=np.generic)
+T = TypeVar("T")
 
 # What an interval may be of.
 METRICS: Final = ("accuracy", "balanced_accuracy", "error", "auc")
 
 # Parameters of estimators that are not arguments of a builder.
 SHARED: Final = frozenset(
-    (
-        *(
-            "gamma",
-            "degree",
-            "coef0",
-            "class_weight",
-            "multiclass",
-            "decision_function_shape",
-            "break_ties",
-            "n_jobs",
-        ),
-        *("solver", "tol", "time_limit", "max_iter", "cache_size", "verbose"),
-    )
+    [
+        "gamma",
+        "degree",
+        "coef0",
+        "class_weight",
+        "multiclass",
+        "decision_function_shape",
+        "break_ties",
+        "n_jobs",
+        "solver",
+        "tol",
+        "time_limit",
+        "max_iter",
+        "cache_size",
+        "verbose",
+    ]
 )
 
 
@@ -76,6 +96,16 @@ def _own_parameters(cls: Any) -> tuple[str, ...]:
     return tuple(name for name in cls._get_param_names() if name not in SHARED)
 
 
+def _iterations(solution: Solution) -> int:
+    """Return the iterations of all solvers that were called, at least 1: a start that is good
+    enough counts for one.
+    """
+    known = [attempt.iterations for attempt in solution.attempts if attempt.iterations is not None]
+    if solution.attempts and not known:
+        raise AttributeError("n_iter_ exists for solvers that report their iterations only")
+    return max(sum(known), 1)
+
+
 def read_only(values: NDArray[Numbers]) -> NDArray[Numbers]:
     """Return an array of one's own that cannot be written to: what an attribute computes, a change
     would not reach.
@@ -84,14 +114,79 @@ def read_only(values: NDArray[Numbers]) -> NDArray[Numbers]:
     return values
 
 
+# Attributes of fitted estimators: those of all, with the two readings of the model in place of
+# {model}.
+ATTRIBUTES = """classes_ : ndarray of shape (c,)
+    solution_ : Solution
+        Model, certificate, attempts, timings.
+    certificate_ : Certificate
+        The checked interval around the optimum.
+    model_ : Model
+{model}
+    class_weight_ : ndarray of shape (c,)
+        The weights of the classes.
+    shape_fit_ : tuple of int
+        Shape of the training data.
+    fit_status_ : int
+        0 if the gap asked for was certified, else 1.
+    solver_route_, solver_reason_ : str
+        ``"general"`` or ``"fast"``, and why.
+    n_iter_ : ndarray of int
+        Iterations of the solver, a number a binary machine, where it reports them.
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+        If `X` had string column names."""
+ONE_SCORE = """    coef_, intercept_, dual_coef_ : ndarray
+        One row a binary machine, positive for the later class of a pair, where they exist; read-only.
+    support_, n_support_, support_vectors_ : ndarray
+        Rows of the training data with a non-zero multiplier, class by class; their numbers; the rows, for a kernel.
+    solutions_, certificates_ : dict
+        Of each binary machine, by its pair of labels (or label); ``certificate_`` is that of the largest gap."""
+SCORE_OF_EACH_CLASS = """    coef_, intercept_, support_, n_support_ : ndarray
+        As in scikit-learn; read-only."""
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def estimator(cls: type[T]) -> type[T]:
+    """Make the annotated attributes of a class its keyword-only parameters, its own before those
+    that estimators share.
+    """
+    made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
+    initialise = made.__init__
+    signature = inspect.signature(initialise)
+    itself, *parameters = signature.parameters.values()
+    shared = list(ARGUMENTS)
+    parameters.sort(
+        key=lambda parameter: shared.index(parameter.name) if parameter.name in shared else -1
+    )
+    known = {parameter.name for parameter in parameters}
+
+    @wraps(initialise)
+    def checked(self: Any, **given: Any) -> None:
+        if not known.issuperset(given):
+            refuse_unknown(made.__name__, given, [parameter.name for parameter in parameters])
+        initialise(self, **given)
+
+    checked.__signature__ = signature.replace(parameters=[itself, *parameters])  # type: ignore[attr-defined]
+    made.__init__ = checked
+    documented(made)
+    if made.__doc__ and "\n    Parameters\n" in made.__doc__:
+        head, examples = made.__doc__.rstrip().split("\n\n    Examples\n")
+        attributes = ATTRIBUTES.format(
+            model=ONE_SCORE if "kernel" in known else SCORE_OF_EACH_CLASS
+        )
+        made.__doc__ = (
+            f"{head}\n\n    Attributes\n    ----------\n    {attributes}\n\n   "
+            f" Examples\n{examples}\n    "
+        )
+    return made  # type: ignore[no-any-return]
+
+
 class _Fitted(ClassifierMixin, BaseEstimator):
     """Attributes that a fit sets, and class attributes that are no parameters of every estimator."""
 
     # Name of the formulation in svmcvx.catalogue; None for one that is not there.
     _formulation: ClassVar[str | None] = None
-
-    # Names of parameters by those that they had in the last release.
-    _renamed: ClassVar[Mapping[str, str]] = {}
 
     # Share of tol that the specialised solver is asked for on small data, where the last steps of
     # Newton's method cost nothing and scores agree to 1e-7 for any order or copies of the rows.
@@ -128,14 +223,13 @@ class CertifiedClassifier(_Fitted):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters."""
-        given = renamed(type(self).__name__, params, self._renamed)
         known = self.get_params()
-        if unknown := [name for name in given if "__" not in name and name not in known]:
+        if unknown := [name for name in params if "__" not in name and name not in known]:
             raise DataError(
                 f"{type(self).__name__} has no parameter"
                 f" {unknown[0]!r}{what_was_meant(unknown[0], list(known))}"
             )
-        found: Self = super().set_params(**given)
+        found: Self = super().set_params(**params)
         return found
 
     def _stated_as(self) -> str | None:
@@ -166,7 +260,7 @@ class CertifiedClassifier(_Fitted):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve the formulation on training data."""
-        if in_blocks(X):
+        if not isinstance(X, np.ndarray) and in_blocks(X):
             self._fit_blocks(X, y, sample_weight)
         else:
             self._fit(self._training_data(X, y, sample_weight))
@@ -223,7 +317,7 @@ class CertifiedClassifier(_Fitted):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy on data, weighted if weights are passed."""
-        if in_blocks(X):
+        if not isinstance(X, np.ndarray) and in_blocks(X):
             return self._score_blocks(X, y, sample_weight)
         predicted = np.asarray(self.predict(X))
         labels = as_array(y, "y")
@@ -318,13 +412,12 @@ class CertifiedClassifier(_Fitted):
         classes, given = data.labels.classes, data.sample_weight
         counts = np.bincount(data.labels.codes, weights=given, minlength=classes.size)
         of_class = self._weights_of_classes(classes, counts)
-        chosen = data.weighted_classes()
-        if chosen.size < classes.size:
+        chosen = np.flatnonzero(counts)
+        if 1 < chosen.size < classes.size:
             of_class = None if of_class is None else of_class[chosen]
             data = self._without_other_classes(data, chosen)
-        labels = data.labels
-        request = self._request(data, cache)
-        self.solution_, route = self._solve(request, data.weighted(of_class), warm_start)
+        labels, request = data.labels, self._request(data, cache)
+        self.solution_, route = self._solve(request, weighed(data, of_class), warm_start)
         self.solver_route_, self.solver_reason_ = route.name, route.reason
         self.classes_ = labels.classes
         self.class_weight_ = np.ones(labels.classes.size) if of_class is None else of_class
@@ -335,21 +428,24 @@ class CertifiedClassifier(_Fitted):
         return self
 
     def _without_other_classes(self, data: TrainingData, chosen: NDArray[np.intp]) -> TrainingData:
-        """Leave out the classes that have no weight, and say so."""
-        classes = data.labels.classes
+        """Leave out the classes that have no weight, whose observations count to the first of the
+        others, and warn.
+        """
+        codes, classes, features = data.labels.codes, data.labels.classes, data.labels.features
         left_out = ", ".join(map(repr, np.delete(classes, chosen).tolist()))
         warnings.warn(
             f"sample_weight is zero for every observation of {left_out}, which is left out; it is"
             " never predicted",
             stacklevel=4,
         )
-        return data.of_classes(chosen)
+        places = np.where(np.isin(codes, chosen), np.searchsorted(chosen, codes), 0)
+        return data._replace(labels=CodedLabels(places, classes[chosen], features))
 
     def _solve(
         self, request: Request, data: TrainingData, warm_start: Solution | None
     ) -> tuple[Solution, Route]:
         """Choose the route and solve."""
-        route = request.route(len(data.labels), weighted=data.sample_weight is not None)
+        route = request.route(data.labels.codes.size, weighted=data.sample_weight is not None)
         return request.run(route, data, warm_start), route
 
     def _check_columns(self, X: Any, *, reset: bool) -> None:
@@ -400,6 +496,8 @@ class CertifiedClassifier(_Fitted):
         cache: GramCache | None = None,
     ) -> Request:
         """Return the request for a formulation with the settings of its builder."""
+        limits = ("tol", "time_limit", "max_iter", "cache_size")
+        check_shared({name: getattr(self, name) for name in limits})
         return Request(
             formulation=formulation,
             builder=self._builder,
@@ -481,18 +579,10 @@ class CertifiedClassifier(_Fitted):
         """Return an ``SVC`` or a ``LinearSVC`` of scikit-learn with the same scores and
         predictions.
         """
-        from svmcvx.estimators.exports.scikit_learn import as_scikit_learn
-
         made = as_scikit_learn(self.model_)
         if hasattr(self, "feature_names_in_"):
             made.feature_names_in_ = self.feature_names_in_
         return made
-
-    def to_onnx(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as an ONNX file (extra ``onnx``)."""
-        from svmcvx.model.onnx_files import write_onnx
-
-        write_onnx(self.model_, path)
 
     def proof_statement(self) -> Statement:
         """Return the problem that was solved as a proof states it; :func:`svmcvx.verify` can be
@@ -508,7 +598,7 @@ class CertifiedClassifier(_Fitted):
         """
         check_is_fitted(self, "solution_")
         return read_only(
-            np.array([iterations(solution) for solution in self._solved()], dtype=np.intp)
+            np.array([_iterations(solution) for solution in self._solved()], dtype=np.intp)
         )
 
     def _solved(self) -> tuple[Solution, ...]:
@@ -534,3 +624,86 @@ class CertifiedClassifier(_Fitted):
                 "n_support_ does not exist for rows in blocks, whose labels are not kept"
             )
         return read_only(np.bincount(self._codes[support], minlength=self.classes_.size))
+
+
+# The scores of both models at the support vectors agree to this share of the largest one.
+ROUNDING: Final = 1e-9
+NAMES: Final[dict[Any, str]] = {
+    RBF: "rbf",
+    Polynomial: "poly",
+    Sigmoid: "sigmoid",
+    Linear: "linear",
+}
+
+
+def as_scikit_learn(model: Model) -> SVC | LinearSVC:
+    """Return an ``SVC`` or a ``LinearSVC`` with the scores of a model."""
+    if isinstance(model, LinearModel):
+        return _linear(model.coef[None, :], np.array([model.intercept]), model.classes)
+    if isinstance(model, MulticlassModel):
+        return _linear(model.coef.T, np.asarray(model.intercept), model.classes)
+    if (
+        isinstance(model, OneVsModel)
+        and model.scheme == "ovr"
+        and all(isinstance(m, LinearModel) for m in model.members)
+    ):
+        members: list[Any] = list(model.members)
+        return _linear(
+            np.stack([m.coef for m in members]),
+            np.array([m.intercept for m in members]),
+            model.classes,
+        )
+    if isinstance(model, KernelModel) and type(model.kernel) in NAMES and model.vectors is not None:
+        return _svc(model)
+    what = (
+        f"the kernel {model.kernel}"
+        if isinstance(model, KernelModel)
+        else "a model for each pair of classes"
+    )
+    raise DataError(
+        f"SVC and LinearSVC cannot hold {what}; those of two classes with a linear, RBF, polynomial"
+        " or sigmoid kernel, and linear ones with one score a class can be converted"
+    )
+
+
+def _linear(
+    coef: NDArray[np.float64], intercept: NDArray[np.float64], classes: NDArray[Any]
+) -> LinearSVC:
+    # A fit to a point of each class makes what else a fitted estimator has.
+    rows = np.arange(classes.size, dtype=np.float64)[:, None] * np.ones((1, coef.shape[1]))
+    made = LinearSVC(max_iter=100_000).fit(rows, np.asarray(classes))
+    made.coef_, made.intercept_ = coef.copy(), intercept.copy()
+    return made
+
+
+def _svc(model: KernelModel) -> SVC:
+    kernel: Any = model.kernel
+    settings = {
+        name: getattr(kernel, name)
+        for name in ("gamma", "degree", "coef0")
+        if hasattr(kernel, name)
+    }
+    vectors: Any = model.vectors
+    vectors = vectors.toarray() if sp.issparse(vectors) else np.asarray(vectors)
+    # libsvm holds the support vectors class by class, and counts the first class as the positive
+    # one.
+    order = np.argsort(model.dual_coef > 0, kind="stable")
+    vectors, v = np.ascontiguousarray(vectors[order], dtype=np.float64), model.dual_coef[order]
+    d = model.n_features
+    made = SVC(kernel=NAMES[type(kernel)], **settings).fit(
+        np.stack([np.zeros(d), np.ones(d)]), np.asarray(model.classes)
+    )
+    made.support_, made.support_vectors_ = model.support[order].astype(np.int32), vectors
+    made._n_support = np.array([np.sum(v <= 0), np.sum(v > 0)], dtype=np.int32)
+    made.dual_coef_, made.intercept_ = v[None, :].copy(), np.array([model.intercept])
+    made._dual_coef_, made._intercept_ = -made.dual_coef_, -made.intercept_
+    if vectors.shape[0]:
+        own, theirs = model.decision_function(vectors), made.decision_function(vectors)
+        if not np.allclose(
+            own, theirs, rtol=0.0, atol=ROUNDING * max(1.0, float(np.abs(own).max()))
+        ):
+            raise DataError(
+                "this version of scikit-learn computes other scores from the same support vectors;"
+                " please report it"
+            )
+    return made

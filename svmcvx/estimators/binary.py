@@ -2,44 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, TypeAlias, cast
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils import Tags
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
 from svmcvx.data import CodedLabels, Features, check_choice, check_features
 from svmcvx.errors import DataError
-from svmcvx.estimators.base import CertifiedClassifier, read_only
-from svmcvx.estimators.pairs import (
-    SCHEMES,
-    CompositeSolution,
-    check_n_jobs,
-    parts,
-    solve_parts,
-    solve_parts_in_blocks,
-    solved_together,
-)
-from svmcvx.estimators.parameters import estimator
-from svmcvx.estimators.request import Request, TrainingData
-from svmcvx.estimators.routes import Route
+from svmcvx.estimators.base import CertifiedClassifier, estimator, read_only
+from svmcvx.estimators.request import FAST, Request, Route, TrainingData
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
+from svmcvx.kernels.gram_cache import CachedKernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel
 from svmcvx.model.several import class_scores, pair_votes
 from svmcvx.row_blocks import in_blocks
 from svmcvx.row_blocks.shards import ClassPartition, mapped_rows
-from svmcvx.solution import Solution
+from svmcvx.solution import Solution, composite
 from svmcvx.system.deadline import time_limited
 
-__all__ = ["BinaryClassifier"]
+if TYPE_CHECKING:
+    from svmcvx.fast.margin.pairs import SolvedParts
 
 Floats: TypeAlias = NDArray[np.float64]
+
+SCHEMES = ("ovo", "ovr")
+# Megabytes of kernel rows where the estimator says nothing.
+DEFAULT_CACHE = 500.0
+# Number of binary problems that are solved before the total time is estimated, and the seconds
+# above which a warning names it.
+TIMED, LONG = 3, 30.0
 
 
 @estimator
@@ -127,7 +129,9 @@ class BinaryClassifier(CertifiedClassifier):
         self._check_several()
         if data.labels.classes.size == 2:
             with time_limited(request.time_limit):
-                route = request.route(len(data.labels), weighted=data.sample_weight is not None)
+                route = request.route(
+                    data.labels.codes.size, weighted=data.sample_weight is not None
+                )
                 solved = (
                     None if warm_start is not None else solved_together(request, route, data, "ovo")
                 )
@@ -153,7 +157,7 @@ class BinaryClassifier(CertifiedClassifier):
 
     def _shortfall(self, solution: Solution) -> str | None:
         message = super()._shortfall(solution)
-        if message is None or not isinstance(solution, CompositeSolution):
+        if message is None or not solution.parts:
             return message
         short = [
             key
@@ -171,7 +175,7 @@ class BinaryClassifier(CertifiedClassifier):
         the rest.
         """
         check_is_fitted(self, "solution_")
-        if isinstance(self.solution_, CompositeSolution):
+        if self.solution_.parts:
             return dict(self.solution_.parts)
         return {tuple(self.classes_.tolist()): self.solution_}
 
@@ -351,3 +355,227 @@ class BinaryClassifier(CertifiedClassifier):
             self.kernel, Precomputed
         )
         return tags
+
+
+class Part(NamedTuple):
+    """One of the binary problems."""
+
+    key: Any
+    rows: NDArray[np.intp]
+    labels: CodedLabels
+
+
+def keys(labels: CodedLabels, scheme: str) -> list[Any]:
+    """Return the keys of the binary problems in the order of :class:`svmcvx.OneVsModel`."""
+    names = labels.classes.tolist()
+    return (
+        [*combinations(names, 2)] if check_choice(scheme, "multiclass", SCHEMES) == "ovo" else names
+    )
+
+
+def parts(labels: CodedLabels, scheme: str, places: Iterable[int] | None = None) -> Iterator[Part]:
+    """Yield the binary problems in the order of :class:`svmcvx.OneVsModel`."""
+    codes, classes = labels.codes, labels.classes
+    every = keys(labels, scheme)
+    chosen = range(len(every)) if places is None else places
+    if scheme == "ovo":
+        sides = [*combinations(range(classes.size), 2)]
+        for place in chosen:
+            k, other = sides[place]
+            rows = np.flatnonzero((codes == k) | (codes == other))
+            pair = CodedLabels((codes[rows] == other).astype(np.intp), classes[[k, other]])
+            yield Part(every[place], rows, pair)
+    else:
+        rows = np.arange(codes.size)
+        for k in chosen:
+            yield Part(every[k], rows, CodedLabels((codes == k).astype(np.intp), np.arange(2)))
+
+
+def check_n_jobs(n_jobs: Any) -> None:
+    """Raise a :class:`~svmcvx.DataError` unless this is a number of processes as joblib counts
+    them.
+    """
+    whole = n_jobs is None or (
+        isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool)
+    )
+    if not whole or n_jobs == 0:
+        raise DataError(
+            "n_jobs must be None or a whole number other than 0 (-1 for all processors), got"
+            f" {n_jobs!r}"
+        )
+
+
+def _restricted(X: Features, rows: NDArray[np.intp], *, pairwise: bool) -> Features:
+    if rows.size == X.shape[0]:
+        return X
+    return X[rows][:, rows] if pairwise else X[rows]
+
+
+def _lifted(solution: Solution, rows: NDArray[np.intp], width: int) -> Solution:
+    """Return a solution whose model counts the rows of all training data; `width` is the number of
+    their columns.
+    """
+    model = cast(BinaryModel, solution.model)
+    support = rows[model.support]
+    if isinstance(model, KernelModel):
+        return replace(solution, model=replace(model, support=support, n_features=width))
+    return replace(solution, model=replace(model, support=support))  # type: ignore[type-var]
+
+
+def _earlier(warm_start: Solution | None, keys: list[Any]) -> Mapping[Any, Solution | None]:
+    if warm_start is None:
+        return dict.fromkeys(keys)
+    if list(warm_start.parts) != keys:
+        raise DataError(
+            "warm_start must be the solution_ of an earlier fit with the same classes and the same"
+            " multiclass"
+        )
+    return warm_start.parts
+
+
+def _warn_of_many(
+    found: list[Solution], parts: int, *, classes: int, scheme: str, jobs: int
+) -> None:
+    """Warn where the first machines say that all of them take long."""
+    seconds = min(solution.timings.total for solution in found) * parts / jobs
+    if seconds > LONG:
+        advice = (
+            f"; multiclass='ovr' solves {classes}" if scheme == "ovo" and parts > classes else ""
+        )
+        warnings.warn(
+            f"{classes} classes make {parts} binary problems, which take about {seconds:.0f} s by"
+            f" the first of them; a time_limit is shared among all{advice}",
+            stacklevel=6,
+        )
+
+
+def solve_parts(
+    request: Request,
+    data: TrainingData,
+    *,
+    scheme: str,
+    n_jobs: int | None,
+    warm_start: Solution | None = None,
+) -> tuple[Solution, Route]:
+    """Solve all binary problems, in parallel; the same result for any `n_jobs`."""
+    X, labels, sample_weight = data
+    route = request.route(_largest(labels, scheme), weighted=sample_weight is not None)
+    pairwise = isinstance(request.settings.get("kernel"), Precomputed)
+    check_n_jobs(n_jobs)
+
+    def restricted(part: Part) -> TrainingData:
+        weight = None if sample_weight is None else sample_weight[part.rows]
+        return TrainingData(_restricted(X, part.rows, pairwise=pairwise), part.labels, weight)
+
+    found: list[Solution] = []
+    with time_limited(request.time_limit) as deadline:
+        # Together they take less than warm starts one by one, so that these are for what is left.
+        solved = solved_together(request, route, data, scheme)
+        if solved is not None and solved.certified.all() and warm_start is None:
+            return solved.composite({}), route
+        every = keys(labels, scheme)
+        earlier = _earlier(warm_start, every)
+        left = [k for k in range(len(every)) if solved is None or not solved.certified[k]]
+        problems = list(parts(labels, scheme, left))
+        jobs = min(int(effective_n_jobs(n_jobs)), len(problems)) if problems else 1
+        for done, part in enumerate(problems[:TIMED] if jobs > 1 else problems):
+            # The share of the remaining time for one of the binary problems that are not yet
+            # solved.
+            limited = request.limited_to(deadline.remaining * jobs / (len(problems) - done))
+            found.append(limited.run(route, restricted(part), earlier[part.key]))
+            if done + 1 == TIMED:
+                _warn_of_many(
+                    found, len(problems), classes=labels.classes.size, scheme=scheme, jobs=jobs
+                )
+        if jobs > 1:
+            rest = problems[TIMED:]
+            limited = request.limited_to(deadline.remaining * jobs / max(len(rest), 1))
+            found += Parallel(n_jobs=n_jobs)(
+                delayed(limited.run)(route, restricted(part), earlier[part.key]) for part in rest
+            )
+    lifted = [
+        _lifted(solution, part.rows, X.shape[1])
+        for part, solution in zip(problems, found, strict=True)
+    ]
+    if solved is not None:
+        return solved.composite(dict(zip(left, lifted, strict=True))), route
+    return composite(dict(zip(every, lifted, strict=True)), scheme, labels.classes), route
+
+
+def _largest(labels: CodedLabels, scheme: str) -> int:
+    """Return the number of observations of the largest binary problem."""
+    counts = np.sort(np.bincount(labels.codes, minlength=labels.classes.size))
+    return int(counts[-2:].sum() if scheme == "ovo" else counts.sum())
+
+
+def solved_together(
+    request: Request, route: Route, data: TrainingData, scheme: str
+) -> SolvedParts | None:
+    """Solve the binary problems together; None where they cannot be, or somebody wants to see or
+    limit the iterations of each.
+    """
+    entry, settings = find(request.formulation), dict(request.settings)
+    solve = (
+        None
+        if entry is None or entry.fast is None or route.name != FAST
+        else entry.fast.load_parts()
+    )
+    kernel = settings.pop("kernel", None)
+    usual = settings.pop("intercept", "free") == "free" and settings.pop("indefinite", "error") in (
+        "error",
+        "clip",
+    )
+    if (
+        solve is None
+        or not usual
+        or settings.keys() != {"C", "p"}
+        or request.verbose
+        or request.max_iter is not None
+    ):
+        return None
+    found: SolvedParts | None = solve(
+        data.X,
+        data.labels,
+        data.sample_weight,
+        scheme=scheme,
+        kernel=kernel.kernel if isinstance(kernel, CachedKernel) else kernel,
+        tol=request.tol,
+        cache_size=DEFAULT_CACHE if request.cache_size is None else request.cache_size,
+        cache=request.cache,
+        **settings,
+    )
+    return found
+
+
+def solve_parts_in_blocks(
+    request: Request,
+    route: Route,
+    X: Any,
+    sides: ClassPartition,
+    sample_weight: Any,
+    *,
+    scheme: str,
+) -> Solution:
+    """Solve all binary problems of rows in blocks, one after another: each of them uses all
+    processors, or the cluster.
+    """
+    names = sides.classes.tolist()
+    count = len(names)
+    problems: list[tuple[Any, ClassPartition]]
+    if scheme == "ovo":
+        pairs = combinations(range(count), 2)
+        problems = [
+            ((names[k], names[other]), replace(sides, pair=(k, other))) for k, other in pairs
+        ]
+    else:
+        problems = [(name, replace(sides, against_rest=k)) for k, name in enumerate(names)]
+    found: dict[Any, Solution] = {}
+    with time_limited(request.time_limit) as deadline:
+        for done, (key, part) in enumerate(problems):
+            limited = request.limited_to(deadline.remaining / (len(problems) - done))
+            found[key] = limited.run(route, cast(TrainingData, (X, part, sample_weight)), None)
+            if done + 1 == TIMED < len(problems):
+                _warn_of_many(
+                    list(found.values()), len(problems), classes=count, scheme=scheme, jobs=1
+                )
+    return composite(found, scheme, sides.classes)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from svmcvx.data import check_number
+from svmcvx.estimators.base import estimator
 from svmcvx.estimators.binary import BinaryClassifier
-from svmcvx.estimators.parameters import estimator
-
-__all__ = ["ConicSVMClassifier"]
 
 
 @estimator

@@ -9,14 +9,11 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from svmcvx.data import check_number
+from svmcvx.estimators.base import estimator
 from svmcvx.estimators.binary import BinaryClassifier
-from svmcvx.estimators.parameters import estimator
-from svmcvx.estimators.request import Request, TrainingData
-from svmcvx.estimators.routes import FAST, Route
+from svmcvx.estimators.request import FAST, Request, Route, TrainingData
 from svmcvx.solution import Solution
 from svmcvx.system.deadline import current
-
-__all__ = ["L0SVMClassifier", "RampSVMClassifier", "ZeroOneSVMClassifier"]
 
 # Rounds after which a search without a limit ends, with a warning: some seconds to a minute. Rounds
 # are counted work, so that a fit does not depend on the clock.

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
+from svmcvx.estimators.base import estimator
 from svmcvx.estimators.binary import BinaryClassifier
-from svmcvx.estimators.parameters import estimator
 from svmcvx.formulations.margin import AbsoluteNormSVM, check_intercept
 
 if TYPE_CHECKING:
     from svmcvx.formulations.problem import FormulationProblem
-
-__all__ = ["PSVMClassifier"]
 
 
 @estimator
@@ -53,7 +51,6 @@ class PSVMClassifier(BinaryClassifier):
     """
 
     _formulation: ClassVar[str] = "psvm"
-    _renamed: ClassVar[Mapping[str, str]] = {"fit_intercept": "intercept"}
 
     C: float = 1.0
     p: float = 1.0
@@ -80,7 +77,7 @@ class PSVMClassifier(BinaryClassifier):
         settings = super()._settings()
         intercept, penalty = settings.pop("intercept"), settings.pop("penalty")
         check_choice(penalty, "penalty", ("l2", "l1"))
-        intercept = check_intercept(intercept)
+        intercept = "free" if intercept is True else check_intercept(intercept)
         if penalty == "l1":
             if self.p != 2 or settings["kernel"] is not None or intercept == "free":
                 raise DataError(
@@ -93,7 +90,7 @@ class PSVMClassifier(BinaryClassifier):
         check_number(self.p, "p", low=1, why="p < 1 is not convex")
         if intercept != "free":
             raise DataError(
-                "C=inf is the hard margin, which is stated with a free intercept and its exact"
-                " rule; leave out intercept, or pass a finite C"
+                "C=inf is the hard margin, which has a free intercept: remove `intercept`, or pass"
+                " a finite C"
             )
         return {name: settings[name] for name in ("kernel", "indefinite")}

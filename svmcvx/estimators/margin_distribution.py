@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from svmcvx.estimators.base import estimator
 from svmcvx.estimators.binary import BinaryClassifier
-from svmcvx.estimators.parameters import estimator
-
-__all__ = ["ODMClassifier", "ODMLClassifier"]
 
 
 @estimator

@@ -9,12 +9,9 @@ from numpy.typing import NDArray
 from sklearn.utils import Tags
 
 from svmcvx.data import check_choice, check_features, check_whole
-from svmcvx.estimators.base import CertifiedClassifier, read_only
-from svmcvx.estimators.parameters import estimator
+from svmcvx.estimators.base import CertifiedClassifier, estimator, read_only
 from svmcvx.formulations.multiclass.baselines import MACHINES
 from svmcvx.model import MulticlassModel
-
-__all__ = ["M3SVMClassifier", "MulticlassClassifier", "MulticlassSVMClassifier"]
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -1,4 +1,18 @@
-"""A formulation with the settings of an estimator, and its solution by the route that was chosen."""
+"""What an estimator asks to be solved, and the two routes to an answer.
+
+A formulation is solved by a general solver behind :func:`svmcvx.solve` (conic or mixed-integer; the
+route ``"general"``), or by a specialised solver of :mod:`svmcvx.fast` (``"fast"``). Both end in the
+same kind of certificate, so the choice is one of time alone. :mod:`svmcvx.catalogue` lists what the
+solvers accept. The rule of ``solver="auto"``, in this order:
+
+1. No specialised solver for the formulation, or none that takes all the settings that were changed:
+   general.
+2. Else fast. If it does not certify the wanted gap, and there are at most ``second_opinion_up_to``
+   observations, the general route is tried as well, and the narrower interval is returned.
+
+With several classes the size is that of the largest binary problem. A formulation outside the
+catalogue has the general route only.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.arguments import check_shared
-from svmcvx.catalogue import find
+from svmcvx.catalogue import FastSolver, find
 from svmcvx.data import CodedLabels, Features
-from svmcvx.errors import BuildError, SolverFailed
-from svmcvx.estimators.routes import FAST, Route, choose
+from svmcvx.errors import BuildError, DataError, SolverFailed, SolverUnavailable, did_you_mean
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.solution import Solution
 from svmcvx.system.deadline import time_limited
@@ -22,11 +34,10 @@ from svmcvx.system.deadline import time_limited
 if TYPE_CHECKING:
     from svmcvx.formulations.problem import FormulationProblem
 
-__all__ = ["Request", "TrainingData", "iterations"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
-# An expired limit: return the trivial bounds.
+GENERAL, FAST = "general", "fast"
+# Time limit in seconds of what is solved after the limit has passed: the trivial bounds.
 LEAST_SECONDS = 1e-9
 # Largest number of observations for which a solver is asked for `sharper` times tol.
 SMALL = 100
@@ -39,42 +50,73 @@ class TrainingData(NamedTuple):
     labels: CodedLabels
     sample_weight: Floats | None
 
-    def weighted(self, of_class: Floats | None) -> TrainingData:
-        """Return the same with the weights of classes in those of the observations."""
-        if of_class is None:
-            return self
-        weight = of_class[self.labels.codes]
-        return self._replace(
-            sample_weight=weight if self.sample_weight is None else weight * self.sample_weight
-        )
 
-    def weighted_classes(self) -> NDArray[np.intp]:
-        """Return the positions of the classes with an observation of positive weight; of all, if
-        that is not so for two of them.
-        """
-        classes = np.arange(self.labels.classes.size)
-        if self.sample_weight is None:
-            return classes
-        chosen = np.unique(self.labels.codes[self.sample_weight > 0])
-        return chosen.astype(np.intp) if chosen.size > 1 else classes
-
-    def of_classes(self, chosen: NDArray[np.intp]) -> TrainingData:
-        """Return the same without the other classes, whose observations have no weight and count to
-        the first of those chosen.
-        """
-        codes, classes, features = self.labels.codes, self.labels.classes, self.labels.features
-        places = np.where(np.isin(codes, chosen), np.searchsorted(chosen, codes), 0)
-        return self._replace(labels=CodedLabels(places, classes[chosen], features))
+def weighed(data: TrainingData, of_class: Floats | None) -> TrainingData:
+    """Return data with the weights of classes in those of the observations."""
+    if of_class is None:
+        return data
+    weight = of_class[data.labels.codes]
+    return data._replace(
+        sample_weight=weight if data.sample_weight is None else weight * data.sample_weight
+    )
 
 
-def iterations(solution: Solution) -> int:
-    """Return the iterations of all solvers that were called, at least 1: a start that is good
-    enough counts for one.
+class Route(NamedTuple):
+    """A route, ``"general"`` or ``"fast"``, why it was taken, and whether the other one may follow."""
+
+    name: str
+    reason: str
+    second_opinion: bool = False
+
+
+def unsupported_settings(solver: FastSolver, settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the settings that a specialised solver does not take, and whose values state another
+    problem than it solves.
     """
-    known = [attempt.iterations for attempt in solution.attempts if attempt.iterations is not None]
-    if solution.attempts and not known:
-        raise AttributeError("n_iter_ exists for solvers that tell their iterations only")
-    return max(sum(known), 1)
+    missing = [name for name in settings if name not in solver.settings]
+    return tuple(
+        name
+        for name in missing
+        if name not in solver.only
+        or not isinstance(settings[name], type(solver.only[name]))
+        or bool(settings[name] != solver.only[name])
+    )
+
+
+def choose(solver: str, formulation: str, n: int, settings: Mapping[str, Any]) -> Route:
+    """Choose the route; see the module's text for the rule."""
+    if not isinstance(solver, str):
+        raise DataError(f"solver must be a name, got {solver!r}")
+    entry = find(formulation)
+    fast = None if entry is None else entry.fast
+    missing = () if fast is None else unsupported_settings(fast, settings)
+    if solver == "fast":
+        if fast is None:
+            raise SolverUnavailable(
+                f"there is no specialised solver for {formulation}; use solver='auto'"
+            )
+        if missing:
+            raise BuildError(
+                f"fast.{fast.name} takes no {', '.join(missing)}; leave it out, or use"
+                " solver='auto'"
+            )
+        return Route(FAST, "solver='fast' was asked for")
+    if solver != "auto":
+        from svmcvx.solve.policy import SOLVERS
+
+        if solver.upper() not in SOLVERS:
+            names = ", ".join(repr(name.lower()) for name in SOLVERS)
+            raise SolverUnavailable(
+                f"solver must be 'auto', 'fast' or one of {names}, got"
+                f" {solver!r}{did_you_mean(solver, ('auto', 'fast', *map(str.lower, SOLVERS)))}"
+            )
+        return Route(GENERAL, f"solver={solver!r} was asked for")
+    if fast is None:
+        return Route(GENERAL, f"there is no specialised solver for {formulation}")
+    if missing:
+        return Route(GENERAL, f"fast.{fast.name} takes no {', '.join(missing)}")
+    few = fast.second_opinion_up_to[settings.get("kernel") is not None]
+    return Route(FAST, f"fast.{fast.name} is faster at every size", n <= few)
 
 
 @dataclass(frozen=True)
@@ -94,10 +136,6 @@ class Request:
     # Share of tol that the specialised solver is asked for on small data.
     sharper: float = 1.0
 
-    def __post_init__(self) -> None:
-        limits = ("tol", "time_limit", "max_iter", "cache_size")
-        check_shared({name: getattr(self, name) for name in limits})
-
     def limited_to(self, seconds: float) -> Request:
         """Return the same request with a time limit in seconds, which may be infinite."""
         if math.isinf(seconds):
@@ -108,83 +146,70 @@ class Request:
 
     def route(self, n: int, *, weighted: bool) -> Route:
         """Choose the route for `n` observations."""
-        return choose(
-            self.solver,
-            self.formulation,
-            n,
-            kernel=self.settings.get("kernel") is not None,
-            settings={**self.settings, **({"sample_weight": True} if weighted else {})},
-        )
+        weights = {"sample_weight": True} if weighted else {}
+        return choose(self.solver, self.formulation, n, {**self.settings, **weights})
 
     def run(self, route: Route, data: TrainingData, warm_start: Solution | None) -> Solution:
         """Solve on data."""
         X, y, sample_weight = data
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         entry = find(self.formulation)
-        if route.name == FAST and entry is not None and entry.fast is not None:
+        with time_limited(self.time_limit) as deadline:
+            if route.name != FAST or entry is None or entry.fast is None:
+                return self._solve(X, y, weights, warm_start, self.solver, self.max_iter)
             fast = entry.fast
-            settings = {
-                name: value for name, value in self.settings.items() if name in fast.settings
-            }
+            own = {name: value for name, value in self.settings.items() if name in fast.settings}
             limits = {"max_iter": self.max_iter, "cache_size": self.cache_size}
-            given = {name: value for name, value in limits.items() if value is not None}
-            shared = {
-                "tol": self.tol
-                * (self.sharper if isinstance(y, CodedLabels) and len(y) <= SMALL else 1),
-                "time_limit": self.time_limit,
-                "verbose": bool(self.verbose),
-                **given,
-            }
-            with time_limited(self.time_limit) as deadline:
-                found: Solution = fast.load()(
-                    X, y, warm_start=warm_start, **shared, **settings, **weights
-                )
-                enough = found.certificate.is_certified(self.tol) or self.max_iter is not None
-                if not route.second_opinion or enough or deadline.passed():
-                    return found
-                return self._second_opinion(found, X, y, weights)
+            limits = {name: value for name, value in limits.items() if value is not None}
+            small = isinstance(y, CodedLabels) and y.codes.size <= SMALL
+            found: Solution = fast.load()(
+                X,
+                y,
+                warm_start=warm_start,
+                tol=self.tol * self.sharper if small else self.tol,
+                time_limit=self.time_limit,
+                verbose=bool(self.verbose),
+                **limits,
+                **own,
+                **weights,
+            )
+            enough = found.certificate.is_certified(self.tol) or self.max_iter is not None
+            if not route.second_opinion or enough or deadline.passed():
+                return found
+            try:
+                other = self._solve(X, y, weights, None, "auto", None)
+            except (SolverFailed, BuildError) as error:
+                tried = error.attempts if isinstance(error, SolverFailed) else ()
+                return replace(found, attempts=(*found.attempts, *tried))
+            best = other if other.certificate.gap < found.certificate.gap else found
+            return replace(best, attempts=(*found.attempts, *other.attempts))
+
+    def _solve(
+        self,
+        X: Any,
+        y: Any,
+        weights: Mapping[str, Any],
+        warm_start: Solution | None,
+        solver: str,
+        max_iter: int | None,
+    ) -> Solution:
+        """Solve by the general route."""
         # Imported here, since it takes cvxpy, and most fits need none.
         from svmcvx.solve import solve
         from svmcvx.solve.options import iteration_limit
 
-        with time_limited(self.time_limit):
-            problem = self.problem(X, y, **weights)
-            return solve(
-                problem,
-                solver=self.solver,
-                tol=self.tol,
-                verbose=bool(self.verbose),
-                warm_start=warm_start,
-                solver_options=(
-                    None if self.max_iter is None else iteration_limit(self.solver, self.max_iter)
-                ),
-            )
+        return solve(
+            self.problem(X, y, **weights),
+            solver=solver,
+            tol=self.tol,
+            verbose=bool(self.verbose),
+            warm_start=warm_start,
+            solver_options=None if max_iter is None else iteration_limit(solver, max_iter),
+        )
 
     def problem(self, X: Any, y: Any, **weights: Any) -> FormulationProblem:
         """Build the problem on data."""
         entry = find(self.formulation)
         own = () if entry is None or entry.fast is None else entry.fast.own
-        return self.builder()(
-            X,
-            y,
-            **{name: value for name, value in self.settings.items() if name not in own},
-            **weights,
-        )
-
-    def _second_opinion(
-        self, found: Solution, X: Any, y: Any, weights: Mapping[str, Any]
-    ) -> Solution:
-        """Solve by the general route what the specialised solver has not certified; return the
-        narrower interval.
-        """
-        from svmcvx.solve import solve
-
-        try:
-            problem = self.problem(X, y, **weights)
-            other = solve(problem, solver="auto", tol=self.tol, verbose=bool(self.verbose))
-        except (SolverFailed, BuildError) as error:
-            attempts = error.attempts if isinstance(error, SolverFailed) else ()
-            return replace(found, attempts=(*found.attempts, *attempts))
-        attempts = (*found.attempts, *other.attempts)
-        best = other if other.certificate.gap < found.certificate.gap else found
-        return replace(best, attempts=attempts)
+        settings = {name: value for name, value in self.settings.items() if name not in own}
+        return self.builder()(X, y, **settings, **weights)

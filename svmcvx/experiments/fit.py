@@ -39,7 +39,6 @@ from svmcvx.datasets.registry import content_digest, missing_counts
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.certification import CERTIFIABLE, certify
-from svmcvx.estimators.pairs import CompositeSolution
 from svmcvx.experiments.store import Row, failed, fingerprint
 from svmcvx.guarantees import CertifiedScores, Guarantee, Interval
 from svmcvx.guarantees.dispatch import refine, scores_in_pieces
@@ -464,7 +463,7 @@ def foreign_certificates(
 def certificates(solution: Solution, tol: float) -> list[Row]:
     """Return the certificates of a solution as plain values: one for each binary machine."""
     parts: Mapping[Any, Solution] = {tuple(solution.model.classes.tolist()): solution}
-    if isinstance(solution, CompositeSolution):
+    if solution.parts:
         parts = solution.parts
     return [
         {"classes": _listed(key), **_ends(one.certificate, tol), "kind": one.certificate.kind}
@@ -488,7 +487,7 @@ def _reasons(solution: Solution) -> list[str]:
         for attempt in solution.attempts
         if attempt.reason and attempt.status is not Status.LICENCE
     )
-    parts = solution.parts.values() if isinstance(solution, CompositeSolution) else [solution]
+    parts = solution.parts.values() if solution.parts else [solution]
     masses = [part.certificate.residuals.get("clipped_mass") for part in parts]
     clipped = max((mass for mass in masses if mass is not None), default=None)
     return [*notes, *([f"indefinite kernel clipped, mass {clipped:.2g}"] if clipped else [])]
@@ -585,7 +584,7 @@ def save_proof(folder: Path, name: str, X: Any, y: NDArray[Any], solution: Solut
     folder, y, stem = check_folder(folder), np.asarray(y), file_stem(name)
     write_npz(folder / "training.npz", X, y)
     try:
-        if not isinstance(solution, CompositeSolution):
+        if not solution.parts:
             solution.save_proof(folder / f"{stem}.npz")
             return ""
         for key, part in solution.parts.items():

@@ -94,7 +94,7 @@ def _build(name: str, settings: dict[str, Any], common: dict[str, Any]) -> tuple
     cls = MODELS[name].load()
     known = set(cls().get_params())
     # Old names work for this release.
-    unknown = [key for key in settings if key not in known and key not in cls._renamed]
+    unknown = [key for key in settings if key not in known]
     if unknown:
         meant = what_was_meant(unknown[0], sorted(known)).partition("; there are")[0]
         raise DataError(

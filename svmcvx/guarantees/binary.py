@@ -41,8 +41,7 @@ from svmcvx.kernels.columns import is_definite
 from svmcvx.model import BinaryModel, OneVsModel
 from svmcvx.proofs.checker import NOTHING, label_codes, score_ends
 from svmcvx.proofs.format import Proof, digest_of
-from svmcvx.solution import OptimalIntercepts, Solution
-from svmcvx.solution.answer import REPEATED
+from svmcvx.solution import REPEATED, OptimalIntercepts, Solution
 
 Floats: TypeAlias = NDArray[np.float64]
 

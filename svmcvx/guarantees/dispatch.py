@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from svmcvx.errors import DataError, NotCertified
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
 from svmcvx.guarantees.binary import binary_guarantee, member_problems, one_vs_guarantee
 from svmcvx.guarantees.joint import CLASSICAL, JOINT, joint_guarantee
-from svmcvx.solution import Solution, Status, Undecided
+from svmcvx.solution import Solution, Status, Undecided, composite
 from svmcvx.system.deadline import OutOfTime, current, time_limited
 
 
@@ -233,10 +233,8 @@ def _solved_on(solution: Solution, X: Any, y: Any, tol: float, verbose: bool) ->
                 part = _solved_on(part, one.X, one.y, tol, verbose)
             model: Any = part.model
             parts[key] = replace(part, model=replace(model, support=one.rows[model.support]))
-        combined: Any = solution
-        return cast(
-            Solution, type(combined).of(parts, combined.model.scheme, combined.model.classes)
-        )
+        whole: Any = solution.model
+        return composite(parts, whole.scheme, whole.classes)
     name = solution.formulation
     entry = CATALOGUE["multiclass" if name in CLASSICAL else name.removeprefix("penalised ")]
     evidence = solution.evidence

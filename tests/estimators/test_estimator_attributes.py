@@ -176,7 +176,6 @@ def test_limits_that_cannot_be_used():
         ({"decision_function_shape": "ovo", "multiclass": "ovr"}, "needs a machine for each pair"),
         ({"break_ties": 1}, "break_ties must be True or False"),
         ({"intercept": 1}, "intercept must be 'free', 'penalised', 'none'"),
-        ({"intercept": False, "bias": "paper"}, "rule for a free intercept"),
         ({"intercept": False, "C": np.inf}, "C=inf is the hard margin"),
         ({"p": 0.5, "C": np.inf}, "not convex"),
     ):

@@ -130,7 +130,6 @@ def test_weights_and_class_weights_belong_to_the_problem():
         ((-W, -B), {}, "with the opposite sign"),
         ((W, B), {"classes": [1, -1]}, "with the opposite sign"),
         ((3 * W, 3 * B), {}, r"multiplied by 0\.333"),
-        ((W, B), {"C": 2.0 / 24}, r"for C = 2 \(the mean of the losses"),
     ],
 )
 def test_a_wrong_sign_and_a_wrong_scale_are_noticed(model, changes, words):

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import _ovr_decision_function
 
 import svmcvx as sx
 from svmcvx.data import CodedLabels
-from svmcvx.estimators.pairs import CompositeSolution, parts
+from svmcvx.estimators.binary import parts
 from svmcvx.model import LinearModel, OneVsModel
 
 
@@ -66,7 +66,7 @@ def test_keys_certificates_and_their_summary():
     two = sx.PSVMClassifier().fit(X[Y != "red"], Y[Y != "red"])
     assert list(two.certificates_) == [("blue", "lime")]
     assert two.certificates_["blue", "lime"] is two.certificate_
-    assert not isinstance(two.solution_, CompositeSolution)
+    assert not two.solution_.parts
 
 
 @pytest.mark.parametrize(

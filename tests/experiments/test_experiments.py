@@ -467,12 +467,6 @@ def test_rows_with_and_without_intervals_are_different_rows_of_a_store(tmp_path)
     assert counts == [0, 0, 3, 3]
 
 
-def test_a_model_is_named_with_the_old_name_of_a_setting():
-    with pytest.warns(FutureWarning, match="fit_intercept"):
-        ((_, estimator),) = parse_models("psvm:fit_intercept=none")
-    assert estimator.intercept == "none"
-
-
 def test_without_a_store_nothing_is_found_there():
     X, y = make_data(2, 20)
     comparison = Comparison([sx.PSVMClassifier()], X, y)

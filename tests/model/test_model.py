@@ -127,7 +127,7 @@ def change_header(**entries):
         (lambda path: path.write_bytes(pickle.dumps({"a": 1})), "not a svmcvx model"),
         (lambda path: np.savez(path, x=np.ones(3)), "no header"),
         (lambda path: np.save(path.open("wb"), np.ones(3)), "not a svmcvx model"),
-        (lambda path: np.savez(path, header=np.array([{}], dtype=object)), "corrupted"),
+        (lambda path: np.savez(path, header=np.array([{}], dtype=object)), "Python objects"),
         (lambda path: zipfile.ZipFile(path, "w").close(), "no header"),
         (lambda path: path.unlink(), "does not exist"),
     ],
@@ -260,7 +260,7 @@ def test_places_that_cannot_be_written_or_read(tmp_path):
     with pytest.raises(sx.DataError, match="cannot be read"):
         sx.load_model(tmp_path)
     (tmp_path / "text").write_text("x")
-    with pytest.raises(sx.DataError, match="text is not a svmcvx model file or is corrupted; save"):
+    with pytest.raises(sx.DataError, match="text is not a svmcvx model file, or is damaged"):
         sx.load_model(tmp_path / "text")
 
 

@@ -33,7 +33,7 @@ from svmcvx.data import check_number, check_time_limit
 from svmcvx.display import ShortRepr
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.estimators.pairs import CompositeSolution
+from svmcvx.estimators.request import weighed
 from svmcvx.experiments.ranges.pieces import Piece, proportional, rounded
 from svmcvx.experiments.ranges.rules import RULES, Affine, Node, Rule, mixed_dual, mixed_model
 from svmcvx.model import KernelModel, Model
@@ -364,7 +364,7 @@ class _Search:
             machine._check_columns(self.data.X, reset=True)
             machine._fit(self.data, None if near is None else self.solutions[near])
         solution = machine.solution_
-        if isinstance(solution, CompositeSolution):
+        if solution.parts:
             raise DataError(
                 f"{type(machine).__name__} makes one model of several problems here; follow the"
                 " path of two classes"
@@ -429,9 +429,8 @@ class _Search:
         return self.nodes[value].certificate.lower is not None
 
     def _stated(self, machine: CertifiedClassifier) -> Any:
-        data = self.data.weighted(
-            machine.class_weight_ if machine.class_weight is not None else None
-        )
+        of_class = machine.class_weight_ if machine.class_weight is not None else None
+        data = weighed(self.data, of_class)
         weights = {} if data.sample_weight is None else {"sample_weight": data.sample_weight}
         # A kernel's scale is that of the rows without the weights of classes, as in a fit.
         return machine._request(self.data, None).problem(data.X, data.labels, **weights).formulation

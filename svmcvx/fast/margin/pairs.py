@@ -9,9 +9,9 @@ them (:mod:`svmcvx.formulations.margin_pairs`). What does not end with the wante
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
@@ -28,10 +28,9 @@ from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.model import BinaryModel, LinearModel, OneVsModel
 from svmcvx.model.packed import KernelMembers, LinearMembers
-from svmcvx.solution import Attempt, OptimalIntercepts, Solution, Status, Timings
-from svmcvx.solution.deferred import Deferred, DeferredSolution
+from svmcvx.solution import Attempt, LazySolution, OptimalIntercepts, Solution, Status, Timings
 from svmcvx.system import clock
 from svmcvx.system.deadline import current
 from svmcvx.system.interrupt import deferred_interrupt
@@ -180,8 +179,7 @@ class SolvedParts:
         """Return the solution of one problem, with what returns its model, whose support counts
         rows of all data.
         """
-        checked = self.checked
-        timings = self.timings
+        checked, timings = self.checked, self.timings
         if self.steps.size > 1:
             share = int(self.steps[part]) / max(int(self.steps.sum()), 1)
             timings = Timings(
@@ -189,39 +187,87 @@ class SolvedParts:
             )
         statement = cache(lambda: self._statement(part))
 
-        def dual() -> dict[str, Floats]:
-            return {"alpha": self.point.alpha[self.layout.of_part(part)][self._rows(part)[0]]}
-
         def intercepts() -> OptimalIntercepts | None:
             local: Any = model()
             support = np.searchsorted(self._rows(part)[1], local.support)
             return statement().optimal_intercepts(replace(local, support=support))
 
-        return DeferredSolution(
-            model=cast(Any, Deferred(model)),
-            certificate=checked.certificate(part),
-            status=Status.OPTIMAL,
-            solver=SOLVER,
-            attempts=cast(Any, Deferred(lambda: (self.attempt(part),))),
-            timings=timings,
-            dual=cast(Any, Deferred(dual)),
-            trace=cast(
-                Any,
-                Deferred(
-                    lambda: np.array(
-                        [[self.timings.total, checked.lower[part], checked.upper[part]]]
-                    )
-                ),
-            ),
-            formulation=self.formulation,
-            hyperparameters=cast(Any, Deferred(lambda: self.hyperparameters)),
-            evidence=cast(Any, Deferred(lambda: statement().evidence())),
-            data=cast(Any, Deferred(lambda: statement().data_facts)),
-            terms={
+        computed = {
+            "model": model,
+            "attempts": lambda: (self.attempt(part),),
+            "dual": lambda: {
+                "alpha": self.point.alpha[self.layout.of_part(part)][self._rows(part)[0]]
+            },
+            "trace": lambda: [[self.timings.total, checked.lower[part], checked.upper[part]]],
+            "hyperparameters": lambda: self.hyperparameters,
+            "terms": lambda: {
                 "regulariser": float(checked.regulariser[part]),
                 "losses": float(checked.losses[part]),
             },
-            optimal_intercepts=cast(Any, Deferred(intercepts)),
+            "evidence": lambda: statement().evidence(),
+            "data": lambda: statement().data_facts,
+            "optimal_intercepts": intercepts,
+        }
+        return LazySolution.of(
+            computed,
+            certificate=checked.certificate(part),
+            status=Status.OPTIMAL,
+            solver=SOLVER,
+            timings=timings,
+            formulation=self.formulation,
+        )
+
+    def composite(self, others: Mapping[int, Solution]) -> Solution:
+        """Return the solution of all problems; `others` are those that were solved otherwise, by
+        their places.
+        """
+        every = self.checked.gaps.copy()
+        for place, solution in others.items():
+            every[place] = solution.certificate.gap
+        worst = max(range(len(every)), key=every.__getitem__)
+        unfinished = [
+            solution.status for solution in others.values() if solution.status is not Status.OPTIMAL
+        ]
+        times = [self.timings, *(solution.timings for solution in others.values())]
+        models: Any = {place: solution.model for place, solution in others.items()}
+        members = cache(lambda: self.members(models))
+        names = self.labels.classes.tolist()
+
+        def parts() -> dict[Any, Solution]:
+            keys = [*combinations(names, 2)] if self.scheme == "ovo" else names
+            return {
+                key: others[k]
+                if k in others
+                else self.solution(k, partial(members().__getitem__, k))
+                for k, key in enumerate(keys)
+            }
+
+        def attempts() -> tuple[Attempt, ...]:
+            each = (
+                others[k].attempts if k in others else (self.attempt(k),) for k in range(len(every))
+            )
+            return tuple(attempt for found in each for attempt in found)
+
+        computed = {
+            "model": lambda: OneVsModel(
+                scheme=self.scheme, members=members(), classes=self.labels.classes
+            ),
+            "attempts": attempts,
+            "parts": parts,
+            "trace": lambda: np.zeros((0, 3)),
+            "hyperparameters": lambda: {**self.hyperparameters, "multiclass": self.scheme},
+        }
+        return LazySolution.of(
+            computed,
+            certificate=(
+                others[worst].certificate if worst in others else self.checked.certificate(worst)
+            ),
+            status=unfinished[0] if unfinished else Status.OPTIMAL,
+            solver=others[worst].solver if worst in others else self.solver,
+            timings=Timings(
+                *(sum(getattr(one, clock.name) for one in times) for clock in fields(Timings))
+            ),
+            formulation=self.formulation,
         )
 
     def attempt(self, part: int) -> Attempt:

@@ -1,1 +1,0 @@
-"""Fitted estimators as models of other packages."""

@@ -1,0 +1,880 @@
+"""What a solution remembers: why a solver stopped, what was tried, seconds, the data, and what a
+proof needs.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import SEARCHED, Certificate
+from svmcvx.data import BinaryData, MulticlassData
+from svmcvx.display import (
+    MISSING,
+    WIDTH,
+    aligned,
+    columns,
+    html_block,
+    html_fields,
+    html_table,
+    interval,
+    listed,
+    number,
+    quantity,
+    rounded,
+    settings,
+    wrapped,
+)
+from svmcvx.errors import DataError
+from svmcvx.kernels import Kernel, Linear
+from svmcvx.model import Model, OneVsModel, frozen
+from svmcvx.proofs.blocks import described, enclosures
+from svmcvx.proofs.format import Proof, write_proof
+from svmcvx.proofs.statement import Statement, dual_of
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Hyper-parameters on which the optimum does not depend, or for which a statement has separate
+# fields.
+OF_THE_SOLUTION: Final = ("kernel", "intercept", "form")
+
+
+class Status(StrEnum):
+    """How a solve ended: of a solution by its certificate, of an attempt as its solver says."""
+
+    OPTIMAL = "optimal"
+    INACCURATE = "inaccurate"
+    TIME_LIMIT = "time_limit"
+    ITERATION_LIMIT = "iteration_limit"
+    NUMERICAL = "numerical"
+    INTERRUPTED = "interrupted"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    LICENCE = "licence"
+    UNAVAILABLE = "unavailable"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One solver tried on one problem.
+
+    Attributes
+    ----------
+    solver : str
+        Name of the solver, such as ``"CLARABEL"``.
+    status : Status
+    reason : str
+        Why the attempt was not enough; empty for the one that was accepted.
+    seconds : float
+        Wall clock of the attempt, compilation included.
+    gap : float
+        Certified relative gap of its point (``inf`` without a point).
+    options : dict
+        The options that the solver was given, in its own spelling.
+    warm_start_used : bool
+        Whether the solver could use the earlier solution that was offered.
+    iterations : int or None
+        In the solver's own unit (a mixed-integer solver's are nodes); None if it does not tell.
+    """
+
+    solver: str
+    status: Status
+    reason: str = ""
+    seconds: float = 0.0
+    gap: float = math.inf
+    options: Mapping[str, Any] = field(default_factory=dict)
+    warm_start_used: bool = False
+    iterations: int | None = None
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds of building, compiling (or loading compiled code), solving and certifying."""
+
+    build: float = 0.0
+    compile: float = 0.0
+    solve: float = 0.0
+    certify: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Sum of the four."""
+        return self.build + self.compile + self.solve + self.certify
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evidence:
+    """Data that a proof needs in addition to a model, a dual point and the hyper-parameters."""
+
+    intercept: str
+    weight: Floats | None
+    fingerprint: str
+    given: Mapping[str, Floats] = field(default_factory=dict)
+    spread: Mapping[str, Floats] = field(default_factory=dict)
+    tree: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.weight is not None:
+            object.__setattr__(self, "weight", frozen(self.weight))
+        for name in ("given", "spread", "tree"):
+            object.__setattr__(
+                self, name, {key: frozen(values) for key, values in getattr(self, name).items()}
+            )
+
+    def __repr__(self) -> str:
+        more = "".join(
+            f", {listed(arrays)}" for arrays in (self.given, self.spread, self.tree) if arrays
+        )
+        rows = (
+            "rows in blocks" if self.weight is None else quantity(self.weight.size, "observation")
+        )
+        return f"Evidence({self.intercept} intercept, {rows}, {self.fingerprint}{more})"
+
+    def statement(
+        self,
+        formulation: str,
+        hyperparameters: Mapping[str, Any],
+        kernel: Kernel | None,
+        facts: DataFacts,
+    ) -> Statement:
+        """Return the problem as a proof states it."""
+        described = None if kernel is None or isinstance(kernel, Linear) else kernel.to_dict()
+        return Statement(
+            formulation=formulation,
+            hyperparameters={
+                name: value
+                for name, value in hyperparameters.items()
+                if name not in OF_THE_SOLUTION
+            },
+            kernel=described,
+            intercept=self.intercept,
+            rows=facts.n,
+            columns=facts.d,
+            classes=facts.classes,
+            fingerprint=self.fingerprint,
+            weight=None if self.weight is None or (self.weight == 1.0).all() else self.weight,
+            **self.given,
+        )
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """A record of the data for which a problem was solved."""
+
+    n: int
+    d: int
+    classes: tuple[Any, ...]
+    counts: tuple[int, ...] | None = None
+    weighted: bool = False
+    fingerprint: str = ""
+    precomputed: bool = False
+
+    @classmethod
+    def of(cls, data: BinaryData | MulticlassData, *, precomputed: bool = False) -> Self:
+        """Return the facts of validated data."""
+        codes = data.codes if isinstance(data, MulticlassData) else (data.y > 0).astype(np.intp)
+        return cls(
+            n=data.rows,
+            d=int(data.X.shape[1]),
+            classes=tuple(data.classes.tolist()),
+            counts=tuple(np.bincount(codes, minlength=len(data.classes)).tolist()),
+            weighted=data.n < data.rows or bool((data.weight != 1.0).any()),
+            fingerprint=data.fingerprint,
+            precomputed=precomputed,
+        )
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Observations and features."""
+        return self.n, self.d
+
+    def differ_from(self, other: DataFacts) -> bool:
+        """Whether these are other data of the same sizes and classes; the labels alone decide for
+        Gram matrices.
+        """
+        alike = self.size == other.size and self.classes == other.classes
+        if not (alike and self.fingerprint and other.fingerprint):
+            return False
+        if self.precomputed and other.precomputed:
+            return self.fingerprint.rpartition("-")[2] != other.fingerprint.rpartition("-")[2]
+        return self.fingerprint != other.fingerprint
+
+    def __str__(self) -> str:
+        return f"{self.n} × {self.d}" + (f", {self.fingerprint}" if self.fingerprint else "")
+
+
+class OptimalIntercepts(NamedTuple):
+    """The free intercepts that are optimal together with the weights of a model."""
+
+    lower: float | Floats
+    upper: float | Floats
+
+    @property
+    def unique(self) -> bool:
+        """Whether one intercept alone is optimal."""
+        return bool(np.all(self.lower == self.upper))
+
+
+class Undecided(NamedTuple):
+    """How many rows are left whose label is not that of every optimal machine for certain."""
+
+    by_gap: int
+    by_formulation: int
+    rows: int
+
+    @property
+    def share(self) -> float:
+        """Share of the rows that are not decided."""
+        return (self.by_gap + self.by_formulation) / self.rows if self.rows else 0.0
+
+    def __str__(self) -> str:
+        left = self.by_gap + self.by_formulation
+        return (
+            f"{left} of {self.rows} rows undecided ({self.by_gap} by the gap,"
+            f" {self.by_formulation} by the formulation)"
+        )
+
+
+# A relative difference of objectives that is no other problem.
+SAME: Final = 1e-9
+# Share by which the claims of a proof are wider than the certificate: a checker in doubles that
+# sums in other ways has another rounding.
+REPEATED: Final = 2.0**-46
+# Widths of an enclosure that a proof for rows in blocks leaves to other sums, of other blocks or on
+# another machine.
+ROOM: Final = 4.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution:
+    """The answer of any solver to a problem. Immutable and picklable.
+
+    Attributes
+    ----------
+    model : Model
+        Predicts; see :class:`svmcvx.Model`.
+    certificate : Certificate
+        The checked interval around the true optimum.
+    status : Status
+        Why the solver stopped.
+    solver : str
+        The solver whose point was chosen.
+    attempts : tuple of Attempt
+        Every solver that was tried, in order.
+    timings : Timings
+        Seconds for ``build``, ``compile``, ``solve`` and ``certify``.
+    dual : dict of ndarray
+        The dual point behind the lower bound, repaired to exact feasibility; indexed like the
+        training data.
+    trace : ndarray of shape (k, 3)
+        Rows (seconds, lower, upper), NaN for a bound that was not known yet.
+    formulation : str
+        Name of the formulation.
+    hyperparameters : dict
+        The values that the problem was solved for.
+    details : dict of ndarray
+        Additional arrays of the answer, such as the per-observation ``"M"`` of a mixed-integer
+        formulation; indexed like the training data.
+    evidence : Evidence or None
+        Further data for :meth:`save_proof`; None if there is no proof.
+    data : DataFacts or None
+        Sizes, classes and a short name of the data that the problem was solved for.
+    terms : dict of float
+        ``"regulariser"`` and ``"losses"``, whose sum is the objective at the model; empty where
+        they are not known.
+    parts : dict of Solution
+        Of several binary problems, by their labels; empty for one problem.
+    optimal_intercepts : OptimalIntercepts or None
+        The intercepts that are optimal with the weights of the model, of which the model has the
+        middle; None where no intercept is free (penalised or absent), for several problems, and for
+        problems with added constraints.
+    undecided : Undecided or None
+        What :func:`svmcvx.guarantees.refine` has left undecided of the rows that it was given;
+        None for other solutions.
+    """
+
+    model: Model
+    certificate: Certificate
+    status: Status
+    solver: str
+    attempts: tuple[Attempt, ...]
+    timings: Timings
+    dual: Mapping[str, Floats]
+    trace: Floats
+    formulation: str
+    hyperparameters: Mapping[str, Any]
+    details: Mapping[str, Floats] = field(default_factory=dict)
+    evidence: Evidence | None = None
+    data: DataFacts | None = None
+    terms: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[Any, Solution] = field(default_factory=dict)
+    optimal_intercepts: OptimalIntercepts | None = None
+    undecided: Undecided | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("dual", "details", "trace", "hyperparameters"):
+            object.__setattr__(self, name, self._kept(name, getattr(self, name)))
+
+    @staticmethod
+    def _kept(name: str, value: Any) -> Any:
+        """Return the value of a field as a solution keeps it: arrays that nobody writes to, and
+        dictionaries of its own.
+        """
+        if name in ("dual", "details"):
+            return {key: frozen(values) for key, values in value.items()}
+        if name == "trace":
+            return frozen(np.reshape(np.asarray(value, dtype=np.float64), (-1, 3)))
+        return dict(value) if name == "hyperparameters" else value
+
+    @property
+    def warm_start_used(self) -> bool:
+        """Whether the solver of the chosen point used the warm start."""
+        return any(
+            attempt.warm_start_used for attempt in self.attempts if attempt.solver == self.solver
+        )
+
+    def save_proof(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> None:
+        """Write what the interval follows from to a file, which :func:`svmcvx.verify` checks from
+        the raw data.
+
+        The file holds the problem (its name and numbers, the kernel with its γ, the weights, a
+        short name of the data), the model, the dual point and the ends that are claimed. There is
+        no pickle in it. A lower end that a solver or a search states without a proof is stored
+        separately; the claim is then about the upper end only.
+
+        Parameters
+        ----------
+        path : path-like
+            By convention ``*.npz``; an existing file is replaced as a whole.
+        X, y : RowBlocks and labels, optional
+            Rows in blocks are read twice, for their short name and for what the file can claim:
+            pass them, and ``blocks.y``.
+
+        Raises
+        ------
+        DataError
+            If there is no proof to hand on (added constraints, a kernel given by a function, one
+            that was clipped; rows in blocks of other formulations than linear psvm and ODM), or the
+            file cannot be written.
+        """
+        write_proof(path, self.proof(X, y))
+
+    def proof(self, X: Any = None, y: Any = None) -> Proof:
+        """Return what :meth:`save_proof` writes.
+
+        Raises
+        ------
+        DataError
+            If there is no proof to hand on.
+        """
+        if self.evidence is not None and self.evidence.weight is None:
+            return self._proof_of_blocks(X, y)
+        evidence, certificate, statement = self.evidence, self.certificate, self.proof_statement()
+        if evidence is None or "clipped_mass" in certificate.residuals:
+            raise DataError(
+                "the kernel was indefinite and has been clipped: the interval is about its positive"
+                " part, which a proof from the raw data cannot state; use a positive semidefinite"
+                " kernel"
+            )
+        model: Any = self.model
+        names = (
+            ("support", "dual_coef", "intercept")
+            if hasattr(model, "kernel")
+            else ("coef", "intercept")
+        )
+        dual = dual_of(statement.formulation, statement.hyperparameters, self.dual)
+        lower, by, residuals = (
+            certificate.lower,
+            SEARCHED.get(certificate.kind),
+            certificate.residuals,
+        )
+        if lower == -math.inf:
+            lower = None
+        found = (
+            residuals[f"{by}_bound"] - residuals[f"{by}_allowance"]
+            if f"{by}_bound" in residuals
+            else math.nan
+        )
+        searched = lower == found and not evidence.tree
+        return Proof(
+            statement=statement,
+            model={name: getattr(model, name) for name in names} | dict(evidence.spread),
+            dual=dual,
+            lower=None if searched or lower is None else lower - REPEATED * abs(lower),
+            upper=(
+                certificate.upper + REPEATED * abs(certificate.upper)
+                if certificate.upper < math.inf
+                else None
+            ),
+            kind=certificate.kind,
+            stated=lower if searched else None,
+            tree=evidence.tree,
+        )
+
+    def proof_statement(self) -> Statement:
+        """Return the problem that a proof of this solution is about; :func:`svmcvx.verify` can be
+        told to expect it.
+
+        Raises
+        ------
+        DataError
+            If there is no proof to hand on.
+        """
+        if self.evidence is None or self.data is None:
+            raise DataError(
+                f"there is no proof of this solution of {self.formulation} to hand on: it is one of"
+                " several problems, of a problem with added constraints, or of a formulation"
+                " outside the package"
+            )
+        if self.evidence.weight is None:
+            raise DataError(
+                "a solution for rows in blocks does not know its weights; pass"
+                " expect=solution.proof(blocks, blocks.y)"
+            )
+        kernel = getattr(self.model, "kernel", None)
+        return self.evidence.statement(self.formulation, self.hyperparameters, kernel, self.data)
+
+    def _proof_of_blocks(self, X: Any, y: Any) -> Proof:
+        """Return a proof for rows in blocks, which claims what one pass over them confirms."""
+        if X is None or self.evidence is None or self.data is None:
+            raise DataError(
+                "rows in blocks are read again for a proof: pass them, as in"
+                " solution.save_proof(path, blocks, blocks.y)"
+            )
+        facts = described(X, y, self.data.n, self.data.classes)
+        evidence = replace(self.evidence, weight=facts.weight, fingerprint=facts.fingerprint)
+        model: Any = self.model
+        certificate = self.certificate
+        proof = Proof(
+            statement=evidence.statement(self.formulation, self.hyperparameters, None, self.data),
+            model={name: getattr(model, name) for name in ("coef", "intercept")},
+            dual=self.dual,
+            lower=certificate.lower,
+            upper=certificate.upper,
+            kind=certificate.kind,
+        )
+        found = enclosures(proof, X, y)
+        if not found.upper[0] <= certificate.upper * (1 + SAME) <= found.upper[1] * (1 + SAME) ** 2:
+            raise DataError(
+                f"the model's objective on these data is {found.upper[1]!r}, the solution's is"
+                f" {certificate.upper!r}: data or weights are not those that were solved for (those"
+                " of class_weight are no part of the data)"
+            )
+        lower = None
+        if found.lower is not None and certificate.lower is not None:
+            lower = min(
+                certificate.lower, found.lower[0] - ROOM * (found.lower[1] - found.lower[0])
+            )
+        upper = found.upper[1] + ROOM * (found.upper[1] - found.upper[0])
+        return replace(proof, lower=lower, upper=max(certificate.upper, upper))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as a flat dictionary of plain values."""
+        return {
+            "formulation": self.formulation,
+            **self.hyperparameters,
+            "solver": self.solver,
+            "status": str(self.status),
+            "lower": self.certificate.lower,
+            "upper": self.certificate.upper,
+            "gap": self.certificate.gap,
+            "kind": self.certificate.kind,
+            "n_support": self.model.n_support,
+            "seconds": self.timings.total,
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return :meth:`to_dict` as a data frame of one row."""
+        import pandas as pd
+
+        return pd.DataFrame([self.to_dict()])
+
+    def summary(self) -> Summary:
+        """Return a summary as text of fixed width, which a notebook shows as a table.
+
+        Formulation, hyper-parameters and data; solver, status and seconds; the certificate with its
+        residuals; terms of the objective; each binary problem of several; every solver that was
+        tried; notes on what the interval does not say.
+
+        Returns
+        -------
+        Summary
+            A ``str``; ``print(solution.summary())`` shows it.
+        """
+        return Summary.of(self)
+
+    def __repr__(self) -> str:
+        hyper = settings(self.hyperparameters)
+        others = [attempt.solver for attempt in self.attempts if attempt.solver != self.solver]
+        tried = (
+            ""
+            if len(self.attempts) < 2 or not others
+            else f" after {listed(dict.fromkeys(others))}"
+        )
+        return (
+            f"Solution({self.formulation}({hyper}) by {self.solver}{tried}: {self.status},"
+            f" {self.certificate!r}, {quantity(self.model.n_support, 'support vector')},"
+            f" {self.timings.total:.3g} s)"
+        )
+
+    def _repr_html_(self) -> str:
+        return summary_html(self)
+
+
+class LazySolution(Solution):
+    """A solution some of whose fields are computed at their first use; it is pickled and copied as
+    a plain one.
+    """
+
+    @classmethod
+    def of(cls, computed: dict[str, Callable[[], Any]], **known: Any) -> LazySolution:
+        """Return a solution with known fields, and functions that compute others."""
+        made = object.__new__(cls)
+        made.__dict__.update(details={}, terms={}, parts={}, dual={}, **known)
+        made.__dict__["_computed"] = computed
+        return made
+
+    def __getattribute__(self, name: str) -> Any:
+        own = object.__getattribute__(self, "__dict__")
+        computed = own.get("_computed")
+        if computed and name in computed:
+            own[name] = self._kept(name, computed[name]())
+            computed.pop(name, None)
+        return object.__getattribute__(self, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Solution, tuple(getattr(self, field.name) for field in fields(self))
+
+
+def composite(parts: Mapping[Any, Solution], scheme: str, classes: NDArray[Any]) -> Solution:
+    """Combine the solutions of the binary problems of several classes."""
+    each = list(parts.values())
+    worst = max(each, key=lambda solution: solution.certificate.gap)
+    unfinished = [solution.status for solution in each if solution.status is not Status.OPTIMAL]
+    members: Any = tuple(solution.model for solution in each)
+    clocks = [clock.name for clock in fields(Timings)]
+    return Solution(
+        model=OneVsModel(scheme=scheme, members=members, classes=classes),
+        certificate=worst.certificate,
+        status=unfinished[0] if unfinished else Status.OPTIMAL,
+        solver=worst.solver,
+        attempts=tuple(attempt for solution in each for attempt in solution.attempts),
+        timings=Timings(*(sum(getattr(one.timings, name) for one in each) for name in clocks)),
+        dual={},
+        trace=np.zeros((0, 3)),
+        formulation=worst.formulation,
+        hyperparameters={**worst.hyperparameters, "multiclass": scheme},
+        parts=dict(parts),
+    )
+
+
+# Binary problems of several that are listed, those with the largest gaps first.
+MOST_PARTS: Final = 12
+# Length of an interval of intercepts, in units of the margin, that no tolerance explains.
+LONG_INTERVAL: Final = 1e-3
+ATTEMPTS: Final = ("solver", "status", "seconds", "gap", "iterations")
+PARTS: Final = ("classes", "lower", "upper", "gap", "status", "support")
+
+
+class Summary(str):
+    """Text of fixed width that shows itself as it is, and as HTML in a notebook."""
+
+    __slots__ = ("_markup",)
+    _markup: str
+
+    @classmethod
+    def of(cls, solution: Solution) -> Self:
+        """Return the summary of a solution."""
+        found = cls(summary_text(solution))
+        found._markup = summary_html(solution)
+        return found
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return self._markup
+
+
+class _Table(NamedTuple):
+    title: str
+    header: tuple[str, ...]
+    rows: list[list[str]]
+    # A line below each row; empty for none.
+    remarks: list[str]
+    more: str
+
+
+def summary_text(solution: Solution) -> str:
+    """Return the lines of the summary."""
+    title = f"{solution.formulation}: {_verdict(solution.certificate)}"
+    lines = [f"{title:^{WIDTH}}".rstrip(), "=" * WIDTH]
+    lines += columns(_formulation(solution) + _data(solution), _answer(solution))
+    lines += ["-" * WIDTH, *columns(_interval(solution), _residuals(solution.certificate))]
+    for table in _tables(solution):
+        lines += ["-" * WIDTH, f"{table.title}:"]
+        head, *rows = aligned(
+            table.header, table.rows, left=2 if table.header == ATTEMPTS else 1, indent="  "
+        )
+        lines.append(head)
+        for row, remark in zip(rows, table.remarks, strict=True):
+            lines.append(row)
+            if remark:
+                lines += wrapped(remark, WIDTH, "    ", "    ")
+        if table.more:
+            lines += wrapped(table.more, WIDTH, "  ", "  ")
+    lines.append("=" * WIDTH)
+    for place, note in enumerate(_notes(solution), 1):
+        lines += wrapped(note, WIDTH, f"[{place}] ", "    ")
+    return "\n".join(lines)
+
+
+def summary_html(solution: Solution) -> str:
+    """Return the summary as HTML."""
+    side = '<div style="display:inline-block;vertical-align:top;margin-right:2em;">{}</div>'
+    parts = [
+        side.format(html_fields(fields))
+        for fields in (
+            _formulation(solution) + _data(solution),
+            _answer(solution),
+            _interval(solution) + _residuals(solution.certificate),
+        )
+    ]
+    for table in _tables(solution):
+        rows = [[*row, remark] for row, remark in zip(table.rows, table.remarks, strict=True)]
+        left = (0, 1, len(table.header)) if table.header == ATTEMPTS else (0, len(table.header))
+        header = [*table.header, "remark"]
+        if not any(table.remarks):
+            header, rows = header[:-1], [row[:-1] for row in rows]
+        below = html_fields([("", table.more)]) if table.more else ""
+        parts.append(html_block(table.title, html_table(header, rows, left=left), below))
+    notes = _notes(solution)
+    if notes:
+        parts.append(html_fields([(f"[{place}]", note) for place, note in enumerate(notes, 1)]))
+    return html_block(f"{solution.formulation}: {_verdict(solution.certificate)}", *parts)
+
+
+def _verdict(certificate: Certificate) -> str:
+    if certificate.lower is None:
+        return "no lower bound"
+    if not math.isfinite(certificate.gap):
+        return "no finite interval"
+    return f"optimum known to a relative {certificate.gap:.2g}"
+
+
+def _formulation(solution: Solution) -> list[tuple[str, str]]:
+    return [("Formulation", solution.formulation)] + [
+        (name, rounded(number(value))) for name, value in solution.hyperparameters.items()
+    ]
+
+
+def _data(solution: Solution) -> list[tuple[str, str]]:
+    facts = _facts(solution)
+    if facts is None:
+        return [("Classes", listed(solution.model.classes.tolist()))]
+    found = [
+        ("Observations", number(facts.n) + (", weighted" if facts.weighted else "")),
+        ("Features", number(facts.d)),
+    ]
+    if facts.counts is None:
+        found.append(("Classes", listed(facts.classes)))
+    else:
+        counts = (
+            f"{label} ({count})" for label, count in zip(facts.classes, facts.counts, strict=True)
+        )
+        found.append(("Classes", listed(counts)))
+    return [*found, ("Data hash", facts.fingerprint)] if facts.fingerprint else found
+
+
+def _facts(solution: Solution) -> DataFacts | None:
+    """Return the facts of the data; of all pairs together where each pair of classes has its own."""
+    if solution.data is not None or not solution.parts:
+        return solution.data
+    labels = solution.model.classes.tolist()
+    counts: dict[Any, int] = {}
+    pairs = set(combinations(labels, 2)) == solution.parts.keys()
+    each = [part.data for part in solution.parts.values() if part.data is not None]
+    if not pairs or len(each) < len(solution.parts):
+        return None
+    for facts in each:
+        counts.update(zip(facts.classes, facts.counts or (), strict=False))
+    known = [counts[label] for label in labels if label in counts]
+    if len(known) < len(labels):
+        return None
+    weighted = any(facts.weighted for facts in each)
+    width = sum(known) if each[0].precomputed else each[0].d
+    return DataFacts(
+        sum(known), width, tuple(labels), tuple(known), weighted, precomputed=each[0].precomputed
+    )
+
+
+def _answer(solution: Solution) -> list[tuple[str, str]]:
+    clocks, facts = solution.timings, _facts(solution)
+    share = f" ({solution.model.n_support / facts.n:.0%})" if facts is not None and facts.n else ""
+    found = [
+        ("Status", str(solution.status)),
+        ("Solver", solution.solver),
+        ("Seconds", f"{clocks.total:.3g}"),
+        ("build, compile", f"{clocks.build:.3g}, {clocks.compile:.3g}"),
+        ("solve, certify", f"{clocks.solve:.3g}, {clocks.certify:.3g}"),
+        ("Warm start", "yes" if solution.warm_start_used else "no"),
+        ("Model", type(solution.model).__name__),
+        ("Support vectors", f"{solution.model.n_support}{share}"),
+    ]
+    for name, value in solution.terms.items():
+        found.append((name.capitalize(), number(value, 7)))
+    return found
+
+
+def _interval(solution: Solution) -> list[tuple[str, str]]:
+    certificate = solution.certificate
+    lower, upper = interval(certificate.lower, certificate.upper)
+    whose = ", largest gap" if solution.parts else ""
+    return [
+        ("Certificate", certificate.kind + whose),
+        ("Upper bound", upper),
+        ("Lower bound", lower),
+        ("Relative gap", f"{certificate.gap:.2g}" if math.isfinite(certificate.gap) else MISSING),
+    ]
+
+
+def _residuals(certificate: Certificate) -> list[tuple[str, str]]:
+    return [
+        (name.replace("_", " ").capitalize(), number(value, 3))
+        for name, value in certificate.residuals.items()
+    ]
+
+
+def _tables(solution: Solution) -> list[_Table]:
+    found = []
+    if solution.parts:
+        found.append(_parts(solution.parts))
+    if not solution.parts or len(solution.attempts) > len(solution.parts):
+        found.append(_attempts(solution))
+    return found
+
+
+def _parts(parts: Mapping[Any, Solution]) -> _Table:
+    ordered = sorted(parts.items(), key=lambda item: -item[1].certificate.gap)
+    rows = []
+    for key, part in ordered[:MOST_PARTS]:
+        certificate = part.certificate
+        name = " / ".join(map(str, key)) if isinstance(key, tuple) else f"{key} / rest"
+        lower, upper = interval(certificate.lower, certificate.upper)
+        rows.append(
+            [
+                name,
+                lower,
+                upper,
+                f"{certificate.gap:.1e}",
+                str(part.status),
+                str(part.model.n_support),
+            ]
+        )
+    left = ordered[MOST_PARTS:]
+    more = (
+        f"{len(left)} more, each with a gap of at most {left[0][1].certificate.gap:.1e}"
+        if left
+        else ""
+    )
+    return _Table(quantity(len(parts), "binary problem"), PARTS, rows, [""] * len(rows), more)
+
+
+def _attempts(solution: Solution) -> _Table:
+    attempts = solution.attempts[: 2 * MOST_PARTS]
+    rows, remarks = [], []
+    for attempt in attempts:
+        unlicensed = attempt.status is Status.LICENCE
+        seconds = MISSING if unlicensed else f"{attempt.seconds:.3g}"
+        gap = f"{attempt.gap:.1e}" if math.isfinite(attempt.gap) else MISSING
+        rows.append([attempt.solver, str(attempt.status), seconds, gap, number(attempt.iterations)])
+        remarks.append(attempt.reason)
+    left = len(solution.attempts) - len(attempts)
+    return _Table("Tried", ATTEMPTS, rows, remarks, f"{left} more" if left else "")
+
+
+def _note_on_intercepts(solution: Solution) -> list[str]:
+    """Say that other intercepts are optimal too, where more than a tolerance is between them."""
+    found = solution.optimal_intercepts
+    if found is None:
+        return []
+    lower, upper = np.atleast_1d(found.lower), np.atleast_1d(found.upper)
+    longest = int(np.argmax(upper - lower))
+    if not upper[longest] - lower[longest] > LONG_INTERVAL:
+        return []
+    what = f"from {number(float(lower[longest]), 4)} to {number(float(upper[longest]), 4)}"
+    if lower.size > 1:
+        label = solution.model.classes.tolist()[longest]
+        return [
+            f"Other intercepts are optimal too, that of {label} {what}. The model has the middles"
+            " of such intervals."
+        ]
+    return [
+        f"All intercepts {what} are optimal with these weights. The model has the middle, or the"
+        " only end."
+    ]
+
+
+def _notes(solution: Solution) -> list[str]:
+    """Say what the interval rests on, and what it does not say."""
+    certificate, residuals = solution.certificate, solution.certificate.residuals
+    notes = []
+    if solution.parts:
+        notes.append(
+            "The interval is that of the binary problem with the largest gap, not of a common"
+            " objective."
+        )
+    if certificate.lower is None:
+        notes.append(
+            "A local method: the upper bound is the objective at the model, nothing bounds the"
+            " optimum from below."
+        )
+    elif "solver_bound" in residuals and certificate.lower <= residuals["solver_bound"]:
+        notes.append(
+            "The lower bound is the solver's statement less an allowance for its tolerances; it is"
+            " not checked."
+        )
+    elif "search_bound" in residuals and certificate.lower <= residuals["search_bound"]:
+        recorded = solution.evidence is not None and solution.evidence.tree
+        proof = " save_proof() hands on a record of the search." if recorded else ""
+        notes.append(f"The lower bound was proved by enumeration.{proof}")
+    else:
+        notes.append(
+            "Both bounds were computed from the raw data, rounding included: the objective at the"
+            " model, and the dual objective at a dual point repaired to exact feasibility."
+        )
+    if "added_violation" in residuals and certificate.lower is not None:
+        notes.append(
+            "Constraints were added, and both bounds count them."
+            if "added" in solution.dual
+            else (
+                "Constraints were added: the lower bound is that of the problem without them, and"
+                " need not be tight."
+            )
+        )
+    notes += _note_on_intercepts(solution)
+    if solution.undecided is not None:
+        notes.append(
+            f"Labels of every optimal machine, of the rows given to refine: {solution.undecided}."
+        )
+    if "clipped_mass" in residuals:
+        notes.append("The kernel was indefinite: the interval is about its positive part.")
+    if solution.status not in (Status.OPTIMAL, Status.INACCURATE):
+        notes.append(
+            f"The solver stopped before it was done ({solution.status}); the interval is still"
+            " valid."
+        )
+    return notes
+
+
+if TYPE_CHECKING:
+    import pandas as pd
