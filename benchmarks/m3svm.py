@@ -33,7 +33,7 @@ from sklearn.linear_model import LogisticRegression
 
 import svmcvx as sx
 from benchmarks.papers.exhibits import m3svm_by_adam
-from svmcvx.fast.several_classes.m3svm import m3svm
+from svmcvx.fast.several_classes.solvers import m3svm
 
 # Observations, features, classes.
 SIZES = {

@@ -19,9 +19,7 @@ from svmcvx.experiments import certified_path, certified_select, compare, select
 from svmcvx.explorer import Explorer, explore
 from svmcvx.formulations.base import BinaryStatement, Formulation
 from svmcvx.formulations.conic_loss.problems import conic_fixed_gamma, conic_sdp
-from svmcvx.formulations.indicator.l0_problems import l0_mio
-from svmcvx.formulations.indicator.ramp_problems import ramp_mio
-from svmcvx.formulations.indicator.zero_one_problems import zero_one_mio
+from svmcvx.formulations.indicator.problems import l0_mio, ramp_mio, zero_one_mio
 from svmcvx.formulations.margin_distribution_problems import (
     odm_dual,
     odm_primal,
@@ -30,8 +28,10 @@ from svmcvx.formulations.margin_distribution_problems import (
     odml_primal,
 )
 from svmcvx.formulations.margin_problems import hard_margin_dual, psvm_dual, psvm_primal
-from svmcvx.formulations.multiclass.baselines_problems import (
+from svmcvx.formulations.multiclass.problems import (
     crammer_singer,
+    m3svm,
+    m3svm_hard_margin,
     msvm,
     multiclass,
     multinomial_lr,
@@ -39,7 +39,6 @@ from svmcvx.formulations.multiclass.baselines_problems import (
     topk_svm,
     weston_watkins,
 )
-from svmcvx.formulations.multiclass.m3svm_problems import m3svm, m3svm_hard_margin
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.guarantees import Guarantee, Interval, guarantee
 from svmcvx.kernels import (

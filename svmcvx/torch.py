@@ -7,7 +7,7 @@ and its bias b. It can replace ``torch.nn.CrossEntropyLoss``; the regulariser en
 between the classes, which are :math:`2/\|w_k-w_l\|` in the features of the last layer.
 
 **Source.** [NieHaoWang], problems (5) and (14), § A.3; the statement is
-:mod:`svmcvx.formulations.multiclass.m3svm`.
+:mod:`svmcvx.formulations.multiclass.machines`.
 """
 
 from __future__ import annotations

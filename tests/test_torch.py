@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from svmcvx.formulations.multiclass.pairwise import lengths, pair_differences
+from svmcvx.formulations.multiclass.statement import lengths, pair_differences
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make torch runs these tests")
 

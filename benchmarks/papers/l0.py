@@ -24,7 +24,7 @@ from benchmarks.papers.result import EXACT, Reproduction, Run, accuracy_noise, e
 from benchmarks.papers.trials import Trials, accepted, binary_sets, trials
 from svmcvx import fast
 from svmcvx.experiments.store import Row
-from svmcvx.formulations.indicator.l0 import l0_objective
+from svmcvx.formulations.indicator.statement import l0_objective
 from svmcvx.guarantees import guarantee, refine
 from svmcvx.kernels import RBF
 from svmcvx.solution import Solution

@@ -48,10 +48,9 @@ from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import LinearProblem, minimise
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.margin import PSVM, AbsoluteNormSVM, PenalisedPSVM
-from svmcvx.formulations.multiclass.baselines import MACHINES, ClassicalStatement
-from svmcvx.formulations.multiclass.regularisers import AbsoluteSum, SquaredNorms
-from svmcvx.formulations.multiclass.score_space import ScoreSpace
-from svmcvx.formulations.multiclass.simplex_losses import Softmax
+from svmcvx.formulations.multiclass.losses import Softmax
+from svmcvx.formulations.multiclass.machines import MACHINES, ClassicalStatement
+from svmcvx.formulations.multiclass.statement import AbsoluteSum, ScoreSpace, SquaredNorms
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, Model, MulticlassModel
 from svmcvx.model.text_files import TextModel, read_text_model

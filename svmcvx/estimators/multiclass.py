@@ -10,7 +10,7 @@ from sklearn.utils import Tags
 
 from svmcvx.data import check_choice, check_features, check_whole
 from svmcvx.estimators.base import CertifiedClassifier, estimator, read_only
-from svmcvx.formulations.multiclass.baselines import MACHINES
+from svmcvx.formulations.multiclass.machines import MACHINES
 from svmcvx.model import MulticlassModel
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -109,7 +109,7 @@ class MulticlassSVMClassifier(MulticlassClassifier):
     loss : str
         ``"weston_watkins"`` (the default), ``"crammer_singer"``, ``"msvm"``, ``"topk"``,
         ``"softmax"`` (multinomial logistic regression) or ``"sparse_softmax"``; see
-        :mod:`svmcvx.formulations.multiclass.baselines`.
+        :mod:`svmcvx.formulations.multiclass.machines`.
     lam : float
         Weight of the regulariser, 1 by default.
     k : int

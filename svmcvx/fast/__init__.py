@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from svmcvx.fast.margin.psvm import psvm
     from svmcvx.fast.margin_distribution.odm import odm
     from svmcvx.fast.margin_distribution.odml import odml
-    from svmcvx.fast.several_classes.classical import multiclass
-    from svmcvx.fast.several_classes.m3svm import m3svm
+    from svmcvx.fast.several_classes.solvers import m3svm, multiclass
     from svmcvx.fast.warm_path import path
 
 __all__ = [

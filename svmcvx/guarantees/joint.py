@@ -53,12 +53,21 @@ from svmcvx.certificate.bounded import (
 from svmcvx.certificate.rows import Ball, Rows
 from svmcvx.data import check_features
 from svmcvx.errors import DataError, NotCertified
-from svmcvx.formulations.multiclass.baselines import MACHINES, ClassicalStatement, bound_classical
-from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum
-from svmcvx.formulations.multiclass.m3svm import M3SVM, bound_m3svm
-from svmcvx.formulations.multiclass.pairwise import lengths
-from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
-from svmcvx.formulations.multiclass.statement import MulticlassStatement
+from svmcvx.formulations.multiclass.losses import (
+    HingeSum,
+    LargestHinge,
+    LogisticSum,
+    Softmax,
+    TopHinge,
+)
+from svmcvx.formulations.multiclass.machines import (
+    M3SVM,
+    MACHINES,
+    ClassicalStatement,
+    bound_classical,
+    bound_m3svm,
+)
+from svmcvx.formulations.multiclass.statement import MulticlassStatement, lengths
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
 from svmcvx.guarantees.binary import require_classes
 from svmcvx.guarantees.theorem import (

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_features, check_number
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.formulations.multiclass.pairwise import pair_differences
+from svmcvx.formulations.multiclass.statement import pair_differences
 from svmcvx.kernels import row_norms
 from svmcvx.model import LinearModel, MulticlassModel
 from svmcvx.solution import Solution

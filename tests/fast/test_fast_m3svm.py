@@ -12,19 +12,22 @@ from sklearn.preprocessing import scale
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
-from svmcvx.fast.several_classes.m3svm import M3SVMSettings, m3svm
-from svmcvx.fast.several_classes.m3svm_newton import Continuation, M3SVMBounds
-from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvature
-from svmcvx.fast.several_classes.systems.m3svm_systems import M3SVMSystem, PairNorms
-from svmcvx.fast.several_classes.systems.observation_steps import observation_step
-from svmcvx.fast.several_classes.systems.pair_powers import PairPowers
-from svmcvx.fast.several_classes.systems.score_systems import (
+from svmcvx.fast.several_classes.newton import (
+    Continuation,
+    Envelope,
+    FaceCurvature,
+    M3SVMBounds,
+    observation_step,
+)
+from svmcvx.fast.several_classes.penalties import M3SVMSystem, PairNorms, PairPowers
+from svmcvx.fast.several_classes.solvers import M3SVMSettings, m3svm
+from svmcvx.fast.several_classes.systems import (
     JointCurvature,
     ScoreSystemSettings,
     SeparateCurvature,
 )
-from svmcvx.formulations.multiclass.m3svm import LOSSES, M3SVM, bound_m3svm
-from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.machines import LOSSES, M3SVM, bound_m3svm
+from svmcvx.formulations.multiclass.statement import ScoreSpace
 from tests.intervals import overlap
 
 EXPONENTS = (1.0, 1.01, 1.3, 2.0, 3.0, 4.0, 8.0)

@@ -11,17 +11,20 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 import svmcvx as sx
-from svmcvx.fast.several_classes.classical import MulticlassSettings, multiclass
-from svmcvx.fast.several_classes.classical_newton import ClassicalNewtonSettings
-from svmcvx.fast.several_classes.systems import projection_passes as passes
-from svmcvx.fast.several_classes.systems.classical_systems import ClassicalSystem
-from svmcvx.fast.several_classes.systems.envelopes import Envelope, FaceCurvature, Projection
-from svmcvx.fast.several_classes.systems.observation_steps import observation_step
-from svmcvx.fast.several_classes.systems.score_systems import JointCurvature, ScoreSystemSettings
-from svmcvx.formulations.multiclass.baselines import MACHINES, bound_classical
-from svmcvx.formulations.multiclass.losses import HingeSum
-from svmcvx.formulations.multiclass.score_space import ScoreSpace
-from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, TopHinge
+from svmcvx.fast.several_classes import projection_passes as passes
+from svmcvx.fast.several_classes.newton import (
+    ClassicalNewtonSettings,
+    Envelope,
+    FaceCurvature,
+    Projection,
+    observation_step,
+)
+from svmcvx.fast.several_classes.penalties import ClassicalSystem
+from svmcvx.fast.several_classes.solvers import MulticlassSettings, multiclass
+from svmcvx.fast.several_classes.systems import JointCurvature, ScoreSystemSettings
+from svmcvx.formulations.multiclass.losses import HingeSum, LargestHinge, TopHinge
+from svmcvx.formulations.multiclass.machines import MACHINES, bound_classical
+from svmcvx.formulations.multiclass.statement import ScoreSpace
 from tests.fast.test_fast_m3svm import DESIGNS, design
 from tests.intervals import overlap
 
@@ -163,15 +166,13 @@ def test_conjugate_gradients_of_softmax_begin_without_observations_of_nearly_cer
     monkeypatch.setattr(JointCurvature, "product", counted)
     # On so few rows most are on some boundary. With the residual 0 that is allowed, every step is
     # continued with all observations.
-    monkeypatch.setattr("svmcvx.fast.several_classes.systems.score_systems.FEW", 1.0)
-    monkeypatch.setattr(
-        "svmcvx.fast.several_classes.systems.score_systems.LARGEST_RESIDUAL", enough
-    )
+    monkeypatch.setattr("svmcvx.fast.several_classes.systems.FEW", 1.0)
+    monkeypatch.setattr("svmcvx.fast.several_classes.systems.LARGEST_RESIDUAL", enough)
     some = multiclass(X, y, lam=0.01, loss="softmax", tol=1e-8, settings=by_products(1500))
     assert min(taken) < 100
     assert max(taken) == 120
     assert some.certificate.gap <= 1e-8
-    monkeypatch.setattr("svmcvx.fast.several_classes.systems.score_systems.FEW", 0.0)
+    monkeypatch.setattr("svmcvx.fast.several_classes.systems.FEW", 0.0)
     taken.clear()
     whole = multiclass(X, y, lam=0.01, loss="softmax", tol=1e-8, settings=by_products(1500))
     assert set(taken) == {120}

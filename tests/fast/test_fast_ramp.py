@@ -17,7 +17,7 @@ from svmcvx.fast.indicator.search.node_passes import FREE, KEPT, minimise_relaxa
 from svmcvx.fast.indicator.search.node_passes import _solve as solve_system
 from svmcvx.fast.indicator.search.state import SearchSettings
 from svmcvx.fast.indicator.solvers import ramp
-from svmcvx.formulations.indicator.ramp import ramp_objective
+from svmcvx.formulations.indicator.statement import ramp_objective
 from svmcvx.solution import Status
 from svmcvx.synthetic import outlier_data
 

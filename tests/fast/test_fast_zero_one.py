@@ -22,8 +22,8 @@ from svmcvx.fast.indicator.search.node_passes import KEPT, strengthen
 from svmcvx.fast.indicator.search.state import SearchSettings, ZeroOneSearch
 from svmcvx.fast.indicator.solvers import ramp, zero_one
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.indicator.zero_one import ZeroOne, zero_one_objective
-from svmcvx.formulations.indicator.zero_one_problems import zero_one_mio
+from svmcvx.formulations.indicator.problems import zero_one_mio
+from svmcvx.formulations.indicator.statement import ZeroOne, zero_one_objective
 from svmcvx.solution import Status
 from svmcvx.synthetic import outlier_data
 from svmcvx.system import clock

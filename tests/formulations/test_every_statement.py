@@ -26,16 +26,12 @@ from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import Formulation
 from svmcvx.formulations.blocks import InBlocks
 from svmcvx.formulations.conic_loss.statement import ConicFixedGamma, ConicLoss
-from svmcvx.formulations.indicator.l0 import L0
-from svmcvx.formulations.indicator.ramp import Ramp
-from svmcvx.formulations.indicator.zero_one import ZeroOne
+from svmcvx.formulations.indicator.statement import L0, Ramp, ZeroOne
 from svmcvx.formulations.margin import PSVM, AbsoluteNormSVM, HardMargin, PenalisedPSVM
 from svmcvx.formulations.margin_blocks import HardMarginInBlocks, PSVMInBlocks
 from svmcvx.formulations.margin_distribution import ODM, ODML, ODMLHardMargin
 from svmcvx.formulations.margin_distribution_blocks import TAU, ODMLInBlocks, mean_gradient
-from svmcvx.formulations.multiclass.baselines import ClassicalStatement
-from svmcvx.formulations.multiclass.m3svm import M3SVM
-from svmcvx.formulations.multiclass.m3svm_hard_margin import HardMarginM3SVM
+from svmcvx.formulations.multiclass.machines import M3SVM, ClassicalStatement, HardMarginM3SVM
 from svmcvx.model import LinearModel
 from tests.balls import (
     ZERO,

@@ -10,7 +10,7 @@ from sklearn.preprocessing import scale
 
 import svmcvx as sx
 from svmcvx.certificate.bounded import exact
-from svmcvx.formulations.multiclass.pairwise import dual_lengths, lengths
+from svmcvx.formulations.multiclass.statement import dual_lengths, lengths
 
 LOSSES = ("hinge", "smoothed", "logistic", "softmax")
 EXPONENTS = (1.0, 1.5, 2.0, 8.0)

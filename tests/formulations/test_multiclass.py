@@ -17,10 +17,17 @@ from sklearn.svm import LinearSVC
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
-from svmcvx.formulations.multiclass import baselines
-from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, Margin, SmoothedHingeSum
-from svmcvx.formulations.multiclass.score_space import ScoreSpace
-from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
+from svmcvx.formulations.multiclass import machines as baselines
+from svmcvx.formulations.multiclass.losses import (
+    HingeSum,
+    LargestHinge,
+    LogisticSum,
+    Margin,
+    SmoothedHingeSum,
+    Softmax,
+    TopHinge,
+)
+from svmcvx.formulations.multiclass.statement import ScoreSpace
 
 BUILDERS = {
     "weston_watkins": sx.weston_watkins,

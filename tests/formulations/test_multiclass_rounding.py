@@ -17,8 +17,15 @@ import svmcvx as sx
 from svmcvx.certificate.bounded import Bounded
 from svmcvx.certificate.bounded import exact as bounded
 from svmcvx.data import multiclass_data
-from svmcvx.fast.several_classes.m3svm import m3svm as fast_m3svm
-from svmcvx.formulations.multiclass.exact_multipliers import (
+from svmcvx.fast.several_classes.solvers import m3svm as fast_m3svm
+from svmcvx.formulations.multiclass.losses import (
+    HingeSum,
+    LargestHinge,
+    LogisticSum,
+    Margin,
+    SmoothedHingeSum,
+    Softmax,
+    TopHinge,
     cut_to_top,
     excess_of_sums,
     imbalance,
@@ -26,9 +33,7 @@ from svmcvx.formulations.multiclass.exact_multipliers import (
     reduced_to_sums,
     violation_of_top,
 )
-from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, Margin, SmoothedHingeSum
-from svmcvx.formulations.multiclass.score_space import ScoreSpace
-from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
+from svmcvx.formulations.multiclass.statement import ScoreSpace
 from tests.balls import ball, dense, precision
 
 precise = precision(220)

@@ -12,8 +12,7 @@ from sklearn.datasets import load_iris
 import svmcvx as sx
 from svmcvx.formulations import optimal_intercepts as module
 from svmcvx.formulations.margin import best_bias
-from svmcvx.formulations.multiclass.losses import HingeSum
-from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, TopHinge
+from svmcvx.formulations.multiclass.losses import HingeSum, LargestHinge, TopHinge
 from svmcvx.formulations.optimal_intercepts import (
     SHORT,
     SumOfBounded,

@@ -23,11 +23,13 @@ from svmcvx.fast.core.monitor import Monitor, conclude
 from svmcvx.fast.indicator.search.state import L0Search, RampSearch, ZeroOneSearch
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.indicator.factor_error import FactorError
-from svmcvx.formulations.indicator.l0 import L0
-from svmcvx.formulations.indicator.ramp import Ramp
-from svmcvx.formulations.indicator.statement import LARGEST_SHORTFALL
-from svmcvx.formulations.indicator.zero_one import ZeroOne
+from svmcvx.formulations.indicator.statement import (
+    L0,
+    LARGEST_SHORTFALL,
+    FactorError,
+    Ramp,
+    ZeroOne,
+)
 from svmcvx.model import KernelModel, LinearModel
 from svmcvx.solution import Status
 from tests.balls import precision

@@ -14,13 +14,14 @@ from scipy.optimize import nnls
 import svmcvx as sx
 from svmcvx.certificate import check
 from svmcvx.errors import BuildError, DataError, SolverFailed
-from svmcvx.formulations.indicator.l0 import l0_objective, l0_statement
-from svmcvx.formulations.indicator.l0_problems import l0_mio
 from svmcvx.formulations.indicator.pool import relaxed_point
-from svmcvx.formulations.indicator.ramp import ramp_objective
-from svmcvx.formulations.indicator.ramp_problems import ramp_mio
-from svmcvx.formulations.indicator.zero_one import zero_one_objective
-from svmcvx.formulations.indicator.zero_one_problems import zero_one_mio
+from svmcvx.formulations.indicator.problems import l0_mio, ramp_mio, zero_one_mio
+from svmcvx.formulations.indicator.statement import (
+    l0_objective,
+    l0_statement,
+    ramp_objective,
+    zero_one_objective,
+)
 from svmcvx.formulations.margin import objective as hinge_objective
 from svmcvx.heuristics.hinge_machine import hinge_machine
 from svmcvx.heuristics.least_norm import least_norm
@@ -382,7 +383,7 @@ def test_polished_sets_are_proximal_stationary(kernel):
             polished += 1
             certificate = statement.certify(candidates.models[0], candidates.duals[0])
             assert certificate.kind == "local"
-            assert certificate.lower is None
+            assert certificate.lower == 0.0
             assert certificate.gap == math.inf
             assert certificate.residuals["stationarity"] < 1e-9
             assert certificate.residuals["tau"] > 0

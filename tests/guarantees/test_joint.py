@@ -10,8 +10,7 @@ import pytest
 
 import svmcvx as sx
 from svmcvx.certificate.bounded import Bounded, exact
-from svmcvx.formulations.multiclass.losses import HingeSum
-from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, TopHinge
+from svmcvx.formulations.multiclass.losses import HingeSum, LargestHinge, TopHinge
 from svmcvx.guarantees.joint import FlowPoints, _rooms
 from svmcvx.guarantees.theorem import EntropyTerms
 

@@ -18,7 +18,7 @@ from svmcvx.fast.indicator.search.state import _distinct
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations import margin_distribution as curvature
 from svmcvx.formulations.conic_loss import problems as fixed_gamma
-from svmcvx.formulations.indicator import factor_error
+from svmcvx.formulations.indicator import statement as factor_error
 from svmcvx.formulations.margin_distribution import ODML
 from svmcvx.kernels.gram_factor import symmetrised
 from svmcvx.system import cancellation, clock

@@ -19,7 +19,7 @@ from benchmarks.papers.m3svm import (
 )
 from benchmarks.papers.result import Reproduction
 from svmcvx.datasets import load
-from svmcvx.fast.several_classes.m3svm import m3svm
+from svmcvx.fast.several_classes.solvers import m3svm
 from svmcvx.plot import gap_trace
 from svmcvx.plot.style import NEGATIVE, drawing_panels
 

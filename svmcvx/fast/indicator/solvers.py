@@ -59,10 +59,14 @@ from svmcvx.fast.indicator.search.state import (
 from svmcvx.fast.indicator.search.tree import BranchAndBound
 from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.indicator.big_m import check_total_price
-from svmcvx.formulations.indicator.l0 import L0, l0_statement
-from svmcvx.formulations.indicator.ramp import Ramp, ramp_pool
-from svmcvx.formulations.indicator.zero_one import ZeroOne
+from svmcvx.formulations.indicator.pool import ramp_pool
+from svmcvx.formulations.indicator.statement import (
+    L0,
+    Ramp,
+    ZeroOne,
+    check_total_price,
+    l0_statement,
+)
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one as zero_one_loss

@@ -1,8 +1,8 @@
 r"""Interior-point steps for hinges of several classes, where the Newton matrix is small.
 
 All multipliers change together in about 10 to 20 steps, which are compiled
-(:mod:`svmcvx.fast.several_classes.systems.interior_passes`): on few observations the steps of
-:mod:`svmcvx.fast.several_classes.classical_newton` take longer to be called than to be computed.
+(:mod:`svmcvx.fast.several_classes.interior_passes`): on few observations the steps of
+:mod:`svmcvx.fast.several_classes.newton` take longer to be called than to be computed.
 
 Source: [Mehrotra].
 """
@@ -17,10 +17,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.several_classes.points import ScoreBounds
-from svmcvx.fast.several_classes.systems.interior_passes import interior_step
-from svmcvx.fast.several_classes.systems.penalties import SmoothPenalty, WeightPenalty
-from svmcvx.fast.several_classes.systems.score_systems import ScoreSystem
+from svmcvx.fast.several_classes.interior_passes import interior_step
+from svmcvx.fast.several_classes.newton import ScoreBounds
+from svmcvx.fast.several_classes.penalties import SmoothPenalty, WeightPenalty
+from svmcvx.fast.several_classes.systems import ScoreSystem
 from svmcvx.formulations.optimal_intercepts import SumOfBounded
 from svmcvx.solution import Status
 

@@ -19,17 +19,16 @@ from scipy.optimize import OptimizeResult, minimize
 
 from svmcvx.errors import DataTypeError
 from svmcvx.formulations.conic_loss.models import low_rank_gradient, relaxed_indicator
-from svmcvx.formulations.indicator.statement import CountingStatement
+from svmcvx.formulations.indicator.statement import L0, CountingStatement
+from svmcvx.heuristics.hinge_machine import ramp_descent
 from svmcvx.heuristics.local_search import local_search
 from svmcvx.heuristics.rounding import round_relaxation
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows, never
 from svmcvx.heuristics.soft_margin import elastic_filter, soft_margin_scores
-from svmcvx.losses import zero_one
+from svmcvx.losses import ramp, zero_one
 from svmcvx.model import BinaryModel
 from svmcvx.system.cancellation import interruptible
-from svmcvx.system.deadline import current
-
-__all__ = ["RELAXATION_ROWS", "RelaxedPoint", "counting_pool", "incumbent_margins", "relaxed_point"]
+from svmcvx.system.deadline import Deadline, current
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -276,3 +275,27 @@ def incumbent_margins(incumbent: Any, statement: CountingStatement) -> Floats | 
             f" {type(incumbent).__name__}"
         )
     return np.asarray(statement.y * model.scores(statement.space.data.X).value)
+
+
+def ramp_pool(
+    counting: L0,
+    earlier: Floats | None,
+    *,
+    heuristics: bool = True,
+    deadline: Deadline | None = None,
+) -> tuple[Incumbent, ...]:
+    """Return feasible points: constant scores, hinge machines of what these give up, and those of
+    the counting heuristics.
+    """
+    geometry, sets = counting.geometry, [np.zeros(counting.y.size, dtype=bool)]
+    points = [(np.zeros(geometry.G.shape[1]), b) for b in (1.0, -1.0)]
+    if earlier is not None:
+        sets.append(earlier < -1.0)
+    if heuristics:
+        starts, _ = counting_pool(counting, earlier, lam=2 * counting.C, k=None)
+        points += [(point.w, point.b) for point in starts]
+        sets.append(starts[0].u < -1.0)
+    deadline = deadline or current()
+    with interruptible(deadline):
+        points += [ramp_descent(geometry, counting.C, dropped, deadline.passed) for dropped in sets]
+    return tuple(geometry.incumbent(w, b, ramp) for w, b in points)

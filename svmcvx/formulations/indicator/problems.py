@@ -3,23 +3,110 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 import cvxpy as cp
 import numpy as np
+import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.errors import BuildError
+from svmcvx.data import binary_data, check_choice, check_number
+from svmcvx.errors import BuildError, DataError
+from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import RecoveredPoints, usable
-from svmcvx.formulations.indicator.statement import LARGEST_SHORTFALL, SCALINGS, IndicatorStatement
-from svmcvx.formulations.problem import FormulationProblem, following
+from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins, ramp_pool
+from svmcvx.formulations.indicator.statement import (
+    LARGEST_SHORTFALL,
+    SCALINGS,
+    IndicatorStatement,
+    Ramp,
+    ZeroOne,
+    check_total_price,
+    l0_statement,
+)
+from svmcvx.formulations.problem import FormulationProblem, builder, following
+from svmcvx.heuristics.hinge_machine import ramp_descent
 from svmcvx.heuristics.signed_rows import Incumbent
-from svmcvx.model import BinaryModel
-
-__all__ = ["CountingProblem", "DroppingProblem", "Terms", "free_intercept", "margin_parameter"]
+from svmcvx.kernels import KernelLike
+from svmcvx.losses import ramp
+from svmcvx.model import BinaryModel, Model
+from svmcvx.system.deadline import current
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# Share of a uniform γ that is mixed into that of the relaxation, so that none is zero.
+UNIFORM_SHARE = 0.05
+SMALLEST_SPECTRUM = 1e-6
+# By how much γ is scaled below the boundary of its cone.
+INTERIOR = 1e-6
+
+
+def feasible_gamma(G: Floats, gamma: Floats | None) -> Floats:
+    r"""Return γ > 0 with :math:`I - \sum_i \gamma_i g_i g_i' \succ 0`: the one passed, scaled, with
+    a uniform one mixed in.
+    """
+    uniform = np.ones(G.shape[0])
+    parts = (
+        [(uniform, 1.0)]
+        if gamma is None
+        else [(gamma, 1.0 - UNIFORM_SHARE), (uniform, UNIFORM_SHARE)]
+    )
+    mixed = np.zeros(G.shape[0])
+    for part, share in parts:
+        largest = float(np.linalg.eigvalsh((G * part[:, None]).T @ G)[-1])
+        mixed += share * part / max(largest, 1.0 if part is gamma else SMALLEST_SPECTRUM)
+    return mixed * (1.0 - INTERIOR)
+
+
+def perspective_rows(
+    w: cp.Variable, z: cp.Variable, u: cp.Expression, G: Floats, gamma: Floats
+) -> tuple[cp.Expression, list[cp.Constraint]]:
+    """Return ‖w‖² − Σ γ(1−u)² + Σ γ(a²/z + c²/(1−z)) with a − c = 1 − u, and its constraints."""
+    n = gamma.size
+    a, c = cp.Variable(n, name="shortfall"), cp.Variable(n, name="excess")
+    p, q = cp.Variable(n, name="shortfall_cost"), cp.Variable(n, name="excess_cost")
+    spectrum, basis = sl.eigh(np.eye(G.shape[1]) - (G * gamma[:, None]).T @ G)
+    root = np.sqrt(np.maximum(spectrum, 0.0))[:, None] * basis.T
+    convex = cp.sum_squares(root @ w) + 2 * (G.T @ gamma) @ w - float(gamma.sum())
+    constraints = [
+        (a - c == 1 - u).set_label("split"),
+        (a >= 0).set_label("nonnegative_shortfall"),
+        (c >= 0).set_label("nonnegative_excess"),
+        cp.SOC(p + z, cp.vstack([2 * a, p - z]), axis=0).set_label("shortfall_cone"),
+        cp.SOC(q + 1 - z, cp.vstack([2 * c, q - 1 + z]), axis=0).set_label("excess_cone"),
+    ]
+    return convex + gamma @ (p + q), constraints
+
+
+def explicit_M(M: Any, space: FeatureSpace, *, optional: bool) -> Floats | None:
+    """Return the user's values of M, one for each observation of positive weight; None for "auto"
+    (and for None where that is allowed).
+    """
+    if (isinstance(M, str) and M == "auto") or (M is None and optional):
+        return None
+    data = space.data
+    if isinstance(M, str) or M is None or np.ndim(M) == 0:
+        words = "'auto', a positive number or one an observation"
+        if isinstance(M, str) or M is None:
+            raise DataError(f"M must be {words}, got {M!r}")
+        return np.full(data.n, check_number(M, "M", low=0, open_low=True))
+    values = np.asarray(M)
+    if values.dtype.kind not in "iuf" or values.shape not in ((data.rows,), (data.n,)):
+        raise DataError(
+            f"M must hold one number an observation: expected shape ({data.rows},), got"
+            f" {values.shape}"
+        )
+    values = values.astype(np.float64)
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise DataError(
+            "M must be finite and non-negative; use M='auto' for values that are valid by"
+            " construction"
+        )
+    return values[data.index] if values.shape == (data.rows,) else values
+
+
 Bools: TypeAlias = NDArray[np.bool_]
 
 
@@ -193,3 +280,315 @@ def free_intercept(statement: Any, cls: type[P], terms: Terms) -> P:
     loss, right, constraints = terms(C, z, 1 - cp.multiply(margin_parameter(statement, C), z))
     margin = (cp.multiply(statement.y, space.factor @ w + b) >= right).set_label("margin")
     return cls(cp.Minimize(0.5 * cp.sum_squares(w) + loss), [margin, *constraints], statement, [C])
+
+
+FORMS = ("big-m", "perspective")
+
+
+@builder
+def zero_one_mio(
+    X: Any,
+    y: Any,
+    *,
+    lam: float | None = None,
+    k: float | None = None,
+    M: Any = "auto",
+    form: str = "big-m",
+    kernel: KernelLike = None,
+    intercept: bool | str = True,
+    incumbent: Model | Any = None,
+    sample_weight: Any = None,
+    indefinite: str = "error",
+    time_limit: float | None = None,
+) -> CountingProblem:
+    r"""Build the SVM with the exact 0-1 loss as a mixed-integer program.
+
+    .. math::
+        \min\; \|w\|^2 + \lambda \sum_i s_i z_i \quad\text{s.t.}\quad y_i L_i w \ge 1 - M_i z_i,\; z \in \{0,1\}^n,
+
+    or with :math:`\sum_i s_i z_i \le k` in place of the penalty, or in the perspective form (see
+    the module).
+
+    Parameters
+    ----------
+    lam : float
+        Price of a margin below 1, positive. The cvxpy parameter ``problem.param_dict["lam"]``.
+        Exactly one of `lam`, `k`.
+    k : float
+        Largest weight of observations with a margin below 1 (their number, without weights). A
+        cvxpy parameter.
+    M : "auto", float, array-like of shape (n,), or None
+        ``"auto"`` (the default) is valid by construction. Numbers that are smaller than these are
+        not known to be valid: then the problem solved is the one with :math:`u_i \ge 1 - M_i`
+        added, the certificate's interval is about *that* problem, and its residuals say so:
+        ``"unproved_M"`` counts such values, ``"binding_M"`` those that bind at the model. If one
+        binds the answer is not exact; if none does it still need not be, since an optimum elsewhere
+        may have been cut off. None: the perspective form without big-M rows.
+    form : "big-m" or "perspective"
+        The latter has the stronger relaxation.
+    incumbent : Model or Solution, optional
+        A classifier to start the search for an incumbent from, besides the builder's own
+        heuristics.
+    time_limit : float, optional
+        Seconds for building; the heuristics that look for an incumbent take some on hundreds of
+        observations, and end there.
+
+    Returns
+    -------
+    CountingProblem
+        A ``cvxpy.Problem``. Variables ``w``, ``z`` and, in the perspective form, ``shortfall``
+        :math:`=(1-u)_+`, ``excess`` :math:`=(1-u)_-`, ``shortfall_cost``, ``excess_cost``;
+        parameter ``lam`` or ``k`` (and ``M``, which follows it); constraints labelled ``margin``,
+        ``budget`` (with `k`), and ``split``, ``nonnegative_shortfall``, ``nonnegative_excess``,
+        ``shortfall_cone``, ``excess_cone``. ``problem.M``, ``problem.incumbent`` and
+        ``problem.gamma`` hold what was derived; a solution has M in ``details``.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory, or ``M="auto"`` finds no feasible point for `k`.
+
+    Notes
+    -----
+    Source: [CepedaGomezHan], § 2 (big-M, after [Brooks]) and eq. (14) with integer z.
+    Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0], [9.0]], [-1, -1, 1, 1, -1]
+    >>> solution = sx.solve(sx.zero_one_mio(X, y, lam=2.0))  # the last observation is dropped
+    >>> round(solution.certificate.upper, 6), solution.certificate.kind
+    (3.0, 'mixed-integer')
+    """
+    if (lam is None) == (k is None):
+        raise DataError(
+            "zero_one_mio takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a"
+            " cardinality"
+        )
+    lam = None if lam is None else check_number(lam, "lam", low=0, open_low=True)
+    k = None if k is None else check_number(k, "k", low=0)
+    check_choice(form, "form", FORMS)
+    data = binary_data(X, y, sample_weight)
+    space = feature_space(
+        data, kernel, intercept=penalised_or_none(intercept), indefinite=indefinite
+    )
+    check_total_price(
+        lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight"
+    )
+    explicit = explicit_M(M, space, optional=form == "perspective")
+    statement = ZeroOne(space=space, explicit=explicit, lam=lam, k=k, form=form)
+    pool, relaxation = counting_pool(
+        statement, incumbent_margins(incumbent, statement), lam=lam, k=k
+    )
+    statement = replace(statement, pool=pool)
+
+    name = "lam" if lam is not None else "k"
+    parameter = cp.Parameter(nonneg=True, name=name, value=lam if lam is not None else k)
+    G, weight, n = statement.geometry.G, data.weight, data.n
+    w, z = cp.Variable(G.shape[1], name="w"), cp.Variable(n, boolean=True, name="z")
+    u = cp.multiply(data.y, space.factor @ w)
+    constraints: list[cp.Constraint] = []
+    # Without a known feasible point there is no valid M; the perspective form can do without.
+    if form == "big-m" or (M is not None and statement.M is not None):
+        constraints.append(
+            (u >= 1 - cp.multiply(margin_parameter(statement, parameter), z)).set_label("margin")
+        )
+    gamma = None
+    value: cp.Expression = cp.sum_squares(w)
+    if form == "perspective":
+        gamma = feasible_gamma(G, None if relaxation is None else relaxation.gamma)
+        value, rows = perspective_rows(w, z, u, G, gamma)
+        constraints += rows
+    if k is not None:
+        constraints.append((weight @ z <= parameter).set_label("budget"))
+    else:
+        value = value + parameter * (weight @ z)
+    problem = CountingProblem(cp.Minimize(value), constraints, statement, [parameter])
+    problem.gamma = gamma
+    if relaxation is not None:
+        problem.relaxed_duals = ({"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)},)
+    return problem
+
+
+class RampProblem(DroppingProblem):
+    """The ramp loss problem; see :func:`ramp_mio`."""
+
+    def recover(self) -> RecoveredPoints:
+        """The hinge machine of the observations that are not dropped, the solver's own point, and
+        the incumbent.
+        """
+        statement = self.formulation
+        w, b, kept = self.solver_point()
+        points = []
+        if w is not None:
+            points = [
+                ramp_descent(statement.geometry, statement.C, ~kept, current().passed),
+                (w, b),
+            ]
+        models = [
+            statement.model_in_the_middle(*point) for point in points
+        ] + statement.restricted_models(kept, statement.C)
+        return RecoveredPoints([*models, *statement.incumbent_models()], [])
+
+    def start(self) -> Mapping[str, Any] | None:
+        """The incumbent."""
+        values = self.start_at_incumbent()
+        point = self.incumbent
+        if values is None or point is None:
+            return None
+        return values | {
+            "z": (point.u < -1.0).astype(float),
+            "xi": np.where(point.u < -1.0, 0.0, ramp(point.u)) * max(1.0, self.formulation.C),
+        }
+
+
+@builder
+def ramp_mio(
+    X: Any,
+    y: Any,
+    *,
+    C: float = 1.0,
+    M: Any = "auto",
+    kernel: KernelLike = None,
+    incumbent: Model | Any = None,
+    sample_weight: Any = None,
+    indefinite: str = "error",
+    time_limit: float | None = None,
+) -> RampProblem:
+    r"""Build the SVM with ramp loss as a mixed-integer program.
+
+    .. math::
+        \min\; \tfrac12\|w\|^2 + C \sum_i s_i (\xi_i + 2 z_i) \quad\text{s.t.}\quad
+        y_i (L_i w + b) \ge 1 - \xi_i - M_i z_i,\; 0 \le \xi_i \le 2(1 - z_i),\; z \in \{0,1\}^n.
+
+    Parameters
+    ----------
+    X, y, M, incumbent
+        As for :func:`svmcvx.zero_one_mio`.
+    C : float
+        Weight of the losses, positive; 1 by default. The cvxpy parameter
+        ``problem.param_dict["C"]``.
+
+    Returns
+    -------
+    RampProblem
+        A ``cvxpy.Problem``. Variables ``w``, ``b`` (of centred data when `X` is dense and linear),
+        ``z`` and ``xi``, which is :math:`\max(1, C)\,\xi`; parameter ``C`` (and ``M``, ``unit``,
+        ``price``, which follow it); constraints labelled ``margin``, ``slack`` and ``ceiling``.
+
+    Notes
+    -----
+    Source: [Brooks], in the scaling of [CepedaGomezHan], § 2, with ½‖w‖². An observation that is
+    dropped needs no slack: the upper bound 2(1 − z_i) in place of 2 cuts off no optimum and gives
+    the stronger relaxation. Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0], [9.0]], [-1, -1, 1, 1, -1]
+    >>> solution = sx.solve(sx.ramp_mio(X, y, C=1.0))  # the last observation costs 2
+    >>> round(solution.certificate.upper, 6), solution.certificate.kind
+    (2.5, 'mixed-integer')
+    """
+    counting = l0_statement(
+        X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite
+    )
+    statement = Ramp(
+        space=counting.space, explicit=explicit_M(M, counting.space, optional=False), C=counting.C
+    )
+    statement = replace(statement, pool=ramp_pool(counting, incumbent_margins(incumbent, counting)))
+
+    def terms(
+        C: cp.Parameter, z: cp.Variable, right: cp.Expression
+    ) -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
+        # A solver lets ξ be below 0 by its tolerance, at a price of C: for large C the variable is
+        # Cξ instead.
+        unit = following(_unit, C, name="unit")
+        price = following(_price, C, name="price")
+        xi = cp.Variable(z.size, name="xi")
+        loss = C * (2 * (statement.weight @ z)) + price * (statement.weight @ xi)
+        constraints = [
+            (xi >= 0).set_label("slack"),
+            (unit * xi <= 2 * (1 - z)).set_label("ceiling"),
+        ]
+        return loss, right - unit * xi, constraints
+
+    return free_intercept(statement, RampProblem, terms)
+
+
+def _unit(C: float) -> float:
+    """The unit of a slack: Cξ where C is above 1."""
+    return 1.0 / max(1.0, C)
+
+
+def _price(C: float) -> float:
+    """The price of a slack in its unit."""
+    return min(1.0, C)
+
+
+@builder
+def l0_mio(
+    X: Any,
+    y: Any,
+    *,
+    C: float = 1.0,
+    M: Any = "auto",
+    kernel: KernelLike = None,
+    incumbent: Model | Any = None,
+    sample_weight: Any = None,
+    indefinite: str = "error",
+    time_limit: float | None = None,
+) -> CountingProblem:
+    r"""Build the SVM with l0-norm hinge loss as a mixed-integer program.
+
+    .. math::
+        \min\; \tfrac12\|w\|^2 + C \sum_i s_i z_i \quad\text{s.t.}\quad y_i (L_i w + b) \ge 1 - M_i z_i,\; z \in \{0,1\}^n.
+
+    Parameters
+    ----------
+    X, y, M, incumbent
+        As for :func:`svmcvx.zero_one_mio`.
+    C : float
+        Price of a margin below 1, positive; 1 by default. The cvxpy parameter
+        ``problem.param_dict["C"]``.
+
+    Returns
+    -------
+    CountingProblem
+        A ``cvxpy.Problem``. Variables ``w``, ``b`` (of centred data when `X` is dense and linear)
+        and ``z``; parameter ``C`` (and ``M``, which follows it); constraint ``margin``.
+
+    Notes
+    -----
+    Source: [LinYaoLiu], eq. (2.4), solved globally.
+    Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0], [9.0]], [-1, -1, 1, 1, -1]
+    >>> solution = sx.solve(sx.l0_mio(X, y, C=1.0))  # the last observation costs 1
+    >>> round(solution.certificate.upper, 6), solution.certificate.kind
+    (1.5, 'mixed-integer')
+    """
+    statement = replace(
+        l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite),
+        kind="mixed-integer",
+    )
+    statement = replace(statement, explicit=explicit_M(M, statement.space, optional=False))
+    statement = replace(
+        statement,
+        pool=counting_pool(
+            statement, incumbent_margins(incumbent, statement), lam=2 * statement.C, k=None
+        )[0],
+    )
+
+    def terms(
+        C: cp.Parameter, z: cp.Variable, right: cp.Expression
+    ) -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
+        return C * (statement.weight @ z), right, []
+
+    return free_intercept(statement, CountingProblem, terms)

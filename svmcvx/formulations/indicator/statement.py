@@ -15,8 +15,8 @@ free l0-norm hinge    :math:`\tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1]`
 free ================
 ==================================================================================== =============
 
-They are stated in :mod:`~svmcvx.formulations.indicator.zero_one`,
-:mod:`~svmcvx.formulations.indicator.ramp` and :mod:`~svmcvx.formulations.indicator.l0`. All count
+They are stated in :mod:`~svmcvx.formulations.indicator.statement`,
+:mod:`~svmcvx.formulations.indicator.statement` and :mod:`~svmcvx.formulations.indicator.statement`. All count
 observations inside the margin, not only misclassified ones. An indicator :math:`z_i \in \{0, 1\}`
 drops observation i.
 
@@ -35,7 +35,7 @@ rounding and by no more than :data:`LARGEST_SHORTFALL`: the objective of *that* 
 bound then. Recovered models are scaled beforehand, so that it is their own.
 
 **Lower bound.** A search works on the factor L. What its bound says of the kernel as it is follows
-by :mod:`svmcvx.formulations.indicator.factor_error`. No objective is negative: 0 is a bound in any
+by :mod:`svmcvx.formulations.indicator.statement`. No objective is negative: 0 is a bound in any
 case.
 
 ============== ======================================== =========
@@ -55,33 +55,188 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation, Kind
-from svmcvx.certificate.bounded import Bounded, exact, roundings, square, total
-from svmcvx.certificate.rows import inner_error, norm_above, row_norms_above
-from svmcvx.formulations.base import BinaryStatement, full_entry
-from svmcvx.formulations.indicator.factor_error import FactorError
+from svmcvx.certificate.bounded import Bounded, exact, positive_part, roundings, sqrt, square, total
+from svmcvx.certificate.exactly import SMALLEST
+from svmcvx.certificate.rows import (
+    LARGEST_GROWTH,
+    backward_error,
+    inner_error,
+    norm_above,
+    row_bytes,
+    row_norms_above,
+    smallest_eigenvalue_below,
+    sums_above,
+)
+from svmcvx.data import binary_data, check_number
+from svmcvx.errors import DataError
+from svmcvx.feature_space import FeatureSpace, KernelSpace, feature_space
+from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, full_entry
+from svmcvx.formulations.conic_loss.statement import ConicLoss
+from svmcvx.formulations.optimal_intercepts import hinge_intercepts
+from svmcvx.heuristics.big_m_bound import WIDENING, big_m_bound
 from svmcvx.heuristics.hinge_machine import restricted_point
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows
-from svmcvx.losses import zero_one
+from svmcvx.kernels import KernelLike
+from svmcvx.kernels.bounded_gram import BoundedGram
+from svmcvx.losses import ramp, zero_one
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
-
-__all__ = [
-    "LARGEST_SHORTFALL",
-    "SCALINGS",
-    "CountingStatement",
-    "IndicatorStatement",
-    "ModelMargins",
-]
+from svmcvx.model.binary import is_constant
+from svmcvx.solution import OptimalIntercepts
+from svmcvx.system.cancellation import interruptible, run_with_deadline
+from svmcvx.system.deadline import OutOfTime
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# Observations up to which the smallest eigenvalue of E is computed; of more it is bounded by a row
+# sum.
+EIGENVALUE_ROWS = 1500
+
+
+@dataclass(frozen=True)
+class FactorError:
+    """Bounds on what the factor leaves out."""
+
+    missing: Floats
+    shift: Floats
+
+    @classmethod
+    def of(cls, space: FeatureSpace) -> Self:
+        """Return that of a feature space."""
+        n, zeros = space.data.n, np.zeros(space.data.n)
+        if not space.is_linear:
+            entries = _row_errors(space)
+            L, diagonal = np.asarray(space.factor), space.diagonal_above()
+            try:
+                with interruptible():
+                    return cls(
+                        _missing(space.block(np.arange(n), np.arange(n)), L, entries, diagonal),
+                        zeros,
+                    )
+            except OutOfTime:
+                triangular = (
+                    isinstance(space, KernelSpace) and space.factorisation.method == "cholesky"
+                )
+                return cls(
+                    _missing_at_most(L, entries, diagonal) if triangular else np.full(n, math.inf),
+                    zeros,
+                )
+        shift = roundings(1) * row_norms_above(space.X) if space.centre.any() else zeros
+        if space.factor_is_data:
+            return cls(zeros, shift)
+        X, norms = space.X, exact(row_norms_above(space.X))
+        product = X @ X.T
+        # Each entry is an inner product, and the mean of two.
+        entries = inner_error(X.shape[1] + 4, (norms * total(norms)).upper)
+        dense = product.toarray() if sp.issparse(product) else product
+        return cls(
+            _missing(
+                (dense + dense.T) / 2, np.asarray(space.factor), entries, space.diagonal_above()
+            ),
+            shift,
+        )
+
+    def counting(self, value: float, half: float) -> float:
+        """Return the lower bound with counted or ramp losses and the price `half` of a squared
+        norm.
+        """
+        if not 0.0 < value < math.inf:
+            return value
+        missing, shift = float(self.missing.max(initial=0.0)), float(self.shift.max(initial=0.0))
+        bound = exact(value)
+        if missing > 0.0:
+            bound = bound / (1.0 + missing * bound / half) if math.isfinite(missing) else exact(0.0)
+        if shift > 0.0:
+            bound = bound / square(1.0 + shift * sqrt(bound / half))
+        return max(bound.lower_end, 0.0)
+
+    def ramp(self, value: float, price: Bounded) -> float:
+        """Return the lower bound with ramp losses of these prices, or of one price for all."""
+        if not 0.0 < value < math.inf:
+            return value
+        bound, scaled = exact(value), self.counting(value, 0.5)
+        if self.missing.any():
+            bound = exact(
+                (bound - 0.5 * square(total(price * sqrt(exact(self.missing))))).lower_end
+            )
+        if not bound.value > 0.0:
+            return scaled
+        if self.shift.any():
+            A = sqrt(exact(2.0)) * total(price * self.shift)
+            bound = square(2.0 * bound / (A + sqrt(square(A) + 4.0 * bound)))
+        return max(bound.lower_end, scaled)
+
+
+def _row_errors(space: FeatureSpace) -> Floats:
+    """Return bounds on the row sums of the errors of a Gram matrix."""
+    if isinstance(space, KernelSpace) and space.keep_gram:
+        return BoundedGram(space.gram, space.gram_error).row_errors
+    # The bound on the error of K1 contains them.
+    return np.asarray(space.point(np.ones(space.data.n)).scores.error)
+
+
+def _missing(K: Floats, L: Floats, entries: Floats, diagonal: Floats) -> Floats:
+    r"""Return bounds on :math:`E'_{ii}`, given bounds on the row sums of the errors of a symmetric
+    K, and on its exact diagonal.
+    """
+    E = K - run_with_deadline(np.matmul, L, L.T)
+    E = (E + E.T) / 2
+    if not np.isfinite(E).all():
+        return np.full(K.shape[0], math.inf)
+    # The product, the difference and the mean of two round.
+    rounded = inner_error(L.shape[1] + 1, _row_sums_of_product(np.abs(L)))
+    whole, sizes = (sums_above(np.abs(A).sum(axis=1), A.shape[0]) for A in (K, E))
+    errors = (roundings(4) * (exact(whole) + sizes) + rounded + entries).upper
+    below = -float(sizes.max())
+    if 0 < K.shape[0] <= EIGENVALUE_ROWS and below < 0.0:
+        below = max(
+            below, smallest_eigenvalue_below(E, float(run_with_deadline(np.linalg.eigvalsh, E)[0]))
+        )
+    return _diagonal_of_rest(L, diagonal, max(-below, 0.0) + exact(float(errors.max())))
+
+
+def _diagonal_of_rest(L: Floats, diagonal: Floats, tau: Bounded) -> Floats:
+    """Return numbers that are at least the diagonal of K + τI − LL'."""
+    lengths = np.asarray(np.einsum("ij,ij->i", L, L))
+    rest = exact(diagonal) - Bounded(lengths, inner_error(L.shape[1], lengths))
+    return np.asarray((positive_part(rest) + tau).upper)
+
+
+def _row_sums_of_product(size: Floats) -> Floats:
+    """Return numbers that are at least the row sums of ``size size'`` of a matrix without negative
+    entries.
+    """
+    n, r = size.shape
+    return np.asarray(sums_above(size @ sums_above(size.sum(axis=0), n), r))
+
+
+def _missing_at_most(L: Floats, entries: Floats, diagonal: Floats) -> Floats:
+    r"""Return bounds on :math:`E'_{ii}` in much less time than :func:`_missing`, for a factor by
+    Cholesky's method.
+
+    :math:`|K - LL'| \le \gamma_{n+1}|L||L|'` for the matrix that was factored (Higham, Accuracy and
+    Stability of Numerical Algorithms, theorem 10.3), whose rows sum to a bound on its norm.
+    """
+    n = L.shape[0]
+    if roundings(n + 4) > LARGEST_GROWTH:
+        return np.full(n, math.inf)
+    errors = (
+        backward_error(n + 4) * _row_sums_of_product(np.abs(L)) + entries + n * SMALLEST
+    ).upper
+    return _diagonal_of_rest(L, diagonal, exact(float(errors.max())))
+
+
 Bools: TypeAlias = NDArray[np.bool_]
 
 # A kept observation's margin may be below 1 by rounding, and never by more than this.
@@ -482,3 +637,369 @@ def divided(model: BinaryModel, divisor: float) -> BinaryModel:
         return replace(model, dual_coef=model.dual_coef / divisor, intercept=bias)
     assert isinstance(model, LinearModel)  # noqa: S101 - there is no third kind
     return replace(model, coef=model.coef / divisor, intercept=bias)
+
+
+def zero_one_objective(squared_norm: float, u: Floats, *, lam: float) -> float:
+    r"""Return :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`."""
+    return float(counted_objective(squared_norm, total(zero_one(u)), lam=lam))
+
+
+def counted_objective(squared_norm: Any, missed: Any, *, lam: Any) -> Any:
+    r"""Return :math:`\|w\|^2 + \lambda W` of the dropped weight W, of plain or of bounded numbers."""
+    return squared_norm + lam * missed
+
+
+@dataclass(frozen=True, eq=False)
+class ZeroOne(CountingStatement):
+    """The 0-1 loss problem bound to data: penalised by `lam`, or with dropped weight at most `k`."""
+
+    name: ClassVar[str] = "zero_one"
+    half: ClassVar[float] = 1.0
+    lam: float | None = None
+    k: float | None = None
+    form: str = "big-m"
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """λ or k, the kernel, and the form."""
+        own = {"lam": self.lam} if self.lam is not None else {"k": self.k}
+        return {**own, **super().hyperparameters, "form": self.form}
+
+    def objective_value(self, norm: Any, loss: Any) -> Any:
+        """‖w‖² + λ·loss, or ‖w‖² while the loss is at most k."""
+        if self.lam is not None:
+            return counted_objective(norm, loss, lam=self.lam)
+        assert self.k is not None  # noqa: S101 - exactly one is given
+        found = np.where(loss <= self.k, norm, math.inf)
+        return found if found.ndim else float(found)
+
+    def _within_budget(self, dropped: Bools, k: float) -> bool:
+        """Whether the weight of these observations is at most k, exactly."""
+        # The sign of a correctly rounded sum is exact.
+        return math.fsum([*self.weight[dropped].tolist(), -k]) <= 0.0
+
+    def _above(self, norm: Bounded, dropped: Bools) -> float:
+        if self.k is None:
+            return float(counted_objective(norm, self.dropped_weight(dropped), lam=self.lam).upper)
+        return float(norm.upper) if self._within_budget(dropped, self.k) else math.inf
+
+    def _big_m_bound(self, value: float) -> Floats:
+        def norm_limit(weight: Floats) -> Floats:
+            if self.lam is not None:
+                return value * (1 + WIDENING) - self.lam * weight
+            bound = self.objective_value(value, weight)
+            return np.where(np.isfinite(bound), bound, -1.0)
+
+        return big_m_bound(self.geometry, norm_limit, lowest=self.slack_allowed, all_dropped=1.0)
+
+    @cached_property
+    def relaxed(self) -> ConicLoss:
+        """The conic relaxation, whose dual bounds this problem too."""
+        # Rounded so that κ Σ s is at least k.
+        kappa = None if self.k is None else float((exact(self.k) / total(exact(self.weight))).upper)
+        return ConicLoss(space=self.space, lam=self.lam, kappa=kappa)
+
+    @cached_property
+    def is_inseparable(self) -> bool:
+        """Whether no model drops weight k only, since observations with equal features and other
+        labels, whose scores are equal for any kernel, weigh more.
+        """
+        if self.k is None:
+            return False
+        X = self.space.data.X
+        rows = X.tocsr() if sp.issparse(X) else X
+        weights: dict[bytes, list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
+        for i, (sign, weight) in enumerate(zip(self.y.tolist(), self.weight.tolist(), strict=True)):
+            weights[row_bytes(rows, i)][sign > 0] += Fraction(weight)
+        return sum((min(sides) for sides in weights.values()), Fraction(0)) > Fraction(self.k)
+
+    def repair(self, dual: Dual) -> Dual:
+        """As for the conic relaxation."""
+        return self.relaxed.repair(dual) if dual else dual
+
+    def dual_violation(self, dual: Dual) -> float:
+        """As for the conic relaxation."""
+        return self.relaxed.dual_violation(dual) if dual else 0.0
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        """The dual objective of the conic relaxation; 0 without multipliers."""
+        return self.relaxed.evaluate_dual(dual) if dual else super().evaluate_dual(dual)
+
+    def explain(self, status: str) -> str:
+        """Infeasible: the data cannot be separated by dropping so little. Stopped, or hidden by
+        rounding: it is not known whether they can.
+        """
+        if status in ("infeasible", "numerical") and self.k is not None and not self.unproved.any():
+            if not self.is_inseparable and (status == "numerical" or not self.rows_are_exact):
+                return (
+                    f"no point that drops observations of total weight at most {self.k:g} was"
+                    " found, and rounding hides whether there is one; raise k, or use lam"
+                )
+            return (
+                "the classes are not separable in this feature space when observations of total"
+                f" weight at most {self.k:g} are dropped; raise k, or use lam"
+            )
+        if status in ("time_limit", "iteration_limit", "interrupted") and self.k is not None:
+            return (
+                f"no point that drops observations of total weight at most {self.k:g} was found"
+                " before the search was stopped; raise k or the limits, or use lam"
+            )
+        return super().explain(status)
+
+
+def ramp_objective(squared_norm: Any, u: Any, *, C: Any, weight: Any = 1.0) -> Any:
+    r"""Return :math:`\tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+)`."""
+    return weighted_objective(squared_norm, total(weight * ramp(u)), C=C)
+
+
+@dataclass(frozen=True, eq=False)
+class Ramp(IndicatorStatement):
+    """The ramp loss problem bound to data."""
+
+    name: ClassVar[str] = "ramp"
+    slack_allowed: ClassVar[float] = 2.0
+    C: float = 1.0
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """C and the kernel."""
+        return {"C": self.C, **super().hyperparameters}
+
+    def objective_value(self, norm: Any, loss: Any) -> Any:
+        """½‖w‖² + C·loss."""
+        return weighted_objective(norm, loss, C=self.C)
+
+    def _value_above(self, measured: ModelMargins, tie: float) -> tuple[float, float]:
+        u, norm = measured
+        high = ramp_objective(norm, exact(u.lower), C=self.C, weight=self.loss_weight)
+        return high.upper_end, float(total(self.weight * ramp(u.value)))
+
+    def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts:
+        """Those of the hinge machine of the observations that are not dropped; without an end where
+        these are of one class.
+        """
+        lower, upper = self._optimal_moves(self.measured(model).u.value)
+        return OptimalIntercepts(model.intercept + lower, model.intercept + upper)
+
+    def _optimal_moves(self, u: Floats) -> tuple[float, float]:
+        """Return the ends of the interval of moves of b, from these margins, to what is optimal
+        with the same w.
+
+        An observation with u ≤ −1 is dropped. Where (w, b) is optimal the others have at least the
+        margin −1 on all of the interval: below it the ramp loss would be less than the hinge loss.
+        """
+        f, kept = self.y * u, u > -1.0 + ON_MARGIN
+        signs = np.unique(self.y[kept])
+        if signs.size == 2:
+            return hinge_intercepts(f[kept], self.y[kept], self.weight[kept])
+        if not signs.size:
+            return 0.0, 0.0
+        end = float((signs[0] - f).max() if signs[0] > 0 else (signs[0] - f).min())
+        return (end, math.inf) if signs[0] > 0 else (-math.inf, end)
+
+    def model_in_the_middle(self, w: Floats, b: float) -> BinaryModel:
+        """Return the model of w with the middle of the optimal intercepts, or their only end; of
+        (w, b) under explicit M.
+        """
+        if not self.unproved.any():
+            lower, upper = self._optimal_moves(self.geometry.incumbent(w, b, ramp).u)
+            b += (
+                (lower + upper) / 2
+                if math.isfinite(lower + upper)
+                else lower
+                if math.isfinite(lower)
+                else upper
+            )
+        return self.model_at(w, b)
+
+    def incumbent_models(self) -> list[BinaryModel]:
+        """Return the model of the incumbent, if there is one."""
+        point = self.incumbent
+        return [] if point is None else [self.model_in_the_middle(point.w, point.b)]
+
+    def bound_of_search(self, value: float) -> float:
+        """As the module on the error of the factor derives it."""
+        return self.factor_error.ramp(value, exact(self.C) * self.loss_weight)
+
+    def _big_m_bound(self, value: float) -> Floats:
+        return big_m_bound(
+            self.geometry,
+            lambda weight: 2 * (value * (1 + WIDENING) - 2 * self.C * weight),
+            lowest=self.slack_allowed,
+            all_dropped=2.0,
+        )
+
+
+# Margins whose distance from 1 exceeds this, relative to the largest, choose the step of the
+# proximal residual.
+CLEARLY_OFF = 1e-8
+
+
+def l0_objective(
+    squared_norm: float, u: Floats, *, C: float, weight: Floats | float = 1.0
+) -> float:
+    r"""Return :math:`\tfrac12\|w\|^2 + C\sum_i s_i 1[u_i < 1]`."""
+    return float(weighted_objective(squared_norm, total(weight * zero_one(u)), C=C))
+
+
+def weighted_objective(squared_norm: Any, loss: Any, *, C: Any) -> Any:
+    r"""Return :math:`\tfrac12\|w\|^2 + C\,\ell` of a weighted loss, of plain or of bounded numbers."""
+    return 0.5 * squared_norm + C * loss
+
+
+@dataclass(frozen=True, eq=False)
+class L0(CountingStatement):
+    """The kernel SVM with l0-norm hinge bound to data."""
+
+    name: ClassVar[str] = "l0"
+    half: ClassVar[float] = 0.5
+    C: float = 1.0
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """C and the kernel."""
+        return {"C": self.C, **super().hyperparameters}
+
+    def objective_value(self, norm: Any, loss: Any) -> Any:
+        """½‖w‖² + C·loss."""
+        return weighted_objective(norm, loss, C=self.C)
+
+    def _big_m_bound(self, value: float) -> Floats:
+        return big_m_bound(
+            self.geometry,
+            lambda weight: 2 * (value * (1 + WIDENING) - self.C * weight),
+            lowest=self.slack_allowed,
+            all_dropped=2.0,
+        )
+
+    def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts | None:
+        """One alone, which observations of both classes on the margin fix; of w = 0 a half-line.
+        None for a local minimum.
+        """
+        b = model.intercept
+        if self.kind == "local":
+            return None
+        if not is_constant(model):
+            return OptimalIntercepts(b, b)
+        return OptimalIntercepts(1.0, math.inf) if b > 0 else OptimalIntercepts(-math.inf, -1.0)
+
+    def dual_violation(self, dual: Dual) -> float:
+        """0 without multipliers, and for finite ones of a local certificate, whose quality is in the
+        residuals.
+        """
+        if not dual:
+            return 0.0
+        local = self.kind == "local" and np.isfinite(self.entry(dual, "mu")).all()
+        return 0.0 if local else math.inf
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        """0, since no objective is negative: the multipliers of a local minimum prove no more."""
+        return exact(0.0 if self.dual_violation(dual) == 0.0 else -math.inf)
+
+    def residuals(self, model: BinaryModel, dual: Dual) -> Mapping[str, float]:
+        r"""Residuals of proximal stationarity, if there are multipliers.
+
+        ``"expansion"``: largest difference between the scores of the model and of :math:`c =
+        -\mathrm{diag}(y)\mu`, relative to the largest score; ``"balance"``: :math:`|y'\mu|`
+        relative to :math:`\sum|\mu_i|`; ``"complementarity"``: largest of :math:`(\mu_i)_+` and
+        :math:`\min(|\mu_i|, |u_i|)`, relative to the largest multiplier; ``"proximal"``: largest
+        entry of u − prox(u − τμ) at the step ``"tau"``; ``"stationarity"``: the largest of these.
+        """
+        found = dict(super().residuals(model, dual))
+        if "mu" not in dual:
+            return found
+        mu, f = self.entry(dual, "mu"), model.scores(self.space.data.X).value
+        u = 1.0 - self.y * f
+        expanded = self.space.point(-self.y * mu).scores.value
+        # The scores of the space are without the bias, and those of a linear space belong to
+        # centred data.
+        difference = f - expanded
+        difference -= (difference.max() + difference.min()) / 2
+        size = max(1.0, float(np.abs(mu).max()))
+        tau = self.step(u, mu)
+        moved = u - tau * mu
+        threshold = np.sqrt(2 * tau * self.C * self.weight)
+        proximal = np.where((moved > 0) & (moved <= threshold), 0.0, moved)
+        residuals = {
+            "expansion": float(np.abs(difference).max()) / max(1.0, float(np.abs(f).max())),
+            "balance": abs(math.fsum(self.y * mu)) / max(1.0, float(np.abs(mu).sum())),
+            "complementarity": float(
+                np.maximum(mu, np.minimum(np.abs(mu), np.abs(u))).max(initial=0.0)
+            )
+            / size,
+            "proximal": float(np.abs(u - proximal).max()),
+        }
+        return {**found, **residuals, "stationarity": max(residuals.values()), "tau": tau}
+
+    def step(self, u: Floats, mu: Floats) -> float:
+        r"""Return a step at which the proximal equation holds for a local minimiser with u = 1 − y
+        f and multipliers μ.
+
+        The prox must keep each violated u_i, :math:`u_i > \sqrt{2\tau C s_i}`, and zero each
+        supporting one, :math:`-\tau\mu_i \le \sqrt{2\tau C s_i}`; half of the largest such step.
+        """
+        price = 2 * self.C * self.weight
+        off = u > CLEARLY_OFF * max(1.0, float(np.abs(u).max()))
+        keeps = float(((u**2 / price)[off]).min(initial=math.inf))
+        with np.errstate(divide="ignore"):
+            zeroes = float((price / mu**2).min(initial=math.inf))
+        largest = min(keeps, zeroes)
+        return 0.5 * largest if math.isfinite(largest) else 1.0
+
+    def polish(self, kept: NDArray[np.bool_]) -> RecoveredPoints:
+        """Return the hard-margin machine of a set of observations and its multipliers, a local
+        minimiser.
+        """
+        kept = np.asarray(kept, dtype=bool)
+        found = self.geometry.refit(kept)
+        if found is None:
+            return RecoveredPoints([], [])
+        return self.restricted_points(found.alpha, found.b, kept)
+
+    def restricted_points(
+        self, alpha: Floats, b: float, kept: NDArray[np.bool_]
+    ) -> RecoveredPoints:
+        """Return the model and the multipliers μ = −α of the hard-margin machine (α, b) of a set of
+        observations.
+        """
+        return RecoveredPoints([self._scaled(alpha * self.y, b, kept)], [{"mu": -alpha}])
+
+
+def l0_statement(
+    X: Any,
+    y: Any,
+    *,
+    C: float,
+    kernel: KernelLike = None,
+    sample_weight: Any = None,
+    indefinite: str = "error",
+    keep_gram: bool = True,
+) -> L0:
+    """Return the l0-norm hinge SVM bound to data, for local certificates.
+
+    ``statement.certify(model, {"mu": multipliers})`` has kind "local": the lower bound 0
+    and the residuals of proximal stationarity; ``statement.polish(kept)`` makes local minimisers.
+    """
+    C = check_number(C, "C", low=0, open_low=True)
+    space = feature_space(
+        binary_data(X, y, sample_weight),
+        kernel,
+        intercept="free",
+        indefinite=indefinite,
+        keep_gram=keep_gram,
+    )
+    check_total_price(C, space.data.weight, "C")
+    return L0(space=space, kind="local", C=C)
+
+
+def check_total_price(price: float, weight: Floats, name: str) -> None:
+    """Raise a :class:`DataError` unless four times the price of all observations is a number, with
+    room for squares of its root.
+    """
+    with np.errstate(over="ignore"):
+        total = 4.0 * price * float(weight.sum())
+    if not total <= 1e300:
+        raise DataError(
+            f"{name} times the sum of the weights is {total / 4.0:.3g}, where arithmetic overflows;"
+            f" make {name} smaller"
+        )

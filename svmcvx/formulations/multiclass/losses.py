@@ -25,13 +25,16 @@ logistic   :math:`\sum_k \log(1+e^{-f_k})`                              :math:`\
 ==============
 
 with :math:`\gamma = 1 - f` and :math:`h(a) = -a\log a`. Softmax, largest and top-k, whose domain is
-a part of the simplex, stand in :mod:`svmcvx.formulations.multiclass.simplex_losses`. Arrays have
+a part of the simplex, stand in :mod:`svmcvx.formulations.multiclass.losses`. Arrays have
 one row an observation, shape (n, c − 1); the column j is the j-th class other than :math:`y_i`.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
@@ -39,28 +42,248 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from svmcvx.certificate.bounded import entropy, hypot, log1p_exp, parts_of, row_sums, sqrt, where
-from svmcvx.formulations.multiclass.exact_multipliers import Units, reduced_to_balance
+from svmcvx.certificate.bounded import (
+    Bounded,
+    entropy,
+    exact,
+    hypot,
+    largest_sums,
+    log1p_exp,
+    log1p_sum_exp,
+    maximum,
+    parts_of,
+    positive_part,
+    remainder,
+    row_maxima,
+    row_sums,
+    sqrt,
+    stacked,
+    total,
+    where,
+)
+from svmcvx.certificate.exactly import LARGEST_BITS, SUM_BITS, nearest_sum
 from svmcvx.formulations.optimal_intercepts import SumOfBounded
 from svmcvx.losses import slack
 
 if TYPE_CHECKING:
     import cvxpy as cp
 
-__all__ = [
-    "LONGEST_MOVE",
-    "CvxpyLoss",
-    "HingeSum",
-    "LogisticSum",
-    "Margin",
-    "ScoreLoss",
-    "SmoothedHingeSum",
-    "box_violation",
-    "diagonal_matrices",
-    "difference_variable",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
+Units: TypeAlias = NDArray[np.int64]
+Room: TypeAlias = Callable[[Units], Units]
+
+
+def _row_exponents(a: Floats) -> NDArray[np.intp]:
+    """Exponents of a grid for each row on which numbers up to its largest, and sums and multiples
+    of them, are exact.
+    """
+    exponents = np.frexp(row_maxima(a))[1].astype(np.intp)
+    return np.asarray(np.maximum(exponents - (51 - int(a.shape[1] + 1).bit_length()), -1074))
+
+
+def _on_grid(a: Floats, exponents: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Whether the rows lie on their grids."""
+    units = np.ldexp(a, -exponents[:, None])
+    return np.asarray((units == np.floor(units)).all(axis=1))
+
+
+def excess_of_sums(a: Floats, bound: Floats) -> Floats:
+    """Return by how much the sum of each row exceeds its bound: positive if and only if it does,
+    and else 0.
+    """
+    found = row_sums(exact(a)) - bound
+    excess = found.value
+    unsure = np.flatnonzero(np.abs(excess) <= found.error)
+    if unsure.size:
+        rows = a[unsure]
+        for i in unsure[~_on_grid(rows, _row_exponents(rows))]:
+            excess[i] = math.fsum([*a[i].tolist(), -float(bound[i])])
+    return np.asarray(np.maximum(excess, 0.0))
+
+
+def reduced_to_sums(a: Floats, bound: Floats) -> Floats:
+    """Return rows of non-negative numbers whose sums are at most their bounds; those that are so
+    already as they are.
+    """
+    over = np.flatnonzero(excess_of_sums(a, bound) > 0)
+    if not over.size:
+        return a
+    a = a.copy()
+    rows, limit = a[over], bound[over]
+    # In two steps: huge numbers overflow in a sum, tiny ones underflow in a product.
+    rows = np.minimum(rows, limit[:, None])
+    rows = rows * np.minimum(limit / row_sums(rows), 1.0)[:, None]
+    exponents = _row_exponents(rows)
+    units = np.floor(np.ldexp(rows, -exponents[:, None]))
+    left = np.ceil(row_sums(units) - np.ldexp(limit, -exponents))
+    largest = units.argmax(axis=1)
+    every = np.arange(over.size)
+    units[every, largest] = np.maximum(units[every, largest] - np.maximum(left, 0.0), 0.0)
+    a[over] = np.ldexp(units, exponents[:, None])
+    return a
+
+
+def violation_of_top(a: Floats, bound: Floats, k: int) -> Floats:
+    """Return the larger violation of ``k a ≤ bound`` and ``(k − 1) a ≤ sum``, row by row: positive
+    if and only if there is one.
+    """
+    largest = row_maxima(exact(a))
+    violation = maximum(float(k) * largest - bound, float(k - 1) * largest - row_sums(exact(a)))
+    found = violation.value
+    unsure = np.flatnonzero(np.abs(found) <= violation.error)
+    if unsure.size:
+        rows = a[unsure]
+        for i in unsure[~_on_grid(rows, _row_exponents(rows))]:
+            top = float(largest.value[i])
+            others = [-each for each in a[i].tolist()]
+            found[i] = max(
+                math.fsum([top] * k + [-float(bound[i])]), math.fsum([top] * (k - 1) + others)
+            )
+    return np.asarray(np.maximum(found, 0.0))
+
+
+def cut_units(units: Floats, k: int) -> Floats:
+    """Return whole numbers cut off where ``(k − 1) a ≤ sum`` holds for the largest.
+
+    Cut off at τ the sum is Σ min(a_j, τ) = min over m of mτ + (the sum of all but the m largest),
+    which is at least (k − 1)τ if and only if τ is at most each of these quotients.
+    """
+    if k == 1:
+        return units
+    descending = -np.sort(-units, axis=1)
+    tails = descending[:, ::-1].cumsum(axis=1)[:, ::-1][:, : k - 1]
+    largest = np.floor(tails / (k - 1.0 - np.arange(tails.shape[1]))).min(axis=1, keepdims=True)
+    return np.asarray(np.minimum(units, largest))
+
+
+def cut_to_top(a: Floats, bound: Floats, k: int) -> Floats:
+    """Return rows reduced to ``k a ≤ bound`` and ``(k − 1) a ≤ sum``; those that meet both as they
+    are.
+    """
+    wrong = np.flatnonzero(violation_of_top(a, bound, k) > 0)
+    if not wrong.size:
+        return a
+    a = a.copy()
+    rows = np.minimum(a[wrong], bound[wrong, None])
+    exponents = _row_exponents(rows)
+    units = np.floor(np.ldexp(rows, -exponents[:, None]))
+    cap = np.floor(np.floor(np.ldexp(bound[wrong], -exponents)) / k)
+    cap = np.where(k * cap > np.ldexp(bound[wrong], -exponents), cap - 1.0, cap)
+    a[wrong] = np.ldexp(cut_units(np.minimum(units, cap[:, None]), k), exponents[:, None])
+    return a
+
+
+def common_units(alpha: Floats) -> tuple[Floats, int]:
+    """Return multipliers in units of one grid, not rounded, and its exponent; their largest sum
+    fits into 64 bits.
+    """
+    bits = min(LARGEST_BITS, SUM_BITS - max(1, int(alpha.size).bit_length()))
+    exponent = max(math.frexp(float(alpha.max(initial=0.0)))[1] - bits, -1074)
+    return np.ldexp(alpha, -exponent), exponent
+
+
+def class_flows(units: Units, codes: NDArray[np.intp], c: int) -> Units:
+    """Return the sums of the flows from class to class, shape (c, c)."""
+    table = np.zeros((c, c), dtype=np.int64)
+    for k in range(c):
+        table[k, np.arange(c) != k] = units[codes == k].sum(axis=0)
+    return table
+
+
+def _columns(alpha: Floats, codes: NDArray[np.intp], c: int) -> list[Floats]:
+    """Return what leaves each class, and less what enters it."""
+    columns: list[list[Floats]] = [[] for _ in range(c)]
+    for k in range(c):
+        own = alpha[codes == k]
+        columns[k].append(own.ravel())
+        for column, other in zip(own.T, np.flatnonzero(np.arange(c) != k), strict=True):
+            columns[other].append(-column)
+    return [np.concatenate(parts) for parts in columns]
+
+
+def imbalance(alpha: Floats, codes: NDArray[np.intp], c: int) -> Bounded:
+    """Return B'1 of non-negative multipliers; whole units of a grid are added exactly."""
+    units, exponent = common_units(alpha)
+    whole = np.floor(units)
+    table = class_flows(whole.astype(np.int64), codes, c)
+    left = table.sum(axis=1) - table.sum(axis=0)
+    # Halves of 64 bits are numbers without rounding.
+    found: Bounded = exact((left >> 32).astype(np.float64)) * 2.0**32 + (left & 0xFFFFFFFF).astype(
+        np.float64
+    )
+    if not np.array_equal(whole, units):
+        found = found + stacked(
+            total(exact(column)) for column in _columns(units - whole, codes, c)
+        )
+    return found * 2.0**exponent
+
+
+def is_balanced(
+    alpha: Floats, codes: NDArray[np.intp], c: int, found: Bounded | None = None
+) -> bool:
+    """Whether B'1 is exactly 0; `found` is its :func:`imbalance` where that is known."""
+    found = imbalance(alpha, codes, c) if found is None else found
+    if (np.abs(found.value) > found.error).any():
+        return False
+    return not np.any(found.error) or all(
+        nearest_sum(column) == 0.0 for column in _columns(alpha, codes, c)
+    )
+
+
+def reduced_to_balance(
+    units: Units, codes: NDArray[np.intp], c: int, room: Room | None = None
+) -> Units | None:
+    """Return multipliers in whole units reduced until they are balanced; None where the room does
+    not suffice.
+    """
+    units = units.copy()
+    members = [np.flatnonzero(codes == k) for k in range(c)]
+    table = class_flows(units, codes, c)
+    surplus = table.sum(axis=1) - table.sum(axis=0)
+    while surplus.any():
+        capacity = table if room is None else class_flows(room(units), codes, c)
+        path = _path(capacity, surplus)
+        if path is None:
+            return None
+        steps = list(itertools.pairwise(path))
+        amount = min(
+            int(surplus[path[0]]), -int(surplus[path[-1]]), *(int(capacity[step]) for step in steps)
+        )
+        for k, other in steps:
+            column = other - (other > k)
+            rows = members[k]
+            most = (units if room is None else room(units))[rows, column]
+            order = rows[np.argsort(-units[rows, column], kind="stable")]
+            most = most[np.argsort(-units[rows, column], kind="stable")]
+            taken = np.minimum(np.cumsum(most), amount)
+            units[order, column] -= np.diff(taken, prepend=0)
+            table[k, other] -= amount
+        surplus[path[0]] -= amount
+        surplus[path[-1]] += amount
+    return units
+
+
+def _path(capacity: Units, surplus: Units) -> list[int] | None:
+    """Return a shortest path of arcs with capacity from a class with a surplus to one with a
+    deficit.
+    """
+    for start in np.argsort(-surplus, kind="stable"):
+        if surplus[start] <= 0:
+            return None
+        came: dict[int, int] = {int(start): -1}
+        queue = [int(start)]
+        for k in queue:
+            if surplus[k] < 0:
+                path = [k]
+                while came[path[-1]] >= 0:
+                    path.append(came[path[-1]])
+                return path[::-1]
+            for other in np.flatnonzero(capacity[k]):
+                if int(other) not in came:
+                    came[int(other)] = k
+                    queue.append(int(other))
+    return None
+
 
 # A move z keeps 0 ≤ a ≤ 1 while |z| ≤ 1 and a simplex while |z| ≤ 1/2.
 LONGEST_MOVE = 0.5
@@ -349,3 +572,217 @@ class Margin(ScoreLoss):
         import cvxpy as cp
 
         return CvxpyLoss(cp.Constant(0.0), [(f >= 1).set_label("margin")])
+
+
+class _SimplexLoss(ScoreLoss):
+    """A loss with the domain a ≥ 0, Σa ≤ 1."""
+
+    cap: float = 1.0
+
+    def project(self, a: Floats, s: Floats | None = None) -> Floats:
+        s = np.ones(a.shape[0]) if s is None else s
+        return reduced_to_sums(np.clip(a, 0.0, s[:, None]), s)
+
+    def project_approx(self, a: Floats) -> Floats:
+        a = np.clip(a, 0.0, self.cap)
+        return np.asarray(a / np.maximum(row_sums(a), 1.0)[:, None])
+
+    def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
+        s = np.ones(a.shape[0]) if s is None else s
+        return max(box_violation(a, s), float(excess_of_sums(a, s).max()))
+
+    def feasible_move(self, a: Floats, z: Floats) -> Floats:
+        # The slack 1 − Σa counts as one more multiplier, with z = 0.
+        mobile = a * np.maximum(1.0 - a / self.cap, 0.0)
+        rest = np.maximum(1.0 - row_sums(a), 0.0)
+        total = row_sums(mobile) + rest * (1.0 - rest)
+        mean = np.divide(row_sums(mobile * z), total, out=np.zeros_like(total), where=total > 0)
+        return np.asarray(mobile * (z - mean[:, None]))
+
+    def uniform_multiplier(self, c: int) -> float:
+        return min(self.cap, 1.0 / (c - 1))
+
+
+class Softmax(_SimplexLoss):
+    r"""Cross-entropy, :math:`\log(1+\sum_k e^{-f_k})`."""
+
+    name = "softmax"
+    smooth = True
+
+    def value(self, f: Any) -> Any:
+        """log(1 + Σ e^{−f})."""
+        return log1p_sum_exp(-f)
+
+    def multipliers(self, f: Floats) -> Floats:
+        """The probabilities of the other classes."""
+        top = np.maximum(row_maxima(-f), 0.0)
+        terms = np.exp(-f - top[:, None])
+        return np.asarray(terms / (row_sums(terms) + np.exp(-top))[:, None])
+
+    def curvature(self, f: Floats) -> Floats | None:
+        """diag(a) − aa'."""
+        a = self.multipliers(f)
+        return diagonal_matrices(a) - a[:, :, None] * a[:, None, :]
+
+    def conjugate(self, alpha: Any, s: Any) -> Any:
+        """The entropies, that of the own class included."""
+        others = entropy(alpha, s[:, None] - alpha, s[:, None])
+        return row_sums(others) + entropy(remainder(s, alpha), row_sums(alpha), s)
+
+    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
+        """With exponential cones."""
+        import cvxpy as cp
+
+        difference, margin = difference_variable(f)
+        padded = cp.hstack([np.zeros((f.shape[0], 1)), -difference])
+        return CvxpyLoss(weight @ cp.log_sum_exp(padded, axis=1), [margin])
+
+
+class LargestHinge(_SimplexLoss):
+    r"""The loss of [CrammerSinger], :math:`\max_k (1-f_k)_+`."""
+
+    name = "crammer_singer"
+
+    def value(self, f: Any) -> Any:
+        """The largest (1 − f)₊."""
+        return row_maxima(slack(f))
+
+    @property
+    def linear_pieces(self) -> SumOfBounded:
+        """The simplex."""
+        return SumOfBounded(1.0, 1.0)
+
+    def multipliers(self, f: Floats) -> Floats:
+        """1 for the nearest class if it is inside the margin, else 0."""
+        a = np.zeros_like(f)
+        rows = np.arange(f.shape[0])
+        nearest = f.argmin(axis=1)
+        a[rows, nearest] = np.where(f[rows, nearest] < 1.0, 1.0, 0.0)
+        return a
+
+    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
+        """With one slack ``xi`` an observation."""
+        import cvxpy as cp
+
+        n, others = f.shape
+        xi = cp.Variable((n, 1), name="xi")
+        return CvxpyLoss(
+            weight @ cp.vec(xi, order="F"),
+            [
+                (xi @ np.ones((1, others)) >= 1 - f).set_label("margin"),
+                (xi >= 0).set_label("slack"),
+            ],
+        )
+
+
+@dataclass(frozen=True)
+class TopHinge(_SimplexLoss):
+    r"""The top-k hinge :math:`\max(0, \tfrac1k \sum` of the k largest of :math:`(1-f_k)_{k\ne y}`
+    and 0).
+
+    The zero is the own class. With the multiplier of the own class eliminated the domain is
+    :math:`0 \le a_j \le 1/k`, :math:`\sum a \le 1`, :math:`(k-1)\,a_j \le \sum a`. k = 1 is the
+    loss of [CrammerSinger].
+    """
+
+    k: int
+    name: ClassVar[str] = "topk"
+
+    @property
+    def cap(self) -> float:  # type: ignore[override]
+        """The largest multiplier."""
+        return 1.0 / self.k
+
+    def value(self, f: Any) -> Any:
+        """The mean of the k largest with or without the 0, if that is positive."""
+        gamma = 1.0 - f
+        top = positive_part(largest_sums(gamma, self.k))
+        return (
+            top if self.k == 1 else maximum(top, positive_part(largest_sums(gamma, self.k - 1)))
+        ) / self.k
+
+    @property
+    def linear_pieces(self) -> SumOfBounded | None:
+        """For k = 1 and 2, where (k − 1) a ≤ Σa holds by itself."""
+        return SumOfBounded(self.cap, 1.0) if self.k <= 2 else None
+
+    def multipliers(self, f: Floats) -> Floats:
+        """1/k for the classes among the k largest if their mean is positive, else 0."""
+        gamma = np.hstack([1.0 - f, np.zeros((f.shape[0], 1))])
+        top = np.argsort(-gamma, axis=1, kind="stable")[:, : self.k]
+        a = np.zeros_like(gamma)
+        np.put_along_axis(a, top, np.where(self.value(f) > 0, 1.0 / self.k, 0.0)[:, None], axis=1)
+        return np.ascontiguousarray(a[:, :-1])
+
+    def project(self, a: Floats, s: Floats | None = None) -> Floats:
+        """Clip, scale to the simplex, then reduce the largest to what 1/k and (k − 1) a ≤ Σa allow."""
+        s = np.ones(a.shape[0]) if s is None else s
+        return cut_to_top(super().project(np.minimum(a, s[:, None] * self.cap), s), s, self.k)
+
+    def project_approx(self, a: Floats) -> Floats:
+        """Clip, scale to the simplex, then cut off."""
+        return self.project(a) if self.k > 2 else super().project_approx(a)
+
+    def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
+        """Violation of the simplex, of 1/k, and of (k − 1) a ≤ Σa."""
+        s = np.ones(a.shape[0]) if s is None else s
+        return max(super().domain_violation(a, s), float(violation_of_top(a, s, self.k).max()))
+
+    def balanced_units(self, units: Units, codes: NDArray[np.intp], c: int) -> Units | None:
+        """By reductions that leave (k − 1) a ≤ Σa; for k = c, where all entries of a row are equal,
+        of whole rows.
+        """
+        k = self.k
+        units = cut_units(units.astype(np.float64), k).astype(np.int64)
+        if k <= 2:
+            return reduced_to_balance(units, codes, c)
+        if k < c:
+
+            def room(units: Units) -> Units:
+                ordered = np.sort(units, axis=1)
+                largest, second = ordered[:, -1:], ordered[:, -2:-1]
+                others = np.where(
+                    units == largest, np.where(second == largest, largest, second), largest
+                )
+                return np.asarray(
+                    np.clip(units.sum(axis=1, keepdims=True) - (k - 1) * others, 0, units)
+                )
+
+            return reduced_to_balance(units, codes, c, room)
+        sums = [int(units[codes == own, 0].sum()) for own in range(c)]
+        for own in range(c):
+            rows = np.flatnonzero(codes == own)
+            order = rows[np.argsort(-units[rows, 0], kind="stable")]
+            taken = np.minimum(np.cumsum(units[order, 0]), sums[own] - min(sums))
+            units[order] -= np.diff(taken, prepend=0)[:, None]
+        return units
+
+    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
+        """The sum of the k largest as k times a ``threshold`` plus the excess ``above`` it,
+        minimised over the threshold.
+        """
+        import cvxpy as cp
+
+        n, others = f.shape
+        xi = cp.Variable(n, name="xi")
+        threshold = cp.Variable((n, 1), name="threshold")
+        above = cp.Variable(f.shape, name="above")
+        own_above = cp.Variable((n, 1), name="own_above")
+        level = cp.vec(threshold, order="F")
+        mean = level + (cp.sum(above, axis=1) + cp.vec(own_above, order="F")) / self.k
+        return CvxpyLoss(
+            weight @ xi,
+            [
+                (above >= 1 - f - threshold @ np.ones((1, others))).set_label("margin"),
+                (own_above >= -threshold).set_label("own"),
+                (above >= 0).set_label("above"),
+                (own_above >= 0).set_label("own_above"),
+                (xi >= mean).set_label("largest"),
+                (xi >= 0).set_label("slack"),
+            ],
+        )
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """The number k."""
+        return {"k": self.k}

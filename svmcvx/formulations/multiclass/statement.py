@@ -4,27 +4,390 @@ cvxpy problem.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.certificate.bounded import Bounded, by_rows, exact, total
+from svmcvx.certificate.bounded import (
+    Bounded,
+    by_rows,
+    correctly_rounded,
+    exact,
+    row_maxima,
+    row_sums,
+    sqrt,
+    square,
+    stacked,
+    total,
+)
+from svmcvx.certificate.exactly import SMALLEST, dot_exactly
+from svmcvx.certificate.rows import Ball, Rows
+from svmcvx.data import Features, MulticlassData
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import Formulation, full_entry, usable
-from svmcvx.formulations.multiclass.losses import ScoreLoss
-from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.losses import (
+    LONGEST_MOVE,
+    ScoreLoss,
+    common_units,
+    imbalance,
+    is_balanced,
+)
 from svmcvx.model import MulticlassModel
+from svmcvx.numerical import NewtonStep, newton
 from svmcvx.solution import DataFacts, Evidence
 from svmcvx.system import memory
 
-__all__ = ["MulticlassStatement", "require_problem_memory"]
+if TYPE_CHECKING:
+    import cvxpy as cp
 
 Floats: TypeAlias = NDArray[np.float64]
+R = TypeVar("R", Floats, Bounded)
+Result = TypeVar("Result")
+
+# Moves of the multipliers, at most, that restore the balance of the intercepts.
+BALANCING_PASSES = 30
+# Imbalance of the multipliers, relative to their sum, at which these moves end.
+BALANCED = 1e-15
+# The data are shifted before they are multiplied if that makes them smaller by this factor.
+OFFSET = 0.25
+# Shares of multipliers with room on all sides that are mixed in until the multipliers can be
+# balanced in whole units.
+MIXED = (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
+
+
+class Gradient(NamedTuple):
+    """G = X'B and g_b = B'1."""
+
+    W: Ball
+    b: Ball
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreSpace:
+    """Training data of several classes: scores, their differences, the linear maps of multipliers,
+    and models.
+
+    With a free intercept the columns of dense data are centred: this changes the intercept alone,
+    and avoids cancellation in data with a large offset.
+    """
+
+    data: MulticlassData
+    intercept: str
+    rotations: bool = True
+
+    @cached_property
+    def centre(self) -> Floats:
+        """What was subtracted from the columns."""
+        if self.intercept == "free" and not sp.issparse(self.data.X):
+            return np.asarray(self.data.X.mean(axis=0))
+        return np.zeros(self.data.X.shape[1])
+
+    @cached_property
+    def X(self) -> Features:
+        """The data, centred where the intercept is free and the data are dense."""
+        return self.data.X - self.centre if self.centre.any() else self.data.X
+
+    @cached_property
+    def _reduction(self) -> tuple[Features, Floats | None]:
+        n, d = self.X.shape
+        if d <= n or not self.rotations:
+            return self.X, None
+        memory.require(
+            8.0 * (3 * n * d + n * n),
+            f"the factor of {n} × {d} data",
+            "select features or use fewer observations",
+        )
+        dense = self.X.toarray() if sp.issparse(self.X) else self.X
+        basis, triangle = sl.qr(dense.T, mode="economic", check_finite=False)
+        return np.ascontiguousarray(triangle.T), basis
+
+    @property
+    def factor(self) -> Features:
+        """The data, or L of shape (n, n) with X = LQ' where they have more columns than rows."""
+        return self._reduction[0]
+
+    def unreduced(self, W: Floats) -> Floats:
+        """Return Q W: what belongs to the columns of :attr:`factor`, in terms of the features."""
+        basis = self._reduction[1]
+        return W if basis is None else np.asarray(basis @ W)
+
+    def reduced(self, W: Floats) -> Floats:
+        """Return Q'W, the inverse of :meth:`unreduced` on the span of the observations."""
+        basis = self._reduction[1]
+        return W if basis is None else np.asarray(basis.T @ W)
+
+    @cached_property
+    def others(self) -> NDArray[np.intp]:
+        """The classes other than an observation's own, in order, shape (n, c − 1)."""
+        columns = np.arange(self.data.c - 1)
+        return np.asarray(columns + (columns >= self.data.codes[:, None]))
+
+    @cached_property
+    def _places(self) -> NDArray[np.intp]:
+        """The entries of the other classes in a matrix of shape (n, c), row after row."""
+        return np.asarray(self.others + self.data.c * np.arange(self.data.n)[:, None])
+
+    @cached_property
+    def _shifted(self) -> tuple[Rows, Floats]:
+        """The rows that products are evaluated from, and what was subtracted from them."""
+        rows = Rows(self.X, shifted=bool(self.centre.any()))
+        if self.centre.any() or sp.issparse(self.X):
+            return rows, self.centre
+        mean = np.asarray(self.X.mean(axis=0))
+        if not (np.isfinite(mean).all() and float(rows.norms.sum()) < math.inf):
+            return rows, self.centre
+        # Squares of the distances from the mean are those from the origin less that of the mean.
+        if (
+            float(np.linalg.norm(mean)) ** 2
+            < (1.0 - OFFSET**2) * float(rows.norms @ rows.norms) / rows.norms.size
+        ):
+            return rows, self.centre
+        return Rows(self.X - mean, shifted=True), mean
+
+    @cached_property
+    def _latest(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def dense_with_constant(self) -> Floats:
+        """:attr:`X` as a dense array, with a column of ones for the biases unless there are none."""
+        X = self.X.toarray() if sp.issparse(self.X) else self.X
+        return X if self.intercept == "none" else np.hstack([X, np.ones((X.shape[0], 1))])
+
+    def differences(self, S: R) -> R:
+        """Return the differences f of scores of shape (n, c)."""
+        rows = np.arange(self.data.n)
+        others = (
+            S.take(self._places) if isinstance(S, np.ndarray) else S[rows[:, None], self.others]
+        )
+        found: R = S[rows, self.data.codes][:, None] - others
+        return found
+
+    def model_differences(self, model: MulticlassModel) -> Bounded:
+        """Return the differences of a model on the data as they were passed.
+
+        Data with a large offset are shifted, and the biases with them, exactly: they keep the
+        digits that the offset would cost.
+        """
+        rows, shift = self._shifted
+        b = exact(model.intercept)
+        if shift.any():
+            b = stacked(
+                correctly_rounded(dot_exactly(shift, w, float(bias)))
+                for w, bias in zip(model.coef.T, model.intercept, strict=True)
+            )
+            if not np.isfinite(b.value).all():
+                rows, b = Rows(self.data.X), exact(model.intercept)
+        return self.differences(rows @ Ball(model.coef) + b)
+
+    @cached_property
+    def difference_matrix(self) -> sp.csr_array:
+        """The matrix that takes the columns of S, stacked, to the columns of f, stacked."""
+        n, c = self.data.n, self.data.c
+        rows = np.arange(n * (c - 1))
+        observations = np.tile(np.arange(n), c - 1)
+        own = observations + n * self.data.codes[observations]
+        other = observations + n * self.others.ravel(order="F")
+        ones = np.ones(rows.size)
+        return sp.csr_array(
+            (np.r_[ones, -ones], (np.r_[rows, rows], np.r_[own, other])), shape=(n * (c - 1), n * c)
+        )
+
+    def stated_differences(
+        self, W: cp.Variable, b: cp.Variable | None
+    ) -> tuple[cp.Expression, list[cp.Constraint]]:
+        """Return the differences f of shape (n, c − 1) as a cvxpy expression, and the constraints
+        that go with it.
+
+        With penalised biases, centred data state another problem. Dense data are instead centred by
+        a change of variables, :math:`S = (X - 1m')W + 1a'` with :math:`a = b + W'm`, which improves
+        the scaling for the solver.
+        """
+        import cvxpy as cp
+
+        n, c = self.data.n, self.data.c
+        factor, constraints = self.factor, []
+        if self.intercept == "penalised" and not sp.issparse(factor):
+            mean = factor.mean(axis=0)
+            a = cp.Variable(c, name="a")
+            constraints.append((a == b + W.T @ mean).set_label("shift"))
+            factor, b = factor - mean, a
+        S = factor @ W
+        if b is not None:
+            S = S + np.ones((n, 1)) @ cp.reshape(b, (1, c), order="F")
+        f = cp.reshape(self.difference_matrix @ cp.vec(S, order="F"), (n, c - 1), order="F")
+        return f, constraints
+
+    def coefficients(self, alpha: Floats) -> Floats:
+        """Return B, the coefficients of the scores in Σ αf."""
+        found = self.expand(-alpha)
+        found[np.arange(self.data.n), self.data.codes] = row_sums(alpha)
+        return found
+
+    def _bounded_coefficients(self, alpha: Floats) -> Bounded:
+        """B, of which the sums for the own classes are rounded."""
+        found, own = (
+            Bounded(self.expand(-alpha), np.zeros((self.data.n, self.data.c))),
+            row_sums(exact(alpha)),
+        )
+        at = np.arange(self.data.n), self.data.codes
+        found.value[at], found.error[at] = own.value, own.error
+        return found
+
+    def balance(self, alpha: Floats) -> Floats:
+        """Return g_b = B'1."""
+        return np.asarray(np.ones(self.data.n) @ self.coefficients(alpha))
+
+    def imbalance(self, alpha: Floats) -> float:
+        """Return the largest entry of g_b = B'1 in absolute value: 0 if and only if it is."""
+        found, zero = self._remembered("balance", self._bounded_balance, alpha)
+        return 0.0 if zero else max(float(np.abs(found.value).max()), SMALLEST)
+
+    def _bounded_balance(self, alpha: Floats) -> tuple[Bounded, bool]:
+        """g_b, and whether it is exactly 0."""
+        found = imbalance(alpha, self.data.codes, self.data.c)
+        return found, is_balanced(alpha, self.data.codes, self.data.c, found)
+
+    def _remembered(self, name: str, evaluate: Callable[[Floats], Result], alpha: Floats) -> Result:
+        """Return a value of the multipliers; the last one is remembered: it is asked for when a
+        point is repaired, tested and evaluated.
+        """
+        known = self._latest.get(name)
+        if known is None or not np.array_equal(known[0], alpha):
+            known = self._latest[name] = (alpha.copy(), evaluate(alpha))
+        found: Result = known[1]
+        return found
+
+    def gradient(self, alpha: Floats) -> Gradient:
+        """Return G and g_b, of non-negative multipliers, for the data as they were passed."""
+        return self._remembered("gradient", self._gradient, alpha)
+
+    def _gradient(self, alpha: Floats) -> Gradient:
+        rows, shift = self._shifted
+        b, _ = self._remembered("balance", self._bounded_balance, alpha)
+        W = rows.combined(self._bounded_coefficients(alpha))
+        if shift.any() and (b.value.any() or np.any(b.error)):
+            W = W + Ball.around(exact(shift[:, None]) * b[None, :])
+        return Gradient(W, Ball.around(b))
+
+    def moved_to_balance(self, alpha: Floats, loss: ScoreLoss, target: Floats) -> Floats:
+        """Return multipliers inside their domain with B'1 equal to `target`, or as near to it as
+        this method gets.
+
+        A multiplier moves by its distance from its bounds times the difference of two potentials,
+        one a class, which solve a least-squares problem. Multipliers at a bound stay there; where
+        all others belong to differences f = 1, the dual objective changes to second order only.
+        """
+        s = self.data.weight[:, None]
+        c = self.data.c
+        a = alpha / s
+        potentials = np.eye(c)
+        for _ in range(BALANCING_PASSES):
+            missing = target - self.balance(s * a)
+            if np.abs(missing).max() <= BALANCED * float(np.abs(s * a).sum()):
+                break
+            responses = [
+                self.balance(s * loss.feasible_move(a, self._potential_differences(potentials[k])))
+                for k in range(c)
+            ]
+            if not (np.isfinite(responses).all() and np.isfinite(missing).all()):
+                break
+            potential, *_ = np.linalg.lstsq(np.stack(responses, axis=1), missing, rcond=1e-13)
+            z = self._potential_differences(np.asarray(potential, dtype=np.float64))
+            longest = float(np.abs(z).max())
+            moved = a + loss.feasible_move(
+                a, z * min(1.0, LONGEST_MOVE / longest) if longest > 0 else z
+            )
+            moved = loss.project_approx(moved)
+            if np.abs(target - self.balance(s * moved)).max() >= np.abs(missing).max():
+                break
+            a = moved
+        return loss.project(s * a, self.data.weight)
+
+    def _potential_differences(self, potential: Floats) -> Floats:
+        return np.asarray(potential[self.data.codes][:, None] - potential[self.others])
+
+    def balanced(self, alpha: Floats, loss: ScoreLoss) -> Floats:
+        """Return multipliers inside their domain with B'1 = 0, both exactly; those that are so
+        already as they are.
+
+        The imbalance that :meth:`moved_to_balance` leaves is removed by a convex combination with
+        multipliers that are equal for all observations of a class: every imbalance is the opposite
+        of that of such a point, so that one step suffices. What rounding leaves of it is removed on
+        a grid (:mod:`svmcvx.formulations.multiclass.losses`).
+        """
+        s, codes, c = self.data.weight, self.data.codes, self.data.c
+        alpha = loss.project(alpha, s)
+        if self._remembered("balance", self._bounded_balance, alpha)[1]:
+            return alpha
+        if loss.cone:
+            # Multiples of multipliers are in the domain: at unit size they mix with uniform ones.
+            exponent = int(np.frexp(alpha.max(initial=0.0))[1])
+            if exponent:
+                return np.ldexp(self.balanced(np.ldexp(alpha, -exponent), loss), exponent)
+        alpha = self.moved_to_balance(alpha, loss, np.zeros(c))
+        missing = self.balance(alpha)
+        uniform = loss.uniform_multiplier(c)
+        sums = np.bincount(codes, weights=s, minlength=c)
+        capacity = uniform * (c - 1) * sums
+        if missing.any():
+            wanted = (missing.max() - missing) * (c - 1) / c / capacity
+            share = 1.0 / (1.0 + float(wanted.max()))
+            alpha = share * (alpha + (uniform * s * wanted[codes])[:, None])
+        roomy = np.broadcast_to((uniform * s * (sums.min() / sums)[codes])[:, None], alpha.shape)
+        for share in MIXED:
+            units, exponent = common_units(
+                loss.project(alpha + share * (roomy - alpha) if share else alpha, s)
+            )
+            found = loss.balanced_units(np.floor(units).astype(np.int64), codes, c)
+            if found is not None:
+                return np.ldexp(found.astype(np.float64), exponent)
+        return np.zeros_like(alpha)
+
+    def expand(self, alpha: Floats) -> Floats:
+        """Return multipliers of shape (n, c − 1) as a matrix of shape (n, c) with a zero for the
+        own class.
+        """
+        full = np.zeros((self.data.n, self.data.c))
+        full.ravel()[self._places] = alpha
+        return full
+
+    def compress(self, alpha: Any, name: str) -> Floats:
+        """Return multipliers of shape (n, c), or with rows for observations of weight zero too, in
+        shape (n, c − 1).
+        """
+        given = np.asarray(alpha, dtype=np.float64)
+        data = self.data
+        if given.shape == (data.rows, data.c):
+            given = given[data.index]
+        if given.shape != (data.n, data.c):
+            raise DataError(
+                f"alpha of {name} must have one multiplier an observation and class: expected shape"
+                f" ({data.rows}, {data.c}), got {given.shape}"
+            )
+        return np.asarray(given.ravel()[self._places])
+
+    def model(self, W: Floats, b: Floats, support: NDArray[np.bool_]) -> MulticlassModel:
+        """Return the model of weights in terms of the features and of biases that belong to
+        :attr:`X`.
+        """
+        return MulticlassModel(
+            coef=W,
+            intercept=b - self.centre @ W,
+            classes=self.data.classes,
+            support=self.data.index[support],
+        )
+
 
 # Bytes that compiling and solving need for each non-zero of the differences as functions of (W, b).
 CONIC_BYTES = 140.0
@@ -204,3 +567,281 @@ def require_problem_memory(scores: ScoreSpace, what: str) -> None:
         f"the {what} with {n} × {d} data and {scores.data.c} classes",
         "use fewer observations or features, or a specialised solver of svmcvx.fast",
     )
+
+
+def pair_differences(c: int) -> Floats:
+    """Return P of shape (c, c(c − 1)/2): the columns of WP are the differences w_k − w_l, k < l."""
+    first, second = np.triu_indices(c, 1)
+    P = np.zeros((c, first.size))
+    P[first, np.arange(first.size)] = 1.0
+    P[second, np.arange(first.size)] = -1.0
+    return P
+
+
+def pairwise(W: R) -> R:
+    """Return the differences w_k − w_l, k < l."""
+    first, second = np.triu_indices(W.shape[1], 1)
+    found: R = W[:, first] - W[:, second]
+    return found
+
+
+def lengths(V: R, norm: int) -> R:
+    """Return the norm of each column: Euclidean, or the sum of absolute values for ``norm=1``."""
+    found: R = sqrt(row_sums(square(V.T))) if norm == 2 else row_sums(abs(V.T))
+    return found
+
+
+def dual_lengths(S: R, norm: int) -> R:
+    """Return the dual norm of each column: Euclidean, or the largest absolute value for ``norm=1``."""
+    found: R = lengths(S, norm) if norm == 2 else row_maxima(abs(S.T))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class PairwiseStatement(MulticlassStatement):
+    """What the statements with norms of pairwise differences share: dual points with flows between
+    the classes.
+    """
+
+    p: float
+    norm: int
+
+    @cached_property
+    def P(self) -> Floats:
+        """The matrix whose columns take the difference of two classes."""
+        return pair_differences(self.scores.data.c)
+
+    def flow(self, dual: Dual) -> Floats | None:
+        """Return S of a dual point, None if it has none."""
+        if "flow" not in dual:
+            return None
+        S = np.asarray(dual["flow"], dtype=np.float64)
+        shape = (self.scores.data.X.shape[1], self.P.shape[1])
+        if S.shape != shape:
+            raise DataError(
+                f"flow of {self.name} must have one column a pair of classes: expected shape"
+                f" {shape}, got {S.shape}"
+            )
+        return S
+
+    def zero_dual(self) -> Dual:
+        """Return multipliers and flows of zeros."""
+        return {
+            **super().zero_dual(),
+            "flow": np.zeros((self.scores.data.X.shape[1], self.P.shape[1])),
+        }
+
+    def required_flow(self, dual: Dual) -> Floats:
+        """Return S of a dual point that has to have one."""
+        S = self.flow(dual)
+        if S is None:
+            raise DataError(
+                f"the dual point of {self.name} needs the entry 'flow'; repair() makes one from"
+                " alpha"
+            )
+        return S
+
+    def residual(self, gradient: Gradient, S: Floats) -> Ball:
+        """Return R = G − div S."""
+        return gradient.W - Ball.around(exact(S) @ self.P.T)
+
+    def least_flow(self, divergence: Floats) -> Floats:
+        """Return the flows of least squares with the divergence D, of shape (d, c) with columns
+        that sum to zero.
+        """
+        return np.asarray(divergence @ self.P / self.P.shape[0])
+
+    def power_flow(self, W: Floats, lam: float, p: float) -> Floats:
+        r"""Return a subgradient of :math:`\lambda\sum\|w_k-w_l\|^p` in the differences."""
+        V = W @ self.P
+        size = lengths(V, self.norm)
+        if self.norm == 1:
+            return np.asarray(lam * p * size ** (p - 1.0) * np.sign(V))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(size > 0, lam * p * size ** (p - 1.0) * (V / size), 0.0)
+
+
+# Unknowns up to which the method is tried.
+LARGEST_SYSTEM = 600
+STEPS = 30
+
+
+class PenaltyDerivatives(NamedTuple):
+    """A penalty at a point of shape (r, c): value, gradient, and second derivatives of shape (r, c,
+    r, c).
+    """
+
+    value: float
+    gradient: Floats
+    hessian: Floats
+
+
+def newton_steps(
+    scores: ScoreSpace,
+    loss: ScoreLoss,
+    X: Floats,
+    start: Floats,
+    penalty: Callable[[Floats], PenaltyDerivatives],
+    free: NDArray[np.bool_] | None = None,
+) -> Floats | None:
+    """Return the point of shape (r, c) near `start` that minimises the loss of the scores ``X @
+    point`` plus a penalty.
+
+    Only the entries that are `free` change, all by default. None for a loss that is not smooth, and
+    for a problem too large.
+    """
+    if not loss.smooth or start.size > LARGEST_SYSTEM:
+        return None
+    unknowns = np.arange(start.size) if free is None else np.flatnonzero(free)
+    problem = _Smooth(scores, loss, X, start, penalty, unknowns)
+    newton(problem)
+    return problem.point
+
+
+class _Smooth:
+    """The problem of :func:`minimise` at a point."""
+
+    def __init__(
+        self,
+        scores: ScoreSpace,
+        loss: ScoreLoss,
+        X: Floats,
+        point: Floats,
+        penalty: Callable[[Floats], PenaltyDerivatives],
+        unknowns: NDArray[np.intp],
+    ) -> None:
+        self.scores, self.loss, self.X, self.point, self.penalty = scores, loss, X, point, penalty
+        self.unknowns, self.weight = unknowns, scores.data.weight[:, None]
+        # Whether the last step promised no more than rounding.
+        self.solved = False
+
+    def examine(self, steps: int) -> bool | None:
+        """Whether the minimum was reached, or steps enough were taken."""
+        return True if self.solved or steps >= STEPS else None
+
+    def direction(self) -> NewtonStep | None:
+        """Return Newton's step; None where the system is singular or the function does not fall."""
+        scores, loss, point = self.scores, self.loss, self.point
+        f, terms = scores.differences(self.X @ point), self.penalty(point)
+        gradient = terms.gradient - self.X.T @ scores.coefficients(
+            self.weight * loss.multipliers(f)
+        )
+        hessian = (terms.hessian + _loss_hessian(scores, loss, self.X, f)).reshape(
+            point.size, point.size
+        )
+        system, right = (
+            hessian[np.ix_(self.unknowns, self.unknowns)],
+            gradient.ravel()[self.unknowns],
+        )
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", sl.LinAlgWarning)
+                part = sl.solve(system, right, assume_a="sym")
+        except (sl.LinAlgError, sl.LinAlgWarning, ValueError):
+            return None
+        step = np.zeros(point.shape)
+        step.flat[self.unknowns] = -part
+        promised = -float((gradient * step).sum())
+        if not promised > 0:
+            return None
+        df = scores.differences(self.X @ step)
+
+        def derivative(t: float) -> float:
+            lost = float((self.weight * loss.multipliers(f + t * df) * df).sum())
+            return float((self.penalty(point + t * step).gradient * step).sum()) - lost
+
+        def take(t: float) -> None:
+            self.point = point + step * t
+            rounding = 2.0 * math.ulp(float(self.weight[:, 0] @ loss.value(f)) + terms.value)
+            self.solved = t == 0.0 or promised <= rounding
+
+        return NewtonStep(promised, derivative, take)
+
+
+def _loss_hessian(scores: ScoreSpace, loss: ScoreLoss, X: Floats, f: Floats) -> Floats:
+    (n, r), c = X.shape, scores.data.c
+    # Second derivatives of the losses in the scores, shape (n, c, c).
+    A = np.zeros((n, c, c - 1))
+    A[np.arange(n), scores.data.codes] = 1.0
+    A[np.arange(n)[:, None], scores.others, np.arange(c - 1)] = -1.0
+    M = (
+        A
+        @ (scores.data.weight[:, None, None] * np.asarray(loss.curvature(f)))
+        @ A.transpose(0, 2, 1)
+    )
+    hessian = np.zeros((r, c, r, c))
+    for k, other in zip(*np.triu_indices(c), strict=True):
+        hessian[:, k, :, other] = hessian[:, other, :, k] = X.T @ (M[:, k, other, None] * X)
+    return hessian
+
+
+class Regulariser(ABC):
+    """A regulariser of W with its conjugate on matrices whose columns sum to zero."""
+
+    rotations: ClassVar[bool] = True
+
+    @abstractmethod
+    def value(self, W: Any) -> Any:
+        """Return Ω(W) for λ = 1, of plain or of bounded weights."""
+
+    @abstractmethod
+    def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
+        """State Ω(W) for λ = 1 in cvxpy."""
+
+    def curvature(self, c: int) -> float | None:
+        """Return κ where Ω(W) = κ‖W‖² for λ = 1 and columns that sum to zero, None for another
+        regulariser.
+        """
+        return None
+
+
+class SquaredNorms(Regulariser):
+    r""":math:`\sum_k\|w_k\|^2`."""
+
+    def value(self, W: Any) -> Any:
+        """Σ‖w_k‖²."""
+        return total(square(W))
+
+    def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
+        """Σ‖w_k‖²."""
+        import cvxpy as cp
+
+        return cp.sum_squares(W)
+
+    def curvature(self, c: int) -> float | None:
+        """1."""
+        return 1.0
+
+
+class PairwiseNorms(Regulariser):
+    r""":math:`\tfrac12\sum_{k<l}\|w_k-w_l\|^2 + \tfrac12\sum_k\|w_k\|^2`."""
+
+    def value(self, W: Any) -> Any:
+        """½Σ‖w_k − w_l‖² + ½Σ‖w_k‖²."""
+        return 0.5 * total(square(pairwise(W))) + 0.5 * total(square(W))
+
+    def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
+        """½Σ‖w_k − w_l‖² + ½Σ‖w_k‖²."""
+        import cvxpy as cp
+
+        return 0.5 * cp.sum_squares(W @ pair_differences(n_classes)) + 0.5 * cp.sum_squares(W)
+
+    def curvature(self, c: int) -> float | None:
+        """(c + 1)/2."""
+        return (c + 1) / 2
+
+
+class AbsoluteSum(Regulariser):
+    r""":math:`\sum_{jk}|W_{jk}|`."""
+
+    rotations = False
+
+    def value(self, W: Any) -> Any:
+        """Σ|W|."""
+        return total(abs(W))
+
+    def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
+        """Σ|W|."""
+        import cvxpy as cp
+
+        return cp.sum(cp.abs(W))

@@ -21,8 +21,7 @@ from svmcvx.fast.indicator.search.state import (
 from svmcvx.formulations.conic_loss.models import relaxed_indicator
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.pool import RelaxedPoint, counting_pool
-from svmcvx.formulations.indicator.statement import IndicatorStatement
-from svmcvx.formulations.indicator.zero_one import ZeroOne
+from svmcvx.formulations.indicator.statement import IndicatorStatement, ZeroOne
 from svmcvx.heuristics.local_search import local_search
 from svmcvx.heuristics.rounding import round_relaxation
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, violated

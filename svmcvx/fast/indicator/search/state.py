@@ -21,10 +21,13 @@ from svmcvx.certificate.rows import norm_above, row_bytes, row_norms_above
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.indicator.search.record import Leaf, infeasible_leaf, least_norm_leaf
-from svmcvx.formulations.indicator.l0 import L0
-from svmcvx.formulations.indicator.ramp import Ramp
-from svmcvx.formulations.indicator.statement import CountingStatement, IndicatorStatement
-from svmcvx.formulations.indicator.zero_one import ZeroOne
+from svmcvx.formulations.indicator.statement import (
+    L0,
+    CountingStatement,
+    IndicatorStatement,
+    Ramp,
+    ZeroOne,
+)
 from svmcvx.heuristics.exact_least_norm import ExactPoint, exact_least_norm
 from svmcvx.heuristics.hinge_machine import ramp_descent
 from svmcvx.heuristics.least_norm import least_norm

@@ -27,20 +27,8 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate.bounded import row_sums
 from svmcvx.data import Features
-from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.statement import ScoreSpace
 from svmcvx.numerical import conjugate_gradients
-
-__all__ = [
-    "Curvature",
-    "JointCurvature",
-    "PairPenalty",
-    "Penalty",
-    "Preconditioner",
-    "ScoreSystem",
-    "ScoreSystemSettings",
-    "SeparateCurvature",
-    "centred",
-]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]

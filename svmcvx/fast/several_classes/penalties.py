@@ -3,7 +3,7 @@ them.
 
 The sum of absolute values is the limit of :math:`\lambda\sum r`, :math:`r = \sqrt{w^2+\nu^2}`, as ν
 → 0, with multipliers :math:`s\,r = \lambda w`. As for M3SVM
-(:mod:`svmcvx.fast.several_classes.m3svm_newton`) Newton's method for this equation in s and w has
+(:mod:`svmcvx.fast.several_classes.newton`) Newton's method for this equation in s and w has
 
 .. math:: ds = \frac{\lambda - s\,w/r}{r}\,dw
 
@@ -17,23 +17,20 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 import numpy as np
+import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import Features
-from svmcvx.fast.several_classes.systems.score_systems import PairPenalty, Penalty
-from svmcvx.formulations.multiclass.score_space import ScoreSpace
-
-__all__ = [
-    "AbsoluteWeights",
-    "EntrySquares",
-    "PenaltyInverse",
-    "SmoothPenalty",
-    "SquaredWeights",
-    "Squares",
-    "WeightPenalty",
-    "products",
-]
+from svmcvx.fast.several_classes.systems import (
+    PairPenalty,
+    Penalty,
+    ScoreSystem,
+    ScoreSystemSettings,
+    centred,
+)
+from svmcvx.formulations.multiclass.machines import M3SVM, ClassicalStatement, objective_value
+from svmcvx.formulations.multiclass.statement import ScoreSpace, lengths
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -306,3 +303,254 @@ class AbsoluteWeights(WeightPenalty):
         room = (1.0 - boundary_share) * (self.lam - np.abs(own))
         moved = own + min(length, 1.0) * (full - own)
         self.flow = np.clip(moved, -np.abs(own) - room, np.abs(own) + room)
+
+
+class PairNorms:
+    r"""The regulariser at a point, its norms smoothed to :math:`r = \sqrt{\|v\|^2+\nu^2}`, and its
+    second derivatives.
+    """
+
+    def __init__(self, system: M3SVMSystem, U: Floats, nu: float, flow: Floats | None) -> None:
+        statement, self.system = system.statement, system
+        lam, p, eps = statement.lam, statement.p, statement.eps
+        self.V = U[:-1] @ system.P
+        self.r = np.hypot(lengths(self.V, 2), nu)
+        b = system.q @ U
+        with np.errstate(over="ignore"):
+            self.stiffness = lam * p * self.r ** (p - 2.0)
+        self.flow = self.stiffness * self.V
+        self.gradient = 2.0 * eps * np.outer(system.q, b)
+        self.gradient[:-1] += self.flow @ system.P.T + 2.0 * eps * U[:-1]
+        self.scaled_flow = self.V
+        if flow is not None and p < 2:
+            scaled = flow / self.stiffness
+            self.scaled_flow = scaled * (self.r / np.maximum(lengths(scaled, 2), self.r))
+        self.radial = np.divide(
+            p - 2.0, 2.0 * self.r**2, out=np.zeros_like(self.r), where=self.r > 0
+        )
+
+    @property
+    def _share(self) -> float:
+        """Weight of the squares in one pair."""
+        return float(2.0 * self.system.statement.eps / self.system.P.shape[0])
+
+    def edge(self, m: int) -> Floats:
+        """Return the matrix of second derivatives of the pair m, with its share of the squares."""
+        q, share = self.system.q, self._share
+        matrix = share * np.outer(q, q)
+        outer = np.outer(self.scaled_flow[:, m], self.V[:, m])
+        matrix[:-1, :-1] += (self.stiffness[m] * self.radial[m]) * (outer + outer.T)
+        matrix[np.diag_indices(q.size - 1)] += self.stiffness[m] + share
+        return np.asarray(matrix)
+
+    def apply(self, dV: Floats) -> Floats:
+        """Return the change of the flows with the differences."""
+        along = self.scaled_flow * (self.V * dV).sum(axis=0) + self.V * (self.scaled_flow * dV).sum(
+            axis=0
+        )
+        return np.asarray(self.stiffness * (dV + self.radial * along))
+
+    def product(self, D: Floats) -> Floats:
+        """Return the change of the gradient with U."""
+        P, q, eps = self.system.P, self.system.q, self.system.statement.eps
+        image = 2.0 * eps * np.outer(q, q @ D)
+        image[:-1] += self.apply(D[:-1] @ P) @ P.T + 2.0 * eps * D[:-1]
+        return np.asarray(image)
+
+    def _pairs_of(self, k: int) -> list[int]:
+        return [m for m, pair in enumerate(self.system.pairs) if k in pair]
+
+    def block(self, k: int) -> Floats:
+        """Return the sum of the matrices of all pairs with class k."""
+        return np.asarray(sum(self.edge(m) for m in self._pairs_of(k)))
+
+    def diagonal(self, k: int) -> Floats:
+        """Return the diagonal of :meth:`block`."""
+        q, pairs = self.system.q, self._pairs_of(k)
+        diagonal = len(pairs) * self._share * q**2
+        along = 2.0 * self.radial * self.scaled_flow * self.V
+        diagonal[:-1] += (self.stiffness * (1.0 + along))[:, pairs].sum(axis=1) + len(
+            pairs
+        ) * self._share
+        return np.asarray(diagonal)
+
+
+class M3SVMSystem(ScoreSystem):
+    """Data, gradients and Newton systems of M3SVM with Euclidean norms, in the unknowns U."""
+
+    def __init__(self, statement: M3SVM, settings: ScoreSystemSettings | None = None) -> None:
+        super().__init__(statement.scores, settings)
+        self.statement = statement
+        self.P = statement.P
+
+    def point(self, W: Floats, b: Floats) -> Floats:
+        """Return U of W, in terms of the features, and b, with rows that sum to zero."""
+        return centred(super().point(W, b))
+
+    def objective_value(self, U: Floats, loss: float) -> float:
+        """Return P at U from the sum of its losses."""
+        b = self.q @ U
+        squares = float((U[:-1] ** 2).sum() + (b**2).sum())
+        lam, p, eps = self.statement.lam, self.statement.p, self.statement.eps
+        with np.errstate(over="ignore"):
+            return float(
+                objective_value(loss, lengths(U[:-1] @ self.P, 2), squares, lam=lam, p=p, eps=eps)
+            )
+
+    def full_flow(self, flow: Floats) -> Floats:
+        """Return flows in terms of the features."""
+        return flow if sp.issparse(self.Z) else np.asarray(self.scores.unreduced(flow))
+
+
+# Shorter differences than this share of the longest count as so long in the second derivatives,
+# which vanish with them.
+SHORTEST = 1e-3
+
+
+class PairInverse:
+    """The inverse of the second derivatives of :class:`PairPowers` in the weights."""
+
+    centred = False
+
+    def __init__(self, system: M3SVMSystem, W: Floats) -> None:
+        statement, self.P = system.statement, system.P
+        lam, p, eps = statement.lam, statement.p, statement.eps
+        V = W @ self.P
+        size = lengths(V, 2)
+        size = np.maximum(size, SHORTEST * float(size.max()))
+        a = lam * p * size ** (p - 2.0)
+        self.bias = 2.0 * eps
+        self.classes = sl.inv((self.P * a) @ self.P.T + 2.0 * eps * np.eye(self.P.shape[0]))
+        self.pairs = self.classes @ self.P
+        self.directions = V / size
+        self.triangle: Floats | None = None
+        if p > 2:
+            small = (self.directions.T @ self.directions) * (self.P.T @ self.pairs)
+            small[np.diag_indices_from(small)] += 1.0 / ((p - 2.0) * a)
+            self.triangle = sl.cholesky(small, lower=True)
+
+    def apply(self, G: Floats) -> Floats:
+        """By the formula."""
+        found = np.asarray(G @ self.classes)
+        if self.triangle is None:
+            return found
+        along = (self.directions * (found @ self.P)).sum(axis=0)
+        return np.asarray(
+            found - (self.directions * sl.cho_solve((self.triangle, True), along)) @ self.pairs.T
+        )
+
+    def gram(self, X: Features, position: NDArray[np.intp], Q: Floats) -> Floats:
+        """Products of both factors, less those of what the pairs add."""
+        matrix = products(X, position)
+        matrix *= Q @ self.classes @ Q.T
+        if self.triangle is not None:
+            along = np.asarray(X @ self.directions)[position] * (Q @ self.pairs)
+            half = sl.solve_triangular(self.triangle, along.T, lower=True)
+            matrix -= half.T @ half
+        return matrix
+
+
+class DampedNorms:
+    """Second derivatives of the regulariser with a damping of the biases."""
+
+    def __init__(self, norms: PairNorms, damping: float, pairs: int) -> None:
+        self.norms, self.damping, self.pairs = norms, damping, pairs
+
+    def edge(self, m: int) -> Floats:
+        """That of the pair, with its share of the damping."""
+        matrix = self.norms.edge(m)
+        matrix[-1, -1] += self.damping / self.pairs
+        return matrix
+
+    def block(self, k: int) -> Floats:
+        """That of the class, damped."""
+        matrix = self.norms.block(k)
+        matrix[-1, -1] += self.damping
+        return matrix
+
+    def diagonal(self, k: int) -> Floats:
+        """That of the class, damped."""
+        diagonal = self.norms.diagonal(k)
+        diagonal[-1] += self.damping
+        return diagonal
+
+    def product(self, D: Floats) -> Floats:
+        """The change of the gradient with U."""
+        image = self.norms.product(D)
+        image[-1] += self.damping * D[-1]
+        return image
+
+
+class PairPowers(SmoothPenalty):
+    r"""The penalty :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|_F^2 + \|b\|^2)`, p ≥
+    2.
+    """
+
+    def __init__(self, system: M3SVMSystem) -> None:
+        self.system = system
+
+    def _norms(self, U: Floats) -> PairNorms:
+        return PairNorms(self.system, U, 0.0, None)
+
+    def value(self, U: Floats) -> float:
+        """The regulariser."""
+        return self.system.objective_value(U, 0.0)
+
+    def gradient(self, U: Floats) -> Floats:
+        """That of the norms."""
+        return self._norms(U).gradient
+
+    def slope(self, U: Floats, D: Floats) -> Callable[[float], float]:
+        """By the gradient."""
+        return lambda length: float((self.gradient(U + length * D) * D).sum())
+
+    def unit(self, squares: float, weight: float) -> float:
+        """The stiffness that moves a score by one."""
+        return weight / max(squares, TINY)
+
+    def powers(self, c: int) -> tuple[float, float, float]:
+        """Those of the statement."""
+        statement = self.system.statement
+        return float(statement.lam), float(statement.p), float(statement.eps)
+
+    def inverse(self, U: Floats) -> PairInverse | None:
+        """That of the weights."""
+        W = U[:-1]
+        return (
+            PairInverse(self.system, W)
+            if self.system.statement.p == 2 or (W @ self.system.P).any()
+            else None
+        )
+
+    def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
+        """Half the square of the gradient in the metric of the inverse, and nothing."""
+        W, b = gradient[:-1], gradient[-1]
+        inverse = self.inverse(U)
+        part = np.inf if inverse is None else 0.5 * float((W * inverse.apply(W)).sum())
+        return part + float(np.abs(b).sum()), 0.0
+
+    def curvature(self, U: Floats, gradient: Floats, damping: float) -> DampedNorms:
+        """Those of the norms."""
+        return DampedNorms(self._norms(U), damping, self.system.P.shape[0])
+
+
+class ClassicalSystem(ScoreSystem):
+    """Data and penalty of a classical machine."""
+
+    dense_share = 1 / 3
+
+    def __init__(
+        self, statement: ClassicalStatement, settings: ScoreSystemSettings | None = None
+    ) -> None:
+        super().__init__(statement.scores, settings)
+        self.statement = statement
+        kappa = statement.regulariser.curvature(statement.scores.data.c)
+        self.penalty: SquaredWeights | AbsoluteWeights
+        if kappa is None:
+            self.penalty = AbsoluteWeights(statement.lam, self.columns)
+        else:
+            self.penalty = SquaredWeights(2.0 * statement.lam * kappa, self.columns)
+
+    def normalised(self, A: Floats) -> Floats:
+        """Return the matrix with rows that sum to zero if the penalty is a sum of squares."""
+        return centred(A) if self.penalty.smooth else A

@@ -9,7 +9,7 @@ slacks r of them and :math:`\gamma = 1 - f` the conditions of optimality are
 which Newton's method solves with :math:`rz = \mu` for decreasing μ: a step without μ tells how far
 it can fall, and gives the second-order term of the step that is taken [Mehrotra]. With a and z
 eliminated, where the sum of squares of :math:`z/r` is diagonal plus a matrix of ones, a step needs
-the Laplacian of the classes of :mod:`svmcvx.fast.several_classes.systems.score_systems`, of (c − 1)
+the Laplacian of the classes of :mod:`svmcvx.fast.several_classes.systems`, of (c − 1)
 r rows.
 
 The penalty is :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|^2 + \|b\|^2)`, p ≥ 2. On

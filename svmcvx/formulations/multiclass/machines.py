@@ -1,0 +1,879 @@
+r"""The classical multi-class machines: one loss of score differences, one regulariser.
+
+.. math::
+    \min_{W, b}\; P(W, b) = \sum_i s_i\,\ell(f_i) + \Omega(W), \qquad
+    f_{ik} = (w_{y_i} - w_k)'x_i + b_{y_i} - b_k,\; k \ne y_i.
+
+======================== ======================================================== ===============================================
+builder                  loss :math:`\ell`                                        regulariser
+:math:`\Omega` ======================== ========================================================
+=============================================== weston_watkins           :math:`\sum_k (1-f_k)_+`
+:math:`\lambda\sum_k\|w_k\|^2` crammer_singer           :math:`\max_k (1-f_k)_+`
+:math:`\lambda\sum_k\|w_k\|^2` msvm                     :math:`\sum_k (1-f_k)_+`
+:math:`\lambda(\tfrac12\sum_{k<l}\|w_k-w_l\|^2 + \tfrac12\sum_k\|w_k\|^2)` topk_svm
+the k largest of :math:`1-f` and 0, averaged             :math:`\lambda\sum_k\|w_k\|^2`
+multinomial_lr           :math:`\log(1+\sum_k e^{-f_k})`
+:math:`\lambda\sum_k\|w_k\|^2` sparse_multinomial_lr    :math:`\log(1+\sum_k e^{-f_k})`
+:math:`\lambda\sum_{jk}|W_{jk}|` ========================
+========================================================
+===============================================
+
+The losses are summed, not averaged. ``intercept=True`` (the default) has free biases b;
+``intercept=False`` none.
+
+**Dual.** With G and :math:`g_b` of the multipliers α (see
+:mod:`svmcvx.formulations.multiclass.statement`) and g and A of the conjugate of the loss (see
+:mod:`svmcvx.formulations.multiclass.losses`),
+
+.. math::
+    \max_\alpha\; D(\alpha) = \sum_i s_i\, g(\alpha_i/s_i) - \Omega^*(G) \quad\text{s.t.}\quad
+    \alpha_i/s_i \in A, \qquad g_b = 0 \;\text{(free b only)}.
+
+The columns of G sum to zero, whence :math:`\Omega^*(G) = \|G\|_F^2/(4\lambda)` for the squared
+norms, :math:`\|G\|_F^2/(2\lambda(c+1))` for M-SVM, and for the sum of absolute values the
+constraint :math:`|G_{jk}| \le \lambda`. At the optimum :math:`W = G/(2\lambda)`, for M-SVM :math:`W
+= G/(\lambda(c+1))`; :math:`\sum_k w_k = 0` follows.
+
+============== ======================================================== =========
+symbol         meaning                                                  shape
+============== ======================================================== =========
+X, y           data, labels of c classes                                (n, d), (n,)
+W, b           weights, one column a class; biases                      (d, c), (c,)
+f              score differences to the other classes, in order         (n, c − 1)
+alpha          multipliers of f, zero for the own class                 (n, c)
+============== ======================================================== =========
+
+**Scaling.** scikit-learn's ``LinearSVC(multi_class="crammer_singer", fit_intercept=False)``
+minimises :math:`\tfrac12\|W\|^2 + C\sum` and ``LogisticRegression`` too (free b): both are
+:math:`\lambda = 1/(2C)`, with C times the objective here. Two classes: :math:`w_1 = -w_2`, and
+weston_watkins and crammer_singer are the pSVM at p = 1 with :math:`C = 1/\lambda`, λ times its
+objective, for :math:`w = w_1 - w_2`. M-SVM is weston_watkins with λ(c + 1)/2, and M3SVM at p = 2
+with λ(c + 1)/(2c); at λ = 1 it is also the machine of [XuLiuHuo].
+
+**Source.** [NieHaoWang], related work, and the papers it cites: [WestonWatkins], [CrammerSinger],
+[BredensteinerBennett], [LapinHeinSchiele], [Boehning], [Krishnapuram]. The top-k loss is the one
+with :math:`1[j \ne y]`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from svmcvx.arguments import intercept_kind
+from svmcvx.certificate import Dual, Evaluation
+from svmcvx.certificate.bounded import Bounded, exact, exp, log, row_maxima, sqrt, square, total
+from svmcvx.data import check_choice, check_number, multiclass_data
+from svmcvx.errors import DataError
+from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints, usable
+from svmcvx.formulations.multiclass.losses import (
+    HingeSum,
+    LargestHinge,
+    LogisticSum,
+    ScoreLoss,
+    SmoothedHingeSum,
+    Softmax,
+    TopHinge,
+)
+from svmcvx.formulations.multiclass.statement import (
+    AbsoluteSum,
+    MulticlassStatement,
+    PairwiseNorms,
+    PairwiseStatement,
+    PenaltyDerivatives,
+    Regulariser,
+    ScoreSpace,
+    SquaredNorms,
+    dual_lengths,
+    lengths,
+    newton_steps,
+    pairwise,
+)
+from svmcvx.formulations.optimal_intercepts import (
+    SumOfBounded,
+    are_unique,
+    equal_share,
+    intercept_ranges,
+    tight_ranges,
+)
+from svmcvx.losses import hinge_power_conjugate
+from svmcvx.model import MulticlassModel
+from svmcvx.solution import OptimalIntercepts
+from svmcvx.system.deadline import current
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Weights of a sparse model up to this share of the largest are tried as zeros.
+NEGLIGIBLE = 1e-6
+# Observations times the square of the number of weights up to which the optimum with their signs is
+# solved for.
+SPARSE_WORK = 1e9
+# Shares by which multipliers are shrunk beyond their bound until rounding does not matter.
+SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6)
+
+
+class Machine(NamedTuple):
+    """What one of the classical machines is made of: the name of its builder, loss and regulariser."""
+
+    builder: str
+    loss: Callable[[int], ScoreLoss]
+    regulariser: type[Regulariser]
+
+
+# By the name of the loss that the estimator, the common builder and the specialised solver take.
+MACHINES: dict[str, Machine] = {
+    "weston_watkins": Machine("weston_watkins", lambda k: HingeSum(), SquaredNorms),
+    "crammer_singer": Machine("crammer_singer", lambda k: LargestHinge(), SquaredNorms),
+    "msvm": Machine("msvm", lambda k: HingeSum(), PairwiseNorms),
+    "topk": Machine("topk_svm", TopHinge, SquaredNorms),
+    "softmax": Machine("multinomial_lr", lambda k: Softmax(), SquaredNorms),
+    "sparse_softmax": Machine("sparse_multinomial_lr", lambda k: Softmax(), AbsoluteSum),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ClassicalStatement(MulticlassStatement):
+    """The statement of one of the classical machines bound to data."""
+
+    name: str  # type: ignore[misc]
+    regulariser: Regulariser
+    lam: float
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """lam, the parameters of the loss, and whether there is an intercept."""
+        return {
+            "lam": self.lam,
+            **self.loss.parameters,
+            "intercept": self.scores.intercept == "free",
+        }
+
+    def evaluate(self, model: MulticlassModel) -> Evaluation:
+        """P at a model; ``inf`` if it has an intercept that the formulation has not."""
+        if self.scores.intercept == "none" and np.ptp(model.intercept) > 0:
+            return Evaluation(np.inf, 0.0)
+        penalty = exact(self.lam) * self.regulariser.value(exact(model.coef))
+        return Evaluation.of(regulariser=penalty, losses=self.losses(model))
+
+    @property
+    def _entries_bounded(self) -> bool:
+        """Whether the entries of G have the bound λ, as for the sum of absolute values."""
+        return self.regulariser.curvature(self.scores.data.c) is None
+
+    def _largest_entry(self, alpha: Floats) -> float:
+        """A number that is at least the largest entry of G."""
+        return self.scores.gradient(alpha).W.largest.upper_end
+
+    def repair(self, dual: Dual) -> Dual:
+        """Project α into the domain of the loss, balance it, and scale it down to entries of G of
+        at most λ where that is a constraint.
+        """
+        alpha = self._balanced(self.projected(self.multipliers(dual)))
+        if self._entries_bounded:
+            for shrink in SHRINKS:
+                largest = self._largest_entry(alpha)
+                if largest <= self.lam:
+                    break
+                alpha = self._balanced(alpha * (self.lam / largest * (1.0 - shrink)))
+            else:
+                alpha = np.zeros_like(alpha)
+        return {"alpha": self.scores.expand(alpha)}
+
+    def _balanced(self, alpha: Floats) -> Floats:
+        return (
+            self.scores.balanced(alpha, self.loss)
+            if self.scores.intercept == "free"
+            else self.projected(alpha)
+        )
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Largest violation of the domain of the loss, the balance and the bound of G; 0 only if
+        there is none.
+        """
+        alpha = self.multipliers(dual)
+        outside = self.domain_violation(alpha)
+        if outside > 0:
+            return outside
+        unbalanced = self.scores.imbalance(alpha) if self.scores.intercept == "free" else 0.0
+        over = self._largest_entry(alpha) - self.lam if self._entries_bounded else 0.0
+        return max(0.0, unbalanced, over)
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        """D at a feasible α."""
+        alpha = self.multipliers(dual)
+        curvature = self.regulariser.curvature(self.scores.data.c)
+        if curvature is None:
+            return self.minus_conjugate(alpha)
+        return self.minus_conjugate(alpha) - self.scores.gradient(alpha).W.squared_norm() / (
+            exact(4.0 * curvature) * self.lam
+        )
+
+    def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
+        """W = 0 with the best of a few biases, and zero multipliers: P is not negative."""
+        return [self.constant_model()], [self.zero_dual()]
+
+    def polished(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
+        """Return the minimum of P near (W, b) by Newton's method, None where P is not smooth or too
+        large for it.
+        """
+        curvature = self.regulariser.curvature(self.scores.data.c)
+        if curvature is None:
+            return None
+        d, free = W.shape[0], self.scores.intercept == "free"
+        factor = 2.0 * self.lam * curvature
+
+        def penalty(point: Floats) -> PenaltyDerivatives:
+            W, b = point[:d], point[d:]
+            hessian = np.zeros(point.shape * 2)
+            hessian[:d, :, :d, :] = factor * np.eye(W.size).reshape(W.shape * 2)
+            # Free biases are determined up to a common shift: the term (Σb)²/2 selects the one with
+            # Σb = 0.
+            hessian[d:, :, d:, :] = 1.0
+            gradient = np.vstack([factor * W, np.broadcast_to(b.sum(), b.shape)])
+            return PenaltyDerivatives(
+                0.5 * factor * float((W**2).sum()) + 0.5 * float(b.sum()) ** 2, gradient, hessian
+            )
+
+        start = np.vstack([W, b]) if free else W
+        point = newton_steps(
+            self.scores, self.loss, self.scores.dense_with_constant, start, penalty
+        )
+        return None if point is None else (point[:d], point[d] if free else b)
+
+    def models(self, W: Floats, b: Floats, dual: Dual | None = None) -> list[MulticlassModel]:
+        """Return models of weights and biases; for the sum of absolute values sparser ones first. A
+        dual point may save a linear program.
+        """
+        b = b - b.mean()
+        if self.regulariser.curvature(self.scores.data.c) is None:
+            sparse = np.where(np.abs(W) > NEGLIGIBLE * np.abs(W).max(initial=0.0), W, 0.0)
+            polished = self._sparse(W, b)
+            points = [(sparse, b), (W, b)] if polished is None else [polished, (sparse, b), (W, b)]
+        else:
+            # A common shift of the columns changes no difference; with columns that sum to zero the
+            # norms are smallest.
+            points = [(W - W.mean(axis=1, keepdims=True), b)]
+        return [
+            self.model(each, self._middle(each, intercepts, dual)) for each, intercepts in points
+        ]
+
+    def _sparse(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
+        """Return the optimum near a point where weights whose entry of G is clearly below λ are
+        zero and the others have their signs.
+
+        None where it has other signs, and for a problem too large.
+        """
+        scores, (n, c) = self.scores, (self.scores.data.n, self.scores.data.c)
+        alpha = self.projected(self.weight[:, None] * self.loss.multipliers(self.differences(W, b)))
+        W = np.where(
+            np.abs(scores.gradient(alpha).W.value) < (1.0 - CLEARLY_ZERO) * self.lam, 0.0, W
+        )
+        features = np.flatnonzero(W.any(axis=1))
+        d = features.size
+        if n * (d * c) ** 2 > SPARSE_WORK or current().passed():
+            return None
+        X = (
+            scores.X.tocsc()[:, features].toarray()
+            if sp.issparse(scores.X)
+            else scores.X[:, features]
+        )
+        free = scores.intercept == "free"
+        biases, signs = np.ones((int(free), c)), np.sign(W[features])
+
+        def penalty(point: Floats) -> PenaltyDerivatives:
+            hessian = np.zeros(point.shape * 2)
+            # As for squares: of biases up to a common shift those with sum 0.
+            hessian[d:, :, d:, :] = 1.0
+            total = float(point[d:].sum())
+            value = self.lam * float((signs * point[:d]).sum()) + 0.5 * total**2
+            return PenaltyDerivatives(value, np.vstack([self.lam * signs, total * biases]), hessian)
+
+        start = np.vstack([W[features], b]) if free else W[features]
+        X = np.hstack([X, np.ones((n, 1))]) if free else X
+        point = newton_steps(scores, self.loss, X, start, penalty, np.vstack([signs, biases]) != 0)
+        if point is None or (np.sign(point[:d]) != signs).any():
+            return None
+        W[features] = point[:d]
+        return W, point[d] - point[d].mean() if free else b
+
+    def _tied(self, W: Floats, b: Floats) -> Floats:
+        """Return optimal biases with those of classes with the same weights exactly as the weights
+        of the observations have them.
+
+        At the optimum of the softmax their probabilities are in proportion to these at every
+        observation: they are equal where these are, and no rounding decides which of them is
+        predicted.
+        """
+        b = b.copy()
+        _, groups = np.unique(W, axis=1, return_inverse=True)
+        for group in range(groups.max() + 1):
+            members = np.flatnonzero(groups.ravel() == group)
+            shares = np.log(self.class_weights[members] / self.class_weights[members[0]])
+            shares[np.abs(shares) <= equal_share(self.scores.data.n)] = 0.0
+            if members.size > 1:
+                b[members] = shares + (logsumexp(b[members]) - logsumexp(shares))
+        return b
+
+    @cached_property
+    def _ranges(self) -> list[tuple[Floats, OptimalIntercepts | None]]:
+        """Weights in terms of the features, and the intercepts of centred data that are optimal
+        with them, None where these are not found.
+        """
+        return []
+
+    def _middle(self, W: Floats, b: Floats, dual: Dual | None) -> Floats:
+        """Return the middle of the intercepts that are optimal with W, where they need not be
+        unique; `b` is near one of them.
+        """
+        domain = self.loss.linear_pieces
+        if self.scores.intercept != "free":
+            return b
+        if domain is None:
+            return self._tied(W, b) if self.loss.smooth else b
+        data = self.scores.data
+        gamma = 1.0 - self.differences(W, np.zeros(data.c))
+        problem = data.codes, self.scores.others, self.weight, domain, b
+        found: tuple[Floats, Floats] | None = b, b
+        if dual is None or not are_unique(gamma, self.multipliers(dual), *problem):
+            found = intercept_ranges(gamma, *problem)
+        self._ranges.append((W, None if found is None else OptimalIntercepts(*found)))
+        return b if found is None else (found[0] + found[1]) / 2
+
+    def optimal_intercepts(self, model: MulticlassModel) -> OptimalIntercepts | None:
+        """The range of each intercept for hinges; a single one for softmax, which is strictly
+        convex in the differences.
+        """
+        if self.scores.intercept != "free":
+            return None
+        if self.loss.smooth:
+            return OptimalIntercepts(model.intercept, model.intercept)
+        shift = self.scores.centre @ model.coef
+        if not any(np.array_equal(W, model.coef) for W, _ in self._ranges):
+            self._middle(model.coef, model.intercept + shift, None)
+        found = next((found for W, found in self._ranges if np.array_equal(W, model.coef)), None)
+        return (
+            None if found is None else OptimalIntercepts(found.lower - shift, found.upper - shift)
+        )
+
+    def recover_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> RecoveredPoints:
+        """The models of (W, b), polished and as solved, and the multipliers."""
+        weights = self.solved_weights(variables)
+        if weights is None:
+            return RecoveredPoints([], [])
+        points = RecoveredPoints([], [])
+        W, b = weights
+        centred = (W - W.mean(axis=1, keepdims=True), b - b.mean())
+        for point in (self.polished(*centred), weights):
+            if point is not None:
+                points.models.extend(self.models(*point))
+                solved = self.solved_multipliers(multipliers["margin"], *point)
+                points.duals.extend({"alpha": self.scores.expand(alpha)} for alpha in solved)
+        return points
+
+
+def bound_classical(
+    X: Any, y: Any, *, lam: float, loss: str, k: Any, intercept: bool | str, sample_weight: Any
+) -> ClassicalStatement:
+    """Check all arguments and bind the statement to the data; the arguments are those of the
+    builder ``multiclass``.
+    """
+    machine = MACHINES[check_choice(loss, "loss", tuple(MACHINES))]
+    lam = check_number(lam, "lam", low=0, open_low=True)
+    if isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise DataError(f"k must be a whole number from 1 to the number of classes, got {k!r}")
+    kind = intercept_kind(intercept, own="free")
+    chosen, regulariser = machine.loss(int(k)), machine.regulariser()
+    data = multiclass_data(X, y, sample_weight)
+    if isinstance(chosen, TopHinge) and k > data.c:
+        raise DataError(f"k must be at most the number of classes, {data.c}, got {k}")
+    scores = ScoreSpace(data, kind, regulariser.rotations)
+    return ClassicalStatement(
+        name=machine.builder, scores=scores, loss=chosen, regulariser=regulariser, lam=lam
+    )
+
+
+# Share of their largest norm to which flows are shortened, so that rounding leaves them no longer.
+SHRUNK = 1.0 - 2.0**-50
+
+LOSSES: dict[str, type[ScoreLoss]] = {
+    loss.name: loss for loss in (HingeSum, SmoothedHingeSum, LogisticSum, Softmax)
+}
+
+
+def objective_value(
+    loss: Any, lengths: Any, squared_norm: Any, *, lam: Any, p: Any, eps: Any
+) -> Any:
+    r"""Return P from the sum of losses, the norms :math:`\|w_k-w_l\|` and
+    :math:`\|W\|_F^2+\|b\|^2`, of plain or of bounded numbers.
+    """
+    return loss + lam * total(lengths**p) + eps * squared_norm
+
+
+def dual_objective_value(
+    losses: Any, lengths: Any, squared_norm: Any, *, lam: Any, p: Any, eps: Any
+) -> Any:
+    r"""Return D from the losses' part :math:`\sum s\,g`, the norms :math:`\|S_{kl}\|_*` and
+    :math:`\|R\|_F^2+\|g_b\|^2`; for p = 1 of flows no longer than λ.
+    """
+    flows = 0.0 if p == 1 else total(hinge_power_conjugate(lengths, lam, p))
+    return losses - flows - squared_norm / (4.0 * eps)
+
+
+@dataclass(frozen=True, eq=False)
+class M3SVM(PairwiseStatement):
+    """The statement of M3SVM bound to data."""
+
+    name: ClassVar[str] = "m3svm"
+    lam: float
+    eps: float
+
+    def at(self, **values: float) -> Self:
+        """Return the statement at other values of lam, eps and, for the smoothed hinge, delta."""
+        fields: dict[str, Any] = dict(values)
+        if "delta" in fields:
+            fields["loss"] = SmoothedHingeSum(fields.pop("delta"))
+        return replace(self, **fields)
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """lam, p, eps, the loss with its parameters, and the norm."""
+        return {
+            "lam": self.lam,
+            "p": self.p,
+            "eps": self.eps,
+            "loss": self.loss.name,
+            "norm": self.norm,
+            **self.loss.parameters,
+        }
+
+    def evaluate(self, model: MulticlassModel) -> Evaluation:
+        """P at a model, from its scores on the raw data."""
+        W, b = exact(model.coef), exact(model.intercept)
+        squares = total(square(W)) + total(square(b))
+        penalty = objective_value(0.0, lengths(pairwise(W), self.norm), squares, **self._parameters)
+        return Evaluation.of(regulariser=penalty, losses=self.losses(model))
+
+    @property
+    def _parameters(self) -> dict[str, Bounded]:
+        return {"lam": exact(self.lam), "p": exact(self.p), "eps": exact(self.eps)}
+
+    def repair(self, dual: Dual) -> Dual:
+        """Project α into the domain of the loss, add flows with the divergence of the change, and
+        project them for p = 1.
+
+        A dual point without flows gets those with R = 0.
+        """
+        given = self.multipliers(dual)
+        alpha = self.projected(given)
+        S = self.flow(dual)
+        if S is None:
+            S = self.least_flow(self.scores.gradient(alpha).W.value)
+        elif not np.array_equal(alpha, given):
+            change = self.scores.X.T @ self.scores.coefficients(alpha - given)
+            S = S + self.least_flow(np.nan_to_num(np.asarray(change)))
+        S = np.nan_to_num(S, nan=0.0)
+        if self.p == 1:
+            S = self._projected_flow(S)
+        return {"alpha": self.scores.expand(alpha), "flow": S}
+
+    def _projected_flow(self, S: Floats) -> Floats:
+        """Return the nearest flows whose dual norm is at most λ for certain."""
+        if self.norm == 1:
+            return np.clip(S, -self.lam, self.lam)
+        size = dual_lengths(exact(S), self.norm).upper
+        short = size <= self.lam
+        shrunk = S * np.where(short, 1.0, self.lam / np.where(short, 1.0, size) * SHRUNK)
+        # Where norms over- or underflow.
+        return np.where(dual_lengths(exact(shrunk), self.norm).upper <= self.lam, shrunk, 0.0)
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Largest violation of the domain of the loss and, for p = 1, of the bound λ of the flows;
+        0 only if there is none.
+        """
+        S = self.required_flow(dual) if "flow" in dual else np.zeros(1)
+        outside = self.domain_violation(self.multipliers(dual))
+        if not (np.isfinite(outside) and np.isfinite(S).all()):
+            return math.inf
+        if self.p > 1 or "flow" not in dual:
+            return outside
+        return max(outside, float(dual_lengths(exact(S), self.norm).upper.max()) - self.lam)
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        """D at a feasible (α, S)."""
+        alpha, S = self.multipliers(dual), self.required_flow(dual)
+        gradient = self.scores.gradient(alpha)
+        squares = self.residual(gradient, S).squared_norm() + gradient.b.squared_norm()
+        found: Bounded = dual_objective_value(
+            self.minus_conjugate(alpha),
+            dual_lengths(exact(S), self.norm),
+            squares,
+            **self._parameters,
+        )
+        return found
+
+    def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
+        """W = 0 with the best of a few biases, and zero multipliers: P is not negative."""
+        return [self.constant_model()], [self.zero_dual()]
+
+    def bias_penalty(self, b: Floats) -> float:
+        """ε‖b‖²."""
+        return self.eps * float(b @ b)
+
+    def dual_points(
+        self, W: Floats, b: Floats, alpha: Floats, flow: Floats | None = None
+    ) -> list[Dual]:
+        r"""Return dual points near given multipliers and flows that fit weights close to the
+        optimum.
+
+        Since ε is small, an error in :math:`g_b` or R costs its square over 4ε. Therefore the
+        multipliers are moved until :math:`B'1 = 2\varepsilon b`, :math:`R = 2\varepsilon W` is
+        chosen, and the flows of W, or those given, are corrected by the flows of least squares with
+        the remaining divergence. Near p = 1 the correction can cost more than R without it does,
+        and for p = 1 it can violate the bound of the flows: the points without correction and the
+        scaled points are returned too.
+        """
+        alpha = self.scores.moved_to_balance(self.projected(alpha), self.loss, 2.0 * self.eps * b)
+        wanted = self.scores.gradient(alpha).W.value - 2.0 * self.eps * W
+        points: list[Dual] = []
+        for S in (self.power_flow(W, self.lam, self.p), flow):
+            if S is None:
+                continue
+            exact = S + self.least_flow(wanted - S @ self.P.T)
+            points.extend({"alpha": self.scores.expand(alpha), "flow": each} for each in (exact, S))
+            if self.p == 1:
+                factor = self.lam / max(float(dual_lengths(exact, self.norm).max()), self.lam)
+                points.append({"alpha": self.scores.expand(alpha * factor), "flow": exact * factor})
+        return points
+
+    def polished(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
+        """Return the minimum of P near (W, b) by Newton's method, None where P is not smooth or too
+        large for it.
+        """
+        if self.norm != 2 or self.p == 1:
+            return None
+        point = newton_steps(
+            self.scores,
+            self.loss,
+            self.scores.dense_with_constant,
+            np.vstack([W, b]),
+            self._penalty,
+        )
+        return None if point is None else (point[:-1], point[-1])
+
+    def _penalty(self, point: Floats) -> PenaltyDerivatives:
+        """The terms of P without losses, as a function of (W, b) stacked; Euclidean norms, p > 1."""
+        (d, c), P, p = (point.shape[0] - 1, point.shape[1]), self.P, self.p
+        V = point[:-1] @ P
+        size = lengths(V, self.norm)
+        value = objective_value(0.0, size, float((point**2).sum()), lam=self.lam, p=p, eps=self.eps)
+        gradient = 2.0 * self.eps * point
+        gradient[:-1] += self.power_flow(point[:-1], self.lam, p) @ P.T
+        hessian = np.zeros((d + 1, c, d + 1, c))
+        for m in np.flatnonzero(size):
+            direction = V[:, m] / size[m]
+            block = np.eye(d) + (p - 2.0) * np.outer(direction, direction)
+            block *= self.lam * p * size[m] ** (p - 2.0)
+            hessian[:-1, :, :-1, :] += np.einsum("ij,k,l->ikjl", block, P[:, m], P[:, m])
+        squares = 2.0 * self.eps * np.eye(point.size)
+        return PenaltyDerivatives(value, gradient, hessian + squares.reshape(hessian.shape))
+
+    def recover_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> RecoveredPoints:
+        """The models of (W, b), polished and as solved, and the multipliers with the flows of W and
+        those of the solver.
+        """
+        weights = self.solved_weights(variables)
+        if weights is None:
+            return RecoveredPoints([], [])
+        solved = multipliers["pairs"]
+        flow = self.scores.unreduced(-np.asarray(solved)) if usable(solved) else None
+        points = RecoveredPoints([], [])
+        # A common shift of the columns changes no difference; with columns that sum to zero the
+        # squares are smallest.
+        centred = (
+            weights[0] - weights[0].mean(axis=1, keepdims=True),
+            weights[1] - weights[1].mean(),
+        )
+        for point in (self.polished(*centred), centred):
+            if point is not None:
+                W, b = point
+                points.models.append(self.model(W, b))
+                for alpha in self.solved_multipliers(multipliers["margin"], W, b):
+                    points.duals.extend(self.dual_points(W, b, alpha, flow))
+        return points
+
+
+def check_exponent(p: Any, *, infinite: bool) -> float:
+    """Return p as a number of at least 1, or infinity where that is allowed."""
+    if infinite and isinstance(p, (float, np.floating)) and p == math.inf:
+        return math.inf
+    return check_number(p, "p", low=1, why="p < 1 is not convex")
+
+
+def check_norm(norm: Any) -> int:
+    """Return 2 for Euclidean norms, 1 for sums of absolute values."""
+    if isinstance(norm, (bool, np.bool_)) or np.ndim(norm) or norm not in (1, 2):
+        raise DataError(f"norm must be 2 (Euclidean) or 1 (sum of absolute values), got {norm!r}")
+    return int(norm)
+
+
+def bound_m3svm(
+    X: Any,
+    y: Any,
+    *,
+    lam: float,
+    p: float,
+    eps: float,
+    loss: str,
+    norm: int,
+    delta: float,
+    sample_weight: Any,
+) -> M3SVM:
+    """Check all arguments and bind the statement to the data; the arguments are those of
+    :func:`m3svm`.
+    """
+    lam = check_number(lam, "lam", low=0, open_low=True)
+    p = check_exponent(p, infinite=False)
+    eps = check_number(
+        eps, "eps", low=0, open_low=True, why="the certificate divides by it; take a small one"
+    )
+    delta = check_number(delta, "delta", low=0, open_low=True)
+    kind = LOSSES[check_choice(loss, "loss", tuple(LOSSES))]
+    norm = check_norm(norm)
+    chosen = SmoothedHingeSum(delta) if kind is SmoothedHingeSum else kind()
+    scores = ScoreSpace(multiclass_data(X, y, sample_weight), "penalised", rotations=norm == 2)
+    return M3SVM(scores=scores, loss=chosen, lam=lam, p=p, eps=eps, norm=norm)
+
+
+# Differences up to this share above the smallest count as support of a hard-margin model.
+NEAR_MARGIN = 1e-6
+# Bounds on the rounding of div S = G that a repaired flow keeps to.
+ROUNDINGS = 8.0
+# Shares by which a point is shrunk or stretched until rounding does not matter.
+
+
+@dataclass(frozen=True, eq=False)
+class HardMarginM3SVM(PairwiseStatement):
+    """The statement of the hard-margin M3SVM bound to data."""
+
+    name: ClassVar[str] = "m3svm_hard_margin"
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """Exponent and norm."""
+        return {"p": self.p, "norm": self.norm}
+
+    def evaluate(self, model: MulticlassModel) -> Evaluation:
+        """The regulariser at the model, or ``inf`` if a difference is below 1 by more than
+        rounding.
+
+        Where a difference may be below 1 by rounding the upper end is that of the multiple of the
+        model that has the margin.
+        """
+        f = self.scores.model_differences(model)
+        smallest = min(1.0, f.least)
+        if not ((f.upper >= 1.0).all() and smallest > 0):
+            return Evaluation(math.inf, 0.0)
+        size = lengths(pairwise(exact(model.coef)), self.norm)
+        return Evaluation.of(
+            regulariser=self._total(size if smallest == 1.0 else size / smallest), losses=exact(0.0)
+        )
+
+    def _total(self, size: Bounded) -> Bounded:
+        """Return the sum of the powers of norms; for p = ∞ the largest of them."""
+        found: Bounded = row_maxima(size[None, :])[0] if math.isinf(self.p) else total(size**self.p)
+        return found
+
+    def repair(self, dual: Dual) -> Dual:
+        """Clip and balance α, give the flows the divergence G, and take the best multiple of both."""
+        given = self.multipliers(dual)
+        if self.flow(dual) is not None and self.dual_violation(dual) == 0:
+            return {"alpha": self.scores.expand(given), "flow": self.required_flow(dual)}
+        alpha = self.scores.balanced(self.projected(given), self.loss)
+        G = self.scores.gradient(alpha).W.value
+        S = self.flow(dual)
+        S = self.least_flow(G) if S is None else np.nan_to_num(S, nan=0.0)
+        S = S + self.least_flow(G - S @ self.P.T)
+        cost = float(self._cost(exact(S)).value)
+        if self._bounded:
+            factor = 1.0 / cost if cost > 0 else 1.0
+        else:
+            # With q = p/(p − 1), θ Σα − θ^q cost is largest at θ = (Σα/(q cost))^(p − 1).
+            with np.errstate(over="ignore"):
+                share = (
+                    np.float64(alpha.sum() * (self.p - 1.0) / (self.p * cost)) if cost > 0 else 1.0
+                )
+                factor = float(share ** (self.p - 1.0))
+        if not 0 < factor < math.inf:
+            return self.zero_dual()
+        # Multiples are rounded, and balanced once more; then the flows are those of what has become
+        # of α.
+        for shrink in SHRINKS:
+            scaled = self.scores.balanced(alpha * (factor * (1.0 - shrink)), self.loss)
+            flow = S * (factor * (1.0 - shrink))
+            flow = flow + self.least_flow(self.scores.gradient(scaled).W.value - flow @ self.P.T)
+            point: Dual = {"alpha": self.scores.expand(scaled), "flow": flow}
+            if self.dual_violation(point) == 0:
+                return point
+        return self.zero_dual()
+
+    @property
+    def _bounded(self) -> bool:
+        """Whether the flows have a bound instead of a cost."""
+        return self.p == 1 or math.isinf(self.p)
+
+    def _cost(self, S: Bounded) -> Bounded:
+        """Return the conjugate of the regulariser; for p = 1 and ∞ the dual norm, at most 1 on its
+        domain.
+        """
+        size = dual_lengths(S, self.norm)
+        if self.p == 1:
+            size = row_maxima(size[None, :])
+        elif not math.isinf(self.p):
+            size = hinge_power_conjugate(size, 1.0, exact(self.p))
+        return total(size)
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Largest violation of α ≥ 0, the balance, div S = G and, for p = 1 and ∞, the bound of S.
+
+        A residual of div S = G within the bound on its rounding is not a violation:
+        :meth:`evaluate_dual` counts it.
+        """
+        alpha = self.multipliers(dual)
+        S = self.flow(dual)
+        outside = self.domain_violation(alpha)
+        if not np.isfinite(outside) or (S is not None and not np.isfinite(S).all()):
+            return math.inf
+        if S is None or outside > 0:
+            return outside
+        unbalanced = self.scores.imbalance(alpha)
+        R = self.residual(self.scores.gradient(alpha), S)
+        # A flow that was corrected once more has the rounding of that as well.
+        apart = float(np.abs(R.value).max()) - ROUNDINGS * R.distance
+        over = self._cost(exact(S)).upper_end - 1.0 if self._bounded else 0.0
+        found = max(0.0, unbalanced, apart, over)
+        return found if math.isfinite(R.distance) else math.inf
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        """Σα less the conjugate at a feasible (α, S), and less what a residual R of div S = G can
+        cost.
+
+        For an optimal W whose columns sum to zero <R, W> is at most ‖R‖‖W‖, and ‖W‖² is the mean
+        over the classes of the squared differences: with κ = ‖R‖√(pairs/c) the optimum x has x + κ
+        x^{1/p} ≥ D, whence x ≥ D − κ D^{1/p}. The balance is exact, so that the biases cost
+        nothing.
+        """
+        alpha, S = self.multipliers(dual), self.required_flow(dual)
+        found = (
+            self.minus_conjugate(alpha)
+            if self._bounded
+            else self.minus_conjugate(alpha) - self._cost(exact(S))
+        )
+        if not found.lower_end > 0:
+            return found
+        # For p = ∞ too the value bounds the longest difference, by itself.
+        longest = found if self._bounded else exp(log(found) / self.p)
+        share = sqrt(exact(float(self.P.shape[1])) / float(self.P.shape[0]))
+        return (
+            found
+            - share * sqrt(self.residual(self.scores.gradient(alpha), S).squared_norm()) * longest
+        )
+
+    def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
+        """Zero multipliers alone: no model is known to have the margin."""
+        return [], [self.zero_dual()]
+
+    def scaled_to_margin(
+        self, W: Floats, b: Floats, smallest: float, support: NDArray[np.bool_]
+    ) -> MulticlassModel:
+        """Return the multiple of a model, of least difference `smallest`, whose differences are at
+        least 1 for certain if possible.
+        """
+        for shrink in SHRINKS:
+            divisor = smallest * (1.0 - shrink)
+            model = self.scores.model(W / divisor, b / divisor, support)
+            least = self.scores.model_differences(model).least
+            if least >= 1.0:
+                return model
+            if shrink == 0.0 and least > 0.5:
+                smallest *= least
+        return self.scores.model(W / smallest, b / smallest, support)
+
+    def _ranges(self, W: Floats) -> tuple[Floats, Floats]:
+        """Return the least and the largest value of each bias of sum 0 with which the weights have
+        the margin.
+        """
+        data = self.scores.data
+        gamma = 1.0 - self.differences(W, np.zeros(data.c))
+        return tight_ranges(
+            gamma, np.zeros_like(gamma), data.codes, self.scores.others, SumOfBounded(math.inf)
+        )
+
+    def optimal_intercepts(self, model: MulticlassModel) -> OptimalIntercepts:
+        """The intercepts with which its weights have the margin."""
+        shift = self.scores.centre @ model.coef
+        lower, upper = self._ranges(model.coef)
+        return OptimalIntercepts(lower - shift, upper - shift)
+
+    def explain(self, status: str) -> str:
+        """Infeasible means that the classes are not separable."""
+        if status in ("infeasible", "unbounded"):
+            return (
+                "some two classes are not separable by linear scores, so no hard-margin M3SVM"
+                " exists; use m3svm, which allows for violations"
+            )
+        return super().explain(status)
+
+    def _root_flow(self, W: Floats) -> Floats:
+        """Return the gradient of the p-th root of the regulariser in the differences."""
+        V = W @ self.P
+        size = lengths(V, self.norm)
+        largest = float(size.max())
+        if not largest > 0:
+            return np.zeros_like(V)
+        share = (size / largest) ** (self.p - 1.0)
+        share /= float((share * size / largest).sum()) ** (1.0 - 1.0 / self.p)
+        if self.norm == 1:
+            return np.asarray(share * np.sign(V))
+        return np.asarray(share * V / np.where(size > 0, size, 1.0))
+
+    def recover_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> RecoveredPoints:
+        """The model of (W, b) scaled to the margin, and the multipliers with the flows of the
+        solver and those of W.
+        """
+        weights = self.solved_weights(variables)
+        if weights is None:
+            return RecoveredPoints([], [])
+        W, b = (each - each.mean(axis=-1, keepdims=True) for each in weights)
+        models: list[MulticlassModel] = []
+        smallest = float(self.differences(W, b).min())
+        if smallest > 0:
+            W, b = W / smallest, b / smallest
+            b = np.mean(self._ranges(W), axis=0)
+            f = self.differences(W, b)
+            smallest = float(f.min())
+            support = np.asarray((f <= smallest * (1.0 + NEAR_MARGIN)).any(axis=1))
+            models.append(self.scaled_to_margin(W, b, smallest, support))
+        solved = multipliers["pairs"]
+        flows = [self.scores.unreduced(-np.asarray(solved))] if usable(solved) else []
+        if 1 < self.p < math.inf:
+            flows.append(self._root_flow(W))
+        duals: list[Dual] = [
+            {"alpha": self.scores.expand(alpha), "flow": flow}
+            for alpha in self.solved_multipliers(multipliers["margin"], W, b)
+            for flow in flows
+        ]
+        return RecoveredPoints(models, duals)

@@ -1,0 +1,545 @@
+"""The cvxpy problems of the classical multi-class machines; the statement is
+:mod:`svmcvx.formulations.multiclass.machines`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+import cvxpy as cp
+import numpy as np
+
+from svmcvx.data import multiclass_data
+from svmcvx.errors import BuildError
+from svmcvx.formulations.multiclass.losses import Margin
+from svmcvx.formulations.multiclass.machines import (
+    HardMarginM3SVM,
+    bound_classical,
+    bound_m3svm,
+    check_exponent,
+    check_norm,
+)
+from svmcvx.formulations.multiclass.statement import (
+    MulticlassStatement,
+    ScoreSpace,
+    pair_differences,
+    require_problem_memory,
+)
+from svmcvx.formulations.problem import FormulationProblem, builder
+from svmcvx.model import MulticlassModel
+
+# How many of the largest the top-k loss averages.
+DEFAULT_K = 2
+
+
+class MulticlassProblem(FormulationProblem):
+    """What the cvxpy problems on score differences share."""
+
+    @property
+    def coefficients(self) -> int:
+        """The data, twice for each class: a score difference has two vectors of weights."""
+        return 2 * super().coefficients * int(self.formulation.scores.data.c)
+
+    def model_at_variables(self) -> MulticlassModel | None:
+        """Return the model of the present values of ``W`` and ``b``, exactly as they are; None
+        where they have none.
+        """
+        statement: MulticlassStatement = self.formulation
+        weights = statement.solved_weights(
+            {name: variable.value for name, variable in self.var_dict.items()}
+        )
+        return None if weights is None else statement.model(*weights)
+
+
+class ClassicalProblem(MulticlassProblem):
+    """The problem of one of the classical machines."""
+
+    lam: cp.Parameter
+
+
+@builder
+def multiclass(
+    X: Any,
+    y: Any,
+    *,
+    lam: float = 1.0,
+    loss: str = "weston_watkins",
+    k: int = DEFAULT_K,
+    intercept: bool | str = True,
+    sample_weight: Any = None,
+) -> ClassicalProblem:
+    r"""Build one of the classical multi-class machines, by the name of its loss, as a cvxpy
+    problem.
+
+    .. math:: \min\; \sum_i s_i\,\ell(f_i) + \lambda\,\Omega(W)
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Labels of two or more classes, of any type.
+    lam : float
+        Weight of the regulariser, positive; 1 by default. The cvxpy parameter ``problem.lam``.
+    intercept : "free", "none" or bool
+        Free biases (True, the default), or none (False).
+    loss : str
+        ``"weston_watkins"`` (the default), ``"crammer_singer"``, ``"msvm"``, ``"topk"``,
+        ``"softmax"`` or ``"sparse_softmax"``: the machines of :func:`weston_watkins`,
+        :func:`crammer_singer`, :func:`msvm`, :func:`topk_svm`, :func:`multinomial_lr` and
+        :func:`sparse_multinomial_lr`.
+    k : int
+        For ``"topk"``: how many of the largest are averaged, 2 by default; from 1 to the number of
+        classes.
+
+    Returns
+    -------
+    ClassicalProblem
+        A ``cvxpy.Problem``. Variables ``W`` of shape (d, c) — (n, c) in the columns of a square
+        factor of the data when d > n —, and ``b`` of shape (c,) if there is an intercept; parameter
+        ``lam``; with an intercept the constraint ``gauge`` (:math:`\sum_k b_k = 0`, which does not
+        change the optimum). The biases belong to centred data when `X` is dense. The hinges have
+        slacks ``xi``, one a class and observation or one an observation, and constraints labelled
+        ``margin`` (its multipliers are α) and ``slack``; ``"topk"`` the variables ``threshold``,
+        ``above`` and ``own_above`` and constraints ``own``, ``above``, ``own_above`` and
+        ``largest``, which state the sum of the largest. The model of ``"sparse_softmax"`` has exact
+        zeros where the solver's weights are negligible and the certified gap allows it.
+
+    Notes
+    -----
+    Source: [NieHaoWang], related work.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> problem = sx.multiclass(X, y, loss="crammer_singer", lam=1.0)
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
+    """
+    statement = bound_classical(
+        X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight
+    )
+    scores, data = statement.scores, statement.scores.data
+    require_problem_memory(scores, statement.name)
+    parameter = cp.Parameter(pos=True, name="lam", value=statement.lam)
+    W = cp.Variable((scores.factor.shape[1], data.c), name="W")
+    b = cp.Variable(data.c, name="b") if scores.intercept == "free" else None
+    differences, constraints = scores.stated_differences(W, b)
+    stated = statement.loss.cvxpy_statement(differences, data.weight)
+    constraints += stated.constraints
+    if b is not None:
+        constraints.append((cp.sum(b) == 0).set_label("gauge"))
+    objective = stated.value + parameter * statement.regulariser.cvxpy_statement(W, data.c)
+    return ClassicalProblem(cp.Minimize(objective), constraints, statement, [parameter])
+
+
+# The six machines by names of their own
+
+
+class ClassicalBuilder(Protocol):
+    """:func:`multiclass` at one loss."""
+
+    def __call__(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        lam: float = 1.0,
+        intercept: bool | str = True,
+        sample_weight: Any = None,
+    ) -> ClassicalProblem:
+        """Build the problem."""
+
+
+class TopBuilder(Protocol):
+    """:func:`multiclass` at the top-k loss."""
+
+    def __call__(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        lam: float = 1.0,
+        k: int = DEFAULT_K,
+        intercept: bool | str = True,
+        sample_weight: Any = None,
+    ) -> ClassicalProblem:
+        """Build the problem."""
+
+
+_TEXT = r"""Build {title} as a cvxpy problem: :func:`multiclass` with ``loss="{loss}"``.
+
+    .. math:: \min\; {formula}
+
+    {remark}
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Labels of two or more classes, of any type.
+    lam : float
+        Weight of the regulariser, positive; 1 by default. The cvxpy parameter ``problem.lam``.
+    intercept : "free", "none" or bool
+        Free biases (True, the default), or none (False).
+{k}
+    Returns
+    -------
+    ClassicalProblem
+        See :func:`multiclass`.
+
+    Raises
+    ------
+    DataError, BuildError
+        As :func:`multiclass`.
+
+    Notes
+    -----
+    Source: {source}.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> problem = sx.{name}(data.X[::5], data.y[::5], lam=1.0)
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
+    """
+_TEXT_OF_K = """    k : int
+        How many of the largest are averaged, 2 by default; from 1 to the number of classes.
+"""
+
+
+def _named(
+    name: str, loss: str, title: str, formula: str, remark: str, source: str, *, top: bool = False
+) -> Any:
+    """Return :func:`multiclass` at one loss, under another name."""
+    build: Callable[..., ClassicalProblem] = cast(Any, multiclass).__wrapped__
+
+    def machine(
+        X: Any, y: Any, *, lam: float = 1.0, intercept: bool | str = True, sample_weight: Any = None
+    ) -> ClassicalProblem:
+        return build(X, y, lam=lam, loss=loss, intercept=intercept, sample_weight=sample_weight)
+
+    def machine_of_k(
+        X: Any,
+        y: Any,
+        *,
+        lam: float = 1.0,
+        k: int = DEFAULT_K,
+        intercept: bool | str = True,
+        sample_weight: Any = None,
+    ) -> ClassicalProblem:
+        return build(
+            X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight
+        )
+
+    made: Any = machine_of_k if top else machine
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = _TEXT.format(
+        title=title,
+        loss=loss,
+        formula=formula,
+        remark=remark,
+        source=source,
+        name=name,
+        k=_TEXT_OF_K if top else "",
+    )
+    return builder(made)
+
+
+weston_watkins: ClassicalBuilder = _named(
+    "weston_watkins",
+    "weston_watkins",
+    "the machine of [WestonWatkins]",
+    r"\sum_i s_i \sum_{k\ne y_i} (1 - f_{ik})_+ + \lambda\sum_k\|w_k\|^2",
+    "Each class that is not the own one has a hinge.",
+    "[WestonWatkins]; [NieHaoWang], related work",
+)
+crammer_singer: ClassicalBuilder = _named(
+    "crammer_singer",
+    "crammer_singer",
+    "the machine of [CrammerSinger]",
+    r"\sum_i s_i \max_{k\ne y_i} (1 - f_{ik})_+ + \lambda\sum_k\|w_k\|^2",
+    """With ``intercept=False`` it is scikit-learn's ``LinearSVC(multi_class="crammer_singer", fit_intercept=False)`` at
+    :math:`C = 1/(2\\lambda)`.""",
+    "[CrammerSinger]; [NieHaoWang], related work",
+)
+msvm: ClassicalBuilder = _named(
+    "msvm",
+    "msvm",
+    "the M-SVM of [BredensteinerBennett]",
+    r"\sum_i s_i \sum_{k\ne y_i} (1 - f_{ik})_+ + \lambda\Big(\tfrac12\sum_{k<l}\|w_k-w_l\|^2 +"
+    r" \tfrac12\sum_k\|w_k\|^2\Big)",
+    r"""Because :math:`\sum_k w_k = 0` at the optimum it is :func:`weston_watkins` with λ(c + 1)/2. At λ = 1 (the default) it is
+    the machine as published, and that of [XuLiuHuo].""",
+    "[BredensteinerBennett]; [NieHaoWang], related work",
+)
+topk_svm: TopBuilder = _named(
+    "topk_svm",
+    "topk",
+    "the top-k SVM",
+    r"""\sum_i s_i \max\Big(0, \tfrac1k\sum_{j=1}^k \gamma_{i[j]}\Big) + \lambda\sum_k\|w_k\|^2, \qquad
+        \gamma_{ij} = 1[j \ne y_i] + S_{ij} - S_{iy_i},""",
+    r"""where :math:`\gamma_{i[1]} \ge \gamma_{i[2]} \ge \dots` are sorted, the zero of the own class among them. k = 1 is
+    :func:`crammer_singer`.""",
+    "[LapinHeinSchiele]; [NieHaoWang], related work",
+    top=True,
+)
+multinomial_lr: ClassicalBuilder = _named(
+    "multinomial_lr",
+    "softmax",
+    "multinomial logistic regression",
+    r"\sum_i s_i \log\Big(1 + \sum_{k\ne y_i} e^{-f_{ik}}\Big) + \lambda\sum_k\|w_k\|^2",
+    r"It is scikit-learn's ``LogisticRegression`` at :math:`C = 1/(2\lambda)`.",
+    "[Boehning]",
+)
+sparse_multinomial_lr: ClassicalBuilder = _named(
+    "sparse_multinomial_lr",
+    "sparse_softmax",
+    "sparse multinomial logistic regression",
+    r"\sum_i s_i \log\Big(1 + \sum_{k\ne y_i} e^{-f_{ik}}\Big) + \lambda\sum_{jk}|W_{jk}|",
+    "The model recovered has exact zeros where the solver's weights are negligible and the"
+    " certified gap allows it.",
+    "[Krishnapuram]",
+)
+
+
+class M3SVMProblem(MulticlassProblem):
+    """The problem of M3SVM; see :func:`m3svm`."""
+
+    lam: cp.Parameter
+    eps: cp.Parameter
+    cone: str
+
+
+class HardMarginM3SVMProblem(MulticlassProblem):
+    """The hard-margin problem; see :func:`m3svm_hard_margin`."""
+
+    def model_at_variables(self) -> MulticlassModel | None:
+        """Refuse: a solver's point misses the margin by its tolerance, so that it is infeasible
+        until it has been scaled.
+        """
+        raise BuildError(
+            "a hard-margin model is the solver's point scaled until every score difference is at"
+            " least 1, so that the values of the variables do not tell whether it meets added"
+            " constraints; pass holds= to say of a model whether it does"
+        )
+
+    def proved_bound(self, value: float) -> float | None:
+        """The power of the value where the problem states the root of the statement's objective."""
+        p = self.formulation.p
+        return float(np.float64(value) ** p) if _states_root(p) else value
+
+
+def _states_root(p: float) -> bool:
+    """Whether the objective of the hard-margin problem is the p-th root of the statement's."""
+    return p not in (1.0, 2.0, math.inf)
+
+
+class _PairNormVariables:
+    """The differences of classes as variables of a cvxpy problem, with their norms and powers."""
+
+    def __init__(self, W: cp.Variable, c: int, norm: int) -> None:
+        P = pair_differences(c)
+        self.norm = norm
+        self.V = cp.Variable((W.shape[0], P.shape[1]), name="V")
+        self.constraints = [(self.V == W @ P).set_label("pairs")]
+
+    def sizes(self) -> cp.Expression:
+        """Norm of each column of V."""
+        return cp.norm(self.V, 2, axis=0) if self.norm == 2 else cp.sum(cp.abs(self.V), axis=0)
+
+    def largest(self) -> cp.Expression:
+        """The largest norm."""
+        u = cp.Variable(name="u")
+        self.constraints.append((self.sizes() <= u).set_label("length"))
+        return u
+
+    def powers(self, p: float) -> tuple[cp.Expression, str]:
+        """The sum of the norms to the power p, and the cone that states it."""
+        cone = "second-order cones" if self.norm == 2 else "linear"
+        if p == 1:
+            return cp.sum(self.sizes()), cone
+        if p == 2 and self.norm == 2:
+            return cp.sum_squares(self.V), "quadratic"
+        u = cp.Variable(self.V.shape[1], name="u")
+        self.constraints.append((self.sizes() <= u).set_label("length"))
+        if p == 2:
+            return cp.sum_squares(u), "quadratic"
+        t = cp.Variable(self.V.shape[1], name="t")
+        self.constraints.append(cp.PowCone3D(t, np.ones(t.shape), u, 1.0 / p).set_label("power"))
+        return cp.sum(t), "power cone"
+
+    def root_of_powers(self, p: float) -> cp.Expression:
+        """The p-th root of the sum of the norms to the power p: numbers of order one for any p,
+        with ``t`` the share of each pair in the sum, times the root.
+        """
+        r = cp.Variable(name="r")
+        u = cp.Variable(self.V.shape[1], name="u")
+        t = cp.Variable(self.V.shape[1], name="t")
+        self.constraints += [
+            (self.sizes() <= u).set_label("length"),
+            (cp.sum(t) == r).set_label("root"),
+            cp.PowCone3D(t, r * np.ones(t.shape), u, 1.0 / p).set_label("power"),
+        ]
+        return r
+
+
+@builder
+def m3svm(
+    X: Any,
+    y: Any,
+    *,
+    lam: float = 0.001,
+    p: float = 4.0,
+    eps: float = 1e-6,
+    loss: str = "hinge",
+    norm: int = 2,
+    delta: float = 1e-2,
+    sample_weight: Any = None,
+) -> M3SVMProblem:
+    r"""Build M3SVM as a cvxpy problem.
+
+    .. math:: \min\; \sum_i s_i\,\ell(f_i) + \lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|_F^2 + \|b\|^2)
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        Standardised features: the biases are penalised too, and ε is for features of order one.
+    y : array-like of shape (n,)
+        Labels of two or more classes, of any type.
+    lam : float
+        Weight λ of the pairwise norms, positive; 0.001 by default. The cvxpy parameter
+        ``problem.lam``.
+    p : float
+        Exponent, any real number of at least 1; 4 by default, as [NieHaoWang] advises.
+    eps : float
+        Weight ε of the squares, positive; 1e-6 by default, as in [NieHaoWang]. The cvxpy parameter
+        ``problem.eps``.
+    loss : "hinge", "smoothed", "logistic" or "softmax"
+        See :mod:`svmcvx.formulations.multiclass.machines`. ``"logistic"`` is ISM3.
+    norm : 2 or 1
+        Euclidean norms, or sums of absolute values.
+    delta : float
+        Smoothing δ of ``"smoothed"``, positive; 1e-2 by default ([NieHaoWang] gives no number). A
+        cvxpy parameter.
+
+    Returns
+    -------
+    M3SVMProblem
+        A ``cvxpy.Problem``. Variables ``W`` of shape (d, c) — (n, c) in the columns of a square
+        factor of the data when d > n and ``norm=2`` —, ``b`` of shape (c,), for dense data ``a``
+        (the scores at the mean observation), ``V`` (the differences of the columns of W, one a pair
+        k < l in lexicographic order), ``xi`` for the hinge, ``f`` for the other losses, and for p
+        other than 1 and 2 ``u`` and ``t`` (norms and their powers; for ``norm=1`` and p = 2 ``u``
+        alone); parameters ``lam``, ``eps`` and ``delta`` (smoothed only); constraints labelled
+        ``pairs`` (minus its multipliers are the flows), ``margin`` (its multipliers are α),
+        ``slack``, ``shift`` (:math:`a = b + W'\bar x`), ``length`` and ``power``. ``problem.cone``
+        says which cone states the powers.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used; p < 1 because it is not convex.
+    BuildError
+        If the problem would not fit into memory.
+
+    Notes
+    -----
+    Source: [NieHaoWang], problem (14); problem (33) for ``"logistic"``.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> problem = sx.m3svm(X, y, lam=0.1, p=2.0)
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
+    """
+    statement = bound_m3svm(
+        X, y, lam=lam, p=p, eps=eps, loss=loss, norm=norm, delta=delta, sample_weight=sample_weight
+    )
+    scores, chosen, p, norm = statement.scores, statement.loss, statement.p, statement.norm
+    require_problem_memory(scores, "m3svm")
+    data = scores.data
+    lam_parameter = cp.Parameter(pos=True, name="lam", value=statement.lam)
+    eps_parameter = cp.Parameter(pos=True, name="eps", value=statement.eps)
+    W = cp.Variable((scores.factor.shape[1], data.c), name="W")
+    b = cp.Variable(data.c, name="b")
+    differences, shift = scores.stated_differences(W, b)
+    stated = chosen.cvxpy_statement(differences, data.weight)
+    pairs = _PairNormVariables(W, data.c, norm)
+    powers, cone = pairs.powers(p)
+    squares = cp.sum_squares(W) + cp.sum_squares(b)
+    problem = M3SVMProblem(
+        cp.Minimize(stated.value + lam_parameter * powers + eps_parameter * squares),
+        [*shift, *stated.constraints, *pairs.constraints],
+        statement,
+        [lam_parameter, eps_parameter, *stated.parameters],
+    )
+    problem.cone = cone
+    return problem
+
+
+@builder
+def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardMarginM3SVMProblem:
+    r"""Build the hard-margin M3SVM as a cvxpy problem.
+
+    .. math::
+        \min\; \sum_{k<l}\|w_k - w_l\|^p \quad\text{or, for } p = \infty, \quad \min\; \max_{k<l}\|w_k - w_l\|,
+        \qquad\text{s.t.}\quad f_{ik} \ge 1.
+
+    The biases are free. For p = ∞ the smallest margin between two classes, 2 over the objective, is
+    maximised.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Labels of two or more classes, of any type; every two classes have to be separable.
+    p : float
+        Exponent of at least 1, or ``math.inf``; 4 by default.
+    norm : 2 or 1
+        Euclidean norms, or sums of absolute values.
+
+    Returns
+    -------
+    HardMarginM3SVMProblem
+        A ``cvxpy.Problem``. For p other than 1, 2 and infinity its objective is the p-th root of
+        the sum, which has the same minimisers and stays of order one for large p; the certificate
+        is that of the sum. Variables ``W``, ``b``, ``V`` and, as the exponent demands, ``u``, ``t``
+        and ``r`` (the root); constraints labelled ``margin``, ``pairs``, ``length``, ``power``,
+        ``root``, and ``gauge`` (:math:`\sum_k w_k = 0`, :math:`\sum_k b_k = 0`, which does not
+        change the optimum). The biases belong to centred data when `X` is dense.
+
+    Notes
+    -----
+    Source: [NieHaoWang], problems (4) and (5), Theorem 1.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> problem = sx.m3svm_hard_margin([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]], [0, 1, 2], p=2.0)
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
+    """
+    p, norm = check_exponent(p, infinite=True), check_norm(norm)
+    scores = ScoreSpace(multiclass_data(X, y), "free", rotations=norm == 2)
+    require_problem_memory(scores, "m3svm_hard_margin")
+    data = scores.data
+    W = cp.Variable((scores.factor.shape[1], data.c), name="W")
+    b = cp.Variable(data.c, name="b")
+    loss = Margin()
+    differences, shift = scores.stated_differences(W, b)
+    stated = loss.cvxpy_statement(differences, data.weight)
+    pairs = _PairNormVariables(W, data.c, norm)
+    if math.isinf(p):
+        value = pairs.largest()
+    else:
+        value = pairs.root_of_powers(p) if _states_root(p) else pairs.powers(p)[0]
+    gauge = [(cp.sum(W, axis=1) == 0).set_label("gauge"), (cp.sum(b) == 0).set_label("gauge_b")]
+    statement = HardMarginM3SVM(scores=scores, loss=loss, p=p, norm=norm)
+    constraints = [*shift, *stated.constraints, *pairs.constraints, *gauge]
+    return HardMarginM3SVMProblem(cp.Minimize(value), constraints, statement)
