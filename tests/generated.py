@@ -215,8 +215,8 @@ TABLES = {
     "docs/api.md": {"api": api_tables},
     "docs/formulations.md": {"builders": builder_table},
     "README.md": {"formulations": formulation_table},
-    "docs/scalings.md": {"scaling": scaling_table},
-    "docs/fast.md": {"fast": fast_table},
+    "docs/formulations.md": {"scaling": scaling_table},
+    "docs/choosing.md": {"fast": fast_table},
     "docs/estimators.md": {"capabilities": capability_table},
 }
 
