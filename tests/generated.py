@@ -213,9 +213,8 @@ def api_tables():
 
 TABLES = {
     "docs/api.md": {"api": api_tables},
-    "docs/formulations.md": {"builders": builder_table},
+    "docs/formulations.md": {"builders": builder_table, "scaling": scaling_table},
     "README.md": {"formulations": formulation_table},
-    "docs/formulations.md": {"scaling": scaling_table},
     "docs/choosing.md": {"fast": fast_table},
     "docs/estimators.md": {"capabilities": capability_table},
 }
