@@ -26,7 +26,7 @@ def check_file(path: Path, problem: str | None) -> None:
     """Raise for a file that is not there, a pickle, and coefficients without a problem."""
     if not path.is_file():
         raise DataError(f"the file {path} does not exist; check the path")
-    from svmcvx.model.text_files import is_text_model
+    from svmcvx.estimators.model_files import is_text_model
 
     if problem is None and (path.suffix.lower() in (".npz", ".csv") or is_text_model(path)):
         raise DataError(
@@ -125,7 +125,7 @@ def of_coefficients(
     import numpy as np
 
     from svmcvx.estimators import certify
-    from svmcvx.model.text_files import is_text_model
+    from svmcvx.estimators.model_files import is_text_model
 
     model = path if is_text_model(path) else _model(path, data, estimator)
     found = certify(model, data.X, data.y, problem=estimator)

@@ -24,8 +24,7 @@ from svmcvx.estimators.base import CertifiedClassifier, estimator, read_only
 from svmcvx.estimators.request import FAST, Request, Route, TrainingData
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
 from svmcvx.kernels.gram_cache import CachedKernel
-from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel
-from svmcvx.model.several import class_scores, pair_votes
+from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel, class_scores, pair_votes
 from svmcvx.row_blocks import in_blocks
 from svmcvx.row_blocks.shards import ClassPartition, mapped_rows
 from svmcvx.solution import Solution, composite

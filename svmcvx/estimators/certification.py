@@ -43,6 +43,7 @@ from svmcvx.data import (
 from svmcvx.errors import BuildError, DataError, NotCertified, did_you_mean
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.binary import parts
+from svmcvx.estimators.model_files import TextModel, read_text_model
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import LinearProblem, minimise
@@ -53,7 +54,6 @@ from svmcvx.formulations.multiclass.machines import MACHINES, ClassicalStatement
 from svmcvx.formulations.multiclass.statement import AbsoluteSum, ScoreSpace, SquaredNorms
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, Model, MulticlassModel
-from svmcvx.model.text_files import TextModel, read_text_model
 
 Floats: TypeAlias = NDArray[np.float64]
 

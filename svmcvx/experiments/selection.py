@@ -47,8 +47,7 @@ from svmcvx.experiments.store import (
 )
 from svmcvx.experiments.tables import table_html
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.model import KernelModel, OneVsModel
-from svmcvx.model.packed import KernelMembers
+from svmcvx.model import KernelMembers, KernelModel, OneVsModel
 from svmcvx.solution import Solution
 from svmcvx.system import clock
 from svmcvx.system.deadline import epoch_end, time_limited, until

@@ -191,7 +191,7 @@ def test_a_kernel_model_needs_its_vectors():
 def test_large_predictions_go_block_by_block(monkeypatch):
     model = MODELS["rbf"]
     whole = model.decision_function(NEW)
-    monkeypatch.setattr("svmcvx.model.binary.TILE_ENTRIES", 7)
+    monkeypatch.setattr("svmcvx.model.TILE_ENTRIES", 7)
     assert np.allclose(model.decision_function(NEW), whole, rtol=1e-12)
 
 

@@ -28,8 +28,7 @@ from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.model import BinaryModel, LinearModel, OneVsModel
-from svmcvx.model.packed import KernelMembers, LinearMembers
+from svmcvx.model import BinaryModel, KernelMembers, LinearMembers, LinearModel, OneVsModel
 from svmcvx.solution import Attempt, LazySolution, OptimalIntercepts, Solution, Status, Timings
 from svmcvx.system import clock
 from svmcvx.system.deadline import current

@@ -91,8 +91,7 @@ from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows
 from svmcvx.kernels import KernelLike
 from svmcvx.kernels.bounded_gram import BoundedGram
 from svmcvx.losses import ramp, zero_one
-from svmcvx.model import BinaryModel, KernelModel, LinearModel
-from svmcvx.model.binary import is_constant
+from svmcvx.model import BinaryModel, KernelModel, LinearModel, is_constant
 from svmcvx.solution import OptimalIntercepts
 from svmcvx.system.cancellation import interruptible, run_with_deadline
 from svmcvx.system.deadline import OutOfTime

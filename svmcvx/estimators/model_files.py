@@ -21,9 +21,7 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
 from svmcvx.kernels import RBF, Kernel, Linear, Polynomial, Sigmoid
-from svmcvx.model.base import Model
-from svmcvx.model.binary import KernelModel, LinearModel
-from svmcvx.model.several import MulticlassModel
+from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
 
 __all__ = ["TextModel", "is_text_model", "read_text_model"]
 

@@ -1,0 +1,957 @@
+"""Models: what a solver returns and a user predicts with.
+
+A model is immutable, knows the labels it was trained on, and is stored without pickle: one ``.npz``
+file whose member ``header`` is a JSON text (format, version, type, scalars, kernel, digest of the
+arrays).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any, Self, TypeAlias, overload
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.certificate.bounded import Bounded, exact, positive_part, square, total
+from svmcvx.certificate.rows import UNDERFLOW, Ball, Rows, inner_error
+from svmcvx.data import BinaryData, Features, check_choice, check_features
+from svmcvx.display import (
+    ShortRepr,
+    html_block,
+    html_fields,
+    html_table,
+    listed,
+    number,
+    quantity,
+    rounded,
+)
+from svmcvx.errors import DataError
+from svmcvx.kernels import CallableKernel, Kernel, Precomputed, kernel_from_dict
+from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns
+from svmcvx.system.files import atomic_write, read_archive
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Labels, classes or members that HTML lists.
+SHOWN_CLASSES = 20
+
+
+def frozen(array: Any) -> NDArray[Any]:
+    """Return a read-only contiguous copy."""
+    copy = np.array(array, order="C", copy=True)
+    copy.flags.writeable = False
+    return copy
+
+
+class Model(ShortRepr, ABC):
+    """A trained classifier.
+
+    Attributes
+    ----------
+    classes : ndarray
+        Sorted labels.
+    support : ndarray of int
+        Rows of the training data that the model rests on.
+    """
+
+    classes: NDArray[Any]
+    support: NDArray[np.intp]
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({', '.join([*self._described().values(), self._deciding()])})"
+        )
+
+    def _repr_html_(self) -> str:
+        fields = [
+            *self._described().items(),
+            ("Classes", listed(self.classes.tolist(), most=SHOWN_CLASSES)),
+        ]
+        return html_block(type(self).__name__, html_fields(fields), *self._html_tables())
+
+    def _deciding(self) -> str:
+        return f"classes {listed(map(repr, self.classes.tolist()))}"
+
+    def _described(self) -> dict[str, str]:
+        """Fields that are shown in addition to the classes, by their labels."""
+        return {"Support": quantity(self.n_support, "support vector")}
+
+    def _html_tables(self) -> list[str]:
+        """Tables of a model's numbers; none by default."""
+        return []
+
+    @abstractmethod
+    def decision_function(self, X: Any) -> Floats:
+        """Return the scores of the rows of `X`."""
+
+    @abstractmethod
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label of each row of `X`."""
+
+    @abstractmethod
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return scalars (for JSON) and arrays that describe the model."""
+
+    @classmethod
+    @abstractmethod
+    def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Inverse of :meth:`_state`."""
+
+    @property
+    def n_support(self) -> int:
+        """Number of training observations that the model rests on."""
+        return int(self.support.size)
+
+    def without_support(self) -> Self:
+        """Return what predicts the same and is sent to other processes: a linear model leaves out
+        the rows it rests on.
+        """
+        return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file, atomically; :func:`load_model` reads it.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write, by convention ``*.npz``; the name is taken as it is.
+
+        Raises
+        ------
+        DataError
+            If the model holds what cannot be stored without pickle (a callable kernel, labels that
+            are neither numbers nor strings), or the file cannot be written.
+        """
+        scalars, arrays = self._state()
+        write_model_file(
+            path, type(self).__name__, self.classes, np.asarray(self.support), scalars, arrays
+        )
+
+
+FORMAT = "svmcvx-model"
+FORMAT_VERSION = 1
+
+
+def write_model_file(
+    path: str | os.PathLike[str],
+    kind: str,
+    classes: NDArray[Any],
+    support: NDArray[Any],
+    scalars: dict[str, Any],
+    arrays: dict[str, NDArray[Any]],
+) -> None:
+    """Write what describes a model to one file, whole or not at all."""
+    arrays = {**arrays, "classes": _storable_labels(classes), "support": support}
+    header = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "type": kind,
+        "object_labels": bool(classes.dtype.kind == "O"),
+        "scalars": scalars,
+        "digest": _digest(arrays, scalars),
+    }
+    try:
+        with atomic_write(path) as stream:
+            np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+        raise DataError(
+            f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
+        ) from None
+
+
+def _storable_labels(classes: NDArray[Any]) -> NDArray[Any]:
+    if classes.dtype.kind != "O":
+        return classes
+    # A column of a table comes as objects of one type.
+    for kind, stored in ((str, str), ((bool, np.bool_), bool), ((int, np.integer), np.int64)):
+        if all(isinstance(label, kind) for label in classes):
+            try:
+                return classes.astype(stored)
+            except OverflowError:
+                break
+    raise DataError(
+        "labels that are neither numbers nor strings cannot be stored; encode them before training"
+    )
+
+
+def _digest(arrays: dict[str, NDArray[Any]], scalars: dict[str, Any]) -> str:
+    sha = hashlib.sha256(json.dumps(scalars, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        sha.update(f"{name}:{array.dtype.str}:{array.shape}:".encode())
+        sha.update(array.tobytes())
+    return sha.hexdigest()
+
+
+def read_model_file(
+    path: str | os.PathLike[str],
+) -> tuple[str, dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the kind, the scalars and the arrays that :func:`write_model_file` wrote."""
+    what = "a svmcvx model file"
+    with read_archive(path, what) as archive:
+        if "header" not in archive.shapes:
+            raise DataError(f"{path} is not {what}: it has no header")
+        header = json.loads(str(archive["header"]))
+        arrays = {name: archive[name] for name in archive.shapes if name != "header"}
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise DataError(f"{path} is not a svmcvx model file: its header does not say so")
+    if header.get("version") != FORMAT_VERSION:
+        raise DataError(
+            f"{path} has model format {header.get('version')!r}, this svmcvx reads"
+            f" {FORMAT_VERSION}; upgrade svmcvx"
+        )
+    scalars = header.get("scalars")
+    if not isinstance(scalars, dict) or not {"classes", "support"} <= arrays.keys():
+        raise DataError(
+            f"{path} does not describe a model that this svmcvx knows; upgrade svmcvx or save the"
+            " model again"
+        )
+    if _digest(arrays, scalars) != header.get("digest"):
+        raise DataError(
+            f"{path} is corrupted: its contents do not match their digest; save the model again"
+        )
+    if header.get("object_labels"):
+        arrays["classes"] = arrays["classes"].astype(object)
+    return str(header.get("type", "")), scalars, arrays
+
+
+# Entries of one block of a matrix between new and training observations, or of what a function
+# returns: 128 MiB.
+BLOCK_ENTRIES = 2**24
+# Coefficients that HTML shows.
+SHOWN = 10
+
+
+class BinaryModel(Model):
+    """A model of two classes with one score an observation."""
+
+    intercept: float
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return ``classes[1]`` where the score is positive, else ``classes[0]``."""
+        labels: NDArray[Any] = self.classes[(self.decision_function(X) > 0).astype(np.intp)]
+        return labels
+
+    @abstractmethod
+    def squared_norm(self, data: BinaryData) -> Bounded:
+        r"""Return :math:`\|w\|^2` in feature space."""
+
+    @abstractmethod
+    def scores(self, X: Features) -> Bounded:
+        """Return the scores of validated rows with bounds on their rounding errors."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel(BinaryModel):
+    """The linear score ``x'w + b``.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (d,)
+        The normal `w`.
+    intercept : float
+        The bias `b`.
+    classes : ndarray of shape (2,)
+    support : ndarray of int
+        Rows of the training data with a non-zero multiplier.
+    """
+
+    coef: Floats
+    intercept: float
+    classes: NDArray[Any]
+    support: NDArray[np.intp]
+
+    def __post_init__(self) -> None:
+        for name in ("coef", "classes", "support"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+        object.__setattr__(self, "intercept", float(self.intercept))
+
+    def _described(self) -> dict[str, str]:
+        return {
+            "Input": quantity(self.coef.size, "feature"),
+            "Bias": f"intercept {self.intercept:.6g}",
+            **super()._described(),
+        }
+
+    def _html_tables(self) -> list[str]:
+        largest = np.argsort(-np.abs(self.coef), kind="stable")[:SHOWN]
+        rows = [[int(j), number(self.coef[j])] for j in largest]
+        title = "Coefficients" if self.coef.size <= SHOWN else f"The {SHOWN} largest coefficients"
+        return [html_block(title, html_table(["feature", "w"], rows))]
+
+    def without_support(self) -> Self:
+        """Return the model without the rows it rests on, of which there may be millions."""
+        return replace(self, support=np.zeros(0, dtype=np.intp))
+
+    def squared_norm(self, data: BinaryData) -> Bounded:
+        r"""Return :math:`\|w\|^2`."""
+        return total(square(exact(self.coef)))
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return ``X w + b``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+        X = check_features(X, n_features=self.coef.size)
+        return np.asarray(X @ self.coef) + self.intercept
+
+    def scores(self, X: Features) -> Bounded:
+        """Return the scores with bounds on their rounding errors, which are 0 where w = 0."""
+        if X.shape[1] != self.coef.size:
+            X = check_features(X, n_features=self.coef.size)
+        if is_constant(self):
+            return constant_scores(self, X.shape[0])
+        return Rows(X) @ Ball(self.coef) + self.intercept
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {"intercept": self.intercept}, {"coef": self.coef}
+
+    @classmethod
+    def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        return cls(
+            coef=arrays["coef"],
+            intercept=scalars["intercept"],
+            classes=arrays["classes"],
+            support=arrays["support"],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class KernelModel(BinaryModel):
+    r"""The score :math:`\sum_j v_j k(x, x_j) + b`.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        With its parameters as numbers.
+    vectors : ndarray or csr_array of shape (s, d), or None
+        The support vectors :math:`x_j`; None for a precomputed kernel.
+    dual_coef : ndarray of shape (s,)
+        The signed multipliers :math:`v_j = \alpha_j y_j`.
+    intercept : float
+    classes : ndarray of shape (2,)
+    support : ndarray of int, shape (s,)
+        Rows of the training data that the support vectors are.
+    n_features : int
+        Columns that new data must have: d, or the number of training observations for a precomputed
+        kernel.
+    """
+
+    kernel: Kernel
+    vectors: Features | None
+    dual_coef: Floats
+    intercept: float
+    classes: NDArray[Any]
+    support: NDArray[np.intp]
+    n_features: int
+
+    def __post_init__(self) -> None:
+        for name in ("dual_coef", "classes", "support"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+        object.__setattr__(self, "intercept", float(self.intercept))
+        if self.vectors is not None:
+            copied = self.vectors.copy() if sp.issparse(self.vectors) else frozen(self.vectors)
+            object.__setattr__(self, "vectors", copied)
+        elif not isinstance(self.kernel, Precomputed):
+            raise DataError(
+                "vectors is None, which only a precomputed kernel allows; pass the support vectors"
+            )
+
+    def _described(self) -> dict[str, str]:
+        width = "Gram matrix of" if self.vectors is None else ""
+        return {
+            "Kernel": rounded(str(self.kernel)),
+            "Input": (
+                f"{width} {quantity(self.n_features, 'observation' if width else 'feature')}".strip()
+            ),
+            "Bias": f"intercept {self.intercept:.6g}",
+            **super()._described(),
+        }
+
+    def squared_norm(self, data: BinaryData) -> Bounded:
+        r"""Return :math:`\|w\|^2 = v'Kv`."""
+        if is_constant(self):
+            return exact(0.0)
+        rows = (
+            data.X[np.searchsorted(data.index, self.support)]
+            if self.vectors is None
+            else self.vectors
+        )
+        return positive_part(total(exact(self.dual_coef) * self._combine(rows)))
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the scores.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+            For a precomputed kernel the matrix ``k(x_i, x_j)`` of shape (m, n) between the new
+            observations and *all* training observations.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+        X = check_features(X, n_features=self.n_features)
+        return np.asarray(self._combine(X, errors=False).value + self.intercept)
+
+    def scores(self, X: Features) -> Bounded:
+        """Return the scores with bounds on their rounding errors, which are 0 where w = 0."""
+        return (
+            constant_scores(self, X.shape[0])
+            if is_constant(self)
+            else self._combine(X) + self.intercept
+        )
+
+    def _combine(self, X: Features, *, errors: bool = True) -> Bounded:
+        """Return K v, if asked for with bounds on its errors, with K between `X` and the support
+        vectors, block by block.
+        """
+        v = self.dual_coef
+        if self.vectors is not None and not isinstance(self.kernel, CallableKernel):
+            columns = KernelColumns(self.kernel, X, self.vectors, tile_entries=TILE_ENTRIES)
+            if not errors:
+                sums = np.zeros(X.shape[0])
+                columns.add_product(sums, v)
+                return exact(sums)
+            found = columns.product(v)
+            return Bounded(found.scores, inner_error(v.size + 2, found.magnitude) + found.entries)
+        size = np.abs(v)
+        sums, bounds = np.zeros(X.shape[0]), np.zeros(X.shape[0])
+        rows = max(1, BLOCK_ENTRIES // max(1, v.size))
+        for start in range(0, X.shape[0], rows):
+            # The values of such a kernel are exact by definition.
+            part = slice(start, start + rows)
+            block: Any = (
+                X[part][:, self.support]
+                if self.vectors is None
+                else self.kernel(X[part], self.vectors)
+            )
+            sums[part] = block @ v
+            if errors:
+                magnitude = np.asarray(abs(block) @ size)
+                bounds[part] = inner_error(v.size + 2, magnitude) + UNDERFLOW
+        return Bounded(sums, bounds)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        scalars = {
+            "intercept": self.intercept,
+            "kernel": self.kernel.to_dict(),
+            "n_features": int(self.n_features),
+            "vectors": (
+                "none" if self.vectors is None else "csr" if sp.issparse(self.vectors) else "dense"
+            ),
+        }
+        arrays: dict[str, NDArray[Any]] = {"dual_coef": self.dual_coef}
+        if self.vectors is None:
+            return scalars, arrays
+        if sp.issparse(self.vectors):
+            return scalars, arrays | {
+                name: getattr(self.vectors, name) for name in ("data", "indices", "indptr")
+            }
+        return scalars, arrays | {"vectors": np.asarray(self.vectors)}
+
+    @classmethod
+    def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        vectors: Features | None = None
+        if scalars["vectors"] == "csr":
+            shape = (arrays["indptr"].size - 1, scalars["n_features"])
+            vectors = sp.csr_array(
+                (arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape
+            )
+        elif scalars["vectors"] == "dense":
+            vectors = arrays["vectors"]
+        return cls(
+            kernel=kernel_from_dict(scalars["kernel"]),
+            vectors=vectors,
+            dual_coef=arrays["dual_coef"],
+            intercept=scalars["intercept"],
+            classes=arrays["classes"],
+            support=arrays["support"],
+            n_features=scalars["n_features"],
+        )
+
+
+def is_constant(model: BinaryModel) -> bool:
+    """Whether all coefficients are exactly 0, so that every score is the intercept."""
+    if isinstance(model, LinearModel):
+        return not model.coef.any()
+    return isinstance(model, KernelModel) and not model.dual_coef.any()
+
+
+def constant_scores(model: BinaryModel, n: int) -> Bounded:
+    """Return the scores of a constant model: nothing is rounded, no kernel evaluated, and no pass
+    over data made.
+    """
+    return exact(np.full(n, model.intercept))
+
+
+# Entries of a block between new rows and the support vectors of all models.
+ROWS_OF_BLOCK = 8 * TILE_ENTRIES
+
+
+class _Packed(Sequence[Any]):
+    """A sequence of models that keeps those that were asked for."""
+
+    intercepts: Floats
+
+    def __init__(self) -> None:
+        self._made: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return int(self.intercepts.size)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Any, ...]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return tuple(self[k] for k in range(*index.indices(len(self))))
+        place = range(len(self))[index]
+        if place not in self._made:
+            self._made[place] = self._model(place)
+        return self._made[place]
+
+    def _model(self, place: int) -> Any:
+        raise NotImplementedError
+
+
+class LinearMembers(_Packed):
+    """Linear models."""
+
+    def __init__(
+        self,
+        coef: Floats,
+        intercepts: Floats,
+        classes: Sequence[Any],
+        supports: Sequence[NDArray[np.intp]],
+    ) -> None:
+        super().__init__()
+        self.coef, self.intercepts = frozen(coef), frozen(intercepts)
+        self.classes, self.supports = classes, supports
+
+    @property
+    def support(self) -> NDArray[np.intp]:
+        """Rows of the training data that any of the models rests on."""
+        return np.unique(np.concatenate(list(self.supports)))
+
+    def _model(self, place: int) -> LinearModel:
+        return LinearModel(
+            self.coef[place], self.intercepts[place], self.classes[place], self.supports[place]
+        )
+
+    def scores(self, X: Any) -> Floats:
+        """Return the score of each row by each model, shape (m, models)."""
+        X = check_features(X, n_features=self.coef.shape[1])
+        return np.asarray(X @ self.coef.T) + self.intercepts
+
+
+class KernelMembers(_Packed):
+    """Expansions over support vectors with the same kernel."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        vectors: Features | None,
+        support: NDArray[np.intp],
+        table: Floats,
+        intercepts: Floats,
+        classes: Sequence[Any],
+        n_features: int,
+    ) -> None:
+        super().__init__()
+        self.kernel, self.vectors, self.n_features = kernel, vectors, n_features
+        self.support, self.table, self.intercepts = (
+            frozen(support),
+            frozen(table),
+            frozen(intercepts),
+        )
+        self.classes = classes
+
+    def _model(self, place: int) -> KernelModel:
+        column = self.table[:, place]
+        rows = np.flatnonzero(column)
+        rows = rows if rows.size else np.array([0], dtype=np.intp)
+        return KernelModel(
+            kernel=self.kernel,
+            vectors=None if self.vectors is None else self.vectors[rows],
+            dual_coef=column[rows],
+            intercept=self.intercepts[place],
+            classes=self.classes[place],
+            support=self.support[rows],
+            n_features=self.n_features,
+        )
+
+    def scores(self, X: Any) -> Floats:
+        """Return the score of each row by each model, shape (m, models): the kernel is evaluated
+        once for all.
+        """
+        X = check_features(X, n_features=self.n_features)
+        m, s = X.shape[0], self.support.size
+        found = np.empty((m, len(self)))
+        blocks = not (self.vectors is None or isinstance(self.kernel, CallableKernel))
+        columns = (
+            KernelColumns(self.kernel, X, self.vectors, tile_entries=TILE_ENTRIES)
+            if blocks
+            else None
+        )
+        step = max(1, (ROWS_OF_BLOCK if blocks else BLOCK_ENTRIES) // max(1, s))
+        for start in range(0, m, step):
+            part = slice(start, start + step)
+            if columns is not None:
+                block: Any = columns(part)
+            else:
+                block = (
+                    X[part][:, self.support]
+                    if self.vectors is None
+                    else self.kernel(X[part], self.vectors)
+                )
+            found[part] = block @ self.table
+        return found + self.intercepts
+
+
+Members: TypeAlias = LinearMembers | KernelMembers
+
+
+def packed(members: Sequence[BinaryModel]) -> Members | None:
+    """Return models in arrays, None if they do not share a kernel or the rows behind them."""
+    if isinstance(members, (LinearMembers, KernelMembers)):
+        return members
+    intercepts, classes = (
+        np.array([member.intercept for member in members]),
+        [member.classes for member in members],
+    )
+    supports = [member.support for member in members]
+    linear = [member for member in members if isinstance(member, LinearModel)]
+    if len(linear) == len(members):
+        if len({member.coef.size for member in linear}) > 1:
+            return None
+        return LinearMembers(
+            np.stack([member.coef for member in linear]), intercepts, classes, supports
+        )
+    first = members[0]
+    kernels = [member for member in members if isinstance(member, KernelModel)]
+    if len(kernels) < len(members) or not isinstance(first, KernelModel):
+        return None
+    alike = all(
+        member.kernel == first.kernel and member.n_features == first.n_features
+        for member in kernels
+    )
+    if not alike or any(sp.issparse(member.vectors) for member in kernels):
+        return None
+    if any(np.unique(rows).size < rows.size for rows in supports):
+        return None
+    support, where = np.unique(np.concatenate(supports), return_index=True)
+    vectors: Any = None
+    if first.vectors is not None:
+        every = np.concatenate([member.vectors for member in kernels])
+        vectors = every[where]
+    table = np.zeros((support.size, len(members)))
+    for k, member in enumerate(kernels):
+        rows = np.searchsorted(support, member.support)
+        own: Any = member.vectors
+        if vectors is not None and not np.array_equal(vectors[rows], own):
+            return None
+        table[rows, k] = member.dual_coef
+    return KernelMembers(
+        first.kernel, vectors, support, table, intercepts, classes, first.n_features
+    )
+
+
+_MEMBERS: dict[str, type[BinaryModel]] = {cls.__name__: cls for cls in (LinearModel, KernelModel)}
+
+
+def _by_class(later: NDArray[Any], earlier: NDArray[Any]) -> Floats:
+    """Return the sums over pairs k < l of what each gives to l (a column of `later`) and to k (one
+    of `earlier`).
+    """
+    pairs = later.shape[1]
+    c = (1 + math.isqrt(1 + 8 * pairs)) // 2
+    sums = np.zeros((c, later.shape[0]))
+    later, earlier = np.ascontiguousarray(later.T), np.ascontiguousarray(earlier.T)
+    for row, (k, other) in enumerate(combinations(range(c), 2)):
+        sums[other] += later[row]
+        sums[k] += earlier[row]
+    return sums.T
+
+
+def pair_votes(scores: Floats) -> Floats:
+    """Return the number of votes for each class, shape (m, c), from the scores of models for all
+    pairs, shape (m, c(c−1)/2).
+    """
+    later = scores > 0
+    return _by_class(later, ~later)
+
+
+def class_scores(scores: Floats, scheme: str) -> Floats:
+    """Return what :meth:`OneVsModel.decision_function` does, from the scores of the members."""
+    if scheme == "ovr":
+        return scores
+    sums = _by_class(scores, -scores)
+    return pair_votes(scores) + sums / (3.0 * (np.abs(sums) + 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class MulticlassModel(Model):
+    """A linear score ``w_k'x + b_k`` for each class; the class with the largest is predicted.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (d, c)
+        Column k is :math:`w_k`.
+    intercept : ndarray of shape (c,)
+        The biases.
+    classes : ndarray of shape (c,)
+    support : ndarray of int
+        Rows of the training data with a non-zero multiplier.
+    """
+
+    coef: Floats
+    intercept: Floats
+    classes: NDArray[Any]
+    support: NDArray[np.intp]
+
+    def __post_init__(self) -> None:
+        for name in ("coef", "intercept", "classes", "support"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    def _described(self) -> dict[str, str]:
+        return {"Input": quantity(self.coef.shape[0], "feature"), **super()._described()}
+
+    def _html_tables(self) -> list[str]:
+        columns = range(min(len(self.classes), SHOWN_CLASSES))
+        rows = [
+            [
+                str(self.classes[k]),
+                number(self.intercept[k]),
+                number(float(np.linalg.norm(self.coef[:, k]))),
+            ]
+            for k in columns
+        ]
+        left = len(self.classes) - len(columns)
+        more = [html_fields([("", f"{left} more")])] if left else []
+        return [html_table(["class", "intercept", "‖w‖"], rows), *more]
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the scores ``X W + b``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+
+        Returns
+        -------
+        ndarray of shape (m, c)
+        """
+        X = check_features(X, n_features=self.coef.shape[0])
+        return np.asarray(X @ self.coef) + self.intercept
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of the largest score; of equal scores the first."""
+        labels: NDArray[Any] = self.classes[np.argmax(self.decision_function(X), axis=1)]
+        return labels
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {}, {"coef": self.coef, "intercept": self.intercept}
+
+    @classmethod
+    def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        return cls(
+            coef=arrays["coef"],
+            intercept=arrays["intercept"],
+            classes=arrays["classes"],
+            support=arrays["support"],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class OneVsModel(Model):
+    r"""Binary models that decide among several classes together.
+
+    One against one (``"ovo"``): a model for each pair k < l of classes, in lexicographic order,
+    whose score :math:`f_{kl}` is positive for class l. Each model gives a vote; a tie is decided by
+    the sum :math:`s_k` of a class's scores, and if these are equal too, by the order of the
+    classes. One against the rest (``"ovr"``): a model for each class, whose score is positive for
+    that class; the largest score decides, of equal ones the first.
+
+    Attributes
+    ----------
+    scheme : "ovo" or "ovr"
+    members : sequence of LinearModel or KernelModel
+        Their ``support`` counts rows of all training data.
+    classes : ndarray of shape (c,)
+    support : ndarray of int
+        Rows of the training data that any of the members rests on.
+    """
+
+    scheme: str
+    members: Sequence[BinaryModel]
+    classes: NDArray[Any]
+    support: NDArray[np.intp] = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_choice(self.scheme, "scheme", ("ovo", "ovr"))
+        c = len(self.classes)
+        expected = c * (c - 1) // 2 if self.scheme == "ovo" else c
+        if c < 2 or len(self.members) != expected:
+            raise DataError(
+                f"members must hold {expected} models for {c} classes, got {len(self.members)}"
+            )
+        object.__setattr__(self, "classes", frozen(self.classes))
+        if isinstance(self.members, (KernelMembers, LinearMembers)):
+            union = self.members.support
+        else:
+            object.__setattr__(self, "members", tuple(self.members))
+            union = np.unique(np.concatenate([member.support for member in self.members]))
+        object.__setattr__(self, "support", frozen(union))
+
+    @cached_property
+    def _together(self) -> Members | None:
+        """The members in arrays, where they can be."""
+        return packed(self.members)
+
+    def _described(self) -> dict[str, str]:
+        kinds = dict.fromkeys(type(member).__name__ for member in self.members)
+        scheme = "one against one" if self.scheme == "ovo" else "one against the rest"
+        return {
+            "Scheme": scheme,
+            "Members": f"{len(self.members)} × {listed(kinds)}",
+            **super()._described(),
+        }
+
+    def _html_tables(self) -> list[str]:
+        labels = self.classes.tolist()
+        sides = (
+            combinations(labels, 2)
+            if self.scheme == "ovo"
+            else ((label, "rest") for label in labels)
+        )
+        rows = [
+            [f"{one} / {other}", number(member.intercept), member.n_support]
+            for (one, other), member in list(zip(sides, self.members, strict=True))[:SHOWN_CLASSES]
+        ]
+        left = len(self.members) - len(rows)
+        more = [html_fields([("", f"{left} more")])] if left else []
+        return [html_table(["classes", "intercept", "support"], rows), *more]
+
+    def without_support(self) -> Self:
+        """Return the models without the rows they rest on."""
+        return replace(self, members=tuple(member.without_support() for member in self.members))
+
+    def member_scores(self, X: Any) -> Floats:
+        """Return the score of each row by each member, shape (m, c(c−1)/2) or (m, c).
+
+        Members with the same kernel evaluate it once, between the rows and the support vectors of
+        all of them.
+        """
+        X = check_features(X)
+        if self._together is not None:
+            return self._together.scores(X)
+        return np.stack([member.decision_function(X) for member in self.members], axis=1)
+
+    def decision_function(self, X: Any) -> Floats:
+        r"""Return a score of each row for each class; the largest decides.
+
+        One against one, it is the number of votes plus :math:`s_k/(3(|s_k|+1))`, which is less than
+        a third of a vote and grows with :math:`s_k`, as in scikit-learn.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+
+        Returns
+        -------
+        ndarray of shape (m, c)
+        """
+        return class_scores(self.member_scores(X), self.scheme)
+
+    def votes(self, X: Any) -> Floats:
+        """Return the number of votes of each row for each class, shape (m, c); of a model for each
+        pair of classes.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+        """
+        if self.scheme != "ovo":
+            raise DataError("votes are those of pairs of classes; this model has one score a class")
+        return pair_votes(self.member_scores(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of the largest score; of equal scores the first."""
+        labels: NDArray[Any] = self.classes[np.argmax(self.decision_function(X), axis=1)]
+        return labels
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        described: list[dict[str, Any]] = []
+        arrays: dict[str, NDArray[Any]] = {}
+        for index, member in enumerate(self.members):
+            scalars, own = member._state()
+            described.append(
+                {"type": type(member).__name__, "scalars": scalars, "arrays": sorted(own)}
+            )
+            own = own | {"support": member.support}
+            arrays |= {f"member{index}_{name}": array for name, array in own.items()}
+        return {"scheme": self.scheme, "members": described}, arrays
+
+    @classmethod
+    def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        classes, scheme = arrays["classes"], scalars["scheme"]
+        # What the members decide between follows from the scheme.
+        sides = [*combinations(classes, 2)] if scheme == "ovo" else [(0, 1)] * len(classes)
+        members = []
+        for index, (member, side) in enumerate(zip(scalars["members"], sides, strict=True)):
+            own = {name: arrays[f"member{index}_{name}"] for name in [*member["arrays"], "support"]}
+            own["classes"] = np.array(side, dtype=classes.dtype if scheme == "ovo" else np.intp)
+            members.append(_MEMBERS[member["type"]]._from_state(member["scalars"], own))
+        return cls(scheme=scheme, members=tuple(members), classes=classes)
+
+
+_TYPES: dict[str, type[Model]] = {
+    cls.__name__: cls for cls in (LinearModel, KernelModel, MulticlassModel, OneVsModel)
+}
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model written by :meth:`Model.save`.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    Model
+        Predicts the same numbers as the model that was saved, to the last bit.
+
+    Raises
+    ------
+    DataError
+        If the file does not exist, is not a model file, was written by a newer format, or is
+        corrupted.
+    """
+    kind, scalars, arrays = read_model_file(path)
+    if kind not in _TYPES:
+        raise DataError(
+            f"{path} does not describe a model that this svmcvx knows; upgrade svmcvx or save the"
+            " model again"
+        )
+    return _TYPES[kind]._from_state(scalars, arrays)
