@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate.bounded import Bounded, U
 from svmcvx.certificate.rows import UNDERFLOW, inner_error, row_norms_above
-from svmcvx.kernels.class_rows_passes import add_scores, write_places
+from svmcvx.kernels.class_rows_passes import EntryTerms, Pieces, add_scores, write_places
 from svmcvx.kernels.columns import KernelColumns, is_definite
 from svmcvx.kernels.distances import row_norms_squared
 from svmcvx.kernels.entry_error import FLAT, EntryError, distance_kernel_floor
@@ -128,9 +128,9 @@ class ClassRows:
         return _by_rows(kernel) or n * n <= room
 
     @property
-    def passed(self) -> tuple[Any, ...]:
-        """What compiled passes over the rows are called with."""
-        return (
+    def passed(self) -> Pieces:
+        """Arguments of compiled passes over the rows."""
+        return Pieces(
             self._rows,
             self._across,
             self.starts,
@@ -159,10 +159,8 @@ class ClassRows:
         error = self._entry_error
         scores, magnitude = np.zeros(v.size), np.zeros(v.size)
         weighted = np.zeros(v.size if error.columns.size else 0)
-        factors = (error.rows, error.columns, error.left, error.right, error.absolute)
-        if not add_scores(
-            layout.groups, layout.offsets, v, *factors, scores, magnitude, weighted, *self.passed
-        ):
+        sums = (v, EntryTerms(*error[:5]), scores, magnitude, weighted)
+        if not add_scores(layout.groups, layout.offsets, *sums, self.passed):
             return None
         return Bounded(scores, magnitude)
 

@@ -8,7 +8,7 @@ the size of the group alone, not on when it is computed.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,33 @@ __all__ = ["add_scores", "enlarged", "exponentials", "piece_of", "write_places"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
+
+
+class Pieces(NamedTuple):
+    """Arrays of :class:`svmcvx.kernels.class_rows.ClassRows`: the rows and their transposes by group,
+    where each group starts, γ (0 for inner products), where each piece is stored, the pool and how
+    much of it is used, and scratch space.
+    """
+
+    rows: Floats
+    across: Floats
+    starts: Places
+    gamma: float
+    places: Places
+    store: Floats
+    used: Places
+    scratch: Floats
+
+
+class EntryTerms(NamedTuple):
+    """The fields of :class:`svmcvx.kernels.EntryError` that are not of single entries."""
+
+    rows: Floats
+    columns: Floats
+    left: Floats
+    right: Floats
+    absolute: float
+
 
 # Exponents below this give exp(LEAST), some 3e-308.
 LEAST = -708.0
@@ -113,39 +140,28 @@ def inner_products(x: Floats, across: Floats, out: Floats) -> None:
 
 
 @compiled(inner=True)
-def piece_of(
-    i: int,
-    group: int,
-    rows: Floats,
-    across: Floats,
-    starts: Places,
-    gamma: float,
-    places: Places,
-    store: Floats,
-    used: Places,
-    scratch: Floats,
-) -> int:
+def piece_of(i: int, group: int, K: Pieces) -> int:
     """Return where the entries between an observation and a group are stored, after computing them
     at the first use; -1 if there is no room.
     """
-    at = places[i, group]
+    at = K.places[i, group]
     if at >= 0:
         return int(at)
-    first, last = starts[group], starts[group + 1]
-    m, d = last - first, rows.shape[1]
-    at = used[0]
-    if at + m > store.size:
+    first, last = K.starts[group], K.starts[group + 1]
+    m, d = last - first, K.rows.shape[1]
+    at = K.used[0]
+    if at + m > K.store.size:
         return -1
-    used[0] = at + m
-    out = store[at : at + m]
-    if gamma > 0.0:
-        squared_differences(rows[i], across[first * d : last * d], out)
+    K.used[0] = at + m
+    out = K.store[at : at + m]
+    if K.gamma > 0.0:
+        squared_differences(K.rows[i], K.across[first * d : last * d], out)
         for j in range(m):
-            out[j] *= -gamma
-        exponentials(out, scratch[:m])
+            out[j] *= -K.gamma
+        exponentials(out, K.scratch[:m])
     else:
-        inner_products(rows[i], across[first * d : last * d], out)
-    places[i, group] = at
+        inner_products(K.rows[i], K.across[first * d : last * d], out)
+    K.places[i, group] = at
     return int(at)
 
 
@@ -194,46 +210,35 @@ def add_scores(
     groups: Places,
     offsets: Places,
     v: Floats,
-    relative: Floats,
-    shares: Floats,
-    left: Floats,
-    right: Floats,
-    absolute: float,
+    error: EntryTerms,
     scores: Floats,
     magnitude: Floats,
     weighted: Floats,
-    rows: Floats,
-    across: Floats,
-    starts: Places,
-    gamma: float,
-    places: Places,
-    store: Floats,
-    used: Places,
-    scratch: Floats,
+    K: Pieces,
 ) -> bool:
     """Add K v of several parts to zeros, with bounds on the errors of the sums and of the entries;
-    return whether there was room for all rows.
+    return whether there was room for all K.rows.
     """
     for part in range(groups.shape[0]):
         first, last = offsets[part], offsets[part + 1]
         one, other = groups[part, 0], groups[part, 1]
-        middle = first + starts[one + 1] - starts[one]
+        middle = first + K.starts[one + 1] - K.starts[one]
         terms, whole, others = 0.0, 0.0, 0.0
         for k in range(first, last):
             if v[k] == 0.0:
                 continue
-            i = starts[one] + k - first if k < middle else starts[other] + k - middle
-            share = shares[i] if shares.size else 0.0
+            i = K.starts[one] + k - first if k < middle else K.starts[other] + k - middle
+            share = error.columns[i] if error.columns.size else 0.0
             terms += 1.0
             whole += abs(v[k])
-            others += right[i] * abs(v[k]) if right.size else 0.0
-            at = piece_of(i, one, rows, across, starts, gamma, places, store, used, scratch)
+            others += error.right[i] * abs(v[k]) if error.right.size else 0.0
+            at = piece_of(i, one, K)
             if at < 0:
                 return False
             end = middle if weighted.size else first
             extra = weighted[first:end]
             add_piece(
-                store[at : at + middle - first],
+                K.store[at : at + middle - first],
                 v[k],
                 share,
                 scores[first:middle],
@@ -241,12 +246,12 @@ def add_scores(
                 extra,
             )
             if other >= 0:
-                at = piece_of(i, other, rows, across, starts, gamma, places, store, used, scratch)
+                at = piece_of(i, other, K)
                 if at < 0:
                     return False
                 extra = weighted[middle:last] if weighted.size else weighted
                 add_piece(
-                    store[at : at + last - middle],
+                    K.store[at : at + last - middle],
                     v[k],
                     share,
                     scores[middle:last],
@@ -255,17 +260,17 @@ def add_scores(
                 )
         # Sums of numbers that are not negative, from above.
         wider = enlarged(terms + 2.0)
-        whole = (whole * wider + UNDERFLOW) * absolute
+        whole = (whole * wider + UNDERFLOW) * error.absolute
         others = others * wider + UNDERFLOW
         more = 1.0 + (terms + 16.0) * 2.0 * U
         for k in range(first, last):
-            i = starts[one] + k - first if k < middle else starts[other] + k - middle
+            i = K.starts[one] + k - first if k < middle else K.starts[other] + k - middle
             size = magnitude[k] * wider + UNDERFLOW
             entries = whole
-            if relative.size:
-                entries += relative[i] * size
-            if left.size:
-                entries += left[i] * others
+            if error.rows.size:
+                entries += error.rows[i] * size
+            if error.left.size:
+                entries += error.left[i] * others
             if weighted.size:
                 entries += weighted[k] * wider + UNDERFLOW
             magnitude[k] = (terms + 2.0) * U * wider * size + entries * more + 2.0 * UNDERFLOW

@@ -21,7 +21,17 @@ from numpy.typing import NDArray
 from svmcvx.certificate import CheckedParts, check_parts
 from svmcvx.certificate.bounded import quietly
 from svmcvx.data import CodedLabels, binary_data
-from svmcvx.fast.margin.pairs_passes import COMPARED, DONE, STATE, STEPS, WAITING, drive, settle
+from svmcvx.fast.margin.pairs_passes import (
+    COMPARED,
+    DONE,
+    STATE,
+    STEPS,
+    WAITING,
+    Answers,
+    Problems,
+    drive,
+    settle,
+)
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin import PSVM, best_bias
 from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
@@ -457,7 +467,7 @@ def ascended(
     if statement.kernel is None:
         d = rows.X.shape[1]
         most = np.minimum(most, STARTING / layout.sizes + PASSES * d * (d + 10))
-    problem = (
+    problem = Problems(
         layout.groups,
         layout.offsets,
         statement.y,
@@ -466,13 +476,13 @@ def ascended(
         squared,
         rows.diagonal(),
     )
-    answers, passed = (alpha, g, status, state), rows.passed
+    answers, passed = Answers(alpha, g, status, state), rows.passed
     first = 0
     with deferred_interrupt(deadline.interrupt_requested):
         while first < order.size and not deadline.passed():
-            first = drive(first, order, *problem, most, *answers, work, tol, budget, *passed)
+            first = drive(first, order, problem, most, answers, work, tol, budget, passed)
             if first < order.size and status[order[first]] == WAITING:
-                settle(order[first], *problem, *answers, tol, *passed)
+                settle(order[first], problem, answers, tol, passed)
     # The multipliers of a problem that was not solved may be out of balance; it is left to another
     # method.
     done = status == DONE

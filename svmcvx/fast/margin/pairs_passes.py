@@ -20,27 +20,14 @@ numbers in `state`.
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.active_set_passes import RIDGE, append, maximised, violators
-from svmcvx.kernels.class_rows_passes import piece_of
+from svmcvx.kernels.class_rows_passes import Pieces, piece_of
 from svmcvx.system.compilation import compiled
-
-__all__ = [
-    "ACTIVE",
-    "COMPARED",
-    "DONE",
-    "FULL",
-    "STATE",
-    "STEPS",
-    "STUCK",
-    "WAITING",
-    "drive",
-    "settle",
-]
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
@@ -81,6 +68,29 @@ FLAT, SMALLEST = 1e-14, 1e-250
 # Grid of balanced multipliers: bits of the largest one, and of the sum.
 LARGEST_BITS, SUM_BITS = 50, 62
 NOTHING = 2.0**-500
+
+
+class Problems(NamedTuple):
+    """Groups and places of the problems; labels, costs, additions to the diagonal for p = 2, whether
+    p is 2, and the diagonal of the kernel matrix.
+    """
+
+    groups: Places
+    offsets: Places
+    y: Floats
+    c: Floats
+    added: Floats
+    squared: bool
+    diagonal: Floats
+
+
+class Answers(NamedTuple):
+    """Multipliers, g, and how each problem stands."""
+
+    alpha: Floats
+    g: Floats
+    status: Places
+    state: Floats
 
 
 @compiled(inner=True)
@@ -276,38 +286,24 @@ def balance(alpha: Floats, y: Floats) -> None:
 
 
 @compiled(inner=True)
-def write_row(
-    k: int,
-    more: float,
-    one: int,
-    other: int,
-    out: Floats,
-    rows: Floats,
-    across: Floats,
-    starts: Places,
-    gamma: float,
-    places: Places,
-    store: Floats,
-    used: Places,
-    scratch: Floats,
-) -> bool:
+def write_row(k: int, more: float, one: int, other: int, out: Floats, K: Pieces) -> bool:
     """Write the row of a problem's k-th observation, with an addition to its diagonal; False if
     there is no room for it.
     """
-    m = starts[one + 1] - starts[one]
-    row = starts[one] + k if k < m else starts[other] + k - m
-    place = piece_of(row, one, rows, across, starts, gamma, places, store, used, scratch)
+    m = K.starts[one + 1] - K.starts[one]
+    row = K.starts[one] + k if k < m else K.starts[other] + k - m
+    place = piece_of(row, one, K)
     if place < 0:
         return False
     # By entries: an assignment of slices compiles numpy's messages of errors, too.
     for j in range(m):
-        out[j] = store[place + j]
+        out[j] = K.store[place + j]
     if other >= 0:
-        place = piece_of(row, other, rows, across, starts, gamma, places, store, used, scratch)
+        place = piece_of(row, other, K)
         if place < 0:
             return False
         for j in range(out.size - m):
-            out[m + j] = store[place + j]
+            out[m + j] = K.store[place + j]
     out[k] += more
     return True
 
@@ -326,14 +322,7 @@ def solve_by_active_set(
     tol: float,
     one: int,
     other: int,
-    rows: Floats,
-    across: Floats,
-    starts: Places,
-    gamma: float,
-    places: Places,
-    store: Floats,
-    used: Places,
-    scratch: Floats,
+    K: Pieces,
 ) -> float:
     """Solve a problem from its point by the active-set method; return the numbers that were
     updated, negative where it did not end.
@@ -353,21 +342,7 @@ def solve_by_active_set(
     m, spent = 0, 0.0
     for k in range(q):
         if 0.0 < alpha[k] < c[k]:
-            if not write_row(
-                k,
-                diagonal[k],
-                one,
-                other,
-                own[slots[m]],
-                rows,
-                across,
-                starts,
-                gamma,
-                places,
-                store,
-                used,
-                scratch,
-            ):
+            if not write_row(k, diagonal[k], one, other, own[slots[m]], K):
                 return -spent - 1.0
             append(L, own[slots[m]], members, m, k, largest, ridge)
             m += 1
@@ -389,21 +364,7 @@ def solve_by_active_set(
         for k in range(m):
             if members[k] == enters:
                 return -spent - 1.0
-        if m == room or not write_row(
-            enters,
-            diagonal[enters],
-            one,
-            other,
-            own[slots[m]],
-            rows,
-            across,
-            starts,
-            gamma,
-            places,
-            store,
-            used,
-            scratch,
-        ):
+        if m == room or not write_row(enters, diagonal[enters], one, other, own[slots[m]], K):
             return -spent - 1.0
         append(L, own[slots[m]], members, m, enters, largest, ridge)
         m += 1
@@ -411,41 +372,26 @@ def solve_by_active_set(
 
 
 @compiled(nogil=True, allocates=True)
-def settle(
-    part: int,
-    groups: Places,
-    offsets: Places,
-    y: Floats,
-    c: Floats,
-    added: Floats,
-    squared: bool,
-    diagonal: Floats,
-    alpha: Floats,
-    g: Floats,
-    status: Places,
-    state: Floats,
-    tol: float,
-    rows: Floats,
-    across: Floats,
-    starts: Places,
-    gamma: float,
-    places: Places,
-    store: Floats,
-    used: Places,
-    scratch: Floats,
-) -> None:
+def settle(part: int, problem: Problems, answer: Answers, tol: float, K: Pieces) -> None:
     """Try the active-set method on a problem that waits for it, which the pair steps go on with
     then; see :func:`drive`.
     """
-    start, end = offsets[part], offsets[part + 1]
-    one, other = groups[part, 0], groups[part, 1]
-    q, m = end - start, starts[one + 1] - starts[one]
-    own, bounds, labels, gradient = alpha[start:end], c[start:end], y[start:end], g[start:end]
-    extra, norms = added[start:end], np.empty(q)
+    start, end = problem.offsets[part], problem.offsets[part + 1]
+    one, other = problem.groups[part, 0], problem.groups[part, 1]
+    q, m = end - start, K.starts[one + 1] - K.starts[one]
+    own, bounds, labels, gradient = (
+        answer.alpha[start:end],
+        problem.c[start:end],
+        problem.y[start:end],
+        answer.g[start:end],
+    )
+    extra, norms = problem.added[start:end], np.empty(q)
     free = 0
     for k in range(q):
         norms[k] = extra[k] + (
-            diagonal[starts[one] + k] if k < m else diagonal[starts[other] + k - m]
+            problem.diagonal[K.starts[one] + k]
+            if k < m
+            else problem.diagonal[K.starts[other] + k - m]
         )
         free += 0.0 < own[k] < bounds[k]
     wanted = 0.0 if q <= FEW and tol <= FEW_TOL else TRUST * tol
@@ -456,52 +402,29 @@ def settle(
         gradient,
         norms,
         extra,
-        squared,
+        problem.squared,
         free,
         ROUNDED,
         wanted,
         one,
         other,
-        rows,
-        across,
-        starts,
-        gamma,
-        places,
-        store,
-        used,
-        scratch,
+        K,
     )
-    state[part, SETTLED] = 1.0 if cost >= 0.0 else 0.0
-    status[part] = ACTIVE
+    answer.state[part, SETTLED] = 1.0 if cost >= 0.0 else 0.0
+    answer.status[part] = ACTIVE
 
 
 @compiled(nogil=True)
 def drive(
     first: int,
     order: Places,
-    groups: Places,
-    offsets: Places,
-    y: Floats,
-    c: Floats,
-    added: Floats,
-    squared: bool,
-    diagonal: Floats,
+    problem: Problems,
     most: Floats,
-    alpha: Floats,
-    g: Floats,
-    status: Places,
-    state: Floats,
+    answer: Answers,
     work: Floats,
     tol: float,
     budget: float,
-    rows: Floats,
-    across: Floats,
-    starts: Places,
-    gamma: float,
-    places: Places,
-    store: Floats,
-    used: Places,
-    scratch: Floats,
+    K: Pieces,
 ) -> int:
     """Solve problems in an order, from the `first` of it, until the budget is spent or one waits
     for :func:`settle`; return the first that is not finished.
@@ -509,24 +432,31 @@ def drive(
     spent = 0.0
     for at in range(first, order.size):
         part = order[at]
-        if status[part] != ACTIVE:
+        if answer.status[part] != ACTIVE:
             continue
-        start, end = offsets[part], offsets[part + 1]
-        one, other = groups[part, 0], groups[part, 1]
-        q, m = end - start, starts[one + 1] - starts[one]
-        own, bounds, labels, gradient = alpha[start:end], c[start:end], y[start:end], g[start:end]
-        extra = added[start:end]
+        start, end = problem.offsets[part], problem.offsets[part + 1]
+        one, other = problem.groups[part, 0], problem.groups[part, 1]
+        q, m = end - start, K.starts[one + 1] - K.starts[one]
+        own, bounds, labels, gradient = (
+            answer.alpha[start:end],
+            problem.c[start:end],
+            problem.y[start:end],
+            answer.g[start:end],
+        )
+        extra = problem.added[start:end]
         up, down, high, low = work[0, :q], work[1, :q], work[2, :q], work[3, :q]
         promise, norms = work[4, :q], work[5, :q]
-        told = state[part]
+        told = answer.state[part]
         flat = SMALLEST
         for k in range(q):
             norms[k] = extra[k] + (
-                diagonal[starts[one] + k] if k < m else diagonal[starts[other] + k - m]
+                problem.diagonal[K.starts[one] + k]
+                if k < m
+                else problem.diagonal[K.starts[other] + k - m]
             )
             flat = max(flat, FLAT * norms[k])
         renew(own, bounds, labels, gradient, up, down, high, low)
-        while status[part] == ACTIVE:
+        while answer.status[part] == ACTIVE:
             i = first_place(high, LARGEST)
             top, bottom = high[i], low[first_place(low, LEAST)]
             violation = top - bottom
@@ -541,7 +471,7 @@ def drive(
                 # All biases at which no step is possible lie between the two; another one is as
                 # valid.
                 gap, dual = gap_of(
-                    squared, gradient, labels, bounds, extra, own, bottom, top, BISECTIONS
+                    problem.squared, gradient, labels, bounds, extra, own, bottom, top, BISECTIONS
                 )
                 ends = told[SETTLED] > 0.0 or gap <= TRUST * tol * (dual + gap)
                 exactly = q <= FEW and tol <= FEW_TOL
@@ -556,7 +486,7 @@ def drive(
                     and steps >= max(told[EQUATIONS], STEPS_A_MEMBER * free)
                 ):
                     told[EQUATIONS] = PATIENCE * steps
-                    status[part] = WAITING
+                    answer.status[part] = WAITING
                     return at
                 if ends or not violation > 0.0 or steps >= most[part]:
                     told[SETTLED] = 0.0
@@ -566,91 +496,78 @@ def drive(
                     for k in range(q):
                         if own[k] == 0.0:
                             continue
-                        row = starts[one] + k if k < m else starts[other] + k - m
+                        row = K.starts[one] + k if k < m else K.starts[other] + k - m
                         v = labels[k] * own[k]
-                        place = piece_of(
-                            row, one, rows, across, starts, gamma, places, store, used, scratch
-                        )
+                        place = piece_of(row, one, K)
                         if place < 0:
-                            status[part] = FULL
+                            answer.status[part] = FULL
                             break
-                        piece = store[place : place + m]
+                        piece = K.store[place : place + m]
                         for j in range(m):
                             gradient[j] -= v * piece[j]
                         if other >= 0:
-                            place = piece_of(
-                                row,
-                                other,
-                                rows,
-                                across,
-                                starts,
-                                gamma,
-                                places,
-                                store,
-                                used,
-                                scratch,
-                            )
+                            place = piece_of(row, other, K)
                             if place < 0:
-                                status[part] = FULL
+                                answer.status[part] = FULL
                                 break
-                            piece, half = store[place : place + q - m], gradient[m:]
+                            piece, half = K.store[place : place + q - m], gradient[m:]
                             for j in range(q - m):
                                 half[j] -= v * piece[j]
                     spent += q * 100.0
                     told[EXACT] += 1.0
                     renew(own, bounds, labels, gradient, up, down, high, low)
-                    if status[part] == FULL:
+                    if answer.status[part] == FULL:
                         break
                     i = first_place(high, LARGEST)
                     top, bottom = high[i], low[first_place(low, LEAST)]
                     gap, dual = gap_of(
-                        squared, gradient, labels, bounds, extra, own, bottom, top, EXACT_BISECTIONS
+                        problem.squared,
+                        gradient,
+                        labels,
+                        bounds,
+                        extra,
+                        own,
+                        bottom,
+                        top,
+                        EXACT_BISECTIONS,
                     )
                     if gap <= ENOUGH * tol * (dual + gap):
-                        status[part] = DONE
+                        answer.status[part] = DONE
                         break
                     if not top > bottom or told[EXACT] >= MOST_EXACT or steps >= most[part]:
-                        status[part] = STUCK
+                        answer.status[part] = STUCK
                         break
             if spent > budget:
                 return at
-            place = starts[one] + i if i < m else starts[other] + i - m
-            held = used[0]
-            first_one = piece_of(
-                place, one, rows, across, starts, gamma, places, store, used, scratch
-            )
+            place = K.starts[one] + i if i < m else K.starts[other] + i - m
+            held = K.used[0]
+            first_one = piece_of(place, one, K)
             first_other = 0
             if other >= 0:
-                first_other = piece_of(
-                    place, other, rows, across, starts, gamma, places, store, used, scratch
-                )
+                first_other = piece_of(place, other, K)
             if first_one < 0 or first_other < 0:
-                status[part] = FULL
+                answer.status[part] = FULL
                 break
             row, row_other = (
-                store[first_one : first_one + m],
-                store[first_other : first_other + q - m],
+                K.store[first_one : first_one + m],
+                K.store[first_other : first_other + q - m],
             )
             promises(top, norms[i], flat, norms[:m], row, low[:m], promise[:m])
             if other >= 0:
                 promises(top, norms[i], flat, norms[m:], row_other, low[m:], promise[m:])
             j = first_place(promise, LARGEST)
             if not promise[j] > 0.0:
-                status[part] = STUCK
+                answer.status[part] = STUCK
                 break
-            place = starts[one] + j if j < m else starts[other] + j - m
-            second_one = piece_of(
-                place, one, rows, across, starts, gamma, places, store, used, scratch
-            )
+            place = K.starts[one] + j if j < m else K.starts[other] + j - m
+            second_one = piece_of(place, one, K)
             second_other = 0
             if other >= 0:
-                second_other = piece_of(
-                    place, other, rows, across, starts, gamma, places, store, used, scratch
-                )
+                second_other = piece_of(place, other, K)
             if second_one < 0 or second_other < 0:
-                status[part] = FULL
+                answer.status[part] = FULL
                 break
-            spent += (used[0] - held) * rows.shape[1] + 3.0 * q
+            spent += (K.used[0] - held) * K.rows.shape[1] + 3.0 * q
             entry = row[j] if j < m else row_other[j - m]
             eta = norms[i] + norms[j] - 2.0 * entry
             eta = eta if eta > flat else flat
@@ -678,7 +595,7 @@ def drive(
             updated(
                 t,
                 row,
-                store[second_one : second_one + m],
+                K.store[second_one : second_one + m],
                 gradient[:m],
                 up[:m],
                 down[:m],
@@ -686,7 +603,7 @@ def drive(
                 low[:m],
             )
             if other >= 0:
-                change = store[second_other : second_other + q - m]
+                change = K.store[second_other : second_other + q - m]
                 updated(t, row_other, change, gradient[m:], up[m:], down[m:], high[m:], low[m:])
             told[STEPS] += 1.0
     return order.size
