@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate.rows import row_norms_above
 from svmcvx.heuristics.signed_rows import SignedRows
-from svmcvx.kernels.distances import distances_above
+from svmcvx.kernels.functions import distances_above
 from svmcvx.system.deadline import current
 
 __all__ = ["WIDENING", "big_m_bound"]

@@ -13,8 +13,6 @@ from svmcvx.certificate.bounded import Bounded, U
 from svmcvx.certificate.rows import UNDERFLOW, inner_error
 from svmcvx.kernels.entry_error import EntryError
 
-__all__ = ["BoundedGram"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 # Terms of one part of a product, so that its error grows with their number and that of the parts.

@@ -15,11 +15,8 @@ from svmcvx.certificate.bounded import Bounded, U
 from svmcvx.certificate.rows import UNDERFLOW, inner_error, row_norms_above
 from svmcvx.kernels.class_rows_passes import EntryTerms, Pieces, add_scores, write_places
 from svmcvx.kernels.columns import KernelColumns, is_definite
-from svmcvx.kernels.distances import row_norms_squared
 from svmcvx.kernels.entry_error import FLAT, EntryError, distance_kernel_floor
-from svmcvx.kernels.functions import RBF, Kernel, Laplacian, Linear, Polynomial
-
-__all__ = ["ClassRows", "Layout"]
+from svmcvx.kernels.functions import RBF, Kernel, Laplacian, Linear, Polynomial, row_norms_squared
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]

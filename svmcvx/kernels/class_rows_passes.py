@@ -6,6 +6,9 @@ another in a pool in the order of their first use. Each entry depends on its two
 the size of the group alone, not on when it is computed.
 """
 
+# numba infers the types.
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
@@ -16,8 +19,6 @@ from numpy.typing import NDArray
 from svmcvx.certificate.bounded import GROW, U
 from svmcvx.certificate.rows import UNDERFLOW
 from svmcvx.system.compilation import compiled
-
-__all__ = ["add_scores", "enlarged", "exponentials", "piece_of", "write_places"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
@@ -63,7 +64,7 @@ EXPONENT_OF_ONE = 1023 << 52
 
 
 @compiled(inner=True)
-def exponentials(x: Floats, scratch: Floats) -> None:
+def exponentials(x, scratch):
     """Replace numbers from -inf to 0 by their exponentials: 2^k times a polynomial on half a unit
     around 0.
     """
@@ -94,7 +95,7 @@ def exponentials(x: Floats, scratch: Floats) -> None:
 
 
 @compiled(inner=True)
-def squared_differences(x: Floats, across: Floats, out: Floats) -> None:
+def squared_differences(x, across, out):
     """Write the squared distances of a row to all of a group, whose columns follow each other in
     `across`.
     """
@@ -118,7 +119,7 @@ def squared_differences(x: Floats, across: Floats, out: Floats) -> None:
 
 
 @compiled(inner=True)
-def inner_products(x: Floats, across: Floats, out: Floats) -> None:
+def inner_products(x, across, out):
     """Write the inner products of a row with all of a group, whose columns follow each other in
     `across`.
     """
@@ -140,7 +141,7 @@ def inner_products(x: Floats, across: Floats, out: Floats) -> None:
 
 
 @compiled(inner=True)
-def piece_of(i: int, group: int, K: Pieces) -> int:
+def piece_of(i, group, K):
     """Return where the entries between an observation and a group are stored, after computing them
     at the first use; -1 if there is no room.
     """
@@ -166,9 +167,7 @@ def piece_of(i: int, group: int, K: Pieces) -> int:
 
 
 @compiled(inner=True)
-def add_piece(
-    entries: Floats, v: float, share: float, scores: Floats, magnitude: Floats, weighted: Floats
-) -> None:
+def add_piece(entries, v, share, scores, magnitude, weighted):
     """Add what one coefficient contributes."""
     size = abs(v)
     if weighted.size == 0:
@@ -185,7 +184,7 @@ def add_piece(
 
 
 @compiled(nogil=True)
-def write_places(groups: Places, starts: Places, offsets: Places, out: Places) -> None:
+def write_places(groups, starts, offsets, out):
     """Write the sorted observation of each number of an array of all parts; see
     :class:`svmcvx.kernels.class_rows.Layout`.
     """
@@ -200,22 +199,13 @@ def write_places(groups: Places, starts: Places, offsets: Places, out: Places) -
 
 
 @compiled(inner=True)
-def enlarged(k: float) -> float:
+def enlarged(k):
     """Return :func:`svmcvx.certificate.bounded.growth`."""
     return GROW + 4.0 * k * U
 
 
 @compiled(nogil=True)
-def add_scores(
-    groups: Places,
-    offsets: Places,
-    v: Floats,
-    error: EntryTerms,
-    scores: Floats,
-    magnitude: Floats,
-    weighted: Floats,
-    K: Pieces,
-) -> bool:
+def add_scores(groups, offsets, v, error, scores, magnitude, weighted, K):
     """Add K v of several parts to zeros, with bounds on the errors of the sums and of the entries;
     return whether there was room for all K.rows.
     """

@@ -5,9 +5,10 @@ more than a tile.
 from __future__ import annotations
 
 import copy
+import logging
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,21 +16,18 @@ from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.certificate.bounded import U
 from svmcvx.data import Features
-from svmcvx.kernels.cluster_product import on_cluster
-from svmcvx.kernels.distances import row_norms_squared
 from svmcvx.kernels.entry_error import NOTICEABLE, EntryError, exponential_error, shift_error
-from svmcvx.kernels.functions import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial
+from svmcvx.kernels.functions import (
+    RBF,
+    Exponential,
+    Kernel,
+    Laplacian,
+    Linear,
+    Polynomial,
+    row_norms_squared,
+)
 from svmcvx.system.cluster import default_client
 from svmcvx.system.threads import for_each_part
-
-__all__ = [
-    "TILE_ENTRIES",
-    "KernelColumns",
-    "KernelProduct",
-    "is_definite",
-    "is_positive",
-    "with_sizes",
-]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -357,3 +355,31 @@ def _product_of(shared: tuple[KernelColumns, Floats], part: tuple[Any, ...]) -> 
     """Return the product of some rows, in a worker."""
     columns, v = shared
     return columns._with_rows(part).product(v)
+
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+S = TypeVar("S")
+T = TypeVar("T")
+
+# Parts for each thread of the cluster, so that a slow worker is not waited for.
+PARTS = 2
+
+
+def on_cluster(
+    client: Any, call: Callable[[S, R], T], shared: S, rows: int, part: Callable[[slice], R]
+) -> list[tuple[slice, T]] | None:
+    """Call a function for all parts of some rows, on the workers."""
+    height = -(-rows // (PARTS * max(1, sum(client.nthreads().values()))))
+    slices = [slice(start, start + height) for start in range(0, rows, height)]
+    try:
+        everywhere = client.scatter(shared, broadcast=True, hash=False)
+        parts = client.scatter([part(one) for one in slices], hash=False)
+        found = client.gather([client.submit(call, everywhere, one, pure=False) for one in parts])
+    except Exception as error:  # when a cluster fails in any way, the work is done here
+        log.warning(
+            "the cluster could not multiply with the kernel matrix (%s); this process does", error
+        )
+        return None
+    return list(zip(slices, found, strict=True))

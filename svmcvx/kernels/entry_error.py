@@ -12,16 +12,6 @@ from numpy.typing import NDArray
 from svmcvx.certificate.bounded import ELEMENTARY, U
 from svmcvx.certificate.rows import UNDERFLOW, row_norms_above
 
-__all__ = [
-    "NOTICEABLE",
-    "EntryError",
-    "affine_factors",
-    "distance_kernel_floor",
-    "exponential_error",
-    "power_above",
-    "shift_error",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 # Exponents γ‖a‖² of a shifted row beyond which a pair with it is either computed from differences

@@ -19,7 +19,7 @@ Precomputed   the matrix passed in place of the data
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -28,20 +28,10 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
-from svmcvx.certificate.bounded import ELEMENTARY, U
+from svmcvx.certificate.bounded import ELEMENTARY, U, roundings
 from svmcvx.certificate.rows import UNDERFLOW, inner_error, row_norms_above
 from svmcvx.data import Features, check_choice, check_number, check_whole
 from svmcvx.errors import DataError, did_you_mean
-from svmcvx.kernels.distances import (
-    dense,
-    distances,
-    from_differences,
-    inner,
-    row_norms,
-    row_norms_squared,
-    shifted,
-    squared_distances,
-)
 from svmcvx.kernels.entry_error import (
     FLAT,
     EntryError,
@@ -51,23 +41,7 @@ from svmcvx.kernels.entry_error import (
     shift_error,
 )
 from svmcvx.kernels.gram_factor import symmetrised
-
-__all__ = [
-    "RBF",
-    "CallableKernel",
-    "EntryError",
-    "Exponential",
-    "Kernel",
-    "Laplacian",
-    "Linear",
-    "Polynomial",
-    "Precomputed",
-    "Sigmoid",
-    "as_kernel",
-    "kernel_from_dict",
-    "row_norms",
-    "squared_distances",
-]
+from svmcvx.system.cancellation import check_cancelled
 
 Floats: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[Any]
@@ -150,21 +124,35 @@ class Kernel(ABC):
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 
-def _check_gamma(gamma: float | str) -> None:
-    if isinstance(gamma, str):
-        if gamma not in ("scale", "auto"):
-            near = did_you_mean(gamma, ("scale", "auto"))
-            raise DataError(
-                f"gamma must be a positive number, 'scale' or 'auto', got {gamma!r}{near}"
-            )
-    else:
+def _check_parameters(parameters: Mapping[str, Any]) -> None:
+    """Check parameters of kernels by their names."""
+    gamma = parameters.get("gamma", 1.0)
+    if not isinstance(gamma, str):
         check_number(gamma, "gamma", low=0, open_low=True)
+    elif gamma not in ("scale", "auto"):
+        near = did_you_mean(gamma, ("scale", "auto"))
+        raise DataError(f"gamma must be a positive number, 'scale' or 'auto', got {gamma!r}{near}")
+    if "degree" in parameters:
+        check_whole(parameters["degree"], "degree", 1)
+    if "coef0" in parameters:
+        check_number(parameters["coef0"], "coef0")
 
 
-def _number(gamma: float | str) -> float:
-    if isinstance(gamma, str):
-        raise DataError(f"gamma={gamma!r} depends on the data; call kernel.resolve(X) first")
-    return float(gamma)
+class _Scaled(Kernel):
+    """Kernels with a parameter ``gamma``."""
+
+    gamma: float | str
+
+    def __post_init__(self) -> None:
+        _check_parameters(self.get_params())
+
+    @property
+    def _gamma(self) -> float:
+        if isinstance(self.gamma, str):
+            raise DataError(
+                f"gamma={self.gamma!r} depends on the data; call kernel.resolve(X) first"
+            )
+        return float(self.gamma)
 
 
 @dataclass(frozen=True)
@@ -174,26 +162,28 @@ class Linear(Kernel):
     name: ClassVar[str] = "linear"
 
     def block(self, A: Any, B: Any) -> Matrix:
-        """Return ``A B'``."""
         return inner(A, B)
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
-        """Return that of inner products."""
         m, n = values.shape
         right = inner_error(int(A.shape[1]), row_norms_above(B))
         return EntryError(np.zeros(m), np.zeros(n), row_norms_above(A), right, UNDERFLOW)
 
     def diagonal(self, A: Features) -> Floats:
-        """Return the squared norms of the rows."""
         return row_norms_squared(A).astype(np.float64)
 
 
-class _Stationary(Kernel):
+class _Stationary(_Scaled):
     """Kernels of a distance; ``k(a, a) = 1``."""
 
     def diagonal(self, A: Features) -> Floats:
-        """Return ones."""
         return np.ones(A.shape[0])
+
+    def _flat_error(self, d: int, shape: tuple[int, ...], entries: Floats | None) -> EntryError:
+        """Return that of an exponential of a sum of d differences of the rows themselves."""
+        m, n = shape
+        flat = np.full(m, FLAT), np.zeros(n), np.zeros(m), np.zeros(n)
+        return EntryError(*flat, distance_kernel_floor(d), entries)
 
 
 @dataclass(frozen=True)
@@ -209,18 +199,14 @@ class RBF(_Stationary):
     name: ClassVar[str] = "rbf"
     gamma: float | str = "scale"
 
-    def __post_init__(self) -> None:
-        _check_gamma(self.gamma)
-
     def block(self, A: Any, B: Any) -> Matrix:
-        """Return the kernel matrix."""
         exponent = squared_distances(A, B)
-        exponent *= -_number(self.gamma)
+        exponent *= -self._gamma
         return np.exp(exponent, out=exponent)
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of squared distances through the exponential."""
-        gamma, d = _number(self.gamma), int(A.shape[1])
+        gamma, d = self._gamma, int(A.shape[1])
         rows, columns = (shift_error(row_norms_squared(part), gamma, d) for part in shifted(A, B))
         return exponential_error(
             values, rows, columns, d, lambda: from_differences(*distances(A, B))
@@ -244,20 +230,16 @@ class Exponential(_Stationary):
     name: ClassVar[str] = "exponential"
     gamma: float | str = "scale"
 
-    def __post_init__(self) -> None:
-        _check_gamma(self.gamma)
-
     def block(self, A: Any, B: Any) -> Matrix:
-        """Return the kernel matrix."""
         exponent = np.sqrt(squared_distances(A, B))
-        exponent *= -_number(self.gamma)
+        exponent *= -self._gamma
         return np.exp(exponent, out=exponent)
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of distances through the exponential: an error δ of the square is at most δ
         over the length.
         """
-        gamma, d = _number(self.gamma), int(A.shape[1])
+        gamma, d = self._gamma, int(A.shape[1])
         squares, a, b = distances(A, B)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             shift = (
@@ -270,9 +252,7 @@ class Exponential(_Stationary):
             length = gamma * np.sqrt(np.maximum(squares, 0.0))
             far = np.exp(np.minimum(1.01 * shift - 0.99 * length, 0.0))
             entries = np.where(shift <= 0.01, values * 1.01 * shift, far)
-        m, n = values.shape
-        flat = np.full(m, FLAT), np.zeros(n), np.zeros(m), np.zeros(n)
-        return EntryError(*flat, distance_kernel_floor(d), np.nan_to_num(entries, nan=1.0))
+        return self._flat_error(d, values.shape, np.nan_to_num(entries, nan=1.0))
 
 
 @dataclass(frozen=True)
@@ -288,26 +268,35 @@ class Laplacian(_Stationary):
     name: ClassVar[str] = "laplacian"
     gamma: float | str = "scale"
 
-    def __post_init__(self) -> None:
-        _check_gamma(self.gamma)
-
     def block(self, A: Any, B: Any) -> Matrix:
         """Return the kernel matrix (sparse blocks are made dense: the distance has no product
         form).
         """
-        return np.asarray(
-            np.exp(-_number(self.gamma) * cdist(dense(A), dense(B), metric="cityblock"))
-        )
+        return np.asarray(np.exp(-self._gamma * cdist(dense(A), dense(B), metric="cityblock")))
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of sums of differences of the rows themselves through the exponential."""
-        m, n = values.shape
-        flat = np.full(m, FLAT), np.zeros(n), np.zeros(m), np.zeros(n)
-        return EntryError(*flat, distance_kernel_floor(int(A.shape[1])))
+        return self._flat_error(int(A.shape[1]), values.shape, None)
+
+
+class _Affine(_Scaled):
+    """Kernels that are a function of ``γ a'b + c0``."""
+
+    coef0: float
+
+    @abstractmethod
+    def _of(self, argument: Matrix) -> Matrix:
+        """Return the function of the argument."""
+
+    def block(self, A: Any, B: Any) -> Matrix:
+        return self._of(self._gamma * inner(A, B) + self.coef0)
+
+    def diagonal(self, A: Features) -> Floats:
+        return self._of(self._gamma * row_norms_squared(A) + self.coef0)
 
 
 @dataclass(frozen=True)
-class Polynomial(Kernel):
+class Polynomial(_Affine):
     r"""The polynomial kernel :math:`(\gamma\,a'b + c_0)^{\mathrm{degree}}`.
 
     Parameters
@@ -325,15 +314,8 @@ class Polynomial(Kernel):
     gamma: float | str = "scale"
     coef0: float = 0.0
 
-    def __post_init__(self) -> None:
-        check_whole(self.degree, "degree", 1)
-        _check_gamma(self.gamma)
-        check_number(self.coef0, "coef0")
-
-    def block(self, A: Any, B: Any) -> Matrix:
-        """Return the kernel matrix."""
-        matrix: Matrix = (_number(self.gamma) * inner(A, B) + self.coef0) ** int(self.degree)
-        return matrix
+    def _of(self, argument: Matrix) -> Matrix:
+        return np.asarray(argument ** int(self.degree))
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         r"""Return that of a power of an inner product.
@@ -343,22 +325,15 @@ class Polynomial(Kernel):
         :math:`((1 + (d+4)u)^{g} - 1 + 10u)(p_i q_j)^g`.
         """
         g, d = int(self.degree), int(A.shape[1])
-        left, right = affine_factors(A, B, _number(self.gamma), self.coef0)
+        left, right = affine_factors(A, B, self._gamma, self.coef0)
         with np.errstate(over="ignore"):
             share = float(np.expm1(1.01 * g * (d + 6) * U)) + 12.0 * U + g * 4.0 * U
             sides = left**g, share * right**g
         return EntryError(np.zeros(left.size), np.zeros(right.size), *sides, UNDERFLOW)
 
-    def diagonal(self, A: Features) -> Floats:
-        """Return ``k(a, a)``."""
-        values: Floats = (_number(self.gamma) * row_norms_squared(A) + self.coef0) ** int(
-            self.degree
-        )
-        return values
-
 
 @dataclass(frozen=True)
-class Sigmoid(Kernel):
+class Sigmoid(_Affine):
     r"""The sigmoid kernel :math:`\tanh(\gamma\,a'b + c_0)`, indefinite in general.
 
     Parameters
@@ -373,27 +348,16 @@ class Sigmoid(Kernel):
     gamma: float | str = "scale"
     coef0: float = 0.0
 
-    def __post_init__(self) -> None:
-        _check_gamma(self.gamma)
-        check_number(self.coef0, "coef0")
-
-    def block(self, A: Any, B: Any) -> Matrix:
-        """Return the kernel matrix."""
-        matrix: Matrix = np.tanh(_number(self.gamma) * inner(A, B) + self.coef0)
-        return matrix
+    def _of(self, argument: Matrix) -> Matrix:
+        return np.tanh(argument)
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of an inner product through the hyperbolic tangent, whose slopes are at most
         1.
         """
-        left, right = affine_factors(A, B, _number(self.gamma), self.coef0)
+        left, right = affine_factors(A, B, self._gamma, self.coef0)
         right = 1.01 * (int(A.shape[1]) + 6) * U * right
         return EntryError(np.zeros(left.size), np.zeros(right.size), left, right, 2.0 * ELEMENTARY)
-
-    def diagonal(self, A: Features) -> Floats:
-        """Return ``k(a, a)``."""
-        values: Floats = np.tanh(_number(self.gamma) * row_norms_squared(A) + self.coef0)
-        return values
 
 
 @dataclass(frozen=True)
@@ -414,7 +378,6 @@ class Precomputed(Kernel):
         )
 
     def diagonal(self, A: Features) -> Floats:
-        """Return the diagonal of the matrix passed."""
         return np.asarray(A.diagonal(), dtype=np.float64)
 
 
@@ -463,7 +426,6 @@ class CallableKernel(Kernel):
         return matrix
 
     def diagonal(self, A: Features) -> Floats:
-        """Return ``k(a, a)``, row by row."""
         return np.array(
             [float(self.block(A[i : i + 1], A[i : i + 1])[0, 0]) for i in range(A.shape[0])]
         )
@@ -505,12 +467,7 @@ def as_kernel(kernel: KernelLike, **parameters: Any) -> Kernel | None:
     >>> as_kernel("rbf", gamma=0.5)
     RBF(gamma=0.5)
     """
-    if "gamma" in parameters:
-        _check_gamma(parameters["gamma"])
-    if "degree" in parameters:
-        check_whole(parameters["degree"], "degree", 1)
-    if "coef0" in parameters:
-        check_number(parameters["coef0"], "coef0")
+    _check_parameters(parameters)
     if kernel is None or isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, str):
@@ -532,3 +489,105 @@ def kernel_from_dict(stored: dict[str, Any]) -> Kernel:
     if kernel is None:
         raise DataError("the kernel's description holds no name")
     return kernel
+
+
+# Entries of a part of a matrix, two of which fit into the processor's cache.
+CACHED = 32_768
+
+
+def _cancellation(dtype: DTypeLike) -> float:
+    """Share of |a|² + |b|² below which |a|² + |b|² − 2a'b has lost too many digits to be used."""
+    return float(np.finfo(dtype).eps ** 0.4)
+
+
+def dense(A: Features) -> Matrix:
+    """Return rows as a dense array."""
+    return np.asarray(A.toarray() if sp.issparse(A) else A)
+
+
+def inner(A: Features, B: Features) -> Matrix:
+    """Return the inner products of all pairs of rows, dense."""
+    product = A @ B.T
+    return np.asarray(product.toarray() if sp.issparse(product) else product)
+
+
+def squared_distances(A: Features, B: Features) -> Matrix:
+    r"""Return :math:`\|a_i - b_j\|_2^2` for all pairs of rows.
+
+    Computed as one matrix product on data shifted by a common centre, then recomputed from
+    differences of the rows themselves for the pairs that are so close that the product has lost
+    their digits. Duplicate rows have distance 0.
+
+    Parameters
+    ----------
+    A : ndarray or csr_array of shape (m, d)
+    B : ndarray or csr_array of shape (n, d)
+
+    Returns
+    -------
+    ndarray of shape (m, n)
+    """
+    return distances(A, B)[0]
+
+
+def shifted(A: Features, B: Features) -> tuple[Features, Features]:
+    """Return dense rows less the mean of B; sparse ones as they are."""
+    if sp.issparse(A) or sp.issparse(B):
+        return A, B
+    centre = np.asarray(B).mean(axis=0)
+    return A - centre, B - centre
+
+
+def distances(A: Features, B: Features) -> tuple[Matrix, Matrix, Matrix]:
+    """Return squared distances, and the squared norms :math:`a_i` and :math:`b_j` of the shifted
+    rows.
+    """
+    raw_A, raw_B = A, B
+    A, B = shifted(A, B)
+    a = row_norms_squared(A)
+    b = row_norms_squared(B)
+    found = np.ascontiguousarray(inner(A, B))
+    share, n = _cancellation(found.dtype), b.size
+    rows = max(1, CACHED // max(n, 1))
+    for start in range(0, a.size, rows):
+        check_cancelled()
+        # A part that stays in the processor's cache.
+        part = found[start : start + rows]
+        scale = a[start : start + rows, None] + b[None, :]
+        part *= -2.0
+        part += scale
+        scale *= share
+        close = np.flatnonzero(part <= scale)
+        for first in range(0, close.size, 65536):
+            i, j = np.divmod(close[first : first + 65536], n)
+            part[i, j] = row_norms_squared(raw_A[start + i] - raw_B[j])
+    return found, a, b
+
+
+def from_differences(squares: Matrix, a: Matrix, b: Matrix) -> NDArray[np.bool_]:
+    """Return which of the pairs of :func:`distances` come from differences in every computation of
+    these rows.
+    """
+    return np.asarray(squares <= 0.5 * _cancellation(squares.dtype) * (a[:, None] + b[None, :]))
+
+
+def row_norms(A: Features) -> Matrix:
+    """Return the Euclidean norm of each row."""
+    return np.sqrt(row_norms_squared(A))
+
+
+def row_norms_squared(A: Features) -> Matrix:
+    """Return the squared Euclidean norm of each row."""
+    if sp.issparse(A):
+        return np.asarray(A.multiply(A).sum(axis=1)).ravel()
+    return np.asarray(np.einsum("ij,ij->i", A, A))
+
+
+def distances_above(A: Any, B: Any) -> NDArray[np.float64]:
+    """Return upper bounds on the distances of rows; 0 for equal ones."""
+    squares, a, b = distances(A, B)
+    error = roundings(4 * (A.shape[1] + 8)) * (a[:, None] + b[None, :])
+    error[from_differences(squares, a, b)] = 0.0
+    # A difference that was squared and added has a relative error.
+    share = 1.0 + roundings(A.shape[1] + 8)
+    return np.asarray(np.sqrt(np.maximum(squares + error, 0.0)) * share)

@@ -25,8 +25,6 @@ from svmcvx.kernels.functions import Kernel
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor
 from svmcvx.system import memory
 
-__all__ = ["CachedGram", "CachedKernel", "GramCache"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 # Default share of the free memory, and a number of bytes that suffices, so that the cache seldom

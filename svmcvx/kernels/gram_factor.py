@@ -14,8 +14,6 @@ from svmcvx.data import check_choice
 from svmcvx.errors import DataError
 from svmcvx.system.cancellation import check_cancelled, checkpoint, cholesky, run_with_deadline
 
-__all__ = ["GramFactor", "gram_factor", "require_symmetric", "symmetrised"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 # Rows and columns of a part of a matrix that is added to its transpose.

@@ -329,9 +329,7 @@ MEMBER_REFINEMENTS = 5
 
 
 @compiled(inner=True)
-def append(
-    L: Floats, entries: Floats, members: Any, m: int, i: int, constant: float, ridge: float
-) -> None:
+def append(L, entries, members, m, i, constant, ridge):
     """Add a row of K to the factor of the members' part of K plus a constant."""
     row = L[m]
     for k in range(m):
@@ -345,7 +343,7 @@ def append(
 
 
 @compiled(inner=True)
-def _take_out(L: Floats, members: Any, slots: Any, m: int, place: int) -> None:
+def _take_out(L, members, slots, m, place):
     """Take the member at a place out; its slot is free then."""
     free = slots[place]
     for i in range(place, m - 1):
@@ -355,21 +353,7 @@ def _take_out(L: Floats, members: Any, slots: Any, m: int, place: int) -> None:
 
 
 @compiled(inner=True)
-def maximised(
-    rows: Floats,
-    L: Floats,
-    members: Any,
-    slots: Any,
-    m: int,
-    y: Floats,
-    c: Floats,
-    alpha: Floats,
-    g: Floats,
-    balanced: bool,
-    tol: float,
-    direction: Floats,
-    ones: Floats,
-) -> tuple[int, float]:
+def maximised(rows, L, members, slots, m, y, c, alpha, g, balanced, tol, direction, ones):
     """Go to the maximiser of the members, without those that reach a bound on the way; return how
     many are left, and the intercept.
     """
@@ -419,7 +403,7 @@ def maximised(
 
 
 @compiled(inner=True)
-def subtract_rows(g: Floats, factors: Floats, rows: Floats, slots: Any, m: int) -> None:
+def subtract_rows(g, factors, rows, slots, m):
     """Subtract the first m multiples of rows of K, four at a time, which reads and writes g a
     quarter as often.
     """
@@ -436,14 +420,14 @@ def subtract_rows(g: Floats, factors: Floats, rows: Floats, slots: Any, m: int) 
 
 
 @compiled(inner=True)
-def add_scaled(target: Floats, factor: float, source: Floats) -> None:
+def add_scaled(target, factor, source):
     """Add a multiple of a vector."""
     for k in range(target.size):
         target[k] += factor * source[k]
 
 
 @compiled(inner=True)
-def violators(y: Floats, c: Floats, alpha: Floats, g: Floats) -> tuple[float, int, float, int]:
+def violators(y, c, alpha, g):
     """Return the largest derivative among those that can grow along v, and the smallest among those
     that can shrink, with their places.
     """

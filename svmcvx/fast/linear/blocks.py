@@ -39,8 +39,6 @@ from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 from svmcvx.solution import Solution, Status
 
-__all__ = ["BlockLoss", "BlockMargins", "minimise_in_blocks", "solve_in_blocks"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 MARGINS = "margins"

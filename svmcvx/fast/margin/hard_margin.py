@@ -64,8 +64,6 @@ from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import OutOfTime
 
-__all__ = ["METHODS", "ActiveSetSettings", "HardMarginSettings", "hard_margin"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 METHODS = ("auto", "active-set", "smo")

@@ -46,16 +46,6 @@ from svmcvx.system.interrupt import deferred_interrupt
 from svmcvx.system.memory import columns_in
 from svmcvx.system.threads import single_blas_thread
 
-__all__ = [
-    "LEAST_TOL",
-    "Arranged",
-    "SolvedParts",
-    "arranged",
-    "ascended",
-    "best_intercepts",
-    "solve_parts",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 SOLVER = "fast.psvm/pairs"

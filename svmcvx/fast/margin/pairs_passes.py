@@ -17,6 +17,9 @@ problems, on the order in which they are solved, or on where a call is interrupt
 numbers in `state`.
 """
 
+# numba infers the types.
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 import math
@@ -26,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.active_set_passes import RIDGE, append, maximised, violators
-from svmcvx.kernels.class_rows_passes import Pieces, piece_of
+from svmcvx.kernels.class_rows_passes import piece_of
 from svmcvx.system.compilation import compiled
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -94,7 +97,7 @@ class Answers(NamedTuple):
 
 
 @compiled(inner=True)
-def first_place(values: Floats, extreme: int) -> int:
+def first_place(values, extreme):
     """Return where the largest or the smallest number is first; -1 where there is none."""
     bits = values.view(np.int64)
     best, block = LOWEST, 0
@@ -115,9 +118,7 @@ def first_place(values: Floats, extreme: int) -> int:
 
 
 @compiled(inner=True, error_model="numpy")
-def promises(
-    top: float, norm: float, flat: float, diagonal: Floats, row: Floats, low: Floats, out: Floats
-) -> None:
+def promises(top, norm, flat, diagonal, row, low, out):
     """Write twice the increase that a step with each second observation promises; negative where
     there is none.
     """
@@ -129,16 +130,7 @@ def promises(
 
 
 @compiled(inner=True)
-def updated(
-    t: float,
-    row: Floats,
-    other: Floats,
-    g: Floats,
-    up: Floats,
-    down: Floats,
-    high: Floats,
-    low: Floats,
-) -> None:
+def updated(t, row, other, g, up, down, high, low):
     """Subtract the change of the scores, and renew what the search for violators reads."""
     for k in range(g.size):
         g[k] -= t * (row[k] - other[k])
@@ -147,16 +139,7 @@ def updated(
 
 
 @compiled(inner=True)
-def renew(
-    own: Floats,
-    bounds: Floats,
-    labels: Floats,
-    g: Floats,
-    up: Floats,
-    down: Floats,
-    high: Floats,
-    low: Floats,
-) -> None:
+def renew(own, bounds, labels, g, up, down, high, low):
     """Write what the search for violators reads: the scores of those that can be raised, or
     lowered.
     """
@@ -170,7 +153,7 @@ def renew(
 
 
 @compiled(inner=True, fastmath={"nnan", "nsz", "reassoc"})
-def hinge_slope(b: float, g: Floats, y: Floats, c: Floats) -> float:
+def hinge_slope(b, g, y, c):
     """Return a derivative of the losses by the bias."""
     slope = 0.0
     for k in range(g.size):
@@ -179,7 +162,7 @@ def hinge_slope(b: float, g: Floats, y: Floats, c: Floats) -> float:
 
 
 @compiled(inner=True, error_model="numpy")
-def squared_slope(b: float, g: Floats, y: Floats, d: Floats, alpha: Floats) -> float:
+def squared_slope(b, g, y, d, alpha):
     """Return half of the derivative at p = 2: of the square, or of what is linear in b."""
     slope = 0.0
     for k in range(g.size):
@@ -189,7 +172,7 @@ def squared_slope(b: float, g: Floats, y: Floats, d: Floats, alpha: Floats) -> f
 
 
 @compiled(inner=True, fastmath={"nnan", "nsz", "reassoc"})
-def hinge_gap(b: float, g: Floats, y: Floats, c: Floats, alpha: Floats) -> tuple[float, float]:
+def hinge_gap(b, g, y, c, alpha):
     """Return P - D at a bias, and D."""
     gap, dual = 0.0, 0.0
     for k in range(g.size):
@@ -200,7 +183,7 @@ def hinge_gap(b: float, g: Floats, y: Floats, c: Floats, alpha: Floats) -> tuple
 
 
 @compiled(inner=True, error_model="numpy")
-def squared_gap(b: float, g: Floats, y: Floats, d: Floats, alpha: Floats) -> tuple[float, float]:
+def squared_gap(b, g, y, d, alpha):
     """Return P - D at p = 2 and a bias, and D."""
     gap, dual = 0.0, 0.0
     for k in range(g.size):
@@ -212,17 +195,7 @@ def squared_gap(b: float, g: Floats, y: Floats, d: Floats, alpha: Floats) -> tup
 
 
 @compiled(inner=True)
-def gap_of(
-    squared: bool,
-    g: Floats,
-    y: Floats,
-    c: Floats,
-    d: Floats,
-    alpha: Floats,
-    low: float,
-    high: float,
-    bisections: int,
-) -> tuple[float, float]:
+def gap_of(squared, g, y, c, d, alpha, low, high, bisections):
     """Return P - D with a nearly best bias between two, and D."""
     for _ in range(bisections):
         b = 0.5 * (low + high)
@@ -237,7 +210,7 @@ def gap_of(
 
 
 @compiled(inner=True)
-def balance(alpha: Floats, y: Floats) -> None:
+def balance(alpha, y):
     """Change multipliers by a little so that both classes have the same sum, exactly, as
     :func:`svmcvx.certificate.exactly.balanced` does.
     """
@@ -286,7 +259,7 @@ def balance(alpha: Floats, y: Floats) -> None:
 
 
 @compiled(inner=True)
-def write_row(k: int, more: float, one: int, other: int, out: Floats, K: Pieces) -> bool:
+def write_row(k, more, one, other, out, K):
     """Write the row of a problem's k-th observation, with an addition to its diagonal; False if
     there is no room for it.
     """
@@ -310,20 +283,8 @@ def write_row(k: int, more: float, one: int, other: int, out: Floats, K: Pieces)
 
 @compiled(inner=True, allocates=True)
 def solve_by_active_set(
-    y: Floats,
-    c: Floats,
-    alpha: Floats,
-    g: Floats,
-    norms: Floats,
-    diagonal: Floats,
-    squared: bool,
-    free: int,
-    violation: float,
-    tol: float,
-    one: int,
-    other: int,
-    K: Pieces,
-) -> float:
+    y, c, alpha, g, norms, diagonal, squared, free, violation, tol, one, other, K
+):
     """Solve a problem from its point by the active-set method; return the numbers that were
     updated, negative where it did not end.
     """
@@ -372,7 +333,7 @@ def solve_by_active_set(
 
 
 @compiled(nogil=True, allocates=True)
-def settle(part: int, problem: Problems, answer: Answers, tol: float, K: Pieces) -> None:
+def settle(part, problem, answer, tol, K):
     """Try the active-set method on a problem that waits for it, which the pair steps go on with
     then; see :func:`drive`.
     """
@@ -415,17 +376,7 @@ def settle(part: int, problem: Problems, answer: Answers, tol: float, K: Pieces)
 
 
 @compiled(nogil=True)
-def drive(
-    first: int,
-    order: Places,
-    problem: Problems,
-    most: Floats,
-    answer: Answers,
-    work: Floats,
-    tol: float,
-    budget: float,
-    K: Pieces,
-) -> int:
+def drive(first, order, problem, most, answer, work, tol, budget, K):
     """Solve problems in an order, from the `first` of it, until the budget is spent or one waits
     for :func:`settle`; return the first that is not finished.
     """

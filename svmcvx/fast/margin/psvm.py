@@ -71,8 +71,6 @@ from svmcvx.model import LinearModel
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 
-__all__ = ["PSVMSettings", "psvm"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 KERNEL_METHODS, LINEAR_METHODS = ("auto", "smo"), ("auto", "newton")

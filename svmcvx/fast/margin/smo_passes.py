@@ -23,6 +23,9 @@ without the terms of j.
 **Source.** [Sun], Algorithm 1 (pSMO), with η corrected.
 """
 
+# numba infers the types.
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 import math
@@ -32,8 +35,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.system.compilation import compiled
-
-__all__ = ["ascend", "ascend_alone", "move", "near_best_bias", "pair_step", "slack_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -53,7 +54,7 @@ BIAS_STEPS = 100
 
 
 @compiled(inner=True)
-def slack_of(alpha: float, c: float, r: float) -> float:
+def slack_of(alpha, c, r):
     r"""Return :math:`\xi = (\alpha/c)^r`, 0 for r = 0."""
     if r == 0.0 or alpha <= 0.0:
         return 0.0
@@ -66,7 +67,7 @@ def slack_of(alpha: float, c: float, r: float) -> float:
 
 
 @compiled()
-def near_best_bias(f: Floats, y: Floats, weight: Floats, p: float, b: float) -> float:
+def near_best_bias(f, y, weight, p, b):
     r"""Return the minimiser of :math:`\sum_i s_i(1 - y_i(f_i + b))_+^p`, p > 1, up to
     :data:`BIAS_ACCURACY`.
     """
@@ -110,7 +111,7 @@ def near_best_bias(f: Floats, y: Floats, weight: Floats, p: float, b: float) -> 
 
 
 @compiled(inner=True)
-def curvature(alpha: float, xi: float, c: float, r: float) -> float:
+def curvature(alpha, xi, c, r):
     r"""Return :math:`d\xi/d\alpha = r\xi/\alpha`, infinite at α = 0 for r < 1."""
     if r == 0.0:
         return 0.0
@@ -122,18 +123,7 @@ def curvature(alpha: float, xi: float, c: float, r: float) -> float:
 
 
 @compiled(inner=True)
-def pair_step(
-    violation: float,
-    eta: float,
-    ai: float,
-    ci: float,
-    yi: float,
-    aj: float,
-    cj: float,
-    yj: float,
-    r: float,
-    limit: float,
-) -> float:
+def pair_step(violation, eta, ai, ci, yi, aj, cj, yj, r, limit):
     """Return the root t of ψ on [0, `limit`], or `limit` if ψ is still positive there."""
     if r == 0.0:
         return min(violation / eta, limit)
@@ -179,18 +169,7 @@ def pair_step(
 
 
 @compiled(inner=True)
-def move(
-    i: int,
-    j: int,
-    Q: Floats,
-    r: float,
-    g: Floats,
-    alpha: Floats,
-    xi: Floats,
-    y: Floats,
-    c: Floats,
-    upper_bound: Floats,
-) -> None:
+def move(i, j, Q, r, g, alpha, xi, y, c, upper_bound):
     """Step in the pair (i, j): update the multipliers, their slacks and g."""
     norms = Q[i, i] + Q[j, j]
     eta = max(norms - 2.0 * Q[i, j], FLAT * norms, SMALLEST)
@@ -215,17 +194,7 @@ def move(
 
 
 @compiled(allocates=True)
-def ascend(
-    Q: Floats,
-    g: Floats,
-    alpha: Floats,
-    y: Floats,
-    c: Floats,
-    upper_bound: Floats,
-    r: float,
-    tol: float,
-    steps: int,
-) -> int:
+def ascend(Q, g, alpha, y, c, upper_bound, r, tol, steps):
     """Ascend in the pairs of a working set, in place, until its largest violation is at most `tol`."""
     q = y.size
     xi = np.empty(q)
@@ -265,17 +234,7 @@ def ascend(
 
 
 @compiled(allocates=True)
-def ascend_alone(
-    Q: Floats,
-    g: Floats,
-    alpha: Floats,
-    y: Floats,
-    c: Floats,
-    upper_bound: Floats,
-    r: float,
-    tol: float,
-    steps: int,
-) -> int:
+def ascend_alone(Q, g, alpha, y, c, upper_bound, r, tol, steps):
     """:func:`ascend` without a balance: in one multiplier at a time."""
     q = y.size
     xi, bend = np.empty(q), np.empty(q)

@@ -23,8 +23,6 @@ from __future__ import annotations
 
 from svmcvx.system.compilation import compiled
 
-__all__ = ["ascend_dense", "ascend_sparse"]
-
 
 @compiled(inner=True)
 def _best(theta, gradient, curvature, D, a, b, low, high):
