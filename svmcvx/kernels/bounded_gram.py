@@ -39,7 +39,6 @@ class BoundedGram:
 
     @property
     def row_errors(self) -> Floats:
-        """Bounds on the sums of the errors of each row."""
         ones = np.ones(self.K.shape[0])
         return self.error.of_products(*self._magnitudes(ones), ones)
 

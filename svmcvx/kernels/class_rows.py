@@ -48,11 +48,9 @@ class Layout:
 
     @property
     def parts(self) -> int:
-        """Number of parts."""
         return int(self.groups.shape[0])
 
     def rows(self, part: int) -> NDArray[np.int64]:
-        """Return the sorted observations of a part."""
         one, other = self.groups[part]
         found = np.arange(self.starts[one], self.starts[one + 1])
         return (
@@ -62,7 +60,6 @@ class Layout:
         )
 
     def of_part(self, part: int) -> slice:
-        """Return where a part is in arrays of all parts."""
         return slice(int(self.offsets[part]), int(self.offsets[part + 1]))
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -140,11 +137,9 @@ class ClassRows:
 
     @property
     def bytes(self) -> float:
-        """Memory of all rows."""
         return float(self._store.nbytes)
 
     def diagonal(self) -> Floats:
-        """Return k(x, x)."""
         if self.kernel is None:
             return row_norms_squared(self.X)
         return np.asarray(self.kernel.diagonal(self.X), dtype=np.float64)

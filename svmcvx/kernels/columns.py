@@ -130,7 +130,6 @@ class KernelColumns:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
         return int(self._data_rows.shape[0]), int(self._data_columns.shape[0])
 
     def some(self, columns: Any) -> Self:
@@ -186,7 +185,6 @@ class KernelColumns:
         return tile, close
 
     def _tiles(self) -> tuple[list[slice], list[slice]]:
-        """Return the rows and the columns of the tiles."""
         m, n = self.shape
         width = max(1, min(n, TILE_COLUMNS, self.tile_entries))
         height = max(1, self.tile_entries // width)
@@ -295,7 +293,6 @@ class KernelColumns:
         return found
 
     def _part(self, rows: slice) -> tuple[Any, ...]:
-        """Return the prepared parts of some rows."""
         parts = (self._data_rows[rows], self._rows[rows])
         return (*parts, self._row_halves[rows], self._row_shares[rows]) if self._product else parts
 

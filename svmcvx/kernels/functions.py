@@ -49,7 +49,6 @@ KernelLike: TypeAlias = "Kernel | str | Callable[[Any, Any], Any] | None"
 
 
 def _variance(X: Features, weight: Floats | None) -> float:
-    """Weighted variance of all entries together."""
     if weight is None:
         if not sp.issparse(X):
             return float(np.var(X))
@@ -501,7 +500,6 @@ def _cancellation(dtype: DTypeLike) -> float:
 
 
 def dense(A: Features) -> Matrix:
-    """Return rows as a dense array."""
     return np.asarray(A.toarray() if sp.issparse(A) else A)
 
 
@@ -577,7 +575,6 @@ def row_norms(A: Features) -> Matrix:
 
 
 def row_norms_squared(A: Features) -> Matrix:
-    """Return the squared Euclidean norm of each row."""
     if sp.issparse(A):
         return np.asarray(A.multiply(A).sum(axis=1)).ravel()
     return np.asarray(np.einsum("ij,ij->i", A, A))

@@ -49,7 +49,6 @@ class CachedGram:
 
     @cached_property
     def error(self) -> EntryError:
-        """Bound on the error of the entries."""
         return (
             self.kernel.error_of(self.X, self.X, self.matrix)
             if self.known_error is None
@@ -88,7 +87,6 @@ class _KeptCross:
 
     @property
     def bytes(self) -> float:
-        """Memory of the matrix."""
         return 8.0 * self.matrix.size
 
 
@@ -180,7 +178,6 @@ class CachedKernel(Kernel):
     cache: GramCache = field(compare=False, repr=False)
 
     def block(self, A: Any, B: Any) -> NDArray[Any]:
-        """Return the kernel's block."""
         return self.kernel.block(A, B)
 
     def error_of(self, A: Any, B: Any, values: NDArray[Any]) -> EntryError:
@@ -188,7 +185,6 @@ class CachedKernel(Kernel):
         return self.kernel.error_of(A, B, values)
 
     def diagonal(self, A: Features) -> Floats:
-        """Return the kernel's diagonal."""
         return self.kernel.diagonal(A)
 
     def resolve(self, X: Features, weight: Floats | None = None) -> CachedKernel:

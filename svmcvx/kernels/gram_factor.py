@@ -42,7 +42,6 @@ class GramFactor:
     unit: Floats | None = None
 
     def expansion(self, w: Floats) -> Floats:
-        """Return v with ``L'v = w``."""
         if not w.any():
             return np.zeros(self.L.shape[0])
         if self.values is not None:

@@ -245,7 +245,6 @@ class GrowingWorkingSet:
 
     @property
     def n(self) -> int:
-        """Number of members."""
         return int(self.members.size)
 
     @property
@@ -254,7 +253,6 @@ class GrowingWorkingSet:
         return np.asarray(self.state.S[: self.state.tight[0]], dtype=np.intp)
 
     def coefficients(self) -> Floats:
-        """Return v for all observations."""
         v = np.zeros(self.space.data.n)
         v[self.members] = self.state.v
         return v

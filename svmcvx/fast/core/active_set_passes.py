@@ -266,7 +266,6 @@ def forward(L, m, x):
 
 @compiled(inner=True, fastmath=ANY_ORDER)
 def backward(L, m, x):
-    """Solve L'x = x in place."""
     for i in range(m - 1, -1, -1):
         row = L[i]
         value = x[i] / row[i]
@@ -289,7 +288,6 @@ def forward_both(L, m, x, e):
 
 @compiled(inner=True, fastmath=ANY_ORDER)
 def backward_both(L, m, x, e):
-    """Solve L'x = x and L'e = e in place."""
     for i in range(m - 1, -1, -1):
         row = L[i]
         one, other = x[i] / row[i], e[i] / row[i]
@@ -344,7 +342,6 @@ def append(L, entries, members, m, i, constant, ridge):
 
 @compiled(inner=True)
 def _take_out(L, members, slots, m, place):
-    """Take the member at a place out; its slot is free then."""
     free = slots[place]
     for i in range(place, m - 1):
         members[i], slots[i] = members[i + 1], slots[i + 1]
@@ -421,7 +418,6 @@ def subtract_rows(g, factors, rows, slots, m):
 
 @compiled(inner=True)
 def add_scaled(target, factor, source):
-    """Add a multiple of a vector."""
     for k in range(target.size):
         target[k] += factor * source[k]
 

@@ -101,13 +101,11 @@ class GramRows:
         self.dtype, self.nbytes = self.store.dtype, self.store.nbytes
 
     def square(self, chosen: Indices) -> Floats:
-        """Return the part of the matrix."""
         return (
             self.store if chosen.size == self.store.shape[0] else self.store[np.ix_(chosen, chosen)]
         )
 
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
-        """Add rows of the matrix."""
         used = np.flatnonzero(change)
         add_rows(f, self.store, chosen[used], change[used])
 
@@ -380,7 +378,6 @@ class PartialFactor:
 
     @property
     def done(self) -> bool:
-        """Whether the residual is negligible."""
         return float(self.residual.max(initial=0.0)) <= self.negligible * self.scale
 
     @property

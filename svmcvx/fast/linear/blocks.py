@@ -112,7 +112,6 @@ class BlockMargins(Margins):
         return _added(found, extreme=name == "flat_ends")
 
     def set_point(self, w: Floats) -> None:
-        """Set the scores to Xw."""
         if not self.begun:
             self.space.shards.change(_begin, None, self.space.settings, self.loss, w)
             self.begun = True
@@ -136,7 +135,6 @@ class BlockMargins(Margins):
         self.pending.append(("keep", ()))
 
     def mean(self, scores: str) -> float:
-        """Return the mean margin."""
         return float(self._sum("mean", scores))
 
     def balance(self, b: float, sigma: float) -> tuple[float, float, float]:
@@ -159,7 +157,6 @@ class BlockMargins(Margins):
         return float(self._sum("along", t, b, db, sigma))
 
     def variance_along(self, mean: float) -> tuple[float, float]:
-        """Return τ'f and τ'df."""
         found: tuple[float, float] = self._sum("variance_along", mean)
         return found
 
@@ -168,11 +165,9 @@ class BlockMargins(Margins):
         return int(self._sum("curved"))
 
     def mean_gradient(self) -> Floats:
-        """Return the gradient of the mean margin."""
         return np.asarray(self._sum("mean_gradient"))
 
     def normal_matrix(self) -> NormalMatrix:
-        """Return the sums of the system."""
         found: NormalMatrix = self._sum("normal_matrix")
         return found
 

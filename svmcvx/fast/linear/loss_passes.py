@@ -68,7 +68,6 @@ class LinearLoss(NamedTuple):
 
 
 def hinge_power(p: float) -> LinearLoss:
-    r"""Return the hinge to the power p ≥ 1, :math:`z_+^p`."""
     return LinearLoss(HINGE if p == 1 else ENVELOPE if p < 2 else POWER, p=float(p))
 
 
@@ -79,7 +78,6 @@ def band(C1: float, C2: float, D: float) -> LinearLoss:
 
 @compiled(inner=True, nogil=True, error_model="numpy")
 def _root(nu, sigma, p):
-    """Return the root r ≥ 0 of p r + σ r^(1/(p−1)) = ν > 0."""
     power = 1.0 / (p - 1.0)
     # Each term alone bounds the root from above.
     r = min(nu / p, (nu / sigma) ** (p - 1.0))
@@ -180,7 +178,6 @@ ANY_ORDER = {"reassoc", "nsz", "contract"}
 
 @compiled(inner=True, fastmath=ANY_ORDER, error_model="numpy")
 def _clip(raw, top):
-    """Clip to [0, top]; NaN stays NaN."""
     raw = 0.0 if raw <= 0.0 else raw
     return top if raw >= top else raw
 

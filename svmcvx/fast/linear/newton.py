@@ -403,7 +403,6 @@ class LinearProblem(LinearTerms):
         return other
 
     def primal_of(self, alpha: Floats) -> Floats:
-        r"""Return :math:`w(\alpha)`."""
         w = np.asarray(self.X.T @ (self.y * alpha))
         return w if self.linear_term is None else w + self.linear_term
 
@@ -646,11 +645,9 @@ class Margins:
         self.best_tau = self.alpha
 
     def centre_expansion(self) -> Floats:
-        """Return X'(ya) of the centre a."""
         return np.asarray(self.problem.X.T @ (self.problem.y * self.centre))
 
     def set_point(self, w: Floats) -> None:
-        """Set the scores to Xw."""
         self.f = np.asarray(self.problem.X @ w)
 
     def project(self, dw: Floats) -> None:
@@ -742,7 +739,6 @@ class Margins:
         return int(np.count_nonzero(self._second))
 
     def mean_gradient(self) -> Floats:
-        """Return the gradient of the mean margin."""
         m = self.problem
         return np.asarray(m.X.T @ (m.y * m.shares))
 
@@ -886,7 +882,6 @@ class _System:
         self.H.ravel()[:: problem.d + 1] += 1.0
 
     def solve(self, gradient: Floats, bias_gradient: float) -> tuple[Floats, float]:
-        """Return the step for a gradient."""
         if not self.bias:
             return _solved(self.H.copy(), -gradient), 0.0
         return bordered_solution(
@@ -912,7 +907,6 @@ class _DualSystem:
         self.system.ravel()[:: second.size + 1] += 1.0 / second
 
     def solve(self, gradient: Floats, bias_gradient: float) -> tuple[Floats, float]:
-        """Return the step for a gradient."""
         part, right = self.part, -np.asarray(self.part @ gradient)
         if not self.bias:
             return -gradient - np.asarray(part.T @ _solved(self.system.copy(), right)), 0.0
@@ -1040,7 +1034,6 @@ class KernelNewton:
 
     @property
     def rank(self) -> int:
-        """Columns of the factor."""
         return len(self.factor.pivots)
 
     def grow(

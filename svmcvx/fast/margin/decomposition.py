@@ -197,7 +197,6 @@ class Decomposition:
 
     @cached_property
     def random(self) -> np.random.Generator:
-        """The generator of the seed."""
         return np.random.default_rng(self.seed)
 
     @property

@@ -91,7 +91,6 @@ class SolvedParts:
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """As in the solution of one problem."""
         return {
             "C": self.C,
             "p": self.p,
@@ -270,7 +269,6 @@ class SolvedParts:
         )
 
     def attempt(self, part: int) -> Attempt:
-        """Return the record of one problem."""
         steps = int(self.steps[part])
         share = steps / max(int(self.steps.sum()), 1)
         return Attempt(
@@ -353,7 +351,6 @@ def _layout(labels: CodedLabels, scheme: str) -> tuple[Layout, NDArray[np.intp]]
 
 @cache
 def _pairs(count: int) -> NDArray[np.int64]:
-    """Return all pairs of classes."""
     found = np.array(list(combinations(range(count), 2)), dtype=np.int64)
     found.setflags(write=False)
     return found

@@ -184,7 +184,6 @@ def hinge_gap(b, g, y, c, alpha):
 
 @compiled(inner=True, error_model="numpy")
 def squared_gap(b, g, y, d, alpha):
-    """Return P - D at p = 2 and a bias, and D."""
     gap, dual = 0.0, 0.0
     for k in range(g.size):
         xi = d[k] * alpha[k]

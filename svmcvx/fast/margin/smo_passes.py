@@ -55,7 +55,6 @@ BIAS_STEPS = 100
 
 @compiled(inner=True)
 def slack_of(alpha, c, r):
-    r"""Return :math:`\xi = (\alpha/c)^r`, 0 for r = 0."""
     if r == 0.0 or alpha <= 0.0:
         return 0.0
     x = alpha / c

@@ -309,7 +309,6 @@ def _multipliers_at(statement: ODM, problem: LinearProblem, w: Floats) -> Floats
 
 
 def points_of(statement: ODM, point: BestPoint) -> RecoveredPoints:
-    """Return the model and the multipliers of a point."""
     duals: list[Dual] = [{"theta": point.alpha}]
     if statement.space.is_linear:
         return RecoveredPoints(

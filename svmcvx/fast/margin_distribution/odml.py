@@ -359,7 +359,6 @@ def start_from(statement: ODML, warm: Solution | None) -> Floats | None:
 
 
 def points_of(statement: ODML, problem: LinearProblem, point: BestPoint) -> RecoveredPoints:
-    """Return the model and the multipliers of a point."""
     space = statement.space
     duals: list[Dual] = [{"alpha": point.alpha}]
     if not problem.kernel_expansion:
