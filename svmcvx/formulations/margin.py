@@ -284,17 +284,33 @@ class MarginLinearDual(LinearDual):
 LEAST_RTOL = float(4.0 * np.finfo(np.float64).eps)
 
 
-def objective(squared_norm: Any, u: Any, *, C: Any, p: Any, weight: Any = 1.0) -> Any:
+def objective(
+    squared_norm: Any,
+    u: Any,
+    *,
+    C: Any,
+    p: Any,
+    weight: Any = 1.0,
+    summed: Callable[[Any], Any] = total,
+) -> Any:
     r"""Return :math:`P = \tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+^p`, of plain or of bounded numbers."""
-    return 0.5 * squared_norm + C * total(weight * hinge_power(u, p))
+    return 0.5 * squared_norm + C * summed(weight * hinge_power(u, p))
 
 
-def dual_objective(alpha: Any, squared_norm: Any, *, C: Any, p: Any, weight: Any = 1.0) -> Any:
+def dual_objective(
+    alpha: Any,
+    squared_norm: Any,
+    *,
+    C: Any,
+    p: Any,
+    weight: Any = 1.0,
+    summed: Callable[[Any], Any] = total,
+) -> Any:
     r"""Return :math:`D(\alpha)`, with :math:`v'Kv` passed as `squared_norm`; for p = 1 of an α
     within its box.
     """
     terms = alpha if p == 1 else alpha - hinge_power_conjugate(alpha, C * weight, p)
-    return total(terms) - 0.5 * squared_norm
+    return summed(terms) - 0.5 * squared_norm
 
 
 def best_bias(

@@ -1,13 +1,14 @@
 """The pSVM of many pairs of classes, or of each class against the rest: their objectives and dual
 objectives as arrays, one number a problem.
 
-The formulas are those of :mod:`svmcvx.formulations.margin`, compiled
-(:mod:`svmcvx.formulations.margin_passes`). What is shared is evaluated once: rows of the
-kernel matrix, and the products of a class with the normals of all problems that it takes part in.
+The formulas are those of :mod:`svmcvx.formulations.margin`. What is shared is evaluated
+once: rows of the kernel matrix, and the products of a class with the normals of all problems that it
+takes part in.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,18 +19,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import PartsEvaluation
-from svmcvx.certificate.bounded import Bounded, parts_of
-from svmcvx.certificate.exactly import imbalance, product_below
-from svmcvx.certificate.rows import row_norms_above, summed_rows
-from svmcvx.errors import NotCertified
-from svmcvx.formulations.margin_passes import (
-    DUAL,
-    ERROR,
-    LOSSES,
-    REGULARISER,
-    VIOLATION,
-    write_terms,
+from svmcvx.certificate.bounded import (
+    GROW,
+    Bounded,
+    exact,
+    growth,
+    positive_part,
+    quietly,
+    roundings,
+    row_sums,
+    signed,
 )
+from svmcvx.certificate.bounded import square as bounded_square
+from svmcvx.certificate.exactly import LARGEST_BITS, SMALLEST, SUM_BITS, imbalance, product_below
+from svmcvx.certificate.rows import inner_error, row_norms_above, summed_rows, sums_above
+from svmcvx.errors import NotCertified
+from svmcvx.formulations.margin import dual_objective, objective
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
 
@@ -38,6 +43,8 @@ Floats: TypeAlias = NDArray[np.float64]
 # Multiplications up to which the products of all rows with all normals are one product, though a
 # normal needs its own rows alone.
 FEW = 500_000
+# Exponent of the finest grid of multipliers.
+FINEST = -1000
 
 
 class PartsPoint(NamedTuple):
@@ -91,6 +98,11 @@ class PSVMParts:
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The row and the problem of each number of their arrays."""
         return self.layout.all_rows, self.layout.spread(np.arange(self.layout.parts))
+
+    @cached_property
+    def _norms(self) -> Floats:
+        """At least the norm of the row of each number of their arrays."""
+        return row_norms_above(self.rows.X)[self.layout.all_rows]
 
     @cached_property
     def _groups(self) -> list[tuple[Floats, NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]]:
@@ -171,48 +183,74 @@ class PSVMParts:
             raise NotCertified("there was no room for the rows of the kernel; raise cache_size")
         return found
 
+    @quietly
     def evaluate(self, point: PartsPoint) -> PartsEvaluation:
-        alpha, layout = np.ascontiguousarray(point.alpha), self.layout
-        norms, terms = np.zeros(0), 0
+        """Return ½‖w‖² and C Σ s (1 − u)₊^p at the models, D at the multipliers, and the largest of
+        −α, the excess of α over its upper bound, and |y'α|.
+        """
+        alpha, spread = np.ascontiguousarray(point.alpha), self.layout.spread
+        b: Any = point.bias
         if self.kernel is not None:
-            W, (f, error) = np.zeros((0, 0)), parts_of(self.kernel_scores(alpha))
+            f = self.kernel_scores(alpha)
+            square = lower_square = positive_part(self._sums(f * (alpha * self.y)))
         else:
             W, terms = self.normals(alpha)
-            f, error, norms = (
-                self.linear_scores(W),
-                np.empty(alpha.size),
-                row_norms_above(self.rows.X),
+            d, shifted = W.shape[1], bool(self.centre.any())
+            norms = self._norms
+            # The normal is computed from the multipliers; its distance from the exact one.
+            reach = sums_above(np.add.reduceat(norms * np.abs(alpha), self.starts), alpha.size)
+            distance = inner_error(terms + 1 + shifted, reach)
+            square = row_sums(bounded_square(exact(W)))
+            lengths = row_norms_above(W)
+            lower_square = square.widened((2.0 * lengths + distance) * distance)
+            # Scores are inner products of rows with the normal as it is.
+            relative = (roundings(d + shifted) * growth(d)) * lengths
+            f = Bounded(
+                self.linear_scores(W), norms * spread(relative) * GROW + (d + 4.0) * SMALLEST
             )
-        found = np.empty((VIOLATION + 1, layout.parts))
-        write_terms(
-            layout.groups,
-            layout.starts,
-            layout.offsets,
-            self.y,
-            self.weight if isinstance(self.weight, np.ndarray) else np.zeros(0),
-            self.cost_below,
-            self.C,
-            self.p == 2,
-            alpha,
-            point.bias,
-            f,
-            error,
-            W,
-            self.centre,
-            norms,
-            float(terms),
-            bool(self.centre.any()),
-            np.empty((3, layout.largest)),
-            found,
+            if shifted:
+                b = exact(W) @ self.centre + point.bias
+        b = Bounded(spread(b.value), spread(b.error)) if isinstance(b, Bounded) else spread(b)
+        # Both exponents are exact.
+        given: dict[str, Any] = {"C": exact(self.C), "p": self.p, "weight": self.weight}
+        given["summed"] = self._sums
+        return PartsEvaluation(
+            0.5 * square,
+            objective(0.0, signed(self.y, f + b), **given),
+            dual_objective(exact(alpha), lower_square, **given),
+            self._violations(alpha),
         )
-        violation = found[VIOLATION]
-        for part in np.flatnonzero(np.isnan(violation)).tolist():
-            own = layout.of_part(part)
-            violation[part] = self._violation(alpha[own], self.y[own], self.cost_below[own])
-        regulariser, losses, dual = (
-            Bounded(found[row], found[row + ERROR]) for row in (REGULARISER, LOSSES, DUAL)
-        )
-        return PartsEvaluation(regulariser, losses, dual, violation)
+
+    def _sums(self, x: Bounded) -> Bounded:
+        """Return the sum of each problem, off by at most k u times that of the sizes."""
+        k, starts = self.layout.sizes, self.starts
+        value = np.add.reduceat(x.value, starts)
+        error = roundings(1) * k * np.add.reduceat(np.abs(x.value), starts)
+        if not x.is_exact:
+            error += np.add.reduceat(x.error, starts)
+        return Bounded(value, error * growth(self.layout.largest))
+
+    def _violations(self, alpha: Floats) -> Floats:
+        """Return those of all problems; multipliers on a grid are added as integers."""
+        starts, size = self.starts, np.abs(alpha)
+        outside = np.maximum(-alpha, alpha - self.cost_below) if self.p == 1 else -alpha
+        found = np.maximum(np.maximum.reduceat(outside, starts), 0.0)
+        largest = np.maximum.reduceat(size, starts)
+        bits = min(LARGEST_BITS, SUM_BITS - int(self.layout.largest).bit_length())
+        exponent = np.maximum(np.frexp(largest)[1] - bits, FINEST)
+        units = self.y * alpha * self.layout.spread(np.ldexp(1.0, -exponent))
+        whole = np.rint(units).astype(np.int64)
+        exactly = (whole == units) & ((whole != 0) | (alpha == 0.0))
+        off = np.ldexp(np.abs(np.add.reduceat(whole, starts)).astype(np.float64), exponent)
+        found = np.maximum(found, off)
+        for part in np.flatnonzero(~np.logical_and.reduceat(exactly, starts)).tolist():
+            own = self.layout.of_part(part)
+            found[part] = (
+                self._violation(alpha[own], self.y[own], self.cost_below[own])
+                if math.isfinite(largest[part])
+                else math.inf
+            )
+        return found
 
     def _violation(self, alpha: Floats, y: Floats, cost: Floats) -> float:
         """Return that of multipliers that are on no grid."""

@@ -1,4 +1,4 @@
-"""Compiled intervals of many pSVM, held against fractions."""
+"""Intervals of many pSVM together, held against fractions."""
 
 from fractions import Fraction
 
@@ -7,17 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import svmcvx as sx
+from svmcvx.certificate.bounded import Bounded
 from svmcvx.certificate.exactly import imbalance
-from svmcvx.certificate.rows import row_norms_above, summed_rows
 from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
-from svmcvx.formulations.margin_passes import (
-    DUAL,
-    ERROR,
-    LOSSES,
-    REGULARISER,
-    VIOLATION,
-    write_terms,
-)
 from svmcvx.kernels.class_rows import ClassRows, Layout
 
 SIZES = [4, 3, 5]
@@ -46,11 +39,21 @@ def terms(f, b, y, alpha, weight, C, p, square):
 
 
 def check(found, part, exact):
-    for row, number in zip((REGULARISER, LOSSES, DUAL), exact, strict=True):
-        off = found[row + ERROR, part]
-        assert np.isinf(off) or abs(Fraction(float(found[row, part])) - number) <= Fraction(
+    for term, number in zip(found[:3], exact, strict=True):
+        off = term.error[part]
+        assert not np.isfinite(off) or abs(Fraction(float(term.value[part])) - number) <= Fraction(
             float(off)
         )
+
+
+class WithScores(PSVMParts):
+    """Problems with a kernel, whose scores and errors are given."""
+
+    kernel = sx.RBF(1.0)
+    given = None
+
+    def scores(self, alpha):
+        return self.given
 
 
 @settings(max_examples=150, deadline=None)
@@ -67,37 +70,20 @@ def test_terms_contain_the_exact_ones(seed, spread, p, weighted, linear, C):
     total = Y.size
     alpha = np.abs(numbers(rng, total, spread=spread)) * (rng.random(total) < 0.7)
     bias = numbers(rng, 3, spread=spread)
-    weight = np.abs(numbers(rng, total, spread=3.0)) if weighted else np.zeros(0)
-    v = alpha * Y
-    centre, W, norms, count, shifted = np.zeros(2), np.zeros((0, 0)), np.zeros(0), 0, False
+    weight = np.abs(numbers(rng, total, spread=3.0)) if weighted else 1.0
     f, error = numbers(rng, total, spread=spread), np.abs(numbers(rng, total, spread=1.0)) * 1e-9
-    if linear:
-        X = numbers(rng, 12, 2, spread=spread)
-        centre, shifted = (X.mean(axis=0), True) if rng.random() < 0.5 else (centre, False)
-        table = np.zeros((12, 3))
-        table[ROWS, LAYOUT.spread(np.arange(3))] = v
-        whole, count = summed_rows(X - centre, table)
-        W, norms = np.ascontiguousarray(whole.T), row_norms_above(X - centre)
-        f = ((X - centre) @ whole)[ROWS, LAYOUT.spread(np.arange(3))]
-    found = np.empty((VIOLATION + 1, 3))
-    passed = (
-        weight,
-        np.full(total, C),
-        C,
-        p == 2,
-        alpha,
-        bias,
-        f,
-        error,
-        W,
-        centre,
-        norms,
-        float(count),
-        shifted,
+    X = numbers(rng, 12, 2, spread=spread)
+    centre = X.mean(axis=0) if rng.random() < 0.5 else np.zeros(2)
+    statement = (PSVMParts if linear else WithScores)(
+        ClassRows(None, X - centre, LAYOUT.starts, 144), LAYOUT, Y, weight, C, p, centre
     )
-    write_terms(LAYOUT.groups, LAYOUT.starts, LAYOUT.offsets, Y, *passed, np.empty((3, 9)), found)
+    if linear:
+        W = statement.normals(alpha)[0]
+    else:
+        object.__setattr__(statement, "given", Bounded(f, error))
+    found = statement.evaluate(PartsPoint(alpha, bias))
     if spread < 40.0:
-        assert np.isfinite(found[:VIOLATION]).all()
+        assert all(np.isfinite([*term.value, *term.error]).all() for term in found[:3])
     for part in range(3):
         own = LAYOUT.of_part(part)
         a, labels, b = fractions(alpha[own]), fractions(Y[own]), Fraction(float(bias[part]))
