@@ -1,7 +1,7 @@
 r"""Continuation for the conic relaxation: a ridge that shrinks from stage to stage, columns added
 as needed, λ for a given κ.
 
-Each stage minimises :math:`F_\epsilon` of :mod:`svmcvx.fast.conic_loss.continuation` for a ridge
+Each stage minimises :math:`F_\epsilon` of :class:`LowRankRelaxation` for a ridge
 ε that is chosen from an absolute gap, the goal of the stage, and ends with certified bounds.
 """
 
@@ -96,7 +96,18 @@ class SecondDerivatives(NamedTuple):
 
 
 class LowRankRelaxation:
-    """F with its derivatives, and the point it is at."""
+    r"""F with its derivatives at a point: the low-rank form, with a ridge added to the covariance.
+
+    .. math:: F_\epsilon(U) = \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i z_i(u_i, \|V'x_i\|^2 + \epsilon\|x_i\|^2), \qquad U = (w\; V),
+
+    is, up to the constant :math:`\epsilon r`, the relaxation restricted to covariances
+    :math:`\succeq \epsilon I`. It is smooth for any V, also for one without columns, and any
+    stationary point with :math:`\lambda_{\max}(\sum_i\gamma_i x_i x_i') \le 1` is a global minimum.
+    Its γ and α are then feasible for the relaxation itself, with a gap of at most :math:`\epsilon
+    r`.
+
+    Source: [CepedaGomezHan], Theorem 2, in the low-rank form of Burer and Monteiro.
+    """
 
     def __init__(
         self,

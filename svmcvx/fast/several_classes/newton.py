@@ -1,4 +1,20 @@
-"""The points that solvers of several classes start from, and the best that they have met."""
+r"""Newton's methods for machines of several classes.
+
+**Hinges** (Weston-Watkins, Crammer-Singer, M-SVM, top-k): the augmented Lagrangian method for the
+dual problem [LiSunToh]. The envelope of the loss around multipliers is minimised, with the penalty,
+in (W, b) by a semismooth Newton method until the part of the gap from the gradient is a small share
+of the other part; then its multipliers become the centre, and σ grows. At the multipliers α of a
+point, with :math:`\Omega(W) = \tfrac\rho2\|W\|^2`,
+
+.. math:: P(W, b) - D(\alpha) = \sum_i\Big(s_i\ell(f_i) - \sum_k\alpha_{ik}(1 - f_{ik})\Big) + \frac{\|\rho W - G\|^2}{2\rho} - g_b'b.
+
+**Softmax** is smooth: Newton's method itself, whose steps are found by conjugate gradients where
+factors would cost more. A sum of absolute values is smoothed, ever less: ν is reduced when the
+decrease that a step predicts has become smaller than the error due to smoothing.
+
+Source: [ChanGolubMulet]; [LiSunToh] = Li, Sun and Toh 2018, A highly efficient semismooth Newton
+augmented Lagrangian method for solving lasso problems.
+"""
 
 from __future__ import annotations
 
@@ -701,7 +717,22 @@ class M3SVMBounds(ScoreBounds):
 
 
 class Continuation:
-    """Newton steps with decreasing smoothing."""
+    r"""Newton's method for M3SVM with decreasing smoothing, whose multipliers and flows are
+    independent unknowns.
+
+    The hinge is the limit of :math:`\tfrac12(\gamma + \sqrt{\gamma^2+\delta^2})` as δ → 0, with
+    multipliers :math:`(2\alpha - 1)\sqrt{\gamma^2+\delta^2} = \gamma`. Newton's method for this
+    equation in α *and* γ has
+
+    .. math:: d\alpha = \frac{1 - (2\alpha-1)\gamma/\sqrt{\gamma^2+\delta^2}}{2\sqrt{\gamma^2+\delta^2}}\, d\gamma
+
+    and, unlike Newton's method for the quotient, converges in a few steps also for tiny δ. Its step
+    is a direction of descent of the smoothed objective for every α, so that a line search makes the
+    method globally convergent. For p < 2 the norms are smoothed likewise. δ is reduced when the
+    decrease that a Newton step predicts has become smaller than the error due to smoothing.
+
+    Source: [ChanGolubMulet]; [AndersenChristiansenConnOverton].
+    """
 
     def __init__(
         self,

@@ -172,45 +172,36 @@ class SquaredWeights(SmoothPenalty):
         self.rho, self.columns = rho, columns
 
     def unit(self, squares: float, weight: float) -> float:
-        """Beyond the weights of the losses, which bound the multipliers, σ has no meaning."""
         return min(self.rho / max(squares, TINY), weight)
 
     def powers(self, c: int) -> tuple[float, float, float]:
-        """Squares of differences alone."""
         return self.rho / (2.0 * c), 2.0, 0.0
 
     def inverse(self, U: Floats) -> SquaresInverse:
-        """1/ρ."""
         return SquaresInverse(self.rho)
 
     def shortened(self, alpha: Floats, scores: ScoreSpace) -> Floats:
-        """The bound is a parabola in the share."""
         squares = float((scores.gradient(alpha).W.value ** 2).sum())
         return alpha * min(1.0, self.rho * float(alpha.sum()) / max(squares, TINY))
 
     def value(self, U: Floats) -> float:
-        """ρ/2 ‖W‖²."""
         return 0.5 * self.rho * float((U[: self.columns] ** 2).sum())
 
     def gradient(self, U: Floats) -> Floats:
-        """ρW."""
         gradient = np.zeros_like(U)
         gradient[: self.columns] = self.rho * U[: self.columns]
         return gradient
 
     def slope(self, U: Floats, D: Floats) -> Callable[[float], float]:
-        """Linear in the length."""
         W, D = U[: self.columns], D[: self.columns]
         start, rise = self.rho * float((W * D).sum()), self.rho * float((D**2).sum())
         return lambda length: start + length * rise
 
     def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
-        """‖ρW − G‖²/(2ρ), and nothing."""
         W, b = gradient[: self.columns], gradient[self.columns :]
         return 0.5 * float((W**2).sum()) / self.rho + float(np.abs(b).sum()), 0.0
 
     def curvature(self, U: Floats, gradient: Floats, damping: float) -> Squares:
-        """ρ for all weights."""
         weights = np.full(U.shape[0], damping)
         weights[: self.columns] = self.rho
         return Squares(weights, U.shape[1])
@@ -246,7 +237,6 @@ class AbsoluteWeights(WeightPenalty):
         self.flow: Floats | None = None
 
     def value(self, U: Floats) -> float:
-        """λ Σ|W|."""
         return self.lam * float(np.abs(U[: self.columns]).sum())
 
     def multipliers(self, U: Floats) -> Floats:
@@ -255,17 +245,14 @@ class AbsoluteWeights(WeightPenalty):
         return np.asarray(self.lam * (W / np.hypot(W, self.nu)))
 
     def gradient(self, U: Floats) -> Floats:
-        """The multipliers."""
         gradient = np.zeros_like(U)
         gradient[: self.columns] = self.multipliers(U)
         return gradient
 
     def slope(self, U: Floats, D: Floats) -> Callable[[float], float]:
-        """By the multipliers."""
         return lambda length: float((self.multipliers(U + length * D) * D[: self.columns]).sum())
 
     def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
-        """What ⟨s − G, W⟩ and a scaling of G to at most λ cost, and λ|W| − ⟨s, W⟩."""
         W, s = U[: self.columns], self.multipliers(U)
         missing = gradient[: self.columns]
         excess = float(np.abs(s - missing).max()) / self.lam - 1.0
@@ -286,7 +273,6 @@ class AbsoluteWeights(WeightPenalty):
         return np.asarray(np.maximum(self.lam - s * (W / root), 0.0) / root)
 
     def curvature(self, U: Floats, gradient: Floats, damping: float) -> EntrySquares:
-        """Those of the equation s r = λw with independent multipliers s."""
         entries = np.full(U.shape, damping)
         entries[: self.columns] = self._second(U)
         common = float(np.abs(gradient.mean(axis=1)).max())
@@ -384,7 +370,6 @@ class M3SVMSystem(ScoreSystem):
         self.P = statement.P
 
     def point(self, W: Floats, b: Floats) -> Floats:
-        """Return U of W, in terms of the features, and b, with rows that sum to zero."""
         return centred(super().point(W, b))
 
     def objective_value(self, U: Floats, loss: float) -> float:
@@ -493,28 +478,22 @@ class PairPowers(SmoothPenalty):
         return PairNorms(self.system, U, 0.0, None)
 
     def value(self, U: Floats) -> float:
-        """The regulariser."""
         return self.system.objective_value(U, 0.0)
 
     def gradient(self, U: Floats) -> Floats:
-        """That of the norms."""
         return self._norms(U).gradient
 
     def slope(self, U: Floats, D: Floats) -> Callable[[float], float]:
-        """By the gradient."""
         return lambda length: float((self.gradient(U + length * D) * D).sum())
 
     def unit(self, squares: float, weight: float) -> float:
-        """The stiffness that moves a score by one."""
         return weight / max(squares, TINY)
 
     def powers(self, c: int) -> tuple[float, float, float]:
-        """Those of the statement."""
         statement = self.system.statement
         return float(statement.lam), float(statement.p), float(statement.eps)
 
     def inverse(self, U: Floats) -> PairInverse | None:
-        """That of the weights."""
         W = U[:-1]
         return (
             PairInverse(self.system, W)
@@ -523,14 +502,12 @@ class PairPowers(SmoothPenalty):
         )
 
     def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
-        """Half the square of the gradient in the metric of the inverse, and nothing."""
         W, b = gradient[:-1], gradient[-1]
         inverse = self.inverse(U)
         part = np.inf if inverse is None else 0.5 * float((W * inverse.apply(W)).sum())
         return part + float(np.abs(b).sum()), 0.0
 
     def curvature(self, U: Floats, gradient: Floats, damping: float) -> DampedNorms:
-        """Those of the norms."""
         return DampedNorms(self._norms(U), damping, self.system.P.shape[0])
 
 
@@ -552,5 +529,4 @@ class ClassicalSystem(ScoreSystem):
             self.penalty = SquaredWeights(2.0 * statement.lam * kappa, self.columns)
 
     def normalised(self, A: Floats) -> Floats:
-        """Return the matrix with rows that sum to zero if the penalty is a sum of squares."""
         return centred(A) if self.penalty.smooth else A

@@ -1,4 +1,4 @@
-"""Specialised solvers of the classical multi-class machines; the statement is
+"""Specialised solvers of M3SVM and of the classical multi-class machines; the statements are in
 :mod:`svmcvx.formulations.multiclass.machines`.
 """
 

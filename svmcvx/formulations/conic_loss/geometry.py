@@ -166,11 +166,9 @@ class RowGeometry(Geometry):
 
     @cached_property
     def norms(self) -> Floats:
-        """At least the norms of the rows."""
         return self.rows.norms
 
     def curvature(self, gamma: Floats) -> WeightedSpectrum:
-        """Return the spectrum of X'ΓX and a bound of it."""
         rows = np.flatnonzero(gamma > 0)
         d = int(self.X.shape[1])
         if rows.size == 0:
@@ -182,7 +180,6 @@ class RowGeometry(Geometry):
         return self.rows if rows.size == self.X.shape[0] else Rows(self.X[rows], self.norms[rows])
 
     def guess(self, curvature: WeightedSpectrum, m: ConicMultipliers) -> float:
-        """Return the minimum of ψ approximately."""
         c = np.asarray(self._chosen(curvature.rows).X.T @ m.a.value)
         return -0.25 * float(c @ curvature.inverse(m.scale, c))
 
@@ -210,7 +207,6 @@ class RowGeometry(Geometry):
         return best
 
     def spread(self, moment: Any) -> tuple[Floats, Bounded]:
-        """Return lower bounds of ‖V'x_i‖², and ‖V‖²."""
         V = moment.V
         deviations = self.rows.product(V) if V.shape[1] <= FEW_COLUMNS else self.rows @ Ball(V)
         return variance_below(deviations), total(square(exact(V)))
@@ -224,11 +220,9 @@ class GramGeometry(Geometry):
 
     @cached_property
     def norms(self) -> Floats:
-        """At least the norms of the feature vectors."""
         return np.asarray(sqrt(exact(np.maximum(self.gram.diagonal.upper, 0.0))).upper)
 
     def curvature(self, gamma: Floats) -> WeightedSpectrum:
-        """Return the spectrum of Γ½KΓ½ and a bound of it."""
         rows = np.flatnonzero(gamma > 0)
         if rows.size == 0:
             return WeightedSpectrum(rows, np.zeros(0), np.zeros((0, 0)), 0.0)
@@ -240,7 +234,6 @@ class GramGeometry(Geometry):
         return curvature.inverse(m.scale, 0.5 * np.sqrt(m.gamma) * products)
 
     def guess(self, curvature: WeightedSpectrum, m: ConicMultipliers) -> float:
-        """Return the minimum of ψ approximately."""
         a = m.a.value
         products = self.gram.block(curvature.rows).K @ a
         s = self._solved(curvature, m, products)

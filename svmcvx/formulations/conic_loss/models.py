@@ -1,5 +1,5 @@
-r"""The primal of the conic relaxation in low-rank form: P(w, V), its gradient, and descent from an
-approximate solution.
+r"""The primal of the conic relaxation in low-rank form, P(w, V) with its gradient, and models with
+their second moment, recovered from an approximate solution.
 
 The symbols are those of :mod:`svmcvx.formulations.conic_loss.statement`; `A` holds the signed rows
 :math:`y_i x_i`.
@@ -265,7 +265,6 @@ class RelaxedLinearModel(LinearModel):
     moment: SecondMoment
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Store the linear model of the mean; see :meth:`svmcvx.Model.save`."""
         LinearModel(
             coef=self.coef, intercept=self.intercept, classes=self.classes, support=self.support
         ).save(path)
@@ -281,7 +280,6 @@ class RelaxedKernelModel(KernelModel):
     moment: SecondMoment
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Store the kernel model of the mean; see :meth:`svmcvx.Model.save`."""
         KernelModel(
             kernel=self.kernel,
             vectors=self.vectors,

@@ -1,4 +1,4 @@
-r"""The semidefinite program of the conic relaxation as a cvxpy problem.
+r"""The conic relaxation and the program of fixed γ as cvxpy problems.
 
 The statement, with its symbols and its source, is :mod:`svmcvx.formulations.conic_loss.statement`.
 """
@@ -60,7 +60,6 @@ class ConicSDP(FormulationProblem):
 
     @property
     def coefficients(self) -> int:
-        """The data, and the square of each observation."""
         n, r = self.formulation.factor.shape
         return super().coefficients + int(n * r * (r + 1) // 2)
 
@@ -75,7 +74,6 @@ class ConicSDP(FormulationProblem):
         return w, covariance_factor(w, W)
 
     def recover(self) -> RecoveredPoints:
-        """Models with their second moments, and the multipliers."""
         point = self._mean_and_covariance()
         if point is None:
             return RecoveredPoints([], [])
@@ -283,7 +281,6 @@ class ConicFixedGammaProblem(FormulationProblem):
     w: cp.Expression
 
     def recover(self) -> RecoveredPoints:
-        """Models of w and of minimisers of q; α from a minimiser, and from the multipliers."""
         if not usable(self.w.value):
             return RecoveredPoints([], [])
         statement: ConicFixedGamma = self.formulation
@@ -299,7 +296,6 @@ class ConicFixedGammaProblem(FormulationProblem):
         return RecoveredPoints([statement.model(point) for point in points], duals)
 
     def model_at_variables(self) -> BinaryModel | None:
-        """The model of the present w."""
         if not usable(self.w.value):
             return None
         statement: ConicFixedGamma = self.formulation

@@ -516,7 +516,6 @@ class ConicDual(BinaryStatement):
         return max(float(found.curvature.values[-1]) * found.scale - 1.0, EPS)
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """D at a feasible γ, with α from a minimiser of q where `dual` has none."""
         gamma, lam = self.gamma_of(dual), self.lam_of(dual)
         alpha = self.alpha_of(dual)
         if (
@@ -649,7 +648,6 @@ class ConicLoss(ConicDual):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """λ or κ, and the kernel."""
         own = {"lam": self.lam} if self.kappa is None else {"kappa": self.kappa}
         return {**own, "kernel": self.kernel_name}
 
@@ -661,7 +659,6 @@ class ConicLoss(ConicDual):
         return math.inf if self.kappa is None else self.kappa * self.space.data.total_weight
 
     def lam_of(self, dual: Dual) -> float:
-        """λ, in the cardinality form the one of the dual point, clipped to be non-negative."""
         if self.lam is not None:
             return self.lam
         if "lam" not in dual:
@@ -673,7 +670,6 @@ class ConicLoss(ConicDual):
         return max(lam, 0.0) if math.isfinite(lam) else 0.0
 
     def dual_constant(self, lam: float) -> Bounded:
-        """−λκΣs in the cardinality form."""
         if self.kappa is None:
             return exact(0.0)
         # Of κΣs itself, which may differ from the allowance by two roundings: κ may come of a right
@@ -718,7 +714,6 @@ class ConicLoss(ConicDual):
             )
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """P at a model and its second moment; ``inf`` where the cardinality row is violated."""
         return self._evaluate(model, moment_of(model))
 
     def zero_one(self, model: BinaryModel) -> Evaluation:
@@ -816,7 +811,6 @@ class ConicLoss(ConicDual):
         }
 
     def explain(self, status: str) -> str:
-        """Only the cardinality form can be infeasible."""
         if status == "infeasible" and self.kappa is not None:
             return (
                 f"no hyperplane keeps all but a share of {self.kappa:g} of the observations outside"
@@ -856,27 +850,21 @@ class ConicFixedGamma(ConicDual):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """λ and the kernel; γ is omitted, since it is an array."""
         return {"lam": self.lam, "kernel": self.kernel_name}
 
     def extra_arrays(self) -> Mapping[str, Floats]:
-        """The γ."""
         return {"gamma": full_entry(self.gamma, self.space.data)}
 
     def gamma_of(self, dual: Dual) -> Floats:
-        """γ of a dual point; that of the statement where it has none."""
         return super().gamma_of(dual) if "gamma" in dual else self.gamma
 
     def lam_of(self, dual: Dual) -> float:
-        """λ, for any dual point."""
         return self.lam
 
     def gamma_upper_bound(self) -> Floats | float:
-        """γ of the statement: D at any smaller γ is a bound, since L increases with γ."""
         return self.gamma
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """The objective q at a model, every loss at the worst end of its margin."""
         low = self.margins_of(model).lower
         return Evaluation.of(
             regulariser=self.penalty(model),
@@ -884,7 +872,6 @@ class ConicFixedGamma(ConicDual):
         )
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
-        """Return w = 0; γ = α = 0, whose bound is 0."""
         zeros = np.zeros(self.y.size)
         return [self.model(np.zeros(self.factor.shape[1]))], [{"gamma": zeros, "alpha": zeros}]
 

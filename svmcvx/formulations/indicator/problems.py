@@ -129,11 +129,9 @@ class DroppingProblem(FormulationProblem):
 
     @property
     def bound_survives_constraints(self) -> bool:
-        """Whether no big-M row rests on an incumbent, which further constraints may exclude."""
         return "margin" not in self.constraint_dict or self.formulation.explicit is not None
 
     def proved_bound(self, value: float) -> float | None:
-        """What a bound on the program with the factor says of the problem with the kernel."""
         found: float = self.formulation.bound_of_search(value)
         return found
 
@@ -150,7 +148,6 @@ class DroppingProblem(FormulationProblem):
         return np.asarray(w), float(b), np.asarray(z) < 0.5
 
     def model_at_variables(self) -> BinaryModel | None:
-        """Return the model of the values of ``w`` and ``b``; None where they have none."""
         w, b, _ = self.solver_point()
         if w is None:
             return None
@@ -210,7 +207,6 @@ class CountingProblem(DroppingProblem):
         return model
 
     def start(self) -> Mapping[str, Any] | None:
-        """The incumbent."""
         values = self.start_at_incumbent()
         point = self.incumbent
         if values is None or point is None:
@@ -434,7 +430,6 @@ class RampProblem(DroppingProblem):
         return RecoveredPoints([*models, *statement.incumbent_models()], [])
 
     def start(self) -> Mapping[str, Any] | None:
-        """The incumbent."""
         values = self.start_at_incumbent()
         point = self.incumbent
         if values is None or point is None:

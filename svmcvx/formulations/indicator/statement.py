@@ -16,9 +16,9 @@ free ================
 ==================================================================================== =============
 
 They are stated in :mod:`~svmcvx.formulations.indicator.statement`,
-:mod:`~svmcvx.formulations.indicator.statement` and :mod:`~svmcvx.formulations.indicator.statement`. All count
-observations inside the margin, not only misclassified ones. An indicator :math:`z_i \in \{0, 1\}`
-drops observation i.
+:mod:`~svmcvx.formulations.indicator.statement` and :mod:`~svmcvx.formulations.indicator.statement`.
+All count observations inside the margin, not only misclassified ones. An indicator :math:`z_i \in
+\{0, 1\}` drops observation i.
 
 **Big-M.** :math:`u_i \ge 1 - M_i z_i`. With ``M="auto"`` the values are valid by construction. An
 incumbent of value U is found first (from the conic relaxation, a soft margin, rounding and a local
@@ -265,20 +265,17 @@ class IndicatorStatement(BinaryStatement):
     smaller_set: bool = False
 
     def at(self, **values: float) -> Self:
-        """Return the statement at other values of the hyper-parameters; both share the signed rows."""
         found = super().at(**values)
         vars(found)["geometry"] = self.geometry
         return found
 
     def extra_arrays(self) -> Mapping[str, Floats]:
-        """Explicit values of M that belong to the statement."""
         if self.explicit is None or not self.unproved.any():
             return {}
         limits = np.where(self.unproved, self.explicit, np.finfo(np.float64).max)
         return {"M": full_entry(limits, self.space.data)}
 
     def with_added_constraints(self) -> Self:
-        """Return the statement with further constraints: each explicit M belongs to it."""
         return replace(self, smaller_set=True)
 
     @cached_property
@@ -391,7 +388,6 @@ class IndicatorStatement(BinaryStatement):
 
     @property
     def details(self) -> Mapping[str, Floats]:
-        """``M`` and the incumbent's margins ``incumbent_u``; NaN for observations of weight zero."""
         found = {"M": self.M, "incumbent_u": None if self.incumbent is None else self.incumbent.u}
         data = self.space.data
         return {
@@ -459,7 +455,6 @@ class IndicatorStatement(BinaryStatement):
         """
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
-        """The models w = 0 with the best bias; and no multipliers, since no objective is negative."""
         w = np.zeros(self.y.size)
         biases = (1.0, -1.0) if self.space.intercept == "free" else (0.0,)
         return [self.space.model(w, bias) for bias in biases], [{}]
@@ -480,19 +475,15 @@ class IndicatorStatement(BinaryStatement):
         return {"binding_M": float(binding.sum())}
 
     def repair(self, dual: Dual) -> Dual:
-        """There is no dual to repair."""
         return dual
 
     def dual_violation(self, dual: Dual) -> float:
-        """No dual point bounds the problem, except the one without multipliers."""
         return math.inf if dual else 0.0
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """No bound; 0 without multipliers."""
         return exact(-math.inf if dual else 0.0)
 
     def explain(self, status: str) -> str:
-        """Infeasible: too small an M, or too small a k."""
         if status == "infeasible" and self.unproved.any():
             return "no point satisfies all constraints; raise M, or use M='auto'"
         return super().explain(status)
@@ -599,7 +590,6 @@ class CountingStatement(IndicatorStatement):
         return found
 
     def bound_of_search(self, value: float) -> float:
-        """As the module on the error of the factor derives it."""
         return self.factor_error.counting(value, self.half)
 
     def _value_above(self, measured: ModelMargins, tie: float) -> tuple[float, float]:
@@ -650,7 +640,37 @@ def counted_objective(squared_norm: Any, missed: Any, *, lam: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ZeroOne(CountingStatement):
-    """The 0-1 loss problem bound to data: penalised by `lam`, or with dropped weight at most `k`."""
+    r"""The SVM with the exact 0-1 loss, as a mixed-integer program.
+
+    .. math:: \min_w\; \|w\|^2 + \lambda\sum_i s_i\,1[u_i < 1] \qquad\text{or}\qquad
+        \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\,1[u_i < 1] \le k,
+
+    with :math:`u_i = y_i\langle w, \varphi(x_i)\rangle`, the intercept being the coefficient of a
+    constant feature, and weights :math:`s_i > 0` (1 by default). An indicator :math:`z_i \in \{0,
+    1\}` drops observation i.
+
+    **Big-M form.** :math:`u_i \ge 1 - M_i z_i`, with values of M that are valid by construction.
+
+    **Perspective form** (0-1 loss), for any γ > 0 with :math:`Q = I - \sum_i\gamma_i x_ix_i'
+    \succeq 0`:
+
+    .. math::
+        \min\; \|w\|^2 - \sum_i \gamma_i(1-u_i)^2 + \sum_i \gamma_i\Big(\frac{(1-u_i)_+^2}{z_i} + \frac{(1-u_i)_-^2}{1-z_i}\Big)
+        + \lambda \sum_i s_i z_i.
+
+    It needs no M. A solver's tolerance ε lets through margins that are short by
+    :math:`\sqrt\varepsilon`, so the valid big-M rows are added by default; ``M=None`` leaves them
+    out, and with the best γ the continuous relaxation is then the conic one.
+
+    **Bounds.** The upper bound is the objective of the model returned. The lower bound is the
+    better of two: the one that the solver states to have proved, and the dual bound of the conic
+    relaxation (:mod:`svmcvx.formulations.conic_loss.statement`), which the checker computes.
+
+    **Scaling.** There is no ½: it is the l0-norm hinge with C
+    = λ/2 and a penalised intercept.
+
+    **Source.** [Brooks], as restated in [CepedaGomezHan], § 2 and eq. (14) of § 3.
+    """
 
     name: ClassVar[str] = "zero_one"
     half: ClassVar[float] = 1.0
@@ -660,12 +680,10 @@ class ZeroOne(CountingStatement):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """λ or k, the kernel, and the form."""
         own = {"lam": self.lam} if self.lam is not None else {"k": self.k}
         return {**own, **super().hyperparameters, "form": self.form}
 
     def objective_value(self, norm: Any, loss: Any) -> Any:
-        """‖w‖² + λ·loss, or ‖w‖² while the loss is at most k."""
         if self.lam is not None:
             return counted_objective(norm, loss, lam=self.lam)
         assert self.k is not None  # noqa: S101 - exactly one is given
@@ -713,15 +731,12 @@ class ZeroOne(CountingStatement):
         return sum((min(sides) for sides in weights.values()), Fraction(0)) > Fraction(self.k)
 
     def repair(self, dual: Dual) -> Dual:
-        """As for the conic relaxation."""
         return self.relaxed.repair(dual) if dual else dual
 
     def dual_violation(self, dual: Dual) -> float:
-        """As for the conic relaxation."""
         return self.relaxed.dual_violation(dual) if dual else 0.0
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """The dual objective of the conic relaxation; 0 without multipliers."""
         return self.relaxed.evaluate_dual(dual) if dual else super().evaluate_dual(dual)
 
     def explain(self, status: str) -> str:
@@ -753,7 +768,19 @@ def ramp_objective(squared_norm: Any, u: Any, *, C: Any, weight: Any = 1.0) -> A
 
 @dataclass(frozen=True, eq=False)
 class Ramp(IndicatorStatement):
-    """The ramp loss problem bound to data."""
+    r"""The SVM with ramp loss, as a mixed-integer program.
+
+    .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+), \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
+
+    An indicator :math:`z_i \in \{0, 1\}` drops observation i at the price of a loss of 2; the
+    others have slacks :math:`\xi_i \in [0, 2]`. The upper bound is the objective of the model
+    returned, the lower bound the one that the solver states to have proved.
+
+    **Scaling.** The optimum is at most that of the hinge SVM (``psvm_dual`` with p = 1) at the same
+    C.
+
+    **Source.** [Brooks], as restated in [CepedaGomezHan], § 2.
+    """
 
     name: ClassVar[str] = "ramp"
     slack_allowed: ClassVar[float] = 2.0
@@ -761,11 +788,9 @@ class Ramp(IndicatorStatement):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """C and the kernel."""
         return {"C": self.C, **super().hyperparameters}
 
     def objective_value(self, norm: Any, loss: Any) -> Any:
-        """½‖w‖² + C·loss."""
         return weighted_objective(norm, loss, C=self.C)
 
     def _value_above(self, measured: ModelMargins, tie: float) -> tuple[float, float]:
@@ -812,12 +837,10 @@ class Ramp(IndicatorStatement):
         return self.model_at(w, b)
 
     def incumbent_models(self) -> list[BinaryModel]:
-        """Return the model of the incumbent, if there is one."""
         point = self.incumbent
         return [] if point is None else [self.model_in_the_middle(point.w, point.b)]
 
     def bound_of_search(self, value: float) -> float:
-        """As the module on the error of the factor derives it."""
         return self.factor_error.ramp(value, exact(self.C) * self.loss_weight)
 
     def _big_m_bound(self, value: float) -> Floats:
@@ -848,7 +871,28 @@ def weighted_objective(squared_norm: Any, loss: Any, *, C: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class L0(CountingStatement):
-    """The kernel SVM with l0-norm hinge bound to data."""
+    r"""The kernel SVM with l0-norm hinge loss: a mixed-integer program, and certificates of its
+    local minima.
+
+    .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1], \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
+
+    The global form drops observations by big-M rows. Its upper bound is the
+    objective of the model returned, its lower bound the one that the solver states to have proved.
+
+    **Local minima.** (w, b) is a local minimiser if and only if there are multipliers
+    :math:`\mu \in R^n` (λ in [LinYaoLiu]) with, for :math:`u = 1 - y f` and some step τ > 0,
+
+    .. math:: c = -\mathrm{diag}(y)\mu,\qquad y'\mu = 0,\qquad u = \mathrm{prox}_{\tau C\|(\cdot)_+\|_0}(u - \tau\mu),
+
+    where the prox sets entries in :math:`(0, \sqrt{2\tau C s_i}]` to zero. Hence :math:`\mu \le 0`,
+    and :math:`\mu_i \ne 0` only on the canonical hyperplanes. The hard-margin machine of any set of
+    observations is such a point, with :math:`\mu = -\alpha`.
+
+    **Scaling.** With a penalised intercept it would be the 0-1 problem
+    with λ = 2C.
+
+    **Source.** [LinYaoLiu], eq. (2.4), Definition 3.12 and Theorems 3.13 and 3.14.
+    """
 
     name: ClassVar[str] = "l0"
     half: ClassVar[float] = 0.5
@@ -856,11 +900,9 @@ class L0(CountingStatement):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """C and the kernel."""
         return {"C": self.C, **super().hyperparameters}
 
     def objective_value(self, norm: Any, loss: Any) -> Any:
-        """½‖w‖² + C·loss."""
         return weighted_objective(norm, loss, C=self.C)
 
     def _big_m_bound(self, value: float) -> Floats:
@@ -883,8 +925,8 @@ class L0(CountingStatement):
         return OptimalIntercepts(1.0, math.inf) if b > 0 else OptimalIntercepts(-math.inf, -1.0)
 
     def dual_violation(self, dual: Dual) -> float:
-        """0 without multipliers, and for finite ones of a local certificate, whose quality is in the
-        residuals.
+        """0 without multipliers, and for finite ones of a local certificate, whose quality is in
+        the residuals.
         """
         if not dual:
             return 0.0
@@ -892,7 +934,6 @@ class L0(CountingStatement):
         return 0.0 if local else math.inf
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """0, since no objective is negative: the multipliers of a local minimum prove no more."""
         return exact(0.0 if self.dual_violation(dual) == 0.0 else -math.inf)
 
     def residuals(self, model: BinaryModel, dual: Dual) -> Mapping[str, float]:

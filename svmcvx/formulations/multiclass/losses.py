@@ -24,9 +24,16 @@ logistic   :math:`\sum_k \log(1+e^{-f_k})`                              :math:`\
 ============================================================ ====================================
 ==============
 
-with :math:`\gamma = 1 - f` and :math:`h(a) = -a\log a`. Softmax, largest and top-k, whose domain is
-a part of the simplex, stand in :mod:`svmcvx.formulations.multiclass.losses`. Arrays have
+with :math:`\gamma = 1 - f` and :math:`h(a) = -a\log a`. Arrays have
 one row an observation, shape (n, c − 1); the column j is the j-th class other than :math:`y_i`.
+
+
+**Exact constraints.** Numbers on a grid of powers of two that are not too long are added without
+rounding, so that their sums can be compared and repaired in whole steps of the grid. The
+multipliers :math:`\alpha_{ik}` of an observation of class k' are *flows* from k' to k; they are
+balanced, :math:`B'1 = 0`, if what leaves a class is what enters it. Any flow is a sum of cycles and
+of paths from classes with a surplus to classes with a deficit, so that flows can be balanced by
+reductions alone, along such paths.
 """
 
 from __future__ import annotations
@@ -429,20 +436,16 @@ class HingeSum(_SeparateLoss):
     name = "hinge"
 
     def value(self, f: Any) -> Any:
-        """Σ (1 − f)₊."""
         return row_sums(slack(f))
 
     @property
     def linear_pieces(self) -> SumOfBounded:
-        """The box."""
         return SumOfBounded(1.0)
 
     def multipliers(self, f: Floats) -> Floats:
-        """1 below the margin, else 0."""
         return np.where(f < 1.0, 1.0, 0.0)
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
-        """With a slack ``xi`` for each difference."""
         import cvxpy as cp
 
         xi = cp.Variable(f.shape, name="xi")
@@ -464,30 +467,25 @@ class SmoothedHingeSum(_SeparateLoss):
     smooth: ClassVar[bool] = True
 
     def value(self, f: Any) -> Any:
-        """Σ (γ + √(γ² + δ²))/2; for γ < 0, where that cancels, as δ²/(√(γ² + δ²) − γ)/2."""
         gamma = 1.0 - f
         root = hypot(gamma, self.delta)
         tail = self.delta * (self.delta / (root + abs(gamma)))
         return 0.5 * row_sums(where(parts_of(gamma)[0] >= 0, gamma + root, tail))
 
     def multipliers(self, f: Floats) -> Floats:
-        """(1 + γ/√(γ² + δ²))/2."""
         gamma = 1.0 - f
         root = np.hypot(gamma, self.delta)
         tail = (self.delta / root) * (self.delta / (root + np.abs(gamma))) / 2
         return np.where(gamma >= 0, 1.0 - tail, tail)
 
     def curvature(self, f: Floats) -> Floats | None:
-        """δ²/(2(γ² + δ²)^{3/2}) on the diagonal."""
         root = np.hypot(1.0 - f, self.delta)
         return diagonal_matrices((self.delta / root) ** 2 / (2.0 * root))
 
     def conjugate(self, alpha: Any, s: Any) -> Any:
-        """Σ α + δ√(α(s − α))."""
         return row_sums(alpha + self.delta * (sqrt(alpha) * sqrt(s[:, None] - alpha)))
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
-        """With second-order cones; δ is the cvxpy parameter ``delta``."""
         import cvxpy as cp
 
         delta = cp.Parameter(pos=True, name="delta", value=self.delta)
@@ -499,7 +497,6 @@ class SmoothedHingeSum(_SeparateLoss):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """δ."""
         return {"delta": self.delta}
 
 
@@ -512,25 +509,20 @@ class LogisticSum(_SeparateLoss):
     smooth = True
 
     def value(self, f: Any) -> Any:
-        """Σ log(1 + e^{−f})."""
         return row_sums(log1p_exp(-f))
 
     def multipliers(self, f: Floats) -> Floats:
-        """1/(1 + e^f)."""
         return np.asarray(expit(-f))
 
     def curvature(self, f: Floats) -> Floats | None:
-        """a(1 − a) on the diagonal."""
         return diagonal_matrices(np.asarray(expit(f) * expit(-f)))
 
     def conjugate(self, alpha: Any, s: Any) -> Any:
-        """The binary entropies."""
         s = s[:, None]
         rest = s - alpha
         return row_sums(entropy(alpha, rest, s) + entropy(rest, alpha, s))
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
-        """With exponential cones."""
         import cvxpy as cp
 
         difference, margin = difference_variable(f)
@@ -544,31 +536,24 @@ class Margin(ScoreLoss):
     cone = True
 
     def value(self, f: Any) -> Any:
-        """0, or infinity if a difference is below 1; of plain differences only."""
         return np.where((f >= 1.0).all(axis=1), 0.0, np.inf)
 
     def multipliers(self, f: Floats) -> Floats:
-        """0, a subgradient where the margin holds."""
         return np.zeros_like(f)
 
     def project(self, a: Floats, s: Floats | None = None) -> Floats:
-        """Clip."""
         return np.maximum(a, 0.0)
 
     def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
-        """Of a ≥ 0."""
         return max(0.0, float(-a.min()))
 
     def feasible_move(self, a: Floats, z: Floats) -> Floats:
-        """In proportion to the multipliers."""
         return a * z
 
     def uniform_multiplier(self, c: int) -> float:
-        """1; every value is in the domain."""
         return 1.0
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
-        """As constraints alone."""
         import cvxpy as cp
 
         return CvxpyLoss(cp.Constant(0.0), [(f >= 1).set_label("margin")])
@@ -610,27 +595,22 @@ class Softmax(_SimplexLoss):
     smooth = True
 
     def value(self, f: Any) -> Any:
-        """log(1 + Σ e^{−f})."""
         return log1p_sum_exp(-f)
 
     def multipliers(self, f: Floats) -> Floats:
-        """The probabilities of the other classes."""
         top = np.maximum(row_maxima(-f), 0.0)
         terms = np.exp(-f - top[:, None])
         return np.asarray(terms / (row_sums(terms) + np.exp(-top))[:, None])
 
     def curvature(self, f: Floats) -> Floats | None:
-        """diag(a) − aa'."""
         a = self.multipliers(f)
         return diagonal_matrices(a) - a[:, :, None] * a[:, None, :]
 
     def conjugate(self, alpha: Any, s: Any) -> Any:
-        """The entropies, that of the own class included."""
         others = entropy(alpha, s[:, None] - alpha, s[:, None])
         return row_sums(others) + entropy(remainder(s, alpha), row_sums(alpha), s)
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
-        """With exponential cones."""
         import cvxpy as cp
 
         difference, margin = difference_variable(f)
@@ -644,16 +624,13 @@ class LargestHinge(_SimplexLoss):
     name = "crammer_singer"
 
     def value(self, f: Any) -> Any:
-        """The largest (1 − f)₊."""
         return row_maxima(slack(f))
 
     @property
     def linear_pieces(self) -> SumOfBounded:
-        """The simplex."""
         return SumOfBounded(1.0, 1.0)
 
     def multipliers(self, f: Floats) -> Floats:
-        """1 for the nearest class if it is inside the margin, else 0."""
         a = np.zeros_like(f)
         rows = np.arange(f.shape[0])
         nearest = f.argmin(axis=1)
@@ -661,7 +638,6 @@ class LargestHinge(_SimplexLoss):
         return a
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
-        """With one slack ``xi`` an observation."""
         import cvxpy as cp
 
         n, others = f.shape
@@ -694,7 +670,6 @@ class TopHinge(_SimplexLoss):
         return 1.0 / self.k
 
     def value(self, f: Any) -> Any:
-        """The mean of the k largest with or without the 0, if that is positive."""
         gamma = 1.0 - f
         top = positive_part(largest_sums(gamma, self.k))
         return (
@@ -703,11 +678,9 @@ class TopHinge(_SimplexLoss):
 
     @property
     def linear_pieces(self) -> SumOfBounded | None:
-        """For k = 1 and 2, where (k − 1) a ≤ Σa holds by itself."""
         return SumOfBounded(self.cap, 1.0) if self.k <= 2 else None
 
     def multipliers(self, f: Floats) -> Floats:
-        """1/k for the classes among the k largest if their mean is positive, else 0."""
         gamma = np.hstack([1.0 - f, np.zeros((f.shape[0], 1))])
         top = np.argsort(-gamma, axis=1, kind="stable")[:, : self.k]
         a = np.zeros_like(gamma)
@@ -715,16 +688,13 @@ class TopHinge(_SimplexLoss):
         return np.ascontiguousarray(a[:, :-1])
 
     def project(self, a: Floats, s: Floats | None = None) -> Floats:
-        """Clip, scale to the simplex, then reduce the largest to what 1/k and (k − 1) a ≤ Σa allow."""
         s = np.ones(a.shape[0]) if s is None else s
         return cut_to_top(super().project(np.minimum(a, s[:, None] * self.cap), s), s, self.k)
 
     def project_approx(self, a: Floats) -> Floats:
-        """Clip, scale to the simplex, then cut off."""
         return self.project(a) if self.k > 2 else super().project_approx(a)
 
     def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
-        """Violation of the simplex, of 1/k, and of (k − 1) a ≤ Σa."""
         s = np.ones(a.shape[0]) if s is None else s
         return max(super().domain_violation(a, s), float(violation_of_top(a, s, self.k).max()))
 
@@ -784,5 +754,4 @@ class TopHinge(_SimplexLoss):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """The number k."""
         return {"k": self.k}

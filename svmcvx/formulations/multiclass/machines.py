@@ -149,7 +149,6 @@ class ClassicalStatement(MulticlassStatement):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """lam, the parameters of the loss, and whether there is an intercept."""
         return {
             "lam": self.lam,
             **self.loss.parameters,
@@ -157,7 +156,6 @@ class ClassicalStatement(MulticlassStatement):
         }
 
     def evaluate(self, model: MulticlassModel) -> Evaluation:
-        """P at a model; ``inf`` if it has an intercept that the formulation has not."""
         if self.scores.intercept == "none" and np.ptp(model.intercept) > 0:
             return Evaluation(np.inf, 0.0)
         penalty = exact(self.lam) * self.regulariser.value(exact(model.coef))
@@ -207,7 +205,6 @@ class ClassicalStatement(MulticlassStatement):
         return max(0.0, unbalanced, over)
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """D at a feasible α."""
         alpha = self.multipliers(dual)
         curvature = self.regulariser.curvature(self.scores.data.c)
         if curvature is None:
@@ -217,7 +214,6 @@ class ClassicalStatement(MulticlassStatement):
         )
 
     def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
-        """W = 0 with the best of a few biases, and zero multipliers: P is not negative."""
         return [self.constant_model()], [self.zero_dual()]
 
     def polished(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
@@ -366,7 +362,6 @@ class ClassicalStatement(MulticlassStatement):
     def recover_from(
         self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
     ) -> RecoveredPoints:
-        """The models of (W, b), polished and as solved, and the multipliers."""
         weights = self.solved_weights(variables)
         if weights is None:
             return RecoveredPoints([], [])
@@ -431,14 +426,70 @@ def dual_objective_value(
 
 @dataclass(frozen=True, eq=False)
 class M3SVM(PairwiseStatement):
-    """The statement of M3SVM bound to data."""
+    r"""M3SVM: the multi-class support vector machine that maximises the minimum margin between
+    classes.
+
+    **Primal**, p ≥ 1, λ > 0, ε > 0, weights :math:`s_i > 0` (1 by default):
+
+    .. math::
+        \min_{W, b}\; P(W, b) = \sum_i s_i\,\ell(f_i) + \lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|_F^2 + \|b\|^2),
+        \qquad f_{ik} = (w_{y_i} - w_k)'x_i + b_{y_i} - b_k,\; k \ne y_i,
+
+    with the losses ``hinge`` :math:`\sum_k(1-f_k)_+`, ``smoothed``
+    :math:`\sum_k\tfrac12(\gamma_k+\sqrt{\gamma_k^2+\delta^2})`, :math:`\gamma = 1 - f`,
+    ``logistic`` :math:`\sum_k\log(1+e^{-f_k})` (ISM3) and ``softmax`` :math:`\log(1+\sum_k
+    e^{-f_k})`, and with the Euclidean norm or the sum of absolute values. The optimum has
+    :math:`\sum_k w_k = 0` and :math:`\sum_k b_k = 0`.
+
+    **Dual.** With G and :math:`g_b` of the multipliers α, g of the conjugate of the loss and
+    *flows* :math:`S_{kl}`, k < l, from class k to class l, whose divergence is
+    :math:`(\operatorname{div}S)_k = \sum_{l>k}S_{kl} - \sum_{l<k}S_{lk}`,
+
+    .. math::
+        \max_{\alpha, S}\; D(\alpha, S) = \sum_i s_i\,g(\alpha_i/s_i)
+          - \sum_{k<l}(p-1)\lambda\Big(\frac{\|S_{kl}\|_*}{\lambda p}\Big)^{p/(p-1)}
+          - \frac{\|R\|_F^2}{4\varepsilon} - \frac{\|g_b\|^2}{4\varepsilon}, \qquad R = G - \operatorname{div}S,
+
+    with :math:`\|\cdot\|_*` the Euclidean norm, or for ``norm=1`` the largest absolute value. For p
+    = 1 the second term becomes the constraints :math:`\|S_{kl}\|_* \le \lambda`. At the optimum
+    :math:`S_{kl} = \lambda p\|w_k-w_l\|^{p-2}(w_k-w_l)` (Euclidean), :math:`R = 2\varepsilon W` and
+    :math:`g_b = 2\varepsilon b`.
+
+    **Hard margin** (separable classes, free b): minimise :math:`\sum_{k<l}\|w_k-w_l\|^p` subject to
+    :math:`f \ge 1`; its dual has λ = 1, :math:`\operatorname{div}S = G`, :math:`g_b = 0`. As p → ∞
+    it becomes: minimise :math:`\max_{k<l}\|w_k-w_l\|`, whose dual maximises :math:`\sum\alpha`
+    subject to :math:`\sum_{k<l}\|S_{kl}\|_* \le 1`. The smallest margin between two classes is 2
+    over that value.
+
+    ============== ======================================================== =========
+    symbol         meaning                                                  shape
+    ============== ======================================================== =========
+    X, y           data, labels of c classes                                (n, d), (n,)
+    W, b           weights, one column a class; biases                      (d, c), (c,)
+    P              column kl of WP is :math:`w_k - w_l`, k < l              (c, c(c − 1)/2)
+    f              score differences to the other classes, in order         (n, c − 1)
+    alpha          multipliers of f, zero for the own class                 (n, c)
+    flow           S, one column a pair of classes                          (d, c(c − 1)/2)
+    ============== ======================================================== =========
+
+    **Scaling.** The losses are summed, not averaged, and b is penalised by ε alone, so that adding
+    a constant to a feature changes the problem (little while the offset times
+    :math:`\sqrt\varepsilon` is small): standardise the features. At p = 2 and as ε → 0 the machine
+    is :func:`~svmcvx.formulations.multiclass.problems.weston_watkins` with λc, and so M-SVM and the
+    machine of [XuLiuHuo], which are ``m3svm`` at p = 2 with λ(c + 1)/(2c). Two classes: with
+    :math:`w = w_1 - w_2` it is :math:`\sum(1-u)_+ + \lambda\|w\|^p +
+    \tfrac\varepsilon2(\|w\|^2+b^2)`, at p = 2 and as ε → 0 the pSVM with p = 1 and C = 1/(2λ), 2λ
+    times its objective. [NieHaoWang] advises p ≈ 4 and λ ≈ 1e-3.
+
+    **Source.** [NieHaoWang], problems (4), (5) and (14), Theorems 1, 2 and 5; the dual problems and
+    bounds are derived here. **Erratum**: there any p > 0 is allowed, but p < 1 is not convex.
+    """
 
     name: ClassVar[str] = "m3svm"
     lam: float
     eps: float
 
     def at(self, **values: float) -> Self:
-        """Return the statement at other values of lam, eps and, for the smoothed hinge, delta."""
         fields: dict[str, Any] = dict(values)
         if "delta" in fields:
             fields["loss"] = SmoothedHingeSum(fields.pop("delta"))
@@ -446,7 +497,6 @@ class M3SVM(PairwiseStatement):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """lam, p, eps, the loss with its parameters, and the norm."""
         return {
             "lam": self.lam,
             "p": self.p,
@@ -457,7 +507,6 @@ class M3SVM(PairwiseStatement):
         }
 
     def evaluate(self, model: MulticlassModel) -> Evaluation:
-        """P at a model, from its scores on the raw data."""
         W, b = exact(model.coef), exact(model.intercept)
         squares = total(square(W)) + total(square(b))
         penalty = objective_value(0.0, lengths(pairwise(W), self.norm), squares, **self._parameters)
@@ -509,7 +558,6 @@ class M3SVM(PairwiseStatement):
         return max(outside, float(dual_lengths(exact(S), self.norm).upper.max()) - self.lam)
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """D at a feasible (α, S)."""
         alpha, S = self.multipliers(dual), self.required_flow(dual)
         gradient = self.scores.gradient(alpha)
         squares = self.residual(gradient, S).squared_norm() + gradient.b.squared_norm()
@@ -522,11 +570,9 @@ class M3SVM(PairwiseStatement):
         return found
 
     def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
-        """W = 0 with the best of a few biases, and zero multipliers: P is not negative."""
         return [self.constant_model()], [self.zero_dual()]
 
     def bias_penalty(self, b: Floats) -> float:
-        """ε‖b‖²."""
         return self.eps * float(b @ b)
 
     def dual_points(
@@ -665,13 +711,12 @@ ROUNDINGS = 8.0
 
 @dataclass(frozen=True, eq=False)
 class HardMarginM3SVM(PairwiseStatement):
-    """The statement of the hard-margin M3SVM bound to data."""
+    r"""The hard-margin form of :class:`M3SVM`, in its notation, bound to data."""
 
     name: ClassVar[str] = "m3svm_hard_margin"
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """Exponent and norm."""
         return {"p": self.p, "norm": self.norm}
 
     def evaluate(self, model: MulticlassModel) -> Evaluation:
@@ -696,7 +741,6 @@ class HardMarginM3SVM(PairwiseStatement):
         return found
 
     def repair(self, dual: Dual) -> Dual:
-        """Clip and balance α, give the flows the divergence G, and take the best multiple of both."""
         given = self.multipliers(dual)
         if self.flow(dual) is not None and self.dual_violation(dual) == 0:
             return {"alpha": self.scores.expand(given), "flow": self.required_flow(dual)}
@@ -791,7 +835,6 @@ class HardMarginM3SVM(PairwiseStatement):
         )
 
     def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
-        """Zero multipliers alone: no model is known to have the margin."""
         return [], [self.zero_dual()]
 
     def scaled_to_margin(
@@ -821,13 +864,11 @@ class HardMarginM3SVM(PairwiseStatement):
         )
 
     def optimal_intercepts(self, model: MulticlassModel) -> OptimalIntercepts:
-        """The intercepts with which its weights have the margin."""
         shift = self.scores.centre @ model.coef
         lower, upper = self._ranges(model.coef)
         return OptimalIntercepts(lower - shift, upper - shift)
 
     def explain(self, status: str) -> str:
-        """Infeasible means that the classes are not separable."""
         if status in ("infeasible", "unbounded"):
             return (
                 "some two classes are not separable by linear scores, so no hard-margin M3SVM"

@@ -1,4 +1,4 @@
-"""The cvxpy problems of the classical multi-class machines; the statement is
+"""The cvxpy problems of the machines of several classes; the statements are in
 :mod:`svmcvx.formulations.multiclass.machines`.
 """
 
@@ -39,7 +39,6 @@ class MulticlassProblem(FormulationProblem):
 
     @property
     def coefficients(self) -> int:
-        """The data, twice for each class: a score difference has two vectors of weights."""
         return 2 * super().coefficients * int(self.formulation.scores.data.c)
 
     def model_at_variables(self) -> MulticlassModel | None:
@@ -328,7 +327,6 @@ class HardMarginM3SVMProblem(MulticlassProblem):
         )
 
     def proved_bound(self, value: float) -> float | None:
-        """The power of the value where the problem states the root of the statement's objective."""
         p = self.formulation.p
         return float(np.float64(value) ** p) if _states_root(p) else value
 

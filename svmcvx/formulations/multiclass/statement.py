@@ -409,16 +409,13 @@ class MulticlassStatement(Formulation):
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """None: there is no kernel."""
         return {}
 
     @property
     def data_facts(self) -> DataFacts:
-        """Sizes, classes and the short name of the data."""
         return DataFacts.of(self.scores.data)
 
     def evidence(self, model: MulticlassModel | None = None) -> Evidence | None:
-        """Return intercept, weights and the name of the data."""
         data = self.scores.data
         return Evidence(self.scores.intercept, full_entry(self.weight, data), data.fingerprint)
 
@@ -519,7 +516,6 @@ class MulticlassStatement(Formulation):
         return 0.0
 
     def export_dual(self, dual: Dual) -> Dual:
-        """α with a row of zeros for each observation of weight zero; everything else as it is."""
         data = self.scores.data
         full = np.zeros((data.rows, data.c))
         full[data.index] = self.scores.expand(self.multipliers(dual))
@@ -625,7 +621,6 @@ class PairwiseStatement(MulticlassStatement):
         return S
 
     def zero_dual(self) -> Dual:
-        """Return multipliers and flows of zeros."""
         return {
             **super().zero_dual(),
             "flow": np.zeros((self.scores.data.X.shape[1], self.P.shape[1])),
@@ -799,17 +794,14 @@ class SquaredNorms(Regulariser):
     r""":math:`\sum_k\|w_k\|^2`."""
 
     def value(self, W: Any) -> Any:
-        """Σ‖w_k‖²."""
         return total(square(W))
 
     def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
-        """Σ‖w_k‖²."""
         import cvxpy as cp
 
         return cp.sum_squares(W)
 
     def curvature(self, c: int) -> float | None:
-        """1."""
         return 1.0
 
 
@@ -817,17 +809,14 @@ class PairwiseNorms(Regulariser):
     r""":math:`\tfrac12\sum_{k<l}\|w_k-w_l\|^2 + \tfrac12\sum_k\|w_k\|^2`."""
 
     def value(self, W: Any) -> Any:
-        """½Σ‖w_k − w_l‖² + ½Σ‖w_k‖²."""
         return 0.5 * total(square(pairwise(W))) + 0.5 * total(square(W))
 
     def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
-        """½Σ‖w_k − w_l‖² + ½Σ‖w_k‖²."""
         import cvxpy as cp
 
         return 0.5 * cp.sum_squares(W @ pair_differences(n_classes)) + 0.5 * cp.sum_squares(W)
 
     def curvature(self, c: int) -> float | None:
-        """(c + 1)/2."""
         return (c + 1) / 2
 
 
@@ -837,11 +826,9 @@ class AbsoluteSum(Regulariser):
     rotations = False
 
     def value(self, W: Any) -> Any:
-        """Σ|W|."""
         return total(abs(W))
 
     def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
-        """Σ|W|."""
         import cvxpy as cp
 
         return cp.sum(cp.abs(W))
