@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from svmcvx.errors import no_attribute
 
 if TYPE_CHECKING:
+    from svmcvx.experiments.certified_selection import CertifiedSelection, certified_select
     from svmcvx.experiments.comparison import compare
-    from svmcvx.experiments.ranges.paths import CertifiedPath, certified_path
-    from svmcvx.experiments.ranges.selection import CertifiedSelection, certified_select
+    from svmcvx.experiments.paths import CertifiedPath, certified_path
     from svmcvx.experiments.results import Study
     from svmcvx.experiments.selection import Selection, select
     from svmcvx.experiments.specifications import parse_models
@@ -36,8 +36,8 @@ __all__ = [
 # scikit-learn.
 _LAZY = {
     "comparison": ("compare",),
-    "ranges.paths": ("CertifiedPath", "certified_path"),
-    "ranges.selection": ("CertifiedSelection", "certified_select"),
+    "paths": ("CertifiedPath", "certified_path"),
+    "certified_selection": ("CertifiedSelection", "certified_select"),
     "results": ("Study",),
     "selection": ("Selection", "select"),
     "specifications": ("parse_models",),

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import svmcvx as sx
-from svmcvx.experiments.ranges.pieces import Piece, _gap
-from svmcvx.experiments.ranges.rules import RULES, _sagittae
+from svmcvx.experiments.paths import RULES, Piece, _gap, _sagittae
 
 X, Y = sx.synthetic.outlier_data(24, 2, sigma=0.7, outliers="spread", seed=3)
 MACHINES = {

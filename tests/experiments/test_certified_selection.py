@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import svmcvx as sx
-from svmcvx.experiments.ranges import fold_search
+from svmcvx.experiments import certified_selection as fold_search
 from svmcvx.guarantees.binary import training_space
 from svmcvx.guarantees.ranges import Node, Point, over_range
 from tests.conftest import make_data

@@ -1,0 +1,899 @@
+r"""Solutions for all values of a hyper-parameter at once: a finite set whose intervals cover a
+range of it.
+
+Two neighbouring values with a model and a dual point each bound the optimum in between
+(:mod:`svmcvx.experiments.paths`). Where the relative gap is largest, the mean of both models
+and of both dual points is tried first: it costs no solve, and the checker makes its interval as of
+any other point. Only where that is too wide the problem is solved. Pieces are split until the gap
+is nowhere above the one that is asked for.
+
+**Source.** [GiesenJaggiLaue] for paths in C by single solutions, [GiesenLaueWieschollek] for kernel
+widths. Two solutions instead of one leave :math:`O(1/\sqrt\varepsilon)` pieces instead of
+:math:`O(1/\varepsilon)`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import warnings
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from svmcvx.certificate import Certificate, Dual, check, relative_gap
+from svmcvx.certificate.bounded import Bounded, exact, exp, log, sqrt, square, total
+from svmcvx.certificate.rows import inner_error
+from svmcvx.data import Features, check_number, check_time_limit
+from svmcvx.display import ShortRepr
+from svmcvx.errors import DataError
+from svmcvx.estimators.base import CertifiedClassifier
+from svmcvx.estimators.request import weighed
+from svmcvx.formulations.margin import PSVM, objective
+from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian
+from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
+from svmcvx.solution import Solution, Status
+from svmcvx.system.deadline import time_limited
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Each problem is solved to this share of the gap that is asked for; a mean of two solutions is
+# taken up to that one.
+SHARE: Final = 0.05
+MEAN_SHARE: Final = 0.6
+# Neighbouring values are not brought nearer to each other than this.
+NEAREST: Final = 1.0 + 1e-6
+# Number of cached statements, each with its kernel matrix on a path of gamma.
+STATEMENTS: Final = 8
+
+
+class AtValue(NamedTuple):
+    """What a path says at one value of its parameter."""
+
+    model: Model
+    lower: float
+    upper: float
+
+    @property
+    def gap(self) -> float:
+        """Relative width of the interval."""
+        return relative_gap(self.lower, self.upper)
+
+
+class CertifiedPath(ShortRepr, Sequence[Solution]):
+    """Solutions at some values of a hyper-parameter, whose intervals hold for all values between
+    them.
+
+    Attributes
+    ----------
+    parameters : tuple of str
+        What varies; several vary in proportion.
+    values : ndarray of shape (m,)
+        Of the first of them, increasing.
+    solutions : list of Solution
+        One for each value.
+    means : int
+        Values between them that were covered by a mean of two neighbours, without a solve.
+    gap : float
+        The largest relative gap over the whole range; infinite where a solution has no interval.
+    complete : bool
+        Whether it is at most the wanted gap.
+    """
+
+    def __init__(self, search: _Search, pieces: list[Piece], eps: float) -> None:
+        self.parameters = search.names
+        self.values = np.array(sorted(search.solutions))
+        self.solutions = [search.solutions[value] for value in self.values.tolist()]
+        self._search = search
+        self._pieces = sorted(pieces, key=lambda piece: piece.ends)
+        self.means = len(search.nodes) - len(self.solutions)
+        self.gap = max((piece.worst()[0] for piece in self._pieces), default=math.inf)
+        self.complete = self.gap <= eps
+
+    def __repr__(self) -> str:
+        if not self.solutions:
+            return f"CertifiedPath({', '.join(self.parameters)}: nothing was solved)"
+        return (
+            f"CertifiedPath({', '.join(self.parameters)} from {self.values[0]:.6g} to"
+            f" {self.values[-1]:.6g}: {len(self)} solutions, gap {self.gap:.2g})"
+        )
+
+    def __len__(self) -> int:
+        return len(self.solutions)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.solutions[index]
+
+    def parameters_at(self, value: float) -> dict[str, float]:
+        """Return the values of all that varies where the first parameter has this value."""
+        return self._search.settings(value)
+
+    def _piece(self, value: Any) -> Piece:
+        value = check_number(value, self.parameters[0])
+        if not self._pieces:
+            raise DataError("the path has no two solutions with an interval; give it more time")
+        first, last = self._pieces[0].ends[0], self._pieces[-1].ends[1]
+        if not first <= value <= last:
+            raise DataError(
+                f"{self.parameters[0]} must be from {first:.6g} to {last:.6g} on this path, got"
+                f" {value!r}"
+            )
+        place = bisect_right([piece.ends[0] for piece in self._pieces], value) - 1
+        return self._pieces[max(place, 0)]
+
+    def at(self, value: float) -> AtValue:
+        """Return a model and an interval of the optimum at any value in the range.
+
+        Parameters
+        ----------
+        value : float
+            Of the first parameter.
+
+        Raises
+        ------
+        DataError
+            If it is outside of the range.
+        """
+        piece = self._piece(value)
+        lower, _ = piece.bounds(piece.place(float(value)))
+        model, own_lower, own_upper = self._search.evaluated(piece, float(value))
+        return AtValue(model, max(rounded(lower, -math.inf), own_lower), own_upper)
+
+    def bounds(self, values: Any) -> tuple[Floats, Floats]:
+        """Return ends of the optimum at several values, by what holds on the whole piece:
+        :meth:`at` evaluates its neighbours, and is narrower.
+
+        Parameters
+        ----------
+        values : array-like of shape (k,)
+
+        Returns
+        -------
+        lower, upper : ndarray of shape (k,)
+        """
+        found = []
+        for value in np.ravel(np.asarray(values, dtype=np.float64)).tolist():
+            piece = self._piece(value)
+            found.append(piece.bounds(piece.place(value)))
+        return (
+            np.array([rounded(lower, -math.inf) for lower, _ in found]),
+            np.array([rounded(upper, math.inf) for _, upper in found]),
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a table of the solutions: value, interval, gap."""
+        rows = [
+            {
+                **self.parameters_at(value),
+                "lower": solution.certificate.lower,
+                "upper": solution.certificate.upper,
+                "gap": solution.certificate.gap,
+                "status": str(solution.status.value),
+            }
+            for value, solution in zip(self.values.tolist(), self.solutions, strict=True)
+        ]
+        return pd.DataFrame(rows)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the interval of the optimum over the range; see :func:`svmcvx.plot.certified_path`."""
+        from svmcvx.plot import certified_path as draw
+
+        return draw(self, ax=ax)
+
+
+def certified_path(
+    estimator: CertifiedClassifier,
+    X: Any,
+    y: Any,
+    *,
+    sample_weight: Any = None,
+    eps: float = 1e-2,
+    time_limit: float | None = None,
+    **ranges: tuple[float, float],
+) -> CertifiedPath:
+    r"""Solve a formulation for all values of a hyper-parameter in a range, up to a relative gap
+    that holds everywhere.
+
+    Parameters
+    ----------
+    estimator : CertifiedClassifier
+        Not fitted, and not changed. Its other parameters hold throughout, but `tol`: each problem
+        is solved to a twentieth of `eps`.
+    X : array-like or sparse matrix of shape (n, d)
+    y : array-like of shape (n,)
+    sample_weight : array-like of shape (n,), optional
+    eps : float
+        Relative gap, between 0 and 1.
+    time_limit : float, optional
+        Seconds; what is there by then is returned, as on Ctrl-C.
+    **ranges : (low, high)
+        The range of a hyper-parameter: ``C`` (pSVM, also with ``penalty="l1"``, ODML, ramp, l0),
+        ``lam`` (M3SVM, the multi-class machines, the conic relaxation, 0-1), ``C1`` and ``C2``
+        (ODM), ``lam1`` and ``lam2`` (ODML), all of them positive; ``p`` (pSVM, from 1), ``gamma``
+        (pSVM with an RBF, Laplacian or exponential kernel, positive) or ``D`` (ODM, from 0).
+        Several of the first kind with the same ratio of high to low vary in proportion.
+
+    Returns
+    -------
+    CertifiedPath
+        Its `gap` is above `eps` only if `complete` is false: where time ended, or a solver could
+        not reach what was needed.
+
+    Raises
+    ------
+    DataError
+        If nothing is known of the optimum between two values of the parameter, the estimator makes
+        one model of several problems, or a range cannot be used.
+
+    Warns
+    -----
+    UserWarning
+        If the path is not complete.
+
+    Notes
+    -----
+    The number of solutions grows as :math:`1/\sqrt\varepsilon`. An interval is one of the optimum,
+    not of a test error.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(60, 2, sigma=0.5, seed=0)
+    >>> path = sx.certified_path(sx.PSVMClassifier(p=2.0), X, y, C=(0.1, 10.0), eps=0.02)
+    >>> path.complete, path.at(0.7315).gap <= 0.02
+    (True, True)
+    """
+    eps = check_number(eps, "eps", low=0, high=1, open_low=True, open_high=True)
+    if not isinstance(estimator, CertifiedClassifier):
+        raise DataError(
+            f"estimator must be one of this package's classifiers, got {type(estimator).__name__}"
+        )
+    rule, low, high, ratios = _range(estimator, ranges)
+    with time_limited(check_time_limit(time_limit)) as deadline:
+        search = _Search(estimator, X, y, sample_weight, rule, tuple(ranges), ratios, eps)
+        open_: list[tuple[float, float, Piece]] = []
+        closed: list[Piece] = []
+        search.solve(low)
+        if high > low and search.usable(low):
+            search.solve(high)
+            if search.usable(high):
+                _push(open_, closed, search.piece(low, high), eps)
+        while open_ and not search.stopped and not deadline.passed():
+            _, _, piece = heapq.heappop(open_)
+            first, last = piece.ends
+            middle = piece.worst()[1]
+            if not search.take_mean(first, last, middle):
+                search.solve(middle)
+            if not search.usable(middle):
+                closed.append(piece)
+                continue
+            _push(open_, closed, search.piece(first, middle), eps)
+            _push(open_, closed, search.piece(middle, last), eps)
+    found = CertifiedPath(search, [*closed, *(piece for *_, piece in open_)], eps)
+    if not found.complete:
+        warnings.warn(
+            f"the intervals are known up to a relative gap of {found.gap:.2g}, not {eps:.2g}; allow"
+            " more time, or a larger eps",
+            stacklevel=2,
+        )
+    return found
+
+
+def _push(
+    open_: list[tuple[float, float, Piece]], closed: list[Piece], piece: Piece, eps: float
+) -> None:
+    """Keep a piece: with those to split, the widest gap first, unless it is done or too short."""
+    gap, _ = piece.worst()
+    first, last = piece.ends
+    if gap <= eps or last <= first * NEAREST:
+        closed.append(piece)
+    else:
+        heapq.heappush(open_, (-gap, first, piece))
+
+
+def _range(
+    estimator: CertifiedClassifier, ranges: dict[str, Any]
+) -> tuple[Rule, float, float, tuple[float, ...]]:
+    """Return the rule of the parameters, the range of the first, and what the others are in units
+    of it.
+    """
+    rules = RULES.get(estimator._stated_as() or "", {})
+    if not rules:
+        raise DataError(
+            f"{type(estimator).__name__} has no parameter of which it is known what lies between"
+            " two solutions, so that its path cannot be certified"
+        )
+    unknown = [name for name in ranges if name not in rules]
+    if unknown or not ranges:
+        raise DataError(
+            f"a certified path of {type(estimator).__name__} varies {' or '.join(rules)}: pass its"
+            f" range, as in {next(iter(rules))}=(0.01, 100.0); got {', '.join(unknown) or 'none'}"
+        )
+    rule = rules[next(iter(ranges))]
+    if len(ranges) > 1 and not all(isinstance(rules[name], Affine) for name in ranges):
+        alone = next(name for name in ranges if not isinstance(rules[name], Affine))
+        raise DataError(f"{alone} varies alone on a certified path: pass one range")
+    rule.check(estimator)
+    low, high, ratios = proportional(ranges, least=rule.least, closed=rule.closed)
+    return rule, low, high, ratios
+
+
+class _Search:
+    """The solutions so far, and the statement that evaluates their models."""
+
+    def __init__(
+        self,
+        estimator: CertifiedClassifier,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        rule: Rule,
+        names: tuple[str, ...],
+        ratios: tuple[float, ...],
+        eps: float,
+    ) -> None:
+        self.estimator = clone(estimator).set_params(tol=SHARE * eps)
+        self.rule, self.names, self.ratios, self.eps = rule, names, ratios, eps
+        self.data = self.estimator._training_data(X, y, sample_weight)
+        self.solutions: dict[float, Solution] = {}
+        self.nodes: dict[float, Node] = {}
+        self.stopped = False
+        self._statement: Any = None
+        self.stated = lru_cache(STATEMENTS)(self._stated_at)
+
+    def settings(self, value: float) -> dict[str, float]:
+        """The values of all that varies."""
+        return {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
+
+    def solve(self, value: float) -> None:
+        """Solve at a value, from the nearest solution."""
+        machine = clone(self.estimator)
+        for name, number in self.settings(value).items():
+            machine.set_params(**self.rule.settings(self.estimator, name, number))
+        near = min(self.solutions, key=lambda other: abs(other - value), default=None)
+        with warnings.catch_warnings():
+            # The path reports the gap that is left.
+            warnings.simplefilter("ignore")
+            machine._check_columns(self.data.X, reset=True)
+            machine._fit(self.data, None if near is None else self.solutions[near])
+        solution = machine.solution_
+        if solution.parts:
+            raise DataError(
+                f"{type(machine).__name__} makes one model of several problems here; follow the"
+                " path of two classes"
+            )
+        if solution.certificate.kind == "local":
+            raise DataError(
+                "a local minimum has no lower bound, so that its path cannot be certified; choose a"
+                " method that proves one"
+            )
+        self.stopped = solution.status in (Status.INTERRUPTED, Status.TIME_LIMIT)
+        self.solutions[value] = solution
+        self.nodes[value] = Node(value, solution.model, solution.dual, solution.certificate)
+        if self._statement is None:
+            self._statement = self._stated(machine)
+
+    def take_mean(self, first: float, last: float, value: float) -> bool:
+        """Take the mean of two neighbours for a value between them, if it has a narrow interval
+        there; return whether it has.
+        """
+        one, other = self.nodes[first], self.nodes[last]
+        if one.certificate.kind != "convex":
+            return False
+        models, duals = self._between(one, other, value)
+        if len(models) < 3 or not duals:
+            return False
+        statement = self.stated(value)
+        found = check(statement, models, duals)
+        if not found.certificate.gap <= MEAN_SHARE * self.eps:
+            return False
+        self.nodes[value] = Node(
+            value, found.model, statement.export_dual(found.dual), found.certificate
+        )
+        return True
+
+    def _between(self, one: Node, other: Node, value: float) -> tuple[list[Any], list[Any]]:
+        """Return what two nodes offer for a value between them: models, and dual points."""
+        t = (value - one.value) / (other.value - one.value)
+        models = [mixed_model(one.model, other.model, t), one.model, other.model]
+        kernel = getattr(getattr(self.stated(value), "space", None), "resolved", None)
+        if kernel is not None:
+            # Whose parameter may be the one that varies.
+            models = [
+                replace(model, kernel=kernel) if isinstance(model, KernelModel) else model
+                for model in models
+            ]
+        duals = [mixed_dual(one.dual, other.dual, t), one.dual, other.dual]
+        return [model for model in models if model is not None], [dual for dual in duals if dual]
+
+    def evaluated(self, piece: Piece, value: float) -> tuple[Model, float, float]:
+        """Return the best model of the neighbours and of their mean at a value, and an interval by
+        these alone.
+        """
+        one, other = (self.nodes[end] for end in piece.ends)
+        statement = self.stated(value)
+        models, duals = self._between(one, other, value)
+        upper, k = min((statement.certify(model).upper, k) for k, model in enumerate(models))
+        lower = check(statement, models, duals).certificate.lower
+        return models[k], -math.inf if lower is None else lower, upper
+
+    def usable(self, value: float) -> bool:
+        """Whether there is a lower end."""
+        return self.nodes[value].certificate.lower is not None
+
+    def _stated(self, machine: CertifiedClassifier) -> Any:
+        of_class = machine.class_weight_ if machine.class_weight is not None else None
+        data = weighed(self.data, of_class)
+        weights = {} if data.sample_weight is None else {"sample_weight": data.sample_weight}
+        # A kernel's scale is that of the rows without the weights of classes, as in a fit.
+        return machine._request(self.data, None).problem(data.X, data.labels, **weights).formulation
+
+    def _stated_at(self, value: float) -> Any:
+        return self.rule.stated(self._statement, self.settings(value))
+
+    def piece(self, first: float, last: float) -> Piece:
+        """Return the piece between two nodes."""
+        return self.rule.piece(self.stated, self.nodes[first], self.nodes[last])
+
+
+Line: TypeAlias = tuple[Fraction, Fraction]
+
+# A piece is bisected at least this far from its ends, on a logarithmic scale.
+INSIDE = 0.1
+
+
+def line(first: float, last: float, shift: float = 0.0) -> Line | None:
+    """Return the line through two numbers at the ends, moved by a third one; None unless they are
+    finite.
+    """
+    if not (math.isfinite(first) and math.isfinite(last) and math.isfinite(shift)):
+        return None
+    return Fraction(first) + Fraction(shift), Fraction(last) + Fraction(shift)
+
+
+def at(of: Line, t: Fraction) -> Fraction:
+    """Return the value at t."""
+    return of[0] + t * (of[1] - of[0])
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Two neighbouring values of a parameter, and lines between which the optimum is."""
+
+    ends: tuple[float, float]
+    lower: tuple[Line | None, ...]
+    upper: tuple[Line | None, ...]
+
+    def place(self, value: float) -> Fraction:
+        """The t of a value."""
+        first, last = map(Fraction, self.ends)
+        return (Fraction(value) - first) / (last - first)
+
+    def bounds(self, t: Fraction) -> tuple[Fraction | None, Fraction | None]:
+        """Lower and upper end at t; None where nothing is known."""
+        lower = max((at(each, t) for each in self.lower if each is not None), default=None)
+        return lower, min((at(each, t) for each in self.upper if each is not None), default=None)
+
+    def worst(self) -> tuple[float, float]:
+        """The largest relative gap, rounded upwards, and a value where the piece may be split."""
+        places = [Fraction(0), Fraction(1), *_crossings(self.lower), *_crossings(self.upper)]
+        gap, place = max((_gap(*self.bounds(t)), t) for t in places)
+        if self._of_both_signs(places):
+            gap = max(gap, 2.0)
+        return gap, self._split(float(place))
+
+    def _split(self, t: float) -> float:
+        """Return a value at t or, where that is near an end, farther inside; the middle for an end."""
+        first, last = self.ends
+        if first == 0.0:
+            return last * (min(max(t, INSIDE), 1.0 - INSIDE) if 0.0 < t < 1.0 else 0.5)
+        width = math.log(last / first)
+        inside = math.log1p(t * (last - first) / first) / width if 0.0 < t < 1.0 else 0.5
+        return first * math.exp(min(max(inside, INSIDE), 1.0 - INSIDE) * width)
+
+    def _of_both_signs(self, places: Iterable[Fraction]) -> bool:
+        """Whether the bounds have not one sign: the relative gap, at most 2, is no monotone
+        function of t then.
+        """
+        ends = [end for t in places for end in self.bounds(t) if end is not None]
+        return bool(ends) and min(ends) <= 0 <= max(ends)
+
+
+def _crossings(lines: tuple[Line | None, ...]) -> list[Fraction]:
+    """Return the places inside of the piece where the order of two lines changes."""
+    found = []
+    for one, other in combinations([each for each in lines if each is not None], 2):
+        first, last = one[0] - other[0], one[1] - other[1]
+        if first * last < 0:
+            found.append(first / (first - last))
+    return found
+
+
+def _gap(lower: Fraction | None, upper: Fraction | None) -> float:
+    """The relative gap, rounded upwards."""
+    if lower is None or upper is None:
+        return math.inf
+    size = max(abs(lower), abs(upper))
+    return math.nextafter(float((upper - lower) / size), math.inf) if size else 0.0
+
+
+def rounded(number: Fraction | None, direction: float) -> float:
+    """Return the next double in a direction; that infinity for None."""
+    if number is None:
+        return direction
+    value = float(number)
+    exact = Fraction(value)
+    wrong = exact > number if direction < 0 else exact < number
+    return math.nextafter(value, direction) if wrong else value
+
+
+def proportional(
+    ranges: dict[str, Any], *, least: float = 0.0, closed: bool = False
+) -> tuple[float, float, tuple[float, ...]]:
+    """Return the range of the first of several parameters that vary in proportion, and what each of
+    them is in units of the first.
+    """
+    ends = []
+    for name, given in ranges.items():
+        if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
+            raise DataError(
+                f"{name} must be the two ends of a range, as in {name}=(0.01, 100.0), got {given!r}"
+            )
+        low, high = (check_number(end, name, low=least, open_low=not closed) for end in given)
+        if not low <= high:
+            raise DataError(f"the range of {name} must be increasing, got {given!r}")
+        ends.append((low, high))
+    (low, high), *others = ends
+    for name, (a, b) in zip(list(ranges)[1:], others, strict=True):
+        if Fraction(b) * Fraction(low) != Fraction(a) * Fraction(high):
+            raise DataError(
+                f"parameters vary in proportion: {name} must have the same ratio of its ends as"
+                f" {next(iter(ranges))}"
+            )
+    ratios = (1.0, *(a / low for a, _ in others))
+    if any(not math.frexp(ratio)[0] == 0.5 for ratio in ratios):
+        raise DataError(
+            "the first parameter times the ratio must be exact: pass ranges of which one is a power"
+            " of two times the other"
+        )
+    return low, high, ratios
+
+
+StatementAt: TypeAlias = Callable[[float], Any]
+
+# Entries of a block of the kernel matrix.
+BLOCK = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A model and a dual point at a value of a parameter, and the interval that they have there."""
+
+    value: float
+    model: Model
+    dual: Dual
+    certificate: Certificate
+
+
+class Rule(ABC):
+    """How a hyper-parameter enters the objective."""
+
+    # The least value, and whether it is allowed.
+    least: ClassVar[float] = 0.0
+    closed: ClassVar[bool] = False
+
+    def check(self, estimator: Any) -> None:  # noqa: B027 - most rules do not depend on the other settings
+        """Raise a :class:`DataError` if the rule does not hold for the other settings of an
+        estimator.
+        """
+
+    def settings(self, estimator: Any, name: str, value: float) -> dict[str, Any]:
+        """Return the arguments of ``set_params``."""
+        return {name: value}
+
+    def stated(self, statement: Any, settings: Mapping[str, float]) -> Any:
+        """Return the statement at other values."""
+        return statement.at(**settings)
+
+    @abstractmethod
+    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
+        """Return what two nodes say."""
+
+
+def _above(statement: Any, model: Model) -> float:
+    """The objective of a model, from above."""
+    found: float = statement.certify(model).upper
+    return found
+
+
+def _below(statement: Any, dual: Dual) -> float:
+    """The dual objective at a point, from below; −∞ where it is not feasible."""
+    if not dual or statement.dual_violation(dual) != 0:
+        return -np.inf
+    found: float = statement.evaluate_dual(dual).lower_end
+    return found
+
+
+def _lower_end(node: Node) -> float:
+    return -np.inf if node.certificate.lower is None else node.certificate.lower
+
+
+class Affine(Rule):
+    """The objective of a model is affine."""
+
+    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
+        """The chord of the lower ends, and the lines of both models."""
+        at_first, at_last = stated(first.value), stated(last.value)
+        upper = (
+            line(first.certificate.upper, _above(at_last, first.model)),
+            line(_above(at_first, last.model), last.certificate.upper),
+        )
+        return Piece((first.value, last.value), (line(_lower_end(first), _lower_end(last)),), upper)
+
+
+class ConicWeight(Affine):
+    """λ of the conic relaxation, where that is stated with it."""
+
+    def check(self, estimator: Any) -> None:
+        """Only without κ."""
+        if estimator.kappa is not None:
+            raise DataError(
+                "lam is ignored where kappa is given; set kappa=None for a certified path of lam"
+            )
+
+
+class Convex(Rule):
+    """The objective is convex in model and parameter together, the dual objective affine in the
+    parameter.
+    """
+
+    closed = True
+
+    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
+        """The chord of the upper ends, and the lines of both dual points."""
+        lower = _dual_lines(stated, first, last, (0.0, 0.0))
+        return Piece(
+            (first.value, last.value),
+            lower,
+            (line(first.certificate.upper, last.certificate.upper),),
+        )
+
+
+class Exponent(Rule):
+    """p of the pSVM."""
+
+    least = 1.0
+    closed = True
+
+    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
+        """The chords of both models, and those of both dual points less what the conjugates may
+        bend.
+        """
+        at_first, at_last = stated(first.value), stated(last.value)
+        upper = (
+            line(first.certificate.upper, _above(at_last, first.model)),
+            line(_above(at_first, last.model), last.certificate.upper),
+        )
+        shifts = [
+            -self._sagitta(at_first, node.dual, first.value, last.value) for node in (first, last)
+        ]
+        return Piece(
+            (first.value, last.value),
+            _dual_lines(stated, first, last, (shifts[0], shifts[1])),
+            upper,
+        )
+
+    @staticmethod
+    def _sagitta(statement: PSVM, dual: Dual, first: float, last: float) -> float:
+        if not dual:
+            return np.inf
+        p = exact(first)
+        r = sqrt(1.0 + p * (p - 1.0))
+        bend = 2.0 * exp(r - p - 1.0) / (p * (1.0 + r))
+        used = statement.alpha(dual) > 0.0
+        cost = exact(statement.C) * total(exact(statement.weight[used]))
+        return float((0.125 * square(exact(last) - p) * bend * cost).upper)
+
+
+def _dual_lines(
+    stated: StatementAt, first: Node, last: Node, shifts: tuple[float, float]
+) -> tuple[Any, ...]:
+    """Return the chords of the dual objectives of both points, moved."""
+    statements = stated(first.value), stated(last.value)
+    return tuple(
+        line(_below(statements[0], node.dual), _below(statements[1], node.dual), shift)
+        for node, shift in zip((first, last), shifts, strict=True)
+    )
+
+
+class Width(Rule):
+    """γ of a kernel that is an exponential of minus γ times a distance."""
+
+    kernels: ClassVar = (RBF, Laplacian, Exponential)
+
+    def check(self, estimator: Any) -> None:
+        """The kernel has to be one of these."""
+        kernel = estimator._kernel()
+        if not isinstance(kernel, self.kernels):
+            raise DataError(
+                "a certified path of gamma is for the kernels 'rbf', 'laplacian' and"
+                f" 'exponential', whose entries are convex in it; got kernel={estimator.kernel!r}"
+            )
+
+    def settings(self, estimator: Any, name: str, value: float) -> dict[str, Any]:
+        """Of the kernel object, if the estimator has one."""
+        return {f"kernel__{name}" if isinstance(estimator.kernel, Kernel) else name: value}
+
+    def stated(self, statement: Any, settings: Mapping[str, float]) -> Any:
+        """On the same rows, with another kernel, whose matrix needs no factor."""
+        kernel = replace(statement.space.resolved, gamma=settings["gamma"])
+        return replace(
+            statement, space=replace(statement.space, resolved=kernel, cache=None, keep_gram=False)
+        )
+
+    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
+        """The chords of both models and both dual points, moved by the distance between them and
+        the curves.
+        """
+        statements = stated(first.value), stated(last.value)
+        data, nodes = statements[0].space.data, (first, last)
+        duals = [
+            statements[0].coefficients(node.dual) if node.dual else np.zeros(data.n)
+            for node in nodes
+        ]
+        models: list[Any] = [node.model for node in nodes]
+        expansions = [np.zeros(data.n), np.zeros(data.n)]
+        for v, model in zip(expansions, models, strict=True):
+            v[np.searchsorted(data.index, model.support)] = model.dual_coef
+        v = np.column_stack([*duals, *expansions])
+        low, high = _sagittae(
+            (statements[0].space.resolved, statements[1].space.resolved), data.X, v
+        )
+        norms = [_norm_sagitta(v[:, k], low[:, k], high[:, k]) for k in range(4)]
+        upper = []
+        for k, model in enumerate(models, start=2):
+            reduced = exact(np.maximum(_times_signs(data.y, low[:, k], high[:, k])[1], 0.0))
+            ends = [self._objective(statement, model, reduced) for statement in statements]
+            upper.append(line(ends[0], ends[1], 0.5 * norms[k]))
+        lower = _dual_lines(stated, first, last, (-0.5 * norms[0], -0.5 * norms[1]))
+        return Piece((first.value, last.value), lower, tuple(upper))
+
+    @staticmethod
+    def _objective(statement: Any, model: Any, reduced: Bounded) -> float:
+        """The objective of coefficients in the space of a statement at smaller margins, from above."""
+        moved = replace(model, kernel=statement.space.resolved)
+        found = objective(
+            statement.penalty(moved),
+            statement.margins_of(moved) - reduced,
+            weight=statement.loss_weight,
+            C=exact(statement.C),
+            p=exact(statement.p),
+        )
+        return float(found.upper_end)
+
+
+def _times_signs(y: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of intervals times the signs of y."""
+    return np.where(y > 0, low, -high), np.where(y > 0, high, -low)
+
+
+def _norm_sagitta(v: Floats, low: Floats, high: Floats) -> float:
+    """Return at least how far v'Kv may be above its chord, from how far the scores may be below
+    theirs; not negative.
+    """
+    least, _ = _times_signs(v, low, high)
+    return max(float((-total(exact(np.abs(v)) * exact(least))).upper_end), 0.0)
+
+
+def _sagittae(kernels: tuple[Kernel, Kernel], X: Features, v: Floats) -> tuple[Floats, Floats]:
+    r"""Return ends of
+    :math:`\tfrac18(\gamma_1-\gamma_0)^2\sum_jv_j\delta_{ij}^2e^{-\gamma\delta_{ij}}` for all γ
+    between those of two kernels.
+    """
+    gammas: Any = [exact(kernel.gamma) for kernel in kernels]  # type: ignore[attr-defined]
+    scale = 0.125 * square((gammas[1] - gammas[0]) / gammas[0])
+    used = np.flatnonzero(v.any(axis=1))
+    low, high = np.zeros(v.shape), np.zeros(v.shape)
+    plus, minus = np.maximum(v[used], 0.0), np.maximum(-v[used], 0.0)
+    rows = max(1, BLOCK // max(used.size, 1))
+    for start in range(0, v.shape[0] if used.size else 0, rows):
+        part = slice(start, start + rows)
+        near, far = _curvatures(kernels, X[part], X[used])
+        low[part] = (scale * (_product(far, plus) - _product(near, minus))).lower
+        high[part] = (scale * (_product(near, plus) - _product(far, minus))).upper
+    return low, high
+
+
+def _curvatures(kernels: tuple[Kernel, Kernel], A: Features, B: Any) -> tuple[Floats, Floats]:
+    r"""Return :math:`(\gamma_0\delta)^2e^{-\gamma\delta}` of all pairs at its largest, from above,
+    and at its least, from below.
+    """
+    found = []
+    for kernel in kernels:
+        values, error = kernel.bounded_block(A, B)
+        found.append(Bounded(values, error.matrix(values)))
+    first, last = found
+    top = np.minimum(first.upper, 1.0)
+    least = np.maximum((-log(exact(top))).lower, 0.0)
+    with np.errstate(all="ignore"):
+        largest = (-log(exact(np.maximum(first.lower, 0.0)))).upper
+    if not (largest[least < 2.0] < np.inf).all():
+        raise DataError(
+            "an entry of the kernel matrix is not known to any digit, so that gamma has no"
+            " certified path"
+        )
+    near = np.where(
+        least >= 2.0,
+        (square(exact(least)) * exp(-exact(least))).upper,
+        (square(exact(largest)) * exact(top)).upper,
+    )
+    far = np.maximum((square(exact(least)) * exact(np.maximum(last.lower, 0.0))).lower, 0.0)
+    return np.nan_to_num(near, nan=np.inf), far
+
+
+def _product(W: Floats, v: Floats) -> Bounded:
+    """Return products of matrices of numbers that are not negative."""
+    found = W @ v
+    return Bounded(found, np.asarray(inner_error(v.shape[0] + 2, found)))
+
+
+def mixed_model(first: Any, last: Any, t: float) -> Any:
+    """Return (1 − t) times a model plus t times another one; None for models that are not added
+    here.
+    """
+    if type(first) is not type(last) or type(first) not in (
+        LinearModel,
+        KernelModel,
+        MulticlassModel,
+    ):
+        return None
+    support = np.union1d(first.support, last.support)
+    intercept = ((1.0 - t) * np.asarray(first.intercept) + t * np.asarray(last.intercept))[()]
+    if not isinstance(first, KernelModel):
+        return replace(
+            first, coef=(1.0 - t) * first.coef + t * last.coef, intercept=intercept, support=support
+        )
+    if not (isinstance(first.vectors, np.ndarray) and isinstance(last.vectors, np.ndarray)):
+        return None
+    v, vectors = np.zeros(support.size), np.zeros((support.size, first.n_features))
+    for model, share in ((first, 1.0 - t), (last, t)):
+        places = np.searchsorted(support, model.support)
+        v[places] += share * model.dual_coef
+        vectors[places] = model.vectors
+    return replace(first, vectors=vectors, dual_coef=v, intercept=float(intercept), support=support)
+
+
+def mixed_dual(first: Dual, last: Dual, t: float) -> Dual | None:
+    """Return the same of two dual points; None where they have not the same entries."""
+    if (
+        not first
+        or first.keys() != last.keys()
+        or any(first[k].shape != last[k].shape for k in first)
+    ):
+        return None
+    return {name: (1.0 - t) * first[name] + t * last[name] for name in first}
+
+
+_LAM: Final = {"lam": Affine()}
+RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
+    "psvm": {"C": Affine(), "p": Exponent(), "gamma": Width()},
+    "l1_squared_hinge": {"C": Affine()},
+    "odm": {"C1": Affine(), "C2": Affine(), "D": Convex()},
+    "odml": {"lam1": Affine(), "lam2": Affine(), "C": Affine()},
+    "conic": {"lam": ConicWeight()},
+    "m3svm": _LAM,
+    "multiclass": _LAM,
+    "zero_one": _LAM,
+    "ramp": {"C": Affine()},
+    "l0": {"C": Affine()},
+}
