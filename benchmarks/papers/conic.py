@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.papers.exhibits.conic_points import conic_points
+from benchmarks.papers.conic_points import conic_points
 from benchmarks.papers.published import published
 from benchmarks.papers.result import Reproduction, Run, exact_cells, mean_noise, significant
 from benchmarks.papers.trials import Trials, accepted, binary_sets, timed, trials

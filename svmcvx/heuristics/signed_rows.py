@@ -3,7 +3,7 @@ r"""Feasible points of problems with a 0-1, ramp or l0 loss, in signed rows.
 With a factor `L` of the Gram matrix the signed rows are :math:`g_i = y_i L_i`, so that :math:`u_i =
 g_i'w + y_i b`, with a bias `b` that is free or absent. A point is described by the set of
 observations that it drops: the best such point is the hard-margin solution of the other
-observations (:mod:`svmcvx.heuristics.least_norm`).
+observations.
 """
 
 from __future__ import annotations
@@ -15,14 +15,96 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
+from svmcvx.certificate.rows import row_norms_above
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.heuristics.least_norm import LeastNorm, least_norm
+from svmcvx.kernels.functions import distances_above
+from svmcvx.numerical import MarginOperator, solve_support_equations
 from svmcvx.system import memory
-
-__all__ = ["ON_MARGIN", "Incumbent", "SignedRows", "violated"]
+from svmcvx.system.deadline import current
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# 1 − Σμ = 1/(1 + ‖w‖²) in the scaled least-distance problem: below this the set counts as
+# infeasible.
+INFEASIBLE = 1e-13
+# Coefficient of the constant feature that stands for a free bias in the least-distance problem,
+# before polishing.
+FREE_BIAS = 1e3
+POLISHED = 1e-10
+# Margins of the support that are above 1 by no more than this need no polishing, which takes twice
+# as long as the least squares.
+TIGHT = 1e-12
+
+
+class LeastNorm(NamedTuple):
+    r"""The point of least norm with :math:`u_i \ge 1` on some rows: :math:`w = \sum \alpha_i g_i`,
+    and the bias.
+    """
+
+    w: Floats
+    b: float
+    alpha: Floats
+
+
+def least_norm(G: Floats, y: Floats | None) -> LeastNorm | None:
+    r"""Return the point of least norm with :math:`g_i'w + y_i b \ge 1`, or None if there is none
+    (to rounding).
+    """
+    m, r = G.shape
+    if m == 0 or (y is not None and (y == y[0]).all()):
+        return LeastNorm(np.zeros(r), 0.0 if m == 0 or y is None else float(y[0]), np.zeros(m))
+    scale = float(np.sqrt(np.max(np.einsum("ij,ij->i", G, G))))
+    if scale == 0:
+        return None
+    H = G / scale
+    bias = np.zeros((0, m)) if y is None else FREE_BIAS * y[None, :]
+    try:
+        mu, _ = nnls(
+            np.vstack([H.T, bias, np.ones((1, m))]), np.append(np.zeros(r + len(bias)), 1.0)
+        )
+    except RuntimeError:
+        return None
+    rest = 1.0 - float(mu.sum())
+    if not rest > INFEASIBLE:
+        return None
+    alpha = mu / rest
+    found = _to_margin(H, y, alpha)
+    if y is not None or found is None or float((H[mu > 0.0] @ found.w).max()) > 1.0 + TIGHT:
+        polished = _polish(H, y, alpha)
+        found = (None if polished is None else _to_margin(H, y, polished)) or found
+    return None if found is None else LeastNorm(found.w / scale, found.b, found.alpha / scale**2)
+
+
+def _to_margin(H: Floats, y: Floats | None, alpha: Floats) -> LeastNorm | None:
+    """Scale w = H'α, with the best bias, to a smallest margin of 1."""
+    w = H.T @ alpha
+    u = H @ w
+    if y is None:
+        margin, b = float(u.min()), 0.0
+    else:
+        lowest, highest = float(u[y > 0].min()), float((-u)[y < 0].max())
+        margin, b = (lowest - highest) / 2, -(lowest + highest) / 2
+    return LeastNorm(w / margin, b / margin, alpha / margin) if margin > 0 else None
+
+
+def _polish(H: Floats, y: Floats | None, alpha: Floats) -> Floats | None:
+    """Solve u = 1 on the support exactly, changing the support where signs or margins ask for it."""
+    free = alpha > POLISHED * float(alpha.max())
+    signed = MarginOperator(
+        lambda alpha: np.asarray(H @ (H.T @ alpha)), lambda rows: H[rows] @ H[rows].T, y
+    )
+    return solve_support_equations(
+        signed,
+        np.where(free, alpha, 0.0),
+        free=free,
+        upper_bound=np.full(alpha.size, np.inf),
+        bias=0.0,
+        slack=None,
+    )
+
+
 Bools: TypeAlias = NDArray[np.bool_]
 
 # Columns up to which the time of passes over the rows is negligible.
@@ -30,6 +112,8 @@ FEW = 500
 # Rounding error of margins after a refit, whose point is scaled so that the smallest margin of the
 # set is 1.
 ON_MARGIN = 1e-9
+# Margins above 1 by no more than this are on the margin, where models list their support.
+ON_SUPPORT = 1e-7
 
 
 class Incumbent(NamedTuple):
@@ -106,3 +190,48 @@ def violated(u: Floats) -> Floats:
 def never() -> bool:
     """Return False: the `stop` of a heuristic without a limit."""
     return False
+
+
+# Relative amount by which bounds computed in floating point are enlarged.
+WIDENING = 1e-9
+# Entries of one block of the matrix of distances.
+BLOCK = 1_000_000
+
+
+def big_m_bound(
+    geometry: SignedRows,
+    norm_left: Callable[[Floats], Floats],
+    *,
+    lowest: float,
+    all_dropped: float,
+) -> Floats:
+    """Return for each observation how far its margin can be below `1` at an optimum: valid values
+    of M.
+    """
+    n = geometry.y.size
+    M, length = np.zeros(n), row_norms_above(geometry.G)
+    for label in np.unique(geometry.y) if geometry.free else (0.0,):
+        members = np.flatnonzero(geometry.y == label) if geometry.free else np.arange(n)
+        rows = max(1, BLOCK // members.size)
+        for start in range(0, members.size, rows):
+            part = members[start : start + rows]
+            if current().passed():
+                # The nearest one alone, at a distance of at most the sum of the lengths.
+                left = norm_left(geometry.weight[part])
+                far = length[part] + (float(length[members].max()) if geometry.free else 0.0)
+                depth = (lowest if geometry.free else 1.0) + np.sqrt(np.maximum(left, 0.0)) * far
+                M[part] = np.where(left >= 0, np.maximum(depth, all_dropped), 0.0)
+                continue
+            apart = distances_above(geometry.G[part], geometry.G[members])
+            # An observation comes first among observations at distance 0.
+            apart[np.arange(part.size), start + np.arange(part.size)] = -1.0
+            order = np.argsort(apart, axis=1, kind="stable")
+            for m, near, distance in zip(part, order, apart, strict=True):
+                left = norm_left(np.cumsum(geometry.weight[members[near]]))
+                radius = np.sqrt(np.maximum(left[:-1], 0.0))
+                depth = lowest + radius * distance[near[1:]]
+                if not geometry.free:
+                    depth = np.minimum(depth, 1.0 + radius * length[m])
+                depth = np.where(left[:-1] >= 0, depth, 0.0)
+                M[m] = max(float(depth.max(initial=0.0)), all_dropped if left[-1] >= 0 else 0.0)
+    return np.where(M > 0, M * (1 + WIDENING) + WIDENING, 0.0)

@@ -12,8 +12,8 @@ import pytest
 import svmcvx as sx
 from svmcvx.fast.indicator.search.exchange import Exchange
 from svmcvx.fast.indicator.search.exchange_passes import ENOUGH, WIDTH, descend, ramp_descend
-from svmcvx.heuristics.hinge_machine import hinge_machine
-from svmcvx.heuristics.least_norm import least_norm
+from svmcvx.heuristics.machines import hinge_machine
+from svmcvx.heuristics.signed_rows import least_norm
 
 MOST = 10**6
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from benchmarks.papers.exhibits.conic_points import conic_points
+from benchmarks.papers.conic_points import conic_points
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.conic import ConicSettings, conic
 from svmcvx.fast.conic_loss.continuation import LowRankRelaxation

@@ -20,7 +20,7 @@ from svmcvx.fast.indicator.search.state import SearchSettings
 from svmcvx.fast.indicator.solvers import l0
 from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.indicator.statement import l0_objective, l0_statement
-from svmcvx.heuristics.least_norm import least_norm
+from svmcvx.heuristics.signed_rows import least_norm
 from tests.conftest import make_data
 
 KERNELS = {

@@ -21,7 +21,7 @@ from svmcvx.formulations.conic_loss import models as conic_primal
 from svmcvx.formulations.conic_loss import problems as fixed_gamma
 from svmcvx.formulations.conic_loss import statement as conic_dual
 from svmcvx.formulations.conic_loss.problems import relaxation, semidefinite_rows
-from svmcvx.heuristics.rounding import round_relaxation
+from svmcvx.heuristics.local_search import round_relaxation
 from svmcvx.losses import conic_loss, conic_loss_derivative
 from tests.conftest import make_data
 from tests.formulations.test_zero_one import least_distance

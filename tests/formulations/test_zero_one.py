@@ -23,8 +23,8 @@ from svmcvx.formulations.indicator.statement import (
     zero_one_objective,
 )
 from svmcvx.formulations.margin import objective as hinge_objective
-from svmcvx.heuristics.hinge_machine import hinge_machine
-from svmcvx.heuristics.least_norm import least_norm
+from svmcvx.heuristics.machines import hinge_machine
+from svmcvx.heuristics.signed_rows import least_norm
 from svmcvx.synthetic import outlier_data
 
 GAP = 1e-6

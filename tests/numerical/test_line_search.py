@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from svmcvx.heuristics.machines import squared_hinge
 from svmcvx.heuristics.signed_rows import never
-from svmcvx.heuristics.soft_margin import squared_hinge
 from svmcvx.numerical import line_search
 
 

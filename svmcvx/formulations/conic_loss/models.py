@@ -37,7 +37,8 @@ from svmcvx.certificate.exactly import nearest_sum
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.geometry import geometry_of
-from svmcvx.heuristics.rounding import ON_MARGIN, round_relaxation
+from svmcvx.heuristics.local_search import round_relaxation
+from svmcvx.heuristics.signed_rows import ON_SUPPORT
 from svmcvx.kernels import row_norms
 from svmcvx.losses import slack
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
@@ -308,7 +309,7 @@ def relaxed_model(
     z[data.index] = relaxed_indicator(
         u, variance + ridge * row_norms(L) ** 2 if ridge else variance
     )
-    plain = space.model_from_factor(w, support=u <= 1.0 + ON_MARGIN)
+    plain = space.model_from_factor(w, support=u <= 1.0 + ON_SUPPORT)
     B, ridge = _in_feature_space(space, V)
     moment = SecondMoment(w=w, V=V, z=z, rounded=rounded, coefficients=B, ridge=ridge)
     return (RelaxedLinearModel if isinstance(plain, LinearModel) else RelaxedKernelModel)(

@@ -52,7 +52,7 @@ number that it evaluates to.
 :math:`\min \|w\|^2` with margins below 1 on observations of total weight at most :math:`\kappa\sum
 s_i`). The certificate's ``lower`` and ``upper`` enclose the optimum of the semidefinite program;
 its residuals ``"zero_one_lower"`` and ``"zero_one_upper"`` enclose that of the 0-1 problem, the
-upper end attained by a rounding (:func:`svmcvx.heuristics.rounding.round_relaxation`).
+upper end attained by a rounding (:func:`svmcvx.heuristics.local_search.round_relaxation`).
 
 ============== ====================================================== ==========
 symbol         meaning                                                shape
@@ -127,8 +127,7 @@ from svmcvx.formulations.conic_loss.models import (
     within,
     worst_indicator,
 )
-from svmcvx.heuristics.least_norm import least_norm
-from svmcvx.heuristics.rounding import ON_MARGIN
+from svmcvx.heuristics.signed_rows import ON_SUPPORT, least_norm
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.losses import conic_loss
 from svmcvx.model import BinaryModel
@@ -901,7 +900,7 @@ class ConicFixedGamma(ConicDual):
     def model(self, w: Floats) -> BinaryModel:
         """Return the model of `w`, given in the columns of ``space.factor``."""
         u = self.y * np.asarray(self.factor @ w)
-        return self.space.model_from_factor(w, support=u <= 1.0 + ON_MARGIN)
+        return self.space.model_from_factor(w, support=u <= 1.0 + ON_SUPPORT)
 
 
 def conic_space(

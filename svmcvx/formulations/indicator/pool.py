@@ -20,11 +20,9 @@ from scipy.optimize import OptimizeResult, minimize
 from svmcvx.errors import DataTypeError
 from svmcvx.formulations.conic_loss.models import low_rank_gradient, relaxed_indicator
 from svmcvx.formulations.indicator.statement import L0, CountingStatement
-from svmcvx.heuristics.hinge_machine import ramp_descent
 from svmcvx.heuristics.local_search import local_search
-from svmcvx.heuristics.rounding import round_relaxation
+from svmcvx.heuristics.machines import elastic_filter, ramp_descent, soft_margin_scores
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows, never
-from svmcvx.heuristics.soft_margin import elastic_filter, soft_margin_scores
 from svmcvx.losses import ramp, zero_one
 from svmcvx.model import BinaryModel
 from svmcvx.system.cancellation import interruptible
@@ -243,20 +241,13 @@ def _searched(
     relaxation = relaxed_point(relaxed, lam=lam, k=k, stop=stop)
     scores = [] if earlier is None else [np.where(earlier < 1.0 - ON_MARGIN, earlier, np.inf)]
     scores += [soft_margin_scores(geometry, 1.0, stop), elastic_filter(geometry, stop)]
-    points = []
     if relaxation is not None:
         scores += [-relaxation.z, relaxed.G @ relaxation.w]
-        if not geometry.free:
-            w, _ = round_relaxation(
-                statement.space, relaxation.w, relaxation.z, lam=lam, k=k, stop=stop
-            )
-            points.append((w, 0.0))
     best = local_search(
         geometry,
         statement.objective_value,
         loss_bound=statement.loss_bound,
         scores=scores,
-        points=points,
         stop=stop,
     )
     return relaxation, best

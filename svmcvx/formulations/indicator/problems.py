@@ -27,7 +27,7 @@ from svmcvx.formulations.indicator.statement import (
     l0_statement,
 )
 from svmcvx.formulations.problem import FormulationProblem, builder, following
-from svmcvx.heuristics.hinge_machine import ramp_descent
+from svmcvx.heuristics.machines import ramp_descent
 from svmcvx.heuristics.signed_rows import Incumbent
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp

@@ -24,7 +24,7 @@ All count observations inside the margin, not only misclassified ones. An indica
 incumbent of value U is found first (from the conic relaxation, a soft margin, rounding and a local
 search). In the 0-1 problem, say, a point that is as good and drops weight W has :math:`\|w\|^2 \le
 U - \lambda W`; and the margin of a dropped observation is no further below that of a kept one than
-the norm times their distance. :func:`svmcvx.heuristics.big_m_bound.reach` turns this into numbers.
+the norm times their distance. :func:`svmcvx.heuristics.signed_rows.big_m_bound` turns this into numbers.
 With a free intercept, observations of one class are compared, so that b cancels and needs no bound;
 if a whole class is dropped, then w = 0, b = ±1 is as good, and M = 2 covers it.
 
@@ -85,9 +85,8 @@ from svmcvx.feature_space import FeatureSpace, KernelSpace, feature_space
 from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, full_entry
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
-from svmcvx.heuristics.big_m_bound import WIDENING, big_m_bound
-from svmcvx.heuristics.hinge_machine import restricted_point
-from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows
+from svmcvx.heuristics.machines import restricted_point
+from svmcvx.heuristics.signed_rows import ON_MARGIN, WIDENING, Incumbent, SignedRows, big_m_bound
 from svmcvx.kernels import KernelLike
 from svmcvx.kernels.bounded_gram import BoundedGram
 from svmcvx.losses import ramp, zero_one

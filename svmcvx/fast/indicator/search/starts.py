@@ -23,9 +23,8 @@ from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.pool import RelaxedPoint, counting_pool
 from svmcvx.formulations.indicator.statement import IndicatorStatement, ZeroOne
 from svmcvx.heuristics.local_search import local_search
-from svmcvx.heuristics.rounding import round_relaxation
+from svmcvx.heuristics.machines import elastic_filter, soft_margin_scores
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, violated
-from svmcvx.heuristics.soft_margin import elastic_filter, soft_margin_scores
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution
@@ -48,8 +47,6 @@ RELAXATION_TOL = 1e-5
 TIME_SHARE = 0.3
 # Newton steps of its solver, at most.
 RELAXATION_STEPS = 5000
-# Observations up to which its solution is rounded.
-ROUNDED_ROWS = 5000
 
 
 def earlier_margins(warm_start: Solution | None, statement: IndicatorStatement) -> Floats | None:
@@ -143,16 +140,6 @@ def starts(
     points = [(point.w, 0.0) for point in pool]
     if relaxation is not None:
         scores += [-relaxation.z, geometry.G @ relaxation.w]
-        if n <= ROUNDED_ROWS and not stop():
-            w, _ = round_relaxation(
-                statement.space,
-                relaxation.w,
-                relaxation.z,
-                lam=statement.lam,
-                k=statement.k,
-                stop=stop,
-            )
-            points.append((w, 0.0))
     best = local_search(
         geometry,
         statement.objective_value,

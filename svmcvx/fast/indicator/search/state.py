@@ -29,9 +29,8 @@ from svmcvx.formulations.indicator.statement import (
     ZeroOne,
 )
 from svmcvx.heuristics.exact_least_norm import ExactPoint, exact_least_norm
-from svmcvx.heuristics.hinge_machine import ramp_descent
-from svmcvx.heuristics.least_norm import least_norm
-from svmcvx.heuristics.signed_rows import Incumbent, violated
+from svmcvx.heuristics.machines import ramp_descent
+from svmcvx.heuristics.signed_rows import Incumbent, least_norm, violated
 from svmcvx.losses import ramp
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
