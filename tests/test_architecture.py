@@ -152,7 +152,7 @@ SHARED = {
 # The indicator family bounds its programs by the conic relaxation.
 EXCEPTIONS = {("indicator", "conic_loss")}
 # On top of the families of a floor: they import from all.
-ON_TOP = {"__init__", "compile_ahead", "grids", "warm_path"}
+ON_TOP = {"__init__", "compile_ahead", "warm_path"}
 
 
 # A family is a folder, or a module with others beside it.

@@ -25,12 +25,9 @@ from benchmarks.papers.trials import Trials, accepted, binary_sets, timed, trial
 from svmcvx import fast
 from svmcvx.errors import DataError
 from svmcvx.experiments.store import Row
-from svmcvx.fast.grids.hinge import solve_hinges
-from svmcvx.fast.grids.rows import Rows
 from svmcvx.formulations.conic_loss.problems import conic_sdp
 from svmcvx.formulations.conic_loss.statement import conic_space
 from svmcvx.guarantees import guarantee, refine
-from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.solution import Solution
 from svmcvx.solve import solve
 from svmcvx.synthetic import label_noise_data, outlier_data, outlier_rule
@@ -57,8 +54,6 @@ VALUES = 100
 TOL = 1e-6
 # The printed means are rounded to 0.1.
 ROUNDING = 0.05
-# Rows up to which the hinge problems are solved in a batch; with more a path is quicker.
-BATCHED_ROWS = 500
 # Rows of the test part that decide how small the gap of the chosen hinge problem has to be.
 REFINED_ROWS = 10_000
 # Values of κ from which the λ of the others are interpolated.
@@ -150,24 +145,6 @@ def _hinge_tuning(train: _Part, validation: _Part) -> _Tuning:
     # ‖w‖² + λ Σ ξ_i is twice the objective with C = λn/2, which counts shares of the observations.
     costs = lams * train.y.size / 2.0
 
-    if train.y.size <= BATCHED_ROWS:
-        rows = Rows(
-            X=train.X,
-            y=train.y.astype(np.float64),
-            weight=np.ones(train.y.size),
-            T=validation.X,
-            kernel=None,
-            intercept="penalised",
-            cache=GramCache(),
-        )
-        answers = solve_hinges(rows, (lams / 2.0).tolist())
-        if answers is None:
-            raise OutOfTime
-        if np.all(answers.gaps <= TOL):
-            wrong = (answers.scores > 0) != (validation.y > 0)
-            return _Tuning(
-                lams, wrong.mean(axis=1), lambda place: _hinge(train, float(costs[place]))
-            )
     path = _whole(
         fast.path("odml", train.X, train.y, C=costs.tolist(), lam1=0.0, lam2=0.0, intercept=True),
         VALUES,
@@ -455,8 +432,8 @@ def _said(found: Trials, run: Run, repeats: int, what: str) -> tuple[str, ...]:
             (
                 "Certified: the chosen problems, with the smallest and the largest of equal"
                 f" hyper-parameters. The tuning has compared {int(done['tuning'].sum())} problems,"
-                " which are solved to the same tolerance; those of the conic loss, and of the"
-                f" hinge with at most {BATCHED_ROWS} rows, have no certificates. Of the"
+                " which are solved to the same tolerance; those of the conic loss have no"
+                " certificates. Of the"
                 f" {int(done['solves'].sum())} chosen ones {int(done['confirmed'].sum())} have the"
                 " same error on the validation part with their certificates."
             ),

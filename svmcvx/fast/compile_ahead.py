@@ -13,9 +13,6 @@ import scipy.sparse as sp
 from svmcvx.data import CodedLabels
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.core.rows import RowCacheSettings
-from svmcvx.fast.grids.hinge import solve_hinges
-from svmcvx.fast.grids.quadratic import SquaredHinge, solve_bands
-from svmcvx.fast.grids.rows import Rows
 from svmcvx.fast.indicator.solvers import l0, ramp, zero_one
 from svmcvx.fast.linear.newton import LinearNewtonSettings
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings, hard_margin
@@ -26,7 +23,6 @@ from svmcvx.fast.margin_distribution.odml import odml
 from svmcvx.fast.several_classes.solvers import MulticlassSettings, m3svm, multiclass
 from svmcvx.feature_space.kernel import FEW
 from svmcvx.kernels import RBF
-from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.system import clock
 from svmcvx.system.compilation import Compiled, recorded
 
@@ -53,7 +49,6 @@ def _calls() -> dict[str, list[Call]]:
     sparse = sp.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
     wide = sp.csr_array(sp.random_array((40, 3000), density=0.02, rng=rng))
     forms = (("dense", X), ("sparse", sparse))
-    batch = Rows(X, y.astype(np.float64), np.ones(y.size), X, None, "free", GramCache())
     # The soft margins and relaxations that zero_one starts from are of the linear list, which is
     # compiled meanwhile.
     branch: list[Call] = [
@@ -101,7 +96,6 @@ def _calls() -> dict[str, list[Call]]:
             for loss in ("weston_watkins", "topk")
         ),
         ("conic", partial(conic, X, y, lam=1.0)),
-        ("grids, quadratic", partial(solve_bands, batch, [SquaredHinge(1.0)])),
     ]
     # Enough observations that their kernel matrix is not stored.
     many = rng.standard_normal((FEW + 1, 2))
@@ -115,8 +109,8 @@ def _calls() -> dict[str, list[Call]]:
             (f"psvm p={p:g}, kernel", partial(psvm, X, y, C=1.0, p=p, kernel="rbf"))
             for p in (1.0, 1.5, 2.0)
         ),
+        ("psvm, kernel, none", partial(psvm, X, y, C=1.0, kernel="rbf", intercept="none")),
         ("psvm, several classes", partial(solve_parts, X, several, None, scheme="ovo", **together)),
-        ("grids, hinge", partial(solve_hinges, batch, [1.0])),
         ("psvm, kernel, many", partial(psvm, many, signs, C=1.0, kernel="rbf", tol=0.1)),
         (
             "psvm, kernel, single precision",
