@@ -43,6 +43,5 @@ def test_calls_reach_everything_public():
         "solve(conic_sdp)",
         "M3SVMClassifier",
         "plot.losses",
-        "theory.radius",
     ):
         assert name in reached

@@ -25,7 +25,7 @@ from svmcvx.plot.style import (
     width_of,
 )
 from svmcvx.solution import Solution
-from svmcvx.theory.distribution import classifier_of, label_codes
+from svmcvx.theory.margins import classifier_of, label_codes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""Margins of a model on data: their mean, variance and cumulative distribution."""
+"""Margins of a model on data, and between pairs of classes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from svmcvx.containers import as_array
 from svmcvx.data import check_features, check_weights
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.model import BinaryModel, Model, frozen
+from svmcvx.model import LinearModel, Model, MulticlassModel
 from svmcvx.solution import Solution
-
-__all__ = [
-    "MarginDistribution",
-    "binary_model",
-    "classifier_of",
-    "label_codes",
-    "margin_distribution",
-    "margins",
-]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -37,61 +28,32 @@ def classifier_of(model: Any) -> Any:
     return found
 
 
-def binary_model(model: Any) -> BinaryModel:
-    """Return the model of two classes behind a solution or a fitted estimator of this package."""
-    found = _model_behind(model)
-    if not isinstance(found, BinaryModel):
-        raise DataTypeError(
-            "model must be, or hold, a LinearModel or KernelModel of two classes, got"
-            f" {type(found).__name__}"
-        )
-    return found
-
-
-def _model_behind(model: Any) -> Any:
+def model_behind(model: Any) -> Any:
+    """Return the model of a solution or of a fitted estimator of this package."""
     solution = getattr(model, "solution_", model)
     return solution.model if isinstance(solution, Solution) else solution
 
 
 def label_codes(model: Any, y: Any, n: int) -> NDArray[np.intp]:
     """Return the index of each label among the classes of a model; `y` need not hold all of them."""
-    classes = np.asarray(
-        model.classes if isinstance(model, Model) else getattr(model, "classes_", ())
-    )
-    labels = as_array(y, "y")
+    given = model.classes if isinstance(model, Model) else getattr(model, "classes_", ())
+    classes, labels = np.asarray(given), as_array(y, "y")
     if labels.shape != (n,):
         raise DataError(
-            f"y must hold one label an observation: expected shape ({n},), got {labels.shape}"
+            f"y must hold one label per observation: expected shape ({n},), got {labels.shape}"
         )
     if classes.size < 2:
         raise DataError(
-            f"{type(model).__name__} does not know its classes; pass a fitted classifier with"
-            " classes_"
+            f"{type(model).__name__} has no classes; pass a fitted classifier with classes_"
         )
-    codes = (
-        np.searchsorted(classes, labels) if labels.dtype.kind != "O" else _search(classes, labels)
-    )
-    codes = np.minimum(codes, classes.size - 1)
-    strange = np.flatnonzero(classes[codes] != labels)
-    if strange.size:
+    place = {label: k for k, label in enumerate(classes.tolist())}
+    codes = [place.get(label, -1) for label in labels.tolist()]
+    if -1 in codes:
         raise DataError(
-            f"y holds {labels[strange].tolist()[0]!r}, which the model was not trained on; its"
+            f"y holds {labels.tolist()[codes.index(-1)]!r}, which the model was not trained on; its"
             f" classes are {classes.tolist()}"
         )
-    return codes.astype(np.intp)
-
-
-def _search(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
-    place = {label: k for k, label in enumerate(classes)}
-    return np.array([place.get(label, 0) for label in labels], dtype=np.intp)
-
-
-def _rows_of(X: Any) -> int:
-    """Return the number of observations of data that a classifier will check itself: not all have
-    to be numbers.
-    """
-    shape: tuple[int, ...] = getattr(X, "shape", ())
-    return int(shape[0]) if len(shape) == 2 else int(check_features(X).shape[0])
+    return np.asarray(codes, dtype=np.intp)
 
 
 def margins(model: Any, X: Any, y: Any) -> Floats:
@@ -116,7 +78,7 @@ def margins(model: Any, X: Any, y: Any) -> Floats:
     Raises
     ------
     DataError
-        If `model` has no scores, or `y` holds a label that it does not know.
+        If `model` has no scores, or `y` holds a label that it was not trained on.
 
     Examples
     --------
@@ -126,12 +88,13 @@ def margins(model: Any, X: Any, y: Any) -> Floats:
     [1.0, 0.5]
     """
     classifier = classifier_of(model)
-    codes = label_codes(classifier, y, _rows_of(X))
+    # The classifier checks X itself: not all columns have to be numbers.
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    codes = label_codes(classifier, y, shape[0] if len(shape) == 2 else check_features(X).shape[0])
     scores = np.asarray(classifier.decision_function(X), dtype=np.float64)
     if scores.ndim == 1:
         return np.where(codes == 1, scores, -scores)
-    rows = np.arange(codes.size)
-    others = scores.copy()
+    rows, others = np.arange(codes.size), scores.copy()
     others[rows, codes] = -np.inf
     return np.asarray(scores[rows, codes] - others.max(axis=1))
 
@@ -150,10 +113,6 @@ class MarginDistribution:
 
     margins: Floats
     share: Floats
-
-    def __post_init__(self) -> None:
-        for name in ("margins", "share"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
 
     def __repr__(self) -> str:
         return (
@@ -179,10 +138,8 @@ class MarginDistribution:
     def cumulative(self, thresholds: ArrayLike) -> Floats:
         """Return the share of observations with a margin at or below each threshold."""
         sums = np.concatenate([[0.0], np.cumsum(self.share)])
-        found = sums[
-            np.searchsorted(self.margins, np.asarray(thresholds, dtype=np.float64), side="right")
-        ]
-        return np.asarray(np.minimum(found, 1.0))
+        places = np.searchsorted(self.margins, np.asarray(thresholds, dtype=float), side="right")
+        return np.asarray(np.minimum(sums[places], 1.0))
 
 
 def margin_distribution(
@@ -216,10 +173,57 @@ def margin_distribution(
     """
     u = margins(model, X, y)
     weight = check_weights(sample_weight, u.size)
-    total = float(weight.sum())
-    if total <= 0:
-        raise DataError(
-            "sample_weight is zero for every observation; give at least one a positive weight"
-        )
+    if not weight.any():
+        raise DataError("sample_weight is zero for every observation; give one a positive weight")
     order = np.argsort(u, kind="stable")
-    return MarginDistribution(u[order], weight[order] / total)
+    return MarginDistribution(u[order], weight[order] / weight.sum())
+
+
+def class_weights(model: Any) -> Floats:
+    """Return W of shape (d, c); two classes with one score have the weights −w/2 and w/2."""
+    found = model_behind(model)
+    if isinstance(found, MulticlassModel):
+        return found.coef
+    if isinstance(found, LinearModel):
+        return np.outer(found.coef, [-0.5, 0.5])
+    raise DataTypeError(
+        "model must be, or hold, a MulticlassModel or a LinearModel (one vector of weights per"
+        f" class), got {type(found).__name__}"
+    )
+
+
+def pairwise_margins(model: Any) -> Floats:
+    r"""Return the matrix of margins :math:`2/\|w_k-w_l\|` between classes.
+
+    Parameters
+    ----------
+    model : Solution, MulticlassModel, LinearModel or fitted estimator of this package
+
+    Returns
+    -------
+    ndarray of shape (c, c)
+        Symmetric, in the order of the classes; NaN on the diagonal, infinity between classes of
+        equal weights.
+
+    Raises
+    ------
+    DataError
+        If the model has not one vector of weights per class.
+
+    Notes
+    -----
+    Source: [NieHaoWang], problem (4): as p → ∞, M3SVM maximises the smallest entry.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> sx.theory.pairwise_margins(sx.M3SVMClassifier().fit(X, y)).shape
+    (3, 3)
+    """
+    W = class_weights(model)
+    with np.errstate(divide="ignore"):
+        table = np.asarray(2.0 / np.linalg.norm(W[:, :, None] - W[:, None, :], axis=0))
+    np.fill_diagonal(table, np.nan)
+    return table
