@@ -234,7 +234,7 @@ class PSVMParts:
         """Return those of all problems; multipliers on a grid are added as integers."""
         starts, size = self.starts, np.abs(alpha)
         outside = np.maximum(-alpha, alpha - self.cost_below) if self.p == 1 else -alpha
-        found = np.maximum(np.maximum.reduceat(outside, starts), 0.0)
+        found: Floats = np.maximum(np.maximum.reduceat(outside, starts), 0.0)
         largest = np.maximum.reduceat(size, starts)
         bits = min(LARGEST_BITS, SUM_BITS - int(self.layout.largest).bit_length())
         exponent = np.maximum(np.frexp(largest)[1] - bits, FINEST)

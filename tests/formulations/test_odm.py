@@ -1,12 +1,9 @@
 import math
-from functools import cache
 
 import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVC
 
@@ -15,7 +12,7 @@ from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations import margin_distribution as odm
 from svmcvx.formulations import margin_distribution as odml
-from svmcvx.formulations.margin_distribution import ODM, MarginHessian, ODMLHardMargin
+from svmcvx.formulations.margin_distribution import MarginHessian, ODMLHardMargin
 from tests.conftest import make_data
 from tests.intervals import overlap
 
@@ -271,51 +268,6 @@ def test_a_large_weight_of_the_variance_makes_it_small():
 # Certificates
 
 
-@settings(max_examples=10)
-@given(
-    st.integers(0, 2000),
-    st.floats(-4, 3),
-    st.floats(-4, 3),
-    st.floats(-4, 4),
-    st.sampled_from([None, RBF]),
-    st.sampled_from(ODMLS),
-)
-@example(222, 0.0, -2.0, 1.25, None, sx.odml_primal)
-def test_odml_is_certified(seed, log1, log2, logC, kernel, build):
-    rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(2, 25)), int(rng.integers(1, 8))
-    y = np.resize([-1.0, 1.0], n)
-    A = rng.standard_normal((n, d)) + 0.5 * y[:, None]
-    certified(build, A, y, lam1=10**log1, lam2=10**log2, C=10**logC, kernel=kernel)
-
-
-@cache
-def optimum_of(build, kernel):
-    settings = BAND if build is sx.odm_primal else BLEND
-    return certified(build, X, Y, kernel=kernel, sample_weight=WEIGHT, **settings).upper
-
-
-@settings(max_examples=10)
-@given(st.integers(0, 10**6), st.floats(-6, 3), st.sampled_from([None, RBF]))
-def test_no_dual_point_of_odm_bounds_too_much(seed, log, kernel):
-    """Every θ is feasible, and weak duality holds at every pair; the gap of θ(w) is ½‖w − Z'θ‖²."""
-    rng = np.random.default_rng(seed)
-    statement = ODM(space=space(X, Y, kernel, WEIGHT), **BAND)
-    optimum = optimum_of(sx.odm_primal, kernel)
-    theta = 10**log * rng.standard_normal(Y.size)
-    assert statement.dual_violation({"theta": theta}) == 0
-    assert statement.dual_objective({"theta": theta}) <= optimum * (1 + 1e-9)
-    w = 10**log * rng.standard_normal(statement.space.factor.shape[1])
-    model = statement.space.model_from_factor(w)
-    partner = {"theta": statement.multipliers(Y * (statement.space.factor @ w))}
-    difference = w - statement.space.factor.T @ (Y * partner["theta"])
-    assert statement.objective(model) >= optimum * (1 - 1e-9)
-    gap = statement.objective(model) - statement.dual_objective(partner)
-    assert gap == pytest.approx(
-        difference @ difference / 2, rel=1e-5, abs=1e-7 * statement.objective(model)
-    )
-
-
 def test_the_objective_of_odml_can_be_negative():
     certificate = certified(sx.odml_dual, X, Y, lam1=0.0, lam2=50.0, C=1.0)
     assert certificate.upper < -100
@@ -447,22 +399,3 @@ def test_odml_without_statistics_is_sparse():
     solution = sx.solve(sx.odml_dual(X, Y, lam1=0.0, lam2=0.0, C=20.0), solver="clarabel")
     u = Y * solution.model.decision_function(X)
     assert set(np.flatnonzero(u < 1 - 1e-9)) <= set(solution.model.support) < set(range(Y.size))
-
-
-def test_estimators_pass_their_settings_on():
-    classifier = sx.ODMClassifier(C1=3.0, C2=0.7, D=0.3, solver="clarabel").fit(
-        X, Y, sample_weight=WEIGHT
-    )
-    overlap(
-        classifier.certificate_,
-        certified(sx.odm_primal, X, Y, C1=3.0, C2=0.7, D=0.3, intercept=True, sample_weight=WEIGHT),
-    )
-    classifier = sx.ODMLClassifier(lam1=0.9, lam2=0.4, C=7.0, solver="clarabel").fit(
-        X, Y, sample_weight=WEIGHT
-    )
-    overlap(
-        classifier.certificate_,
-        certified(
-            sx.odml_primal, X, Y, lam1=0.9, lam2=0.4, C=7.0, intercept=True, sample_weight=WEIGHT
-        ),
-    )
