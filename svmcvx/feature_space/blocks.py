@@ -119,7 +119,6 @@ class SampleSpace(LinearSpace):
 
     @property
     def factor_is_data(self) -> bool:
-        """True."""
         return True
 
 

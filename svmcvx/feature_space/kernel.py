@@ -72,37 +72,29 @@ class KernelSpace(FeatureSpace):
 
     @property
     def kernel(self) -> Kernel | None:
-        """The kernel."""
         return self.resolved
 
     @property
     def X(self) -> Features:
-        """Raise an error: a kernel's features have no columns."""
         raise TypeError(
             "a space with a kernel has no data matrix; use its factor, blocks or products"
         )
 
     @property
     def centre(self) -> Floats:
-        """Raise an error, like :attr:`X`."""
         return np.asarray(self.X)
 
     @property
     def blockwise(self) -> bool:
-        """Whether no Gram matrix is stored."""
         return not self.keep_gram
 
     @property
     def stored_gram(self) -> Floats | None:
-        """The Gram matrix of this space, or of its cache (without the constant of the intercept);
-        None if there is none.
-        """
         if self.keep_gram:
             return self.gram
         return None if self.cached_gram is None else self.cached_gram.matrix
 
     def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
-        """Return entries of the Gram matrix, a penalised intercept included."""
         if self.keep_gram:
             return np.asarray(self.gram[np.ix_(rows, columns)])
         entries = np.asarray(self.columns(columns)(rows), dtype=np.float64)
@@ -116,14 +108,12 @@ class KernelSpace(FeatureSpace):
         return self.keep_gram and (self.factored or not is_definite(self.resolved))
 
     def diagonal(self) -> Floats:
-        """Return k(x, x), a penalised intercept included."""
         if self._has_gram:
             return np.array(np.diagonal(self.gram))
         entries = np.array(self.resolved.diagonal(self.data.X), dtype=np.float64)
         return entries + 1.0 if self.intercept == "penalised" else entries
 
     def diagonal_above(self) -> Floats:
-        """Return upper bounds of k(x, x), a penalised intercept included."""
         diagonal = np.abs(self.diagonal())
         if self._has_gram:
             return np.asarray(Bounded(diagonal, self.gram_error.of_diagonal(diagonal)).upper)
@@ -133,9 +123,6 @@ class KernelSpace(FeatureSpace):
         )
 
     def row_block(self, dtype: DTypeLike) -> RowBlock:
-        """Return a function that takes rows of the Gram matrix, or evaluates them, a penalised
-        intercept included.
-        """
         evaluate: RowBlock = lambda rows, out=None: self.gram[rows]  # noqa: E731
         if self.blockwise:
             whole = self._all_columns if np.dtype(dtype) == np.float64 else None
@@ -241,12 +228,10 @@ class KernelSpace(FeatureSpace):
 
     @property
     def factored(self) -> bool:
-        """Whether the factor has been computed."""
         return "factorisation" in self.__dict__
 
     @property
     def factor(self) -> Features:
-        """`L` with ``L L' = K``."""
         return self.factorisation.L
 
     @cached_property
@@ -258,7 +243,6 @@ class KernelSpace(FeatureSpace):
 
     @property
     def facts(self) -> dict[str, float]:
-        """Rank of the factor, and the clipped share of the spectrum if it exceeds rounding."""
         if not self.keep_gram:
             return {}
         try:
@@ -271,7 +255,6 @@ class KernelSpace(FeatureSpace):
         )
 
     def _evaluated_point(self, v: Floats) -> Point:
-        """Evaluate ``Kv`` and ``v'Kv``."""
         if not v.any():
             return Point(v, exact(np.zeros(v.size)), exact(0.0))
         if not self.keep_gram:
@@ -284,7 +267,6 @@ class KernelSpace(FeatureSpace):
         return self._bounded_point(v, self.gram @ v, both[:, 0], entries, v.size)
 
     def scores_of(self, v: Floats) -> Floats:
-        """Return ``Kv``."""
         return np.asarray(self.gram @ v if self.keep_gram else self.point(v).scores.value)
 
     @cached_property
@@ -455,9 +437,6 @@ class KernelSpace(FeatureSpace):
         )
 
     def scores(self, model: BinaryModel) -> Bounded:
-        """Return the scores of a model on the training data; by :meth:`point` where it expands over
-        them.
-        """
         v = self._expansion_of(model)
         if v is not None:
             return self.point(v).scores + model.intercept
@@ -471,9 +450,6 @@ class KernelSpace(FeatureSpace):
         return Bounded(K @ v, error) + model.intercept
 
     def squared_norm(self, model: BinaryModel) -> Bounded:
-        """Return what the formulation penalises of a model; by :meth:`point` where it expands over
-        the training data.
-        """
         v = self._expansion_of(model)
         return super().squared_norm(model) if v is None else self.point(v).squared_norm
 
@@ -487,9 +463,6 @@ class KernelSpace(FeatureSpace):
         return v if basis is None else basis @ (basis.T @ v)
 
     def model(self, v: Floats, bias: float = 0.0) -> KernelModel:
-        """Return the expansion over the support vectors, the observations with a non-zero
-        coefficient.
-        """
         v = self._coefficients(v)
         support = np.flatnonzero(v)
         if support.size == 0:
@@ -508,5 +481,4 @@ class KernelSpace(FeatureSpace):
     def model_from_factor(
         self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None
     ) -> KernelModel:
-        """Return the model of ``f = Lw + b``; its coefficients solve ``L'v = w``."""
         return self.model(self.factorisation.expansion(w), bias)

@@ -128,24 +128,19 @@ class FeatureSpace(ABC):
         return model.scores(self.data.X)
 
     @property
-    @abstractmethod
     def facts(self) -> dict[str, float]:
         """Numbers that are shown with a certificate."""
+        return {}
 
     @property
-    @abstractmethod
     def kernel(self) -> Kernel | None:
         """The kernel with its parameters as numbers; None for a linear space."""
+        return None
 
     @property
     def is_linear(self) -> bool:
         """Whether the features are the columns of the data, :attr:`X`."""
         return self.kernel is None
-
-    @property
-    def exact(self) -> bool:
-        """Whether the space is exact, and not an approximation of the kernel."""
-        return True
 
     @property
     @abstractmethod
@@ -158,16 +153,16 @@ class FeatureSpace(ABC):
         """What was subtracted from the columns of :attr:`X`."""
 
     @property
-    @abstractmethod
     def blockwise(self) -> bool:
         """Whether there is a kernel but no stored Gram matrix: products are evaluated block by
         block.
         """
+        return False
 
     @property
-    @abstractmethod
     def stored_gram(self) -> Floats | None:
         """The Gram matrix if it is in memory, read-only; None otherwise."""
+        return None
 
     @abstractmethod
     def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
@@ -216,7 +211,6 @@ class LinearSpace(FeatureSpace):
 
     @cached_property
     def centre(self) -> Floats:
-        """What was subtracted from the columns."""
         if self.given_centre is not None:
             return self.given_centre
         if self.intercept == "free" and not sp.issparse(self.data.X):
@@ -225,7 +219,6 @@ class LinearSpace(FeatureSpace):
 
     @cached_property
     def X(self) -> Features:
-        """The data in the coordinates of the formulation."""
         if self.intercept == "penalised":
             return with_constant(self.data.X)
         return self.data.X - self.centre if self.centre.any() else self.data.X
@@ -244,20 +237,15 @@ class LinearSpace(FeatureSpace):
 
     @property
     def factor_is_data(self) -> bool:
-        """Whether :attr:`factor` is the data themselves, without any rounding."""
         n, d = self.X.shape
         return bool(d <= max(n, FEW_COLUMNS))
 
     @property
     def factored(self) -> bool:
-        """Whether the factor has been computed or is the data."""
         return self.factor_is_data or "factor" in self.__dict__
 
     @cached_property
     def factor(self) -> Features:
-        """The data, or a square factor of `XX'` if there are more columns than rows and more than a
-        small number.
-        """
         n, d = self.X.shape
         if self.factor_is_data:
             return self.X
@@ -276,40 +264,16 @@ class LinearSpace(FeatureSpace):
             triangle = triangle_of(rows)
         return np.ascontiguousarray(triangle.T)
 
-    @property
-    def facts(self) -> dict[str, float]:
-        """No facts."""
-        return {}
-
-    @property
-    def kernel(self) -> Kernel | None:
-        """None: linear."""
-        return None
-
-    @property
-    def blockwise(self) -> bool:
-        """False: there is no kernel."""
-        return False
-
-    @property
-    def stored_gram(self) -> Floats | None:
-        """None: no Gram matrix is formed."""
-        return None
-
     def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
-        """Return inner products of observations."""
         return _dense(self.X[rows] @ self.X[columns].T)
 
     def diagonal(self) -> Floats:
-        """Return the squared norms of the observations."""
         return np.asarray(row_norms(self.X) ** 2, dtype=np.float64)
 
     def diagonal_above(self) -> Floats:
-        """Return the squared norms of the observations from above."""
         return np.asarray(square(exact(self.rows.norms)).upper)
 
     def row_block(self, dtype: DTypeLike) -> RowBlock:
-        """Return a function that multiplies rows with all observations."""
         X = self.X.astype(dtype, copy=False)
 
         def block(rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -322,12 +286,10 @@ class LinearSpace(FeatureSpace):
         return block
 
     def _evaluated_point(self, v: Floats) -> Point:
-        """Evaluate ``w = X'v`` and its scores ``Xw``."""
         w = self.expansion(v)
         return Point(v, self.rows @ w, w.squared_norm())
 
     def scores_of(self, v: Floats) -> Floats:
-        """Return ``XX'v``."""
         return np.asarray(self.X @ (self.X.T @ v))
 
     def expansion(self, v: Floats | Bounded) -> Ball:
@@ -335,7 +297,6 @@ class LinearSpace(FeatureSpace):
         return self.rows.combined(v)
 
     def scores(self, model: BinaryModel) -> Bounded:
-        """Return the scores of a model on the training data, with bounds on their errors."""
         if (
             not isinstance(model, LinearModel)
             or not model.coef.any()
@@ -352,13 +313,11 @@ class LinearSpace(FeatureSpace):
         )
 
     def model(self, v: Floats, bias: float = 0.0) -> LinearModel:
-        """Return ``w = X'v`` with the intercept moved to the data as they were passed."""
         return self._model(np.asarray(self.X.T @ v), bias, v != 0)
 
     def model_from_factor(
         self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None
     ) -> LinearModel:
-        """Return the model of `w`, given in the columns of the data or of their square factor."""
         n = self.X.shape[0]
         if not self.factor_is_data:
             v, *_ = sl.lstsq(self.factor.T, w, check_finite=False)

@@ -330,8 +330,6 @@ class BinaryStatement(Formulation):
         those of the model.
         """
         data = self.space.data
-        if not self.space.exact:
-            return None
         weight = full_entry(self.weight, data)
         return Evidence(
             self.space.intercept, weight, data.fingerprint, self.extra_arrays(), self.spread(model)

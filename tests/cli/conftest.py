@@ -18,7 +18,8 @@ def run(capsys, monkeypatch, tmp_path):
     def call(*arguments, width=120):
         monkeypatch.setattr(screen, "output", Console(file=sys.stdout, width=width))
         monkeypatch.setattr(screen, "errors", Console(file=sys.stderr, width=200))
-        code = cli.run(arguments)
+        # The first of the arguments may be several words.
+        code = cli.run((*arguments[0].split(), *arguments[1:]))
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

@@ -19,9 +19,7 @@ from svmcvx.proofs import write_proof
 
 
 def test_compare_prints_a_table_with_certificates(run, tmp_path):
-    code, out, _ = run(
-        "compare", "blobs", "--models", "psvm:p=1,psvm:p=2", "--guarantee", "--latex", "t.tex"
-    )
+    code, out, _ = run("compare blobs --models psvm:p=1,psvm:p=2 --guarantee --latex t.tex")
     assert code == 0
     rows = [line.split() for line in out.splitlines() if line.strip().startswith("psvm")]
     # The accuracy of every optimal machine, one number, stands beside that of the model.
@@ -50,9 +48,7 @@ def test_plot_and_json_are_written(run, tmp_path, dataset):
 
 
 def test_several_classes_are_compared_and_drawn_whatever_a_model_takes(run, tmp_path):
-    code, out, _ = run(
-        "compare", "iris", "--models", "m3svm:p=2:lam=0.01,psvm,odm", "--plot", "p.png"
-    )
+    code, out, _ = run("compare iris --models m3svm:p=2:lam=0.01,psvm,odm --plot p.png")
     assert code == 0
     assert out.count("yes") == 3
     assert (tmp_path / "p.png").exists()
@@ -60,7 +56,7 @@ def test_several_classes_are_compared_and_drawn_whatever_a_model_takes(run, tmp_
 
 def test_every_formulation_is_on_the_command_line(run):
     names = sorted(set(MODELS) - {"zero-one", "ramp", "l0"})
-    code, out, _ = run("compare", "blobs", "--models", ",".join(names), "--split", "0.6")
+    code, out, _ = run("compare blobs --models", ",".join(names), "--split", "0.6")
     assert code == 0
     assert out.count("yes") == len(names)
 
@@ -73,8 +69,8 @@ def test_files_of_every_kind(run, tmp_path):
     frame.to_parquet("t.parquet")
     np.savez("t.npz", X=frame[["a", "b", "c"]], y=frame["label"].to_numpy(dtype=str))
     tables = [
-        run("compare", "t.csv", "--target", "label"),
-        run("compare", "t.parquet", "--target", "label"),
+        run("compare t.csv --target label"),
+        run("compare t.parquet --target label"),
         run("compare", "t.npz"),
     ]
     assert all(code == 0 for code, _, _ in tables)
@@ -95,12 +91,9 @@ def test_missing_values(run, tmp_path):
     pd.DataFrame(X, columns=["left", "right"]).assign(label=np.arange(30) % 2).to_csv(
         "holes.csv", index=False
     )
-    assert (
-        "holes has 1 missing value, in left; pass"
-        in run("compare", "holes.csv", "--target", "label")[2]
-    )
-    assert run("compare", "holes.npz", "--missing", "drop")[0] == 0
-    assert run("compare", "holes.npz", "--missing", "median")[0] == 0
+    assert "holes has 1 missing value, in left; pass" in run("compare holes.csv --target label")[2]
+    assert run("compare holes.npz --missing drop")[0] == 0
+    assert run("compare holes.npz --missing median")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -178,7 +171,7 @@ def test_bad_arguments_end_in_one_line_and_exit_code_two(run, arguments, message
 
 
 def test_a_model_that_fails_is_told_and_the_others_are_compared(run):
-    code, out, _ = run("compare", "moons", "--models", "psvm:C=-1,psvm")
+    code, out, _ = run("compare moons --models psvm:C=-1,psvm")
     assert code == 1
     assert "psvm(C=-1): C must be" in out
     assert "yes" in out
@@ -244,22 +237,13 @@ def test_an_inner_pass_called_from_python_runs_its_source():
 
 
 def test_a_limit_of_everything_names_the_models_that_had_no_time(run):
-    code, out, _ = run(
-        "compare",
-        "wine",
-        "--models",
-        "psvm:p=1,psvm:p=2",
-        "--time-limit",
-        "1e-9",
-        "--json",
-        "t.json",
-    )
+    code, out, _ = run("compare wine --models psvm:p=1,psvm:p=2 --time-limit 1e-9 --json t.json")
     assert code == 3
     assert "no time for this model" in " ".join(out.split())
     content = json.loads(Path("t.json").read_text())
     assert not content["complete"]
     assert [row["upper"] for row in content["rows"]] == [None, None]
-    assert run("compare", "wine", "--time-limit", "-1")[0] == 2
+    assert run("compare wine --time-limit -1")[0] == 2
 
 
 def test_version_and_help(run):
@@ -320,8 +304,8 @@ ridge = "sklearn.linear_model.RidgeClassifier"
 
 def test_a_study_is_run_from_its_file(run, tmp_path):
     (tmp_path / "study.toml").write_text(STUDY)
-    files = ("--html", "r.html", "--csv", "r.csv", "--latex", "r.tex")
-    code, out, _ = run("study", "study.toml", "--store", "s.sqlite", "--guarantee", *files)
+    files = "--html r.html --csv r.csv --latex r.tex"
+    code, out, _ = run(f"study study.toml --store s.sqlite --guarantee {files}")
     assert code == 0
     assert "accuracy of every optimal machine" in " ".join(out.split())
     rows = {line.split()[0]: line.split() for line in reversed(out.splitlines()) if line.strip()}
@@ -335,7 +319,7 @@ def test_a_study_is_run_from_its_file(run, tmp_path):
     (tmp_path / "study.toml").write_text(
         STUDY.replace('"moons"', '"hhar"').replace("p = 2.0", "C = -1.0")
     )
-    code, out, _ = run("study", "study.toml", "--store", "s.sqlite")
+    code, out, _ = run("study study.toml --store s.sqlite")
     assert code == 1
     assert "hhar is left out: hhar (UCI HAR, smartphones) cannot be had" in out
     assert "2 failed: C must be" in out
@@ -343,19 +327,19 @@ def test_a_study_is_run_from_its_file(run, tmp_path):
     assert run("study", "study.toml")[0] == 1
     assert len(Store(tmp_path / "study.sqlite")) == 6, "the store of a study stands beside its file"
     assert run("study", "absent.toml")[0] == 2
-    assert run("study", "study.toml", "--csv", "no/such/folder.csv")[0] == 2
+    assert run("study study.toml --csv no/such/folder.csv")[0] == 2
 
 
 def test_the_proof_of_a_pair_is_checked_against_the_data_of_all_classes(run):
-    assert run("compare", "iris", "--models", "psvm:p=2", "--proofs", "proofs", "--quiet")[0] == 0
-    code, out, _ = run("verify", "proofs/psvm_p=2.setosa-virginica.npz", "proofs/training.npz")
+    assert run("compare iris --models psvm:p=2 --proofs proofs --quiet")[0] == 0
+    code, out, _ = run("verify proofs/psvm_p=2.setosa-virginica.npz proofs/training.npz")
     assert code == 0
     first, second, third = out.splitlines()[:3]
     assert first.startswith("the problem: psvm with C = 1.0, p = 2.0; no kernel; intercept free; ")
     assert first.endswith("columns; classes 'setosa', 'virginica'; all weights 1")
     assert second.startswith("proved: lower ")
     assert third == "the proof holds"
-    assert run("verify", "proofs/psvm_p=2.setosa-virginica.npz", "wine")[0] == 2
+    assert run("verify proofs/psvm_p=2.setosa-virginica.npz wine")[0] == 2
 
 
 def test_scores_of_test_rows_are_checked(run):
@@ -364,14 +348,14 @@ def test_scores_of_test_rows_are_checked(run):
     np.savez("test.npz", X=X[20:], y=y[20:])
     solution = svmcvx.fast.psvm(X[:20], y[:20], C=1.0)
     svmcvx.guarantee(solution, X[:20], y[:20]).save_proof("proof.npz", X[20:])
-    code, out, _ = run("verify", "proof.npz", "train.npz", "--test", "test.npz")
+    code, out, _ = run("verify proof.npz train.npz --test test.npz")
     assert code == 0
     assert "proved: scores of every optimal machine on 10 test rows, 0 undecided; digest " in out
     for arguments, why in (
         ((), "pass them as test"),
         (("--test", "train.npz"), "the test rows are not those of the proof"),
     ):
-        code, out, _ = run("verify", "proof.npz", "train.npz", *arguments)
+        code, out, _ = run("verify proof.npz train.npz", *arguments)
         assert code == 1
         assert why in out
 
@@ -381,13 +365,13 @@ def test_a_claim_that_was_not_checked_does_not_hold(run):
     np.savez("data.npz", X=X, y=y)
     solution = svmcvx.fast.zero_one(X, y, lam=1.0, settings=SearchSettings(record=0.0))
     solution.save_proof("proof.npz")
-    code, out, _ = run("verify", "proof.npz", "data.npz")
+    code, out, _ = run("verify proof.npz data.npz")
     assert code == 0
     assert "that a search states is not part of the proof" in out
     assert "upper" in out
     write_proof(
         "proof.npz", replace(solution.proof(), lower=solution.certificate.lower, stated=None)
     )
-    code, out, _ = run("verify", "proof.npz", "data.npz")
+    code, out, _ = run("verify proof.npz data.npz")
     assert code == 1
     assert "the proof does not hold: " in out

@@ -97,7 +97,7 @@ def test_a_table_fits_any_width_with_whole_numbers_and_its_first_column(names, c
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_a_comparison_names_its_models_at_every_width(run, width):
-    code, out, _ = run("compare", "blobs", "--models", "psvm:p=1.5,C=10,odm", width=width)
+    code, out, _ = run("compare blobs --models psvm:p=1.5,C=10,odm", width=width)
     assert code == 0
     found = sx.compare(
         parse_models("psvm:p=1.5,C=10,odm"),
@@ -114,9 +114,7 @@ def test_a_comparison_names_its_models_at_every_width(run, width):
 
 
 def test_several_classes_have_a_certificate_for_each_pair(run):
-    code, out, _ = run(
-        "compare", "wine", "--models", "psvm:p=2,m3svm:p=2:lam=0.01", "--json", "t.json"
-    )
+    code, out, _ = run("compare wine --models psvm:p=2,m3svm:p=2:lam=0.01 --json t.json")
     assert code == 0
     content = json.loads(Path("t.json").read_text())
     pairs, single = content["rows"]
@@ -138,18 +136,7 @@ def test_several_classes_have_a_certificate_for_each_pair(run):
 def test_the_json_tells_what_it_was_computed_from(run):
     previous = os.umask(0o022)
     try:
-        code, _, _ = run(
-            "compare",
-            "iris",
-            "--models",
-            "psvm:p=2",
-            "--split",
-            "0.2",
-            "--seed",
-            "4",
-            "--json",
-            "t.json",
-        )
+        code, _, _ = run("compare iris --models psvm:p=2 --split 0.2 --seed 4 --json t.json")
     finally:
         os.umask(previous)
     assert code == 0
@@ -165,19 +152,9 @@ def test_the_json_tells_what_it_was_computed_from(run):
 
 
 def test_a_table_goes_to_files_or_to_the_standard_output(run):
-    arguments = ("compare", "blobs", "--models", "psvm:p=1,psvm:p=2")
-    code, out, _ = run(
-        *arguments,
-        "--quiet",
-        "--csv",
-        "t.csv",
-        "--latex",
-        "t.tex",
-        "--html",
-        "t.html",
-        "--json",
-        "-",
-    )
+    compared = "compare blobs --models psvm:p=1,psvm:p=2"
+    files = "--csv t.csv --latex t.tex --html t.html --json -"
+    code, out, _ = run(f"{compared} --quiet {files}")
     assert code == 0
     rows = json.loads(out)["rows"]
     table = pd.read_csv("t.csv")
@@ -186,17 +163,17 @@ def test_a_table_goes_to_files_or_to_the_standard_output(run):
     assert latex.startswith(r"\begin{tabular}")
     assert f"${rows[1]['upper']:.6g}$" in latex
     assert {"psvm(p=2)", "lower"} <= set(re.split(r"[<>]", Path("t.html").read_text()))
-    code, out, err = run(*arguments, "--quiet")
+    code, out, err = run(f"{compared} --quiet")
     assert (code, out, err) == (0, "", "")
-    code, out, _ = run(*arguments, "--csv", "-")
+    code, out, _ = run(f"{compared} --csv -")
     assert pd.read_csv(io.StringIO(out))["model"].tolist() == ["psvm(p=1)", "psvm(p=2)"]
 
 
 def test_lists_go_to_files_too(run):
-    code, out, _ = run("doctor", "--json", "-")
+    code, out, _ = run("doctor --json -")
     content = json.loads(out)
     assert (code, content["command"], content["complete"]) == (0, "doctor", True)
-    assert run("doctor", "--csv", "t.csv", "--quiet")[:2] == (0, "")
+    assert run("doctor --csv t.csv --quiet")[:2] == (0, "")
     assert len(pd.read_csv("t.csv")) == len(content["rows"]) > 0
 
 
@@ -206,18 +183,7 @@ def test_an_absent_licence_is_told_by_doctor_alone(run, monkeypatch):
     why = "License cannot be located."
     monkeypatch.setattr(policy, "licence_problem", lambda name: why if name == "MOSEK" else None)
     monkeypatch.setattr(policy, "installed", lambda card: card.name in ("MOSEK", "CLARABEL"))
-    code, out, _ = run(
-        "compare",
-        "blobs",
-        "--models",
-        "conic",
-        "--solver",
-        "auto",
-        "--split",
-        "0.8",
-        "--json",
-        "t.json",
-    )
+    code, out, _ = run("compare blobs --models conic --solver auto --split 0.8 --json t.json")
     assert code == 0
     assert why not in out
     assert why not in Path("t.json").read_text()
@@ -226,9 +192,9 @@ def test_an_absent_licence_is_told_by_doctor_alone(run, monkeypatch):
 
 def test_what_was_reused_is_told(run):
     arguments = ("--store", "rows.sqlite", "--json", "t.json")
-    run("compare", "blobs", "--models", "psvm:p=1", *arguments)
+    run("compare blobs --models psvm:p=1", *arguments)
     first = json.loads(Path("t.json").read_text())
-    code, out, _ = run("compare", "blobs", "--models", "psvm:p=1,psvm:p=2", *arguments)
+    code, out, _ = run("compare blobs --models psvm:p=1,psvm:p=2", *arguments)
     second = json.loads(Path("t.json").read_text())
     assert code == 0
     assert "1 model taken from the file of --store" in out
@@ -237,10 +203,10 @@ def test_what_was_reused_is_told(run):
 
 
 def test_strict_asks_for_certificates(run):
-    assert run("compare", "blobs", "--models", "psvm:p=2", "--strict")[0] == 0
-    arguments = ("compare", "blobs", "--models", "psvm:p=2", "--tol", "1e-40", "--solver", "fast")
-    assert run(*arguments)[0] == 0
-    assert run(*arguments, "--strict")[0] == 1
+    assert run("compare blobs --models psvm:p=2 --strict")[0] == 0
+    arguments = "compare blobs --models psvm:p=2 --tol 1e-40 --solver fast"
+    assert run(arguments)[0] == 0
+    assert run(arguments, "--strict")[0] == 1
 
 
 def test_warnings_about_a_table_are_lines(run):
@@ -253,30 +219,19 @@ def test_warnings_about_a_table_are_lines(run):
         }
     )
     table.to_csv("t.csv", index=False)
-    code, _, err = run("compare", "t.csv", "--target", "y", "--models", "psvm:p=2")
+    code, _, err = run("compare t.csv --target y --models psvm:p=2")
     assert code == 2
     assert (
         err
         == "svmcvx: t.csv: the column 'id' seems to number or name the rows; leave it out by --drop"
         " id, or use it as features by --keep id\n"
     )
-    code, _, err = run("compare", "t.csv", "--target", "y", "--models", "psvm:p=2", "--keep", "id")
+    code, _, err = run("compare t.csv --target y --models psvm:p=2 --keep id")
     assert (code, err) == (
         0,
         "svmcvx: t.csv: columns of text are one-hot encoded: colour (2 values)\n",
     )
-    code, _, err = run(
-        "compare",
-        "t.csv",
-        "--target",
-        "y",
-        "--models",
-        "psvm:p=2",
-        "--drop",
-        "id",
-        "--drop",
-        "colour",
-    )
+    code, _, err = run("compare t.csv --target y --models psvm:p=2 --drop id --drop colour")
     assert (code, err) == (0, "")
     code, _, err = run("compare", "t.csv")
     assert code == 2
@@ -291,37 +246,30 @@ def test_missing_text_is_governed_by_missing(run):
         {"colour": ["red", "blue", "?", "red"] * 10, "x": np.sin(range(40)), "y": [0, 0, 1, 1] * 10}
     )
     table.to_csv("t.csv", index=False)
-    arguments = ("compare", "t.csv", "--target", "y", "--models", "psvm:p=2")
-    code, _, err = run(*arguments)
+    arguments = "compare t.csv --target y --models psvm:p=2"
+    code, _, err = run(arguments)
     assert code == 2
     assert (
         "t has 20 missing values, in colour_blue, colour_red; pass --missing drop or --missing"
         " median" in err
     )
-    assert "30 × 3" in run(*arguments, "--missing", "drop")[1]
-    code, out, _ = run(*arguments, "--missing", "median")
+    assert "30 × 3" in run(arguments, "--missing", "drop")[1]
+    code, out, _ = run(arguments, "--missing", "median")
     assert code == 0
     assert "40 × 3" in out
 
 
 def test_metrics_columns_and_digits_of_a_comparison(run):
-    chosen = (
-        "--metrics",
-        "balanced_accuracy",
-        "--columns",
-        "model,balanced_accuracy,upper",
-        "--digits",
-        "2",
-    )
-    code, out, _ = run("compare", "blobs", "--models", "psvm:p=2,odm", *chosen)
+    chosen = "--metrics balanced_accuracy --columns model,balanced_accuracy,upper --digits 2"
+    code, out, _ = run(f"compare blobs --models psvm:p=2,odm {chosen}")
     assert code == 0
     assert "balanced_accuracy" in out.replace("\n", "")
     assert "odm: linear, penalised intercept, losses averaged" in out
-    code, out, _ = run("compare", "blobs", "--models", "psvm:p=2,odm", *chosen, "--latex", "-")
+    code, out, _ = run(f"compare blobs --models psvm:p=2,odm {chosen}", "--latex", "-")
     assert code == 0
     assert out.splitlines()[2] == r"model & balanced accuracy & objective \\"
     assert re.match(r"psvm\(p=2\) & \$[01]\.\d\d\$ & \$\d+\.\d+\$ ", out.splitlines()[4])
-    code, _, err = run("compare", "blobs", "--models", "psvm:p=2", "--metrics", "acuracy")
+    code, _, err = run("compare blobs --models psvm:p=2 --metrics acuracy")
     assert code == 2
     assert "must hold names of scores of scikit-learn" in err
 
@@ -340,7 +288,7 @@ def test_select_finds_what_the_function_finds(run):
     )
     grid = ("--grid", "C=log:0.01:1:3", "--cv", "3")
     code, out, _ = run(
-        "select", "wine", "--model", "psvm:p=2.0", *grid, "--json", "s.json", "--store", "r.sqlite"
+        "select wine --model psvm:p=2.0", *grid, "--json", "s.json", "--store", "r.sqlite"
     )
     assert code == 0
     content = json.loads(Path("s.json").read_text())
@@ -354,34 +302,15 @@ def test_select_finds_what_the_function_finds(run):
     assert all(record["certified"] for record in content["best"]["certificates"])
     assert len(content["best"]["certificates"]) == 3
     code, out, _ = run(
-        "select",
-        "wine",
-        "--model",
-        "psvm:p=2.0",
-        *grid,
-        "--store",
-        "r.sqlite",
-        "--time-limit",
-        "1e-9",
+        "select wine --model psvm:p=2.0", *grid, "--store", "r.sqlite", "--time-limit", "1e-9"
     )
     assert code == 0
     assert "9 fits taken from the file of --store" in out
 
 
 def test_select_proves_the_best_of_a_range(run):
-    arguments = (
-        "select",
-        "moons",
-        "--model",
-        "psvm:p=2",
-        "--certified",
-        "C=0.01:10",
-        "--eps",
-        "0.1",
-        "--cv",
-        "2",
-    )
-    code, out, _ = run(*arguments, "--json", "s.json", "--store", "r.sqlite")
+    arguments = "select moons --model psvm:p=2 --certified C=0.01:10 --eps 0.1 --cv 2"
+    code, out, _ = run(arguments, "--json", "s.json", "--store", "r.sqlite")
     assert code == 0
     data = datasets.load("moons")
     machine = make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0))
@@ -394,15 +323,15 @@ def test_select_proves_the_best_of_a_range(run):
         found.least,
     )
     assert f"no value in the range has fewer than {found.least}" in out
-    code, out, _ = run(*arguments, "--store", "r.sqlite")
+    code, out, _ = run(arguments, "--store", "r.sqlite")
     assert (code, "cuts taken from the file of --store" in out) == (0, True)
-    code, _, err = run(*arguments, "--time-limit", "1e-9")
+    code, _, err = run(arguments, "--time-limit", "1e-9")
     assert code == 3
     assert "the proof is not complete" in err
 
 
 def test_select_that_has_no_time_says_so(run):
-    code, _, err = run("select", "wine", "--grid", "C=1,2", "--time-limit", "1e-9")
+    code, _, err = run("select wine --grid C=1,2 --time-limit 1e-9")
     assert code == 3
     assert "the time limit passed: the table is not complete; pass --store FILE" in err
 
@@ -421,13 +350,13 @@ def test_a_dask_scheduler_by_its_address(run, tmp_path):
         local_directory=str(tmp_path / "dask"),
     ) as cluster:
         remote = ("--backend", cluster.scheduler_address, "--store", "r.sqlite")
-        code, there, _ = run("compare", "blobs", "--models", "psvm:p=1,odm", *remote, "--csv", "-")
+        code, there, _ = run("compare blobs --models psvm:p=1,odm", *remote, "--csv", "-")
         assert code == 0
-        assert run("select", "blobs", "--grid", "C=1,2", "--cv", "2", *remote)[0] == 0
-    here = run("compare", "blobs", "--models", "psvm:p=1,odm", "--csv", "-")[1]
+        assert run("select blobs --grid C=1,2 --cv 2", *remote)[0] == 0
+    here = run("compare blobs --models psvm:p=1,odm --csv -")[1]
     tables = [pd.read_csv(io.StringIO(text)).drop(columns="seconds") for text in (there, here)]
     pd.testing.assert_frame_equal(*tables, check_exact=False, rtol=1e-9)
-    again = run("select", "blobs", "--grid", "C=1,2", "--cv", "2", "--store", "r.sqlite")
+    again = run("select blobs --grid C=1,2 --cv 2 --store r.sqlite")
     assert "4 fits taken" in again[1]
 
 
@@ -455,7 +384,7 @@ def test_a_pipeline_of_scikit_learn_is_certified(run):
         pd.DataFrame(X, columns=list(CANCER.feature_names)), Y
     )
     skops.io.dump(pipeline, "m.skops")
-    code, _, err = run("certify", "m.skops", "breast_cancer", "--json", "c.json")
+    code, _, err = run("certify m.skops breast_cancer --json c.json")
     assert (code, err) == (0, "")
     own = sx.certify(
         pipeline[-1],
@@ -463,10 +392,10 @@ def test_a_pipeline_of_scikit_learn_is_certified(run):
         Y,
     )
     assert intervals("c.json") == [(["benign", "malignant"], own.lower, own.upper)]
-    assert run("certify", "m.skops", "breast_cancer", "--strict", "--tol", "1e-12")[0] == 1
+    assert run("certify m.skops breast_cancer --strict --tol 1e-12")[0] == 1
     skops.io.dump(SVC().fit(scale(X), Y), "m.skops")
-    assert run("certify", "m.skops", "breast_cancer", "--scale", "standard")[0] == 0
-    code, _, err = run("certify", "m.skops", "breast_cancer")
+    assert run("certify m.skops breast_cancer --scale standard")[0] == 0
+    code, _, err = run("certify m.skops breast_cancer")
     assert code == 2
     assert "say how by --scale" in err
 
@@ -488,7 +417,7 @@ def test_models_of_several_classes_are_certified(run, model, names):
         make_pipeline(StandardScaler(), model).fit(wine.data, wine.target_names[wine.target]),
         "m.skops",
     )
-    code, out, _ = run("certify", "m.skops", "wine", "--json", "c.json")
+    code, out, _ = run("certify m.skops wine --json c.json")
     assert code == 0
     found = intervals("c.json")
     assert [classes for classes, _, _ in found] == names
@@ -511,11 +440,11 @@ def test_what_could_run_code_is_not_read(run):
         assert f"{name} is a pickle" in err
         assert "skops.io.dump(joblib.load(" in err
     skops.io.dump(GridSearchCV(SVC(), {"C": [1.0]}, cv=2).fit(scale(X), Y), "search.skops")
-    code, _, err = run("certify", "search.skops", "breast_cancer")
+    code, _, err = run("certify search.skops breast_cancer")
     assert code == 2
     assert "could run code of their own" in err
     Path("noise.skops").write_text("noise")
-    code, _, err = run("certify", "noise.skops", "breast_cancer")
+    code, _, err = run("certify noise.skops breast_cancer")
     assert code == 2
     assert "cannot be read as a .skops file" in err
 
@@ -569,16 +498,8 @@ def test_coefficients_are_certified_as_an_answer_to_a_problem(run, kind, factor)
             coef=w, intercept=b, classes=solution.model.classes, support=np.zeros(0, int)
         ).save("m.npz")
     name = "m.csv" if kind == "csv" else "m.npz"
-    arguments = (
-        "breast_cancer",
-        "--scale",
-        "standard",
-        "--as",
-        "psvm:p=2.0,C=0.5",
-        "--json",
-        "c.json",
-    )
-    code, _, _ = run("certify", name, *arguments)
+    arguments = "breast_cancer --scale standard --as psvm:p=2.0,C=0.5 --json c.json"
+    code, _, _ = run(f"certify {name} {arguments}")
     assert code == 0
     ((classes, lower, upper),) = intervals("c.json")
     assert classes == ["benign", "malignant"]
@@ -607,7 +528,7 @@ def test_coefficients_that_do_not_fit_are_refused(run):
         assert (code, message in err) == (2, True), err
     # One intercept of several that is no number.
     np.savez("several.npz", w=np.ones((3, 4)), b=np.array([0.0, np.nan, 0.0]))
-    code, _, err = run("certify", "several.npz", "iris", "--as", "multiclass")
+    code, _, err = run("certify several.npz iris --as multiclass")
     assert (code, "not finite" in err) == (2, True), err
 
 
@@ -633,8 +554,8 @@ def test_files_of_coefficients_in_every_dialect(run, lines, message):
     x = np.random.default_rng(0).standard_normal((40, 2))
     table = pd.DataFrame(x, columns=["a", "b"]).assign(y=np.where(x[:, 0] > 0, "v", "u"))
     table.to_csv("t.csv", index=False)
-    arguments = ("t.csv", "--target", "y", "--as", "psvm:p=1", "--json", "c.json")
-    code, _, err = run("certify", "m.csv", *arguments)
+    arguments = "t.csv --target y --as psvm:p=1 --json c.json"
+    code, _, err = run(f"certify m.csv {arguments}")
     if message:
         assert (code, message in err) == (2, True), err
         return
@@ -647,7 +568,7 @@ def test_files_of_coefficients_in_every_dialect(run, lines, message):
 def test_a_problem_without_an_intercept_needs_none(run):
     np.savez("m.npz", w=np.ones(2))
     for problem in ("psvm:intercept=none", "odm:intercept=none"):
-        assert run("certify", "m.npz", "moons", "--as", problem)[0] == 0
+        assert run("certify m.npz moons --as", problem)[0] == 0
 
 
 STRANGE = ["[/red]a", "[bold]b", "[link=http://x]c[/link]", '=HYPERLINK("http://x","d")', "@e"]
@@ -662,19 +583,19 @@ def test_text_of_data_is_neither_markup_nor_a_formula(run):
     np.savez("m.npz", coef=np.ones((5, 2)), intercept=np.zeros(5))
     problem = "multiclass:loss=crammer_singer"
     for width in (120, 24):
-        code, out, err = run("certify", "m.npz", "d.npz", "--as", problem, width=width)
+        code, out, err = run("certify m.npz d.npz --as", problem, width=width)
         assert code == 0, err
         assert all(label in "".join(out.split()) for label in STRANGE), out
-    assert run("certify", "m.npz", "d.npz", "--as", problem, "--csv", "c.csv", "-q")[0] == 0
+    assert run("certify m.npz d.npz --as", problem, "--csv", "c.csv", "-q")[0] == 0
     assert pd.read_csv("c.csv")["classes"][0].startswith("'=HYPERLINK(")
-    arguments = ("select", "d.npz", "--grid", "C=1,2", "--cv", "2", "--model", "psvm:p=2")
-    code, out, _ = run(*arguments)
+    arguments = "select d.npz --grid C=1,2 --cv 2 --model psvm:p=2"
+    code, out, _ = run(arguments)
     assert code == 0
     assert "([/red]a, [bold]b)" in out
-    code, out, _ = run("compare", "d.npz", "--models", "psvm:p=2", "--proofs", "proofs")
+    code, out, _ = run("compare d.npz --models psvm:p=2 --proofs proofs")
     assert code == 0
-    arguments = ("d.npz", "--grid", "C=1", "--scoring", "[/red]")
-    assert "no score '[/red]'" in run("select", *arguments)[2]
+    refused = run("select d.npz --grid C=1 --scoring [/red]")[2]
+    assert "no score '[/red]'" in refused
 
 
 @pytest.mark.parametrize(
@@ -706,19 +627,17 @@ def test_the_standard_output_is_json_with_any_solver(tmp_path):
 
 def test_a_test_file_of_libsvm_has_the_columns_of_the_training_file(run):
     Path("a.t").write_text("".join(f"{1 - 2 * (k % 2)} 1:{k % 7} 2:{k % 3}\n" for k in range(40)))
-    code, _, _ = run(
-        "compare", "a.t", "--n-features", "5", "--models", "psvm:p=2", "--json", "t.json"
-    )
+    code, _, _ = run("compare a.t --n-features 5 --models psvm:p=2 --json t.json")
     assert code == 0
     assert json.loads(Path("t.json").read_text())["data"]["features"] == 5
-    assert run("compare", "moons", "--n-features", "5")[0] == 2
+    assert run("compare moons --n-features 5")[0] == 2
 
 
 def test_only_support_vectors_that_are_missing_are_laid_to_the_scale(run):
     skops = pytest.importorskip("skops.io")
     for fitted, advised in ((SVC().fit(X, Y), True), (SVC().fit(X[:, :5], Y), False)):
         skops.dump(fitted, "m.skops")
-        code, _, err = run("certify", "m.skops", "breast_cancer", "--scale", "standard")
+        code, _, err = run("certify m.skops breast_cancer --scale standard")
         assert code == 2
         assert ("say how by --scale" in err) == advised, err
 
@@ -804,7 +723,7 @@ def test_the_examples_of_the_page_can_be_read(line):
 
 def test_the_pages_schema_is_that_of_the_files(run):
     text = PAGE.read_text()
-    run("compare", "blobs", "--models", "psvm:p=2", "--json", "t.json")
+    run("compare blobs --models psvm:p=2 --json t.json")
     content = json.loads(Path("t.json").read_text())
     for name in [
         *content,
