@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
 from svmcvx.errors import DataError, DataTypeError, did_you_mean
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Default of the certified relative gap of specialised solvers, estimators and the command line.
 TOL: Final = 1e-6
@@ -38,6 +41,16 @@ SYNONYMS: Final[Mapping[str, str]] = {
     "weights": "sample_weight",
     "weight": "sample_weight",
     "theta": "D",
+}
+
+
+# Arguments of scikit-learn's machines that have no counterpart.
+ABSENT: Final[Mapping[str, str]] = {
+    "probability": "class probabilities are those of sklearn.calibration.CalibratedClassifierCV",
+    "random_state": "nothing is drawn at random: leave it out",
+    "shrinking": "leave it out: it changes no answer",
+    "dual": "leave it out: it changes no answer",
+    "multi_class": "it is called multiclass",
 }
 
 
@@ -201,6 +214,10 @@ def check_shared(given: Mapping[str, Any]) -> None:
         elif name == "seed":
             check_whole(value, name, 0)
         elif name == "max_iter" and value is not None:
+            if value == -1:
+                raise DataError(
+                    "max_iter must be at least 1, got -1; None, the default, is no limit"
+                )
             check_whole(value, name, 1)
         elif name == "cache_size" and value is not None:
             check_number(value, name)
@@ -258,4 +275,20 @@ def what_was_meant(unknown: str, known: list[str]) -> str:
             ": it belongs to the kernel, as in"
             f" kernel=svmcvx.{'RBF(gamma=0.1)' if unknown == 'gamma' else 'Polynomial(degree=3)'}"
         )
+    if unknown in ABSENT:
+        return f"; {ABSENT[unknown]}"
+    if "solver_options" in known:
+        return f"; options of a solver are passed as solver_options={{{unknown!r}: …}}"
     return did_you_mean(unknown, known) or f"; there are {', '.join(known)}"
+
+
+def known_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function refuse names that are no arguments with what may have been meant."""
+    names = list(inspect.signature(function).parameters)
+
+    @wraps(function)
+    def checked(*arguments: P.args, **keywords: P.kwargs) -> R:
+        refuse_unknown(function.__name__, keywords, names)
+        return function(*arguments, **keywords)
+
+    return checked

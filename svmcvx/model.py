@@ -66,6 +66,10 @@ class Model(ShortRepr, ABC):
 
     classes: NDArray[Any]
     support: NDArray[np.intp]
+    # Of linear models (coef) and of those with one score or one a class (intercept), so that editors
+    # complete them.
+    coef: Floats
+    intercept: Any
 
     def __repr__(self) -> str:
         return (

@@ -32,6 +32,7 @@ PUBLIC = tuple(
         ".estimators",
         ".experiments",
         ".fast",
+        ".guarantees",
         ".kernels",
         ".plot",
         ".theory",
@@ -197,7 +198,7 @@ def api_tables():
     seen = set()
     for room in PUBLIC:
         module = import_module(room)
-        for name in sorted(module.__all__):
+        for name in names_of(module):
             value = getattr(module, name)
             if id(value) in seen or not (inspect.isclass(value) or inspect.isfunction(value)):
                 continue
@@ -302,46 +303,21 @@ def module_with_names(text, pairs):
     )
 
 
-def names_of_package():
-    """All public names of the package: those of the catalogue, and the others that there are."""
-    there = [name for name in svmcvx.__all__ if hasattr(svmcvx, name)]
-    return {*there, *(name for _, name in builders() + estimators())}
-
-
-def package_init(text):
-    """The package's ``__init__``, with its ``__all__`` as in the catalogue."""
-    return re.sub(
-        r"^__all__ = \[.*?^\]\n",
-        lambda _: all_list(names_of_package()),
-        text,
-        flags=re.DOTALL | re.MULTILINE,
-    )
+def names_of(module):
+    """Public names of a module; of the package also those that are not in its ``__all__``."""
+    return sorted({*module.__all__, *(svmcvx._LAZY if module is svmcvx else ())})
 
 
 def package_stub(text):
     """The stub of the package, by which type checkers and editors find the names that it imports
     when they are asked for.
     """
-    names = names_of_package()
-    lazy = {name: module for name, module in svmcvx._LAZY.items() if name in names}
-    lazy |= {name: module for module, name in builders() + estimators()}
-    errors = [("svmcvx.errors", name) for name in names if hasattr(svmcvx.errors, name)]
-    rooms = [
-        ("svmcvx", name)
-        for name in names
-        if name not in lazy and ("svmcvx.errors", name) not in errors
-    ]
-    # Not in __all__: it needs an extra that ``import *`` may lack.
     pairs = [
-        *rooms,
-        ("svmcvx ", "torch as torch"),
-        *errors,
-        *((module, name) for name, module in lazy.items()),
+        *(("svmcvx", name) for name in sorted(svmcvx._SUBPACKAGES)),
+        *((module, name) for name, module in svmcvx._LAZY.items()),
     ]
-    return (
-        f"{import_lines(pairs).replace('svmcvx  import', 'svmcvx import')}\n__version__:"
-        f" str\n\n{all_list(names)}"
-    )
+    lines = import_lines([(module, f"{name} as {name}") for module, name in pairs])
+    return f"{lines}\n__version__: str\n\n{all_list(svmcvx.__all__)}"
 
 
 def names_of_estimators(text):
@@ -363,7 +339,6 @@ def names_of_fast(text):
 
 
 WRITTEN = {
-    "svmcvx/__init__.py": package_init,
     "svmcvx/__init__.pyi": package_stub,
     "svmcvx/estimators/__init__.py": names_of_estimators,
     "svmcvx/fast/__init__.py": names_of_fast,
@@ -413,7 +388,7 @@ def public_names():
     names = {}
     for room in PUBLIC:
         module = import_module(room)
-        for name in sorted(module.__all__):
+        for name in names_of(module):
             names[f"{room}.{name}"] = described(getattr(module, name))
     return names
 

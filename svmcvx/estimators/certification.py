@@ -12,7 +12,7 @@ from dataclasses import replace
 from inspect import signature
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -74,6 +74,19 @@ COMPUTED_GAMMA = (
 )
 
 
+@overload
+def certify(estimator: FormulationProblem) -> Certificate: ...
+@overload
+def certify(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    problem: str | CertifiedClassifier | None = None,
+    classes: Any = None,
+    **hyperparameters: Any,
+) -> Any: ...
 def certify(
     estimator: Any,
     X: Any = None,
@@ -83,7 +96,7 @@ def certify(
     problem: str | CertifiedClassifier | None = None,
     classes: Any = None,
     **hyperparameters: Any,
-) -> Certificate | dict[Any, Certificate]:
+) -> Any:
     r"""Return the certificate of a model that any program has trained.
 
     With `problem` any model is an answer to the problem that is named: its objective is the upper

@@ -9,6 +9,7 @@ from typing import Any
 
 from cvxpy.reductions.solvers.solver import Solver
 
+from svmcvx.arguments import known_arguments
 from svmcvx.data import check_choice, check_number, check_time_limit
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.formulations.problem import FormulationProblem
@@ -24,6 +25,7 @@ __all__ = ["solve"]
 BACKENDS = ("CPP", "SCIPY", "COO")
 
 
+@known_arguments
 def solve(
     problem: FormulationProblem,
     *,
