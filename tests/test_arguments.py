@@ -113,7 +113,7 @@ def test_a_hyper_parameter_has_the_same_check_and_sentence_on_every_route(name):
         (lambda: sx.PSVMClassifier(random_state=0), "nothing is drawn at random"),
         (lambda: sx.PSVMClassifier(max_iter=-1).fit(X, Y), "None, the default, is no limit"),
         (
-            lambda: sx.certify((np.ones(X.shape[1]), 0.0), X, Y, problem="multiclass"),
+            lambda: sx.certify((([1.0] * X.shape[1]), 0.0), X, Y, problem="multiclass"),
             "name its loss, such as 'weston_watkins'",
         ),
         (lambda: sx.fast.l0(X, Y, method="lcal"), "did you mean 'local'"),
