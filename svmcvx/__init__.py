@@ -1,4 +1,4 @@
-"""Support vector machine formulations as convex programs, every answer with a checked interval.
+"""Support vector machine formulations as convex and mixed-integer programs, with checked intervals.
 
 >>> import numpy as np
 >>> import svmcvx as sx
