@@ -14,14 +14,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.conic_loss.conic import begin
-from svmcvx.fast.conic_loss.continuation import DENSE_SPECTRUM, FINAL_SHARE
+from svmcvx.fast.conic_loss.conic import ConicSettings, begin
+from svmcvx.fast.conic_loss.continuation import FINAL_SHARE
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.system.deadline import OutOfTime
-
-__all__ = ["ConicPoint", "conic_points"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -50,7 +48,7 @@ def conic_points(
     total = float(space.data.weight.sum())
     found: list[ConicPoint] = []
     with monitored(tol=tol, max_iter=STEPS, verbose=False, callback=None) as monitor:
-        search = begin(statement, monitor, None, "auto", DENSE_SPECTRUM)
+        search = begin(statement, monitor, None, "auto", ConicSettings())
         problem, end, solve = search.problem, FINAL_SHARE * tol, None
         for value in lam or kappa:
             problem.steps = 0

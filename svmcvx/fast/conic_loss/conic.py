@@ -12,7 +12,7 @@ Source: [CepedaGomezHan], Theorem 2, Appendices A and C, in the low-rank form of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -30,6 +30,7 @@ from svmcvx.fast.conic_loss.continuation import (
     WARM_GOAL,
     Continuation,
     LowRankRelaxation,
+    StageSettings,
     is_hard_margin,
     leading_directions,
 )
@@ -69,10 +70,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # With κ the first λ makes λ Σ s z this many times the squared norm of a point with margin 1 on an
 # average row; κ counts as at least FEWEST here.
-FIRST_LAM, FEWEST = 4.0, 1e-3
-# Relative excess of the weight lost on rows of zeros over the allowance that is taken to be
-# rounding.
-FULL = 1.0 + 1e-12
+FIRST_LAM = 4.0
 
 
 class ConicStart(NamedTuple):
@@ -142,9 +140,11 @@ def _hard_margin(statement: ConicLoss) -> Floats:
             hard_margin_point(A if rows.all() else np.vstack([A, np.zeros((1, A.shape[1]))]))
             / scale
         )
+    # Relative excess of the weight lost on rows of zeros over the allowance that is taken to be
+    # rounding.
     found = (
         least_norm(A, None)
-        if float(statement.weight[~rows].sum()) <= FULL * statement.allowance
+        if float(statement.weight[~rows].sum()) <= (1.0 + 1e-12) * statement.allowance
         else None
     )
     if found is None:
@@ -160,7 +160,7 @@ def begin(
     monitor: Monitor,
     start: ConicStart | None,
     method: str,
-    dense_spectrum: int,
+    settings: ConicSettings,
 ) -> Continuation:
     """Return the continuation at the hard margin if the problem reduces to it, otherwise at
     `start`, or at w = 0.
@@ -175,15 +175,15 @@ def begin(
         U, lam = start.U, start.lam if lam is None else lam
     if lam is None:
         total = float(data.weight.sum())
-        lam = FIRST_LAM / (mean * max(statement.allowance, FEWEST * total))
+        lam = FIRST_LAM / (mean * max(statement.allowance, 1e-3 * total))
         if hard_margin:
             # Any single margin below 1 has to cost more than the whole squared norm of the hard
             # margin.
             lam = max(lam, FIRST_LAM * float(np.vdot(U, U)) / float(data.weight.min()))
     problem = LowRankRelaxation(
-        L, data.y, data.weight, lam=lam, U=U, system=method, dense_spectrum=dense_spectrum
+        L, data.y, data.weight, lam=lam, U=U, system=method, dense_spectrum=settings.dense_spectrum
     )
-    return Continuation(statement, problem, monitor=monitor)
+    return Continuation(statement, problem, monitor=monitor, settings=settings.stages)
 
 
 @dataclass(frozen=True)
@@ -204,6 +204,8 @@ class ConicSettings:
         is a dense square matrix.
     reserved : float
         Share of a time limit that is left for bounds, models and certificate.
+    stages : StageSettings
+        Of the stages of descent.
     """
 
     sample_above: int = 20_000
@@ -212,6 +214,7 @@ class ConicSettings:
     dense_spectrum: int = DENSE_SPECTRUM
     ridged: int = 3000
     reserved: float = 0.25
+    stages: StageSettings = field(default_factory=StageSettings)
 
 
 @limited
@@ -351,7 +354,7 @@ def _solve(
     # About six square matrices are in memory at once.
     memory.require(48.0 * float(r) ** 2, f"the matrices of {r} × {r}", "select features")
     start = None if warm_start is None else start_from(statement, warm_start)
-    search = begin(statement, monitor, start, method, settings.dense_spectrum)
+    search = begin(statement, monitor, start, method, settings)
     warm = start is not None and not search.hard_margin
     status = _run(search, rng, method, settings, warm=warm)
     late = status is not Status.OPTIMAL and search.monitor.out_of_time()
@@ -403,7 +406,7 @@ def minimised_relaxation(
     a monitor.
     """
     settings = settings or ConicSettings()
-    search = begin(statement, monitor, None, "auto", settings.dense_spectrum)
+    search = begin(statement, monitor, None, "auto", settings)
     _run(search, rng, "auto", settings, warm=False)
     return search
 
@@ -428,7 +431,7 @@ def _move_to_sample_solution(
         system=method,
         dense_spectrum=settings.dense_spectrum,
     )
-    part = Continuation(search.statement, sample, monitor=search.monitor)
+    part = Continuation(search.statement, sample, monitor=search.monitor, settings=settings.stages)
     part.prepare(part.first_goal())
     problem.U, problem.lam = sample.U, sample.lam
 

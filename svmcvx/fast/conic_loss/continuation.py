@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -40,34 +41,15 @@ from svmcvx.solution import Status
 Floats: TypeAlias = NDArray[np.float64]
 
 SYSTEMS = ("auto", "direct", "conjugate")
-# Relative accuracy of conjugate gradients for the sensitivity to λ.
-SENSITIVITY_ACCURACY = 1e-6
 # Returns the solution of a regularised Newton system for a right-hand side of the shape of U, or
 # None.
 Solve: TypeAlias = Callable[[Floats], Floats | None]
-# Entries of a block of products of scores and rows, which stays in the cache of a core.
-TILE = 2**18
-# Unknowns up to which Newton's systems are formed and factored; beyond, conjugate gradients.
-DIRECT_UNKNOWNS = 1500
 # Regularisation of Newton's systems, in units of a majoriser of the Hessian: the initial and the
 # least value.
 FIRST_DAMPING = 1e-3
 LEAST_DAMPING = 1e-13
-# Trial steps in one iteration.
-DAMPING_RAISES = 60
 # Regularisation up to which the predicted decrease estimates the distance to the minimum.
 TRUSTED_DAMPING = 1e-2
-# Products in one Newton step by conjugate gradients.
-CONJUGATE_PRODUCTS = 250
-# Their relative accuracy; it is higher if the gradient is small.
-CONJUGATE_ACCURACY = 1e-2
-# Columns of V that are added at once.
-ADDED_COLUMNS = 2
-# Newton's steps for the length of a new column, and their accuracy.
-LENGTH_STEPS = 30
-LENGTH_ACCURACY = 1e-3
-# Columns of V whose squared norm is below this share of the ridge are dropped.
-DROPPED_SHARE = 1e-2
 # Columns up to which the leading eigenvalues come from a dense eigensolver; beyond, an iterative
 # one.
 DENSE_SPECTRUM = 300
@@ -122,7 +104,8 @@ class LowRankRelaxation:
     ) -> None:
         self.L, self.y, self.weight = L, y, weight
         self.dense_spectrum = dense_spectrum
-        self.largest_system = {"auto": DIRECT_UNKNOWNS, "direct": math.inf, "conjugate": 0}[system]
+        # Unknowns up to which Newton's systems are formed and factored; beyond, conjugate gradients.
+        self.largest_system = {"auto": 1500, "direct": math.inf, "conjugate": 0}[system]
         self.squared_norms = row_norms(L) ** 2
         self.U, self.lam, self.ridge = U, lam, 0.0
         self.steps, self.damping = 0, FIRST_DAMPING
@@ -216,7 +199,8 @@ class LowRankRelaxation:
             self.steps += 1
             H = self._hessian(bend) if direct else None
             accepted = None
-            for _ in range(DAMPING_RAISES):
+            # Trial steps in one iteration.
+            for _ in range(60):
                 found = (
                     self._direct_step(H, gradient, majoriser)
                     if H is not None
@@ -287,18 +271,21 @@ class LowRankRelaxation:
         )
         damping = self.damping
 
-        def solve(right: Floats, accuracy: float = SENSITIVITY_ACCURACY) -> Floats | None:
+        # Relative accuracy of conjugate gradients for the sensitivity to λ.
+        def solve(right: Floats, accuracy: float = 1e-6) -> Floats | None:
+            # Products in one Newton step by conjugate gradients.
             found = conjugate_gradients(
                 lambda direction: apply(direction) + damping * diagonal * direction,
                 right,
                 lambda residual: residual / diagonal,
                 accuracy=accuracy,
-                limit=CONJUGATE_PRODUCTS,
+                limit=250,
             )
             return None if not found.definite and found.products == 1 else found.x
 
         size = math.sqrt(float(np.sum(gradient**2 / diagonal)))
-        step = solve(-gradient, min(CONJUGATE_ACCURACY, size))
+        # Relative accuracy of conjugate gradients; it is higher if the gradient is small.
+        step = solve(-gradient, min(1e-2, size))
         if step is None:
             return None
         predicted = -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * apply(step)))
@@ -322,7 +309,8 @@ class LowRankRelaxation:
         """
         gamma, _ = self.multipliers()
         r = self.rank
-        wanted = min(ADDED_COLUMNS, r)
+        # Columns of V that are added at once.
+        wanted = min(2, r)
         if r <= self.dense_spectrum:
             return self._dense_leading(gamma, wanted)
         operator = LinearOperator(
@@ -364,10 +352,11 @@ class LowRankRelaxation:
         """
         u, v = self.margins()
         a, height, tau = np.asarray(self.L @ q) ** 2, self.lam * self.weight, 0.0
-        for _ in range(LENGTH_STEPS):
+        for _ in range(30):
             fall, bend = derivatives_along(u, v, a, height, tau)
             pull = fall - float(q @ q)
-            if tau > 0 and not pull > LENGTH_ACCURACY:
+            # The length of a new column need not be exact.
+            if tau > 0 and not pull > 1e-3:
                 break
             tau += max(pull, 0.0) / (2.0 * bend + np.finfo(float).tiny)
         return tau if math.isfinite(tau) else 0.0
@@ -380,7 +369,8 @@ class LowRankRelaxation:
         if V.shape[1] == 0:
             return
         basis, sizes, _ = sl.svd(V, full_matrices=False, check_finite=False)
-        significant = sizes**2 > DROPPED_SHARE * self.ridge
+        # Columns of V whose squared norm is below this share of the ridge are dropped.
+        significant = sizes**2 > 1e-2 * self.ridge
         if not significant.all():
             self.U = np.column_stack([self.U[:, 0], basis[:, significant] * sizes[significant]])
 
@@ -418,7 +408,8 @@ def second_derivatives(X: Any, bend: SecondDerivatives) -> Floats:
         for a, b in zip(*np.triu_indices(k), strict=True):
             H[places[a], places[b]] = weighted_gram(X, rays[:, a] * rays[:, b])
     else:
-        step = max(1, TILE // (r * k))
+        # Entries of a block of products of scores and rows, which stays in the cache of a core.
+        step = max(1, (2**18) // (r * k))
         for first in range(0, X.shape[0], step):
             part, q = X[first : first + step], rays[first : first + step]
             products = (q[:, :, None] * part[:, None, :]).reshape(part.shape[0], r * k)
@@ -432,51 +423,16 @@ def second_derivatives(X: Any, bend: SecondDerivatives) -> Floats:
 
 # Margins below this are too small for the point to be a multiple of the hard-margin solution.
 KEPT_MARGIN = 0.5
-# Relative width at which a bracket of λ counts as closed: Σ s z is discontinuous there.
-CLOSED = 1e-10
-# If the error of the cardinality row is more than this share of the previous one, Newton's method
-# for λ ends.
-SLOW = 0.5
-# Largest number of directions of the covariance of a warm start that are used, and their least
-# share of the eigenvalues.
-MOST_KEPT, KEPT_SHARE = 8, 1e-3
 # Margins within NEAR of 1 have their multipliers recomputed, if there are at most MOST_NEAR for
 # each column and at most REFINED columns.
 NEAR, MOST_NEAR, REFINED = 1e-4, 4, 1000
 # Margins between NEARLY_ONE and 1 are raised to 1 + LIFT in a tight relaxation; rounds that
 # complete the set of such rows.
-NEARLY_ONE, LIFT, COMPLETIONS = 0.99, 1e-13, 5
-# λ of a hard margin beyond this would overflow with the squares of slacks.
-LARGEST_LAM = 1e100
-# Steps of the bisection that makes a point satisfy the cardinality row, and its largest factor.
-BISECTIONS, LARGEST_FACTOR = 60, 1e200
-# The first ridge adds this to the squared slacks, on average.
-FIRST_RIDGE = 0.3
-# Share of the goal that the ridge may cost.
-RIDGE_SHARE = 0.4
-# Factor of the goal from stage to stage.
-GOAL_FALL = 0.01
+NEARLY_ONE, LIFT = 0.99, 1e-13
 # The goal of the last stage, in units of the tolerance.
 FINAL_SHARE = 0.5
-# Relative goal at which the stages end if the tolerance has not been reached.
-LOWEST_GOAL = 1e-13
 # Relative goal with which a warm start begins and a sample of the observations ends.
 WARM_GOAL = 1e-3
-# Shares of the goal for Newton's method, for eigenvalues above 1, and for the cardinality row.
-NEWTON_SHARE = 1e-3
-EIGENVALUE_SHARE = 0.1
-ROW_SHARE = 0.05
-# Rounds of descent, new columns and new λ in one stage.
-ROUNDS = 300
-# Largest change of log λ in one step, and the largest for which the change of the point is
-# predicted.
-LARGEST_CHANGE = 2.0
-PREDICTED_CHANGE = 0.3
-# Stages whose goal is within this factor of the last goal compute a lower bound.
-EARLY_FACTOR = 30.0
-# Columns up to which earlier ones do so too where the margins may already be those of the optimum,
-# or λ is not given.
-CHEAP_SPECTRUM = 100
 
 
 def is_hard_margin(statement: ConicLoss) -> bool:
@@ -494,13 +450,50 @@ class MinimumAtLam(NamedTuple):
     indicator_sum: float
 
 
+@dataclass(frozen=True)
+class StageSettings:
+    """Parameters of the stages.
+
+    Attributes
+    ----------
+    first_ridge : float
+        Average addition of the first ridge to the squared slacks.
+    ridge_share : float
+        Share of the goal of a stage that its ridge may cost.
+    goal_fall : float
+        Factor of the goal from stage to stage.
+    newton_share : float
+        Share of the goal that a last Newton step may promise.
+    eigenvalue_share : float
+        Share of the goal for eigenvalues above 1.
+    row_share : float
+        Share of the goal for the error of the cardinality row.
+    largest_change : float
+        Largest change of log λ in one step.
+    """
+
+    first_ridge: float = 0.3
+    ridge_share: float = 0.4
+    goal_fall: float = 0.01
+    newton_share: float = 1e-3
+    eigenvalue_share: float = 0.1
+    row_share: float = 0.05
+    largest_change: float = 2.0
+
+
 class Continuation:
     """Stages of descent, each followed by bounds."""
 
     def __init__(
-        self, statement: ConicLoss, problem: LowRankRelaxation, *, monitor: Monitor
+        self,
+        statement: ConicLoss,
+        problem: LowRankRelaxation,
+        *,
+        monitor: Monitor,
+        settings: StageSettings | None = None,
     ) -> None:
         self.statement, self.problem, self.monitor = statement, problem, monitor
+        self.settings = settings or StageSettings()
         self.allowance = statement.allowance
         self.fixed_lam = statement.kappa is None
         self.hard_margin = is_hard_margin(statement)
@@ -518,7 +511,7 @@ class Continuation:
         """Absolute gap of the first stage, whose ridge is large enough for smooth losses."""
         problem = self.problem
         mean = float(np.mean(problem.squared_norms)) or 1.0
-        goal = FIRST_RIDGE * problem.rank / (mean * RIDGE_SHARE)
+        goal = self.settings.first_ridge * problem.rank / (mean * self.settings.ridge_share)
         return min(goal, problem.lam * float(problem.weight.sum())) if self.fixed_lam else goal
 
     def run(self, goal: float) -> Status:
@@ -528,13 +521,19 @@ class Continuation:
         while True:
             self.stage(goal)
             last = FINAL_SHARE * self.monitor.tol * self.size()
-            early = goal > EARLY_FACTOR * last and not self.monitor.out_of_time()
+            # Stages whose goal is within this factor of the last goal compute a lower bound.
+            early = goal > 30.0 * last and not self.monitor.out_of_time()
             lower, upper = self.bounds(early=early)
             status = self.monitor.report(self.problem.steps, lower, upper)
             if status is not None:
                 return status
-            goal = max(GOAL_FALL * goal, last) if goal > last else GOAL_FALL * goal
-            if not goal > LOWEST_GOAL * self.size():
+            goal = (
+                max(self.settings.goal_fall * goal, last)
+                if goal > last
+                else self.settings.goal_fall * goal
+            )
+            # Relative goal at which the stages end if the tolerance has not been reached.
+            if not goal > 1e-13 * self.size():
                 return Status.INACCURATE
 
     def prepare(self, goal: float, share: float = WARM_GOAL) -> None:
@@ -546,7 +545,7 @@ class Continuation:
             end = share * self.size()
             if goal <= end:
                 return
-            goal = max(GOAL_FALL * goal, end)
+            goal = max(self.settings.goal_fall * goal, end)
 
     def _stopped(self) -> bool:
         return self.monitor.out_of_time() or self.problem.steps >= self.monitor.max_iter
@@ -556,23 +555,27 @@ class Continuation:
         solver of the last Newton system, if λ is given.
         """
         problem, self.ends = self.problem, []
-        problem.ridge = RIDGE_SHARE * goal / problem.rank
+        problem.ridge = self.settings.ridge_share * goal / problem.rank
         low, high = 0.0, math.inf
         sides: dict[bool, MinimumAtLam] = {}
         error = math.inf
-        for _ in range(ROUNDS):
+        # Rounds of descent, new columns and new λ in one stage.
+        for _ in range(300):
             problem.trim()
             descent = problem.descend(
-                NEWTON_SHARE * goal, self.monitor.max_iter, self.monitor.out_of_time
+                self.settings.newton_share * goal, self.monitor.max_iter, self.monitor.out_of_time
             )
             if self._stopped():
                 return None
-            beyond = EIGENVALUE_SHARE * goal / max(self.size(), 0.5 * problem.alpha_sum())
+            beyond = (
+                self.settings.eigenvalue_share * goal / max(self.size(), 0.5 * problem.alpha_sum())
+            )
             if self.hard_margin:
                 top = float(problem.leading()[0][-1])
                 if top <= 1.0 and self._lowest() > KEPT_MARGIN:
                     return None
-                if problem.lam > LARGEST_LAM:
+                # λ of a hard margin beyond this would overflow with the squares of slacks.
+                if problem.lam > 1e100:
                     return None
                 # At the hard margin α does not depend on λ, so that γ = α²/(4λ) decreases with λ.
                 problem.lam *= 2.0 * max(top, 1.0)
@@ -582,12 +585,15 @@ class Continuation:
             if self.fixed_lam:
                 return descent.solve
             here = MinimumAtLam(problem.U, problem.indicator_sum())
-            if problem.lam * abs(here.indicator_sum - self.allowance) <= ROW_SHARE * goal:
+            if (
+                problem.lam * abs(here.indicator_sum - self.allowance)
+                <= self.settings.row_share * goal
+            ):
                 return None
             over = here.indicator_sum > self.allowance
             rival = sides.pop(not over, None)
             behind = math.inf if rival is None else problem.value(rival.U) - problem.value(here.U)
-            if rival is not None and behind < -ROW_SHARE * goal:
+            if rival is not None and behind < -self.settings.row_share * goal:
                 # Descent has not ended at the minimum for this λ; the other end of the bracket may
                 # be wrong too.
                 problem.U = rival.U
@@ -599,14 +605,17 @@ class Continuation:
                 share = (self.allowance - here.indicator_sum) / (
                     rival.indicator_sum - here.indicator_sum
                 )
-                if share * behind <= ROW_SHARE * goal or high <= low * (1.0 + CLOSED):
+                # Relative width at which a bracket of λ counts as closed: Σ s z is discontinuous there.
+                if share * behind <= self.settings.row_share * goal or high <= low * (1.0 + 1e-10):
                     # Both are minima for this λ, at which Σ s z is discontinuous.
                     self.ends = [here.U, rival.U]
                     problem.U = _between(here.U, rival.U, share)
                     return None
             previous, error = error, abs(here.indicator_sum / self.allowance - 1.0)
+            # If the error of the cardinality row is more than this share of the previous one, Newton's method
+            # for λ ends.
             self._change_lam(
-                here, rival if error > SLOW * previous else None, low, high, descent.solve
+                here, rival if error > 0.5 * previous else None, low, high, descent.solve
             )
         return None
 
@@ -630,7 +639,7 @@ class Continuation:
         change, rate = problem.sensitivity(solve)
         wanted = math.log(self.allowance / missed) if missed > 0 else -math.inf
         step = wanted * missed / rate if rate < 0 and missed > 0 else math.inf
-        limit = LARGEST_CHANGE if over else -LARGEST_CHANGE
+        limit = self.settings.largest_change if over else -self.settings.largest_change
         step = limit if not 0 < step / limit < 1 else step
         new = problem.lam * math.exp(step)
         if rival is not None:
@@ -655,7 +664,7 @@ class Continuation:
         """Set λ, and move along the derivative by log λ where that is better than to stay."""
         problem = self.problem
         step, problem.lam = math.log(new / problem.lam), new
-        if abs(step) <= PREDICTED_CHANGE and np.isfinite(change).all():
+        if abs(step) <= 0.3 and np.isfinite(change).all():
             predicted = problem.U + step * change
             if problem.value(predicted) < problem.value(problem.U):
                 problem.U = predicted
@@ -725,7 +734,7 @@ class Continuation:
         u, _ = problem.margins()
         satisfied = u > NEARLY_ONE
         rows = np.flatnonzero(satisfied & (u < 2.0 - NEARLY_ONE))
-        for _ in range(COMPLETIONS):
+        for _ in range(5):
             if rows.size > MOST_NEAR * REFINED:
                 return None
             scale = math.sqrt(float(np.mean(problem.squared_norms[rows]))) if rows.size else 1.0
@@ -757,9 +766,9 @@ class Continuation:
             if attained < upper:
                 upper, point = attained, (tight, 0.0)
         sources: list[Callable[[], tuple[Floats, Floats] | None]] = []
-        if not early or (
-            self.problem.rank <= CHEAP_SPECTRUM and (tight is not None or not self.fixed_lam)
-        ):
+        # Columns up to which earlier ones do so too where the margins may already be those of the optimum,
+        # or λ is not given.
+        if not early or (self.problem.rank <= 100 and (tight is not None or not self.fixed_lam)):
             sources = [
                 self.problem.multipliers,
                 self._refined,
@@ -802,9 +811,10 @@ class Continuation:
         low, high = 1.0, 1.0
         while not within_allowance(high):
             low, high = high, 4.0 * high * high
-            if high > LARGEST_FACTOR:
+            # Steps of the bisection that makes a point satisfy the cardinality row, and its largest factor.
+            if high > 1e200:
                 return math.inf
-        for _ in range(BISECTIONS if high > 1.0 else 0):
+        for _ in range(60 if high > 1.0 else 0):
             middle = math.sqrt(low * high)
             low, high = (low, middle) if within_allowance(middle) else (middle, high)
         return norm + high * spread
@@ -828,5 +838,7 @@ def leading_directions(V: Floats) -> Floats:
     if V.shape[1] == 0:
         return V
     basis, sizes, _ = np.linalg.svd(V, full_matrices=False)
-    leading = np.flatnonzero(sizes[:MOST_KEPT] ** 2 > KEPT_SHARE * sizes[0] ** 2)
+    # Largest number of directions of the covariance of a warm start that are used, and their least
+    # share of the eigenvalues.
+    leading = np.flatnonzero(sizes[:8] ** 2 > 1e-3 * sizes[0] ** 2)
     return np.asarray(basis[:, leading] * sizes[leading])

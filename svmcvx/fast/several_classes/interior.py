@@ -31,12 +31,6 @@ Floats: TypeAlias = NDArray[np.float64]
 # Multiplications of a step, which are not vectorised, up to which it takes less time than those of
 # the other methods.
 WORK = 3e6
-# Share of the tolerance at which a dual point is computed; where its bound is not yet as good, a
-# hundredth of it.
-CLOSE, CLOSER = 0.1, 0.01
-# Steps without a gap below the share LESS of the smallest one after which another method goes
-# on.
-PATIENCE, LESS = 25, 0.5
 # All multipliers start at this share of the largest that all can have.
 INSIDE = 2.0 / 3.0
 
@@ -90,18 +84,22 @@ class InteriorPoint:
         """Step until the monitor says stop, or nothing is gained; return why and how many steps it
         took.
         """
-        target, smallest, idle, steps = CLOSE * self.monitor.tol, math.inf, 0, 0
+        # Share of the tolerance at which a dual point is computed; where its bound is not yet as good, a
+        # hundredth of it.
+        target, smallest, idle, steps = 0.1 * self.monitor.tol, math.inf, 0, 0
         while True:
             U = self.U.copy()
             value, gap, moved = interior_step(*self.problem, self.U, self.slack, self.z, target)
             self.bounds.update_model(U, value)
-            idle = 0 if gap < LESS * smallest else idle + 1
+            # Steps without a gap below the share LESS of the smallest one after which another method goes
+            # on.
+            idle = 0 if gap < 0.5 * smallest else idle + 1
             smallest = min(smallest, gap)
             if not moved:
                 self.bounds.offer_multipliers(U, self.alpha)
             status = self.bounds.report(self.monitor, steps)
             close = gap <= target * value
-            if status is None and (idle > PATIENCE or not (moved or close)):
+            if status is None and (idle > 25 or not (moved or close)):
                 status = Status.INACCURATE
             if status is not None:
                 if status is not Status.OPTIMAL:
@@ -109,7 +107,7 @@ class InteriorPoint:
                     self.bounds.offer_multipliers(self.U, shorter)
                 return status, steps
             if close:
-                target *= CLOSER
+                target *= 0.01
             else:
                 steps += 1
 

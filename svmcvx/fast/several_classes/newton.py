@@ -315,24 +315,12 @@ def observation_step(
     return centred(step) if np.isfinite(step).all() else None
 
 
-# A step whose predicted decrease is less than this share of the terms of the objective is below
-# their rounding.
-NEGLIGIBLE = 1e-15
-# Steps after which the scores are computed afresh.
-REFRESH = 20
 # Smoothing ν of the absolute values, at least.
 LEAST_NU = 1e-12
-# Steps in which the multipliers settle: after five the systems of most problems are up to ten times
-# as large as after ten.
-SETTLED = 10
 # Factor by which σ grows; that after a subproblem that took one step; and its largest value in
 # these units.
 SIGMA_GROWTH = 2.0
 FAST_GROWTH = 10.0
-LARGEST_SIGMA = 1e20
-# Part of the gap from the gradient, relative to the other part, at which the multipliers become the
-# centre.
-GRADIENT_SHARE = 0.1
 # ν is multiplied by the factor after a step whose predicted decrease is at most this share of the
 # error by smoothing.
 FAST_FACTOR = 0.1
@@ -344,22 +332,15 @@ SLOW_SHARE = 1.0
 FINAL_SHARE = 0.1
 # No step takes a multiplier of a weight nearer to a bound than this share of its distance before.
 BOUNDARY_SHARE = 0.1
-# Second derivative of the biases that is added, relative to their gradient.
-DAMPING = 1e-2
 # Dual points are computed when the estimated gap has fallen by this factor, or is at most
 # DUAL_CLOSE times the tolerance: on few observations one takes longer than a step.
 DUAL_PROGRESS = 1e-3
 DUAL_CLOSE = 3.0
-# Steps of any kind without a smaller gap or objective after which it ends.
-LONGEST_IDLE = 300
 # Floating-point operations of a factorisation above which conjugate gradients are used, for hinges
 # and for softmax, of whose conjugate gradients a handful a step suffices with one block for all
 # classes.
 DIRECT_WORK = 3e10
 SMOOTH_DIRECT_WORK = 5e6
-# Relative accuracy of conjugate gradients for softmax with a sum of squares, whose steps are cheap
-# in comparison with a hinge's.
-SMOOTH_FORCING = 0.3
 
 
 @dataclass(frozen=True)
@@ -472,7 +453,8 @@ class AugmentedNewton:
     def examine(self, steps: int) -> Status | None:
         """Bound the optimum; move the centre, or reduce the smoothing."""
         self.steps = steps
-        if steps and steps % REFRESH == 0:
+        # Steps after which the scores are computed afresh.
+        if steps and steps % 20 == 0:
             self.S = np.asarray(self.system.Z @ self.U)
         self.point = self._evaluate(self.promised)
         status = self.bounds.report(self.monitor, steps)
@@ -480,13 +462,18 @@ class AugmentedNewton:
             self.improved = steps
         if self.monitor.gap < 0.99 * self.smallest:
             self.idle = 0
-        elif self.promised <= NEGLIGIBLE * self.terms:
+        # A step whose predicted decrease is less than this share of the terms of the objective is below
+        # their rounding.
+        elif self.promised <= 1e-15 * self.terms:
             self.idle += 1
         self.smallest = min(self.smallest, self.monitor.gap)
         self.lowest = min(self.lowest, self.bounds.upper)
-        costly = steps >= SETTLED and self.work > self.cheap
+        # Steps in which the multipliers settle: after five the systems of most problems are up to ten times
+        # as large as after ten.
+        costly = steps >= 10 and self.work > self.cheap
         stuck = max(self.idle, self.fruitless) > self.settings.patience
-        exhausted = stuck or steps - self.improved > LONGEST_IDLE
+        # Steps of any kind without a smaller gap or objective after which it ends.
+        exhausted = stuck or steps - self.improved > 300
         if status is None and (costly or exhausted):
             status = Status.INACCURATE
         if status is not None and status is not Status.OPTIMAL:
@@ -525,10 +512,12 @@ class AugmentedNewton:
         self._offer_if_close(part + left)
         if self.predicted is not None and promised + left <= self._close:
             self._offer_dual(self.predicted)
-        if envelope is not None and response is not None and part <= GRADIENT_SHARE * left:
+        # Part of the gap from the gradient, relative to the other part, at which the multipliers become the
+        # centre.
+        if envelope is not None and response is not None and part <= 0.1 * left:
             envelope.centre = response.full
             growth = SIGMA_GROWTH if self.inner_steps > 1 else FAST_GROWTH
-            envelope.sigma = min(envelope.sigma * growth, LARGEST_SIGMA * self.unit)
+            envelope.sigma = min(envelope.sigma * growth, 1e20 * self.unit)
             self.inner_steps = 0
         elif isinstance(penalty, AbsoluteWeights) and promised <= SLOW_SHARE * left:
             if left > FINAL_SHARE * self.monitor.tol * self._size:
@@ -612,7 +601,8 @@ class AugmentedNewton:
         system, settings, penalty = self.system, self.settings, self.penalty
         f, gradient, response = point
         r, c = system.shape
-        damping = DAMPING * float(np.abs(gradient[system.columns :]).max(initial=0.0))
+        # Second derivative of the biases that is added, relative to their gradient.
+        damping = 1e-2 * float(np.abs(gradient[system.columns :]).max(initial=0.0))
         curvature: FaceCurvature | JointCurvature
         work = system.unknowns**3 / 3.0
         limit = SMOOTH_DIRECT_WORK if self.envelope is None else DIRECT_WORK
@@ -659,11 +649,13 @@ class AugmentedNewton:
         self.kinds.add("conjugate gradients")
         self.work = 0.0
         uniform = second if self.envelope is None and isinstance(second, Squares) else None
+        # Relative accuracy of conjugate gradients for softmax with a sum of squares, whose steps are cheap
+        # in comparison with a hinge's.
         return system.iterative_step(
             gradient,
             curvature,
             second,
-            forcing=settings.forcing if uniform is None else SMOOTH_FORCING,
+            forcing=settings.forcing if uniform is None else 0.3,
             limit=settings.cg_limit,
             stop=self.monitor.out_of_time,
             kept=self.preconditioner if self.envelope is None else None,
@@ -671,22 +663,6 @@ class AugmentedNewton:
         )
 
 
-# Relative accuracy of conjugate gradients while the estimated error exceeds the share FAR of the
-# objective, and below it.
-FORCING_FAR, FORCING_NEAR, FAR = 0.1, 0.03, 1e-2
-# Smoothing δ of the hinge at the start, at most; the margin is 1.
-LARGEST_DELTA = 1.0
-# After a step shorter than this the Newton matrix has all observations.
-SHORT_STEP = 0.1
-# Dual points are computed when the estimated error has fallen by this factor, or is at most
-# SMOOTHED_CLOSE times the tolerance: on few observations one takes longer than a step.
-SMOOTHED_CLOSE = 10.0
-# Steps without progress after which the method ends.
-PATIENCE = 25
-# Floating-point operations of a factorisation above which smooth losses use conjugate gradients.
-FACTOR_WORK = 1e9
-# Products in a run of conjugate gradients, at most.
-CG_LIMIT = 400
 # Unknowns above which every loss does.
 LARGEST_DIRECT = 6000
 
@@ -769,8 +745,9 @@ class Continuation:
             n * (c - 1.0) * system.shape[0] ** 2 * (1.0 if self._separate else c / 2)
             + system.unknowns**3 / 3
         )
+        # Floating-point operations of a factorisation above which smooth losses use conjugate gradients.
         self.direct = system.unknowns <= largest_direct and (
-            not self.statement.loss.smooth or work <= FACTOR_WORK
+            not self.statement.loss.smooth or work <= 1e9
         )
 
     @property
@@ -789,7 +766,8 @@ class Continuation:
         loss = self.statement.loss
         self.delta = self.least_delta = loss.delta if isinstance(loss, SmoothedHingeSum) else 0.0
         if isinstance(loss, (HingeSum, SmoothedHingeSum)):
-            for delta in LARGEST_DELTA * 0.5 ** np.arange(40):
+            # Smoothing δ of the hinge at the start, at most; the margin is 1.
+            for delta in 1.0 * 0.5 ** np.arange(40):
                 self.delta = max(delta, self.least_delta)
                 if self._loss_smoothing_error(f) <= width:
                     break
@@ -852,7 +830,8 @@ class Continuation:
         self.stalled = 0 if progress else self.stalled + 1
         self.smallest = min(self.smallest, self.estimated_error)
         self.lowest = min(self.lowest, self.bounds.upper)
-        stuck = max(self.stalled, self.fruitless) > PATIENCE
+        # Steps without progress after which the method ends.
+        stuck = max(self.stalled, self.fruitless) > 25
         return Status.INACCURATE if status is None and stuck else status
 
     def _size(self, upper: float) -> float:
@@ -879,9 +858,8 @@ class Continuation:
         if self.direct:
             D = system.direct_step(gradient, curvature, norms, complete=self.complete)
         else:
-            D = system.iterative_step(
-                gradient, curvature, norms, forcing=self._forcing, limit=CG_LIMIT
-            )
+            # Products in a run of conjugate gradients, at most.
+            D = system.iterative_step(gradient, curvature, norms, forcing=self._forcing, limit=400)
         predicted = -float((gradient * D).sum())
         if not 0 < predicted < math.inf:
             D, predicted = np.zeros_like(D), 0.0
@@ -898,7 +876,8 @@ class Continuation:
 
         @quietly
         def take(t: float) -> None:
-            self.complete = t < SHORT_STEP
+            # After a step shorter than this the Newton matrix has all observations.
+            self.complete = t < 0.1
             # The linearised equations give the multipliers and flows after a full step.
             full = exact - curvature.apply(df)
             own = exact if self.alpha is None else self.alpha
@@ -920,8 +899,10 @@ class Continuation:
     @property
     def _forcing(self) -> float:
         """Relative accuracy of conjugate gradients."""
-        far = self.estimated_error > FAR * self._size(self.bounds.upper)
-        return FORCING_FAR if far else FORCING_NEAR
+        far = self.estimated_error > 1e-2 * self._size(self.bounds.upper)
+        # Relative accuracy of conjugate gradients while the estimated error exceeds the share FAR of the
+        # objective, and below it.
+        return 0.1 if far else 0.03
 
     def _finish_step(self, predicted: float, full: Floats, part: float) -> None:
         """Evaluate the new point, compute dual points if the error has fallen enough, and reduce
@@ -937,7 +918,9 @@ class Continuation:
         allowed = monitor.tol * self._size(upper)
         smoothing_error = loss_error + norm_error
         self.estimated_error = predicted + loss_error + norm_error
-        close = self.estimated_error <= SMOOTHED_CLOSE * allowed
+        # Dual points are computed when the estimated error has fallen by this factor, or is at most
+        # SMOOTHED_CLOSE times the tolerance: on few observations one takes longer than a step.
+        close = self.estimated_error <= 10.0 * allowed
         if close or self.estimated_error <= DUAL_PROGRESS * min(self.error_at_duals, abs(upper)):
             self.error_at_duals = self.estimated_error
             if isinstance(self._loss, SmoothedHingeSum):

@@ -37,18 +37,13 @@ TINY = float(np.finfo(np.float64).tiny)
 # Relative ridge with which a matrix that is singular to rounding is factorised; a thousandfold at
 # each failure.
 RIDGE = 1e-13
-# Entries of all blocks together up to which it has them.
-LARGEST_BLOCKS = 5e7
-# Observations for each column from which a block is estimated, in addition to those of more than
-# average weight.
-SAMPLE = 4
 # Share of the trace of the second derivatives of softmax that conjugate gradients leave out at
 # first, if the others are at most FEW of all observations; and the relative residual with all
 # observations above which they continue with all.
-LEFT_OUT, FEW, LARGEST_RESIDUAL = 3e-3, 0.5, 0.5
+FEW, LARGEST_RESIDUAL = 0.5, 0.5
 # Products of conjugate gradients in a step up to which its preconditioner serves in the next one as
 # well, and up to which it does there.
-SERVES_AGAIN, SERVES_UP_TO = 8, 30
+SERVES_UP_TO = 30
 
 
 @dataclass(frozen=True)
@@ -170,7 +165,7 @@ class JointCurvature:
         """Return the observations, with these squared norms, that have nearly all of the trace."""
         trace = self.weight * (1.0 - (self.share**2).sum(axis=1)) * squares
         order = np.argsort(trace, kind="stable")
-        return np.sort(order[np.searchsorted(np.cumsum(trace[order]), LEFT_OUT * trace.sum()) :])
+        return np.sort(order[np.searchsorted(np.cumsum(trace[order]), 3e-3 * trace.sum()) :])
 
     def product(self, Z: Features, rows: Rows | slice = slice(None)) -> Callable[[Floats], Floats]:
         """Return D ↦ Z'H(ZD) for some observations, whose rows of the data are Z; in scores, where
@@ -371,7 +366,7 @@ class ScoreSystem:
             if rows.size <= FEW * self.squares.size:
                 products.insert(0, curvature.product(self.Z[rows], rows))
         images = [lambda D, of=of: self.normalised(of(D) + penalty.product(D)) for of in products]
-        if kept is not None and kept.solve is not None and kept.products <= SERVES_AGAIN:
+        if kept is not None and kept.solve is not None and kept.products <= 8:
             step, kept.products = _step(
                 images, right, kept.solve, forcing, min(limit, SERVES_UP_TO), stop
             )
@@ -389,7 +384,9 @@ class ScoreSystem:
         """
         heavy = weight > weight.mean()
         rest = np.flatnonzero(~heavy)
-        sample = rest[:: max(1, weight.size // (SAMPLE * self.shape[0]))]
+        # Observations for each column from which a block is estimated, in addition to those of more than
+        # average weight.
+        sample = rest[:: max(1, weight.size // (4 * self.shape[0]))]
         scale = float(weight[rest].sum()) / max(float(weight[sample].sum()), TINY)
         return np.append(np.flatnonzero(heavy), sample), np.append(
             weight[heavy], scale * weight[sample]
@@ -410,7 +407,8 @@ class ScoreSystem:
         self, curvature: Curvature, penalty: Penalty, shared: Floats | None
     ) -> Callable[[Floats], Floats]:
         r, c = self.shape
-        if r > self.settings.largest_block or c * r**2 > LARGEST_BLOCKS:
+        # Entries of all blocks together up to which it has them.
+        if r > self.settings.largest_block or c * r**2 > 5e7:
             squared = self.Z.power(2) if sp.issparse(self.Z) else self.Z**2
             diagonal = np.empty((r, c))
             for k in range(c):
