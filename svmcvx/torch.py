@@ -44,10 +44,10 @@ class ISM3Loss(nn.Module):
     ) -> None:
         super().__init__()
         self.lam = check_number(lam, "lam", low=0)
-        self.p = check_number(p, "p", low=1, why="p < 1 is not convex")
+        self.p = check_number(p, "p")
         self.loss = check_choice(loss, "loss", LOSSES)
         self.eps = check_number(eps, "eps", low=0)
-        self.delta = check_number(delta, "delta", low=0, open_low=True)
+        self.delta = check_number(delta, "delta")
         if norm not in (1, 2):
             raise DataError(
                 f"norm must be 2 (Euclidean) or 1 (sums of absolute values), got {norm!r}"

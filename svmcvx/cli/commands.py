@@ -190,13 +190,13 @@ def settings(given: Given) -> dict[str, Any]:
             gamma = float(gamma)
         except ValueError:
             raise DataError(f"gamma must be a number, 'scale' or 'auto', got {gamma!r}") from None
-    check_number(given.tol, "tol", low=0, high=1, open_low=True, open_high=True)
+    check_number(given.tol, "tol")
     if given.fit_time_limit is not None:
-        check_number(given.fit_time_limit, "fit_time_limit", low=0, open_low=True)
+        check_number(given.fit_time_limit, "fit_time_limit")
     if "time_limit" in given:
         check_time_limit(given.time_limit)
     return {
-        "C": check_number(given.C, "C", low=0, open_low=True),
+        "C": check_number(given.C, "C"),
         "kernel": None if given.kernel == "none" else given.kernel,
         "gamma": gamma,
         "solver": given.solver,

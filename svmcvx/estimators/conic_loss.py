@@ -51,5 +51,5 @@ class ConicSVMClassifier(BinaryClassifier):
     form: str = "reduced"
 
     def _settings(self) -> dict[str, Any]:
-        lam = check_number(self.lam, "lam", low=0, open_low=True)
+        lam = check_number(self.lam, "lam")
         return super()._settings() | {"lam": lam if self.kappa is None else None}

@@ -73,7 +73,7 @@ class ZeroOneSVMClassifier(_Searched):
     intercept: bool | str = True
 
     def _settings(self) -> dict[str, Any]:
-        lam = check_number(self.lam, "lam", low=0, open_low=True)
+        lam = check_number(self.lam, "lam")
         return super()._settings() | {"lam": lam if self.k is None else None}
 
 

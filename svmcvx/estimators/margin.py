@@ -87,7 +87,7 @@ class PSVMClassifier(BinaryClassifier):
             return {"C": self.C, "intercept": intercept}
         if not self._hard():
             return settings | {"intercept": intercept}
-        check_number(self.p, "p", low=1, why="p < 1 is not convex")
+        check_number(self.p, "p")
         if intercept != "free":
             raise DataError(
                 "C=inf is the hard margin, which has a free intercept: remove `intercept`, or pass"

@@ -218,7 +218,7 @@ def certified_select(
     machine = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     low, high, ratios = _range(machine, ranges)
     eps = check_number(eps, "eps", low=0, high=1, open_high=True)
-    check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
+    check_number(tol, "tol")
     features, labels = check_features(X), as_array(y, "y").ravel()
     folds = [
         (np.asarray(a), np.asarray(b))

@@ -376,8 +376,8 @@ def margin_space(
 def check_band(C1: float, C2: float, D: float) -> tuple[float, float, float]:
     """Return C1, C2 and D as numbers, or raise a :class:`~svmcvx.errors.DataError`."""
     return (
-        check_number(C1, "C1", low=0, open_low=True),
-        check_number(C2, "C2", low=0, open_low=True),
+        check_number(C1, "C1"),
+        check_number(C2, "C2"),
         check_number(
             D,
             "D",

@@ -394,7 +394,7 @@ def odml_primal(
     True
     """
     lam1, lam2 = check_penalties(lam1, lam2)
-    C = check_number(C, "C", low=0, open_low=True)
+    C = check_number(C, "C")
     space = margin_space(
         X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite
     )
@@ -466,7 +466,7 @@ def odml_dual(
     True
     """
     lam1, lam2 = check_penalties(lam1, lam2)
-    C = check_number(C, "C", low=0, open_low=True)
+    C = check_number(C, "C")
     space = margin_space(
         X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite
     )

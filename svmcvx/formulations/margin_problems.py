@@ -110,8 +110,8 @@ def _statement(
     exponent: str,
     indefinite: str,
 ) -> PSVM:
-    C = check_number(C, "C", low=0, open_low=True)
-    p = check_number(p, "p", low=1, why="p < 1 is not convex")
+    C = check_number(C, "C")
+    p = check_number(p, "p")
     check_choice(exponent, "exponent", EXPONENTS)
     intercept = check_intercept(intercept)
     data = binary_data(X, y, sample_weight)
@@ -400,7 +400,7 @@ def l1_svm(
     .. math::
         \min\; \|w\|_1 + C \sum_i s_i \xi_i^2 \quad\text{s.t.}\quad y_i\langle w, x_i\rangle \ge 1 - \xi_i,\; \xi_i \ge 0.
     """
-    C = check_number(C, "C", low=0, open_low=True)
+    C = check_number(C, "C")
     check_choice(intercept, "intercept", ("penalised", "none"))
     data = binary_data(X, y, sample_weight)
     check_costs(C, data.weight)

@@ -198,7 +198,7 @@ def refine(
     >>> print(sx.guarantees.refine(loose, X, y, X).undecided)
     0 of 60 rows undecided (0 by the gap, 0 by the formulation)
     """
-    check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
+    check_number(tol, "tol")
     rows = _Rows(check_features(T, name="T"))
     best, ended = solution, None
     with time_limited(check_time_limit(time_limit)) as deadline:

@@ -127,7 +127,7 @@ def _check_parameters(parameters: Mapping[str, Any]) -> None:
     """Check parameters of kernels by their names."""
     gamma = parameters.get("gamma", 1.0)
     if not isinstance(gamma, str):
-        check_number(gamma, "gamma", low=0, open_low=True)
+        check_number(gamma, "gamma")
     elif gamma not in ("scale", "auto"):
         near = did_you_mean(gamma, ("scale", "auto"))
         raise DataError(f"gamma must be a positive number, 'scale' or 'auto', got {gamma!r}{near}")

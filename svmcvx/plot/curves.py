@@ -83,7 +83,7 @@ def losses(
         if isinstance(gamma, (Sequence, np.ndarray)) and not isinstance(gamma, str)
         else [gamma]
     )
-    values = [check_number(value, "gamma", low=0, open_low=True) for value in given]
+    values = [check_number(value, "gamma") for value in given]
     ax = drawing_axes(ax)
     from matplotlib.colors import to_rgb
 

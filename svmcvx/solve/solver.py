@@ -110,7 +110,7 @@ def solve(
             f"solve takes a problem made by one of svmcvx's builders, got {type(problem).__name__};"
             " for any other cvxpy problem call its own solve(), which gives no certificate"
         )
-    tol = check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
+    tol = check_number(tol, "tol")
     time_limit = check_time_limit(time_limit)
     if not isinstance(solver, str | Solver):
         raise DataError(

@@ -78,7 +78,7 @@ def margin_loss(u: ArrayLike, *, p: float, rho: float = 1.0) -> Floats:
     >>> margin_loss([-1.0, 0.5, 2.0], p=2).tolist()
     [1.0, 0.25, 0.0]
     """
-    p = check_number(p, "p", low=1)
+    p = check_number(p, "p")
     rho = check_number(rho, "rho", low=0, open_low=True)
     try:
         margins = np.asarray(u, dtype=np.float64)
@@ -201,7 +201,7 @@ def generalisation_bound(
         p = solution.hyperparameters.get("p") if isinstance(solution, Solution) else None
         if p is None:
             raise DataError("p is not known from the model; pass p, or the Solution of a pSVM")
-    p = check_number(p, "p", low=1)
+    p = check_number(p, "p")
     delta = check_number(delta, "delta", low=0, high=1, open_low=True, open_high=True)
     check_choice(loss, "loss", ("hinge", "margin"))
     check_choice(bias, "bias", ("counted", "paper"))

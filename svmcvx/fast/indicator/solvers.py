@@ -162,7 +162,7 @@ def zero_one(
             "zero_one takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a"
             " cardinality"
         )
-    lam = None if lam is None else check_number(lam, "lam", low=0, open_low=True)
+    lam = None if lam is None else check_number(lam, "lam")
     k = None if k is None else check_number(k, "k", low=0)
     settings, rng = checked_settings(settings, SearchSettings), check_seed(seed)
     data = binary_data(X, y, sample_weight)

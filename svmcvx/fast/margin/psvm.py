@@ -217,8 +217,8 @@ def psvm(
     >>> solution.status.value, solution.certificate.is_certified(1e-8)
     ('optimal', True)
     """
-    C = check_number(C, "C", low=0, open_low=True)
-    p = check_number(p, "p", low=1, why="p < 1 is not convex")
+    C = check_number(C, "C")
+    p = check_number(p, "p")
     intercept = check_intercept(intercept)
     settings = checked_settings(settings, PSVMSettings)
     limits: dict[str, Any] = {

@@ -388,7 +388,7 @@ def conic_fixed_gamma(
     >>> solution.certificate.is_certified(1e-6)
     True
     """
-    lam = check_number(lam, "lam", low=0, open_low=True)
+    lam = check_number(lam, "lam")
     data, space = conic_space(X, y, kernel, intercept, None, indefinite)
     given = _check_gamma(gamma, data.n)
     statement = ConicFixedGamma(space=space, gamma=given, lam=lam)

@@ -923,7 +923,7 @@ def check_lam_or_kappa(lam: Any, kappa: Any, caller: str) -> tuple[float | None,
             " kappa=0.1"
         )
     if lam is not None:
-        lam = check_number(lam, "lam", low=0, open_low=True)
+        lam = check_number(lam, "lam")
     if kappa is not None:
         kappa = check_number(kappa, "kappa", low=0, high=KAPPA_HIGHEST)
     return lam, kappa

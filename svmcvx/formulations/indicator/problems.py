@@ -364,7 +364,7 @@ def zero_one_mio(
             "zero_one_mio takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a"
             " cardinality"
         )
-    lam = None if lam is None else check_number(lam, "lam", low=0, open_low=True)
+    lam = None if lam is None else check_number(lam, "lam")
     k = None if k is None else check_number(k, "k", low=0)
     check_choice(form, "form", FORMS)
     data = binary_data(X, y, sample_weight)

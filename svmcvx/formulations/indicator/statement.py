@@ -1019,7 +1019,7 @@ def l0_statement(
     ``statement.certify(model, {"mu": multipliers})`` has kind "local": the lower bound 0
     and the residuals of proximal stationarity; ``statement.polish(kept)`` makes local minimisers.
     """
-    C = check_number(C, "C", low=0, open_low=True)
+    C = check_number(C, "C")
     space = feature_space(
         binary_data(X, y, sample_weight),
         kernel,

@@ -383,7 +383,7 @@ def bound_classical(
     builder ``multiclass``.
     """
     machine = MACHINES[check_choice(loss, "loss", tuple(MACHINES))]
-    lam = check_number(lam, "lam", low=0, open_low=True)
+    lam = check_number(lam, "lam")
     if isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer)) or k < 1:
         raise DataError(f"k must be a whole number from 1 to the number of classes, got {k!r}")
     kind = intercept_kind(intercept, own="free")
@@ -664,7 +664,7 @@ def check_exponent(p: Any, *, infinite: bool) -> float:
     """Return p as a number of at least 1, or infinity where that is allowed."""
     if infinite and isinstance(p, (float, np.floating)) and p == math.inf:
         return math.inf
-    return check_number(p, "p", low=1, why="p < 1 is not convex")
+    return check_number(p, "p")
 
 
 def check_norm(norm: Any) -> int:
@@ -689,12 +689,12 @@ def bound_m3svm(
     """Check all arguments and bind the statement to the data; the arguments are those of
     :func:`m3svm`.
     """
-    lam = check_number(lam, "lam", low=0, open_low=True)
+    lam = check_number(lam, "lam")
     p = check_exponent(p, infinite=False)
     eps = check_number(
         eps, "eps", low=0, open_low=True, why="the certificate divides by it; take a small one"
     )
-    delta = check_number(delta, "delta", low=0, open_low=True)
+    delta = check_number(delta, "delta")
     kind = LOSSES[check_choice(loss, "loss", tuple(LOSSES))]
     norm = check_norm(norm)
     chosen = SmoothedHingeSum(delta) if kind is SmoothedHingeSum else kind()
