@@ -43,8 +43,6 @@ from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts
 
-__all__ = ["InBlocks", "Make", "added_expansions", "in_states", "without_features"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 # Binds the statement to a space: ``make(space=space)``.

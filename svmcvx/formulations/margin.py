@@ -58,6 +58,7 @@ w, b           normal in the columns of L, bias         (r,), ()
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -364,7 +365,7 @@ def best_bias(
     if not 0 < piece < grid.size or not slope(float(grid[piece - 1])) < 0 <= slope(
         float(grid[piece])
     ):
-        piece = _first(lambda k: slope(float(grid[k])) >= 0, grid.size - 1)
+        piece = bisect_left(range(grid.size - 1), True, key=lambda k: slope(float(grid[k])) >= 0)
     if piece == 0:
         return first
     low, high = float(grid[piece - 1]), float(grid[piece])
@@ -380,20 +381,6 @@ def best_bias(
             maxiter=500,
         )
     )
-
-
-def _first(holds: Callable[[int], bool], size: int) -> int:
-    """Return the smallest k in 0 … `size` with ``holds(k)``, for a condition that holds for all
-    larger k as well.
-    """
-    low, high = 0, size
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 @dataclass(frozen=True, eq=False)

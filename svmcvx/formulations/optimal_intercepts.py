@@ -56,15 +56,6 @@ from scipy.optimize import linprog
 from svmcvx.certificate.bounded import roundings
 from svmcvx.system.deadline import current
 
-__all__ = [
-    "SumOfBounded",
-    "are_unique",
-    "equal_share",
-    "hinge_intercepts",
-    "intercept_ranges",
-    "tight_ranges",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 # Weights are equal that differ by this share: more than a few roundings, and far less than a
