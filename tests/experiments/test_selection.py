@@ -1,11 +1,6 @@
-import os
 import pickle
 import signal
-import subprocess
 import sys
-import textwrap
-import time
-from importlib.util import find_spec
 
 import joblib
 import numpy as np
@@ -14,13 +9,12 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.decomposition import PCA
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, make_scorer
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold, cross_validate
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
-from sklearn.svm import SVC, LinearSVC, NuSVC
+from sklearn.svm import SVC
 
 import svmcvx as sx
 from svmcvx.experiments import Selection
@@ -147,44 +141,17 @@ def test_the_result_is_that_of_grid_search(name):
     assert table["gap"][ours].max() <= (1e-5 if name == "conic" else 1e-7) or not ours.any()
 
 
-OTHERS = {
-    "SVC": (SVC(tol=1e-9), "C"),
-    "NuSVC": (NuSVC(tol=1e-9), "nu"),
-    "LinearSVC": (LinearSVC(tol=1e-9, max_iter=100_000), "C"),
-    "LogisticRegression": (LogisticRegression(tol=1e-10, max_iter=10_000), "C"),
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("labels", [Y, NAMES], ids=["two", "three"])
-def test_models_of_scikit_learn_have_their_intervals(name, labels):
-    model, parameter = OTHERS[name]
-    rows, weight = (X, WEIGHT) if labels is Y else (POINTS, None)
+def test_models_of_scikit_learn_have_their_intervals_with_weights():
     table = sx.select(
-        model, {parameter: [0.3, 0.5]}, rows, labels, cv=2, sample_weight=weight, refit=False
+        SVC(tol=1e-9), {"C": [0.3, 0.5]}, X, Y, cv=2, sample_weight=WEIGHT, refit=False
     )
     assert table["certified"].tolist() == [True, True]
-    for k, (train, _) in enumerate(StratifiedKFold(2).split(rows, labels)):
-        own = clone(model).set_params(**{parameter: 0.5})
-        weighted = {} if weight is None else {"sample_weight": weight[train]}
-        found = sx.certify(
-            own.fit(rows[train], labels[train], **weighted), rows[train], labels[train], **weighted
-        )
-        widest = (
-            max(found.values(), key=lambda each: each.gap) if isinstance(found, dict) else found
-        )
+    for k, (train, _) in enumerate(StratifiedKFold(2).split(X, Y)):
+        own = SVC(C=0.5, tol=1e-9).fit(X[train], Y[train], sample_weight=WEIGHT[train])
+        found = sx.certify(own, X[train], Y[train], sample_weight=WEIGHT[train])
         assert (table[f"split{k}_lower"][1], table[f"split{k}_upper"][1]) == (
-            widest.lower,
-            widest.upper,
+            *(found.lower, found.upper),
         )
-    piped = sx.select(
-        make_pipeline(StandardScaler(), model),
-        {f"{type(model).__name__.lower()}__{parameter}": [0.3]},
-        rows,
-        labels,
-        cv=2,
-    )
-    assert piped["certified"].tolist() == [True]
 
 
 def test_a_model_whose_problem_is_not_known_is_not_called_uncertified():
@@ -368,15 +335,6 @@ def test_a_setting_that_fails_has_the_reason_and_no_score():
     assert table["certified"].tolist() == [False, True]
 
 
-def test_the_last_step_of_a_pipeline_has_its_parameters_under_their_own_names():
-    pipeline = make_pipeline(StandardScaler(), sx.PSVMClassifier(**FAST))
-    short, full = (
-        sx.select(pipeline, {name: [0.1, 1.0]}, X, Y, cv=3) for name in ("C", "psvmclassifier__C")
-    )
-    assert short.best_params_ == full.best_params_
-    assert short["mean_test_score"].tolist() == full["mean_test_score"].tolist()
-
-
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
@@ -487,52 +445,6 @@ def test_a_store_that_cannot_be_used_is_refused(tmp_path):
         )
 
 
-KILLED = """
-    import sys, threading, numpy as np, svmcvx as sx
-    X, y = np.load(sys.argv[1]), np.load(sys.argv[2])
-    fits = []
-    class Slow(sx.PSVMClassifier):
-        def _fit(self, *arguments):
-            fits.append(1)
-            if len(fits) > 60:
-                threading.Event().wait()
-            return super()._fit(*arguments)
-    Slow.__name__ = Slow.__qualname__ = "PSVMClassifier"
-    Slow.__module__ = "svmcvx.estimators.margin"
-    import svmcvx.estimators.margin as room
-    room.PSVMClassifier = Slow
-    sx.select(Slow(p=2.0, solver="fast", tol=1e-7), {"C": list(np.logspace(-2, 2, 40))}, X, y, cv=3, store=sys.argv[3])
-"""
-
-
-@pytest.mark.slow
-def test_a_run_killed_in_the_middle_goes_on_where_it_stopped(tmp_path):
-    np.save(tmp_path / "X.npy", X)
-    np.save(tmp_path / "y.npy", Y)
-    file = tmp_path / "fits.sqlite"
-    arguments = [str(tmp_path / "X.npy"), str(tmp_path / "y.npy"), str(file)]
-    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(KILLED), *arguments])
-    # Long: only so that a defect does not wait for ever.
-    deadline = time.monotonic() + 600
-    while (
-        time.monotonic() < deadline
-        and process.poll() is None
-        and (not file.exists() or kept(file) < 50)
-    ):
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    before = dict(Store(file).items())
-    assert 50 <= len(before) <= 60
-    model, grid = sx.PSVMClassifier(p=2.0, **FAST), {"C": list(np.logspace(-2, 2, 40))}
-    resumed = sx.select(model, grid, X, Y, cv=3, store=file)
-    rows = dict(Store(file).items("select"))
-    assert len(rows) == 120
-    # Nothing of what was finished has been computed again.
-    assert {key: rows[key] for key in before} == before
-    assert_same_answers(resumed, sx.select(model, grid, X, Y, cv=3))
-
-
 def interrupting(monkeypatch, after):
     original, calls = sx.PSVMClassifier._fit, []
 
@@ -623,27 +535,6 @@ def test_the_result_does_not_depend_on_the_backend(backend, alone, tmp_path):
     for column in COLUMNS + BOUNDS + ["gap", "n_support", "warm_starts"]:
         assert table[column].tolist() == alone[column].tolist(), column
     assert kept(tmp_path / "s.sqlite") == 18
-
-
-@pytest.mark.skipif(
-    find_spec("distributed") is None, reason="needs the extra dask: pip install 'svmcvx[dask]'"
-)
-def test_a_dask_cluster_gives_the_same_result(alone, tmp_path):
-    from distributed import Client, LocalCluster
-
-    cluster = LocalCluster(
-        n_workers=1,
-        processes=False,
-        protocol="tcp",
-        threads_per_worker=2,
-        dashboard_address=None,
-        local_directory=str(tmp_path / "dask"),
-    )
-    with cluster, Client(cluster), joblib.parallel_config(backend="dask"):
-        table = sx.select(MODEL, GRID, X, Y, cv=3, store=tmp_path / "fits")
-    for column in COLUMNS + BOUNDS + ["gap", "n_support", "warm_starts"]:
-        assert table[column].tolist() == alone[column].tolist(), column
-    assert kept(tmp_path / "fits") == 18
 
 
 # Gram matrices
