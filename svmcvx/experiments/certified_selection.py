@@ -362,7 +362,6 @@ class _Search:
         ]
 
     def _results(self, values: tuple[float, ...]) -> list[Row | None]:
-        """Return what all folds find, each written to the store as soon as it is there."""
         found: dict[int, Row | None] = {}
         keys = [f"{key} {values!r}" for key in self.keys]
         if self.store is not None:
@@ -397,7 +396,6 @@ class _Search:
         return least, most
 
     def result(self, pieces: list[_Piece], eps: float) -> CertifiedSelection:
-        """What is proved."""
         if self.store is not None:
             self.store.close()
         values = sorted(self.errors)
@@ -506,7 +504,6 @@ class FoldSearch:
         }
 
     def settings(self, value: float) -> dict[str, float]:
-        """The values of all that varies."""
         return {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
 
     def _solve(self, value: float) -> bool:

@@ -117,7 +117,6 @@ class Comparison:
         self.reused = 0
 
     def _split(self, split: float, seed: int) -> tuple[Any, Any]:
-        """Return the rows of the training and the test part."""
         codes, classes = self.data.codes, self.data.classes
         rows = np.arange(codes.size)
         if not split > 0:
@@ -196,7 +195,6 @@ class Comparison:
                     yield row
 
     def frame(self) -> CertifiedTable:
-        """Return the rows so far."""
         columns = _columns(self.metrics, self.guarantee)
         table = CertifiedTable(
             [{name: row.get(name) for name in columns} for row in self.rows], columns=columns
@@ -365,8 +363,7 @@ def compare(
         (:func:`svmcvx.guarantee`). It may take ten times as long as a fit, so that it is off by
         default.
     backend : str, optional
-        ``"loky"`` (processes, the default), ``"threading"``, ``"dask"`` (the client that is there),
-        or the address of a Dask scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra ``dask``).
+        As for :func:`svmcvx.select`.
     n_jobs : int, optional
         Models at a time; 1 by default, all workers with Dask.
     callback : callable, optional

@@ -112,13 +112,11 @@ class Observations:
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The labels of the rows."""
         labels: NDArray[Any] = self.classes[self.codes]
         return labels
 
     @property
     def sparse(self) -> bool:
-        """Whether the table is a sparse matrix."""
         return bool(sp.issparse(self.table))
 
     @property
@@ -573,7 +571,6 @@ def check_folder(folder: str | os.PathLike[str]) -> Path:
 
 
 def file_stem(name: str) -> str:
-    """Return the name of a file for any text."""
     return re.sub(r"[^A-Za-z0-9=.,_-]+", "_", name).strip("_.")[:100] or "_"
 
 

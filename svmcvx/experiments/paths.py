@@ -66,7 +66,6 @@ class AtValue(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """Relative width of the interval."""
         return relative_gap(self.lower, self.upper)
 
 
@@ -352,7 +351,6 @@ class _Search:
         self.stated = lru_cache(STATEMENTS)(self._stated_at)
 
     def settings(self, value: float) -> dict[str, float]:
-        """The values of all that varies."""
         return {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
 
     def solve(self, value: float) -> None:
@@ -428,7 +426,6 @@ class _Search:
         return models[k], -math.inf if lower is None else lower, upper
 
     def usable(self, value: float) -> bool:
-        """Whether there is a lower end."""
         return self.nodes[value].certificate.lower is not None
 
     def _stated(self, machine: CertifiedClassifier) -> Any:
@@ -442,7 +439,6 @@ class _Search:
         return self.rule.stated(self._statement, self.settings(value))
 
     def piece(self, first: float, last: float) -> Piece:
-        """Return the piece between two nodes."""
         return self.rule.piece(self.stated, self.nodes[first], self.nodes[last])
 
 
@@ -462,7 +458,6 @@ def line(first: float, last: float, shift: float = 0.0) -> Line | None:
 
 
 def at(of: Line, t: Fraction) -> Fraction:
-    """Return the value at t."""
     return of[0] + t * (of[1] - of[0])
 
 
@@ -475,7 +470,6 @@ class Piece:
     upper: tuple[Line | None, ...]
 
     def place(self, value: float) -> Fraction:
-        """The t of a value."""
         first, last = map(Fraction, self.ends)
         return (Fraction(value) - first) / (last - first)
 
@@ -520,7 +514,6 @@ def _crossings(lines: tuple[Line | None, ...]) -> list[Fraction]:
 
 
 def _gap(lower: Fraction | None, upper: Fraction | None) -> float:
-    """The relative gap, rounded upwards."""
     if lower is None or upper is None:
         return math.inf
     size = max(abs(lower), abs(upper))
@@ -598,11 +591,9 @@ class Rule(ABC):
         """
 
     def settings(self, estimator: Any, name: str, value: float) -> dict[str, Any]:
-        """Return the arguments of ``set_params``."""
         return {name: value}
 
     def stated(self, statement: Any, settings: Mapping[str, float]) -> Any:
-        """Return the statement at other values."""
         return statement.at(**settings)
 
     @abstractmethod
@@ -632,7 +623,6 @@ class Affine(Rule):
     """The objective of a model is affine."""
 
     def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
-        """The chord of the lower ends, and the lines of both models."""
         at_first, at_last = stated(first.value), stated(last.value)
         upper = (
             line(first.certificate.upper, _above(at_last, first.model)),
@@ -660,7 +650,6 @@ class Convex(Rule):
     closed = True
 
     def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
-        """The chord of the upper ends, and the lines of both dual points."""
         lower = _dual_lines(stated, first, last, (0.0, 0.0))
         return Piece(
             (first.value, last.value),
@@ -731,11 +720,9 @@ class Width(Rule):
             )
 
     def settings(self, estimator: Any, name: str, value: float) -> dict[str, Any]:
-        """Of the kernel object, if the estimator has one."""
         return {f"kernel__{name}" if isinstance(estimator.kernel, Kernel) else name: value}
 
     def stated(self, statement: Any, settings: Mapping[str, float]) -> Any:
-        """On the same rows, with another kernel, whose matrix needs no factor."""
         kernel = replace(statement.space.resolved, gamma=settings["gamma"])
         return replace(
             statement, space=replace(statement.space, resolved=kernel, cache=None, keep_gram=False)

@@ -108,7 +108,6 @@ def _warnings(study: Any) -> Iterator[str]:
 
 
 def _facts(study: Any) -> Iterator[str]:
-    """Yield the information that is needed to repeat the study."""
     groups: dict[str, Mapping[str, str]] = {}
     if study is not None:
         groups = {"Models": study.model_lines, "Tuned over": study.grids}

@@ -214,7 +214,6 @@ class _PathState:
         self.solution: Solution | None = None
 
     def row(self, settings: Settings) -> Row:
-        """Fit and score."""
         started, name = clock.now(), self.work.path.parameter
         if name is not None:
             # The name has been checked before the search; set_params would take as long as a short
@@ -508,7 +507,6 @@ def select(
 
 
 def _data(X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
-    """Return data whose rows can be selected."""
     try:
         data: tuple[Any, Any, Any] = tuple(
             indexable(np.asarray(X) if isinstance(X, (list, tuple)) else X, np.asarray(y), groups)
@@ -707,7 +705,6 @@ def _keyed(piece: PathOnFold, store: FilePath, common: str) -> PathOnFold:
 
 
 def _run(piece: PathOnFold, data: tuple[Any, Any, Any]) -> list[tuple[int, Row]]:
-    """Do a piece of work in another process or thread."""
     return list(piece.rows(*data))
 
 

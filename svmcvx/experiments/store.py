@@ -151,7 +151,6 @@ class Store:
         return connection
 
     def close(self) -> None:
-        """Close the file; it is opened again when it is needed."""
         if self._connection is not None and self._process == os.getpid():
             self._connection.close()
         self._connection = None

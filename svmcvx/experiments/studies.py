@@ -169,7 +169,6 @@ class Protocol:
         check_metrics(self.metrics)
 
     def described(self) -> dict[str, str]:
-        """Return the settings as text."""
         return {
             name: " ".join(str(value).split())
             for name, value in asdict(self).items()
@@ -274,7 +273,6 @@ class Task:
 
     @property
     def group(self) -> str:
-        """The data set."""
         return self.dataset
 
     def empty_row(self) -> Row:
@@ -411,7 +409,6 @@ class Task:
 
 
 def _shortened(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without the name of the step that a study puts the model into."""
     return {name.removeprefix("model__"): value for name, value in params.items()}
 
 
@@ -453,11 +450,7 @@ def study(
     Parameters
     ----------
     models : mapping, or sequence of estimators or of (str, estimator)
-        Estimators of this package, others of scikit-learn, or pipelines. The final fits of ``SVC``,
-        ``NuSVC``, ``LinearSVC`` and ``LogisticRegression`` get the interval of
-        :func:`svmcvx.certify`; other models have none. Pipelines, and searches over them, get the
-        rows of a table as they are, with text, categories and missing values; `scale` and `missing`
-        are for the other models.
+        As for :func:`svmcvx.compare`.
     datasets : sequence or mapping
         Names for :func:`svmcvx.datasets.load`, data sets, or a mapping from names to data sets or
         pairs (X, y). A set that cannot be loaded or split is omitted, and the result has the
@@ -500,10 +493,7 @@ def study(
     data_dir : path-like, optional
         Folder of ``.npz`` data sets.
     store : path-like, optional
-        A file for finished tasks (SQLite; made if it is not there), which comparisons and searches
-        may share. Each is on the disk as soon as it is finished; a later call continues where this
-        one stopped, also after a kill. Several processes of one computer may use it at the same
-        time; a task that two of them run is stored once.
+        As for :func:`svmcvx.select`; a task that two processes run is stored once.
     proofs : path-like, optional
         Folder that gets, for each final fit, the training data and a proof that
         :func:`svmcvx.verify` checks. Finished tasks without one are run again.
@@ -619,7 +609,6 @@ class _Prepared(NamedTuple):
 
     @property
     def y(self) -> NDArray[Any]:
-        """The labels."""
         return self.data.labels
 
     def seen_by(self, task: Task) -> Any:

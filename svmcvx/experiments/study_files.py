@@ -6,7 +6,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold
@@ -19,24 +19,15 @@ from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.experiments.specifications import MODELS
 from svmcvx.experiments.studies import Split, as_split
 
-# Arguments of study that a file sets as they are.
-PLAIN = {
-    "repeats": int,
-    "seed": int,
-    "scoring": str,
-    "scale": str,
-    "scale_by": str,
-    "missing": str,
-    "tol": float,
-    "data_dir": str,
-    "store": str,
-    "proofs": str,
-    "backend": str,
-    "n_jobs": int,
-    "time_limit": float,
+# Arguments of study that a file sets as they are, by their types.
+PLAIN: Final = {
+    **dict.fromkeys(("repeats", "seed", "n_jobs"), int),
+    **dict.fromkeys(("tol", "time_limit"), float),
+    **dict.fromkeys(("scoring", "scale", "scale_by", "missing", "backend"), str),
+    **dict.fromkeys(("data_dir", "store", "proofs"), str),
 }
-OTHERS = ("title", "guarantee", "split", "cv", "metrics", "datasets", "models", "tune")
-SPACINGS: dict[str, Any] = {"log": np.geomspace, "linear": np.linspace}
+OTHERS: Final = ("title", "guarantee", "split", "cv", "metrics", "datasets", "models", "tune")
+SPACINGS: Final[dict[str, Any]] = {"log": np.geomspace, "linear": np.linspace}
 
 
 def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
@@ -49,35 +40,28 @@ def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
             content = tomllib.load(stream)
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise DataError(f"{path} cannot be read as TOML ({error})") from None
-    strange = sorted(set(content) - set(PLAIN) - set(OTHERS))
+    known = sorted([*PLAIN, *OTHERS])
+    strange = sorted(set(content) - set(known))
     if strange:
-        raise DataError(
-            f"{path} has {', '.join(map(repr, strange))}; known are"
-            f" {', '.join(sorted([*PLAIN, *OTHERS]))}"
-        )
+        names = ", ".join(map(repr, strange))
+        raise DataError(f"{path} has {names}; known are {', '.join(known)}")
     for name in ("models", "datasets"):
         if not content.get(name):
             raise DataError(f"{path} has no {name}; a study needs some")
-    arguments: dict[str, Any] = {}
-    for name, kind in PLAIN.items():
-        if name in content:
-            value = content[name]
-            right = isinstance(value, kind) or (kind is float and isinstance(value, int))
-            if not right or isinstance(value, bool):
-                raise DataError(f"{path}: {name} must be a {kind.__name__}, got {value!r}")
-            arguments[name] = (
-                path.parent / value if name in ("data_dir", "store", "proofs") else value
-            )
+    arguments = {name: content[name] for name in (*PLAIN, "guarantee") if name in content}
+    for name, value in arguments.items():
+        kind = PLAIN.get(name, object)
+        right = isinstance(value, kind) or (kind is float and isinstance(value, int))
+        if not right or (kind is not object and isinstance(value, bool)):
+            raise DataError(f"{path}: {name} must be a {kind.__name__}, got {value!r}")
+        if name in ("data_dir", "store", "proofs"):
+            arguments[name] = path.parent / value
     if "metrics" in content:
         arguments["metrics"] = _strings(content["metrics"], "metrics", path)
-    if "guarantee" in content:
-        # A study says which values there are.
-        arguments["guarantee"] = content["guarantee"]
     if "cv" in content:
         arguments["cv"] = _folds(content["cv"], path)
     arguments |= _datasets(content["datasets"], content.get("split"), path)
     models, tuned = _models(content["models"], path)
-    arguments["models"] = models
     common = _grid(content.get("tune", {}), f"{path}: tune")
     for model in models.values():
         _check_values(model, common)
@@ -86,9 +70,8 @@ def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
             f"{path} has both a grid for all models and grids of single models; write one or the"
             " other"
         )
-    arguments["tune"] = common or tuned or None
-    title = content.get("title", path.stem)
-    return str(title), arguments
+    arguments |= {"models": models, "tune": common or tuned or None}
+    return str(content.get("title", path.stem)), arguments
 
 
 def _strings(value: Any, what: str, path: Path) -> tuple[str, ...]:
@@ -104,53 +87,45 @@ def _folds(value: Any, path: Path) -> Any:
         return value
     known = {"folds", "stratify", "shuffle", "seed"}
     if not isinstance(value, dict) or set(value) - known or "folds" not in value:
-        raise DataError(
-            f"{path}: cv must be a number, or a table of {', '.join(sorted(known))}, got {value!r}"
-        )
+        names = ", ".join(sorted(known))
+        raise DataError(f"{path}: cv must be a number, or a table of {names}, got {value!r}")
     shuffle = value.get("shuffle", True)
+    kind = StratifiedKFold if value.get("stratify", True) else KFold
     try:
-        return (StratifiedKFold if value.get("stratify", True) else KFold)(
-            value["folds"], shuffle=shuffle, random_state=value.get("seed", 0) if shuffle else None
-        )
+        seed = value.get("seed", 0) if shuffle else None
+        return kind(value["folds"], shuffle=shuffle, random_state=seed)
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: cv cannot be used ({error})") from None
 
 
 def _datasets(value: Any, split: Any, path: Path) -> dict[str, Any]:
-    """Return the arguments ``datasets`` and ``split``; a set may be a name, or a table with its
-    name and more.
-    """
+    """Return the arguments ``datasets`` and ``split``; a set is a name, or a table with more."""
     common = Split() if split is None else as_split(split)
-    names: dict[str, Any] = {}
+    sets: dict[str, Any] = {}
     splits: dict[str, Split] = {}
     if not isinstance(value, list):
         raise DataError(f"{path}: datasets must be a list, got {value!r}")
     for entry in value:
         one = {"name": entry} if isinstance(entry, str) else entry
-        if (
-            not isinstance(one, dict)
-            or not isinstance(one.get("name"), str)
-            or set(one) - {"name", "file", "target", "drop", "split"}
-        ):
+        known = {"name", "file", "target", "drop", "split"}
+        table = isinstance(one, dict) and not set(one) - known
+        if not table or not isinstance(one.get("name"), str):
             raise DataError(
                 f"{path}: a data set is a name or a table of name, file, target, drop and split,"
                 f" got {entry!r}"
             )
         name = one["name"]
-        if name in names:
+        if name in sets:
             raise DataError(f"{path} names the data set {name!r} twice")
-        names[name] = _source(one, path)
+        if "file" in one:
+            drop = _strings(one.get("drop", []), f"drop of the data set {name!r}", path)
+            file = path.parent / str(one["file"])
+            sets[name] = load(file, target=one.get("target"), drop=drop)
+        else:
+            sets[name] = name
         if "split" in one:
             splits[name] = as_split(one["split"])
-    return {"datasets": names, "split": {"default": common, **splits} if splits else common}
-
-
-def _source(one: Mapping[str, Any], path: Path) -> Any:
-    """Return a name to be loaded, or the data of a file."""
-    if "file" not in one:
-        return one["name"]
-    drop = _strings(one.get("drop", []), f"drop of the data set {one['name']!r}", path)
-    return load(path.parent / str(one["file"]), target=one.get("target"), drop=drop)
+    return {"datasets": sets, "split": {"default": common, **splits} if splits else common}
 
 
 def _models(value: Any, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -161,10 +136,10 @@ def _models(value: Any, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     for name, entry in value.items():
         settings = dict(entry) if isinstance(entry, dict) else {"model": entry}
         kind, grid = settings.pop("model", name), settings.pop("tune", None)
+        cls = _class(kind)
+        for key, given in settings.items():
+            _check_value(cls, key, given)
         try:
-            cls = _class(kind)
-            for key, given in settings.items():
-                _check_value(cls, key, given)
             models[name] = cls(**settings)
             strange = sorted(set(grid or ()) - set(models[name].get_params()))
         except TypeError as error:
@@ -181,18 +156,21 @@ def _class(kind: Any) -> Any:
     """Return an estimator's class: one of ours by its name on the command line, or a classifier of
     scikit-learn by its full name.
     """
-    if not isinstance(kind, str):
-        raise DataError(f"model must be a name, got {kind!r}")
     if kind in MODELS:
         return MODELS[kind].load()
-    if kind.startswith("sklearn."):
-        for name, found in all_estimators(type_filter="classifier"):
-            if kind == f"{found.__module__.partition('._')[0]}.{name}":
-                return found
+    for name, found in all_estimators(type_filter="classifier"):
+        if kind == f"{found.__module__.partition('._')[0]}.{name}":
+            return found
     raise DataError(
         f"model {kind!r} is not known; use {', '.join(MODELS)}, or a classifier of scikit-learn"
         " such as sklearn.svm.SVC"
     )
+
+
+def _check_values(model: Any, grid: Mapping[str, list[Any]]) -> None:
+    for name in grid.keys() & model.get_params().keys():
+        for value in grid[name]:
+            _check_value(type(model), name, value)
 
 
 def _check_value(cls: Any, name: str, value: Any) -> None:
@@ -206,20 +184,11 @@ def _check_value(cls: Any, name: str, value: Any) -> None:
     }
     word = isinstance(value, str) and (issubclass(cls, CertifiedClassifier) or value in words)
     if name == "memory" or not (value is None or word or isinstance(value, (bool, int, float))):
+        listed = f" ({', '.join(sorted(map(str, words)))})" if words else ""
         raise DataError(
             f"{name} of {cls.__name__} must be a number, true, false, a list of numbers, or one of"
-            f" its words{_listed(words)} in a file, got {value!r}"
+            f" its words{listed} in a file, got {value!r}"
         )
-
-
-def _check_values(model: Any, grid: Mapping[str, list[Any]]) -> None:
-    for name in grid.keys() & model.get_params().keys():
-        for value in grid[name]:
-            _check_value(type(model), name, value)
-
-
-def _listed(words: set[Any]) -> str:
-    return f" ({', '.join(sorted(map(str, words)))})" if words else ""
 
 
 def _grid(value: Any, what: str) -> dict[str, list[Any]]:

@@ -206,7 +206,6 @@ SPECIAL: Final = {
 
 
 def escaped(text: str) -> str:
-    """Return text as LaTeX prints it."""
     return "".join(SPECIAL.get(character, character) for character in text)
 
 
