@@ -20,7 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
+from inspect import signature
 from typing import Any, Final, NamedTuple
 
 from svmcvx.errors import DataError
@@ -49,6 +51,13 @@ class SizeLimits(NamedTuple):
     kernel: int
 
 
+# Arguments of specialised solvers beside the problem: the data, and how it is solved.
+HOW: Final = frozenset(
+    (
+        *("X", "y", "tol", "time_limit", "max_iter", "verbose", "callback", "warm_start"),
+        *("cache_size", "float32_cache", "method", "rounding", "seed", "settings"),
+    )
+)
 ALWAYS_FAST: Final = SizeLimits(0, 0)
 
 
@@ -139,8 +148,6 @@ class FastSolver:
     name : str
     module : str
         Where it is defined.
-    settings : tuple of str
-        Arguments beside the data that the solver takes.
     only : mapping
         Arguments of the builder that it does not take, with the value at which it solves the same
         problem.
@@ -160,7 +167,6 @@ class FastSolver:
 
     name: str
     module: str
-    settings: tuple[str, ...]
     only: Mapping[str, Any] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
@@ -171,6 +177,12 @@ class FastSolver:
     def load(self) -> Any:
         """Import the function."""
         return getattr(import_module(self.module), self.name)
+
+    @cached_property
+    def settings(self) -> tuple[str, ...]:
+        """Arguments that state the problem, in the order of the signature."""
+        names = signature(self.load()).parameters
+        return tuple(name for name in names if name not in HOW or name in self.own)
 
     def load_parts(self) -> Any:
         """Import the function for the problems of several classes together; None if there is none."""
@@ -277,7 +289,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "psvm",
                 f"{_FAST}.margin.psvm",
-                settings=("C", "p", "kernel", "sample_weight", "intercept", "indefinite"),
                 only={"exponent": "power"},
                 path=("C", "p"),
                 second_opinion_up_to=SizeLimits(200, 200),
@@ -304,7 +315,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "hard_margin",
                 f"{_FAST}.margin.hard_margin",
-                settings=("kernel", "sample_weight", "indefinite"),
                 methods="kernels: pSMO; linear: dual active set in growing working sets",
             ),
         ),
@@ -327,7 +337,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "conic",
                 f"{_FAST}.conic_loss.conic",
-                settings=("lam", "kappa", "kernel", "intercept", "sample_weight", "indefinite"),
                 only={"form": "reduced"},
                 path=("lam", "kappa"),
                 second_opinion_up_to=SizeLimits(200, 50),
@@ -355,7 +364,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "odm",
                 f"{_FAST}.margin_distribution.odm",
-                settings=("C1", "C2", "D", "kernel", "intercept", "sample_weight", "indefinite"),
                 only={"form": "signed"},
                 path=("C1", "C2", "D"),
                 second_opinion_up_to=SizeLimits(200, 200),
@@ -391,15 +399,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "odml",
                 f"{_FAST}.margin_distribution.odml",
-                settings=(
-                    "lam1",
-                    "lam2",
-                    "C",
-                    "kernel",
-                    "intercept",
-                    "sample_weight",
-                    "indefinite",
-                ),
                 path=("C", "lam1", "lam2"),
                 second_opinion_up_to=SizeLimits(200, 200),
                 methods=(
@@ -425,7 +424,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "zero_one",
                 f"{_FAST}.indicator.solvers",
-                settings=("lam", "k", "kernel", "intercept", "sample_weight", "indefinite"),
                 only={"M": "auto", "form": "big-m", "incumbent": None},
                 path=("lam", "k"),
                 methods=(
@@ -451,7 +449,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "ramp",
                 f"{_FAST}.indicator.solvers",
-                settings=("C", "kernel", "sample_weight", "indefinite"),
                 only={"M": "auto", "incumbent": None},
                 path=("C",),
                 methods=(
@@ -477,7 +474,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "l0",
                 f"{_FAST}.indicator.solvers",
-                settings=("C", "kernel", "sample_weight", "method", "indefinite"),
                 own=("method",),
                 only={"M": "auto", "incumbent": None},
                 path=("C",),
@@ -506,7 +502,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "m3svm",
                 f"{_FAST}.several_classes.solvers",
-                settings=("lam", "p", "eps", "loss", "delta", "sample_weight"),
                 only={"norm": 2},
                 path=("lam", "p", "eps"),
                 methods=(
@@ -539,7 +534,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "multiclass",
                 f"{_FAST}.several_classes.solvers",
-                settings=("lam", "loss", "k", "intercept", "sample_weight"),
                 path=("lam",),
                 second_opinion_up_to=SizeLimits(200, 200),
                 methods=(

@@ -316,7 +316,8 @@ def package_stub(text):
         *(("svmcvx", name) for name in sorted(svmcvx._SUBPACKAGES)),
         *((module, name) for name, module in svmcvx._LAZY.items()),
     ]
-    lines = import_lines([(module, f"{name} as {name}") for module, name in pairs])
+    ordered = sorted(pairs, key=lambda pair: (pair[0], kind(pair[1]), pair[1]))
+    lines = "".join(f"from {module} import {name} as {name}\n" for module, name in ordered)
     return f"{lines}\n__version__: str\n\n{all_list(svmcvx.__all__)}"
 
 
