@@ -436,7 +436,7 @@ def others():
         "theory.rademacher_estimate", theory.rademacher_estimate, {"X": X, "norm": 1.0, "draws": 10}
     )
     yield Call("theory.radius", theory.radius, {"X": X})
-    yield Call("plot.against_exponent", plot.against_exponent, {"results": known["table"]})
+    yield Call("plot.against_exponent", plot.against_exponent, {"table": known["table"]})
     yield Call(
         "plot.decision_regions", plot.decision_regions, {"model": known["linear"], "X": X, "y": y}
     )

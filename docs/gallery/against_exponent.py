@@ -7,6 +7,7 @@ import svmcvx as sx
 
 cancer = sx.datasets.load("breast_cancer")
 X, y = scale(cancer.X), cancer.y
-models = [sx.PSVMClassifier(p=p, kernel="rbf").fit(X[::2], y[::2]) for p in (1, 1.25, 1.5, 2, 3)]
+models = [sx.PSVMClassifier(p=p, kernel="rbf") for p in (1, 1.25, 1.5, 2, 3)]
+table = sx.compare(models, X, y, split=0.5)
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
-sx.plot.against_exponent(models, X[1::2], y[1::2], ax=ax)
+sx.plot.against_exponent(table, ax=ax)

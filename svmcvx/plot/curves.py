@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -31,18 +31,10 @@ from svmcvx.solution import Solution
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["against_exponent", "certified_path", "certified_selection", "gap_trace", "losses"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
-POINTS = 1201
-# Ratio of the last to the first time from which on the axis of time is logarithmic.
-LONG_TRACE = 8.0
-SHOWN = ("gap", "interval")
 # Parameters of certified paths that are no weights.
 NOT_WEIGHTS = ("p", "gamma", "D")
-# Values at which a band over a parameter is drawn.
-SHOWN_VALUES = 400
 # Columns that hold accuracies, exponents and numbers of support vectors in the tables of this
 # package.
 ACCURACY = ("mean_test_score", "accuracy", "train_accuracy")
@@ -78,16 +70,12 @@ def losses(
     -----
     Source: [CepedaGomezHan], Figure 1, in one picture.
     """
-    given = (
-        gamma
-        if isinstance(gamma, (Sequence, np.ndarray)) and not isinstance(gamma, str)
-        else [gamma]
-    )
+    given = gamma if isinstance(gamma, (list, tuple, np.ndarray)) else [gamma]
     values = [check_number(value, "gamma") for value in given]
     ax = drawing_axes(ax)
     from matplotlib.colors import to_rgb
 
-    u = np.linspace(-2.0, 2.0, POINTS)
+    u = np.linspace(-2.0, 2.0, 1201)
     hues = class_colours(6)
     others = {
         "hinge": (functions.slack, hues[0], DASHES[0], 1.4),
@@ -100,13 +88,8 @@ def losses(
         ax.plot(u, loss(u), linestyle=style, color=colour, linewidth=width, label=name)
     for depth, value in zip(np.linspace(0.6, 1.0, len(values)), values, strict=True):
         shade = (1 - depth) * np.array(to_rgb(paper(ax))) + depth * np.array(to_rgb(POSITIVE))
-        ax.plot(
-            u,
-            functions.conic_loss(u, value, 1.0),
-            color=shade,
-            linewidth=2.4,
-            label=f"conic, γ = {value:g}",
-        )
+        conic = functions.conic_loss(u, value, 1.0)
+        ax.plot(u, conic, color=shade, linewidth=2.4, label=f"conic, γ = {value:g}")
     ax.plot(u, functions.zero_one(u), color=ink(), linewidth=1.1, label="0-1")
     ax.set_xlabel("margin u")
     ax.set_ylabel("loss")
@@ -148,7 +131,7 @@ def gap_trace(
     DataError
         If there is nothing to draw.
     """
-    check_choice(show, "show", SHOWN)
+    check_choice(show, "show", ("gap", "interval"))
     named = {name: getattr(given, "solution_", given) for name, given in by_name(solutions).items()}
     wrong = [name for name, solution in named.items() if not isinstance(solution, Solution)]
     if wrong or not named:
@@ -169,22 +152,12 @@ def gap_trace(
         gaps = np.array([relative_gap(*ends) for ends in zip(lower, upper, strict=True)])
         gaps[np.isinf(gaps)] = np.nan
         times += [float(seconds[seconds > 0].min(initial=np.inf)), float(seconds[-1])]
-        look: dict[str, Any] = {
-            "color": colour,
-            "linestyle": DASHES[place % len(DASHES)],
-            "drawstyle": "steps-post",
-        }
-        dot: dict[str, Any] = {
-            "color": colour,
-            "linestyle": "none",
-            "marker": MARKERS[place % len(MARKERS)],
-        }
-        ends: dict[str, Any] = (
-            {} if solution.certificate.lower is None else {"marker": dot["marker"], "markersize": 4}
-        )
-        handles.append(
-            Line2D([], [], color=colour, linestyle=look["linestyle"], label=name, **ends)
-        )
+        dashes, marker = DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)]
+        look: dict[str, Any] = {"color": colour, "linestyle": dashes, "drawstyle": "steps-post"}
+        dot: dict[str, Any] = {"color": colour, "linestyle": "none", "marker": marker}
+        shown = None if solution.certificate.lower is None else marker
+        line: dict[str, Any] = {"color": colour, "linestyle": dashes, "markersize": 4}
+        handles.append(Line2D([], [], marker=shown, label=name, **line))
         if show == "gap":
             ax.plot(seconds, np.maximum(gaps, EPS), linewidth=1.5, label=name, **look)
             if solution.certificate.lower is not None:
@@ -216,7 +189,7 @@ def _time_axis(ax: Axes, first: float, last: float) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     ax.set_xlabel("seconds")
-    if not 0.0 < first < last / LONG_TRACE:
+    if not 0.0 < first < last / 8.0:
         ax.xaxis.set_major_locator(MaxNLocator(4))
         return
     ax.set_xscale("log")
@@ -269,31 +242,17 @@ def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = Non
     values, name = path.values, path.parameters[0]
     weight = name not in NOT_WEIGHTS
     spaced = np.geomspace if weight or name == "gamma" else np.linspace
-    places = np.clip(spaced(values[0], values[-1], SHOWN_VALUES), values[0], values[-1])
+    places = np.clip(spaced(values[0], values[-1], 400), values[0], values[-1])
     lower, upper = path.bounds(places)
     ends = np.array([solution.certificate.upper for solution in path])
     ax = drawing_axes(ax)
     (colour,) = class_colours(1)
-    ax.fill_between(
-        places,
-        *(end / places if weight else end for end in (lower, upper)),
-        color=colour,
-        alpha=0.35,
-        linewidth=0,
-    )
-    ax.plot(
-        values,
-        ends / values if weight else ends,
-        color=colour,
-        linestyle="none",
-        marker="o",
-        markersize=4,
-    )
-    ax.set(
-        xlabel=" = ".join(path.parameters),
-        ylabel=f"optimum / {name}" if weight else "optimum",
-        yscale="log",
-    )
+    if weight:
+        lower, upper, ends = lower / places, upper / places, ends / values
+    ax.fill_between(places, lower, upper, color=colour, alpha=0.35, linewidth=0)
+    ax.plot(values, ends, color=colour, linestyle="none", marker="o", markersize=4)
+    label = f"optimum / {name}" if weight else "optimum"
+    ax.set(xlabel=" = ".join(path.parameters), ylabel=label, yscale="log")
     ax.set_xscale("log" if spaced is np.geomspace else "linear")
     return entitle(ax, title)
 
@@ -327,15 +286,8 @@ def certified_selection(found: Any, *, ax: Axes | None = None, title: str | None
     ax.step(ends, least, where="post", color=colour, linewidth=0.8)
     ax.step(ends, most, where="post", color=colour, linewidth=0.8)
     name = found.parameters[0]
-    ax.plot(
-        values[name],
-        values["most"],
-        color=other,
-        linestyle="none",
-        marker=".",
-        markersize=4,
-        label="solved",
-    )
+    dots: dict[str, Any] = {"linestyle": "none", "marker": ".", "markersize": 4}
+    ax.plot(values[name], values["most"], color=other, label="solved", **dots)
     ax.axhline(found.least, color=ink(), linewidth=0.8, linestyle=":", label="no C has fewer")
     ax.set(
         xscale="log", xlabel=" = ".join(found.parameters), ylabel=f"errors of {found.observations}"
@@ -345,28 +297,19 @@ def certified_selection(found: Any, *, ax: Axes | None = None, title: str | None
 
 
 def against_exponent(
-    results: Any,
-    X: Any = None,
-    y: Any = None,
-    *,
-    p: Any = None,
-    by: str | None = None,
-    ax: Axes | None = None,
-    title: str | None = None,
+    table: Any, *, p: Any = None, by: str | None = None, ax: Axes | None = None, title: Any = None
 ) -> Axes:
     """Draw accuracy and number of support vectors of pSVMs against the exponent p.
 
     Parameters
     ----------
-    results : DataFrame, or sequence of Solutions or fitted estimators
-        A table of :func:`svmcvx.compare` or ``svmcvx.select``, or any with such columns: an
-        accuracy (``mean_test_score``, ``accuracy`` or ``train_accuracy``, the first found),
-        ``n_support`` if there is one, and ``p`` or ``param_p``. A table of ``compare`` knows the
-        exponents of its pSVMs; other models are left out.
-    X, y : array-like, optional
-        Data for the accuracy of a sequence of models.
+    table : DataFrame
+        Of :func:`svmcvx.compare` or ``svmcvx.select``, or any with such columns: an accuracy
+        (``mean_test_score``, ``accuracy`` or ``train_accuracy``, the first found), ``n_support`` if
+        there is one, and ``p`` or ``param_p``. A table of ``compare`` has the exponents of its
+        pSVMs; other models are left out.
     p : sequence of float, optional
-        The exponents, where the table or the models do not hold them.
+        The exponents, where the table does not hold them.
     by : str, optional
         A column, or another hyper-parameter of a search such as ``"C"``: a line for each of its
         values. By default there is one line. Of several results with the same p that of the highest
@@ -386,153 +329,66 @@ def against_exponent(
     DataError
         If exponents or accuracies cannot be found.
     """
-    if p is not None:
-        try:
-            p = np.asarray(p, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise DataTypeError(f"p must be numbers, one exponent a result, got {p!r}") from None
-    if by is not None and not isinstance(by, str):
-        raise DataTypeError(f"by must be the name of a column or of a hyper-parameter, got {by!r}")
-    is_table = hasattr(results, "columns")
-    if is_table and (X is not None or y is not None):
-        raise DataError("X and y are for models, whose accuracies they give; a table holds its own")
-    exponents, accuracy, support, name = (
-        _table(results, p) if is_table else _models(results, X, y, p)
-    )
-    if exponents.shape != accuracy.shape or not exponents.size:
-        raise DataError(
-            f"p must hold one exponent a result: {accuracy.size} results,"
-            f" {exponents.size} exponents"
-        )
-    groups = _groups(results, by, exponents.size, is_table=is_table)
+    if not hasattr(table, "columns"):
+        raise DataTypeError(f"table must be a data frame, as of compare, got {table!r}")
+    accuracy, support = _column(table, ACCURACY), _column(table, SUPPORT)
+    if accuracy is None:
+        raise DataError(f"the table has no column of accuracies; add one of {', '.join(ACCURACY)}")
+    rows = table.assign(exponent=_exponents(table, p), group="")
+    if by is not None:
+        name = _column(table, (by, f"param_{by}"))
+        if name is None:
+            raise DataError(f"by must be a column or a hyper-parameter of the search, got {by!r}")
+        rows["group"] = [f"{by} = {number(value)}" for value in table[name]]
+    rows = rows[np.isfinite(rows["exponent"]) & np.isfinite(rows[accuracy])]
+    best = rows.sort_values(accuracy, ascending=False, kind="stable")
+    best = best.drop_duplicates(["group", "exponent"]).sort_values("exponent")
     ax = drawing_axes(ax)
     right = None if support is None else ax.twinx()
-    colours = class_colours(len(groups)) if by is not None else [NEGATIVE]
-    best_note = False
-    for place, (colour, (label, rows)) in enumerate(zip(colours, groups.items(), strict=True)):
-        chosen = _best_of_each(exponents, accuracy, rows)
-        best_note = best_note or chosen.size < np.isfinite(exponents[rows] + accuracy[rows]).sum()
-        marker = MARKERS[place % len(MARKERS)]
-        ax.plot(
-            exponents[chosen],
-            accuracy[chosen],
-            linestyle="-",
-            marker=marker,
-            color=colour,
-            linewidth=1.5,
-            markersize=4,
-            label=name if by is None else f"{by.removeprefix('param_')} = {label}",
-        )
-        if right is not None and support is not None:
-            right.plot(
-                exponents[chosen],
-                support[chosen],
-                linestyle=(0, (3, 2)),
-                marker=marker,
-                markerfacecolor="none",
-                color=POSITIVE if by is None else colour,
-                linewidth=1.2,
-                markersize=4,
-                label="support vectors" if by is None else "_",
-            )
-    ax.set_xlabel("exponent p of the hinge")
-    several = by is not None and right is not None
-    ax.set_ylabel(
-        f"{name}{', the best of each p' if best_note else ''}{' (solid)' if several else ''}"
-    )
-    handles = list(ax.lines)
-    if right is not None:
-        right.set_ylabel(f"support vectors{' (dashed)' if several else ''}")
-        right.set_ylim(bottom=0)
-        handles += [line for line in right.lines if not str(line.get_label()).startswith("_")]
-    if by is None:
-        ax.yaxis.label.set_color(NEGATIVE)
-        ax.tick_params(axis="y", colors=NEGATIVE)
+    groups = list(dict.fromkeys(rows["group"]))
+    handles = []
+    for place, (label, colour) in enumerate(zip(groups, class_colours(len(groups)), strict=True)):
+        part = best[best["group"] == label]
+        look: Any = {"marker": MARKERS[place % len(MARKERS)], "markersize": 4, "color": colour}
+        label = accuracy.replace("_", " ") if by is None else label
+        handles += ax.plot(part["exponent"], part[accuracy], linewidth=1.5, label=label, **look)
         if right is not None:
-            right.yaxis.label.set_color(POSITIVE)
-            right.tick_params(axis="y", colors=POSITIVE)
+            look |= {"markerfacecolor": "none", "color": POSITIVE if by is None else colour}
+            dashes: Any = {"linestyle": (0, (3, 2)), "linewidth": 1.2, "label": "support vectors"}
+            lines = right.plot(part["exponent"], part[support], **dashes, **look)
+            handles += lines if by is None else []
+    several = by is not None and right is not None
+    ax.set_xlabel("exponent p of the hinge")
+    chosen = ", the best of each p" if len(best) < len(rows) else ""
+    ax.set_ylabel(accuracy.replace("_", " ") + chosen + " (solid)" * several)
+    if right is not None:
+        right.set_ylabel("support vectors" + " (dashed)" * several)
+        right.set_ylim(bottom=0)
+    for axis, colour in ((ax, NEGATIVE), (right, POSITIVE)):
+        if by is None and axis is not None:
+            axis.yaxis.label.set_color(colour)
+            axis.tick_params(axis="y", colors=colour)
     legend_below(ax, handles)
     return entitle(ax, title)
-
-
-def _groups(
-    results: Any, by: str | None, size: int, *, is_table: bool
-) -> dict[str, NDArray[np.intp]]:
-    """Return the rows of each value of a column, or all of them."""
-    if by is None:
-        return {"": np.arange(size)}
-    names = [name for name in (by, f"param_{by}") if is_table and name in results.columns]
-    if not names:
-        raise DataError(
-            f"by must be a column of the table or a hyper-parameter of the search, got {by!r}"
-        )
-    values = [number(value) for value in results[names[0]]]
-    return {
-        value: np.array([i for i, other in enumerate(values) if other == value])
-        for value in dict.fromkeys(values)
-    }
-
-
-def _best_of_each(exponents: Floats, accuracy: Floats, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return, in the order of the exponents, the row of the highest accuracy for each."""
-    best: dict[float, int] = {}
-    for row in rows[np.isfinite(exponents[rows]) & np.isfinite(accuracy[rows])].tolist():
-        held = best.get(float(exponents[row]))
-        if held is None or accuracy[row] > accuracy[held]:
-            best[float(exponents[row])] = row
-    return np.array([best[exponent] for exponent in sorted(best)], dtype=np.intp)
 
 
 def _column(table: Any, names: Sequence[str]) -> str | None:
     return next((name for name in names if name in table.columns), None)
 
 
-def _exponents(table: Any) -> Any:
+def _exponents(table: Any, p: Any) -> Floats:
     """Return the exponents of a table's rows, NaN for models that have none."""
-    exponent = _column(table, EXPONENT)
-    if exponent is not None:
-        return table[exponent]
-    known = table.attrs.get("exponents", {})
-    if "model" not in table.columns or not any(name in known for name in table["model"]):
-        raise DataError(
-            f"the table has no column {' or '.join(EXPONENT)}; pass p, one exponent a row"
-        )
-    return [known.get(name, np.nan) for name in table["model"]]
-
-
-def _table(table: Any, p: Any) -> tuple[Floats, Floats, Floats | None, str]:
-    accuracy, support = _column(table, ACCURACY), _column(table, SUPPORT)
-    if accuracy is None:
-        raise DataError(
-            f"the table has no column of accuracies; one of {', '.join(ACCURACY)} is needed"
-        )
-    return (
-        np.asarray(_exponents(table) if p is None else p, dtype=np.float64),
-        np.asarray(table[accuracy], dtype=np.float64),
-        None if support is None else np.asarray(table[support], dtype=np.float64),
-        accuracy.replace("_", " "),
-    )
-
-
-def _models(models: Any, X: Any, y: Any, p: Any) -> tuple[Floats, Floats, Floats, str]:
-    if X is None or y is None:
-        raise DataError("X and y are needed for the accuracy of models; pass the data")
-    if not isinstance(models, Iterable) or isinstance(models, (str, bytes, type)):
-        raise DataTypeError(f"results must be a table or a sequence of models, got {models!r}")
-    solutions: list[Any] = [getattr(model, "solution_", model) for model in models]
-    if not all(isinstance(solution, Solution) for solution in solutions):
-        raise DataError(
-            "results must be a table, or a sequence of Solutions or fitted estimators of this"
-            " package"
-        )
-    known = [solution.hyperparameters.get("p") for solution in solutions] if p is None else p
-    if any(value is None for value in known):
-        raise DataError("a solution does not know its exponent; pass p, one exponent a model")
-    labels = np.asarray(y)
-    accuracy = [float(np.mean(solution.model.predict(X) == labels)) for solution in solutions]
-    return (
-        np.array(known, dtype=np.float64),
-        np.array(accuracy),
-        np.array([solution.model.n_support for solution in solutions], dtype=np.float64),
-        "accuracy",
-    )
+    column, known = _column(table, EXPONENT), table.attrs.get("exponents", {})
+    if p is None and column is not None:
+        p = table[column]
+    elif p is None:
+        if "model" not in table.columns or not any(name in known for name in table["model"]):
+            raise DataError("the table has no column p or param_p; pass p, one exponent per row")
+        p = [known.get(name, np.nan) for name in table["model"]]
+    try:
+        found = np.asarray(p, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataTypeError(f"p must be numbers, one exponent per row, got {p!r}") from None
+    if found.shape != (len(table),) or not found.size:
+        raise DataError(f"p must have one exponent per row: {len(table)} rows, {found.size} given")
+    return found

@@ -23,25 +23,12 @@ from svmcvx.plot.style import (
     legend_below,
     width_of,
 )
+from svmcvx.theory.margins import model_behind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["margin_distribution", "pairwise_margins"]
-
 Floats: TypeAlias = NDArray[np.float64]
-
-SCALES = ("median", "none")
-# Numbers that would be smaller, in points, are not written.
-LEAST_SIZE = 4.5
-# Share of the view that is left to the largest margins, beyond which few observations are.
-VIEW, BEYOND = 0.99, 1.15
-# Ratio of the largest to the smallest margin from which on numbers are written with an exponent.
-WIDE_RANGE = 1e3
-# Characters, at half of their height, that have to fit into a cell.
-CELL_CHARACTERS = 4.0
-# Of the width of a picture, about what the table takes.
-AXES_SHARE = 0.7
 
 
 def margin_distribution(
@@ -80,7 +67,7 @@ def margin_distribution(
     -----
     Source: [ZhangZhou], Figure 1.
     """
-    check_choice(scale, "scale", SCALES)
+    check_choice(scale, "scale", ("median", "none"))
     ax = drawing_axes(ax)
     named = by_name(models)
     if not named:
@@ -92,40 +79,15 @@ def margin_distribution(
         found = theory.margin_distribution(model, X, y)
         median = float(np.median(np.abs(found.margins))) if scale == "median" else 1.0
         u = found.margins / median if median > 0 else found.margins
-        view = max(
-            view,
-            BEYOND * float(u[min(int(np.searchsorted(np.cumsum(found.share), VIEW)), u.size - 1)]),
-        )
-        ax.step(
-            u,
-            np.cumsum(found.share).clip(max=1.0),
-            where="post",
-            label=name,
-            color=colour,
-            linestyle=DASHES[place % len(DASHES)],
-            linewidth=1.6,
-        )
+        shares, style = np.cumsum(found.share).clip(max=1.0), DASHES[place % len(DASHES)]
+        # The largest hundredth of the margins may be far away.
+        view = max(view, 1.15 * float(u[min(int(np.searchsorted(shares, 0.99)), u.size - 1)]))
+        look: dict[str, Any] = {"color": colour, "linestyle": style, "linewidth": 1.6}
+        ax.step(u, shares, where="post", label=name, **look)
     ax.axvline(0.0, color=ink(), linewidth=0.8)
-    ax.text(
-        0.0,
-        0.98,
-        "wrong ",
-        transform=ax.get_xaxis_transform(),
-        ha="right",
-        va="top",
-        fontsize="small",
-        clip_on=True,
-    )
-    ax.text(
-        0.0,
-        0.98,
-        " right",
-        transform=ax.get_xaxis_transform(),
-        ha="left",
-        va="top",
-        fontsize="small",
-        clip_on=True,
-    )
+    for text, side in (("wrong ", "right"), (" right", "left")):
+        where: Any = {"transform": ax.get_xaxis_transform(), "ha": side, "va": "top"}
+        ax.text(0.0, 0.98, text, fontsize="small", clip_on=True, **where)
     ax.set_xlabel("margin ÷ median of its size" if scale == "median" else "margin")
     ax.set_ylabel("share of observations")
     ax.set_ylim(0, 1.02)
@@ -143,7 +105,7 @@ def pairwise_margins(
 
     Parameters
     ----------
-    model : Solution, MulticlassModel or fitted estimator with one vector of weights a class
+    model : Solution, MulticlassModel or fitted estimator with one vector of weights per class
     names : sequence of str, optional
         Of the classes; their labels by default.
     ax : Axes, optional
@@ -160,9 +122,11 @@ def pairwise_margins(
     """
     table = theory.pairwise_margins(model)
     c = table.shape[0]
-    names = _class_labels(model) if names is None else names
+    names = model_behind(model).classes if names is None else names
     if isinstance(names, (str, bytes)) or np.ndim(names) != 1 or len(names) != c:
-        raise DataTypeError(f"names must be a sequence of {c} strings, one a class, got {names!r}")
+        raise DataTypeError(
+            f"names must be a sequence of {c} strings, one per class, got {names!r}"
+        )
     labels = [str(name) for name in names]
     ax = drawing_axes(ax)
     shown = np.ma.masked_invalid(table)
@@ -171,63 +135,34 @@ def pairwise_margins(
     ax.figure.colorbar(
         image, ax=ax, label="margin $2/\\Vert w_k - w_l\\Vert$"
     ).outline.set_linewidth(0.5)
-    size = _text_size(ax, c)
-    if size >= LEAST_SIZE:
-        texts = _even(table)
-        middle = 0.5 * (float(shown.min()) + float(shown.max())) if shown.count() else 0.0
-        for row, column in zip(*np.nonzero(~np.eye(c, dtype=bool)), strict=True):
-            dark = np.isfinite(table[row, column]) and table[row, column] < middle
-            ax.text(
-                column,
-                row,
-                texts[row][column],
-                ha="center",
-                va="center",
-                fontsize=size,
-                # On the colour of the cell; an infinite margin has none.
-                color=("w" if dark else "k") if np.isfinite(table[row, column]) else ink(),
-            )
-    if shown.count():
-        smallest = np.argwhere(table == float(shown.min()))
-        for row, column in smallest:
-            ax.plot(
-                column + np.array([-0.5, 0.5, 0.5, -0.5, -0.5]) * 0.94,
-                row + np.array([-0.5, -0.5, 0.5, 0.5, -0.5]) * 0.94,
-                color=POSITIVE,
-                linewidth=2.0,
-            )
+    # In points, so that a number of a few digits fits into a cell; smaller ones are not written.
+    size = min(9.0, 0.7 * 72.0 * width_of(ax) / c / 4.0)
+    middle = 0.5 * (float(shown.min()) + float(shown.max())) if shown.count() else 0.0
+    for (row, column), text in zip(np.ndindex(c, c), _even(table), strict=True):
+        value = table[row, column]
+        if row == column or size < 4.5:
+            continue
+        # On the colour of the cell; an infinite margin has none.
+        colour = ("w" if value < middle else "k") if np.isfinite(value) else ink()
+        ax.text(column, row, text, ha="center", va="center", fontsize=size, color=colour)
+    for row, column in np.argwhere(table == shown.min()) if shown.count() else ():
+        x, y = np.array([[-1, 1, 1, -1, -1], [-1, -1, 1, 1, -1]]) * 0.47
+        ax.plot(column + x, row + y, color=POSITIVE, linewidth=2.0)
     slanted = max(map(len, labels)) > 3
-    ax.set_xticks(
-        range(c),
-        labels,
-        rotation=45 if slanted else 0,
-        ha="right" if slanted else "center",
-        rotation_mode="anchor",
-    )
+    turned: Any = {"rotation": 45, "ha": "right"} if slanted else {}
+    ax.set_xticks(range(c), labels, rotation_mode="anchor", **turned)
     ax.set_yticks(range(c), labels)
     ax.set_xlabel("class")
     ax.set_ylabel("class")
     return entitle(ax, title)
 
 
-def _even(table: Floats) -> list[list[str]]:
-    """Return the numbers of a table with the same number of decimals, two digits of the smallest at
-    least.
+def _even(table: Floats) -> list[str]:
+    """Return the numbers of a table, row by row, with the same number of decimals, two digits of
+    the smallest at least; with exponents where they differ by a thousand.
     """
     known = np.abs(table[np.isfinite(table) & (table != 0)])
-    if known.size and known.max() / known.min() >= WIDE_RANGE:
-        return [
-            [f"{value:.1e}" if np.isfinite(value) else str(value) for value in row] for row in table
-        ]
+    if known.size and known.max() / known.min() >= 1e3:
+        return [f"{value:.1e}" if np.isfinite(value) else str(value) for value in table.ravel()]
     decimals = max(0, 1 - math.floor(math.log10(known.min()))) if known.size else 0
-    return [[f"{value:.{decimals}f}" for value in row] for row in table]
-
-
-def _text_size(ax: Axes, c: int) -> float:
-    """Return the size, in points, at which a number of a few digits fits a cell."""
-    return min(9.0, AXES_SHARE * 72.0 * width_of(ax) / c / CELL_CHARACTERS)
-
-
-def _class_labels(model: Any) -> Any:
-    solution = getattr(model, "solution_", model)
-    return getattr(solution, "model", solution).classes
+    return [f"{value:.{decimals}f}" for value in table.ravel()]

@@ -30,8 +30,6 @@ from svmcvx.theory.margins import classifier_of, label_codes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["decision_regions"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 GRID = 300
@@ -143,32 +141,18 @@ def _draw_points(
     handles: list[Any] = []
     for code, colour in enumerate(class_colours(classes.size)):
         chosen = codes == code
-        handles.append(
-            ax.scatter(
-                points[chosen, 0],
-                points[chosen, 1],
-                s=size,
-                marker=MARKERS[code % len(MARKERS)],
-                color=colour,
-                edgecolor=behind,
-                linewidth=0.4,
-                label=str(classes[code]),
-                zorder=3,
-            )
+        look: Any = {"color": colour, "marker": MARKERS[code % len(MARKERS)], "edgecolor": behind}
+        dots = ax.scatter(
+            points[chosen, 0], points[chosen, 1], size, linewidth=0.4, zorder=3, **look
         )
+        dots.set_label(str(classes[code]))
+        handles.append(dots)
     if support.size:
-        handles.append(
-            ax.scatter(
-                points[support, 0],
-                points[support, 1],
-                s=3.0 * size,
-                facecolor="none",
-                edgecolor=ink(),
-                linewidth=0.7,
-                label="support vectors",
-                zorder=2,
-            )
+        ring: Any = {"facecolor": "none", "edgecolor": ink(), "linewidth": 0.7, "zorder": 2}
+        rings = ax.scatter(
+            points[support, 0], points[support, 1], 3.0 * size, label="support vectors", **ring
         )
+        handles.append(rings)
     return handles
 
 
@@ -233,23 +217,12 @@ def _shade_scores(
         _mixed(behind, behind, 1.0),
         _mixed(POSITIVE, behind, FULL_TINT),
     ]
-    shades = ax.contourf(
-        horizontal,
-        vertical,
-        np.clip(scores, -limit, limit),
-        levels=np.linspace(-limit, limit, SHADES),
-        cmap=LinearSegmentedColormap.from_list("scores", ends),
-    )
-    levels = [-1.0, 0.0, 1.0]
-    ax.contour(
-        horizontal,
-        vertical,
-        scores,
-        levels=levels,
-        colors=[ink()],
-        linestyles=["--", "-", "--"],
-        linewidths=[0.9, 1.5, 0.9],
-    )
+    colours, levels = LinearSegmentedColormap.from_list("scores", ends), [-1.0, 0.0, 1.0]
+    steps = np.linspace(-limit, limit, SHADES)
+    clipped = np.clip(scores, -limit, limit)
+    shades = ax.contourf(horizontal, vertical, clipped, levels=steps, cmap=colours)
+    look: Any = {"linestyles": ["--", "-", "--"], "linewidths": [0.9, 1.5, 0.9]}
+    ax.contour(horizontal, vertical, scores, levels=levels, colors=[ink()], **look)
     bar = figure_of(ax).colorbar(
         shades, ax=ax, ticks=_ticks(limit), label=f"score (positive: {classes[-1]})"
     )

@@ -16,23 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "DASHES",
-    "MARKERS",
-    "NEGATIVE",
-    "POSITIVE",
-    "by_name",
-    "class_colours",
-    "drawing_axes",
-    "drawing_panels",
-    "entitle",
-    "figure_of",
-    "ink",
-    "legend_below",
-    "paper",
-    "width_of",
-]
-
 NEGATIVE, POSITIVE = "#2277cc", "#dd5500"
 # In an order in which the first few are the furthest apart.
 HUES = (NEGATIVE, POSITIVE, "#8811ff", "#bb8888", "#666688", "#995533", "#ff11ee", "#33aa33")

@@ -165,18 +165,6 @@ def test_gap_traces_are_of_solutions():
         sx.plot.gap_trace({})
 
 
-def test_accuracy_and_support_against_the_exponent():
-    exponents = [2.0, 1.0, 4.0]
-    models = [sx.PSVMClassifier(p=p).fit(X, Y) for p in exponents]
-    ax = sx.plot.against_exponent(models, X, Y)
-    accuracy, support = ax.lines[0], ax.figure.axes[1].lines[0]
-    np.testing.assert_array_equal(accuracy.get_xdata(), [1, 2, 4])
-    np.testing.assert_allclose(accuracy.get_ydata(), [models[k].score(X, Y) for k in (1, 0, 2)])
-    np.testing.assert_array_equal(
-        support.get_ydata(), [models[k].solution_.model.n_support for k in (1, 0, 2)]
-    )
-
-
 def test_tables_are_drawn_against_the_exponent():
     exponents = [1.0, 1.5, 2.0]
     table = sx.compare({f"p = {p}": sx.PSVMClassifier(p=p) for p in exponents}, X, Y)
@@ -190,20 +178,16 @@ def test_tables_are_drawn_against_the_exponent():
 
 
 def test_what_is_missing_for_the_exponents_is_named():
-    model = sx.PSVMClassifier(p=2).fit(X, Y)
-    odm = sx.solve(sx.odm_dual(X, Y, C1=1.0, C2=1.0, D=0.1))
-    with pytest.raises(sx.DataError, match="X and y are needed"):
-        sx.plot.against_exponent([model])
-    with pytest.raises(sx.DataError, match="a solution does not know its exponent; pass p"):
-        sx.plot.against_exponent([odm], X, Y)
-    with pytest.raises(sx.DataError, match="one exponent a result: 1 results, 2 exponents"):
-        sx.plot.against_exponent([odm], X, Y, p=[1, 2])
-    with pytest.raises(sx.DataError, match="no column of accuracies"):
-        sx.plot.against_exponent(pd.DataFrame({"p": [1.0]}))
-    with pytest.raises(sx.DataError, match="no column p or param_p"):
-        sx.plot.against_exponent(pd.DataFrame({"accuracy": [1.0]}))
-    with pytest.raises(sx.DataError, match="must be a table, or a sequence of Solutions"):
-        sx.plot.against_exponent([object()], X, Y)
+    table = pd.DataFrame({"accuracy": [1.0]})
+    for arguments, words in (
+        ({"table": [1.0]}, "must be a data frame"),
+        ({"table": table, "p": [1, 2]}, "one exponent per row: 1 rows, 2 given"),
+        ({"table": table, "p": ["x"]}, "p must be numbers"),
+        ({"table": pd.DataFrame({"p": [1.0]})}, "no column of accuracies"),
+        ({"table": table}, "no column p or param_p"),
+    ):
+        with pytest.raises(sx.DataError, match=words):
+            sx.plot.against_exponent(**arguments)
 
 
 def test_pairwise_margins_frame_the_smallest():
@@ -294,13 +278,14 @@ def overlaps(ax):
 
 def test_legends_stand_beside_what_is_drawn():
     # The width of a column in print.
+    table = pd.DataFrame({"p": [1.0, 2.0], "accuracy": [0.8, 0.9], "n_support": [9, 7]})
     solution = sx.fast.psvm(X, Y, C=1.0, p=1.5, kernel="rbf")
     for draw in (
         lambda ax: sx.plot.decision_regions(solution, X, Y, ax=ax),
         lambda ax: sx.plot.gap_trace({"a": solution, "b": solution}, ax=ax),
         lambda ax: sx.plot.losses(ax=ax),
         lambda ax: sx.plot.margin_distribution({"a": solution}, X, Y, ax=ax),
-        lambda ax: sx.plot.against_exponent([solution], X, Y, ax=ax),
+        lambda ax: sx.plot.against_exponent(table, ax=ax),
     ):
         _, ax = plt.subplots(figsize=(3.3, 2.6), layout="constrained")
         assert not overlaps(draw(ax))
