@@ -10,8 +10,7 @@ from svmcvx.plot.curves import (
     gap_trace,
     losses,
 )
-from svmcvx.plot.margins import margin_distribution, pairwise_margins
-from svmcvx.plot.regions import decision_regions
+from svmcvx.plot.models import decision_regions, margin_distribution, pairwise_margins
 
 __all__ = [
     "against_exponent",

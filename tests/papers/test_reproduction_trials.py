@@ -271,7 +271,7 @@ def test_a_table_of_shapes_and_its_figures(small, tmp_path, monkeypatch):
     assert rows.loc[(0.01, "l0"), "as_written_converged"] == f"{part['l0 converged'].sum()}/2"
     monkeypatch.setattr("benchmarks.papers.drawings.l0.shape", l0.shape)
     monkeypatch.setattr("benchmarks.papers.drawings.l0.MOMENTS", 3)
-    monkeypatch.setattr("svmcvx.plot.regions.GRID", 20)
+    monkeypatch.setattr("svmcvx.plot.models.GRID", 20)
     files = write_figures(found, tmp_path)
     assert [file.name for file in files] == [
         "l0-table52-boundaries.svg",

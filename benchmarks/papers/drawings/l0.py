@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.papers.l0 import CAP, SETTINGS, SIZES, TOLERANCE, kernel, shape, split, steps
 from benchmarks.papers.result import Reproduction
 from svmcvx import fast
-from svmcvx.plot.regions import decision_regions
+from svmcvx.plot.models import decision_regions
 from svmcvx.plot.style import class_colours, drawing_panels
 
 if TYPE_CHECKING:
