@@ -116,29 +116,6 @@ def test_crammer_singer_without_intercept_is_linear_svc_of_scikit_learn():
     assert value == pytest.approx(ours.certificate.upper, rel=1e-6)
 
 
-@pytest.mark.parametrize("loss", ["weston_watkins", "crammer_singer"])
-def test_two_classes_are_the_psvm(loss):
-    X, y = design("two classes", 5, n=60)
-    lam = 0.3
-    ours = multiclass(X, y, lam=lam, loss=loss, tol=1e-8)
-    other = sx.fast.psvm(X, y, C=1 / lam, p=1.0, tol=1e-8)
-    assert ours.certificate.upper == pytest.approx(lam * other.certificate.upper, rel=1e-7)
-
-
-def test_relatives_of_one_another():
-    X, y = design("plain", 6, n=50)
-    c = 4
-    overlap(multiclass(X, y, lam=0.2, loss="msvm"), multiclass(X, y, lam=0.2 * (c + 1) / 2))
-    overlap(
-        multiclass(X, y, lam=0.2, loss="topk", k=1),
-        multiclass(X, y, lam=0.2, loss="crammer_singer"),
-    )
-    near = sx.fast.m3svm(X, y, lam=0.2 / c, p=2.0, eps=1e-10)
-    assert near.certificate.upper == pytest.approx(
-        multiclass(X, y, lam=0.2).certificate.upper, rel=1e-5
-    )
-
-
 def by_products(block):
     """Settings with which no matrix is factorised."""
     return MulticlassSettings(

@@ -5,8 +5,6 @@ import math
 import cvxpy as cp
 import numpy as np
 import pytest
-from sklearn.datasets import load_iris
-from sklearn.preprocessing import scale
 
 import svmcvx as sx
 from svmcvx.certificate.bounded import exact
@@ -81,17 +79,6 @@ def test_the_dual_objective_is_the_stated_one(p, norm):
     assert statement.dual_violation({"alpha": alpha, "flow": flow}) == 0
 
 
-@pytest.mark.parametrize("p", EXPONENTS)
-@pytest.mark.parametrize("loss", LOSSES)
-def test_real_data_are_certified(loss, p):
-    X, y = load_iris(return_X_y=True)
-    solution = solved_finely(
-        sx.m3svm(scale(X), y, lam=1e-3 if loss == "hinge" else 0.1, p=p, loss=loss)
-    )
-    assert solution.certificate.kind == "convex"
-    assert solution.certificate.is_certified(1e-6), solution
-
-
 @pytest.mark.parametrize("loss", ["smoothed", "logistic", "softmax"])
 def test_smooth_losses_are_polished_to_rounding(loss):
     X, y = clouds(2, n=60)
@@ -115,22 +102,6 @@ def test_flows_at_their_bound_stay_as_they_are():
     # But for the one with the bound, all are shorter than it.
     longest = lengths_above.argmax()
     np.testing.assert_array_equal(repaired["flow"][:, longest], S[:, longest])
-
-
-def test_multipliers_are_the_dual_point():
-    """The multipliers of ``margin`` are α, and minus those of ``pairs`` the flows, which are powers
-    of the differences.
-    """
-    X, y = clouds(5)
-    problem = sx.m3svm(X, y, lam=0.1, p=3)
-    solution = solved(problem)
-    alpha = problem.formulation.scores.expand(problem.constraint_dict["margin"].dual_value)
-    np.testing.assert_allclose(solution.dual["alpha"], alpha, atol=1e-5)
-    V = solution.model.coef @ problem.formulation.P
-    np.testing.assert_allclose(solution.dual["flow"], 0.1 * 3 * lengths(V, 2) * V, atol=1e-4)
-    np.testing.assert_allclose(
-        -problem.constraint_dict["pairs"].dual_value, solution.dual["flow"], atol=1e-4
-    )
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -322,16 +293,6 @@ def test_errors_say_what_was_wrong():
         statement.repair({"alpha": np.zeros((30, 4)), "flow": np.zeros((3, 4))})
     with pytest.raises(sx.DataError, match="the dual point of m3svm needs the entry 'flow'"):
         statement.dual_objective({"alpha": np.zeros((30, 4))})
-
-
-def test_the_face_is_the_builder_and_solve(tmp_path):
-    X, y = clouds(17)
-    face = sx.M3SVMClassifier(lam=0.01, p=3, loss="logistic", solver="clarabel").fit(X, y)
-    problem = sx.m3svm(X, y, lam=0.01, p=3, loss="logistic")
-    assert face.certificate_ == solved(problem, tol=face.tol).certificate
-    np.testing.assert_allclose(X @ face.coef_.T + face.intercept_, face.decision_function(X))
-    face.model_.save(tmp_path / "m3svm.npz")
-    np.testing.assert_array_equal(sx.load_model(tmp_path / "m3svm.npz").predict(X), face.predict(X))
 
 
 @pytest.mark.parametrize("norm", [2, 1])

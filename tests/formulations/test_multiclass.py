@@ -7,13 +7,11 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
-from sklearn.svm import LinearSVC
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
@@ -175,72 +173,6 @@ def test_balancing_changes_little_where_little_is_missing():
     assert np.abs(scores.balanced(off, HingeSum()) - exact).max() < 1e-6
 
 
-@builders
-@pytest.mark.parametrize("intercept", [True, False])
-def test_real_data_are_certified(build, intercept):
-    X, y = (load_iris if intercept else load_wine)(return_X_y=True)
-    solution = solved(build(scale(X), y, lam=1e-2, intercept=intercept))
-    assert solution.certificate.kind == "convex"
-    assert solution.certificate.is_certified(1e-6), solution
-
-
-@builders
-def test_the_model_at_the_variables_is_what_they_are(build):
-    X, y = clouds(15)
-    problem = build(X, y, lam=0.3)
-    assert problem.model_at_variables() is None
-    rng = np.random.default_rng(0)
-    W, b = rng.standard_normal((3, 4)), rng.standard_normal(4)
-    problem.var_dict["W"].value, problem.var_dict["b"].value = W, b
-    model = problem.model_at_variables()
-    np.testing.assert_array_equal(model.coef, W)
-    np.testing.assert_allclose(model.intercept, b - X.mean(axis=0) @ W, rtol=1e-12)
-    sparse = build(sp.csr_array(X), y, lam=0.3)
-    sparse.var_dict["W"].value, sparse.var_dict["b"].value = W, b
-    np.testing.assert_array_equal(sparse.model_at_variables().intercept, b)
-
-
-def test_multipliers_of_the_margin_are_the_dual_point():
-    X, y = clouds(2)
-    problem = sx.weston_watkins(X, y, lam=0.5)
-    solution = solved(problem)
-    alpha = problem.formulation.scores.expand(problem.constraint_dict["margin"].dual_value)
-    np.testing.assert_allclose(solution.dual["alpha"], alpha, atol=1e-5)
-    assert not solution.dual["alpha"][np.arange(30), y].any()
-
-
-def test_crammer_singer_is_that_of_scikit_learn():
-    X, y = load_iris(return_X_y=True)
-    X = scale(X)
-    for C in (0.1, 1.0):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            reference = LinearSVC(
-                C=C, multi_class="crammer_singer", fit_intercept=False, tol=1e-9, max_iter=100_000
-            ).fit(X, y)
-        solution = solved(sx.crammer_singer(X, y, lam=1 / (2 * C), intercept=False))
-        theirs = loop_objective("crammer_singer", X, y, reference.coef_.T, np.zeros(3), 1 / (2 * C))
-        assert solution.certificate.lower <= theirs
-        assert theirs == pytest.approx(solution.certificate.upper, rel=1e-5)
-
-
-@pytest.mark.parametrize("intercept", [True, False])
-def test_multinomial_lr_is_that_of_scikit_learn(intercept):
-    X, y = load_wine(return_X_y=True)
-    X = scale(X)
-    for C in (0.1, 10.0):
-        reference = LogisticRegression(
-            C=C, fit_intercept=intercept, tol=1e-10, max_iter=10_000
-        ).fit(X, y)
-        solution = solved(sx.multinomial_lr(X, y, lam=1 / (2 * C), intercept=intercept))
-        theirs = loop_objective(
-            "multinomial_lr", X, y, reference.coef_.T, reference.intercept_, 1 / (2 * C)
-        )
-        assert solution.certificate.lower <= theirs
-        assert theirs == pytest.approx(solution.certificate.upper, rel=1e-8)
-        np.testing.assert_allclose(solution.model.coef, reference.coef_.T, atol=1e-4)
-
-
 def test_sparse_multinomial_lr_is_that_of_scikit_learn_and_sparse():
     X, y = load_wine(return_X_y=True)
     X = scale(X)
@@ -344,27 +276,6 @@ def test_errors_say_what_was_wrong():
         sx.DataError, match="the dual point of msvm needs the entry 'alpha', got beta"
     ):
         statement.repair({"beta": np.zeros(30)})
-
-
-def test_the_face_is_the_builder_and_solve():
-    X, y = clouds(12)
-    names = np.array(["a", "b", "c", "d"])[y]
-    for loss, build in zip(
-        ("weston_watkins", "crammer_singer", "msvm", "topk", "softmax", "sparse_softmax"),
-        BUILDERS.values(),
-        strict=True,
-    ):
-        face = sx.MulticlassSVMClassifier(loss=loss, lam=0.5, solver="clarabel").fit(X, names)
-        assert face.certificate_ == solved(build(X, names, lam=0.5), tol=face.tol).certificate
-        assert face.decision_function(X).shape == (30, 4)
-        np.testing.assert_array_equal(
-            face.predict(X), face.classes_[face.decision_function(X).argmax(axis=1)]
-        )
-        np.testing.assert_allclose(X @ face.coef_.T + face.intercept_, face.decision_function(X))
-    with pytest.raises(
-        sx.DataError, match=r"loss must be one of 'weston_watkins', .*, got 'hinge'"
-    ):
-        sx.MulticlassSVMClassifier(loss="hinge").fit(X, y)
 
 
 def test_two_classes_have_one_score_as_in_scikit_learn():

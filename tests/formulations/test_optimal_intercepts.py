@@ -447,7 +447,6 @@ def test_what_the_other_formulations_say():
         sx.fast.psvm(X, y, intercept="penalised"),
         sx.fast.odm(X, y),
         sx.fast.multiclass(X, y, intercept=False),
-        sx.fast.l0(X, y, C=1.0),
     ):
         assert without.optimal_intercepts is None
     separable = sx.solve(sx.m3svm_hard_margin(hard, y, p=2))
