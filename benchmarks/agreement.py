@@ -5,7 +5,7 @@
 
 ``conic``     fast.conic against ``solve(conic_sdp(...))``: λ and κ, both intercepts, linear and RBF
 kernels, weights. ``m3svm``     fast.m3svm against ``solve(m3svm(...))``: hinge, smoothed, logistic
-and softmax losses, p from 1 to 6. ``zero_one``  fast.zero_one by both methods against SCIP with the
+and softmax losses, p from 1 to 6. ``zero_one``  fast.zero_one against SCIP with the
 builder, and against all subsets of n ≤ 10 observations.
 
 Every problem is drawn from its number, and --first and --count choose the numbers, so that a run
@@ -153,7 +153,7 @@ def zero_one_case(number):
         arguments["lam"] = float(10 ** rng.uniform(-2, 3))
     else:
         arguments["k"] = float(rng.integers(0, len(y)))
-    fast = [lambda m=m: zero_one(X, y, method=m, **arguments) for m in ("auto", "branch")]
+    fast = [lambda: zero_one(X, y, **arguments)]
     reference = over_all_subsets(X, y, **arguments)
     return (
         name,

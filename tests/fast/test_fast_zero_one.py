@@ -18,7 +18,6 @@ from svmcvx.data import binary_data
 from svmcvx.errors import DataError, NotCertified, SolverFailed
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.indicator.search import tree
-from svmcvx.fast.indicator.search.node_passes import KEPT, strengthen
 from svmcvx.fast.indicator.search.state import SearchSettings, ZeroOneSearch
 from svmcvx.fast.indicator.solvers import ramp, zero_one
 from svmcvx.feature_space import feature_space
@@ -280,65 +279,6 @@ def test_everything_may_be_dropped():
     found = zero_one([[0.0], [1.0]], [0, 1], k=2)
     assert found.certificate.upper == 0
     assert found.certificate.gap == 0
-
-
-def test_uneven_columns_take_half_of_the_nodes(monkeypatch):
-    X, y = outlier_data(100, 3, sigma=0.5, outliers="spread", seed=1)
-    found, nodes = [], []
-    for uneven in (tree.UNEVEN, math.inf):
-        monkeypatch.setattr(tree, "UNEVEN", uneven)
-        solution = zero_one(X * [1.0, 10.0, 100.0], y, lam=1.0)
-        found.append(solution.certificate)
-        nodes.append(solution.attempts[0].options["nodes"])
-    assert found[0].upper == pytest.approx(found[1].upper, rel=1e-9)
-    assert max(certificate.gap for certificate in found) <= 1e-6
-    assert nodes[0] < 0.5 * nodes[1]
-
-
-def test_no_better_point_has_a_margin_below_what_is_left():
-    rng = np.random.default_rng(3)
-    for seed in range(4):
-        X, y = outlier_data(40, 3, sigma=0.5, outliers="spread", seed=seed)
-        H = signed_rows(X * [1.0, 10.0, 100.0], np.where(y == 1, 1, -1), True) / 512.0
-        n, r = H.shape
-        best = zero_one(X * [1.0, 10.0, 100.0], y, lam=1.0)
-        w = np.append(best.model.coef, best.model.intercept) * 512.0
-        upper, price = best.certificate.upper * 512.0**2 * 1.5, 512.0**2
-        length = np.linalg.norm(H, axis=1) * (1 + 1e-12)
-        before, state = 1.0 + length * math.sqrt(upper), np.zeros(n, dtype=np.int8)
-        M = before.copy()
-        bounds = (
-            np.empty((n, 3)),
-            np.empty((n, -(-n // 8)), dtype=np.uint8),
-            np.empty(n * n, dtype=np.int32),
-            np.empty(n * n),
-        )
-        tilted = (
-            np.hstack([H.T, np.zeros((r, 1))]),
-            np.append(length, 0.0),
-            np.zeros(n + 1, dtype=np.int8),
-        )
-        scratch = tuple(np.empty((8, n + 1))), tuple(np.empty((5, r))), np.empty((r + 1, r))
-        problem = (
-            (np.ascontiguousarray(H.T), length),
-            (0.0, 100 * upper, False),
-            np.ones(n),
-            math.inf,
-        )
-        bound, used = strengthen(
-            problem, (np.array([1e-3, 1e-6]), 0.02, 2, 1e-12, 0.0), price, upper, state, M, np.zeros(r),
-            (*bounds, np.empty(n, dtype=np.int64)), tilted, scratch, np.zeros(1, dtype=np.int64),
-        )  # fmt: skip
-        assert 0 < used <= n
-        assert bound <= best.certificate.upper * 512.0**2
-        assert np.mean(M / before) < 0.5
-        # Points near the best one, and all of its multiples, that are below the limit.
-        points = w * rng.uniform(0.9, 1.3, (2000, 1)) + rng.normal(size=(2000, r)) * np.abs(w) * 0.3
-        a = 1.0 - points @ H.T
-        below = (points**2).sum(axis=1) + price * (a > 0).sum(axis=1) < upper
-        assert below.sum() > 5
-        assert (a[below] <= M + 1e-9).all()
-        assert not (a[below][:, state == KEPT] > 1e-9).any()
 
 
 # --- stopping --------------------------------------------------------------------------------------------------------

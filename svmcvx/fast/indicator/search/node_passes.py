@@ -287,8 +287,6 @@ BEYOND = (1 << 53) // DIGITS - 1
 UNRECORDED = (1 << 53) // 65536 - 1
 # Tightening goes on while one of the M falls below this share of itself.
 TIGHTER = 0.9
-# The term of a row whose shortfall is maximised is linear from this share of its M on.
-KINK = 1e-9
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
@@ -526,70 +524,6 @@ def relax(problem, search, price, upper, state, M, w, box, record, end, scratch,
         if not again:
             break
     return bound, _undecided(state, weight, M, cut, a), price, used
-
-
-@compiled(nogil=True)
-def strengthen(problem, search, price, upper, state, M, w, record, space, scratch, stop):
-    """Lower the M of a node without a bias or a budget, each by another ball; return the best bound
-    of these and their number.
-    """
-    (rows, loss, weight, _), (widths, enough, _, wider, loose) = problem, search
-    facts, marks, number_rows, numbers, behind = record
-    (a, cap, big_m, height, slope, bend, short, away), columns, system = scratch
-    (centre, first, point, base, step), (HT, length) = columns, rows
-    (r, n), (tilted, lengths, states) = HT.shape, space
-    node, with_another = (state, cap, height, big_m), (states, cap, height, big_m)
-    work = a, slope, centre, bend, base, step, system
-    bound, radius, used, end, nowhere = -math.inf, 0.0, 0, 0, (0.0, 0.0)
-    # One row more stands for −t a_i: it is dropped at no price, and its slope is −t.
-    states[n], height[n] = DROPPED, 0.0
-    # Before all rows the ball of the relaxation itself, from which each of them begins.
-    for i in range(-1, n):
-        if stop[0] or bound >= upper:
-            break
-        if i >= 0 and (state[i] != FREE or length[i] == 0.0):
-            continue
-        for j in range(n):
-            states[j] = state[j]
-        _limits(node, weight, price, M, 0.0)
-        tilt, value, reach, big_m[n], lengths[n] = 2.0 * radius, 0.0, math.inf, 1.0, 0.0
-        if i >= 0:
-            lengths[n], big_m[n] = length[i], KINK * M[i]
-        below = error = longest = 0.0
-        for _ in range(2):
-            cap[n] = -tilt / length[i] if i >= 0 else 0.0
-            for c in range(r):
-                tilted[c, n] = HT[c, max(i, 0)]
-                point[c] = first[c] + 0.5 * cap[n] * tilted[c, n] if i >= 0 else w[c]
-            minimise_relaxation(
-                space[:2], with_another, loss, widths[0], 0.0, 0.0, enough, upper, point, work, stop
-            )
-            _few_digits(states, cap, slope, short)
-            # The ball is that of the multipliers without t.
-            below, error, longest, _delta = dual_value(rows, node, loss, short, 0.0, 0.0, centre)
-            value = below - 4 * UNIT * abs(below)
-            tilt = 2.0 * math.sqrt(max(upper - value, 0.0))
-            if i < 0 or value >= upper:
-                break
-        if i < 0:
-            radius = 0.5 * tilt
-            for c in range(r):
-                first[c] = centre[c]
-            continue
-        reach = 1.0 + 0.5 * tilt * length[i]
-        for c in range(r):
-            reach -= HT[c, i] * centre[c]
-        if reach < TIGHTER * M[i] or value >= upper:
-            bound = max(bound, value)
-            _note(facts, used, False, price, value, 0.0, 0.0)
-            facts[used, 2], short[n] = 1.0, 0.0
-            end = _record(states, cap, short, marks[used], number_rows, numbers, end)
-            behind[used] = end
-            used += 1
-            if value < upper:
-                ball = value, error, longest, centre
-                _tighten(rows, state, M, loss, nowhere, upper, ball, away, wider, loose)
-    return bound, used
 
 
 @compiled(nogil=True, fastmath=ANY_ORDER)

@@ -141,6 +141,9 @@ class SearchState(ABC):
     # Slack above which the loss is constant, and the weight of the squared norm in the statement.
     cut: ClassVar[float]
     half: ClassVar[float]
+    # Whether the bounds of leaves are made as good as rounding allows, since no other arithmetic
+    # evaluates them.
+    refines_leaves: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         statement: IndicatorStatement = self.statement
@@ -201,10 +204,17 @@ class SearchState(ABC):
         return np.array([names.setdefault(key, len(names)) for key in keys])
 
     def bias_interval(self, upper: float) -> tuple[float, float]:
-        """Return the values of the free bias, times the scale, of points below a value; 0 without
-        one.
+        """Return the values of the free bias, times the scale, of points below a value that no
+        constant score has; empty if there are none, 0 without a bias.
         """
-        return 0.0, 0.0
+        if not self.free:
+            return 0.0, 0.0
+        # Each class has a row whose shortfall is below the cut or, where losses are counted, 0.
+        size = up(math.sqrt(up(upper)))
+        longest = float(row_norms_above(self.H).max(initial=0.0))
+        reach = up(self.scale * up(size * longest)) * (1.0 + 1e-14)
+        reach = up(up(reach) + (self.cut - 1.0 + 1e-14) * self.scale)
+        return -reach, reach
 
     @cached_property
     def _factor_error(self) -> float:
@@ -238,18 +248,6 @@ class SearchState(ABC):
     @property
     def _size(self) -> float:
         return self.cutoff if math.isfinite(self.cutoff) else 0.0
-
-    @property
-    def root_state(self) -> NDArray[np.int8]:
-        """What is decided of the rows at the first node: nothing."""
-        return np.zeros(self.weight.size, dtype=np.int8)
-
-    @property
-    def refines_leaves(self) -> bool:
-        """Whether the bounds of leaves are made as good as rounding allows, since no other
-        arithmetic evaluates them.
-        """
-        return True
 
     @abstractmethod
     def try_point(self, w: Floats) -> None:
@@ -350,11 +348,6 @@ class CountingSearch(SearchState):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.labels = self.statement.geometry.y[self.first] if self.free else None
-
-    @property
-    def refines_leaves(self) -> bool:
-        """They are bounded by points of least norm."""
-        return False
 
     def try_point(self, w: Floats) -> None:
         """Try the sets of rows with margins of about 1 or more at a point."""
@@ -493,15 +486,6 @@ class L0Search(CountingSearch):
     def _prices(self) -> tuple[float, float]:
         return self.statement.C * self.unit, math.inf
 
-    def bias_interval(self, upper: float) -> tuple[float, float]:
-        """Return the values of the free bias, times the scale, of points below a value that no
-        constant score has; empty if there are none.
-        """
-        size = up(math.sqrt(up(upper)))
-        longest = float(row_norms_above(self.H).max(initial=0.0))
-        reach = up(up(self.scale * up(size * longest)) * (1.0 + 1e-14) - self.scale)
-        return -reach, reach
-
 
 class RampSearch(SearchState):
     """The ramp loss, with a free intercept."""
@@ -509,22 +493,11 @@ class RampSearch(SearchState):
     statement: Ramp
     cut: ClassVar[float] = 2.0
     half: ClassVar[float] = 0.5
+    refines_leaves: ClassVar[bool] = True
 
     def _prices(self) -> tuple[float, float]:
         # The loss is 2 where it is largest.
         return 2.0 * self.statement.C * self.unit, math.inf
-
-    def bias_interval(self, upper: float) -> tuple[float, float]:
-        """Return the values of the free bias, times the scale, of points below a value that no
-        constant score has.
-        """
-        size = up(math.sqrt(up(upper)))
-        reach = up(
-            self.scale
-            * (1.0 + size * float(row_norms_above(self.H).max(initial=0.0)))
-            * (1.0 + 1e-14)
-        )
-        return -reach, reach
 
     def try_point(self, w: Floats) -> None:
         """Update the incumbent with a point and with the hinge solution of the rows that it does

@@ -8,10 +8,6 @@ into one queue. The bounds hold for the rows as they are in memory, to the last 
 **Cardinality.** The budget of dropped weight has a multiplier, which each node adjusts so that its
 relaxation spends the budget.
 
-**Uneven columns.** Long columns make a ball around the minimiser a poor bound on single rows. The M
-of the first node are lowered one by one then, each by the best ball for its row
-(:func:`~svmcvx.fast.indicator.search.node_passes.strengthen`).
-
 **Record.** The decisions and the multipliers of each bound suffice to prove the bounds again:
 :class:`~svmcvx.fast.indicator.search.record.TreeRecord`.
 """
@@ -21,7 +17,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,14 +27,7 @@ from svmcvx.certificate.bounded import up
 from svmcvx.certificate.rows import row_norms_above
 from svmcvx.fast.core.rows import Share
 from svmcvx.fast.indicator.search.exchange import Exchange
-from svmcvx.fast.indicator.search.node_passes import (
-    DIGITS,
-    DROPPED,
-    KEPT,
-    best_multiple,
-    dive,
-    strengthen,
-)
+from svmcvx.fast.indicator.search.node_passes import DIGITS, DROPPED, KEPT, best_multiple, dive
 from svmcvx.fast.indicator.search.record import BoundedNodes, Leaf, TreeRecord, empty_node
 from svmcvx.fast.indicator.search.state import SearchSettings, SearchState
 from svmcvx.solution import Status
@@ -60,9 +49,6 @@ PENALTY = 100.0
 # Largest work (see :attr:`BranchAndBound.work`) of a thread before it returns its open nodes; at
 # least one node.
 DIVE_WORK = 2.5e6
-# Ratio of the lengths of columns above which the M of the first node are lowered one by one, and
-# the work of that, in nodes for each row.
-UNEVEN, STRENGTHENING = 30.0, 2.0
 # Largest number of nodes passed to threads in one round.
 MOST_TASKS = 64
 
@@ -172,17 +158,22 @@ class BranchAndBound:
         before that.
         """
         with stop_flag(self.search.monitor.deadline) as self.stop:
-            status = None if self._begun else self._begin(share)
+            status = None if self._begun else self._begin()
             while status is None and not enough():
                 status = self._round(share)
         return status
 
-    def _begin(self, share: Share) -> Status | None:
+    def _begin(self) -> Status | None:
         """Bound the root."""
         search, r = self.search, self.HT.shape[0]
         self._begun = True
         upper = search.cutoff
-        state, w, box = search.root_state, np.zeros(r), np.array(search.bias_interval(upper))
+        n = self.HT.shape[1]
+        state, w, box = (
+            np.zeros(n, dtype=np.int8),
+            np.zeros(r),
+            np.array(search.bias_interval(upper)),
+        )
         if box[0] > box[1]:
             # No point is better than the incumbent.
             if self.record is not None:
@@ -196,68 +187,13 @@ class BranchAndBound:
         mantissa, exponent = np.frexp(big_m)
         big_m = np.ldexp(np.ceil(mantissa * DIGITS) / DIGITS, exponent)
         root = TreeNode(0.0, -1, state, big_m.astype(np.float32), w, box, search.loss_price, -1)
-        found: list[Dive] = []
-
-        def work(first: int, stride: int) -> None:
-            if first == 0:
-                found.append(self._dive(root, upper, 2))
-                if found[0].nodes and self._is_strengthened(upper):
-                    found.append(self._strengthened(found[0], upper))
-
-        share(work)
-        dived = found[-1]
+        dived = self._dive(root, upper, 2)
         if self.record is not None:
             self.record.add(dived.bounded, upper)
         self.nodes += 1
         search.try_point(dived.last)
         self.queue += [node._replace(number=0) for node in dived.nodes]
         return search.report(self.open_bound)
-
-    def _is_strengthened(self, upper: float) -> bool:
-        """Whether the M of the first node are lowered one by one: with columns of very different
-        lengths and no budget, if it takes no more than a round.
-        """
-        sizes = np.linalg.norm(self.HT, axis=1)
-        uneven = sizes.max() > UNEVEN * sizes[sizes > 0].min(initial=math.inf)
-        work = STRENGTHENING * self.HT.shape[1] * self.node_work
-        priced = not self.search.free and math.isinf(self.search.k)
-        return bool(uneven) and priced and math.isfinite(upper) and work <= self.settings.round_work
-
-    def _strengthened(self, dived: Dive, upper: float) -> Dive:
-        """Lower the M of the first node one by one, and bound it again."""
-        (r, n), node, before = self.HT.shape, dived.nodes[0], dived.bounded
-        state, big_m = node.state.copy(), node.big_m.astype(np.float64)
-        facts, marks = np.empty((n, 3)), np.empty((n, before.marks.shape[1]), dtype=np.uint8)
-        number_rows, numbers = np.empty(n * n, dtype=np.int32), np.empty(n * n)
-        behind = np.empty(n, dtype=np.int64)
-        tilted, lengths, states = (
-            np.zeros((r, n + 1)),
-            np.zeros(n + 1),
-            np.zeros(n + 1, dtype=np.int8),
-        )
-        tilted[:, :n], lengths[:n] = self.HT, self.length
-        scratch = tuple(np.empty((8, n + 1))), tuple(np.empty((5, r))), np.empty((r + 1, r))
-        bounds = facts, marks, number_rows, numbers, behind
-        bound, used = strengthen(
-            *self._problem(upper), node.price, upper, state, big_m, node.w, bounds,
-            (tilted, lengths, states), scratch, self.stop,
-        )  # fmt: skip
-        tight = node._replace(
-            state=state, big_m=big_m.astype(np.float32), bound=max(node.bound, bound), undecided=-1
-        )
-        dived = self._dive(tight, upper, 2)
-        after, end = dived.bounded, behind[used - 1] if used else 0
-        bounded = BoundedNodes(
-            before.parents,
-            before.decisions,
-            before.rounds + used + after.rounds,
-            np.concatenate([before.facts, facts[:used], after.facts]),
-            np.concatenate([before.marks, marks[:used], after.marks]),
-            np.concatenate([before.counts, np.diff(behind[:used], prepend=0), after.counts]),
-            np.concatenate([before.rows, number_rows[:end], after.rows]),
-            np.concatenate([before.numbers, numbers[:end], after.numbers]),
-        )
-        return replace(dived, bounded=bounded)
 
     def _problem(self, upper: float, *, refine: bool = False) -> tuple[Any, Any]:
         """Return the problem and the parameters of the passes, as accurate as rounding allows if a
