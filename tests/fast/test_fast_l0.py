@@ -2,7 +2,6 @@
 mixed-integer route.
 """
 
-import itertools
 import math
 import pickle
 
@@ -14,13 +13,11 @@ from hypothesis import strategies as st
 from sklearn.datasets import make_moons
 
 import svmcvx as sx
-from campaigns.exact_zero_one import free_instance, judge
 from svmcvx.data import binary_data
 from svmcvx.fast.indicator.search.state import SearchSettings
 from svmcvx.fast.indicator.solvers import l0
-from svmcvx.feature_space import KernelSpace, feature_space
+from svmcvx.feature_space import KernelSpace
 from svmcvx.formulations.indicator.statement import l0_objective, l0_statement
-from svmcvx.heuristics.signed_rows import least_norm
 from tests.conftest import make_data
 
 KERNELS = {
@@ -37,21 +34,6 @@ def noisy(n=120, seed=0, noise=0.1):
     flipped = rng.choice(n, int(noise * n), replace=False)
     y[flipped] = 1 - y[flipped]
     return (X - X.mean(axis=0)) / X.std(axis=0), np.where(y > 0, 1, -1)
-
-
-def brute_force(X, y, C, kernel, weight):
-    """The optimum over all sets that are kept."""
-    n = len(y)
-    space = feature_space(binary_data(X, y), kernel, intercept="free")
-    G = space.data.y[:, None] * space.factor
-    best = np.inf
-    for kept in itertools.product((False, True), repeat=n):
-        kept = np.array(kept)
-        price = C * weight[~kept].sum()
-        found = least_norm(G[kept], space.data.y[kept]) if price < best else None
-        if found is not None:
-            best = min(best, 0.5 * found.w @ found.w + price)
-    return best
 
 
 @st.composite
@@ -316,42 +298,6 @@ def test_arguments_are_checked(argument, text):
     X, y = noisy(20, 0)
     with pytest.raises(sx.DataError, match=text):
         l0(X, y, **{"C": 1.0} | argument)
-
-
-def test_an_indefinite_kernel_may_be_clipped():
-    X, y = noisy(40, 0)
-    solution = l0(X, y, C=1.0, kernel=sx.Sigmoid(1.0, -1.0), indefinite="clip", method="local")
-    assert solution.certificate.residuals["clipped_mass"] > 0
-    assert solution.certificate.residuals["stationarity"] <= 1e-8
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("seed", range(6))
-def test_the_search_finds_the_least_objective_of_all_sets(kernel, seed):
-    rng = np.random.default_rng([seed, len(str(kernel))])
-    n, d = int(rng.integers(2, 10)), int(rng.integers(1, 4))
-    X, y = rng.standard_normal((n, d)), np.where(rng.random(n) < 0.5, 1, -1)
-    y[:2] = 1, -1
-    weight = rng.choice([0.25, 1.0, 2.0], n) if seed % 2 else np.ones(n)
-    C = float(10 ** rng.uniform(-2, 2))
-    solution = l0(X, y, C=C, kernel=KERNELS[kernel], sample_weight=weight, method="search")
-    best = brute_force(X, y, C, KERNELS[kernel], weight)
-    assert solution.certificate.kind == "enumeration"
-    assert solution.certificate.lower <= best * (1 + 1e-9)
-    assert solution.certificate.upper == pytest.approx(best, rel=1e-6)
-    assert solution.status == "optimal"
-
-
-@pytest.mark.parametrize("first", range(0, 48, 24))
-def test_hostile_instances_of_the_search_against_all_vertices_in_fractions(first):
-    for seed in range(first, first + 24):
-        X, _, _, _, kernel = free_instance(seed, "l0")
-        # Rounding hides the margins of rows that are far away, and that rows of a kernel's factor
-        # depend on each other.
-        hidden = kernel is not None or np.abs(X).max() > 1e3
-        assert judge(seed, problem="l0", time_limit=None) in (
-            ("certified", "wide") if hidden else ("certified",)
-        ), seed
 
 
 def test_a_constant_score_is_optimal_where_no_point_has_room():

@@ -51,17 +51,6 @@ def test_the_lower_end_is_proved_from_the_file(n, p, arguments, tmp_path):
     assert found.upper <= solution.certificate.upper
 
 
-def test_uneven_columns_are_proved_with_the_balls_of_single_rows():
-    X, y = outlier_data(60, 3, sigma=0.5, outliers="spread", seed=1)
-    solution = zero_one(X * [1.0, 10.0, 100.0], y, lam=1.0)
-    proof = solution.proof()
-    assert proof.arrays["tree.bounds"][0] > 3
-    found = sx.verify(proof, X * [1.0, 10.0, 100.0], y)
-    assert found.holds, found.why
-    assert found.lower >= solution.certificate.lower
-    assert solution.certificate.gap <= 1e-6
-
-
 LAPLACIAN, SQUARE = sx.Laplacian(0.5), sx.Polynomial(2, 0.5, 1.0)
 FREE = {
     "0-1 loss, RBF": lambda X, y, w: zero_one(X, y, lam=1.0, kernel=sx.RBF(0.5), sample_weight=w),

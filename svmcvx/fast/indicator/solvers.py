@@ -453,7 +453,7 @@ class _RampRun(_Run):
     def until_the_end(
         self, share: Share, earlier: Floats | None, rng: np.random.Generator
     ) -> Status:
-        exchange = RampExchange(self.search)
+        exchange = RampExchange(self.search, self.settings)
         exchange.begin(ramp_starts(self.search))
         return self.branch(exchange).run(share) or Status.NUMERICAL
 
@@ -490,7 +490,7 @@ class _L0Run(_Run):
     def until_the_end(
         self, share: Share, earlier: Floats | None, rng: np.random.Generator
     ) -> Status:
-        exchange = CountingExchange(self.search)
+        exchange = CountingExchange(self.search, self.settings)
         exchange.begin(self.sets(earlier))
         tree = self.branch(exchange)
         status = tree.run(share, lambda: tree.work >= self.most)
@@ -515,7 +515,7 @@ class _LocalL0Run(_L0Run):
             vars(statement)["geometry"] = SignedRows(G, statement.y, space.data.weight, True)
         factor_in_time(statement, self.monitor)
         self.search = self.begin(earlier)
-        exchange = CountingExchange(self.search)
+        exchange = CountingExchange(self.search, self.settings)
         exchange.begin(self.sets(earlier), settings.local_work)
         best = self.search.best
         assert best is not None  # noqa: S101 - constant scores are feasible
@@ -573,7 +573,7 @@ class _ZeroOneRun(_Run):
         self, share: Share, earlier: Floats | None, rng: np.random.Generator
     ) -> Status:
         search, settings = self.search, self.settings
-        exchange = CountingExchange(search)
+        exchange = CountingExchange(search, settings)
         exchange.begin(counting_starts(search))
         relaxed = search.best is None
         if relaxed:

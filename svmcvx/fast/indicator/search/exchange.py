@@ -14,21 +14,17 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate.rows import row_norms_above
 from svmcvx.fast.indicator.search.exchange_passes import descend, ramp_descend
-from svmcvx.fast.indicator.search.state import CountingSearch, RampSearch, SearchState
+from svmcvx.fast.indicator.search.state import (
+    CountingSearch,
+    RampSearch,
+    SearchSettings,
+    SearchState,
+)
 from svmcvx.system.stop_flag import stop_flag
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-# Before the tree: moves without an improvement after which it begins, in units of those up to the
-# last one, and at least; and the largest work, at least and in nodes of the tree.
-PATIENCE, LEAST, BEGINNING, NODES = 2, 40, 1e8, 100
-# The work beside a tree whose work is as large, else the root of the product: smaller trees end
-# before that pays.
-BESIDE = 2e7
-# The work of looking for a first point within a budget, in units of that before the tree: nothing
-# else is worth doing without one.
-FIRST_POINT = 5
 # The cost of a product with all rows, for each entry of the rows and in the unit of the tree's
 # work.
 COST = 2.0
@@ -39,13 +35,9 @@ MOVES, MARGINS, RAMP_MARGINS = (
     np.array([0.01, 0.3, 0.7]),
     np.array([-1.0, -0.5, 0.0]),
 )
-# Largest number of dropped rows that are tried, and of products with all rows for one set.
-CANDIDATES, MOST = 8, 20_000
 # Price of a dropped row while there is no feasible point, in units of the longest row: so large
 # that norms outweigh no weight.
 DEAR = 1e8
-# Largest number of hinge problems for one set.
-MOST_MACHINES = 100
 # The constant feature that stands for a free intercept, in units of the longest row.
 FREE_INTERCEPT = 1e3
 
@@ -53,8 +45,8 @@ FREE_INTERCEPT = 1e3
 class Exchange(ABC):
     """Iterated local search from the incumbent of a search."""
 
-    def __init__(self, search: SearchState) -> None:
-        self.search = search
+    def __init__(self, search: SearchState, settings: SearchSettings) -> None:
+        self.search, self.settings = search, settings
         self.work = 0.0
         self._rng = np.random.default_rng(0)
 
@@ -68,12 +60,8 @@ class Exchange(ABC):
                 self._improve(kept, most, stop)
             moves = last = 0
             before = self.search.best_value
-            while (
-                self.search.best is not None
-                and moves < max(LEAST, PATIENCE * last)
-                and self.work < most
-            ):
-                if stop[0]:
+            while self.search.best is not None and moves < self.settings.moves + last:
+                if stop[0] or self.work >= most:
                     break
                 self._improve(self._moved() if moves else self._incumbent_rows(), most, stop)
                 moves += 1
@@ -84,13 +72,15 @@ class Exchange(ABC):
     def _beginning(self) -> float:
         """The largest work before the tree."""
         n, r = self.search.rows.shape
-        return max(BEGINNING, float(NODES * n * r * (r + 20)))
+        least, nodes = self.settings.beginning
+        return max(least, float(nodes * n * r * (r + 20)))
 
     def keep_up(self, work: float, stop: NDArray[np.int64]) -> None:
         """Look for points in proportion to the work of the tree, until the flag is set."""
-        most = math.sqrt(BESIDE * work) if work >= BESIDE else 0.0
+        beside = self.settings.beside
+        most = math.sqrt(beside * work) if work >= beside else 0.0
         while self.search.best is not None and self.work < most and not stop[0]:
-            self._improve(self._moved(), math.inf, stop)
+            self._improve(self._moved(), most, stop)
 
     @abstractmethod
     def _improve(self, kept: Bools, most: float, stop: NDArray[np.int64]) -> None:
@@ -123,8 +113,8 @@ class CountingExchange(Exchange):
 
     search: CountingSearch
 
-    def __init__(self, search: CountingSearch) -> None:
-        super().__init__(search)
+    def __init__(self, search: CountingSearch, settings: SearchSettings) -> None:
+        super().__init__(search, settings)
         self.rows = np.array(search.rows)
         if search.free:
             self.rows[:, -1] *= FREE_INTERCEPT * search.scale
@@ -133,7 +123,7 @@ class CountingExchange(Exchange):
             (np.empty(r + 1, dtype=np.int64), np.empty((r + 1, r + 1)), np.empty(r + 1))
             for _ in range(3)
         ]
-        near = np.empty(CANDIDATES, dtype=np.int64)
+        near = np.empty(settings.candidates, dtype=np.int64)
         self._w = np.empty(r)
         space = np.empty(r + 1), self._w, np.empty(n)
         self._scratch = near, tuple(active), space, np.empty(r + 1)
@@ -146,7 +136,7 @@ class CountingExchange(Exchange):
         is dropped or the work is done.
         """
         search = self.search
-        most = self.work + FIRST_POINT * self._beginning
+        most = self.work + self.settings.first_point * self._beginning
         with stop_flag(search.monitor.deadline) as stop:
             # Few rows have few sets.
             for _ in range(self.rows.shape[0] ** 2):
@@ -179,7 +169,7 @@ class CountingExchange(Exchange):
         self, lam: float, k: float, kept: Bools, most: float, stop: NDArray[np.int64]
     ) -> float:
         cost = COST * self.rows.size
-        left = int(max(min((most - self.work) / cost, MOST), 1))
+        left = int(max((most - self.work) / cost, 1))
         value, products = descend(
             self.rows, self.search.weight, lam, k, kept, left, *self._scratch, stop
         )
@@ -210,12 +200,12 @@ class RampExchange(Exchange):
 
     search: RampSearch
 
-    def __init__(self, search: RampSearch) -> None:
-        super().__init__(search)
+    def __init__(self, search: RampSearch, settings: SearchSettings) -> None:
+        super().__init__(search, settings)
         self.HT, self.length = np.ascontiguousarray(search.rows.T), row_norms_above(search.H)
         r, n = self.HT.shape
         self._scratch = (
-            np.empty(CANDIDATES, dtype=np.int64), np.empty(CANDIDATES), np.empty(n, dtype=np.int8),
+            np.empty(settings.candidates, dtype=np.int64), np.empty(settings.candidates), np.empty(n, dtype=np.int8),
             (tuple(np.empty((7, n))), tuple(np.empty((4, r))), np.empty((r + 1, r))),
         )  # fmt: skip
         self._column = np.linalg.norm(self.HT, axis=1)
@@ -225,7 +215,7 @@ class RampExchange(Exchange):
         """Improve a set of kept rows by single moves."""
         search, (r, n) = self.search, self.HT.shape
         cost = float(n * r * (r + 20))
-        left = int(max(min((most - self.work) / cost, MOST_MACHINES), 1))
+        left = int(max((most - self.work) / cost, 1))
         box, w = search.bias_interval(search.cutoff), self._start.copy()
         value, machines = ramp_descend(
             (self.HT, self.length), search.weight, search.lam, search.cut, *box, kept, left, w,

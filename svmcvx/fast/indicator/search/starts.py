@@ -32,10 +32,8 @@ from svmcvx.solution import Solution
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-# Weights of the slacks in the SVMs that propose sets, and of their squared norm if one is cut; the
-# share of the time left that they may take.
+# Weights of the slacks in the SVMs that propose sets, and of their squared norm if one is cut.
 COSTS, PRICES = (0.1, 10.0), (0.03, 0.1, 0.3, 1.0)
-QUICK_SHARE = 0.3
 # Largest share for which the cardinality form of the relaxation is stated.
 LARGEST_SHARE = 0.5
 # Observations and columns up to which the relaxation of larger problems is solved.
@@ -43,7 +41,7 @@ MOST_ROWS = 100_000
 MOST_COLUMNS = 1000
 # Relative gap to which the relaxation is solved.
 RELAXATION_TOL = 1e-5
-# Share of the time limit that the relaxation may take, and the heuristics after it.
+# Share of the time left that soft margins may take, the relaxation, and the heuristics after it.
 TIME_SHARE = 0.3
 # Newton steps of its solver, at most.
 RELAXATION_STEPS = 5000
@@ -90,7 +88,7 @@ def counting_starts(search: CountingSearch) -> Iterator[Bools]:
     """Yield sets of distinct rows that multiples of soft-margin machines keep; if none fits a
     budget, one that drops few rows.
     """
-    geometry, stop = search.statement.geometry, search.monitor.deadline.share(QUICK_SHARE).passed
+    geometry, stop = search.statement.geometry, search.monitor.deadline.share(TIME_SHARE).passed
     for cost in COSTS:
         if stop():
             break
@@ -115,7 +113,7 @@ def counting_starts(search: CountingSearch) -> Iterator[Bools]:
 
 def ramp_starts(search: RampSearch) -> Iterator[Bools]:
     """Yield all rows, and those that soft-margin machines do not give up."""
-    geometry, stop = search.statement.geometry, search.monitor.deadline.share(QUICK_SHARE).passed
+    geometry, stop = search.statement.geometry, search.monitor.deadline.share(TIME_SHARE).passed
     yield np.ones(search.weight.size, dtype=bool)
     for cost in COSTS:
         if stop():

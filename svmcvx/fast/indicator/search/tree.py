@@ -46,11 +46,6 @@ RAISED = np.array([1.0, 0.95, 0.9, 0.8, 0.7, 0.5])
 SHORT = 1e-9
 # Weight of the squared violation of a decision, in units of the incumbent.
 PENALTY = 100.0
-# Largest work (see :attr:`BranchAndBound.work`) of a thread before it returns its open nodes; at
-# least one node.
-DIVE_WORK = 2.5e6
-# Largest number of nodes passed to threads in one round.
-MOST_TASKS = 64
 
 
 class TreeNode(NamedTuple):
@@ -124,7 +119,9 @@ class BranchAndBound:
         self.length = row_norms_above(search.H)
         r, n = self.HT.shape
         self.node_work = float(n * r * (r + 20))
-        self.expansions = int(min(settings.expansions, max(1, DIVE_WORK / (2 * self.node_work))))
+        self.expansions = int(
+            min(settings.expansions, max(1, settings.dive_work / (2 * self.node_work)))
+        )
         self.tasks = 2
         self.queue: list[TreeNode] = []
         self.nodes = 0
@@ -260,7 +257,7 @@ class BranchAndBound:
             self.queue.clear()
         done = (self.nodes - before) * self.node_work
         if done < 0.5 * self.settings.round_work:
-            self.tasks = min(2 * self.tasks, MOST_TASKS)
+            self.tasks = min(2 * self.tasks, self.settings.tasks)
         elif done > self.settings.round_work:
             self.tasks = max(self.tasks // 2, 1)
         return search.report(self.open_bound)
