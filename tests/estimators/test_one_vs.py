@@ -1,8 +1,10 @@
 """Several classes by binary machines: one against one, and one against the rest."""
 
+import copy
 import itertools
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ import svmcvx as sx
 from svmcvx.data import CodedLabels
 from svmcvx.estimators.binary import parts
 from svmcvx.model import LinearModel, OneVsModel
+from svmcvx.solution import Status
 
 
 def clouds(c=3, per_class=12, d=3, seed=0):
@@ -307,3 +310,18 @@ def test_numbers_of_processes_that_mean_nothing(n_jobs):
     data = np.random.default_rng(0).normal(size=(9, 2))
     with pytest.raises(sx.DataError, match="n_jobs must be"):
         sx.PSVMClassifier(n_jobs=n_jobs).fit(data, [0, 1, 2] * 3)
+
+
+@pytest.mark.parametrize("settings", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "p": 1.5}], ids=str)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_copies_of_fitted_estimators_and_solutions_are_whole(settings, classes):
+    fitted = sx.PSVMClassifier(**settings).fit(X, np.unique(Y, return_inverse=True)[1] % classes)
+    for copied in (copy.copy(fitted), copy.deepcopy(fitted), pickle.loads(pickle.dumps(fitted))):  # noqa: S301
+        assert np.array_equal(copied.decision_function(X), fitted.decision_function(X))
+        assert copied.certificate_ == fitted.certificate_
+        assert copied.solution_.to_dict() == fitted.solution_.to_dict()
+        assert copied.solution_.parts.keys() == fitted.solution_.parts.keys()
+        assert str(copied.solution_.summary()) == str(fitted.solution_.summary())
+    changed = replace(fitted.solution_, status=Status.TIME_LIMIT)
+    assert changed.status is Status.TIME_LIMIT
+    assert copy.deepcopy(changed).certificate == fitted.certificate_
