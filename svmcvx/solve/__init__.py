@@ -1,6 +1,6 @@
 """Conic and mixed-integer solvers behind one call."""
 
+from svmcvx.solve.chain import solve
 from svmcvx.solve.policy import SolverInfo, available_solvers
-from svmcvx.solve.solver import solve
 
 __all__ = ["SolverInfo", "available_solvers", "solve"]
