@@ -157,11 +157,6 @@ def _hinge_tuning(train: _Part, validation: _Part) -> _Tuning:
     return _Tuning(lams, validation.error(*rules), path.__getitem__)
 
 
-def _hinge(part: _Part, C: float) -> Solution:
-    """Solve a hinge problem with a certificate."""
-    return accepted(fast.odml(part.X, part.y, C=C, lam1=0.0, lam2=0.0, intercept=True))
-
-
 def _conic_tuning(train: _Part, validation: _Part) -> _Tuning:
     """Solve the conic problem for all κ."""
     _, space = conic_space(train.X, train.y, None, True, None, "error")

@@ -381,6 +381,7 @@ def solve(
     start: Any,
     *,
     name: str,
+    method: str = "smo",
     tol: float,
     max_iter: int,
     verbose: bool,
@@ -393,7 +394,7 @@ def solve(
             monitor,
             partial(run, monitor),
             start,
-            solver=lambda options: f"fast.{name}/{options.get('method', 'smo')}",
+            solver=lambda options: f"fast.{name}/{options.get('method', method)}",
         )
 
 

@@ -28,8 +28,6 @@ from svmcvx.fast.linear.newton import (
     LinearProblem,
     LinearTerms,
     Margins,
-    NormalMatrix,
-    Observed,
     minimise,
 )
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
@@ -87,6 +85,24 @@ class BlockLoss:
         )
 
 
+def _summed(name: str, *, keep: bool = False) -> Any:
+    """Return a method whose result is the sum over all blocks; `keep` its changes."""
+
+    def method(self: BlockMargins, *arguments: Any) -> Any:
+        return self.sum_over_blocks(name, *arguments, keep=keep)
+
+    return method
+
+
+def _delayed(name: str) -> Any:
+    """Return a method that changes every block with the next pass."""
+
+    def method(self: BlockMargins, *arguments: Any) -> None:
+        self.pending.append((name, arguments))
+
+    return method
+
+
 class BlockMargins(Margins):
     """The margins of all blocks, with the methods of :class:`Margins`."""
 
@@ -99,7 +115,7 @@ class BlockMargins(Margins):
         self.begun = False
         self.best_alpha = self.expansion = np.zeros(0)
 
-    def _sum(self, name: str, *arguments: Any, keep: bool = False) -> Any:
+    def sum_over_blocks(self, name: str, *arguments: Any, keep: bool = False) -> Any:
         """Return the sum of a method of :class:`Margins` over all blocks; `keep` its changes."""
         shards = self.space.shards
         operation = _on_rows if name in OF_ROWS else _on_margins
@@ -112,74 +128,22 @@ class BlockMargins(Margins):
         return _added(found, extreme=name == "flat_ends")
 
     def set_point(self, w: Floats) -> None:
+        """Set the scores to Xw."""
         if not self.begun:
             self.space.shards.change(_begin, None, self.space.settings, self.loss, w)
             self.begun = True
         else:
-            self._sum("set_point", w, keep=True)
+            self.sum_over_blocks("set_point", w, keep=True)
 
-    def project(self, dw: Floats) -> None:
-        """Set the change of the scores along a step."""
-        self._sum("project", dw, keep=True)
-
-    def take_step(self, t: float) -> None:
-        """Move the scores along the step, with the next pass."""
-        self.pending.append(("take_step", (t,)))
-
-    def update_prox_center(self) -> None:
-        """Make the multipliers the centre, with the next pass."""
-        self.pending.append(("update_prox_center", ()))
-
-    def keep(self) -> None:
-        """Keep the multipliers, with the next pass."""
-        self.pending.append(("keep", ()))
-
-    def mean(self, scores: str) -> float:
-        return float(self._sum("mean", scores))
-
-    def balance(self, b: float, sigma: float) -> tuple[float, float, float]:
-        """Return Σyα, Σ of the slopes, and Σ|α| at a bias."""
-        found: tuple[float, float, float] = self._sum("balance", b, sigma)
-        return found
-
-    def flat_ends(self, b: float, sigma: float) -> tuple[float, float]:
-        """Return the moves of the bias to the ends of the interval without slopes."""
-        found: tuple[float, float] = self._sum("flat_ends", b, sigma)
-        return found
-
-    def prox_step(self, b: float, sigma: float, mean: float) -> Observed:
-        """Set multipliers and slopes; return the sums over the rows."""
-        found: Observed = self._sum("prox_step", b, sigma, mean, keep=True)
-        return found
-
-    def along(self, t: float, b: float, db: float, sigma: float) -> float:
-        """Return the derivative of Σe along the step."""
-        return float(self._sum("along", t, b, db, sigma))
-
-    def variance_along(self, mean: float) -> tuple[float, float]:
-        found: tuple[float, float] = self._sum("variance_along", mean)
-        return found
-
-    def curved(self) -> int:
-        """Return the number of rows with a second derivative."""
-        return int(self._sum("curved"))
-
-    def mean_gradient(self) -> Floats:
-        return np.asarray(self._sum("mean_gradient"))
-
-    def normal_matrix(self) -> NormalMatrix:
-        found: NormalMatrix = self._sum("normal_matrix")
-        return found
-
-    def diagonal(self) -> tuple[Floats, float]:
-        """Return the diagonal of X'SX, and the sum of the second derivatives."""
-        found: tuple[Floats, float] = self._sum("diagonal")
-        return found
-
-    def curvature_product(self, direction: Floats, db: float, mean: float) -> tuple[Floats, float]:
-        """Return X'S(X direction + db) and the sum of the middle factor."""
-        found: tuple[Floats, float] = self._sum("curvature_product", direction, db, mean)
-        return found
+    project, prox_step = _summed("project", keep=True), _summed("prox_step", keep=True)
+    take_step, update_prox_center = _delayed("take_step"), _delayed("update_prox_center")
+    keep = _delayed("keep")
+    mean, balance, flat_ends, along, variance_along, curved = map(
+        _summed, ("mean", "balance", "flat_ends", "along", "variance_along", "curved")
+    )
+    mean_gradient, normal_matrix, diagonal, curvature_product = map(
+        _summed, ("mean_gradient", "normal_matrix", "diagonal", "curvature_product")
+    )
 
     def finish(self) -> NDArray[np.intp]:
         """Leave the multipliers of the best lower bound in the states, and nothing else; return the

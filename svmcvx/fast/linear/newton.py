@@ -95,11 +95,7 @@ def minimise(
             newton(_Descent(m, monitor, rows, bounds, w, b, sigma, settings)) or Status.INACCURATE
         )
     except OutOfTime:
-        status = (
-            Status.INTERRUPTED
-            if monitor.deadline.interrupt_requested.is_set()
-            else Status.TIME_LIMIT
-        )
+        status = monitor.late
     bounds.best.alpha, bounds.best.expansion = rows.best_alpha, rows.expansion
     return bounds.best, status
 

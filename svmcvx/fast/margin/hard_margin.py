@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import BinaryData, binary_data, check_choice
 from svmcvx.errors import DataError
-from svmcvx.fast.core.active_set import LARGEST_SUPPORT, GrowingWorkingSet, ray, solve
+from svmcvx.fast.core import active_set
+from svmcvx.fast.core.active_set import LARGEST_SUPPORT, GrowingWorkingSet, ray
 from svmcvx.fast.core.active_set_passes import FULL, INSEPARABLE, MORE, OVER, TOUCHING
 from svmcvx.fast.core.monitor import (
     Callback,
@@ -43,7 +44,7 @@ from svmcvx.fast.core.monitor import (
     earlier_multipliers,
     limited,
     monitored,
-    solved_from,
+    solve,
 )
 from svmcvx.fast.core.rows import RowCacheSettings, kernel_rows
 from svmcvx.fast.margin.decomposition import (
@@ -174,6 +175,12 @@ def hard_margin(
     """
     check_choice(method, "method", METHODS)
     settings = checked_settings(settings, HardMarginSettings)
+    limits: dict[str, Any] = {
+        "tol": tol,
+        "max_iter": max_iter,
+        "verbose": verbose,
+        "callback": callback,
+    }
     steps = settings.decomposition
     if in_blocks(X):
         refuse_in_blocks(
@@ -182,12 +189,7 @@ def hard_margin(
         blocks = block_space(X, y, sample_weight, intercept="free")
         if not blocks.small:
             in_all = HardMarginInBlocks(HardMargin, blocks, "alpha", balanced=True)
-            with (
-                monitored(
-                    tol=tol, max_iter=max_iter, verbose=verbose, callback=callback
-                ) as monitor,
-                blocks.watched(),
-            ):
+            with monitored(**limits) as monitor, blocks.watched():
                 return _solve_blocks(in_all, monitor, settings.active_set)
         X, y, sample_weight = blocks.loaded()
     data = binary_data(X, y, sample_weight)
@@ -212,66 +214,54 @@ def hard_margin(
         )
     statement = HardMargin(space=space)
     warm = earlier_multipliers(warm_start, statement)
-    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
 
-        def solve(start: Floats | None) -> Found:
-            used = "smo"
-            if space.is_linear and (
-                method == "active-set" or (method == "auto" and space.X.shape[1] <= data.n)
-            ):
-                used = "active-set"
-                status, points, options = _by_active_set(
-                    statement, monitor, start, settings.active_set
-                )
-                if status is None:
-                    if method == "active-set":
-                        status = Status.NUMERICAL
-                    else:
-                        used, start = "smo", points[-1]
-            if used == "smo":
-                rows, size = kernel_rows(
-                    space,
-                    working_set=steps.working_set_size(data.n),
-                    tiled_working_set=steps.tiled_working_set_size(data.n),
-                    cache_size=cache_size,
-                    float32=float32_cache,
-                    settings=settings.rows,
-                )
-                ascent = (steps.ascent or Decomposition)(
-                    statement=statement,
-                    rows=rows,
-                    bounds=_bounds(statement),
-                    c=np.ones(data.n),
-                    r=0.0,
-                    upper_bound=np.full(data.n, math.inf),
-                    size=size,
-                    seed=seed,
-                    alpha=np.zeros(data.n) if start is None else start,
-                    rescale=_best_multiple,
-                    settings=steps,
-                )
-                status, points = ascent.run(monitor), ascent.points()
-                options = ascent.options
-            recover = (
-                statement.recover
-                if used == "smo" and data.n <= CROSSOVER_SIZE
-                else statement.separator
+    def run(monitor: Monitor, start: Floats | None) -> Found:
+        used = "smo"
+        if space.is_linear and (
+            method == "active-set" or (method == "auto" and space.X.shape[1] <= data.n)
+        ):
+            used = "active-set"
+            status, points, options = _by_active_set(statement, monitor, start, settings.active_set)
+            if status is None:
+                if method == "active-set":
+                    status = Status.NUMERICAL
+                else:
+                    used, start = "smo", points[-1]
+        if used == "smo":
+            rows, size = kernel_rows(
+                space,
+                working_set=steps.working_set_size(data.n),
+                tiled_working_set=steps.tiled_working_set_size(data.n),
+                cache_size=cache_size,
+                float32=float32_cache,
+                settings=settings.rows,
             )
-            found = [recover(alpha) for alpha in points]
-            candidates = RecoveredPoints(
-                [m for each in found for m in each.models],
-                [d for each in found for d in each.duals],
+            ascent = (steps.ascent or Decomposition)(
+                statement=statement,
+                rows=rows,
+                bounds=_bounds(statement),
+                c=np.ones(data.n),
+                r=0.0,
+                upper_bound=np.full(data.n, math.inf),
+                size=size,
+                seed=seed,
+                alpha=np.zeros(data.n) if start is None else start,
+                rescale=_best_multiple,
+                settings=steps,
             )
-            assert status is not None  # noqa: S101 - one of the two methods has run to its end
-            return candidates, status, {"method": used, **options}
-
-        return solved_from(
-            statement,
-            monitor,
-            solve,
-            warm,
-            solver=lambda options: f"fast.hard_margin/{options['method']}",
+            status, points = ascent.run(monitor), ascent.points()
+            options = ascent.options
+        recover = (
+            statement.recover if used == "smo" and data.n <= CROSSOVER_SIZE else statement.separator
         )
+        found = [recover(alpha) for alpha in points]
+        candidates = RecoveredPoints(
+            [m for each in found for m in each.models], [d for each in found for d in each.duals]
+        )
+        assert status is not None  # noqa: S101 - one of the two methods has run to its end
+        return candidates, status, {"method": used, **options}
+
+    return solve(statement, run, warm, name="hard_margin", **limits)
 
 
 def _solve_blocks(
@@ -321,11 +311,7 @@ def _solve_blocks(
             X = sp.csr_array(sp.vstack([X, seen.X])) if sp.issparse(X) else np.vstack([X, seen.X])
             y = np.append(y, seen.y)
     except OutOfTime:
-        status = (
-            Status.INTERRUPTED
-            if monitor.deadline.interrupt_requested.is_set()
-            else Status.TIME_LIMIT
-        )
+        status = monitor.late
     finally:
         space.shards.deadline = None
     if statement.working is None:
@@ -359,7 +345,7 @@ def _by_active_set(
     while True:
         code, everything = MORE, np.ones(work.n, dtype=np.bool_)
         while code == MORE:
-            code, last = solve(work.state, everything, math.inf, ACTIVE_SET_STEPS)
+            code, last = active_set.solve(work.state, everything, math.inf, ACTIVE_SET_STEPS)
             if code == MORE and monitor.out_of_time():
                 break
         alpha = work.coefficients() * y

@@ -24,9 +24,8 @@ from svmcvx.fast.core.monitor import (
     checked_settings,
     earlier_solution,
     limited,
-    monitored,
+    solve,
     solve_interruptible,
-    solved_from,
     start_of,
 )
 from svmcvx.fast.core.rows import ProductSeconds
@@ -163,6 +162,12 @@ def odm(
     """
     check_choice(method, "method", (*METHODS, "blocks"))
     settings = checked_settings(settings, ODMSettings)
+    limits: dict[str, Any] = {
+        "tol": tol,
+        "max_iter": max_iter,
+        "verbose": verbose,
+        "callback": callback,
+    }
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "newton"))
         C1, C2, D = check_band(C1, C2, D)
@@ -173,10 +178,7 @@ def odm(
                 BlockLoss(band(C1, C2, D), 1.0 / rows.total_weight),
                 solver="fast.odm/newton",
                 warm_start=earlier_solution(warm_start),
-                tol=tol,
-                max_iter=max_iter,
-                verbose=verbose,
-                callback=callback,
+                **limits,
                 settings=settings.newton,
             )
         X, y, sample_weight = rows.loaded()
@@ -203,36 +205,21 @@ def odm(
         earlier_solution(start_of(warm_start, statement), None if space.is_linear else statement),
     )
     warm = w is not None or theta is not None
-    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
 
-        def solve(start: tuple[Floats | None, Floats | None] | None) -> Found:
-            w, theta = start or (None, None)
-            if by_blocks:
-                found, status = minimise_by_blocks(
-                    statement, monitor, theta, settings.largest_rank, settings.newton
-                )
-                points = RecoveredPoints([space.model(found.v)], [{"theta": found.theta}])
-                info = {"iterations": found.steps, "products": found.products, "rank": found.rank}
-                return points, status, {"method": "blocks", **info}
-            return solve_interruptible(
-                monitor,
-                _solve_whole,
-                statement,
-                monitor,
-                w,
-                theta,
-                method,
-                check_seed(seed),
-                settings,
+    def run(monitor: Monitor, start: tuple[Floats | None, Floats | None] | None) -> Found:
+        w, theta = start or (None, None)
+        if by_blocks:
+            found, status = minimise_by_blocks(
+                statement, monitor, theta, settings.largest_rank, settings.newton
             )
-
-        return solved_from(
-            statement,
-            monitor,
-            solve,
-            (w, theta) if warm else None,
-            solver=lambda options: f"fast.odm/{options.get('method', method)}",
+            points = RecoveredPoints([space.model(found.v)], [{"theta": found.theta}])
+            info = {"iterations": found.steps, "products": found.products, "rank": found.rank}
+            return points, status, {"method": "blocks", **info}
+        return solve_interruptible(
+            monitor, _solve_whole, statement, monitor, w, theta, method, check_seed(seed), settings
         )
+
+    return solve(statement, run, (w, theta) if warm else None, name="odm", method=method, **limits)
 
 
 def _solve_whole(

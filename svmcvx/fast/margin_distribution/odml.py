@@ -36,9 +36,8 @@ from svmcvx.fast.core.monitor import (
     checked_settings,
     earlier_solution,
     limited,
-    monitored,
+    solve,
     solve_interruptible,
-    solved_from,
 )
 from svmcvx.fast.core.rows import ProductSeconds, on_pivots
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
@@ -171,6 +170,12 @@ def odml(
     """
     check_choice(method, "method", (*METHODS, "unwhitened", "low-rank"))
     settings = checked_settings(settings, ODMLSettings)
+    limits: dict[str, Any] = {
+        "tol": tol,
+        "max_iter": max_iter,
+        "verbose": verbose,
+        "callback": callback,
+    }
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(
         check_number(C, "C"), "C", low=1e-300, why="a smaller weight of the losses underflows"
@@ -192,10 +197,7 @@ def odml(
                 BlockLoss(hinge_power(1.0), C / rows.total_weight, terms, rows.total_weight),
                 solver="fast.odml/unwhitened",
                 warm_start=earlier_solution(warm_start),
-                tol=tol,
-                max_iter=max_iter,
-                verbose=verbose,
-                callback=callback,
+                **limits,
                 settings=settings.newton,
             )
         X, y, sample_weight = rows.loaded()
@@ -219,34 +221,27 @@ def odml(
         )
     # Rows from blocks are started by models of other rows as well.
     alpha = start_from(statement, earlier_solution(warm_start, None if from_blocks else statement))
-    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
 
-        def solve(alpha: Floats | None) -> Found:
-            if space.is_linear and (
-                method == "unwhitened" or (method == "auto" and statement.curvature.by_products)
-            ):
-                point, status = _unwhitened(statement, monitor, alpha, settings.newton)
-                model = linear_model(space, point.w, 0.0, np.ones(space.data.n, dtype=bool))
-                info = {"method": "unwhitened", "iterations": point.steps}
-                return RecoveredPoints([model], [{"alpha": point.alpha}]), status, info
-            if without_gram:
-                found, status = solve_by_ranks(
-                    statement, monitor, alpha, settings.largest_rank, settings.newton
-                )
-                info = {"method": "low-rank", "rank": found.rank, "complete": found.exhausted}
-                return found.candidates, status, info
-            rng = check_seed(seed)
-            return solve_interruptible(
-                monitor, _solve_whitened, statement, monitor, alpha, method, rng, settings
+    def run(monitor: Monitor, alpha: Floats | None) -> Found:
+        if space.is_linear and (
+            method == "unwhitened" or (method == "auto" and statement.curvature.by_products)
+        ):
+            point, status = _unwhitened(statement, monitor, alpha, settings.newton)
+            model = linear_model(space, point.w, 0.0, np.ones(space.data.n, dtype=bool))
+            info = {"method": "unwhitened", "iterations": point.steps}
+            return RecoveredPoints([model], [{"alpha": point.alpha}]), status, info
+        if without_gram:
+            found, status = solve_by_ranks(
+                statement, monitor, alpha, settings.largest_rank, settings.newton
             )
-
-        return solved_from(
-            statement,
-            monitor,
-            solve,
-            alpha,
-            solver=lambda options: f"fast.odml/{options.get('method', method)}",
+            info = {"method": "low-rank", "rank": found.rank, "complete": found.exhausted}
+            return found.candidates, status, info
+        rng = check_seed(seed)
+        return solve_interruptible(
+            monitor, _solve_whitened, statement, monitor, alpha, method, rng, settings
         )
+
+    return solve(statement, run, alpha, name="odml", method=method, **limits)
 
 
 def _solve_whitened(
