@@ -487,3 +487,23 @@ def test_no_newton_step_is_begun_that_would_end_after_the_limit(monkeypatch, pro
                 <= found.certificate.upper * (1.0 + 1e-6)
             )
             assert found.certificate.lower > 0.5 * whole.certificate.lower
+
+
+@pytest.mark.parametrize(
+    ("kappa", "weight"),
+    [
+        (0.0, [1e-300, 1e10, 1.0, 1.0, 1e300, 1e10, 1.0]),
+        (0.3, [1e300, 1e300, 1.0, 1.0]),
+        (0.1, [1e-300, 1e10, 1e-10, 1e-10, 1e300]),
+    ],
+)
+@pytest.mark.parametrize("kernel", [None, "rbf", "poly"])
+def test_weights_of_extreme_sizes_give_an_interval_or_a_sentence(kappa, weight, kernel):
+    y = np.arange(len(weight)) % 2
+    X = np.random.default_rng(0).standard_normal((y.size, 2)) + 4.0 * y[:, None]
+    try:
+        found = conic(X, y, kappa=kappa, kernel=kernel, sample_weight=weight)
+    except (DataError, SolverFailed):
+        return
+    assert found.certificate.lower <= found.certificate.upper
+    assert (found.status == "optimal") == (found.certificate.gap <= 1e-6)

@@ -180,6 +180,7 @@ def begin(
             # Any single margin below 1 has to cost more than the whole squared norm of the hard
             # margin.
             lam = max(lam, FIRST_LAM * float(np.vdot(U, U)) / float(data.weight.min()))
+        lam = min(max(lam, float(np.finfo(np.float64).tiny)), float(np.finfo(np.float64).max))
     problem = LowRankRelaxation(
         L, data.y, data.weight, lam=lam, U=U, system=method, dense_spectrum=settings.dense_spectrum
     )

@@ -330,6 +330,8 @@ class LowRankRelaxation:
     def _dense_leading(self, gamma: Floats, wanted: int) -> tuple[Floats, Floats]:
         r = self.rank
         M = weighted_gram(self.L, gamma)
+        if not np.isfinite(M).all():
+            return np.zeros(0), np.zeros((r, 0))
         values, vectors = sl.eigh(M, subset_by_index=[r - wanted, r - 1], check_finite=False)
         return values, vectors
 
@@ -571,7 +573,11 @@ class Continuation:
                 self.settings.eigenvalue_share * goal / max(self.size(), 0.5 * problem.alpha_sum())
             )
             if self.hard_margin:
-                top = float(problem.leading()[0][-1])
+                values = problem.leading()[0]
+                if not values.size:
+                    # The multipliers overflow.
+                    return None
+                top = float(values[-1])
                 if top <= 1.0 and self._lowest() > KEPT_MARGIN:
                     return None
                 # λ of a hard margin beyond this would overflow with the squares of slacks.
@@ -648,7 +654,7 @@ class Continuation:
             )
         if not low < new < high:
             new = (
-                math.sqrt(low * high)
+                math.sqrt(low) * math.sqrt(high)
                 if low > 0 and high < math.inf
                 else problem.lam * math.exp(limit)
             )
@@ -663,7 +669,9 @@ class Continuation:
     def _move_lam(self, new: float, change: Floats) -> None:
         """Set λ, and move along the derivative by log λ where that is better than to stay."""
         problem = self.problem
-        step, problem.lam = math.log(new / problem.lam), new
+        if not 0.0 < new < math.inf:
+            return
+        step, problem.lam = math.log(new) - math.log(problem.lam), new
         if abs(step) <= 0.3 and np.isfinite(change).all():
             predicted = problem.U + step * change
             if problem.value(predicted) < problem.value(problem.U):
@@ -712,6 +720,8 @@ class Continuation:
         target = 2.0 * problem.U[:, 0] - np.asarray(
             problem.L.T @ (problem.y * (alpha - 2.0 * gamma * (1.0 - u)))
         )
+        if not np.isfinite(target).all():
+            return None
         try:
             alpha[near], _ = nnls(self._signed(near).T, target)
         except RuntimeError:  # too many iterations
