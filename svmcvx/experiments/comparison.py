@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -65,61 +66,58 @@ LAST = ("n_support", "seconds", "conventions", "note")
 FORM = 4
 
 
+@dataclass(eq=False)
 class Comparison:
     """A comparison in progress: the split data, and the rows of the models fitted so far."""
 
-    def __init__(
-        self,
-        models: Models,
-        X: Any,
-        y: Any,
-        *,
-        split: float = 0.3,
-        seed: int = 0,
-        scale: str = "standard",
-        missing: str = "error",
-        metrics: str | Sequence[str] = ("accuracy",),
-        tol: float = 1e-6,
-        store: str | os.PathLike[str] | None = None,
-        proofs: str | os.PathLike[str] | None = None,
-        guarantee: bool = False,
-        backend: str | None = None,
-        n_jobs: int | None = None,
-        refit: bool = False,
-    ) -> None:
-        self.named = named_models(models)
-        check_choice(scale, "scale", SCALES)
-        check_choice(missing, "missing", MISSING)
-        self.metrics = tuple(dict.fromkeys(("accuracy", *check_metrics(metrics))))
-        split = check_number(split, "split", low=0, high=1, open_high=True)
-        self.tol = check_number(tol, "tol", low=0, open_low=True)
-        check_whole(seed, "seed", 0)
-        if guarantee and split == 0:
+    models: Models
+    X: Any
+    y: Any
+    _: KW_ONLY
+    split: float = 0.3
+    seed: int = 0
+    scale: str = "standard"
+    missing: str = "error"
+    metrics: str | Sequence[str] = ("accuracy",)
+    tol: float = 1e-6
+    store: str | os.PathLike[str] | None = None
+    proofs: str | os.PathLike[str] | None = None
+    guarantee: bool = False
+    backend: str | None = None
+    n_jobs: int | None = None
+    refit: bool = False
+    fitted: dict[str, Any] = field(default_factory=dict, init=False)
+    reused: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.named = named_models(self.models)
+        check_choice(self.scale, "scale", SCALES)
+        check_choice(self.missing, "missing", MISSING)
+        self.metrics = tuple(dict.fromkeys(("accuracy", *check_metrics(self.metrics))))
+        check_number(self.split, "split", low=0, high=1, open_high=True)
+        check_number(self.tol, "tol", low=0, open_low=True)
+        check_whole(self.seed, "seed", 0)
+        if self.guarantee and self.split == 0:
             raise DataError(
                 "guarantee=True is about a test part, and split=0 leaves none; change one of them"
             )
-        self.scale, self.missing, self.guarantee, self.refit = scale, missing, guarantee, refit
-        self.backend, self.n_jobs = backend, n_jobs
-        self.data = observations(X, y, missing)
-        numbers, labels = self.data.numbers, self.data.labels
+        self.data = observations(self.X, self.y, self.missing)
+        numbers = self.data.numbers
         if isinstance(numbers, DataError) and not any(prepares_itself(m) for _, m in self.named):
             raise numbers
-        self.train, self.test = self._split(split, seed)
+        self.train, self.test = self._split()
         # The data of models that are no pipelines.
-        scaled = self.data.prepared(scale, missing, self.train)
-        self._part = part_of(None, scaled, labels, self.train, self.test)
+        scaled = self.data.prepared(self.scale, self.missing, self.train)
+        self._part = part_of(None, scaled, self.data.labels, self.train, self.test)
         self.X_train, self.y_train, self.X_test, self.y_test, _ = self._part
-        self.store = None if store is None else Store(store)
-        self.proofs = None if proofs is None else check_folder(proofs)
-        self._settings = (split, seed)
+        self._store = None if self.store is None else Store(self.store)
+        self._proofs = None if self.proofs is None else check_folder(self.proofs)
         self._rows: dict[int, Row] = {}
-        self.fitted: dict[str, Any] = {}
-        self.reused = 0
 
-    def _split(self, split: float, seed: int) -> tuple[Any, Any]:
+    def _split(self) -> tuple[Any, Any]:
         codes, classes = self.data.codes, self.data.classes
         rows = np.arange(codes.size)
-        if not split > 0:
+        if not self.split > 0:
             return rows, rows[:0]
         alone = np.flatnonzero(np.bincount(codes) == 1)
         if alone.size:
@@ -129,10 +127,12 @@ class Comparison:
                 " out, or name another column where this is not that of the labels"
             )
         try:
-            train, test = train_test_split(rows, test_size=split, random_state=seed, stratify=codes)
+            train, test = train_test_split(
+                rows, test_size=self.split, random_state=self.seed, stratify=codes
+            )
         except ValueError as error:
             raise DataError(
-                f"split={split} leaves a class without observations ({error}); change it"
+                f"split={self.split} leaves a class without observations ({error}); change it"
             ) from None
         return train, test
 
@@ -150,15 +150,15 @@ class Comparison:
 
     def _key(self, name: str, model: Any) -> str:
         how = () if prepares_itself(model) else (self.scale, self.missing)
-        parts = (self.data.digest_for(model), self._settings, how, self.tol, self.metrics)
+        parts = (self.data.digest_for(model), self.split, self.seed, how, self.tol, self.metrics)
         form = ("compare", FORM, svmcvx.__version__, self.guarantee)
         return fingerprint(*form, name, clone(model), *parts)
 
     def run(self) -> Iterable[Row]:
         """Fit the models and yield a row for each as soon as it is done."""
-        again = self.refit or self.proofs is not None
-        keys = [] if self.store is None else [self._key(name, model) for name, model in self.named]
-        known = {} if self.store is None or again else self.store.found(keys)
+        again = self.refit or self._proofs is not None
+        keys = [] if self._store is None else [self._key(name, model) for name, model in self.named]
+        known = {} if self._store is None or again else self._store.found(keys)
         for place, key in enumerate(keys):
             if key in known:
                 self._rows[place] = known[key]
@@ -167,7 +167,7 @@ class Comparison:
         with workers(self.backend, self.n_jobs) as parallel:
             # In this process the deadline holds as it is, which does not count compiling.
             end = math.inf if parallel is None else epoch_end(current())
-            how = (self.tol, self.metrics, end, self.guarantee, self.proofs, self.refit)
+            how = (self.tol, self.metrics, end, self.guarantee, self._proofs, self.refit)
             work = {
                 place: (_compared, (*named, self._part_of(named[1]), *how))
                 for place, named in enumerate(self.named)
@@ -185,8 +185,8 @@ class Comparison:
                     # Ctrl-C between the two statements would leave a row in the store that the
                     # table lacks.
                     with deferred_interrupt() as pressed:
-                        if self.store is not None and not unfinished:
-                            self.store.add(keys[place], row, "compare", again=again)
+                        if self._store is not None and not unfinished:
+                            self._store.add(keys[place], row, "compare", again=again)
                         self._rows[place] = row
                     note = row["note"] or ""
                     log.info("%s: %s in %.2f s. %s", name, row["status"], row["seconds"], note)
