@@ -20,21 +20,15 @@ from numpy.typing import NDArray
 
 from benchmarks.papers.conic_points import conic_points
 from benchmarks.papers.published import published
-from benchmarks.papers.result import Reproduction, Run, exact_cells, mean_noise, significant
+from benchmarks.papers.result import Reproduction, Run, exact_cells, mean_noise, significant, words
 from benchmarks.papers.trials import Trials, accepted, binary_sets, timed, trials
-from svmcvx import fast
-from svmcvx.errors import DataError
+from svmcvx import DataError, Solution, conic_sdp, fast, solve
 from svmcvx.experiments.store import Row
-from svmcvx.formulations.conic_loss.problems import conic_sdp
 from svmcvx.formulations.conic_loss.statement import conic_space
 from svmcvx.guarantees import guarantee, refine
-from svmcvx.solution import Solution
-from svmcvx.solve import solve
 from svmcvx.synthetic import label_noise_data, outlier_data, outlier_rule
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime
-
-__all__ = ["HALF", "METHODS", "table1", "table2", "table3", "table4"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -71,31 +65,13 @@ SETS = {
 }
 QUICK_SETS = ("Breast cancer", "Immunotherapy")
 SHARES = (0.35, 0.35)
-SHOWN = (
-    "sigma",
-    "outliers",
-    "dataset",
-    "tau",
-    "method",
-    "published",
-    "published_sd",
-    "as_written",
-    "as_written_exact",
-    "as_written_sd",
-    "as_written_difference",
-    "as_written_noise",
-    "as_written_within_noise",
+SHOWN = words(
+    "sigma outliers dataset tau method published published_sd as_written as_written_exact "
+    "as_written_sd as_written_difference as_written_noise as_written_within_noise"
 )
 SHOWN_REAL = (*SHOWN[2:], "published_seconds", "as_written_cpu")
-SHOWN2 = (
-    "n",
-    "p",
-    "method",
-    "published",
-    "published_sd",
-    "as_written",
-    "as_written_sd",
-    "published_over_as_written",
+SHOWN2 = words(
+    "n p method published published_sd as_written as_written_sd published_over_as_written"
 )
 PROTOCOL = (
     (

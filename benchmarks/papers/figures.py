@@ -22,15 +22,6 @@ from svmcvx.system.files import atomic_write
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Drawn",
-    "check_figures",
-    "draw_figures",
-    "figure_names",
-    "write_figures",
-    "write_report",
-]
-
 _PACKAGE = "benchmarks.papers.drawings"
 
 

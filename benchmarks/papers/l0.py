@@ -20,29 +20,14 @@ from sklearn.preprocessing import scale
 
 from benchmarks.papers.exhibits import AdmmIterate, l0_by_admm
 from benchmarks.papers.published import published
-from benchmarks.papers.result import EXACT, Reproduction, Run, accuracy_noise, exact_cells
+from benchmarks.papers.result import EXACT, Reproduction, Run, accuracy_noise, exact_cells, words
 from benchmarks.papers.trials import Trials, accepted, binary_sets, trials
-from svmcvx import fast
+from svmcvx import RBF, Solution, fast
 from svmcvx.experiments.store import Row
 from svmcvx.formulations.indicator.statement import l0_objective
 from svmcvx.guarantees import guarantee, refine
-from svmcvx.kernels import RBF
-from svmcvx.solution import Solution
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, current
-
-__all__ = [
-    "MACHINES",
-    "SETTINGS",
-    "Hyperparameters",
-    "kernel",
-    "shape",
-    "split",
-    "steps",
-    "table51",
-    "table52",
-    "table53",
-]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -67,21 +52,10 @@ SETS = {
     "svmguide1": "svmguide1",
 }
 QUICK_SETS = ("Heart", "Breast Cancer")
-SHOWN = (
-    "m",
-    "label_noise",
-    "dataset",
-    "method",
-    "published",
-    "as_written",
-    "as_written_exact",
-    "as_written_difference",
-    "as_written_within_noise",
-    "published_nsv",
-    "as_written_nsv",
-    "published_iterations",
-    "as_written_iterations",
-    "as_written_certified",
+SHOWN = words(
+    "m label_noise dataset method published as_written as_written_exact as_written_difference "
+    "as_written_within_noise published_nsv as_written_nsv published_iterations "
+    "as_written_iterations as_written_certified"
 )
 
 

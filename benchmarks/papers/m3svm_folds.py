@@ -35,28 +35,18 @@ from benchmarks.papers.result import (
     exact_cells,
     mean_noise,
     over_splits,
+    words,
 )
 from svmcvx.datasets import Dataset
-from svmcvx.experiments.studies import Split, Study
-
-__all__ = ["folds"]
+from svmcvx.experiments import Split, Study
 
 SPLIT = Split(folds=5, stratify=False)
 # The problem of the text at the settings of the released code, beside the released problem.
 HINGE = "m3svm, hinge, as released"
-SHOWN = (
-    "dataset",
-    "method",
-    "settings",
-    "published",
-    "published_sd",
-    "as_written",
-    "as_written_sd",
-    "as_written_exact",
-    "as_written_difference",
-    "as_written_within_noise",
-    "as_written_against_m3svm",
-    "as_written_against_softmax",
+SHOWN = words(
+    "dataset method settings published published_sd as_written as_written_sd as_written_exact "
+    "as_written_difference as_written_within_noise as_written_against_m3svm "
+    "as_written_against_softmax"
 )
 
 

@@ -28,25 +28,14 @@ from benchmarks.papers.result import (
     mean_noise,
     over_splits,
     significant,
+    words,
 )
+from svmcvx import ODMClassifier, ODMLClassifier, PSVMClassifier
 from svmcvx.data import Features
 from svmcvx.datasets import Dataset, known_sets, load
 from svmcvx.errors import SvmcvxError
-from svmcvx.estimators.margin import PSVMClassifier
-from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
+from svmcvx.experiments import Split, Study, study
 from svmcvx.experiments.statistics import wilcoxon
-from svmcvx.experiments.studies import Split, Study, study
-
-__all__ = [
-    "SummedODMClassifier",
-    "SummedODMLClassifier",
-    "UnitMeanDistance",
-    "available_sets",
-    "models",
-    "table2",
-    "table3",
-    "table4",
-]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -94,23 +83,11 @@ TESTS_OF_USUAL = {
 
 # The readings of the paper, and what the names of the models of a study end in by them.
 READINGS = {"as_written": "", "as_summed": ", summed"}
-SHOWN = (
-    "dataset",
-    "method",
-    "published",
-    "published_sd",
-    "published_against_svm",
-    "as_written",
-    "as_written_exact",
-    "as_written_difference",
-    "as_written_within_noise",
-    "as_written_against_svm",
-    "as_written_against_usual",
-    "as_summed",
-    "as_summed_exact",
-    "as_summed_difference",
-    "as_summed_within_noise",
-    "as_summed_against_svm",
+SHOWN = words(
+    "dataset method published published_sd published_against_svm as_written as_written_exact "
+    "as_written_difference as_written_within_noise as_written_against_svm "
+    "as_written_against_usual as_summed as_summed_exact as_summed_difference "
+    "as_summed_within_noise as_summed_against_svm"
 )
 
 

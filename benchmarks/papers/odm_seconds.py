@@ -15,28 +15,18 @@ from sklearn.svm import LinearSVC
 
 from benchmarks.papers.odm import BANDS, COSTS, LARGE, SMALL, SOURCES, SPLIT
 from benchmarks.papers.published import published
-from benchmarks.papers.result import Reproduction, Run
+from benchmarks.papers.result import Reproduction, Run, words
 from benchmarks.papers.trials import accepted, timed, trials
+from svmcvx import DataError, ODMClassifier, ODMLClassifier, PSVMClassifier, SvmcvxError, certify
 from svmcvx.datasets import content_digest, known_sets, load
-from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.estimators.certification import certify
-from svmcvx.estimators.margin import PSVMClassifier
-from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
 from svmcvx.experiments.store import Row
-
-__all__ = ["figure2", "seconds"]
 
 REPEATS, QUICK_SETS = 10, ("cod-rna",)
 TOL = 1e-3
-SHOWN = (
-    "dataset",
-    "method",
-    "as_written",
-    "as_written_sd",
-    "as_written_over_liblinear",
-    "as_written_gap",
-    "as_written_accuracy",
+SHOWN = words(
+    "dataset method as_written as_written_sd as_written_over_liblinear as_written_gap "
+    "as_written_accuracy"
 )
 # The middle values of the grids.
 COST = COSTS[1]

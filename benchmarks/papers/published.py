@@ -8,8 +8,6 @@ import pandas as pd
 
 from svmcvx.data import check_choice
 
-__all__ = ["published", "published_names"]
-
 FOLDER = Path(__file__).with_name("published")
 
 

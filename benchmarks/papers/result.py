@@ -16,30 +16,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.papers.trials import Trials
-from svmcvx.errors import DataError
+from svmcvx import DataError
+from svmcvx.experiments import Study
 from svmcvx.experiments.reports import commit, computer, versions
 from svmcvx.experiments.statistics import corrected_t, effect, paired_t
-from svmcvx.experiments.store import plain
-from svmcvx.experiments.studies import Study
 from svmcvx.experiments.tables import outward
 from svmcvx.system.files import atomic_write
-
-__all__ = [
-    "EXACT",
-    "TESTED",
-    "Reproduction",
-    "Run",
-    "accuracy_noise",
-    "cell_text",
-    "compared",
-    "every_kth",
-    "exact_cells",
-    "mean_exact",
-    "mean_noise",
-    "over_splits",
-    "plain",
-    "significant",
-]
 
 # A grid of at most this many values is used whole.
 WHOLE_GRID = 3
@@ -261,6 +243,11 @@ def mean_noise(first_sd: float, first_splits: int, second_sd: float, second_spli
     splits of the same data.
     """
     return 2.0 * math.sqrt(first_sd**2 / first_splits + second_sd**2 / second_splits)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a text, such as names of columns."""
+    return tuple(text.split())
 
 
 def cell_text(value: object) -> str:

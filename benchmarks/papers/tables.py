@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.papers.result import Reproduction, Run
+from svmcvx import DataError
 from svmcvx.data import check_choice, check_whole
-from svmcvx.errors import DataError
-
-__all__ = ["reproduce", "reproducible"]
 
 
 class _Table(NamedTuple):

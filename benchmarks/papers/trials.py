@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 import svmcvx
+from svmcvx import DataError, Solution, Status, SvmcvxError
 from svmcvx.data import check_time_limit
 from svmcvx.datasets import content_digest, load
-from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.experiments.store import (
     FAILED,
     Row,
@@ -34,11 +34,8 @@ from svmcvx.experiments.store import (
     is_dask,
     plain,
 )
-from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, epoch_end, time_limited, until
-
-__all__ = ["Trials", "accepted", "binary_sets", "timed", "trials"]
 
 # Computes the row of a cell and the number of the repetition, on the data of the cell.
 Compute: TypeAlias = Callable[..., Row]

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["breakdowns", "noise", "seconds"]
-
 # Errors below this, in per cent, are drawn as this on a logarithmic axis.
 SMALLEST = 0.1
 

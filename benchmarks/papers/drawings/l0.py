@@ -15,8 +15,6 @@ from svmcvx.plot.style import class_colours, drawing_panels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["boundaries", "convergence"]
-
 # Size of the data sets drawn, and their rates of flipped labels.
 SIZE, NOISES = 500, (0.0, 0.10)
 # Moments at which the residual is looked at.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["convergence", "exponents", "weights"]
-
 COLUMNS = 3
 # Sets with more numbers than this, observations times features times classes, are not solved again
 # for a picture.

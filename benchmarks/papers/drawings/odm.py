@@ -17,8 +17,6 @@ from svmcvx.plot.style import drawing_panels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["margins"]
-
 MACHINES = ("svm", "odml", "odm")
 # The sets that are drawn, as far as they are in the table: the first few of these, else of any.
 PREFERRED, MOST = ("sonar", "vehicle", "wdbc"), 3

@@ -10,8 +10,6 @@ from svmcvx.plot.style import class_colours, drawing_panels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["exponents", "training"]
-
 WAYS = ("published", "as_written", "as_released")
 
 
