@@ -29,8 +29,9 @@ from benchmarks.papers import (
     write_figures,
     write_report,
 )
-from benchmarks.papers.result import cell_text, plain
+from benchmarks.papers.result import cell_text
 from svmcvx import SvmcvxError
+from svmcvx.experiments.store import plain
 
 DONE, FAILED, UNUSABLE, TIME_OVER, INTERRUPTED = 0, 1, 2, 3, 130
 # Options that name a file to be written.

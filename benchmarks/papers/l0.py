@@ -163,7 +163,7 @@ def _scored(part: Split, solution: Solution) -> Row:
 
 
 def _polished(part: Split, settings: Hyperparameters) -> Row:
-    solution = fast.l0(part.X, part.y, C=settings.C, kernel=kernel(part.X))
+    solution = fast.l0(part.X, part.y, C=settings.C, kernel=kernel(part.X), method="local")
     residual = float(solution.certificate.residuals["stationarity"])
     return _scored(part, solution) | {"residual": residual, "certified": residual <= 1e-6}
 

@@ -48,9 +48,6 @@ def test_the_hinge_is_that_of_liblinear(monkeypatch):
         assert solution.certificate.upper == pytest.approx(ours / 2)
         assert solution.certificate.is_certified(1e-6)
         assert tuning.wrong[place] == pytest.approx(1.0 - theirs.score(*other))
-    # Many rows are solved one by one.
-    monkeypatch.setattr(conic, "BATCHED_ROWS", 10)
-    np.testing.assert_array_equal(conic._hinge_tuning(part, other).wrong, tuning.wrong)
 
 
 @pytest.mark.slow
