@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
 
-__all__ = ["as_array", "owned"]
-
 
 def as_array(value: Any, name: str) -> NDArray[Any]:
     """Return a dense container as an array; the data type does not change."""

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["digest", "sums_of"]
-
 # Numbers of a block of which sums are taken: a prime, so that rows that are exchanged have other
 # places in their blocks.
 BLOCK = 4093

@@ -16,26 +16,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-__all__ = [
-    "MISSING",
-    "Cell",
-    "Fields",
-    "ShortRepr",
-    "aligned",
-    "check_mark",
-    "columns",
-    "html_block",
-    "html_fields",
-    "html_table",
-    "interval",
-    "listed",
-    "number",
-    "quantity",
-    "rounded",
-    "settings",
-    "wrapped",
-]
-
 Fields: TypeAlias = "Sequence[tuple[str, str]]"
 Cell: TypeAlias = Any
 

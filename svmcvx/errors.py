@@ -21,9 +21,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, ParamSpec, TypeVar
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 # Other words for values of arguments.
 OTHER_WORDS: Final[Mapping[str, str]] = {
     "gaussian": "rbf",
@@ -108,16 +105,6 @@ def no_attribute(module: str, name: str, names: Iterable[str]) -> AttributeError
     """
     near = "" if name.startswith("_") else did_you_mean(name, names)
     return AttributeError(f"module {module!r} has no attribute {name!r}{near}", name=name)
-
-
-def renamed(function: Callable[P, T], old: str, new: str) -> staticmethod[P, T]:
-    """Return a static method that calls a function by its old name and warns."""
-
-    def forward(*args: P.args, **kwargs: P.kwargs) -> T:
-        warn_deprecated(old, f"use {new}")
-        return function(*args, **kwargs)
-
-    return staticmethod(forward)
 
 
 def warn_deprecated(old: str, instead: str) -> None:

@@ -284,15 +284,6 @@ def _folders(data_dir: str | os.PathLike[str] | None) -> list[tuple[str, Path | 
     ]
 
 
-def location(name: str, data_dir: str | os.PathLike[str] | None = None) -> Path | None:
-    """Return the file of a set on this machine, None if there is none."""
-    folders = [folder for _, folder in _folders(data_dir)]
-    for folder in [*folders, cache_folder()]:
-        if folder is not None and (folder / f"{name}.npz").is_file():
-            return folder / f"{name}.npz"
-    return None
-
-
 def _load(
     name: str,
     data_dir: str | os.PathLike[str] | None,

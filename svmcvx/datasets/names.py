@@ -9,8 +9,6 @@ from pathlib import Path
 
 from svmcvx.errors import DataError
 
-__all__ = ["BUILT_IN", "REGISTRY", "check_path", "known_names"]
-
 BUILT_IN = ("breast_cancer", "digits", "iris", "wine", "moons", "circles", "blobs")
 REGISTRY = Path(__file__).with_name("registry.toml")
 

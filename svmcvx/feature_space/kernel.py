@@ -39,8 +39,6 @@ from svmcvx.system import memory
 from svmcvx.system.cancellation import checkpoint, interruptible, run_with_deadline
 from svmcvx.system.deadline import OutOfTime
 
-__all__ = ["BLOCK_ENTRIES", "KernelSpace"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 # Bytes for each entry of a Gram matrix while a factor is computed: matrix, factor and copies.

@@ -20,16 +20,6 @@ from numpy.typing import NDArray
 
 from svmcvx.system.deadline import Deadline, OutOfTime, current
 
-__all__ = [
-    "check_cancelled",
-    "checkpoint",
-    "cholesky",
-    "interruptible",
-    "run_with_deadline",
-    "triangle",
-    "uninterruptible",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 T = TypeVar("T")
 

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-__all__ = ["compile_seconds", "compiling_begins", "compiling_ends", "now", "substituted"]
-
 
 @dataclass
 class _Clock:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["default_client"]
-
 
 def default_client() -> Any:
     """Return the client of a running cluster that is the default of this process."""

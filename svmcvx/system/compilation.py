@@ -34,8 +34,6 @@ try:
 except ImportError:  # on Windows, where two processes may compile the same function
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Compiled", "compiled", "recorded"]
-
 MESSAGE = (
     "svmcvx: compiling solvers, once on this computer; the command 'svmcvx compile' compiles all of"
     " them in advance"

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from svmcvx.system import clock
 
-__all__ = ["Deadline", "OutOfTime", "current", "epoch_end", "time_limited", "until"]
-
 
 class OutOfTime(Exception):
     """A deadline has passed before the work was complete; its results are lost."""

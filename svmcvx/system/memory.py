@@ -8,8 +8,6 @@ import psutil
 
 from svmcvx.errors import BuildError
 
-__all__ = ["MEGABYTE", "SMALL_ENTRIES", "available", "columns_in", "require"]
-
 MEGABYTE, GIB = 2.0**20, 2.0**30
 # More entries than any memory holds; a count of them is an integer of 64 bits.
 COUNTLESS = 2.0**62

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from svmcvx.system.deadline import Deadline
 
-__all__ = ["stop_flag"]
-
 # Seconds between two polls of the clock.
 INTERVAL = 0.05
 

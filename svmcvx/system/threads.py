@@ -24,8 +24,6 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["available_threads", "for_each_part", "single_blas_thread"]
-
 Part = TypeVar("Part")
 
 
