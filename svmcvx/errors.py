@@ -1,25 +1,23 @@
-"""Exceptions of svmcvx, one class a remedy, and warnings of what goes in the next release.
+"""Exceptions of svmcvx, one class a remedy.
 
 Every exception raised on purpose derives from :class:`SvmcvxError`; its class says what to do:
 
-================== ===========================================================================================
+================== ==============================================================================
 class              what to do
-================== ===========================================================================================
-DataError          correct the data or the argument named; a wrong type is a DataTypeError, which is
-a TypeError too BuildError         change the requested formulation SolverUnavailable  install or
-license the solver named SolverFailed       try another solver or tolerance; the chain of attempts
-is attached NotCertified       there is an answer, but no proof of the requested accuracy
-==================
-===========================================================================================
+================== ==============================================================================
+DataError          correct the data or the argument named (a wrong type is a DataTypeError, too)
+BuildError         change the requested formulation
+SolverUnavailable  install or license the solver named
+SolverFailed       try another solver or tolerance; the chain of attempts is attached
+NotCertified       there is an answer, but no proof of the requested accuracy
+================== ==============================================================================
 """
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 # Other words for values of arguments.
 OTHER_WORDS: Final[Mapping[str, str]] = {
@@ -105,20 +103,3 @@ def no_attribute(module: str, name: str, names: Iterable[str]) -> AttributeError
     """
     near = "" if name.startswith("_") else did_you_mean(name, names)
     return AttributeError(f"module {module!r} has no attribute {name!r}{near}", name=name)
-
-
-def warn_deprecated(old: str, instead: str) -> None:
-    """Warn that an argument or name goes in the next release, at the line outside the package that
-    uses it.
-    """
-    frame, level = sys._getframe(), 1
-    while (
-        frame.f_back is not None
-        and str(frame.f_globals.get("__name__")).partition(".")[0] == "svmcvx"
-    ):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(
-        f"{old} is deprecated and goes in the next release; {instead}",
-        FutureWarning,
-        stacklevel=level,
-    )

@@ -14,7 +14,7 @@ ROOT = Path(svmcvx.__file__).parent
 
 # From the bottom up; a room imports only from floors below its own, or from its own room.
 FLOORS = (
-    ("errors", "digests", "display", "numerical"),
+    ("errors", "display", "numerical"),
     ("catalogue", "containers", "proofs"),
     ("system",),
     ("certificate",),

@@ -26,8 +26,7 @@ from svmcvx.kernels.functions import (
     Polynomial,
     row_norms_squared,
 )
-from svmcvx.system.cluster import default_client
-from svmcvx.system.threads import for_each_part
+from svmcvx.system.threads import default_client, for_each_part
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -34,9 +34,8 @@ from svmcvx.row_blocks.sources import (
     named_block,
     piece_of,
 )
-from svmcvx.system.cluster import default_client
 from svmcvx.system.deadline import Deadline, OutOfTime
-from svmcvx.system.threads import available_threads, single_blas_thread
+from svmcvx.system.threads import available_threads, default_client, single_blas_thread
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.system.deadline import Deadline
+
 
 @contextmanager
 def deferred_interrupt(requested: threading.Event | None = None) -> Iterator[threading.Event]:
@@ -33,3 +38,29 @@ def deferred_interrupt(requested: threading.Event | None = None) -> Iterator[thr
     finally:
         # None: the handler was not installed from Python, and cannot be put back.
         signal.signal(signal.SIGINT, signal.SIG_DFL if previous is None else previous)
+
+
+# Seconds between two polls of the clock.
+INTERVAL = 0.05
+
+
+@contextmanager
+def stop_flag(deadline: Deadline) -> Iterator[NDArray[np.int64]]:
+    """Yield an array of one number that is 0, and 1 once the deadline has passed or Ctrl-C was
+    pressed.
+    """
+    flag, done = np.zeros(1, dtype=np.int64), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(INTERVAL):
+            if deadline.passed():
+                flag[0] = 1
+                return
+
+    thread = threading.Thread(target=watch, name="svmcvx deadline", daemon=True)
+    thread.start()
+    try:
+        yield flag
+    finally:
+        done.set()
+        thread.join()

@@ -20,7 +20,7 @@ from svmcvx.kernels.columns import KernelColumns
 from svmcvx.system import clock
 from svmcvx.system.compilation import compiled
 from svmcvx.system.deadline import Deadline, current, epoch_end, time_limited, until
-from svmcvx.system.stop_flag import stop_flag
+from svmcvx.system.interrupt import stop_flag
 from tests.conftest import make_data
 
 HOUR = 3600.0
