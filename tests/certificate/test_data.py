@@ -155,7 +155,7 @@ def test_observations_of_weight_zero_are_dropped():
 def test_multiclass_data_keeps_all_classes():
     data = multiclass_data(np.eye(4), list("abca"), [1, 1, 1, 0])
     assert (data.n, data.c, data.rows) == (3, 3, 4)
-    with pytest.raises(DataError, match="every class"):
+    with pytest.raises(DataError, match="each class needs positive weight"):
         multiclass_data(np.eye(3), list("abc"), [1, 1, 0])
 
 
