@@ -104,7 +104,8 @@ class LowRankRelaxation:
     ) -> None:
         self.L, self.y, self.weight = L, y, weight
         self.dense_spectrum = dense_spectrum
-        # Unknowns up to which Newton's systems are formed and factored; beyond, conjugate gradients.
+        # Unknowns up to which Newton's systems are formed and factored; beyond, conjugate
+        # gradients.
         self.largest_system = {"auto": 1500, "direct": math.inf, "conjugate": 0}[system]
         self.squared_norms = row_norms(L) ** 2
         self.U, self.lam, self.ridge = U, lam, 0.0
@@ -611,15 +612,16 @@ class Continuation:
                 share = (self.allowance - here.indicator_sum) / (
                     rival.indicator_sum - here.indicator_sum
                 )
-                # Relative width at which a bracket of λ counts as closed: Σ s z is discontinuous there.
+                # Relative width at which a bracket of λ counts as closed: Σ s z is discontinuous
+                # there.
                 if share * behind <= self.settings.row_share * goal or high <= low * (1.0 + 1e-10):
                     # Both are minima for this λ, at which Σ s z is discontinuous.
                     self.ends = [here.U, rival.U]
                     problem.U = _between(here.U, rival.U, share)
                     return None
             previous, error = error, abs(here.indicator_sum / self.allowance - 1.0)
-            # If the error of the cardinality row is more than this share of the previous one, Newton's method
-            # for λ ends.
+            # If the error of the cardinality row is more than this share of the previous one,
+            # Newton's method for λ ends.
             self._change_lam(
                 here, rival if error > 0.5 * previous else None, low, high, descent.solve
             )
@@ -776,8 +778,8 @@ class Continuation:
             if attained < upper:
                 upper, point = attained, (tight, 0.0)
         sources: list[Callable[[], tuple[Floats, Floats] | None]] = []
-        # Columns up to which earlier ones do so too where the margins may already be those of the optimum,
-        # or λ is not given.
+        # Columns up to which earlier ones do so too where the margins may already be those of the
+        # optimum, or λ is not given.
         if not early or (self.problem.rank <= 100 and (tight is not None or not self.fixed_lam)):
             sources = [
                 self.problem.multipliers,
@@ -821,7 +823,8 @@ class Continuation:
         low, high = 1.0, 1.0
         while not within_allowance(high):
             low, high = high, 4.0 * high * high
-            # Steps of the bisection that makes a point satisfy the cardinality row, and its largest factor.
+            # Steps of the bisection that makes a point satisfy the cardinality row, and its largest
+            # factor.
             if high > 1e200:
                 return math.inf
         for _ in range(60 if high > 1.0 else 0):

@@ -84,15 +84,15 @@ class InteriorPoint:
         """Step until the monitor says stop, or nothing is gained; return why and how many steps it
         took.
         """
-        # Share of the tolerance at which a dual point is computed; where its bound is not yet as good, a
-        # hundredth of it.
+        # Share of the tolerance at which a dual point is computed; where its bound is not yet as
+        # good, a hundredth of it.
         target, smallest, idle, steps = 0.1 * self.monitor.tol, math.inf, 0, 0
         while True:
             U = self.U.copy()
             value, gap, moved = interior_step(*self.problem, self.U, self.slack, self.z, target)
             self.bounds.update_model(U, value)
-            # Steps without a gap below the share LESS of the smallest one after which another method goes
-            # on.
+            # Steps without a gap below the share LESS of the smallest one after which another
+            # method goes on.
             idle = 0 if gap < 0.5 * smallest else idle + 1
             smallest = min(smallest, gap)
             if not moved:

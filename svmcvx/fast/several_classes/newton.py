@@ -462,14 +462,14 @@ class AugmentedNewton:
             self.improved = steps
         if self.monitor.gap < 0.99 * self.smallest:
             self.idle = 0
-        # A step whose predicted decrease is less than this share of the terms of the objective is below
-        # their rounding.
+        # A step whose predicted decrease is less than this share of the terms of the objective is
+        # below their rounding.
         elif self.promised <= 1e-15 * self.terms:
             self.idle += 1
         self.smallest = min(self.smallest, self.monitor.gap)
         self.lowest = min(self.lowest, self.bounds.upper)
-        # Steps in which the multipliers settle: after five the systems of most problems are up to ten times
-        # as large as after ten.
+        # Steps in which the multipliers settle: after five the systems of most problems are up to
+        # ten times as large as after ten.
         costly = steps >= 10 and self.work > self.cheap
         stuck = max(self.idle, self.fruitless) > self.settings.patience
         # Steps of any kind without a smaller gap or objective after which it ends.
@@ -512,8 +512,8 @@ class AugmentedNewton:
         self._offer_if_close(part + left)
         if self.predicted is not None and promised + left <= self._close:
             self._offer_dual(self.predicted)
-        # Part of the gap from the gradient, relative to the other part, at which the multipliers become the
-        # centre.
+        # Part of the gap from the gradient, relative to the other part, at which the multipliers
+        # become the centre.
         if envelope is not None and response is not None and part <= 0.1 * left:
             envelope.centre = response.full
             growth = SIGMA_GROWTH if self.inner_steps > 1 else FAST_GROWTH
@@ -649,8 +649,8 @@ class AugmentedNewton:
         self.kinds.add("conjugate gradients")
         self.work = 0.0
         uniform = second if self.envelope is None and isinstance(second, Squares) else None
-        # Relative accuracy of conjugate gradients for softmax with a sum of squares, whose steps are cheap
-        # in comparison with a hinge's.
+        # Relative accuracy of conjugate gradients for softmax with a sum of squares, whose steps
+        # are cheap in comparison with a hinge's.
         return system.iterative_step(
             gradient,
             curvature,
@@ -745,7 +745,8 @@ class Continuation:
             n * (c - 1.0) * system.shape[0] ** 2 * (1.0 if self._separate else c / 2)
             + system.unknowns**3 / 3
         )
-        # Floating-point operations of a factorisation above which smooth losses use conjugate gradients.
+        # Floating-point operations of a factorisation above which smooth losses use conjugate
+        # gradients.
         self.direct = system.unknowns <= largest_direct and (
             not self.statement.loss.smooth or work <= 1e9
         )
@@ -796,7 +797,9 @@ class Continuation:
         )
 
     def _derivatives(self, f: Floats) -> tuple[Floats, Curvature]:
-        """Return the multipliers of f, and the second derivatives with the independent multipliers."""
+        """Return the multipliers of f, and the second derivatives with the independent
+        multipliers.
+        """
         loss, s, system = self._loss, self.system.weight, self.system
         a = loss.multipliers(f)
         if isinstance(loss, SmoothedHingeSum):
@@ -900,8 +903,8 @@ class Continuation:
     def _forcing(self) -> float:
         """Relative accuracy of conjugate gradients."""
         far = self.estimated_error > 1e-2 * self._size(self.bounds.upper)
-        # Relative accuracy of conjugate gradients while the estimated error exceeds the share FAR of the
-        # objective, and below it.
+        # Relative accuracy of conjugate gradients while the estimated error exceeds the share FAR
+        # of the objective, and below it.
         return 0.1 if far else 0.03
 
     def _finish_step(self, predicted: float, full: Floats, part: float) -> None:

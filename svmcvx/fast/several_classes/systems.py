@@ -384,8 +384,8 @@ class ScoreSystem:
         """
         heavy = weight > weight.mean()
         rest = np.flatnonzero(~heavy)
-        # Observations for each column from which a block is estimated, in addition to those of more than
-        # average weight.
+        # Observations for each column from which a block is estimated, in addition to those of more
+        # than average weight.
         sample = rest[:: max(1, weight.size // (4 * self.shape[0]))]
         scale = float(weight[rest].sum()) / max(float(weight[sample].sum()), TINY)
         return np.append(np.flatnonzero(heavy), sample), np.append(

@@ -300,7 +300,9 @@ def moment_of(model: Any) -> SecondMoment | None:
 def relaxed_model(
     space: FeatureSpace, w: Floats, V: Floats, rounded: BinaryModel | None = None
 ) -> BinaryModel:
-    """Return the model of mean `w` and covariance ``VV'``, both in the columns of ``space.factor``."""
+    """Return the model of mean `w` and covariance ``VV'``, both in the columns of
+    ``space.factor``.
+    """
     data, L = space.data, space.factor
     u = data.y * np.asarray(L @ w)
     z = np.full(data.rows, math.nan)

@@ -864,7 +864,9 @@ def l0_objective(
 
 
 def weighted_objective(squared_norm: Any, loss: Any, *, C: Any) -> Any:
-    r"""Return :math:`\tfrac12\|w\|^2 + C\,\ell` of a weighted loss, of plain or of bounded numbers."""
+    r"""Return :math:`\tfrac12\|w\|^2 + C\,\ell` of a weighted loss, of plain or of bounded
+    numbers.
+    """
     return 0.5 * squared_norm + C * loss
 
 

@@ -9,20 +9,14 @@ y_i, between the score of the observation's own class and the others. It is its 
 over multipliers :math:`a \ge 0` in a convex domain A, with the concave function :math:`g(a) =
 -\ell^*(-a)`.
 
-========== ============================================================ ==================================== ==============
-loss       :math:`\ell(f)`                                              g(a)
-domain A ========== ============================================================
-==================================== ============== hinge      :math:`\sum_k (1-f_k)_+`
-:math:`\sum a_k`                     0 ≤ a ≤ 1 smoothed   :math:`\sum_k
-\tfrac12(\gamma_k+\sqrt{\gamma_k^2+\delta^2})` :math:`\sum a_k+\delta\sqrt{a_k(1-a_k)}` 0 ≤ a ≤ 1
-logistic   :math:`\sum_k \log(1+e^{-f_k})`                              :math:`\sum h(a_k)+h(1-a_k)`
-0 ≤ a ≤ 1 softmax    :math:`\log(1+\sum_k e^{-f_k})`                              :math:`\sum h(a_k)
-+ h(1-\sum a_k)`  a ≥ 0, Σa ≤ 1 largest    :math:`\max_k (1-f_k)_+`
-:math:`\sum a_k`                     a ≥ 0, Σa ≤ 1 top-k      the k largest, see ``TopHinge``
-:math:`\sum a_k`                     see there margin     0 where every f ≥ 1, else infinite
-:math:`\sum a_k`                     a ≥ 0 ==========
-============================================================ ====================================
-==============
+- hinge: :math:`\ell(f) = \sum_k (1-f_k)_+`, :math:`g(a) = \sum a_k`, 0 ≤ a ≤ 1;
+- smoothed: :math:`\sum_k \tfrac12(\gamma_k+\sqrt{\gamma_k^2+\delta^2})`,
+  :math:`\sum a_k+\delta\sqrt{a_k(1-a_k)}`, 0 ≤ a ≤ 1;
+- logistic: :math:`\sum_k \log(1+e^{-f_k})`, :math:`\sum h(a_k)+h(1-a_k)`, 0 ≤ a ≤ 1;
+- softmax: :math:`\log(1+\sum_k e^{-f_k})`, :math:`\sum h(a_k) + h(1-\sum a_k)`, a ≥ 0, Σa ≤ 1;
+- largest: :math:`\max_k (1-f_k)_+`, :math:`\sum a_k`, a ≥ 0, Σa ≤ 1;
+- top-k: the mean of the k largest, see ``TopHinge``;
+- margin: 0 where every f ≥ 1, else infinite; :math:`\sum a_k`, a ≥ 0;
 
 with :math:`\gamma = 1 - f` and :math:`h(a) = -a\log a`. Arrays have
 one row an observation, shape (n, c − 1); the column j is the j-th class other than :math:`y_i`.

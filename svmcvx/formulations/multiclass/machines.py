@@ -4,19 +4,16 @@ r"""The classical multi-class machines: one loss of score differences, one regul
     \min_{W, b}\; P(W, b) = \sum_i s_i\,\ell(f_i) + \Omega(W), \qquad
     f_{ik} = (w_{y_i} - w_k)'x_i + b_{y_i} - b_k,\; k \ne y_i.
 
-======================== ======================================================== ===============================================
-builder                  loss :math:`\ell`                                        regulariser
-:math:`\Omega` ======================== ========================================================
-=============================================== weston_watkins           :math:`\sum_k (1-f_k)_+`
-:math:`\lambda\sum_k\|w_k\|^2` crammer_singer           :math:`\max_k (1-f_k)_+`
-:math:`\lambda\sum_k\|w_k\|^2` msvm                     :math:`\sum_k (1-f_k)_+`
-:math:`\lambda(\tfrac12\sum_{k<l}\|w_k-w_l\|^2 + \tfrac12\sum_k\|w_k\|^2)` topk_svm
-the k largest of :math:`1-f` and 0, averaged             :math:`\lambda\sum_k\|w_k\|^2`
-multinomial_lr           :math:`\log(1+\sum_k e^{-f_k})`
-:math:`\lambda\sum_k\|w_k\|^2` sparse_multinomial_lr    :math:`\log(1+\sum_k e^{-f_k})`
-:math:`\lambda\sum_{jk}|W_{jk}|` ========================
-========================================================
-===============================================
+with the loss and the regulariser of each builder:
+
+- ``weston_watkins``: :math:`\sum_k (1-f_k)_+` and :math:`\lambda\sum_k\|w_k\|^2`;
+- ``crammer_singer``: :math:`\max_k (1-f_k)_+` and :math:`\lambda\sum_k\|w_k\|^2`;
+- ``msvm``: :math:`\sum_k (1-f_k)_+` and
+  :math:`\lambda(\tfrac12\sum_{k<l}\|w_k-w_l\|^2 + \tfrac12\sum_k\|w_k\|^2)`;
+- ``topk_svm``: the mean of the k largest of :math:`1-f` and 0, and
+  :math:`\lambda\sum_k\|w_k\|^2`;
+- ``multinomial_lr``: :math:`\log(1+\sum_k e^{-f_k})` and :math:`\lambda\sum_k\|w_k\|^2`;
+- ``sparse_multinomial_lr``: :math:`\log(1+\sum_k e^{-f_k})` and :math:`\lambda\sum_{jk}|W_{jk}|`.
 
 The losses are summed, not averaged. ``intercept=True`` (the default) has free biases b;
 ``intercept=False`` none.
@@ -121,7 +118,9 @@ SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6)
 
 
 class Machine(NamedTuple):
-    """What one of the classical machines is made of: the name of its builder, loss and regulariser."""
+    """What one of the classical machines is made of: the name of its builder, loss and
+    regulariser.
+    """
 
     builder: str
     loss: Callable[[int], ScoreLoss]

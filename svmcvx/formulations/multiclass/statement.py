@@ -588,7 +588,9 @@ def lengths(V: R, norm: int) -> R:
 
 
 def dual_lengths(S: R, norm: int) -> R:
-    """Return the dual norm of each column: Euclidean, or the largest absolute value for ``norm=1``."""
+    """Return the dual norm of each column: Euclidean, or the largest absolute value for
+    ``norm=1``.
+    """
     found: R = lengths(S, norm) if norm == 2 else row_maxima(abs(S.T))
     return found
 
