@@ -37,7 +37,9 @@ def boundaries(found: Reproduction) -> Figure | None:
     for noise, row in zip(NOISES, panels, strict=True):
         part = split(*shape(_shape_name(found), SIZE, noise, 0), 0)
         solutions = {
-            "l0 (local minimum)": fast.l0(part.X, part.y, C=C, kernel=kernel(part.X)),
+            "l0 (local minimum)": fast.l0(
+                part.X, part.y, C=C, kernel=kernel(part.X), method="local"
+            ),
             "l1": fast.psvm(part.X, part.y, C=C, p=1.0, kernel=kernel(part.X)),
             "l2": fast.psvm(part.X, part.y, C=C, p=2.0, kernel=kernel(part.X)),
         }
