@@ -85,7 +85,16 @@ def read_libsvm(
 ) -> tuple[Any, NDArray[Any]]:
     """Read a LIBSVM file, which may be packed by gzip, bzip2 or xz."""
     with opened(path) as stream:
-        return parse_libsvm(stream, str(path), n_features)
+        X, y = parse_libsvm(stream, str(path), n_features)
+        stream.seek(0)
+        numbered = any(re.search(rb"\s0:1[\s.]", line) for line in islice(stream, LOOKED_AT))
+    n = X.shape[0]
+    if numbered and np.array_equal(X[:, [0]].toarray().ravel(), np.arange(1.0, n + 1.0)):
+        raise DataError(
+            f"{path} is LIBSVM's file of a precomputed kernel: its column 0 numbers the rows; pass"
+            " the matrix of the other columns as X with kernel='precomputed'"
+        )
+    return X, y
 
 
 def _is_libsvm(path: Path) -> bool:

@@ -295,6 +295,14 @@ def test_columns_that_may_be_several_things_are_refused_by_name(tmp_path, cells,
         assert datasets.load(tmp_path / "t.csv", target="y", keep=["x"]).X.shape[0] == 3
 
 
+def test_a_precomputed_kernel_in_libsvms_format_is_no_table_of_features(tmp_path):
+    (tmp_path / "k.svm").write_text("1 0:1 1:2 2:1\n-1 0:2 1:1 2:2\n1 0:3 1:0 2:1\n")
+    with pytest.raises(sx.DataError, match="file of a precomputed kernel"):
+        datasets.load(tmp_path / "k.svm")
+    (tmp_path / "k.svm").write_text("1 1:1 2:1\n-1 1:2 2:2\n1 1:3\n")
+    assert datasets.load(tmp_path / "k.svm").X.shape == (3, 2)
+
+
 def test_a_test_file_of_libsvm_may_have_fewer_columns_than_the_training_file(tmp_path):
     (tmp_path / "a.t").write_text("1 1:1\n-1 2:1\n")
     assert datasets.load(tmp_path / "a.t").X.shape == (2, 2)
