@@ -40,8 +40,6 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 # Points that are better than the incumbent by a smaller share of its value are not looked for.
 IMPROVEMENT = 1e-9
-# Points whose value without rounding is above the incumbent's by this share are no better with it.
-CLEARLY_WORSE = 1e-6
 # Margins above which a trial keeps observations.
 TRIED_MARGINS = (1.0 - 1e-9, 0.9)
 # The search has reached its end if no value that was not attained is below the incumbent's by more
@@ -285,10 +283,9 @@ class SearchState(ABC):
 
     def update_incumbent(self, point: Incumbent) -> None:
         """Replace the incumbent by a feasible point if it is better."""
-        # What is clearly worse without rounding needs no bound on it.
-        if self.statement.objective_value(point.norm, point.loss) * self.unit > self.best_value * (
-            1.0 + CLEARLY_WORSE
-        ):
+        # What is no better without rounding needs no bound on it.
+        plain = self.statement.objective_value(point.norm, point.loss) * self.unit
+        if self.best is not None and plain >= self.best_value:
             return
         value = self.statement.value_of(point) * self.unit
         if value < self.best_value:
