@@ -15,9 +15,9 @@ from svmcvx.estimators.request import FAST, Request, Route, TrainingData
 from svmcvx.solution import Solution
 from svmcvx.system.deadline import current
 
-# Rounds after which a search without a limit ends, with a warning: some seconds to a minute. Rounds
+# Rounds after which a search without a limit ends, with a warning: some seconds. Rounds
 # are counted work, so that a fit does not depend on the clock.
-MOST_ROUNDS = 100
+MOST_ROUNDS = 30
 
 
 @estimator
@@ -42,8 +42,8 @@ class ZeroOneSVMClassifier(_Searched):
     It is solved by the search of ``fast.zero_one`` (at any size with ``solver="auto"``), or, with
     the settings `form` and `M` or ``solver="scip"``, as a mixed-integer program, which needs a
     solver for it (``pip install 'svmcvx[mip]'``). Optimality is proved for tens of observations of
-    a few features in seconds. A search without `time_limit` and `max_iter` ends after 100 rounds,
-    some seconds to a minute: with the interval proved by then and a ``ConvergenceWarning``.
+    a few features in seconds. A search without `time_limit` and `max_iter` ends after 30 rounds,
+    some seconds: with the interval proved by then and a ``ConvergenceWarning``.
 
     Parameters
     ----------

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from svmcvx.heuristics.signed_rows import never
 
-__all__ = ["ExactPoint", "exact_least_norm"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 # Number of violated rows that are examined again before all rows are.

@@ -52,14 +52,13 @@ def local_search(
     *,
     loss_bound: Callable[[float], float],
     scores: Iterable[Floats],
-    points: Iterable[tuple[Floats, float]] = (),
     stop: Callable[[], bool] = never,
     most: int = MOST_REFITS,
 ) -> Incumbent | None:
     """Return a point with few violated margins and a small norm, or None if none was found."""
     r = geometry.G.shape[1]
     constants = [(np.zeros(r), b) for b in ((0.0, 1.0, -1.0) if geometry.free else (0.0,))]
-    searches = [_Search(geometry, objective_value, [point], stop, most) for point in points]
+    searches = []
     for score in scores:
         search = _Search(geometry, objective_value, constants, stop, most)
         searches.append(search)

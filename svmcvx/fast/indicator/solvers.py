@@ -349,8 +349,9 @@ def l0(
             most = math.inf if method == "search" else settings.easy
             return _L0Run(statement, monitor, settings, most).solution(earlier, rng)
         found = _LocalL0Run(statement, monitor, settings).solution(earlier, rng)
-    if found.status is Status.OPTIMAL and not found.certificate.residuals["stationarity"] <= tol:
-        return replace(found, status=Status.INACCURATE)
+    residual = found.certificate.residuals.get("stationarity", math.inf)
+    if found.status is Status.OPTIMAL and not residual <= tol:
+        found = replace(found, status=Status.INACCURATE)
     return found
 
 
@@ -507,7 +508,8 @@ class _LocalL0Run(_L0Run):
     def run(self, earlier: Floats | None, rng: np.random.Generator) -> Found:
         """Return the hard-margin machine of the best set that the local search finds."""
         statement, settings, space = self.statement, self.settings, self.statement.space
-        if space.data.n > settings.whole and not (space.is_linear and space.factor_is_data):
+        low_rank = space.data.n > settings.whole and not (space.is_linear and space.factor_is_data)
+        if low_rank:
             # Points in the span of the pivots have these margins in the whole space.
             factor = partial_factor(space)
             factor.grow(settings.rank, self.monitor.out_of_time)
@@ -521,13 +523,13 @@ class _LocalL0Run(_L0Run):
         assert best is not None  # noqa: S101 - constant scores are feasible
         found = self._machine(~best.dropped, best.u) if best.w.any() else None
         late = self.monitor.out_of_time()
-        if found is None:
-            points = RecoveredPoints(
-                [space.model(np.zeros(space.data.n), best.b if not best.w.any() else 1.0)],
-                [{"mu": np.zeros(space.data.n)}],
-            )
-        else:
+        if found is not None:
             points = statement.restricted_points(*found, ~best.dropped)
+        elif best.w.any() and not low_rank:
+            points = RecoveredPoints([statement.model_at(best.w, best.b)], [{}])
+        else:
+            models, _ = statement.trivial()
+            points = RecoveredPoints(models, [{"mu": np.zeros(space.data.n)}])
         return points, self.monitor.late if late else Status.OPTIMAL, {"method": "local"}
 
     def _machine(self, kept: Bools, u: Floats) -> tuple[Floats, float] | None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.indicator.search.record_passes import (
+from svmcvx.fast.indicator.search.node_passes import (
     count_flips,
     find_flips,
     put_in_order,

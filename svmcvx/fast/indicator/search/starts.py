@@ -134,8 +134,7 @@ def starts(
     solvable = n <= MOST_ROWS and r <= MOST_COLUMNS
     relaxation = _relaxation(statement, monitor, rng) if solvable else None
     pool = () if search.best is None else (search.best,)
-    scores = [soft_margin_scores(geometry, 1.0, stop)]
-    points = [(point.w, 0.0) for point in pool]
+    scores = [soft_margin_scores(geometry, 1.0, stop), *(point.u for point in pool)]
     if relaxation is not None:
         scores += [-relaxation.z, geometry.G @ relaxation.w]
     best = local_search(
@@ -143,7 +142,6 @@ def starts(
         statement.objective_value,
         loss_bound=statement.loss_bound,
         scores=scores,
-        points=points,
         stop=stop,
     )
     return ((best,) if best is not None else ()) + pool, relaxation
