@@ -591,7 +591,7 @@ class FoldSearch:
         return Point(row["formulation"], self._hyperparameters(row, value), model, dual)
 
     def _bound_space(self, row: Row) -> FeatureSpace:
-        """The space of the training rows: all solutions on a fold have the same kernel and weights."""
+        """Return the space of the training rows: solutions on a fold share kernel and weights."""
         if self._space is None:
             kernel = None if row["kernel"] is None else kernel_from_dict(row["kernel"])
             data = binary_data(

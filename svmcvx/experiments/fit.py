@@ -73,7 +73,7 @@ OF_OTHERS: Final[Mapping[type, str]] = {
 
 
 def scaler(scale: str, *, sparse: bool) -> Any:
-    """Return the transformer of a scaling, None for ``"none"``; of sparse columns zeros stay zeros."""
+    """Return the transformer of a scaling, or None; of sparse columns zeros stay zeros."""
     if scale == "none":
         return None
     if scale == "minmax":
@@ -549,7 +549,7 @@ def exact_scores(
 
 
 def _refined(last: CertifiedClassifier, X: Any, y: NDArray[Any], rows: Any) -> CertifiedScores:
-    """Return the scores of rows at a gap that decides their labels, if such a gap can be reached."""
+    """Return the scores of rows at a gap that decides their labels, if it can be reached."""
     solution = refine(last.solution_, X, y, rows, time_limit=last.time_limit)
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt

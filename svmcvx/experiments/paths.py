@@ -184,7 +184,7 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
         return pd.DataFrame(rows)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the interval of the optimum over the range; see :func:`svmcvx.plot.certified_path`."""
+        """Draw the interval over the range; see :func:`svmcvx.plot.certified_path`."""
         from svmcvx.plot import certified_path as draw
 
         return draw(self, ax=ax)
@@ -487,7 +487,7 @@ class Piece:
         return gap, self._split(float(place))
 
     def _split(self, t: float) -> float:
-        """Return a value at t or, where that is near an end, farther inside; the middle for an end."""
+        """Return a value at t, or farther inside near an end; the middle for an end."""
         first, last = self.ends
         if first == 0.0:
             return last * (min(max(t, INSIDE), 1.0 - INSIDE) if 0.0 < t < 1.0 else 0.5)
@@ -585,7 +585,7 @@ class Rule(ABC):
     least: ClassVar[float] = 0.0
     closed: ClassVar[bool] = False
 
-    def check(self, estimator: Any) -> None:  # noqa: B027 - most rules do not depend on the other settings
+    def check(self, estimator: Any) -> None:  # noqa: B027 - by default none
         """Raise a :class:`DataError` if the rule does not hold for the other settings of an
         estimator.
         """
@@ -757,7 +757,7 @@ class Width(Rule):
 
     @staticmethod
     def _objective(statement: Any, model: Any, reduced: Bounded) -> float:
-        """The objective of coefficients in the space of a statement at smaller margins, from above."""
+        """Return the objective of coefficients at smaller margins, from above."""
         moved = replace(model, kernel=statement.space.resolved)
         found = objective(
             statement.penalty(moved),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ROPE: Final = 0.01
 
 STYLE: Final = """
-body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1rem 4rem; color: #1d2733; line-height: 1.5;
+body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1rem; color: #1d2733; line-height: 1.5;
   font-family: system-ui, sans-serif; }
 h1, dd, .warning { overflow-wrap: anywhere; }
 h2 { margin-top: 2.6rem; padding-top: .6rem; border-top: 1px solid #d9dee4; }
@@ -129,7 +129,7 @@ def _sections(study: Any) -> Iterator[str]:
             "Mean ± standard deviation over the splits; marked are the best of a row and those that"
             " the corrected t-test does not tell from it at 0.05. A dash: a task failed or is"
             f" missing. {ONE_CLASS_MARK}: predicts one class only on some split. Ranks (1 is the"
-            f" best) over the {len(study.ranks(metric))} data sets on which every model has a score."
+            f" best) over the {len(study.ranks(metric))} data sets with scores of every model."
         )
         table = _by_set(study.table(metric))
         best = _by_set(study.leaders(metric)).reindex(index=table.index)
@@ -177,10 +177,10 @@ def _sections(study: Any) -> Iterator[str]:
 
 def _over_sets(study: Any, metric: str) -> Iterator[str]:
     note = (
-        "Signed-rank test on the mean scores of the data sets (from six data sets on; ranks of zeros"
-        " are split); holm: adjusted for the number of pairs. median: of the differences, first less"
-        " second, with its interval at 95 % by order statistics; win: share of the data sets on"
-        " which the first is better, ties counted half."
+        "Signed-rank test on the mean scores of the data sets (from six on; ranks of zeros are"
+        " split); holm: adjusted for the number of pairs. median: of the differences, first"
+        " less second, with its interval at 95 % by order statistics; win: share of the data sets"
+        " on which the first is better, ties counted half."
     )
     test = study.friedman(metric)
     if test is not None:

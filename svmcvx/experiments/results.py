@@ -431,7 +431,7 @@ class Study:
         return statistics.mcnemar(np.ones(hits[0].size), *hits)
 
     def overall(self, metric: str | None = None, control: str | None = None) -> pd.DataFrame:
-        """Compare every pair of models over the data sets, by the signed-rank test on mean scores."""
+        """Compare every pair of models over the data sets, by the signed-rank test of means."""
         mean = self.mean(metric)
         if control is not None and control not in self.models:
             raise DataError(f"control must be one of {', '.join(self.models)}, got {control!r}")

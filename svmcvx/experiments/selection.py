@@ -1,4 +1,4 @@
-"""Model selection by cross-validation along warm-started paths, with a certificate for every fit."""
+"""Model selection by cross-validation along warm-started paths, each fit with a certificate."""
 
 from __future__ import annotations
 
@@ -553,7 +553,7 @@ def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
 
 
 def _grid_fault(estimator: Any, grid: Grid) -> str:
-    """Return what is wrong with a grid in fewer words than scikit-learn has, where that is known."""
+    """Return the fault of a grid in fewer words than scikit-learn has, where it is known."""
     known = estimator.get_params()
     for part in [grid] if isinstance(grid, Mapping) else grid:
         for name, values in part.items():

@@ -70,7 +70,7 @@ def wilcoxon(difference: Any) -> float:
 
 
 def right_alone(y: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> tuple[int, int]:
-    """Return on how many rows only the first classifier is right, and on how many only the second."""
+    """Return the numbers of rows on which only the first classifier is right, and the second."""
     return int(((first == y) & (second != y)).sum()), int(((first != y) & (second == y)).sum())
 
 

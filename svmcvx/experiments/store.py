@@ -191,9 +191,8 @@ class Store:
     def add(self, key: str, row: Mapping[str, Any], kind: str = "", *, again: bool = False) -> None:
         """Write a row, on disk when this returns; an older row of the key stays, unless `again`."""
         replaced = "UPDATE SET kind = excluded.kind, row = excluded.row" if again else "NOTHING"
-        query = (
-            f"INSERT INTO rows (key, kind, row) VALUES (?, ?, ?) ON CONFLICT (key) DO {replaced}"  # noqa: S608
-        )
+        query = f"""INSERT INTO rows (key, kind, row) VALUES (?, ?, ?)
+            ON CONFLICT (key) DO {replaced}"""  # noqa: S608 - words of our own
         try:
             self._open().execute(query, (key, kind, json.dumps(plain(row))))
         except sqlite3.DatabaseError as error:

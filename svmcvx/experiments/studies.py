@@ -529,7 +529,8 @@ def study(
     --------
     >>> import svmcvx as sx
     >>> models = {"hinge": sx.PSVMClassifier(), "squared": sx.PSVMClassifier(p=2.0)}
-    >>> found = sx.study(models, ["iris:versicolor-virginica"], repeats=2, tune={"C": [0.1, 1.0]}, cv=3)
+    >>> grid = {"C": [0.1, 1.0]}
+    >>> found = sx.study(models, ["iris:versicolor-virginica"], repeats=2, tune=grid, cv=3)
     >>> found.frame["certified"].all().item()
     True
     """
@@ -612,7 +613,7 @@ class _Prepared(NamedTuple):
         return self.data.labels
 
     def seen_by(self, task: Task) -> Any:
-        """Return the table for pipelines, and for other models its numbers, or why there are none."""
+        """Return the table for pipelines, and numbers, or why there are none, for others."""
         if task.takes_table:
             return self.data.table
         return self.data.numbers if is_pairwise(task.estimator) else self.numbers

@@ -192,7 +192,7 @@ def _check_value(cls: Any, name: str, value: Any) -> None:
 
 
 def _grid(value: Any, what: str) -> dict[str, list[Any]]:
-    """Return the values of each parameter: a list, or a range with low, high, number and spacing."""
+    """Return the values of each parameter: a list, or a range of low, high and number."""
     if not isinstance(value, dict):
         raise DataError(f"{what} must be a table of parameters, got {value!r}")
     grid = {}
