@@ -111,6 +111,9 @@ class BinaryClassifier(CertifiedClassifier):
 
     def _check_several(self) -> None:
         """Check the parameters for several classes, for any number of classes."""
+        settings = (self.multiclass, self.decision_function_shape, self.break_ties, self.n_jobs)
+        if settings == ("ovo", "ovr", True, None) and self.break_ties is True:
+            return
         check_choice(self.multiclass, "multiclass", SCHEMES)
         check_choice(self.decision_function_shape, "decision_function_shape", ("ovr", "ovo"))
         if not isinstance(self.break_ties, (bool, np.bool_)):
@@ -510,27 +513,19 @@ def _largest(labels: CodedLabels, scheme: str) -> int:
 def solved_together(
     request: Request, route: Route, data: TrainingData, scheme: str
 ) -> SolvedParts | None:
-    """Solve the binary problems together; None where they cannot be, or somebody wants to see or
-    limit the iterations of each.
+    """Solve the binary problems together; None where they cannot be, or where the iterations of
+    each are printed or limited.
     """
-    entry, settings = find(request.formulation), dict(request.settings)
-    solve = (
-        None
-        if entry is None or entry.fast is None or route.name != FAST
-        else entry.fast.load_parts()
-    )
+    settings = dict(request.settings)
     kernel = settings.pop("kernel", None)
-    usual = settings.pop("intercept", "free") == "free" and settings.pop("indefinite", "error") in (
-        "error",
-        "clip",
-    )
-    if (
-        solve is None
-        or not usual
-        or settings.keys() != {"C", "p"}
-        or request.verbose
-        or request.max_iter is not None
-    ):
+    usual = settings.pop("intercept", "free") == "free"
+    usual = usual and settings.pop("indefinite", "error") in ("error", "clip")
+    followed = request.verbose or request.max_iter is not None
+    entry = find(request.formulation)
+    if not usual or followed or route.name != FAST or settings.keys() != {"C", "p"}:
+        return None
+    solve = None if entry is None or entry.fast is None else entry.fast.load_parts()
+    if solve is None:
         return None
     found: SolvedParts | None = solve(
         data.X,
