@@ -3,8 +3,7 @@
 :mod:`~svmcvx.certificate.statement` says what a statement is, :mod:`~svmcvx.certificate.check` makes
 certificates. The arithmetic below them: :mod:`~svmcvx.certificate.bounded` has numbers with an error
 bound, :mod:`~svmcvx.certificate.rows` products with the rows of data and bounds of eigenvalues,
-:mod:`~svmcvx.certificate.exactly` operations without any error. The second checker imports none of
-them.
+:mod:`~svmcvx.certificate.exactly` exact operations. The second checker imports none of them.
 """
 
 from svmcvx.certificate.check import (

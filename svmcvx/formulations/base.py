@@ -396,7 +396,7 @@ class LinearDual:
         """Return the values of :attr:`variables` at a model and at variables beside it."""
         if "w" not in self.variables:
             return {}
-        w = np.asarray(model.coef)  # type: ignore[attr-defined]
+        w = np.asarray(model.coef)
         w = np.append(w, model.intercept) if self.space.intercept == "penalised" else w
         return {"w": exact(w)}
 

@@ -207,7 +207,7 @@ class MarginLinearDual(LinearDual):
         if self.free:
             b = exact(model.intercept)
             if self.space.is_linear and self.space.centre.any():
-                b = correctly_rounded(dot_exactly(self.space.centre, model.coef, model.intercept))  # type: ignore[attr-defined]
+                b = correctly_rounded(dot_exactly(self.space.centre, model.coef, model.intercept))
             found["b"] = Bounded(np.array([b.value]), np.array([b.error]))
         if "xi" in variables:
             found["xi"] = exact(self.slacks(model, variables["xi"]))
