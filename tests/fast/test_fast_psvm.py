@@ -259,8 +259,6 @@ def test_linear_and_kernel_solutions_start_each_other(p):
     [
         ({"C": 0.0}, "C"),
         ({"p": 0.5}, "p < 1 is not convex"),
-        ({"selection": "best"}, "selection"),
-        ({"bias": "none"}, "bias"),
         ({"cache_size": 0.0}, "cache_size"),
         ({"method": "newton"}, "method must be one of 'auto', 'smo'"),
         ({"method": "smo", "kernel": None}, "method must be one of 'auto', 'newton'"),

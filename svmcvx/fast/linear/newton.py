@@ -1,7 +1,21 @@
 r"""Newton's method for linear machines, with a certified gap after every step.
 
-Problems and bounds are defined in :mod:`svmcvx.fast.linear.newton`, the linear systems in
-:mod:`svmcvx.fast.linear.newton`.
+The problems minimise, over w and (for the pSVM) a free bias b,
+
+.. math:: P(w, b) = \tfrac12\|w\|^2 - q'w + \sum_i \ell_i(z_i), \qquad z_i = 1 - y_i(x_i'w + b),
+
+with convex losses of :mod:`svmcvx.fast.linear.loss_passes`. Their multipliers :math:`\alpha_i =
+\ell_i'(z_i)` are a dual point,
+
+.. math:: D(\alpha) = \sum_i \alpha_i - \sum_i \ell_i^*(\alpha_i) - \tfrac12\|w(\alpha)\|^2, \qquad
+    w(\alpha) = q + \sum_i \alpha_i y_i x_i,
+
+and :math:`w - w(\alpha)` is the gradient of P: :math:`P - D = \tfrac12\|w - w(\alpha)\|^2 +
+\sum_i(\ell_i(z_i) + \ell_i^*(\alpha_i) - \alpha_i z_i)`, the last sum being 0 for smooth losses.
+
+**A variance of the margins**, :math:`\lambda_1\sum_i s_i(u_i - \bar u)^2` with shares s, is another
+smooth term for problems without bias: its multipliers :math:`\tau_i = 2\lambda_1 s_i(u_i - \bar u)`
+are subtracted from α in w(α), and its conjugate at τ is its own value.
 
 **p ≥ 2 and ODM** are smooth: Newton's method with a line search, and the gap falls with the square
 of the gradient.
@@ -11,8 +25,7 @@ centre a is minimised in (w, b) until the part of the gap from the gradient is a
 part; then its multipliers become the centre and σ grows. The second derivatives weigh only the
 observations in a band of width 1/σ around the kink, in the end about as many as there are features,
 so late steps are cheap. The method converges to the minimum of the loss itself, not of a smoothed
-one. For p = 1 it ends as soon as the set of free multipliers is optimal
-(:mod:`svmcvx.fast.linear.newton`).
+one. For p = 1 it ends as soon as the set of free multipliers is optimal (:class:`Polish`).
 
 The bias is minimised out exactly after every step, which keeps :math:`y'\alpha = 0` to rounding.
 
@@ -822,7 +835,13 @@ def newton_step(
     settings: LinearNewtonSettings,
     stop: Callable[[], bool],
 ) -> tuple[Floats, float]:
-    """Return Newton's step in w and in the bias."""
+    r"""Return Newton's step in w and in the bias, the solution of :math:`(I + X'SX)\,dw = -g` with the
+    second derivatives S of the losses.
+
+    It is solved in the d coordinates of w, or as :math:`(S^{-1} + XX')\nu = -Xg` on the observations
+    with a second derivative if these are fewer and in memory, by a Cholesky factor up to
+    ``direct_work`` operations; otherwise by conjugate gradients with the diagonal as preconditioner.
+    """
     curved = margins.curved()
     if curved == 0:
         return -gradient, 0.0
@@ -960,7 +979,12 @@ class Polished(NamedTuple):
 
 
 class Polish:
-    """Solutions of the optimality conditions on the way of Newton's method."""
+    r"""The exact optimum for p = 1, once it is known which multipliers lie inside their bounds.
+
+    Multipliers at 0 and c are fixed, and the others F solve :math:`X_Fw + b = y_F,\; w =
+    X'(y\alpha),\; y'\alpha = 0`: as many equations as there are features and one more, unless rows
+    are equal.
+    """
 
     def __init__(self, rows: Margins) -> None:
         self.rows = rows
@@ -1017,7 +1041,10 @@ FACTOR_SHARE, FACTOR_STEPS = 0.3, 300
 
 
 class KernelNewton:
-    """The machine on the rows of a factor."""
+    r"""Newton's method on the rows of a partial factor, :math:`K \approx FF'`, that can grow.
+
+    The multipliers are feasible for K, however rough F is: the caller evaluates their bounds on K.
+    """
 
     def __init__(
         self,

@@ -14,9 +14,8 @@ of the kernel only when it violates optimality; whole rows are stored, so that n
 reconstructed before a bound is computed. These updates and the search for violators take a quarter
 of the time for n = 12 000, p = 1, C = 100, with 72% of the multipliers at zero.
 
-**Shortcuts.** Another method may replace pair steps that take long:
-:mod:`svmcvx.fast.margin.decomposition` from an earlier solution,
-:mod:`svmcvx.fast.margin.decomposition` otherwise. Of its multipliers and the present ones, the
+**Shortcuts.** Another method may replace pair steps that take long: :class:`SupportNewton` from an
+earlier solution, :class:`LowRankNewton` otherwise. Of its multipliers and the present ones, the
 point with the smaller gap is used.
 
 **Source.** [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection of pairs.
@@ -534,7 +533,16 @@ STEP_WORK = 7e4
 
 @dataclass
 class SupportNewton:
-    """Newton's method on the support vectors, for one run of the decomposition."""
+    r"""Newton's method on the optimality conditions of the support vectors, from an earlier solution.
+
+    .. math:: (Kv)_i + b + y_i\,\xi_i(\alpha_i) = y_i \quad (i \in F), \qquad \sum_i v_i = 0,
+
+    where F has the multipliers inside their bounds, which is almost known from a nearby C. Each step
+    solves the linearised equations by a Cholesky factor, clips the multipliers, and updates F:
+    clipped observations leave it, those whose margin is on the wrong side join it. It is used with
+    the whole Gram matrix in memory and p ≤ 2, once pair steps have cost as much as the Newton steps
+    are expected to; for p > 2 the slack has an infinite derivative at α = 0.
+    """
 
     statement: PSVM
     K: Floats
@@ -695,7 +703,16 @@ class LowRankSettings:
 
 @dataclass
 class LowRankNewton:
-    """Newton's method on a factor of the kernel matrix, for one run of the decomposition."""
+    r"""Newton's method on a factor of low rank, :math:`K \approx LL'`, in place of pair steps that
+    take long.
+
+    On few features a smooth kernel matrix has a small numerical rank, and the number of Newton steps
+    hardly depends on C or p. Once pair steps have cost as many multiplications as `probe` columns of
+    the factor, these are computed, and the decay of the residual predicts the rank; the factor is
+    completed when pair steps have cost `worth` times :math:`n r^2`, and at least `work_of_column` for
+    each column, once in a run. Its multipliers replace those of the pair steps if their gap on exact
+    scores is smaller.
+    """
 
     statement: PSVM
     cache_size: float

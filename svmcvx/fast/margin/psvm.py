@@ -204,10 +204,9 @@ def psvm(
     -----
     Source: [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection. Where
     pair steps take long, Newton's method may replace them. From an earlier solution, with a stored
-    Gram matrix (:mod:`svmcvx.kernels.gram_cache`), it solves the equations of the support vectors
-    (:mod:`svmcvx.fast.margin.decomposition`); otherwise, for a kernel matrix of small numerical
-    rank (few features), a problem on a factor of it (:mod:`svmcvx.fast.margin.decomposition`),
-    which takes up to `cache_size` megabytes more for a time.
+    Gram matrix (:mod:`svmcvx.kernels.gram_cache`), it solves the equations of the support vectors;
+    otherwise, for a kernel matrix of small numerical rank (few features), a problem on a factor of
+    it, which takes up to `cache_size` megabytes more for a time.
 
     Examples
     --------

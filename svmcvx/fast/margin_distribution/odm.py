@@ -412,6 +412,18 @@ class Coefficients:
 
 @dataclass
 class _Search:
+    r"""Newton's method on products with K, evaluated by blocks: nothing quadratic is stored.
+
+    A point is :math:`w = \sum_i v_i \varphi(x_i)` with scores f = Kv. Its margins give θ, and with
+    :math:`g = v - y\theta`, q = Kg, one product gives P at v, its dual point θ with :math:`K(y\theta)
+    = f - q`, and P at the point of θ. The gap of (v, θ) is :math:`\tfrac12 g'q`. With the second
+    derivatives S on the set A of observations outside the band, the step is :math:`dv = -g - \nu`,
+
+    .. math:: (S^{-1} + K_{AA})\, \nu = -q_A,
+
+    by conjugate gradients, preconditioned by the same matrix with a partial factor :math:`FF'` for K.
+    """
+
     statement: ODM
     monitor: Monitor
     best: Coefficients

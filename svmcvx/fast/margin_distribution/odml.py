@@ -390,7 +390,12 @@ def solve_by_ranks(
     largest_rank: int,
     settings: LinearNewtonSettings,
 ) -> tuple[LowRankPoints, Status]:
-    """Solve the machine on partial factors of growing rank until the monitor says stop."""
+    r"""Solve the machine on partial factors :math:`K \approx FF'` of growing rank.
+
+    Their multipliers α and τ are feasible for K, and :math:`v = y(\alpha + \lambda_2 c - \tau)` is a
+    point of the kernel's own space, so one product with K gives both bounds; if the model of the
+    factor's problem is better, it is expanded on the pivots.
+    """
     s, y, c, space = statement, statement.y, statement.share, statement.space
     n = y.size
     largest = int(min(largest_rank, n, memory.available() / (8.0 * 4.0 * n)))
