@@ -54,7 +54,6 @@ def _calls() -> dict[str, list[Call]]:
     branch: list[Call] = [
         ("ramp", partial(ramp, X, y, C=1.0)),
         ("zero_one", partial(zero_one, X, y, lam=1.0)),
-        ("zero_one, uneven columns", partial(zero_one, X * [1.0, 1.0, 100.0], y, lam=1.0)),
     ]
     first = ActiveSetSettings(first=2)
     active: list[Call] = [
