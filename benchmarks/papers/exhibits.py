@@ -220,13 +220,17 @@ def m3svm_by_adam(
             gradient[:-1, k] += flow[:, first == k].sum(axis=1) - flow[:, second == k].sum(axis=1)
         return value, gradient, slopes
 
-    def dual_points(U: Floats, slopes: Floats) -> list[Any]:
-        """Return the dual points near the slopes; those of other classes are the multipliers."""
+    def raised(U: Floats, slopes: Floats, lower: float, dual: Any) -> tuple[float, Any]:
+        """Return the largest lower bound so far with its dual point, those near the slopes of the
+        other classes, which are multipliers, included.
+        """
         others = np.ones(slopes.shape, dtype=bool)
         others[rows, codes] = False
         alpha = slopes[others].reshape(rows.size, c - 1)
-        found: list[Any] = statement.dual_points(U[:-1], q @ U, alpha)
-        return found
+        for point in statement.dual_points(U[:-1], q @ U, alpha):
+            bound = statement.evaluate_dual(statement.repair(point)).value
+            lower, dual = (bound, point) if bound > lower else (lower, dual)
+        return lower, dual
 
     U = np.zeros((Z.shape[1], c))
     moment, square = np.zeros_like(U), np.zeros_like(U)
@@ -237,14 +241,16 @@ def m3svm_by_adam(
         if value < best:
             best, best_U = value, U
         late = time_limit is not None and time.monotonic() - started > time_limit
-        if late or epoch > epochs or (epoch - 1) % BOUND_EVERY == 0:
-            for point in dual_points(U, slopes):
-                bound = statement.evaluate_dual(statement.repair(point)).value
-                if bound > lower:
-                    lower, dual = bound, point
+        bounded = (epoch - 1) % BOUND_EVERY == 0
+        if bounded:
+            lower, dual = raised(U, slopes, lower, dual)
+        ended = late or epoch > epochs or best - lower <= tol * abs(best)
+        if ended and not bounded:
+            lower, dual = raised(U, slopes, lower, dual)
         trace.append((time.monotonic() - started, lower, best))
-        if late or best - lower <= tol * abs(best):
-            status = sx.Status.TIME_LIMIT if late else sx.Status.OPTIMAL
+        if ended:
+            if late or best - lower <= tol * abs(best):
+                status = sx.Status.TIME_LIMIT if late else sx.Status.OPTIMAL
             break
         moment += (1.0 - MOMENTUM) * (gradient - moment)
         square += (1.0 - SCALE) * (gradient**2 - square)
