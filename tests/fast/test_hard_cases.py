@@ -25,10 +25,15 @@ def test_a_huge_cost_is_a_hard_margin(kernel, C, p):
     assert solution.certificate.upper == pytest.approx(hard.upper, rel=2e-6)
 
 
-def test_a_huge_cost_on_columns_that_nearly_touch():
+@pytest.mark.parametrize("C", [1e6, 1e8, 1e10, 1e12])
+def test_a_huge_cost_on_columns_that_nearly_touch(C):
     data = load_breast_cancer()
-    solution = sx.fast.psvm(scale(data.data), data.target, C=1e8, kernel="linear", tol=3e-7)
+    solution = sx.fast.psvm(scale(data.data), data.target, C=C, kernel="linear")
+    assert solution.status is sx.solution.Status.OPTIMAL
     assert solution.certificate.is_certified(1e-6)
+    assert solution.certificate.upper == pytest.approx(
+        sx.fast.psvm(scale(data.data), data.target, C=C).certificate.upper, rel=2e-6
+    )
 
 
 def test_a_class_with_a_huge_weight():

@@ -65,7 +65,7 @@ from svmcvx.formulations.margin import (
     objective,
 )
 from svmcvx.formulations.margin_blocks import PSVMInBlocks
-from svmcvx.kernels import KernelLike
+from svmcvx.kernels import KernelLike, Linear, as_kernel
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
@@ -105,6 +105,9 @@ class PSVMSettings:
     expected_newton_steps : float
         From an earlier solution Newton's method on the support vectors is tried when pair steps
         have cost as much as this number of its steps.
+    linear_start : float
+        A linear kernel starts from the solution of the linear formulation if C times the largest
+        squared row exceeds this number.
     smo_max_rounds : int
         Rounds of pSMO after which the linear formulation continues with Newton's method.
     smo : DecompositionSettings
@@ -120,6 +123,7 @@ class PSVMSettings:
     decomposition: DecompositionSettings = field(default_factory=DecompositionSettings)
     low_rank: LowRankSettings = field(default_factory=LowRankSettings)
     expected_newton_steps: float = 1.5
+    linear_start: float = 1e8
     smo_max_rounds: int = 3
     smo: DecompositionSettings = field(
         default_factory=lambda: DecompositionSettings(steps=10, final=1e-3)
@@ -254,6 +258,10 @@ def psvm(
     linear = space.is_linear
     check_choice(method, "method", LINEAR_METHODS if linear else KERNEL_METHODS)
     statement = kind_of_psvm(intercept)(space=space, C=C, p=p)
+    inner = free and not linear and isinstance(as_kernel(kernel), Linear)
+    if warm_start is None and inner and C * space.diagonal().max() > settings.linear_start:
+        # Pair steps move large multipliers slowly, Newton's method on the columns does not.
+        warm_start = psvm(X, y, C=C, p=p, sample_weight=sample_weight, tol=tol)
     # Rows from blocks are started by models of other rows as well.
     given = start_of(warm_start, statement)
     if given is not warm_start and not free:
