@@ -32,8 +32,6 @@ SOLVERS = {
     "hard_margin": sx.fast.hard_margin,
     "odm": partial(sx.fast.odm, C1=5.0, C2=2.0, D=0.1),
     "odml": partial(sx.fast.odml, lam1=1.0, lam2=0.5, C=5.0, intercept=True),
-    "conic lam": partial(sx.fast.conic, lam=0.3),
-    "conic kappa": partial(sx.fast.conic, kappa=0.2),
 }
 CHANGES = (
     "values",

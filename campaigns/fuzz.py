@@ -409,16 +409,6 @@ def others():
         {"model": known["kernel"], "X": X, "y": y, "p": 2.0},
     )
     yield Call(
-        "theory.guaranteed_risk",
-        theory.guaranteed_risk,
-        {"model": known["linear"], "X": X, "p": 2.0},
-    )
-    yield Call(
-        "theory.leave_one_out",
-        theory.leave_one_out,
-        {"fit": sx.PSVMClassifier(), "X": X, "y": y, "rows": [0, 1]},
-    )
-    yield Call(
         "theory.leave_one_out_bound",
         theory.leave_one_out_bound,
         {"solution": known["odm"].solution_, "X": X, "y": y},
@@ -431,11 +421,6 @@ def others():
     yield Call("theory.margin_loss", theory.margin_loss, {"u": X[:, 0], "p": 2.0})
     yield Call("theory.margins", theory.margins, {"model": known["linear"], "X": X, "y": y})
     yield Call("theory.pairwise_margins", theory.pairwise_margins, {"model": known["m3svm"]})
-    yield Call("theory.rademacher_bound", theory.rademacher_bound, {"X": X, "norm": 1.0})
-    yield Call(
-        "theory.rademacher_estimate", theory.rademacher_estimate, {"X": X, "norm": 1.0, "draws": 10}
-    )
-    yield Call("theory.radius", theory.radius, {"X": X})
     yield Call("plot.against_exponent", plot.against_exponent, {"table": known["table"]})
     yield Call(
         "plot.decision_regions", plot.decision_regions, {"model": known["linear"], "X": X, "y": y}

@@ -64,10 +64,7 @@ SEARCHES = {
 FREE = {
     f"{name} {kernel}": (solver, kernel)
     for name, solver in (
-        (
-            "zero_one",
-            lambda **arguments: sx.fast.zero_one(X, Y, lam=0.5, method="branch", **arguments),
-        ),
+        ("zero_one", lambda **arguments: sx.fast.zero_one(X, Y, lam=0.5, **arguments)),
         ("ramp", lambda **arguments: sx.fast.ramp(X, Y, C=1.0, sample_weight=WEIGHT, **arguments)),
         ("l0", lambda **arguments: sx.fast.l0(X, Y, C=2.0, method="search", **arguments)),
     )
@@ -129,7 +126,7 @@ def honest(name):
         proof = solver(kernel=kernel).proof()
     else:
         X_, y = X, Y
-        proof = sx.fast.zero_one(X, Y, method="branch", **SEARCHES[name]).proof()
+        proof = sx.fast.zero_one(X, Y, **SEARCHES[name]).proof()
     verified = sx.verify(proof, X_, y, test=T)
     assert verified.holds, (name, verified.why)
     with tempfile.TemporaryDirectory() as folder:

@@ -55,7 +55,7 @@ print(f"{len(y)} binary variables, M between {reach.min():.1f} and {reach.max():
 
 # %%
 search = sx.synthetic.outlier_data(60 if SMALL else 150, 3, sigma=0.5, outliers="spread", seed=1)
-exact = sx.fast.zero_one(*search, lam=LAM, method="branch")
+exact = sx.fast.zero_one(*search, lam=LAM)
 assert exact.certificate.is_certified(1e-6)
 seconds, lower, upper = exact.trace.T
 figure, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")

@@ -178,7 +178,7 @@ chosen = np.unique(np.logspace(0, np.log10(STEPS), 6 if SMALL else 30).astype(in
 polished = {sigma: np.array([polish(runs[0.1, sigma][1][k]) for k in chosen]) for sigma in SIGMAS}
 
 # %% tags=["hide-input"]
-answer = sx.fast.l0(X, y, C=C, kernel=kernel)
+answer = sx.fast.l0(X, y, C=C, kernel=kernel, method="local")
 figure, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
 for (sigma, values), marker in zip(polished.items(), "vos", strict=True):
     ax.plot(chosen + 1, values, marker, markersize=5, label=rf"$\sigma = {sigma:.2f}$")

@@ -51,6 +51,8 @@ class Status(StrEnum):
     """How a solve ended: of a solution by its certificate, of an attempt as its solver says."""
 
     OPTIMAL = "optimal"
+    # A stationary point of a local method, which proves no gap.
+    STATIONARY = "stationary"
     INACCURATE = "inaccurate"
     TIME_LIMIT = "time_limit"
     ITERATION_LIMIT = "iteration_limit"
@@ -664,6 +666,8 @@ def summary_html(solution: Solution) -> str:
 
 
 def _verdict(certificate: Certificate) -> str:
+    if certificate.kind == "local":
+        return "a local minimum"
     if certificate.lower is None:
         return "no lower bound"
     if not math.isfinite(certificate.gap):
@@ -833,10 +837,10 @@ def _notes(solution: Solution) -> list[str]:
             "The interval is that of the binary problem with the largest gap, not of a common"
             " objective."
         )
-    if certificate.lower is None:
+    if certificate.kind == "local":
         notes.append(
-            "A local method: the upper bound is the objective at the model, nothing bounds the"
-            " optimum from below."
+            "A local method: the upper bound is the objective at the model, and the lower bound is"
+            " the trivial one."
         )
     elif "solver_bound" in residuals and certificate.lower <= residuals["solver_bound"]:
         notes.append(
@@ -868,7 +872,7 @@ def _notes(solution: Solution) -> list[str]:
         )
     if "clipped_mass" in residuals:
         notes.append("The kernel was indefinite: the interval is about its positive part.")
-    if solution.status not in (Status.OPTIMAL, Status.INACCURATE):
+    if solution.status not in (Status.OPTIMAL, Status.STATIONARY, Status.INACCURATE):
         notes.append(
             f"The solver stopped before it was done ({solution.status}); the interval is still"
             " valid."

@@ -397,11 +397,13 @@ class CheckedParts:
 
 def status_of(certificate: Certificate, tol: float, said: str) -> str:
     """Return "optimal" for a gap of at most `tol`; otherwise how the solver said that it ended, or
-    "inaccurate" where it said "optimal". A local search has no gap: its word stays.
+    "inaccurate" where it said "optimal" ("stationary" for a local method).
     """
     if certificate.is_certified(tol):
         return "optimal"
-    return "inaccurate" if said == "optimal" and certificate.kind != "local" else said
+    if said != "optimal":
+        return said
+    return "stationary" if certificate.kind == "local" else "inaccurate"
 
 
 @single_blas_thread()

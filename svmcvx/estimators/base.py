@@ -550,7 +550,7 @@ class CertifiedClassifier(_Fitted):
             # A local method proves no gap; the only requirement is that it ran to its end.
             return (
                 None
-                if solution.status is Status.OPTIMAL
+                if solution.status in (Status.OPTIMAL, Status.STATIONARY)
                 else f"the local search stopped early: {solution.status}"
             )
         if certificate.is_certified(self.tol):

@@ -376,7 +376,9 @@ def test_routes_that_do_not_exist(arguments, error, message):
 
 def test_settings_that_a_fast_solver_does_not_take():
     solver = FastSolver(
-        "f", "module", settings=("C",), only={"M": "auto", "weights": None, "form": "big-m"}
+        "ramp",
+        "svmcvx.fast.indicator.solvers",
+        only={"M": "auto", "weights": None, "form": "big-m"},
     )
     assert (
         unsupported_settings(solver, {"C": 1.0, "M": "auto", "weights": None, "form": "big-m"})

@@ -61,9 +61,9 @@ def test_a_path_gives_what_single_solves_give(formulation, name, kernel):
         )
 
 
-def test_a_path_of_local_solutions_has_no_lower_bounds():
-    solutions = sx.fast.path("l0", X, Y, C=[0.1, 1.0], kernel=sx.RBF(0.5))
-    assert [solution.certificate.lower for solution in solutions] == [None, None]
+def test_a_path_of_local_solutions_has_the_trivial_lower_bound():
+    solutions = sx.fast.path("l0", X, Y, C=[0.1, 1.0], kernel=sx.RBF(0.5), method="local")
+    assert [solution.certificate.lower for solution in solutions] == [0.0, 0.0]
     assert all(solution.certificate.residuals["stationarity"] < 1e-8 for solution in solutions)
 
 

@@ -266,9 +266,6 @@ def test_the_released_objective_in_the_scale_of_this_package(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         adam = AdamM3SVMClassifier(**settings, learning_rate=0.01).fit(X, y)
-    assert adam.solution_.attempts[0].options[
-        "iterations"
-    ] == 500 or adam.certificate_.is_certified(1e-4)
     for model in (sx.M3SVMClassifier(**settings).fit(X, y), adam):
         scores = model.decision_function(X)
         entropy = np.log(

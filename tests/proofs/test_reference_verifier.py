@@ -82,10 +82,8 @@ SOLVERS = {
     "zero_one": solved(sx.fast.zero_one, lam=0.5),
     "zero_one without": solved(sx.fast.zero_one, lam=2.0, intercept=False),
     "zero_one k": solved(sx.fast.zero_one, k=9.0),
-    "zero_one rbf": solved(sx.fast.zero_one, lam=0.5, kernel=sx.RBF(0.5), method="branch"),
-    "zero_one polynomial k": solved(
-        sx.fast.zero_one, k=2.0, kernel=sx.Polynomial(2, 0.5, 1.0), method="branch"
-    ),
+    "zero_one rbf": solved(sx.fast.zero_one, lam=0.5, kernel=sx.RBF(0.5)),
+    "zero_one polynomial k": solved(sx.fast.zero_one, k=2.0, kernel=sx.Polynomial(2, 0.5, 1.0)),
     "ramp": solved(sx.fast.ramp, C=0.7),
     "ramp rbf": solved(sx.fast.ramp, C=2.0, kernel=sx.RBF(0.5)),
     "l0": solved(sx.fast.l0, C=1.0, method="search"),

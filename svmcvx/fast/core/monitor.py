@@ -345,7 +345,7 @@ def conclude(
         # end.
         raise SolverFailed(f"{solver}: {statement.explain(str(Status.NUMERICAL))}", [attempt])
     said, status = status, Status(status_of(certificate, monitor.tol, status))
-    if said is Status.OPTIMAL and status is not said:
+    if said is Status.OPTIMAL and status is Status.INACCURATE:
         # The solver's gap did not include the rounding of the certificate.
         reason = f"the certified gap {certificate.gap:.2g} exceeds {monitor.tol:.2g}"
     lower = math.nan if certificate.lower is None else certificate.lower
@@ -455,7 +455,7 @@ def owned_data(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
     before = sums_of(numbers)
     try:
         yield X, y
-    except (ArithmeticError, IndexError, ValueError):
+    except (ArithmeticError, IndexError, RuntimeError, ValueError):
         _require_same(X, before)
         raise
     _require_same(X, before)

@@ -173,7 +173,7 @@ def zero_one(
         lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight"
     )
     statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
-    earlier = earlier_margins(earlier_solution(warm_start, statement), statement)
+    earlier = earlier_margins(earlier_solution(warm_start, statement), statement, same=True)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         return _ZeroOneRun(statement, monitor, settings).solution(earlier, rng)
 
@@ -350,7 +350,7 @@ def l0(
             return _L0Run(statement, monitor, settings, most).solution(earlier, rng)
         found = _LocalL0Run(statement, monitor, settings).solution(earlier, rng)
     residual = found.certificate.residuals.get("stationarity", math.inf)
-    if found.status is Status.OPTIMAL and not residual <= tol:
+    if found.status is Status.STATIONARY and not residual <= tol:
         found = replace(found, status=Status.INACCURATE)
     return found
 

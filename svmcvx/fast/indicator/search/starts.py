@@ -47,8 +47,10 @@ TIME_SHARE = 0.3
 RELAXATION_STEPS = 5000
 
 
-def earlier_margins(warm_start: Solution | None, statement: IndicatorStatement) -> Floats | None:
-    """Return the margins of an earlier solution's model; None for None."""
+def earlier_margins(
+    warm_start: Solution | None, statement: IndicatorStatement, *, same: bool = False
+) -> Floats | None:
+    """Return the margins of an earlier solution's model, if need be of the same data; None for None."""
     if warm_start is None:
         return None
     model, data = warm_start.model, statement.space.data
@@ -56,18 +58,19 @@ def earlier_margins(warm_start: Solution | None, statement: IndicatorStatement) 
         raise DataTypeError(
             f"warm_start must be a Solution with a model of two classes, got {type(model).__name__}"
         )
-    weight = None if warm_start.evidence is None else warm_start.evidence.weight
-    if weight is not None and weight.size != data.rows:
-        raise DataError(
-            f"warm_start must be a Solution of the same data: it is of {weight.size} observations,"
-            f" these are {data.rows}"
-        )
-    for name, values in warm_start.dual.items():
-        if np.ndim(values) > 0 and len(values) != data.rows:
+    if same:
+        weight = None if warm_start.evidence is None else warm_start.evidence.weight
+        if weight is not None and weight.size != data.rows:
             raise DataError(
-                f"warm_start must be a Solution of the same data: its {name} has"
-                f" {len(values)} entries, these are {data.rows} observations"
+                f"warm_start must be a Solution of the same data: it is of {weight.size} observations,"
+                f" these are {data.rows}"
             )
+        for name, values in warm_start.dual.items():
+            if np.ndim(values) > 0 and len(values) != data.rows:
+                raise DataError(
+                    f"warm_start must be a Solution of the same data: its {name} has"
+                    f" {len(values)} entries, these are {data.rows} observations"
+                )
     return np.asarray(statement.y * model.scores(data.X).value)
 
 
