@@ -554,8 +554,10 @@ def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
 
 def _grid_fault(estimator: Any, grid: Grid) -> str:
     """Return the fault of a grid in fewer words than scikit-learn has, where it is known."""
-    known = estimator.get_params()
-    for part in [grid] if isinstance(grid, Mapping) else grid:
+    known, parts = estimator.get_params(), [grid] if isinstance(grid, Mapping) else grid
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(one, Mapping) for one in parts):
+        return f"values by the names of parameters, or a list of such, got {type(grid).__name__}"
+    for part in parts:
         for name, values in part.items():
             if not parameter_of(estimator, name):
                 return (

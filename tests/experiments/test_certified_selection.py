@@ -57,16 +57,16 @@ MACHINES = {
 def test_no_c_has_fewer_or_more_errors_than_its_band(what):
     X, y = data(seed := list(MACHINES).index(what) % 4)
     machine, names = MACHINES[what]
-    found = sx.certified_select(machine, X, y, cv=3, eps=0.1, **dict.fromkeys(names, (0.05, 20.0)))
+    found = sx.certified_select(machine, X, y, cv=3, eps=0.1, **dict.fromkeys(names, (0.01, 100.0)))
     folds = list(StratifiedKFold(3).split(X, y))
     assert found.complete
     assert found.errors - found.least <= 0.1 * len(y)
     assert found.observations == len(y)
     ends = np.r_[found.pieces["low"], found.pieces["high"].iloc[-1]]
-    assert (ends[0], ends[-1]) == (0.05, 20.0)
+    assert (ends[0], ends[-1]) == (0.01, 100.0)
     assert (found.pieces["high"].to_numpy()[:-1] == ends[1:-1]).all()
     rng = np.random.default_rng(seed)
-    for C in np.exp(rng.uniform(np.log(0.05), np.log(20.0), 4)).tolist():
+    for C in np.exp(rng.uniform(np.log(0.01), np.log(100.0), 5)).tolist():
         row = found.pieces[(found.pieces["low"] <= C) & (found.pieces["high"] >= C)].iloc[0]
         assert (
             row["least"] <= errors_at(dict.fromkeys(names, C), X, y, machine, folds) <= row["most"]

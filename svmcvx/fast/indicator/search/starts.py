@@ -58,7 +58,7 @@ def earlier_margins(
         raise DataTypeError(
             f"warm_start must be a Solution with a model of two classes, got {type(model).__name__}"
         )
-    if same:
+    if same or not statement.space.is_linear:
         weight = None if warm_start.evidence is None else warm_start.evidence.weight
         if weight is not None and weight.size != data.rows:
             raise DataError(
