@@ -837,7 +837,7 @@ def _notes(solution: Solution) -> list[str]:
             "The interval is that of the binary problem with the largest gap, not of a common"
             " objective."
         )
-    if certificate.kind == "local":
+    if certificate.kind == "local" or certificate.lower is None:
         notes.append(
             "A local method: the upper bound is the objective at the model, and the lower bound is"
             " the trivial one."
