@@ -1,8 +1,10 @@
 """The floors of the house: who may import whom, and what importing costs."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -205,6 +207,20 @@ def test_every_floor_has_the_same_families(floor):
         for path in (ROOT / floor).rglob("*.py")
     }
     assert {family_of(floor, name) for name in found - SHARED[floor] - ON_TOP} == set(FAMILIES)
+
+
+def test_rooms_keep_to_their_budgets():
+    page = (ROOT.parent / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \|.*\| (\d+) \|$", page, flags=re.MULTILINE)
+    budgets = {tuple(re.findall(r"`(\w+)`", rooms)): int(most) for rooms, most in rows}
+    listed = [room for rooms in budgets for room in rooms]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == FLOOR.keys() - {"__main__"}
+    lines = Counter()
+    for path in FILES:
+        lines[room_of(path)] += path.read_text().count("\n")
+    for rooms, most in budgets.items():
+        assert sum(lines[room] for room in rooms) <= most, rooms
 
 
 def test_no_file_is_too_long():
