@@ -96,10 +96,7 @@ def own_page(name, members):
 
 def home(room, name):
     """Return the room in which a name has its page: the package, where it has it too."""
-    package = import_module("svmcvx")
-    shared = name in package.__all__ and getattr(package, name) is getattr(
-        import_module(room), name
-    )
+    shared = getattr(import_module("svmcvx"), name, None) is getattr(import_module(room), name)
     return "svmcvx" if shared else room
 
 
