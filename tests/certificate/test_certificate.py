@@ -308,7 +308,7 @@ def test_a_point_whose_bound_is_no_number_gives_none():
         (1e-9, "convex", "time_limit", "optimal"),
         (0.9, "convex", "optimal", "inaccurate"),
         (0.9, "enumeration", "interrupted", "interrupted"),
-        (None, "local", "optimal", "optimal"),
+        (None, "local", "optimal", "stationary"),
         (None, "convex", "optimal", "inaccurate"),
     ],
 )

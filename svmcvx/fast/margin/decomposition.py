@@ -187,11 +187,11 @@ class Decomposition:
         # with which the loop continues.
         self._exact: Floats | None = None
         self._exact_of: Floats | None = None
+        # Gaps of that point and of the last one, and whether both are certified.
+        self._gaps, self._both = (math.inf, math.inf), True
         if self.scores is not None:
             self.f, self.updated = self.scores, True
             return
-        # Gaps of that point and of the last one, and whether both are certified.
-        self._gaps, self._both = (math.inf, math.inf), True
         self.exact_scores()
 
     @cached_property
