@@ -293,9 +293,7 @@ class _Scanned(NamedTuple):
     digests: list[PieceDigests]
 
 
-def block_space(
-    X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int = 0, covariance: bool = False
-) -> BlockSpace:
+def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int = 0) -> BlockSpace:
     """Validate data in blocks and return their space."""
     sides, y = (y, y.given) if isinstance(y, ClassPartition) else (None, y)
     source, arrays = _source(X, y, sample_weight)
@@ -304,8 +302,7 @@ def block_space(
         shards.give(name, _by_shard(listed, shards.blocks))
     centre, dense = _first_look(shards, intercept)
     columns, count = centre.size, sum(shards.blocks)
-    unknowns = columns * (columns + 1) // 2 if covariance else columns
-    wanted = max(SAMPLE_ROWS, SAMPLE_PER_COLUMN * unknowns)
+    wanted = max(SAMPLE_ROWS, SAMPLE_PER_COLUMN * columns)
     quota = max(1, int(np.ceil(wanted / count)))
     numbers = [(offset,) for offset in shards.offsets]
     sampling = quota, SAMPLE_ENTRIES / count, seed
