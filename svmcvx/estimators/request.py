@@ -196,7 +196,7 @@ class Request:
         """Solve by the general route."""
         # Imported here, since it takes cvxpy, and most fits need none.
         from svmcvx.solve import solve
-        from svmcvx.solve.options import iteration_limit
+        from svmcvx.solve.policy import iteration_limit
 
         return solve(
             self.problem(X, y, **weights),

@@ -19,23 +19,18 @@ from functools import cache
 from typing import Any
 
 import clarabel
-import cvxpy as cp
 import cvxpy.settings as cps
 import scipy.sparse as sp
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL, dims_to_solver_cones
 from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
-from cvxpy.reductions.solvers.solver import Solver
 
 from svmcvx.certificate import SolverBound
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.solution import Status
 from svmcvx.solve import mixed_integer, policy
-from svmcvx.solve.options import shortened
 from svmcvx.system import clock
 from svmcvx.system.cancellation import interruptible, run_with_deadline
 from svmcvx.system.interrupt import deferred_interrupt
-
-__all__ = ["Outcome", "run"]
 
 
 @dataclass(frozen=True)
@@ -151,41 +146,36 @@ def _greet_highs() -> None:
 
 
 def run(
-    problem: cp.Problem,
-    solver: str,
+    problem: FormulationProblem,
+    card: policy.SolverCard,
     options: dict[str, Any],
     *,
     verbose: bool,
     warm_start: bool,
     start: Mapping[str, Any] | None = None,
     until: float = math.inf,
-    interface: Solver | None = None,
     canon_backend: str | None = None,
 ) -> Outcome:
     """Solve `problem` with one solver and store its point in the variables."""
+    solver = card.name
     if solver == "HIGHS":
         with suppress(ImportError, OSError):
             _greet_highs()
     mixed = problem.is_mixed_integer()
     if mixed:
-        # a solver that ends without a point leaves no stale one
+        # A solver that ends without a point leaves no stale one.
         for variable in problem.variables():
             variable.save_value(None)
+    # Compilation cannot be interrupted: it is not started if it would pass the deadline.
+    seconds = COMPILE_SECONDS * problem.coefficients if math.isfinite(until) else 0.0
+    if seconds >= until - clock.now():
+        message = f"compiling takes about {seconds:.2g} s, more than is left"
+        return Outcome(Status.TIME_LIMIT, message, False, 0.0, 0.0)
     with warnings.catch_warnings():
         # "Solution may be inaccurate": the certificate says by how much.
         warnings.simplefilter("ignore")
-        if isinstance(problem, FormulationProblem) and math.isfinite(until):
-            # Compilation cannot be interrupted: it is not started if it would pass the deadline.
-            coefficients = problem.coefficients
-            seconds = COMPILE_SECONDS * coefficients
-            if seconds >= until - clock.now():
-                message = (
-                    f"compiling {coefficients:,} coefficients takes about {seconds:.2g} s, more"
-                    " than is left"
-                )
-                return Outcome(Status.TIME_LIMIT, message, False, 0.0, 0.0)
         data, chain, inverse = problem.get_problem_data(
-            interface or _OWN.get(solver, solver),
+            card.interface or _OWN.get(solver, solver),
             enforce_dpp=True,
             canon_backend=canon_backend,
             solver_opts=options,
@@ -195,17 +185,11 @@ def run(
         compiling = float(problem.compilation_time or 0.0)
         started = clock.now()
         if started >= until:
-            return Outcome(
-                Status.TIME_LIMIT, "the time limit passed while compiling", False, compiling, 0.0
-            )
-        arguments = (
-            problem,
-            data,
-            warm_start,
-            verbose,
-            shortened(solver, options, until - started),
-        )
-        if solver in policy.AUTOMATIC and interface is None:
+            message = "the time limit passed while compiling"
+            return Outcome(Status.TIME_LIMIT, message, False, compiling, 0.0)
+        options = policy.shortened(card, options, until - started)
+        arguments = (problem, data, warm_start, verbose, options)
+        if solver in policy.AUTOMATIC and card.interface is None:
             raw = chain.solve_via_data(*arguments)
         else:
             # Other solvers may have no limit of time, and no ear for Ctrl-C.
@@ -216,18 +200,17 @@ def run(
         status, message = _native_status(solver, raw, solution.status)
         if solution.status in cps.SOLUTION_PRESENT or solution.status in cps.INF_OR_UNB:
             problem.unpack(solution)
-        return Outcome(
-            status=status,
-            message=message,
-            has_point=solution.status in cps.SOLUTION_PRESENT,
-            compile_seconds=compiling,
-            solve_seconds=seconds,
-            bound=(
-                mixed_integer.proved_bound(problem, solver, raw, float(inverse[-1][cps.OFFSET]))
-                if mixed
-                else None
-            ),
-            start_used=start is not None
-            and mixed_integer.start_used(solver, raw, offered=warm_start),
-            iterations=solution.attr.get(cps.NUM_ITERS),
-        )
+    bound, used = None, False
+    if mixed:
+        bound = mixed_integer.proved_bound(problem, solver, raw, float(inverse[-1][cps.OFFSET]))
+        used = start is not None and mixed_integer.start_used(solver, raw, offered=warm_start)
+    return Outcome(
+        status,
+        message,
+        solution.status in cps.SOLUTION_PRESENT,
+        compiling,
+        seconds,
+        bound,
+        used,
+        solution.attr.get(cps.NUM_ITERS),
+    )

@@ -7,7 +7,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +22,6 @@ from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.problem import ConstrainedProblem, FormulationProblem, values_restored
 from svmcvx.solution import Attempt, DataFacts, Solution, Status, Timings
 from svmcvx.solve import backends, policy
-from svmcvx.solve.options import translate
 from svmcvx.system import clock
 from svmcvx.system.deadline import Deadline, OutOfTime, time_limited
 from svmcvx.system.threads import single_blas_thread
@@ -62,36 +62,32 @@ WITHOUT_CONSTRAINTS = "the problem without its added constraints, whose lower bo
 log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True)
 class Chain:
     """The attempts on one problem, and the best of them."""
 
-    def __init__(
-        self,
-        problem: FormulationProblem,
-        kind: policy.ProblemClass,
-        tol: float,
-        deadline: Deadline,
-        *,
-        verbose: bool,
-        warm_start: bool,
-        start: Mapping[str, Any] | None,
-        raw_options: Mapping[str, Mapping[str, Any]],
-        canon_backend: str | None = None,
-    ) -> None:
-        self.canon_backend = canon_backend
-        self.problem, self.kind, self.deadline, self.verbose = problem, kind, deadline, verbose
-        self.mixed = kind in policy.MIXED
-        self.acceptance = max(tol, MIXED_ACCEPTANCE) if self.mixed else tol
-        self.asked = tol if self.mixed else min(tol, max(tol / STRICTER, FINEST))
-        self.warm_start, self.start, self.raw_options = (
-            warm_start and not self.mixed,
-            start,
-            raw_options,
-        )
-        self.attempts: list[Attempt] = []
-        self.best: tuple[Checked[Any], Attempt, Timings] | None = None
-        self.statement: Any = None
-        self.trace: list[tuple[float, float, float]] = []
+    problem: FormulationProblem
+    kind: policy.ProblemClass
+    tol: float
+    deadline: Deadline
+    verbose: bool
+    raw_options: Mapping[str, Mapping[str, Any]]
+    warm_start: bool = False
+    start: Mapping[str, Any] | None = None
+    canon_backend: str | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    best: tuple[Checked[Any], Attempt, Timings] | None = None
+    trace: list[tuple[float, float, float]] = field(default_factory=list)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the problem has integers."""
+        return self.kind in policy.MIXED
+
+    @property
+    def acceptance(self) -> float:
+        """The certified gap that ends the chain."""
+        return max(self.tol, MIXED_ACCEPTANCE) if self.mixed else self.tol
 
     def run(self, cards: tuple[policy.SolverCard, ...]) -> Solution:
         """Try the solvers in order."""
@@ -121,10 +117,7 @@ class Chain:
                 f"no solver produced a point: {told or 'the time limit left no time for any'}",
                 self.attempts,
             )
-        if (
-            isinstance(self.problem, ConstrainedProblem)
-            and not self.best[0].certificate.gap <= self.acceptance
-        ):
+        if isinstance(self.problem, ConstrainedProblem) and not self.mixed:
             self._bound_without_constraints(self.problem, cards)
         return self._solution(*self.best)
 
@@ -132,35 +125,23 @@ class Chain:
         self, problem: ConstrainedProblem, cards: tuple[policy.SolverCard, ...]
     ) -> None:
         """Use the lower bound of the problem without its added constraints if it is larger."""
-        if self.mixed or self.best is None or self.deadline.passed():
+        assert self.best is not None  # noqa: S101 - called by run
+        (checked, attempt, timings), began = self.best, clock.now()
+        if checked.certificate.gap <= self.acceptance or self.deadline.passed():
             return
-        (checked, attempt, timings), statement, began = self.best, self.statement, clock.now()
         kind = policy.classify(problem.built)
-        free = Chain(
-            problem.built,
-            kind,
-            self.acceptance,
-            self.deadline,
-            verbose=self.verbose,
-            warm_start=False,
-            start=None,
-            raw_options=self.raw_options,
-            canon_backend=self.canon_backend,
+        free = replace(
+            self, problem=problem.built, kind=kind, warm_start=False, attempts=[], best=None
         )
         with values_restored(problem):
             try:
                 found = free.run(cards)
             except SolverFailed:
                 return
-        narrowed = check(
-            statement, [checked.model], [dual for dual in (checked.dual, found.dual) if dual]
-        )
-        seconds = clock.now() - began
-        self._note(
-            Attempt(
-                found.solver, found.status, WITHOUT_CONSTRAINTS, seconds, narrowed.certificate.gap
-            )
-        )
+        duals = [dual for dual in (checked.dual, found.dual) if dual]
+        narrowed = check(problem.formulation, [checked.model], duals)
+        seconds, gap = clock.now() - began, narrowed.certificate.gap
+        self._note(Attempt(found.solver, found.status, WITHOUT_CONSTRAINTS, seconds, gap))
         self.best = narrowed, attempt, replace(timings, solve=timings.solve + seconds)
 
     def _note(self, attempt: Attempt) -> None:
@@ -179,75 +160,70 @@ class Chain:
         limit = self.deadline.remaining
         if math.isfinite(limit):
             limit -= min(RESERVED_SHARE * limit, MOST_RESERVED)
+        asked = self.tol if self.mixed else min(self.tol, max(self.tol / STRICTER, FINEST))
         seconds = None if math.isinf(limit) else limit
         raw = own if self.best is None else {**SECOND_OPINION.get(name, {}), **(own or {})}
-        options = translate(name, self.kind, tol=self.asked, time_limit=seconds, raw=raw)
+        options = policy.translate(card, self.kind, tol=asked, time_limit=seconds, raw=raw)
         warm = self.warm_start and card.warm_start and problem.last_solver == name
+        note = partial(Attempt, name, options=options)
         try:
             outcome = backends.run(
                 problem,
-                name,
+                card,
                 options,
                 verbose=self.verbose,
-                warm_start=warm,
+                warm_start=warm and not self.mixed,
                 start=self.start,
                 until=began + limit,
-                interface=card.interface,
                 canon_backend=self.canon_backend,
             )
         except (KeyboardInterrupt, SystemExit):
             raise
         except OutOfTime:
-            self._note(Attempt(name, Status.TIME_LIMIT, "", clock.now() - began, options=options))
+            self._note(note(Status.TIME_LIMIT, "", clock.now() - began))
             return None
-        except (
-            BaseException
-            # solvers raise what they like, and panics are no Exception; the chain carries on
-        ) as error:
-            self._note(
-                Attempt(
-                    name, Status.ERROR, policy.failure(error), clock.now() - began, options=options
-                )
-            )
+        except BaseException as error:  # solvers raise what they like, and panics are no Exception
+            self._note(note(Status.ERROR, policy.failure(error), clock.now() - began))
             return []
         problem.last_solver = name
         if outcome.status in (Status.INFEASIBLE, Status.UNBOUNDED):
-            if self._has_feasible_points():
-                # Data of size 1e-6 are rounding for a solver whose tolerances are partly absolute.
-                reason = (
-                    f"calls the problem {outcome.status}, although a feasible model and a feasible"
-                    " dual point are known"
-                )
-                self._note(
-                    Attempt(name, Status.ERROR, reason, clock.now() - began, options=options)
-                )
-                return []
+            status: Status = outcome.status
             reason = problem.formulation.explain(str(outcome.status))
-            self._note(Attempt(name, outcome.status, reason, clock.now() - began, options=options))
-            if self.best is None:
+            feasible = self._has_feasible_points()
+            if feasible:
+                # Data of size 1e-6 are rounding for a solver whose tolerances are partly absolute.
+                status, reason = (
+                    Status.ERROR,
+                    f"calls the problem {outcome.status}, although a feasible model and a feasible"
+                    " dual point are known",
+                )
+            self._note(note(status, reason, clock.now() - began))
+            if not feasible and self.best is None:
                 raise SolverFailed(f"{name}: {reason}", self.attempts)
-            return None
+            return [] if feasible else None
         recover_started = clock.now()
-        points = (
-            problem.recover()
-            if outcome.has_point or outcome.bound is not None
-            else RecoveredPoints([], [])
-        )
+        points = RecoveredPoints([], [])
+        if outcome.has_point or outcome.bound is not None:
+            points = problem.recover()
         certify_started = clock.now()
         checked, failure = self._certify(points, outcome)
         finished = clock.now()
         gap = checked.certificate.gap if checked else math.inf
         if checked and not failure and not gap <= self.acceptance:
             failure = f"certified gap {gap:.2g} exceeds {self.acceptance:.2g} ({outcome.message})"
-        used = warm or outcome.start_used
-        attempt = Attempt(
-            name, outcome.status, failure, finished - began, gap, options, used, outcome.iterations
+        attempt = note(
+            outcome.status,
+            failure,
+            finished - began,
+            gap,
+            warm_start_used=(warm and not self.mixed) or outcome.start_used,
+            iterations=outcome.iterations,
         )
         self._note(attempt)
         if checked:
-            solve_seconds = outcome.solve_seconds + certify_started - recover_started
+            solving = outcome.solve_seconds + certify_started - recover_started
             self._keep(
-                checked, attempt, outcome.compile_seconds, solve_seconds, finished - certify_started
+                checked, attempt, outcome.compile_seconds, solving, finished - certify_started
             )
         if not failure or (outcome.status is Status.TIME_LIMIT and self._nearly_over):
             return None
@@ -258,10 +234,7 @@ class Chain:
         """Whether a model and a dual point are known without a solver, so that the problem has an
         optimum.
         """
-        statement: Any = self.problem.formulation
-        if statement.kind not in TRIVIAL or not isinstance(statement, HasTrivial):
-            return False
-        models, duals = statement.trivial()
+        models, duals = _trivial(self.problem.formulation)
         if not models or not duals:
             return False
         try:
@@ -287,12 +260,8 @@ class Chain:
         lower = math.nan if certificate.lower is None else certificate.lower
         self.trace.append((self.deadline.seconds, lower, certificate.upper))
         if self.best is None or certificate.gap < self.best[0].certificate.gap:
-            self.best = (
-                checked,
-                attempt,
-                Timings(self.problem.build_seconds, compiling, solving, certifying),
-            )
-            self.statement = self.problem.formulation
+            timings = Timings(self.problem.build_seconds, compiling, solving, certifying)
+            self.best = checked, attempt, timings
 
     def _certify(
         self, points: RecoveredPoints, outcome: backends.Outcome
@@ -303,43 +272,32 @@ class Chain:
         statement = self.problem.formulation
         if not points.models:
             return None, f"stopped without a point ({outcome.message})"
-        bound = None
-        if (
-            outcome.bound is not None
-            and (value := self.problem.proved_bound(outcome.bound.value)) is not None
-        ):
-            bound = SolverBound(value, outcome.bound.allowance)
-        try:
-            return check(statement, points.models, points.duals, solver_bound=bound), ""
-        except NotCertified as error:
-            reason = str(error)
-        if bound is None:
-            return None, reason
-        try:
-            # A wrong bound is dropped; the point stays.
-            return check(statement, points.models, points.duals), reason
-        except NotCertified as error:
-            return None, str(error)
+        bound = outcome.bound
+        value = None if bound is None else self.problem.proved_bound(bound.value)
+        bound = None if bound is None or value is None else SolverBound(value, bound.allowance)
+        reason = ""
+        # A wrong bound is dropped; the point stays.
+        for stated in dict.fromkeys((bound, None)):
+            try:
+                found = check(statement, points.models, points.duals, solver_bound=stated)
+            except NotCertified as error:
+                reason = str(error)
+            else:
+                return found, reason
+        return None, reason
 
     def _known_points(self, limit: Status) -> None:
         """Certify the trivial bounds if a limit ended every solver before it had a point."""
         statement, began = self.problem.formulation, clock.now()
-        models: Sequence[Any]
-        duals: Sequence[Dual]
-        if self.mixed:
-            models, duals = self.problem.recover()
-        elif statement.kind in TRIVIAL and isinstance(statement, HasTrivial):
-            models, duals = statement.trivial()
-        else:
-            return
+        models, duals = self.problem.recover() if self.mixed else _trivial(statement)
         if not models:
             return
         try:
             checked = check(statement, models, duals)
         except NotCertified:
             return
-        what = "time limit" if limit is Status.TIME_LIMIT else "limit on iterations"
-        reason = f"the {what} left no time for a solver; the model is one that is known without"
+        which = "time limit" if limit is Status.TIME_LIMIT else "limit on iterations"
+        reason = f"the {which} left no time for a solver; the model is one that is known without"
         last = self.attempts[-1].solver if self.attempts else "NONE"
         attempt = Attempt(last, limit, reason, 0.0, checked.certificate.gap, iterations=0)
         self._note(attempt)
@@ -364,6 +322,14 @@ class Chain:
             terms=checked.terms,
             optimal_intercepts=statement.optimal_intercepts(checked.model),
         )
+
+
+def _trivial(statement: Any) -> tuple[Sequence[Any], Sequence[Dual]]:
+    """Return the models and the dual points that a statement has without a solver."""
+    if statement.kind in TRIVIAL and isinstance(statement, HasTrivial):
+        models, duals = statement.trivial()
+        return models, duals
+    return [], []
 
 
 # Of cvxpy's compilation.
@@ -402,9 +368,9 @@ def solve(
     solver : str or cvxpy's Solver
         ``"auto"``; the name of one solver that cvxpy has installed, such as ``"mosek"``,
         ``"clarabel"``, ``"scs"``, ``"scip"``, ``"highs"``, ``"gurobi"``, ``"osqp"``, ``"piqp"``,
-        ``"qoco"``, ``"ecos"``, ``"copt"``, ``"xpress"``; or an interface that cvxpy can call (an
-        instance of a subclass of its ``ConicSolver`` or ``QpSolver``). What a solver returns is
-        certified in the same way, whoever made it.
+        ``"qoco"`` (others, such as ``"copt"`` or ``"ecos"``, run with their own tolerances); or an
+        interface that cvxpy can call (an instance of a subclass of its ``ConicSolver`` or
+        ``QpSolver``). The result is certified in the same way, whoever made it.
     tol : float
         Certified relative gap that is wanted, 1e-8 by default. The tolerance of a solver is a
         hundredth of it, but at least 1e-8; a smaller `tol` is passed on unchanged.
@@ -486,14 +452,14 @@ def solve(
     with time_limited(time_limit) as deadline, single_blas_thread():
         start = problem.start() if kind in policy.MIXED and warm_start is not False else None
         chain = Chain(
-            problem,
-            kind,
-            tol,
-            deadline,
+            problem=problem,
+            kind=kind,
+            tol=tol,
+            deadline=deadline,
             verbose=verbose,
+            raw_options=raw_options,
             warm_start=bool(warm_start),
             start=start,
-            raw_options=raw_options,
             canon_backend=canon_backend,
         )
         return chain.run(cards)

@@ -5,10 +5,9 @@ error. Bounds of the other solvers are found in what cvxpy keeps of them.
 
 SCIP solves to feasibility tolerances of 1e-6 by default: its incumbent may be below the true
 optimum by an amount that these tolerances allow, and so may its bound, which is pruned against that
-incumbent. Here solvers use :data:`FEASIBILITY`, which costs little time. A bound from linear
-programs in floating point has errors of the order of their dual tolerance
-(:data:`DUAL_FEASIBILITY`; smaller ones are refused by SCIP's simplex method): :data:`ALLOWANCE`
-times the size of a bound is subtracted from it.
+incumbent. Here solvers use 1e-7, which costs little time (SCIP's simplex method refuses less). A
+bound from linear programs in floating point has errors of the order of the dual tolerance, and
+:data:`ALLOWANCE` times its size is subtracted from it.
 """
 
 from __future__ import annotations
@@ -25,27 +24,13 @@ from cvxpy.reductions.solvers.conic_solvers.scip_conif import SCIP
 from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
+from svmcvx.solve.policy import DUAL_FEASIBILITY
 from svmcvx.system import clock
-
-__all__ = [
-    "ALLOWANCE",
-    "DUAL_FEASIBILITY",
-    "FEASIBILITY",
-    "SCIPWithBound",
-    "proved_bound",
-    "set_start",
-    "start_used",
-    "starting_point",
-]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-FEASIBILITY = 1e-7
-DUAL_FEASIBILITY = 1e-7
 # Relative error that is subtracted from a bound that a solver reports.
 ALLOWANCE = DUAL_FEASIBILITY
-# SCIP's time limit if there is none.
-NO_LIMIT = 1e20
 # Gurobi's status of a model that was not optimised.
 LOADED = 1
 # Entry of SCIP's data that holds the point to start from, complete and in the solver's own
@@ -90,7 +75,7 @@ class SCIPWithBound(SCIP):
         self._set_params(model, verbose, solver_opts, data, dims)
         used = start is not None and _add_start(model, variables, A, b, dims, start)
         limit = float(model.getParam("limits/time"))
-        if limit < NO_LIMIT:
+        if limit < model.infinity():
             # Passing many rows to SCIP takes seconds.
             model.setParam("limits/time", max(limit - (clock.now() - began), 0.0))
         # SCIP catches Ctrl-C itself while it runs, and restores Python's handler. Other threads go

@@ -12,29 +12,19 @@ import importlib.util
 import math
 import re
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 
+import clarabel
 import cvxpy as cp
 import numpy as np
 from cvxpy.reductions.solvers.defines import SOLVER_MAP_CONIC, SOLVER_MAP_QP
 from cvxpy.reductions.solvers.solver import Solver
 
-from svmcvx.errors import BuildError, SolverUnavailable, did_you_mean
-
-__all__ = [
-    "MIXED",
-    "ORDER",
-    "SOLVERS",
-    "ProblemClass",
-    "SolverCard",
-    "SolverInfo",
-    "available_solvers",
-    "candidates",
-    "classify",
-    "failure",
-]
+from svmcvx.errors import BuildError, DataError, SolverUnavailable, did_you_mean
 
 CVXPY_SOLVERS = (*SOLVER_MAP_CONIC, *SOLVER_MAP_QP)
 LICENCE_MEMORY = 300.0  # seconds for which the result of a licence test is cached
@@ -66,91 +56,152 @@ WITHOUT_SDP = CONVEX - {ProblemClass.SDP}
 MIXED = frozenset({ProblemClass.MILP, ProblemClass.MIQP, ProblemClass.MISOCP})
 
 
-@dataclass(frozen=True)
+# Feasibility tolerances of mixed-integer solvers: their incumbents and bounds are off by about as much.
+FEASIBILITY = DUAL_FEASIBILITY = 1e-7
+
+
+@dataclass(frozen=True, kw_only=True)
 class SolverCard:
-    """Properties of a solver that are known before it is called."""
+    """Properties of a solver that are known before it is called, and the names of its options.
+
+    `tolerances` are the options that `tol` sets for convex problems, `gaps` those for mixed-integer
+    ones, `feasibility` further tolerances of the latter, and `fixed` options that are always set;
+    solvers take their parameters in a dictionary of the name `nested`, if there is one.
+    """
 
     name: str
-    module: str
-    distribution: str
     classes: frozenset[ProblemClass]
-    accuracy: float
-    licence: bool
-    install: str
+    install: str = ""
+    accuracy: float = 1e-8
+    licence: bool = False
     warm_start: bool = False
+    module: str = ""
     interface: Solver | None = None
+    tolerances: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+    feasibility: tuple[str, ...] = ()
+    time_limit: str = ""
+    iterations: str = ""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    nested: str = ""
 
 
 SOLVERS: dict[str, SolverCard] = {
     card.name: card
     for card in (
         SolverCard(
-            "MOSEK",
-            "mosek",
-            "mosek",
-            CONVEX | MIXED,
-            1e-8,
-            True,
-            "pip install 'svmcvx[mosek]' and a licence file",
-        ),
-        SolverCard("CLARABEL", "clarabel", "clarabel", CONVEX, 1e-8, False, "pip install clarabel"),
-        SolverCard("SCS", "scs", "scs", CONVEX, 1e-5, False, "pip install scs", warm_start=True),
-        SolverCard(
-            "GUROBI",
-            "gurobipy",
-            "gurobipy",
-            WITHOUT_SDP | MIXED,
-            1e-8,
-            True,
-            "pip install gurobipy and a licence",
+            name="MOSEK",
+            classes=CONVEX | MIXED,
+            install="pip install 'svmcvx[mosek]' and a licence file",
+            licence=True,
+            tolerances=(
+                "MSK_DPAR_INTPNT_CO_TOL_REL_GAP",
+                "MSK_DPAR_INTPNT_CO_TOL_PFEAS",
+                "MSK_DPAR_INTPNT_CO_TOL_DFEAS",
+            ),
+            gaps=("MSK_DPAR_MIO_TOL_REL_GAP",),
+            feasibility=("MSK_DPAR_MIO_TOL_FEAS",),
+            time_limit="MSK_DPAR_OPTIMIZER_MAX_TIME",
+            iterations="MSK_IPAR_INTPNT_MAX_ITERATIONS",
+            # MOSEK returns its point after numerical trouble too, and the checker evaluates it.
+            fixed={"accept_unknown": True},
+            nested="mosek_params",
         ),
         SolverCard(
-            "SCIP",
-            "pyscipopt",
-            "pyscipopt",
-            MIXED,
-            1e-6,
-            False,
-            "pip install 'svmcvx[mip]'",
+            name="CLARABEL",
+            classes=CONVEX,
+            install="pip install clarabel",
+            tolerances=("tol_gap_abs", "tol_gap_rel", "tol_feas"),
+            time_limit="time_limit",
+            iterations="max_iter",
+            # Clarabel's own limits on short steps give up power-cone problems far from their
+            # optimum which it can solve to the end.
+            fixed={"min_switch_step_length": 1e-6, "min_terminate_step_length": 1e-8},
+        ),
+        SolverCard(
+            name="SCS",
+            classes=CONVEX,
+            install="pip install scs",
+            accuracy=1e-5,
             warm_start=True,
+            tolerances=("eps_abs", "eps_rel"),
+            time_limit="time_limit_secs",
+            iterations="max_iters",
         ),
         SolverCard(
-            "HIGHS",
-            "highspy",
-            "highspy",
-            LINEAR | {ProblemClass.MILP},
-            1e-6,
-            False,
-            "pip install 'svmcvx[mip]'",
+            name="GUROBI",
+            module="gurobipy",
+            classes=WITHOUT_SDP | MIXED,
+            install="pip install gurobipy and a licence",
+            licence=True,
+            tolerances=("BarConvTol", "BarQCPConvTol", "FeasibilityTol", "OptimalityTol"),
+            gaps=("MIPGap",),
+            feasibility=("FeasibilityTol", "IntFeasTol", "OptimalityTol"),
+            time_limit="TimeLimit",
+        ),
+        SolverCard(
+            name="SCIP",
+            module="pyscipopt",
+            classes=MIXED,
+            install="pip install 'svmcvx[mip]'",
+            accuracy=1e-6,
             warm_start=True,
+            gaps=("limits/gap",),
+            feasibility=("numerics/feastol", "numerics/dualfeastol"),
+            time_limit="limits/time",
+            nested="scip_params",
         ),
         SolverCard(
-            "COPT",
-            "coptpy",
-            "coptpy",
-            CONVEX | MIXED,
-            1e-8,
-            True,
-            "pip install coptpy and a licence",
+            name="HIGHS",
+            module="highspy",
+            classes=LINEAR | {ProblemClass.MILP},
+            install="pip install 'svmcvx[mip]'",
+            accuracy=1e-6,
+            warm_start=True,
+            tolerances=(
+                "primal_feasibility_tolerance",
+                "dual_feasibility_tolerance",
+                "ipm_optimality_tolerance",
+            ),
+            gaps=("mip_rel_gap",),
+            feasibility=(
+                "primal_feasibility_tolerance",
+                "mip_feasibility_tolerance",
+                "dual_feasibility_tolerance",
+            ),
+            time_limit="time_limit",
         ),
         SolverCard(
-            "XPRESS",
-            "xpress",
-            "xpress",
-            WITHOUT_SDP | MIXED,
-            1e-8,
-            True,
-            "pip install xpress and a licence",
+            name="OSQP",
+            classes=LINEAR,
+            install="pip install osqp",
+            accuracy=1e-5,
+            tolerances=("eps_abs", "eps_rel"),
+            time_limit="time_limit",
+            iterations="max_iter",
         ),
-        SolverCard("OSQP", "osqp", "osqp", LINEAR, 1e-5, False, "pip install osqp"),
-        SolverCard("PIQP", "piqp", "piqp", LINEAR, 1e-8, False, "pip install piqp"),
         SolverCard(
-            "PROXQP", "proxsuite", "proxsuite", LINEAR, 1e-8, False, "pip install proxsuite"
+            name="PIQP",
+            classes=LINEAR,
+            install="pip install piqp",
+            tolerances=("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"),
+            iterations="max_iter",
         ),
-        SolverCard("DAQP", "daqp", "daqp", LINEAR, 1e-8, False, "pip install daqp"),
-        SolverCard("QOCO", "qoco", "qoco", WITHOUT_SDP, 1e-8, False, "pip install qoco"),
-        SolverCard("ECOS", "ecos", "ecos", WITHOUT_SDP, 1e-8, False, "pip install ecos"),
-        SolverCard("CVXOPT", "cvxopt", "cvxopt", CONVEX, 1e-7, False, "pip install cvxopt"),
+        SolverCard(
+            name="PROXQP",
+            module="proxsuite",
+            classes=LINEAR,
+            install="pip install proxsuite",
+            tolerances=("eps_abs", "eps_rel"),
+            iterations="max_iter",
+        ),
+        SolverCard(
+            name="QOCO",
+            classes=WITHOUT_SDP,
+            install="pip install qoco",
+            tolerances=("abstol", "reltol"),
+            iterations="max_iters",
+        ),
     )
 }
 
@@ -198,7 +249,12 @@ def classify(problem: cp.Problem) -> ProblemClass:
 
 def installed(card: SolverCard) -> bool:
     """Return whether the solver's module can be found, without importing it."""
-    return importlib.util.find_spec(card.module) is not None
+    return importlib.util.find_spec(module_of(card)) is not None
+
+
+def module_of(card: SolverCard) -> str:
+    """Return the name of the module, and of the distribution, of a solver."""
+    return card.module or card.name.lower()
 
 
 def licence_problem(name: str) -> str | None:
@@ -284,7 +340,7 @@ def available_solvers() -> tuple[SolverInfo, ...]:
         if licence == "valid" and size_limited(card.name):
             licence = "size-limited"
         try:
-            version = importlib.metadata.version(card.distribution) if present else None
+            version = importlib.metadata.version(module_of(card)) if present else None
         except importlib.metadata.PackageNotFoundError:
             version = None
         classes = tuple(str(kind) for kind in ProblemClass if kind in card.classes)
@@ -338,7 +394,61 @@ def candidates(kind: ProblemClass, solver: str | Solver) -> tuple[SolverCard, ..
 
 
 def _unlisted(name: str, interface: Solver | None = None) -> SolverCard:
-    """Return a card of a solver of which cvxpy alone knows what it takes."""
+    """Return a card of a solver of which cvxpy alone knows its classes and options."""
     return SolverCard(
-        name, "cvxpy", "cvxpy", CONVEX | MIXED, math.nan, False, "", interface=interface
+        name=name, classes=CONVEX | MIXED, accuracy=math.nan, module="cvxpy", interface=interface
     )
+
+
+def translate(
+    card: SolverCard,
+    kind: ProblemClass,
+    *,
+    tol: float,
+    time_limit: float | None,
+    raw: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the keyword arguments for one solver."""
+    own = dict(raw or {})
+    if card.name == "CLARABEL":
+        unknown = own.keys() - set(dir(clarabel.DefaultSettings()))
+        if unknown:
+            raise DataError(
+                f"CLARABEL has no option {', '.join(map(repr, sorted(unknown)))}; see its"
+                " documentation of settings"
+            )
+    mixed = kind in MIXED
+    parameters: dict[str, Any] = dict.fromkeys(card.gaps if mixed else card.tolerances, tol)
+    if mixed:
+        parameters |= dict.fromkeys(card.feasibility, FEASIBILITY)
+    if time_limit is not None and card.time_limit:
+        parameters[card.time_limit] = time_limit
+    if not card.nested:
+        return {**card.fixed, **parameters, **own}
+    parameters |= own.pop(card.nested, {})
+    flat = {name: own.pop(name) for name in list(own) if "/" in name or name.startswith("MSK_")}
+    return {**card.fixed, **own, card.nested: {**parameters, **flat}}
+
+
+def shortened(card: SolverCard, options: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Return the keyword arguments for a solver with a time limit; unchanged if it is infinite."""
+    found = dict(options)
+    if math.isinf(seconds) or not card.time_limit:
+        return found
+    parameters = dict(found.get(card.nested, {})) if card.nested else found
+    parameters[card.time_limit] = min(float(parameters.get(card.time_limit, math.inf)), seconds)
+    return {**found, card.nested: parameters} if card.nested else parameters
+
+
+def iteration_limit(solver: str, most: int) -> dict[str, Any]:
+    """Return the options for :func:`svmcvx.solve` that limit the iterations of a solver, or of each
+    of ``"auto"``.
+    """
+    names = {card.name: card.iterations for card in SOLVERS.values() if card.iterations}
+    if solver == "auto":
+        return {name: {option: most} for name, option in names.items()}
+    if solver.upper() not in names:
+        raise DataError(
+            f"max_iter does not limit {solver}, which takes a time_limit; leave max_iter out"
+        )
+    return {names[solver.upper()]: most}

@@ -3,6 +3,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -25,7 +26,7 @@ import svmcvx.data as data_room
 import svmcvx.estimators.base as base_room
 from svmcvx.catalogue import FastSolver
 from svmcvx.estimators.request import choose, unsupported_settings
-from svmcvx.solve import backends, options
+from svmcvx.solve import backends, policy
 from svmcvx.system import clock
 from tests.conftest import make_data
 
@@ -78,14 +79,14 @@ def same_on_any_machine(monkeypatch):
     """Time limits that count steps, SCIP's too."""
     real = backends.run
 
-    def run(problem, name, settings, **keywords):
-        if name == "SCIP":
+    def run(problem, card, settings, **keywords):
+        if card.name == "SCIP":
             settings = {
                 **settings,
                 "scip_params": {**settings["scip_params"], "limits/nodes": 5, "limits/time": 1e20},
             }
             keywords["until"] = math.inf
-        return real(problem, name, settings, **keywords)
+        return real(problem, card, settings, **keywords)
 
     monkeypatch.setattr(backends, "run", run)
     with clock.substituted(Steps()):
@@ -212,7 +213,8 @@ def test_an_answer_that_is_not_certified_warns_with_the_numbers(monkeypatch):
     monkeypatch.setattr(
         "svmcvx.formulations.margin.solve_support_equations", lambda *args, **keywords: None
     )
-    monkeypatch.setitem(options.FIXED, "CLARABEL", {"max_iter": 4})
+    few = replace(policy.SOLVERS["CLARABEL"], fixed={"max_iter": 4})
+    monkeypatch.setitem(policy.SOLVERS, "CLARABEL", few)
     data, labels = make_data(n=100, d=5)
     with pytest.warns(ConvergenceWarning, match=r"certified relative gap .* lies in \["):
         classifier = sx.PSVMClassifier(p=1.5, kernel="rbf", solver="clarabel").fit(data, labels)

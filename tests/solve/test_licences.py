@@ -167,10 +167,10 @@ def test_a_problem_beyond_the_licence_goes_to_the_next_solver(monkeypatch):
 
     genuine = backends.run
 
-    def run(problem, solver, opts, **keywords):
-        if solver == "GUROBI":
+    def run(problem, card, opts, **keywords):
+        if card.name == "GUROBI":
             raise RuntimeError(SAYINGS[0])
-        return genuine(problem, solver, opts, **keywords)
+        return genuine(problem, card, opts, **keywords)
 
     monkeypatch.setattr(backends, "run", run)
     monkeypatch.setattr(policy, "installed", lambda card: card.name in ("GUROBI", "SCIP"))

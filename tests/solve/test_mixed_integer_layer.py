@@ -306,7 +306,7 @@ def test_options_of_mixed_integer_solvers():
     )
     given = solution.attempts[-1].options["scip_params"]
     assert given["limits/nodes"] == 7
-    assert given["numerics/feastol"] == mixed_integer.FEASIBILITY
+    assert given["numerics/feastol"] == policy.FEASIBILITY
     assert 0 < given["limits/time"] <= 5.0
     stopped = sx.solve(market_split(columns=40), solver="scip", solver_options={"limits/nodes": 1})
     assert stopped.status is Status.ITERATION_LIMIT
