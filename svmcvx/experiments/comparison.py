@@ -52,8 +52,7 @@ from svmcvx.experiments.store import (
 )
 from svmcvx.experiments.tables import CertifiedTable
 from svmcvx.solution import Solution, Status
-from svmcvx.system.deadline import current, epoch_end, time_limited, until
-from svmcvx.system.interrupt import deferred_interrupt
+from svmcvx.system.deadline import current, deferred_interrupt, epoch_end, time_limited, until
 
 Models: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 

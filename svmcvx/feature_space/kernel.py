@@ -36,8 +36,7 @@ from svmcvx.kernels.gram_factor import (
 )
 from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.system import memory
-from svmcvx.system.cancellation import checkpoint, interruptible, run_with_deadline
-from svmcvx.system.deadline import OutOfTime
+from svmcvx.system.deadline import OutOfTime, checkpoint, interruptible, run_with_deadline
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from svmcvx.data import BinaryData, Features
 from svmcvx.kernels import Kernel, row_norms
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.system import memory
-from svmcvx.system.cancellation import triangle as triangle_of
+from svmcvx.system.deadline import run_with_deadline
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -261,7 +261,7 @@ class LinearSpace(FeatureSpace):
         for start in range(0, d, width):
             part = columns[:, start : start + width]
             rows = np.vstack([triangle, (part.toarray() if sp.issparse(part) else part).T])
-            triangle = triangle_of(rows)
+            triangle = run_with_deadline(np.linalg.qr, rows, "r")
         return np.ascontiguousarray(triangle.T)
 
     def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:

@@ -123,14 +123,7 @@ from svmcvx.losses import slack, variance_multipliers
 from svmcvx.model import BinaryModel
 from svmcvx.numerical import conjugate_gradients
 from svmcvx.system import memory
-from svmcvx.system.cancellation import (
-    checkpoint,
-    cholesky,
-    interruptible,
-    run_with_deadline,
-    triangle,
-)
-from svmcvx.system.deadline import OutOfTime, current
+from svmcvx.system.deadline import OutOfTime, checkpoint, current, interruptible, run_with_deadline
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -541,10 +534,10 @@ class MarginHessian:
         if float(np.vdot(centred, centred)) <= WELL_CONDITIONED:
             R = run_with_deadline(np.matmul, centred.T, centred)
             R[np.diag_indices(r)] += 1.0
-            return cholesky(R)
+            return np.asarray(run_with_deadline(np.linalg.cholesky, R))
         # R is the Gram matrix of the identity stacked on the centred margins, so T is the triangle
         # of their QR factor.
-        upper = triangle(np.vstack([np.eye(r), centred]))
+        upper = run_with_deadline(np.linalg.qr, np.vstack([np.eye(r), centred]), "r")
         return np.ascontiguousarray(upper.T)
 
     def _require(self, entries: float) -> None:

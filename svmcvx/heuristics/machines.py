@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from svmcvx.heuristics.signed_rows import SignedRows, never
 from svmcvx.numerical import NewtonStep, newton
-from svmcvx.system.cancellation import cholesky, run_with_deadline
-from svmcvx.system.deadline import OutOfTime
+from svmcvx.system.deadline import OutOfTime, run_with_deadline
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -113,7 +112,7 @@ class _InteriorPoint:
             system[np.diag_indices(r)] += 1.0
             system[:r, r] = system[r, :r] = weighted.T @ border
             system[r, r] = float(border @ (border / self.theta)) if self.free else 1.0
-            factor = cholesky(system), True
+            factor = run_with_deadline(np.linalg.cholesky, system), True
         except (np.linalg.LinAlgError, OutOfTime):
             return False
         sides, boxed = self.alpha.size + int(self.boxed.sum()), self.boxed

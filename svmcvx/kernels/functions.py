@@ -41,7 +41,7 @@ from svmcvx.kernels.entry_error import (
     shift_error,
 )
 from svmcvx.kernels.gram_factor import symmetrised
-from svmcvx.system.cancellation import check_cancelled
+from svmcvx.system.deadline import check_cancelled
 
 Floats: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[Any]

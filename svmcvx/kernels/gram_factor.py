@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError
-from svmcvx.system.cancellation import check_cancelled, checkpoint, cholesky, run_with_deadline
+from svmcvx.system.deadline import check_cancelled, checkpoint, run_with_deadline
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -75,7 +75,8 @@ def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = N
     require_symmetric(K)
     n = K.shape[0]
     try:
-        return GramFactor(L=cholesky(K), rank=n, clipped_mass=0.0, method="cholesky")
+        L = run_with_deadline(np.linalg.cholesky, K)
+        return GramFactor(L=L, rank=n, clipped_mass=0.0, method="cholesky")
     except np.linalg.LinAlgError:
         pass
     # In units of each observation's length, so that a few long observations do not hide negative or

@@ -29,8 +29,7 @@ from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.solution import Status
 from svmcvx.solve import mixed_integer, policy
 from svmcvx.system import clock
-from svmcvx.system.cancellation import interruptible, run_with_deadline
-from svmcvx.system.interrupt import deferred_interrupt
+from svmcvx.system.deadline import deferred_interrupt, interruptible, run_with_deadline
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Compilation of passes by numba: once on a computer, with all timers stopped.
 
-Only the package's own functions are affected: other functions that a process compiles by numba
-keep their cache, are not counted, and print nothing. The savings of compile time use options of
-numba that are private; versions outside :data:`TESTED` compile by its public ones alone.
+Only the package's own functions are affected. The savings of compile time, and the stopped timers,
+use options of numba that are private; versions outside :data:`TESTED` compile by its public ones
+alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
-from numba.core import event
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.types.misc import unliteral
@@ -38,7 +37,6 @@ MESSAGE = (
     "svmcvx: compiling solvers, once on this computer; the command 'svmcvx compile' compiles all of"
     " them in advance"
 )
-
 # First and last minor version of numba whose private options are tested.
 TESTED = (0, 61), (0, 68)
 
@@ -46,63 +44,28 @@ log = logging.getLogger(__name__)
 
 
 class Compiled(NamedTuple):
-    """A compiled function, and the seconds of its compilation without those of the functions that
-    it calls.
-    """
+    """A compiled function, and the seconds of its compilation with all that it calls."""
 
     module: str
     name: str
     seconds: float
 
 
-def _is_ours(event: Any) -> bool:
-    """Whether the function that is compiled belongs to this package."""
-    module: str = event.data["dispatcher"].py_func.__module__
-    return module.partition(".")[0] == __package__.partition(".")[0]
+_records: list[list[Compiled]] = []
 
 
-class _StopsTheClock(event.Listener):
-    """Records what numba compiles, and stops the package's clock meanwhile."""
-
-    def __init__(self) -> None:
-        self.records: list[list[Compiled]] = []
-        # Begin of each function that is being compiled, and what others have taken meanwhile.
-        self.open: list[tuple[float, float]] = []
-        self.told = False
-
-    def on_start(self, event: Any) -> None:
-        """Stop it, for a function of this package."""
-        if not _is_ours(event):
-            return
-        if not self.open:
-            self._tell()
-        clock.compiling_begins()
-        self.open.append((clock.compile_seconds(), 0.0))
-
-    def _tell(self) -> None:
-        """Print once why the first call takes seconds, where somebody is waiting for it."""
-        if not self.told and not self.records and _is_watched():
-            sys.stderr.write(f"{MESSAGE}\n")
-            sys.stderr.flush()
-        self.told = True
-
-    def on_end(self, event: Any) -> None:
-        """Restart the timer."""
-        if not _is_ours(event):
-            return
-        began, inner = self.open.pop()
-        whole = clock.compile_seconds() - began
-        clock.compiling_ends()
-        if self.open:
-            self.open[-1] = self.open[-1][0], self.open[-1][1] + whole
-        function = event.data["dispatcher"].py_func
-        found = Compiled(function.__module__, function.__qualname__, whole - inner)
-        log.info("compiled %s.%s in %.2f s", *found)
-        for record in self.records:
-            record.append(found)
+@contextmanager
+def recorded() -> Iterator[list[Compiled]]:
+    """Yield a list that gets every function compiled inside the block."""
+    record: list[Compiled] = []
+    _records.append(record)
+    try:
+        yield record
+    finally:
+        _records.remove(record)
 
 
-def _is_watched() -> bool:
+def is_watched() -> bool:
     """Whether this is the main process at a terminal or in a notebook, rather than a worker, a pipe
     or a test.
     """
@@ -113,9 +76,20 @@ def _is_watched() -> bool:
 
 
 @cache
+def announce() -> None:
+    """Print once why the first call takes seconds."""
+    sys.stderr.write(f"{MESSAGE}\n")
+    sys.stderr.flush()
+
+
+# One thread of a process compiles at a time.
+_compiling = threading.RLock()
+
+
+@cache
 def _lock_file() -> int:
-    """The file whose bytes processes of a user lock, open as long as this process lives: closing it
-    would give all of them back.
+    """Return the file that processes of a user lock, open as long as this process lives: closing it
+    would give the lock back.
     """
     place = hashlib.sha256(f"{os.getuid()} {Path(__file__).parent}".encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir()) / f"svmcvx-{place}.lock"
@@ -123,64 +97,30 @@ def _lock_file() -> int:
 
 
 @contextmanager
-def _alone(what: str) -> Iterator[None]:
-    """Let one process at a time do something; without a lock, which not every system has, several
-    do it.
+def _alone() -> Iterator[None]:
+    """Let one thread of one process compile or load at a time, and collect no garbage meanwhile.
+
+    Of two processes that need the same function one compiles it, and the other loads the result.
+    numba numbers the files of a function's signatures in an index, which two processes may read
+    before either has written it. Without a lock, which not every system has, several compile.
     """
-    byte, file = int(hashlib.sha256(what.encode()).hexdigest()[:12], 16), -1
-    if fcntl is not None:
+    with _compiling:
+        file, collects = -1, gc.isenabled()
+        gc.disable()
         try:
-            file = _lock_file()
-            fcntl.lockf(file, fcntl.LOCK_EX, 1, byte)
+            if fcntl is not None:
+                file = _lock_file()
+                fcntl.lockf(file, fcntl.LOCK_EX)
         except OSError as error:
             log.info("no lock for compiling: %s", error)
             file = -1
-    try:
-        yield
-    finally:
-        if file >= 0:
-            fcntl.lockf(file, fcntl.LOCK_UN, 1, byte)
-
-
-def _save_alone(save: Callable[..., None]) -> Callable[..., None]:
-    """Store compiled code with a lock: numba numbers the files of a function's signatures in an
-    index, which two processes may read before either has written it.
-    """
-
-    def saved(*arguments: Any) -> None:
-        with _alone("index"):
-            save(*arguments)
-
-    return saved
-
-
-# One thread of a process compiles at a time.
-_compiling = threading.RLock()
-_listener = _StopsTheClock()
-event.register("numba:compile", _listener)
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Collect no garbage meanwhile."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-@contextmanager
-def recorded() -> Iterator[list[Compiled]]:
-    """Yield a list that gets every function compiled inside the block."""
-    record: list[Compiled] = []
-    _listener.records.append(record)
-    try:
-        yield record
-    finally:
-        _listener.records.remove(record)
+        try:
+            yield
+        finally:
+            if file >= 0:
+                fcntl.lockf(file, fcntl.LOCK_UN)
+            if collects:
+                gc.enable()
 
 
 def _with_room(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
@@ -194,13 +134,11 @@ _with_room.__code__ = _with_room.__code__.replace(co_stacksize=70_000)
 
 
 class _Linked(JITCodeLibrary):
-    """The code of an inner function, which is optimised and translated only as a part of its
-    callers.
-    """
+    """The code of an inner function, optimised and translated only as a part of its callers."""
 
     @property
     def codegen(self) -> _Linked:
-        """What numba asks to fill in the environment of a function, which lies in its callers here."""
+        """The object that numba asks to fill in the environment of a function."""
         return self
 
     def set_env(self, name: str, env: Any) -> None:
@@ -238,29 +176,31 @@ class _Inner:
 
 def _prepared(dispatcher: Any) -> Any:
     """Stop the timer while a call from Python looks for compiled code on disk, compiles, and stores
-    the result.
+    the result; record what it compiles.
     """
-    prepare = dispatcher._compile_for_args
+    prepare, function = dispatcher._compile_for_args, dispatcher.py_func
 
     def stopped(*arguments: Any) -> Any:
         clock.compiling_begins()
         try:
-            # Of two processes that need the same function one compiles it, and the other loads the
-            # result.
-            what = f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__qualname__}"
-            with _compiling, _alone(what), _without_collections():
-                return _with_room(prepare, arguments)
+            with _alone():
+                began = clock.compile_seconds()
+                before = sum(dispatcher.stats.cache_misses.values())
+                if is_watched() and not dispatcher._cache._cache_file._load_index():
+                    announce()
+                found = _with_room(prepare, arguments)
+                if sum(dispatcher.stats.cache_misses.values()) > before:
+                    seconds = clock.compile_seconds() - began
+                    record = Compiled(function.__module__, function.__qualname__, seconds)
+                    log.info("compiled %s.%s in %.2f s", *record)
+                    for listed in _records:
+                        listed.append(record)
+                return found
         finally:
             clock.compiling_ends()
 
     dispatcher._compile_for_args = stopped
     return dispatcher
-
-
-def _is_tested(version: str) -> bool:
-    """Whether private options of this version of numba are tested."""
-    first, last = TESTED
-    return first <= tuple(int(part) for part in version.split(".")[:2]) <= last
 
 
 def compiled(
@@ -273,7 +213,8 @@ def compiled(
     options.setdefault("error_model", "numpy")
 
     def decorate(function: Callable[..., Any]) -> Any:
-        if not _is_tested(numba.__version__):
+        version = tuple(int(part) for part in numba.__version__.split(".")[:2])
+        if not TESTED[0] <= version <= TESTED[1]:
             return numba.njit(cache=not inner, **options)(function)
         # No function is handed to another as a value, so that none needs an entry point for C.
         settings = {
@@ -295,8 +236,9 @@ def compiled(
         )
         if inner:
             return _Inner(found)
-        stored = found._cache._cache_file
-        stored.save = _save_alone(stored.save)
+        # numba's key of stored code lacks the options.
+        key = found._cache._index_key
+        found._cache._index_key = lambda *of: (*key(*of), repr(sorted(settings.items())))
         return _prepared(found)
 
     return decorate

@@ -1,11 +1,9 @@
 """One thread for BLAS, and several for work that splits into independent parts.
 
-The threads of BLAS wait for each other in small products and in factorisations. If another process
-uses a core, each thread waits for the time slices of that process, and the work takes many times as
-long. Without another process a second thread saves a third of the time at best (Cholesky of order
-4000 on two cores), and most solvers gain nothing. Therefore BLAS has one thread in every solver and
-in the checker. Tiles of kernel matrices and branches of a search are run in our own threads
-(:func:`available_threads`).
+The threads of BLAS wait for each other in small products and in factorisations: beside another
+process the work takes many times as long, without one a second thread saves a third of the time at
+best (Cholesky of order 4000 on two cores). Therefore BLAS has one thread in every solver and in the
+checker; tiles of kernel matrices and branches of a search run in threads of the package.
 
 The number of BLAS threads belongs to the process. Concurrent calls share them, and the last one
 restores the number.
@@ -19,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
@@ -27,67 +24,50 @@ from threadpoolctl import ThreadpoolController
 
 Part = TypeVar("Part")
 
-
-@cache
-def _libraries() -> ThreadpoolController:
-    """Return the controller of the loaded libraries; finding them takes milliseconds."""
-    return ThreadpoolController()
+_lock = threading.Lock()
+# Concurrent calls that limit BLAS to one thread, and its numbers of threads before the first.
+_calls = 0
+_before: list[int] = []
 
 
 @cache
 def _blas() -> list[Any]:
-    """Return the controllers of the BLAS libraries."""
-    return [library for library in _libraries().lib_controllers if library.user_api == "blas"]
+    """Return the controllers of the BLAS libraries; finding them takes milliseconds."""
+    libraries = ThreadpoolController().lib_controllers
+    return [library for library in libraries if library.user_api == "blas"]
 
 
-def _blas_threads() -> int:
-    return max((int(library.num_threads) for library in _blas()), default=1)
-
-
-@dataclass
-class _BlasLimit:
-    """Concurrent calls that limit BLAS to one thread, and its number of threads before the first of
-    them.
-    """
-
-    calls: int = 0
-    available: int = 1
-    threads: list[int] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-_limit = _BlasLimit()
+def _set_threads(numbers: list[int]) -> None:
+    for library, before, threads in zip(_blas(), _before, numbers, strict=True):
+        if before != 1:
+            library.set_num_threads(threads)
 
 
 @contextmanager
 def single_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread inside the block."""
-    with _limit.lock:
-        if not _limit.calls:
-            # What threadpool_limits does, without its descriptions of the libraries.
-            _limit.threads = [int(library.num_threads) for library in _blas()]
-            _limit.available = max(_limit.threads, default=1)
-            for library, threads in zip(_blas(), _limit.threads, strict=True):
-                if threads != 1:
-                    library.set_num_threads(1)
-        _limit.calls += 1
+    global _calls, _before
+    with _lock:
+        if not _calls:
+            _before = [int(library.num_threads) for library in _blas()]
+            _set_threads([1] * len(_before))
+        _calls += 1
     try:
         yield
     finally:
-        with _limit.lock:
-            _limit.calls -= 1
-            if not _limit.calls:
-                for library, threads in zip(_blas(), _limit.threads, strict=True):
-                    if threads != 1:
-                        library.set_num_threads(threads)
+        with _lock:
+            _calls -= 1
+            if not _calls:
+                _set_threads(_before)
 
 
 def available_threads() -> int:
     """Return the number of threads a call may start: the BLAS threads of the process, divided among
     concurrent calls.
     """
-    with _limit.lock:
-        return max(1, _limit.available // _limit.calls) if _limit.calls else _blas_threads()
+    with _lock:
+        threads = _before if _calls else [int(library.num_threads) for library in _blas()]
+        return max(1, max(threads, default=1) // max(_calls, 1))
 
 
 def for_each_part(

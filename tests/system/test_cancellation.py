@@ -21,19 +21,21 @@ from svmcvx.formulations.conic_loss import problems as fixed_gamma
 from svmcvx.formulations.indicator import statement as factor_error
 from svmcvx.formulations.margin_distribution import ODML
 from svmcvx.kernels.gram_factor import symmetrised
-from svmcvx.system import cancellation, clock
-from svmcvx.system.cancellation import (
+from svmcvx.system import clock, deadline
+from svmcvx.system.deadline import (
+    Deadline,
+    OutOfTime,
     check_cancelled,
     checkpoint,
     interruptible,
     run_with_deadline,
+    time_limited,
     uninterruptible,
 )
-from svmcvx.system.deadline import Deadline, OutOfTime, time_limited
 from tests.conftest import make_data
 from tests.system.test_deadline import Ticking
 
-LARGE = np.zeros(cancellation.SMALL + 1)
+LARGE = np.zeros(deadline.SMALL + 1)
 
 
 class Stuck:
@@ -49,10 +51,10 @@ class Stuck:
 
 
 def test_work_is_left_behind_when_its_deadline_passes():
-    deadline = Deadline()
-    stuck = Stuck(deadline)
+    limit = Deadline()
+    stuck = Stuck(limit)
     before = threading.active_count()
-    with interruptible(deadline), pytest.raises(OutOfTime):
+    with interruptible(limit), pytest.raises(OutOfTime):
         run_with_deadline(stuck, LARGE)
     assert threading.active_count() == before + 1
     # The next work waits for its end.
@@ -72,12 +74,21 @@ def test_work_is_left_behind_when_its_deadline_passes():
     assert threading.active_count() == before
 
 
+def worker(array):
+    checkpoint()
+    return threading.current_thread().name
+
+
 def test_work_that_ends_in_time_returns_or_raises_as_ever():
     with interruptible():
         assert run_with_deadline(np.sum, LARGE + 1.0) == LARGE.size
         with pytest.raises(np.linalg.LinAlgError):
             run_with_deadline(np.linalg.cholesky, -np.eye(600))
-        # Floating-point settings of the caller hold in the thread too.
+        # Work inside of a worker starts no other one, and has the caller's settings of numpy.
+        assert (
+            run_with_deadline(lambda array: run_with_deadline(worker, array), LARGE)
+            == "svmcvx-worker"
+        )
         with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
             run_with_deadline(lambda array: 1.0 / array, LARGE)
 
@@ -99,10 +110,10 @@ def test_work_is_done_to_its_end_where_nobody_expects_less():
 
 
 def test_work_in_steps_ends_once_nobody_waits_for_it():
-    deadline, ended = Deadline(), threading.Event()
+    limit, ended = Deadline(), threading.Event()
 
     def in_steps(array):
-        deadline.interrupt_requested.set()
+        limit.interrupt_requested.set()
         try:
             while True:
                 check_cancelled()
@@ -110,23 +121,12 @@ def test_work_in_steps_ends_once_nobody_waits_for_it():
         finally:
             ended.set()
 
-    with interruptible(deadline), pytest.raises(OutOfTime):
+    with interruptible(limit), pytest.raises(OutOfTime):
         run_with_deadline(in_steps, LARGE)
     assert ended.wait(600)
     # Elsewhere nothing is left behind.
     with interruptible(Deadline(end=-math.inf)):
         check_cancelled()
-
-
-def test_nothing_inside_abandoned_work_is_abandoned_by_itself():
-    def both(array):
-        checkpoint()
-        return run_with_deadline(np.sum, array), threading.current_thread().name
-
-    with interruptible():
-        total, name = run_with_deadline(both, LARGE)
-    assert total == 0.0
-    assert name == "svmcvx-worker"
 
 
 SOLVERS = {
@@ -147,11 +147,11 @@ def without_a_limit(name):
     return solver(X, y, kernel="rbf", **settings).certificate
 
 
-@pytest.mark.parametrize("readings", [3, 5, 8, 20, 100])
+@pytest.mark.parametrize("readings", [3, 8, 100])
 @pytest.mark.parametrize("name", SOLVERS)
 def test_without_a_factor_what_is_trivially_known_is_certified(monkeypatch, name, readings):
     reference = without_a_limit(name)
-    monkeypatch.setattr(cancellation, "SMALL", 0)
+    monkeypatch.setattr(deadline, "SMALL", 0)
     X, y = make_data(n=40, d=3)
     solver, settings = SOLVERS[name]
     found = None
@@ -173,7 +173,7 @@ def test_without_a_factor_what_is_trivially_known_is_certified(monkeypatch, name
 
 
 def test_a_share_without_a_factor_has_the_point_without_coefficients(monkeypatch):
-    monkeypatch.setattr(cancellation, "SMALL", 0)
+    monkeypatch.setattr(deadline, "SMALL", 0)
     X, y = make_data(n=40, d=3)
     with clock.substituted(Ticking(3)):
         found = fast.conic(X, y, kappa=0.2, kernel="rbf", time_limit=60.0)
@@ -187,7 +187,7 @@ def test_a_share_without_a_factor_has_the_point_without_coefficients(monkeypatch
 
 
 def test_a_cardinality_without_a_factor_has_no_point(monkeypatch):
-    monkeypatch.setattr(cancellation, "SMALL", 0)
+    monkeypatch.setattr(deadline, "SMALL", 0)
     X, y = make_data(n=40, d=3)
     with clock.substituted(Ticking(3)), pytest.raises(sx.SolverFailed, match="no point"):
         fast.zero_one(X, y, k=2, kernel="rbf", time_limit=60.0)
@@ -195,7 +195,7 @@ def test_a_cardinality_without_a_factor_has_no_point(monkeypatch):
 
 @pytest.mark.parametrize("builder", ["odml_primal", "odml_dual"])
 def test_a_bound_does_not_wait_for_a_factor(monkeypatch, builder):
-    monkeypatch.setattr(cancellation, "SMALL", 0)
+    monkeypatch.setattr(deadline, "SMALL", 0)
     X, y = make_data(n=30, d=3)
     settings = {"C": 1.0, "lam1": 0.5, "lam2": 0.5, "kernel": "rbf"}
     problem = getattr(sx, builder)(X, y, **settings)
@@ -208,7 +208,7 @@ def test_a_bound_does_not_wait_for_a_factor(monkeypatch, builder):
 
 @pytest.mark.parametrize("settings", [{"lam1": 0.5, "lam2": 0.5}, {"lam1": 0.0, "lam2": 3.0}])
 def test_a_bound_without_the_matrix_is_the_weaker_one(monkeypatch, settings):
-    monkeypatch.setattr(cancellation, "SMALL", 0)
+    monkeypatch.setattr(deadline, "SMALL", 0)
     X, y = make_data(n=30, d=3)
     space = feature_space(binary_data(X, y, None), "rbf", intercept="none")
     statement = ODML(space, settings["lam1"], settings["lam2"], 1.0)

@@ -48,26 +48,17 @@ class Stream(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("terminal", "process", "told"),
-    [(True, "MainProcess", 1), (True, "LokyProcess-1", 0), (False, "MainProcess", 0)],
+    ("terminal", "process", "watched"),
+    [(True, "MainProcess", True), (True, "LokyProcess-1", False), (False, "MainProcess", False)],
 )
-def test_compiling_is_told_once_at_a_terminal(monkeypatch, terminal, process, told):
-    stream = Stream(terminal)
-    monkeypatch.setattr(sys, "stderr", stream)
+def test_compiling_is_announced_once_at_a_terminal(monkeypatch, terminal, process, watched):
+    monkeypatch.setattr(sys, "stderr", stream := Stream(terminal))
     monkeypatch.setattr(compilation.multiprocessing.current_process(), "_name", process)
-    listener = compilation._StopsTheClock()
+    assert compilation.is_watched() == watched
+    compilation.announce.cache_clear()
     for _ in range(2):
-        listener._tell()
-    assert stream.getvalue() == f"{compilation.MESSAGE}\n" * told
-
-
-def test_who_records_compiling_is_not_told(monkeypatch):
-    stream = Stream(True)
-    monkeypatch.setattr(sys, "stderr", stream)
-    listener = compilation._StopsTheClock()
-    listener.records.append([])
-    listener._tell()
-    assert stream.getvalue() == ""
+        compilation.announce()
+    assert stream.getvalue() == f"{compilation.MESSAGE}\n"
 
 
 OTHERS = """

@@ -19,8 +19,7 @@ from svmcvx.fast.margin.psvm import PSVMSettings
 from svmcvx.kernels.columns import KernelColumns
 from svmcvx.system import clock
 from svmcvx.system.compilation import compiled
-from svmcvx.system.deadline import Deadline, current, epoch_end, time_limited, until
-from svmcvx.system.interrupt import stop_flag
+from svmcvx.system.deadline import Deadline, current, epoch_end, stop_flag, time_limited, until
 from tests.conftest import make_data
 
 HOUR = 3600.0
@@ -64,21 +63,6 @@ def test_the_clock_stands_still_while_code_is_compiled():
         hand.at += 2.0
         assert clock.now() - start == pytest.approx(3.0)
         assert clock.compile_seconds() - before == pytest.approx(30.0)
-
-
-def test_numba_tells_the_clock():
-    def add(a, b):
-        return a + b
-
-    add.__module__ = "svmcvx.added"
-    before = clock.compile_seconds()
-    # Without a cache, so that it is compiled here.
-    function = numba.njit(add)
-    assert function(1, 2) == 3
-    assert clock.compile_seconds() > before
-    between = clock.compile_seconds()
-    assert function(3, 4) == 7
-    assert clock.compile_seconds() == between
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")

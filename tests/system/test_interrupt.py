@@ -4,7 +4,7 @@ from contextlib import contextmanager
 import pytest
 
 import svmcvx as sx
-from svmcvx.system.interrupt import deferred_interrupt
+from svmcvx.system.deadline import deferred_interrupt
 from tests.conftest import make_data
 
 

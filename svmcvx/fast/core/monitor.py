@@ -25,9 +25,14 @@ from svmcvx.model import LinearModel
 from svmcvx.row_blocks import in_blocks
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.system import clock
-from svmcvx.system.cancellation import interruptible
-from svmcvx.system.deadline import Deadline, OutOfTime, current, time_limited
-from svmcvx.system.interrupt import deferred_interrupt
+from svmcvx.system.deadline import (
+    Deadline,
+    OutOfTime,
+    current,
+    deferred_interrupt,
+    interruptible,
+    time_limited,
+)
 from svmcvx.system.memory import SMALL_ENTRIES
 from svmcvx.system.threads import single_blas_thread
 

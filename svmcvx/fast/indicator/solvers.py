@@ -71,8 +71,7 @@ from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one as zero_one_loss
 from svmcvx.solution import Solution, Status
-from svmcvx.system.cancellation import interruptible, uninterruptible
-from svmcvx.system.deadline import OutOfTime
+from svmcvx.system.deadline import OutOfTime, interruptible, uninterruptible
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]

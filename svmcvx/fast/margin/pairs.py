@@ -41,8 +41,7 @@ from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import BinaryModel, KernelMembers, LinearMembers, LinearModel, OneVsModel
 from svmcvx.solution import Attempt, LazySolution, OptimalIntercepts, Solution, Status, Timings
 from svmcvx.system import clock
-from svmcvx.system.deadline import current
-from svmcvx.system.interrupt import deferred_interrupt
+from svmcvx.system.deadline import current, deferred_interrupt
 from svmcvx.system.memory import columns_in
 from svmcvx.system.threads import single_blas_thread
 

@@ -25,8 +25,7 @@ from svmcvx.heuristics.machines import elastic_filter, ramp_descent, soft_margin
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows, never
 from svmcvx.losses import ramp, zero_one
 from svmcvx.model import BinaryModel
-from svmcvx.system.cancellation import interruptible
-from svmcvx.system.deadline import Deadline, current
+from svmcvx.system.deadline import Deadline, current, interruptible
 
 Floats: TypeAlias = NDArray[np.float64]
 

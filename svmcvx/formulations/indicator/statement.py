@@ -92,8 +92,7 @@ from svmcvx.kernels.bounded_gram import BoundedGram
 from svmcvx.losses import ramp, zero_one
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, is_constant
 from svmcvx.solution import OptimalIntercepts
-from svmcvx.system.cancellation import interruptible, run_with_deadline
-from svmcvx.system.deadline import OutOfTime
+from svmcvx.system.deadline import OutOfTime, interruptible, run_with_deadline
 
 Floats: TypeAlias = NDArray[np.float64]
 

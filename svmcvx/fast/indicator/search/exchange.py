@@ -20,7 +20,7 @@ from svmcvx.fast.indicator.search.state import (
     SearchSettings,
     SearchState,
 )
-from svmcvx.system.interrupt import stop_flag
+from svmcvx.system.deadline import stop_flag
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]

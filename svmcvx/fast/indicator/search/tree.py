@@ -31,7 +31,7 @@ from svmcvx.fast.indicator.search.node_passes import DIGITS, DROPPED, KEPT, best
 from svmcvx.fast.indicator.search.record import BoundedNodes, Leaf, TreeRecord, empty_node
 from svmcvx.fast.indicator.search.state import SearchSettings, SearchState
 from svmcvx.solution import Status
-from svmcvx.system.interrupt import stop_flag
+from svmcvx.system.deadline import stop_flag
 
 Floats: TypeAlias = NDArray[np.float64]
 
