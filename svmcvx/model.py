@@ -14,7 +14,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any, Self, TypeAlias, overload
 
@@ -25,16 +25,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate.bounded import Bounded, exact, positive_part, square, total
 from svmcvx.certificate.rows import UNDERFLOW, Ball, Rows, inner_error
 from svmcvx.data import BinaryData, Features, check_choice, check_features
-from svmcvx.display import (
-    ShortRepr,
-    html_block,
-    html_fields,
-    html_table,
-    listed,
-    number,
-    quantity,
-    rounded,
-)
+from svmcvx.display import ShortRepr, html_block, html_fields, listed, quantity, rounded
 from svmcvx.errors import DataError
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed, kernel_from_dict
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns
@@ -81,7 +72,7 @@ class Model(ShortRepr, ABC):
             *self._described().items(),
             ("Classes", listed(self.classes.tolist(), most=SHOWN_CLASSES)),
         ]
-        return html_block(type(self).__name__, html_fields(fields), *self._html_tables())
+        return html_block(type(self).__name__, html_fields(fields))
 
     def _deciding(self) -> str:
         return f"classes {listed(map(repr, self.classes.tolist()))}"
@@ -89,10 +80,6 @@ class Model(ShortRepr, ABC):
     def _described(self) -> dict[str, str]:
         """Fields that are shown in addition to the classes, by their labels."""
         return {"Support": quantity(self.n_support, "support vector")}
-
-    def _html_tables(self) -> list[str]:
-        """Tables of a model's numbers; none by default."""
-        return []
 
     @abstractmethod
     def decision_function(self, X: Any) -> Floats:
@@ -102,14 +89,16 @@ class Model(ShortRepr, ABC):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each row of `X`."""
 
-    @abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return scalars (for JSON) and arrays that describe the model."""
+        """Return scalars (for JSON) and arrays that describe the model, classes and support aside."""
+        own = {name: getattr(self, name) for name in ("coef", "intercept")}
+        arrays = {name: value for name, value in own.items() if isinstance(value, np.ndarray)}
+        return {name: value for name, value in own.items() if name not in arrays}, arrays
 
     @classmethod
-    @abstractmethod
     def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """Inverse of :meth:`_state`."""
+        """Inverse of :meth:`_state`, of arrays with classes and support."""
+        return cls(**scalars, **arrays)
 
     @property
     def n_support(self) -> int:
@@ -137,40 +126,26 @@ class Model(ShortRepr, ABC):
             are neither numbers nor strings), or the file cannot be written.
         """
         scalars, arrays = self._state()
-        write_model_file(
-            path, type(self).__name__, self.classes, np.asarray(self.support), scalars, arrays
-        )
+        arrays |= {"classes": _storable_labels(self.classes), "support": np.asarray(self.support)}
+        header = {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "type": type(self).__name__,
+            "object_labels": self.classes.dtype.kind == "O",
+            "scalars": scalars,
+            "digest": _digest(arrays, scalars),
+        }
+        try:
+            with atomic_write(path) as stream:
+                np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+            raise DataError(
+                f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
+            ) from None
 
 
 FORMAT = "svmcvx-model"
 FORMAT_VERSION = 1
-
-
-def write_model_file(
-    path: str | os.PathLike[str],
-    kind: str,
-    classes: NDArray[Any],
-    support: NDArray[Any],
-    scalars: dict[str, Any],
-    arrays: dict[str, NDArray[Any]],
-) -> None:
-    """Write what describes a model to one file, whole or not at all."""
-    arrays = {**arrays, "classes": _storable_labels(classes), "support": support}
-    header = {
-        "format": FORMAT,
-        "version": FORMAT_VERSION,
-        "type": kind,
-        "object_labels": bool(classes.dtype.kind == "O"),
-        "scalars": scalars,
-        "digest": _digest(arrays, scalars),
-    }
-    try:
-        with atomic_write(path) as stream:
-            np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
-        raise DataError(
-            f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
-        ) from None
 
 
 def _storable_labels(classes: NDArray[Any]) -> NDArray[Any]:
@@ -188,7 +163,7 @@ def _storable_labels(classes: NDArray[Any]) -> NDArray[Any]:
     )
 
 
-def _digest(arrays: dict[str, NDArray[Any]], scalars: dict[str, Any]) -> str:
+def _digest(arrays: dict[str, NDArray[Any]], scalars: Any) -> str:
     sha = hashlib.sha256(json.dumps(scalars, sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -197,43 +172,9 @@ def _digest(arrays: dict[str, NDArray[Any]], scalars: dict[str, Any]) -> str:
     return sha.hexdigest()
 
 
-def read_model_file(
-    path: str | os.PathLike[str],
-) -> tuple[str, dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the kind, the scalars and the arrays that :func:`write_model_file` wrote."""
-    what = "a svmcvx model file"
-    with read_archive(path, what) as archive:
-        if "header" not in archive.shapes:
-            raise DataError(f"{path} is not {what}: it has no header")
-        header = json.loads(str(archive["header"]))
-        arrays = {name: archive[name] for name in archive.shapes if name != "header"}
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise DataError(f"{path} is not a svmcvx model file: its header does not say so")
-    if header.get("version") != FORMAT_VERSION:
-        raise DataError(
-            f"{path} has model format {header.get('version')!r}, this svmcvx reads"
-            f" {FORMAT_VERSION}; upgrade svmcvx"
-        )
-    scalars = header.get("scalars")
-    if not isinstance(scalars, dict) or not {"classes", "support"} <= arrays.keys():
-        raise DataError(
-            f"{path} does not describe a model that this svmcvx knows; upgrade svmcvx or save the"
-            " model again"
-        )
-    if _digest(arrays, scalars) != header.get("digest"):
-        raise DataError(
-            f"{path} is corrupted: its contents do not match their digest; save the model again"
-        )
-    if header.get("object_labels"):
-        arrays["classes"] = arrays["classes"].astype(object)
-    return str(header.get("type", "")), scalars, arrays
-
-
 # Entries of one block of a matrix between new and training observations, or of what a function
 # returns: 128 MiB.
 BLOCK_ENTRIES = 2**24
-# Coefficients that HTML shows.
-SHOWN = 10
 
 
 class BinaryModel(Model):
@@ -287,12 +228,6 @@ class LinearModel(BinaryModel):
             **super()._described(),
         }
 
-    def _html_tables(self) -> list[str]:
-        largest = np.argsort(-np.abs(self.coef), kind="stable")[:SHOWN]
-        rows = [[int(j), number(self.coef[j])] for j in largest]
-        title = "Coefficients" if self.coef.size <= SHOWN else f"The {SHOWN} largest coefficients"
-        return [html_block(title, html_table(["feature", "w"], rows))]
-
     def without_support(self) -> Self:
         """Return the model without the rows it rests on, of which there may be millions."""
         return replace(self, support=np.zeros(0, dtype=np.intp))
@@ -322,18 +257,6 @@ class LinearModel(BinaryModel):
         if is_constant(self):
             return constant_scores(self, X.shape[0])
         return Rows(X) @ Ball(self.coef) + self.intercept
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return {"intercept": self.intercept}, {"coef": self.coef}
-
-    @classmethod
-    def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        return cls(
-            coef=arrays["coef"],
-            intercept=scalars["intercept"],
-            classes=arrays["classes"],
-            support=arrays["support"],
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -482,13 +405,13 @@ class KernelModel(BinaryModel):
         elif scalars["vectors"] == "dense":
             vectors = arrays["vectors"]
         return cls(
-            kernel=kernel_from_dict(scalars["kernel"]),
-            vectors=vectors,
-            dual_coef=arrays["dual_coef"],
-            intercept=scalars["intercept"],
-            classes=arrays["classes"],
-            support=arrays["support"],
-            n_features=scalars["n_features"],
+            kernel_from_dict(scalars["kernel"]),
+            vectors,
+            arrays["dual_coef"],
+            scalars["intercept"],
+            arrays["classes"],
+            arrays["support"],
+            scalars["n_features"],
         )
 
 
@@ -510,21 +433,47 @@ def constant_scores(model: BinaryModel, n: int) -> Bounded:
 ROWS_OF_BLOCK = 8 * TILE_ENTRIES
 
 
-class _Packed(Sequence[Any]):
-    """A sequence of models that keeps those that were asked for."""
+@dataclass(frozen=True, eq=False)
+class Members(Sequence[BinaryModel]):
+    """Binary models in one array, which make their scores together and each model at its first use.
 
+    Attributes
+    ----------
+    kernel : Kernel or None
+        That of all expansions; None for linear models.
+    vectors : ndarray, csr_array or None
+        The support vectors of all models; None for linear models and a precomputed kernel.
+    table : ndarray of shape (s, models) or (d, models)
+        A column per model: the coefficients of the support vectors, or w.
+    intercepts : ndarray of shape (models,)
+    supports : sequence of ndarray
+        Rows of the training data that each linear model rests on; of expansions the rows that the
+        support vectors are.
+    classes : sequence of ndarray
+        The two classes of each model.
+    n_features : int
+    """
+
+    kernel: Kernel | None
+    vectors: Features | None
+    table: Floats
     intercepts: Floats
+    supports: Sequence[NDArray[np.intp]]
+    classes: Sequence[Any]
+    n_features: int
+    _made: dict[int, BinaryModel] = field(default_factory=dict)
 
-    def __init__(self) -> None:
-        self._made: dict[int, Any] = {}
+    def __post_init__(self) -> None:
+        for name in ("table", "intercepts"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
 
     def __len__(self) -> int:
         return int(self.intercepts.size)
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: int) -> BinaryModel: ...
     @overload
-    def __getitem__(self, index: slice) -> tuple[Any, ...]: ...
+    def __getitem__(self, index: slice) -> tuple[BinaryModel, ...]: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return tuple(self[k] for k in range(*index.indices(len(self))))
@@ -533,74 +482,22 @@ class _Packed(Sequence[Any]):
             self._made[place] = self._model(place)
         return self._made[place]
 
-    def _model(self, place: int) -> Any:
-        raise NotImplementedError
-
-
-class LinearMembers(_Packed):
-    """Linear models."""
-
-    def __init__(
-        self,
-        coef: Floats,
-        intercepts: Floats,
-        classes: Sequence[Any],
-        supports: Sequence[NDArray[np.intp]],
-    ) -> None:
-        super().__init__()
-        self.coef, self.intercepts = frozen(coef), frozen(intercepts)
-        self.classes, self.supports = classes, supports
-
     @property
     def support(self) -> NDArray[np.intp]:
         """Rows of the training data that any of the models rests on."""
         return np.unique(np.concatenate(list(self.supports)))
 
-    def _model(self, place: int) -> LinearModel:
-        return LinearModel(
-            self.coef[place], self.intercepts[place], self.classes[place], self.supports[place]
-        )
-
-    def scores(self, X: Any) -> Floats:
-        """Return the score of each row by each model, shape (m, models)."""
-        X = check_features(X, n_features=self.coef.shape[1])
-        return np.asarray(X @ self.coef.T) + self.intercepts
-
-
-class KernelMembers(_Packed):
-    """Expansions over support vectors with the same kernel."""
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        vectors: Features | None,
-        support: NDArray[np.intp],
-        table: Floats,
-        intercepts: Floats,
-        classes: Sequence[Any],
-        n_features: int,
-    ) -> None:
-        super().__init__()
-        self.kernel, self.vectors, self.n_features = kernel, vectors, n_features
-        self.support, self.table, self.intercepts = (
-            frozen(support),
-            frozen(table),
-            frozen(intercepts),
-        )
-        self.classes = classes
-
-    def _model(self, place: int) -> KernelModel:
-        column = self.table[:, place]
+    def _model(self, place: int) -> BinaryModel:
+        column, intercept = self.table[:, place], self.intercepts[place]
+        classes = self.classes[place]
+        if self.kernel is None:
+            return LinearModel(column, intercept, classes, self.supports[place])
         rows = np.flatnonzero(column)
-        rows = rows if rows.size else np.array([0], dtype=np.intp)
+        rows = rows if rows.size else np.zeros(1, dtype=np.intp)
+        vectors = None if self.vectors is None else self.vectors[rows]
+        support = self.supports[0][rows]
         return KernelModel(
-            kernel=self.kernel,
-            vectors=None if self.vectors is None else self.vectors[rows],
-            dual_coef=column[rows],
-            intercept=self.intercepts[place],
-            classes=self.classes[place],
-            support=self.support[rows],
-            n_features=self.n_features,
+            self.kernel, vectors, column[rows], intercept, classes, support, self.n_features
         )
 
     def scores(self, X: Any) -> Floats:
@@ -608,75 +505,62 @@ class KernelMembers(_Packed):
         once for all.
         """
         X = check_features(X, n_features=self.n_features)
-        m, s = X.shape[0], self.support.size
-        found = np.empty((m, len(self)))
-        blocks = not (self.vectors is None or isinstance(self.kernel, CallableKernel))
-        columns = (
-            KernelColumns(self.kernel, X, self.vectors, tile_entries=TILE_ENTRIES)
-            if blocks
-            else None
-        )
-        step = max(1, (ROWS_OF_BLOCK if blocks else BLOCK_ENTRIES) // max(1, s))
-        for start in range(0, m, step):
-            part = slice(start, start + step)
-            if columns is not None:
-                block: Any = columns(part)
-            else:
-                block = (
-                    X[part][:, self.support]
-                    if self.vectors is None
-                    else self.kernel(X[part], self.vectors)
-                )
-            found[part] = block @ self.table
+        if self.kernel is None:
+            return np.asarray(X @ self.table) + self.intercepts
+        if self.vectors is None:
+            return np.asarray(X[:, self.supports[0]] @ self.table) + self.intercepts
+        found = np.empty((X.shape[0], len(self)))
+        block: Any = partial(_block, self.kernel, X, self.vectors)
+        entries = BLOCK_ENTRIES
+        if not isinstance(self.kernel, CallableKernel):
+            entries = ROWS_OF_BLOCK
+            block = KernelColumns(self.kernel, X, self.vectors, tile_entries=TILE_ENTRIES)
+        step = max(1, entries // max(1, self.table.shape[0]))
+        for start in range(0, X.shape[0], step):
+            found[start : start + step] = block(slice(start, start + step)) @ self.table
         return found + self.intercepts
 
 
-Members: TypeAlias = LinearMembers | KernelMembers
+def _block(kernel: Kernel, X: Features, vectors: Features, rows: slice) -> Any:
+    return kernel(X[rows], vectors)
 
 
-def packed(members: Sequence[BinaryModel]) -> Members | None:
-    """Return models in arrays, None if they do not share a kernel or the rows behind them."""
-    if isinstance(members, (LinearMembers, KernelMembers)):
+def packed(members: Sequence[Any]) -> Members | None:
+    """Return models in one array, None if they do not share a kernel or the rows behind them."""
+    if isinstance(members, Members):
         return members
-    intercepts, classes = (
-        np.array([member.intercept for member in members]),
+    intercepts = np.array([member.intercept for member in members])
+    classes, supports = (
         [member.classes for member in members],
+        [member.support for member in members],
     )
-    supports = [member.support for member in members]
-    linear = [member for member in members if isinstance(member, LinearModel)]
-    if len(linear) == len(members):
-        if len({member.coef.size for member in linear}) > 1:
-            return None
-        return LinearMembers(
-            np.stack([member.coef for member in linear]), intercepts, classes, supports
-        )
     first = members[0]
-    kernels = [member for member in members if isinstance(member, KernelModel)]
-    if len(kernels) < len(members) or not isinstance(first, KernelModel):
-        return None
+    if all(isinstance(member, LinearModel) for member in members):
+        if len({member.coef.size for member in members}) > 1:
+            return None
+        coef = np.stack([member.coef for member in members], axis=1)
+        return Members(None, None, coef, intercepts, supports, classes, coef.shape[0])
     alike = all(
-        member.kernel == first.kernel and member.n_features == first.n_features
-        for member in kernels
+        isinstance(member, KernelModel)
+        and member.kernel == first.kernel
+        and member.n_features == first.n_features
+        and not sp.issparse(member.vectors)
+        and np.unique(member.support).size == member.support.size
+        for member in members
     )
-    if not alike or any(sp.issparse(member.vectors) for member in kernels):
-        return None
-    if any(np.unique(rows).size < rows.size for rows in supports):
+    if not alike:
         return None
     support, where = np.unique(np.concatenate(supports), return_index=True)
     vectors: Any = None
     if first.vectors is not None:
-        every = np.concatenate([member.vectors for member in kernels])
-        vectors = every[where]
+        vectors = np.concatenate([member.vectors for member in members])[where]
     table = np.zeros((support.size, len(members)))
-    for k, member in enumerate(kernels):
+    for k, member in enumerate(members):
         rows = np.searchsorted(support, member.support)
-        own: Any = member.vectors
-        if vectors is not None and not np.array_equal(vectors[rows], own):
+        if vectors is not None and not np.array_equal(vectors[rows], member.vectors):
             return None
         table[rows, k] = member.dual_coef
-    return KernelMembers(
-        first.kernel, vectors, support, table, intercepts, classes, first.n_features
-    )
+    return Members(first.kernel, vectors, table, intercepts, [support], classes, first.n_features)
 
 
 _MEMBERS: dict[str, type[BinaryModel]] = {cls.__name__: cls for cls in (LinearModel, KernelModel)}
@@ -739,20 +623,6 @@ class MulticlassModel(Model):
     def _described(self) -> dict[str, str]:
         return {"Input": quantity(self.coef.shape[0], "feature"), **super()._described()}
 
-    def _html_tables(self) -> list[str]:
-        columns = range(min(len(self.classes), SHOWN_CLASSES))
-        rows = [
-            [
-                str(self.classes[k]),
-                number(self.intercept[k]),
-                number(float(np.linalg.norm(self.coef[:, k]))),
-            ]
-            for k in columns
-        ]
-        left = len(self.classes) - len(columns)
-        more = [html_fields([("", f"{left} more")])] if left else []
-        return [html_table(["class", "intercept", "‖w‖"], rows), *more]
-
     def decision_function(self, X: Any) -> Floats:
         """Return the scores ``X W + b``.
 
@@ -771,18 +641,6 @@ class MulticlassModel(Model):
         """Return the class of the largest score; of equal scores the first."""
         labels: NDArray[Any] = self.classes[np.argmax(self.decision_function(X), axis=1)]
         return labels
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return {}, {"coef": self.coef, "intercept": self.intercept}
-
-    @classmethod
-    def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        return cls(
-            coef=arrays["coef"],
-            intercept=arrays["intercept"],
-            classes=arrays["classes"],
-            support=arrays["support"],
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -819,11 +677,13 @@ class OneVsModel(Model):
                 f"members must hold {expected} models for {c} classes, got {len(self.members)}"
             )
         object.__setattr__(self, "classes", frozen(self.classes))
-        if isinstance(self.members, (KernelMembers, LinearMembers)):
-            union = self.members.support
-        else:
+        if not isinstance(self.members, Members):
             object.__setattr__(self, "members", tuple(self.members))
-            union = np.unique(np.concatenate([member.support for member in self.members]))
+        union = (
+            self.members.support
+            if isinstance(self.members, Members)
+            else np.unique(np.concatenate([member.support for member in self.members]))
+        )
         object.__setattr__(self, "support", frozen(union))
 
     @cached_property
@@ -839,21 +699,6 @@ class OneVsModel(Model):
             "Members": f"{len(self.members)} × {listed(kinds)}",
             **super()._described(),
         }
-
-    def _html_tables(self) -> list[str]:
-        labels = self.classes.tolist()
-        sides = (
-            combinations(labels, 2)
-            if self.scheme == "ovo"
-            else ((label, "rest") for label in labels)
-        )
-        rows = [
-            [f"{one} / {other}", number(member.intercept), member.n_support]
-            for (one, other), member in list(zip(sides, self.members, strict=True))[:SHOWN_CLASSES]
-        ]
-        left = len(self.members) - len(rows)
-        more = [html_fields([("", f"{left} more")])] if left else []
-        return [html_table(["classes", "intercept", "support"], rows), *more]
 
     def without_support(self) -> Self:
         """Return the models without the rows they rest on."""
@@ -952,10 +797,30 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         If the file does not exist, is not a model file, was written by a newer format, or is
         corrupted.
     """
-    kind, scalars, arrays = read_model_file(path)
-    if kind not in _TYPES:
+    what = "a svmcvx model file"
+    with read_archive(path, what) as archive:
+        if "header" not in archive.shapes:
+            raise DataError(f"{path} is not {what}: it has no header")
+        header = json.loads(str(archive["header"]))
+        arrays = {name: archive[name] for name in archive.shapes if name != "header"}
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise DataError(f"{path} is not {what}: its header does not say so")
+    if header.get("version") != FORMAT_VERSION:
+        raise DataError(
+            f"{path} has model format {header.get('version')!r}, this svmcvx reads"
+            f" {FORMAT_VERSION}; upgrade svmcvx"
+        )
+    scalars: Any = header.get("scalars")
+    if _digest(arrays, scalars) != header.get("digest"):
+        raise DataError(
+            f"{path} is corrupted: its contents do not match their digest; save the model again"
+        )
+    try:
+        if header["object_labels"]:
+            arrays["classes"] = arrays["classes"].astype(object)
+        return _TYPES[header["type"]]._from_state(scalars, arrays)
+    except (KeyError, TypeError, ValueError, IndexError):
         raise DataError(
             f"{path} does not describe a model that this svmcvx knows; upgrade svmcvx or save the"
             " model again"
-        )
-    return _TYPES[kind]._from_state(scalars, arrays)
+        ) from None

@@ -4,6 +4,7 @@ proof needs.
 
 from __future__ import annotations
 
+import html
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -22,9 +23,6 @@ from svmcvx.display import (
     WIDTH,
     aligned,
     columns,
-    html_block,
-    html_fields,
-    html_table,
     interval,
     listed,
     number,
@@ -501,7 +499,7 @@ class Solution:
         return pd.DataFrame([self.to_dict()])
 
     def summary(self) -> Summary:
-        """Return a summary as text of fixed width, which a notebook shows as a table.
+        """Return a summary as text of fixed width.
 
         Formulation, hyper-parameters and data; solver, status and seconds; the certificate with its
         residuals; terms of the objective; each binary problem of several; every solver that was
@@ -512,7 +510,7 @@ class Solution:
         Summary
             A ``str``; ``print(solution.summary())`` shows it.
         """
-        return Summary.of(self)
+        return Summary(summary_text(self))
 
     def __repr__(self) -> str:
         hyper = settings(self.hyperparameters)
@@ -529,7 +527,7 @@ class Solution:
         )
 
     def _repr_html_(self) -> str:
-        return summary_html(self)
+        return self.summary()._repr_html_()
 
 
 class LazySolution(Solution):
@@ -583,37 +581,18 @@ def composite(parts: Mapping[Any, Solution], scheme: str, classes: NDArray[Any])
 MOST_PARTS: Final = 12
 # Length of an interval of intercepts, in units of the margin, that no tolerance explains.
 LONG_INTERVAL: Final = 1e-3
-ATTEMPTS: Final = ("solver", "status", "seconds", "gap", "iterations")
-PARTS: Final = ("classes", "lower", "upper", "gap", "status", "support")
 
 
 class Summary(str):
-    """Text of fixed width that shows itself as it is, and as HTML in a notebook."""
+    """Text of fixed width, which a notebook shows as it is."""
 
-    __slots__ = ("_markup",)
-    _markup: str
-
-    @classmethod
-    def of(cls, solution: Solution) -> Self:
-        """Return the summary of a solution."""
-        found = cls(summary_text(solution))
-        found._markup = summary_html(solution)
-        return found
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return self._markup
-
-
-class _Table(NamedTuple):
-    title: str
-    header: tuple[str, ...]
-    rows: list[list[str]]
-    # A line below each row; empty for none.
-    remarks: list[str]
-    more: str
+        return f'<pre style="line-height:1.2">{html.escape(str(self))}</pre>'
 
 
 def summary_text(solution: Solution) -> str:
@@ -622,47 +601,14 @@ def summary_text(solution: Solution) -> str:
     lines = [f"{title:^{WIDTH}}".rstrip(), "=" * WIDTH]
     lines += columns(_formulation(solution) + _data(solution), _answer(solution))
     lines += ["-" * WIDTH, *columns(_interval(solution), _residuals(solution.certificate))]
-    for table in _tables(solution):
-        lines += ["-" * WIDTH, f"{table.title}:"]
-        head, *rows = aligned(
-            table.header, table.rows, left=2 if table.header == ATTEMPTS else 1, indent="  "
-        )
-        lines.append(head)
-        for row, remark in zip(rows, table.remarks, strict=True):
-            lines.append(row)
-            if remark:
-                lines += wrapped(remark, WIDTH, "    ", "    ")
-        if table.more:
-            lines += wrapped(table.more, WIDTH, "  ", "  ")
+    if solution.parts:
+        lines += ["-" * WIDTH, *_parts(solution.parts)]
+    if not solution.parts or len(solution.attempts) > len(solution.parts):
+        lines += ["-" * WIDTH, *_attempts(solution)]
     lines.append("=" * WIDTH)
     for place, note in enumerate(_notes(solution), 1):
         lines += wrapped(note, WIDTH, f"[{place}] ", "    ")
     return "\n".join(lines)
-
-
-def summary_html(solution: Solution) -> str:
-    """Return the summary as HTML."""
-    side = '<div style="display:inline-block;vertical-align:top;margin-right:2em;">{}</div>'
-    parts = [
-        side.format(html_fields(fields))
-        for fields in (
-            _formulation(solution) + _data(solution),
-            _answer(solution),
-            _interval(solution) + _residuals(solution.certificate),
-        )
-    ]
-    for table in _tables(solution):
-        rows = [[*row, remark] for row, remark in zip(table.rows, table.remarks, strict=True)]
-        left = (0, 1, len(table.header)) if table.header == ATTEMPTS else (0, len(table.header))
-        header = [*table.header, "remark"]
-        if not any(table.remarks):
-            header, rows = header[:-1], [row[:-1] for row in rows]
-        below = html_fields([("", table.more)]) if table.more else ""
-        parts.append(html_block(table.title, html_table(header, rows, left=left), below))
-    notes = _notes(solution)
-    if notes:
-        parts.append(html_fields([(f"[{place}]", note) for place, note in enumerate(notes, 1)]))
-    return html_block(f"{solution.formulation}: {_verdict(solution.certificate)}", *parts)
 
 
 def _verdict(certificate: Certificate) -> str:
@@ -758,52 +704,39 @@ def _residuals(certificate: Certificate) -> list[tuple[str, str]]:
     ]
 
 
-def _tables(solution: Solution) -> list[_Table]:
-    found = []
-    if solution.parts:
-        found.append(_parts(solution.parts))
-    if not solution.parts or len(solution.attempts) > len(solution.parts):
-        found.append(_attempts(solution))
-    return found
-
-
-def _parts(parts: Mapping[Any, Solution]) -> _Table:
+def _parts(parts: Mapping[Any, Solution]) -> list[str]:
+    """Return the lines of a table of binary problems, the largest gaps first."""
     ordered = sorted(parts.items(), key=lambda item: -item[1].certificate.gap)
     rows = []
     for key, part in ordered[:MOST_PARTS]:
-        certificate = part.certificate
         name = " / ".join(map(str, key)) if isinstance(key, tuple) else f"{key} / rest"
-        lower, upper = interval(certificate.lower, certificate.upper)
-        rows.append(
-            [
-                name,
-                lower,
-                upper,
-                f"{certificate.gap:.1e}",
-                str(part.status),
-                str(part.model.n_support),
-            ]
-        )
-    left = ordered[MOST_PARTS:]
-    more = (
-        f"{len(left)} more, each with a gap of at most {left[0][1].certificate.gap:.1e}"
-        if left
-        else ""
-    )
-    return _Table(quantity(len(parts), "binary problem"), PARTS, rows, [""] * len(rows), more)
+        ends = interval(part.certificate.lower, part.certificate.upper)
+        gap, support = f"{part.certificate.gap:.1e}", str(part.model.n_support)
+        rows.append([name, *ends, gap, str(part.status), support])
+    header = ("classes", "lower", "upper", "gap", "status", "support")
+    lines = [f"{quantity(len(parts), 'binary problem')}:", *aligned(header, rows, indent="  ")]
+    if left := ordered[MOST_PARTS:]:
+        largest = left[0][1].certificate.gap
+        lines.append(f"  {len(left)} more, each with a gap of at most {largest:.1e}")
+    return lines
 
 
-def _attempts(solution: Solution) -> _Table:
+def _attempts(solution: Solution) -> list[str]:
+    """Return the lines of a table of the solvers that were tried, with the reasons."""
     attempts = solution.attempts[: 2 * MOST_PARTS]
-    rows, remarks = [], []
+    rows = []
     for attempt in attempts:
-        unlicensed = attempt.status is Status.LICENCE
-        seconds = MISSING if unlicensed else f"{attempt.seconds:.3g}"
+        seconds = MISSING if attempt.status is Status.LICENCE else f"{attempt.seconds:.3g}"
         gap = f"{attempt.gap:.1e}" if math.isfinite(attempt.gap) else MISSING
         rows.append([attempt.solver, str(attempt.status), seconds, gap, number(attempt.iterations)])
-        remarks.append(attempt.reason)
+    header = ("solver", "status", "seconds", "gap", "iterations")
+    head, *table = aligned(header, rows, left=2, indent="  ")
+    lines = ["Tried:", head]
+    for row, attempt in zip(table, attempts, strict=True):
+        reason = wrapped(attempt.reason, WIDTH, "    ", "    ") if attempt.reason else []
+        lines += [row, *reason]
     left = len(solution.attempts) - len(attempts)
-    return _Table("Tried", ATTEMPTS, rows, remarks, f"{left} more" if left else "")
+    return [*lines, f"  {left} more"] if left else lines
 
 
 def _note_on_intercepts(solution: Solution) -> list[str]:

@@ -47,7 +47,7 @@ from svmcvx.experiments.store import (
 )
 from svmcvx.experiments.tables import table_html
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.model import KernelMembers, KernelModel, OneVsModel
+from svmcvx.model import KernelModel, Members, OneVsModel
 from svmcvx.solution import Solution
 from svmcvx.system import clock
 from svmcvx.system.deadline import epoch_end, time_limited, until
@@ -266,7 +266,8 @@ class _PathState:
             several = model._together if isinstance(model, OneVsModel) else None
             members = model if isinstance(model, KernelModel) else several
             if (
-                isinstance(members, (KernelModel, KernelMembers))
+                isinstance(members, (KernelModel, Members))
+                and members.kernel is not None
                 and members.vectors is not None
                 and self.training is not None
             ):
@@ -279,8 +280,8 @@ class _PathState:
                     return np.asarray(
                         last.classes_[(cross @ v + members.intercept > 0).astype(np.intp)]
                     )
-                if cross is not None and isinstance(members, KernelMembers):
-                    scores = cross[:, members.support] @ members.table + members.intercepts
+                if cross is not None and isinstance(members, Members):
+                    scores = cross[:, members.supports[0]] @ members.table + members.intercepts
                     return np.asarray(last.classes_[last._decided(scores, last.multiclass)])
         return np.asarray(last.predict(X_test))
 

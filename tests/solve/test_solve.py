@@ -420,7 +420,7 @@ def test_solutions_are_picklable_and_print_well():
     assert twin.certificate == solution.certificate
     assert "psvm(C=1, p=1.5" in repr(solution)
     assert "gap" in repr(solution)
-    assert "<table" in solution._repr_html_()
+    assert "<pre" in solution._repr_html_()
     frame = solution.to_frame()
     assert frame.loc[0, "upper"] == solution.certificate.upper
     assert frame.loc[0, "C"] == 1.0

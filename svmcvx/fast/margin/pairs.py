@@ -38,7 +38,7 @@ from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.model import BinaryModel, KernelMembers, LinearMembers, LinearModel, OneVsModel
+from svmcvx.model import BinaryModel, LinearModel, Members, OneVsModel
 from svmcvx.solution import Attempt, LazySolution, OptimalIntercepts, Solution, Status, Timings
 from svmcvx.system import clock
 from svmcvx.system.deadline import current, deferred_interrupt
@@ -96,7 +96,7 @@ class SolvedParts:
             "kernel": "none" if self.kernel is None else str(self.kernel),
         }
 
-    def members(self, others: dict[int, BinaryModel]) -> KernelMembers | LinearMembers:
+    def members(self, others: dict[int, BinaryModel]) -> Members:
         """Return the models of all problems; `others` are those that were solved otherwise."""
         codes, point = self.labels.codes, self.point
         classes = self.labels.classes
@@ -120,7 +120,7 @@ class SolvedParts:
                     else cast(Any, model).vectors.T @ cast(Any, model).dual_coef
                 )
                 bias[part], supports[part] = model.intercept, model.support
-            return LinearMembers(coef, bias, sides, supports)
+            return Members(None, None, coef.T, bias, supports, sides, coef.shape[1])
         used = np.zeros(codes.size, dtype=bool)
         used[place[point.alpha != 0.0]] = True
         for model in others.values():
@@ -138,9 +138,8 @@ class SolvedParts:
         sorted_place = np.empty(self.order.size, dtype=np.intp)
         sorted_place[self.order] = np.arange(self.order.size)
         assert self.kernel is not None  # noqa: S101 - a linear machine has normals
-        return KernelMembers(
-            self.kernel, self.X[sorted_place[support]], support, table, bias, sides, self.X.shape[1]
-        )
+        vectors = self.X[sorted_place[support]]
+        return Members(self.kernel, vectors, table, bias, [support], sides, self.X.shape[1])
 
     def _normals(self) -> Floats:
         """Return the normals of a linear kernel's expansions."""
