@@ -404,19 +404,21 @@ class Solution:
             if f"{by}_bound" in residuals
             else math.nan
         )
-        searched = lower == found and not evidence.tree
+        # An end that neither a dual point nor a tree proves: that of a search, or of any model, 0.
+        unproved = lower == found or (certificate.kind != "convex" and not dual)
+        unproved = unproved and not evidence.tree
         return Proof(
             statement=statement,
             model={name: getattr(model, name) for name in names} | dict(evidence.spread),
             dual=dual,
-            lower=None if searched or lower is None else lower - REPEATED * abs(lower),
+            lower=None if unproved or lower is None else lower - REPEATED * abs(lower),
             upper=(
                 certificate.upper + REPEATED * abs(certificate.upper)
                 if certificate.upper < math.inf
                 else None
             ),
             kind=certificate.kind,
-            stated=lower if searched else None,
+            stated=lower if unproved and by else None,
             tree=evidence.tree,
         )
 

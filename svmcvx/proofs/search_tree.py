@@ -148,7 +148,8 @@ class _Vectors:
         self.unit = scale * scale
         self.H = np.ascontiguousarray(distinct / scale)
         squares = np.einsum("ij,ij->i", self.H, self.H) * (1 + (self.H.shape[1] + 8) * U)
-        self.length = np.sqrt(squares) * (1 + 4 * U) + SHORT
+        # No price is so large that a row of zeros is one of some length.
+        self.length = (np.sqrt(squares) * (1 + 4 * U) + SHORT) * self.H.any(axis=1)
 
     def combination(self, beta: Floats) -> _Combination:
         """Return half of Σβg."""

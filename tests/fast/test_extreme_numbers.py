@@ -66,3 +66,35 @@ def test_fractions_beyond_the_range_of_doubles_are_no_points():
     X = np.array([[1e-200, 1.0], [3e-200, 1.0], [1.0, 1.0]])
     found = sx.fast.zero_one(X, [1, -1, 1], lam=5e40, intercept=False).certificate
     assert 0.0 <= found.lower <= found.upper
+
+
+FAR = 1e15 + np.array(
+    [[1.2, 0], [-1.4, 0], [0.5, 1.2], [1.9, -1.4], [-0.6, -0.1], [0.9, -0.1], [-0.6, -0.2], [-1.2, -0.6]]
+)  # fmt: skip
+COLUMNS = np.array(
+    [[-2.8, -2.2, 3.4], [-0.3, -2.4, -1.2], [-0.6, -2.5, 5.6], [-9.0, 0.4, 6.0], [4.7, 1.4, 9.3], [5.5, 0.0, -4.3]]
+)  # fmt: skip
+HUGE_PRICES = {
+    # The multipliers of a point of least norm cancel in more digits than two doubles have.
+    "cancelled multipliers": ("zero_one", FAR, [0, 1, 0, 0, 1, 1, 1, 1], {"lam": 1e75}),
+    # They are beyond the range of doubles.
+    "columns of any length": (
+        *("zero_one", COLUMNS * [1e-18, 1e-38, 1e109], [0, 1, 1, 0, 1, 0]),
+        {"lam": 4.9e28},
+    ),
+    # The search proves no more than that no objective is negative.
+    "nothing proved": (
+        *("zero_one", np.ones((4, 3)), [0, 1, 0, 1]),
+        {"lam": 1e76, "kernel": sx.Polynomial(31, 436.0, 1.0)},
+    ),
+    "rows of zeros": ("ramp", np.ones((3, 2)), [0, 1, 1], {"C": 4e285}),
+    "a price near underflow": ("ramp", np.full((3, 1), 0.463), [0, 1, 1], {"C": 2e-265}),
+    "a local minimum": ("l0", FAR, [0, 1, 0, 0, 1, 1, 1, 1], {"C": 1.0, "method": "local"}),
+}
+
+
+@pytest.mark.parametrize("case", HUGE_PRICES)
+def test_proofs_claim_what_the_second_checker_proves(case):
+    name, X, y, given = HUGE_PRICES[case]
+    found = sx.verify(getattr(sx.fast, name)(X, y, **given).proof(), X, y)
+    assert found.holds, found.why

@@ -15,7 +15,7 @@ import pytest
 import svmcvx as sx
 from campaigns.exact_zero_one import exact_optimum, hostile_instance, judge
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.fast.indicator.search.record import infeasible_leaf, least_norm_leaf
+from svmcvx.fast.indicator.search.record import leaf_of
 from svmcvx.fast.indicator.search.state import SearchSettings
 from svmcvx.fast.indicator.solvers import zero_one
 from svmcvx.proofs import Proof, fingerprint, search_tree
@@ -413,17 +413,17 @@ def test_prices_of_a_budget_are_not_negative():
 
 def test_leaves_are_written_in_exact_doubles():
     third = Fraction(1, 3)
-    leaf = least_norm_leaf([4, 7], [third, Fraction(2)])
+    leaf = leaf_of([4, 7], [third, Fraction(2)], feasible=True)
     assert leaf.rows.tolist() == [4, 4, 7]
     assert abs(Fraction(leaf.numbers[0]) + Fraction(leaf.numbers[1]) - 2 * third) < Fraction(
         1, 2**104
     )
     combination = [third, Fraction(10**40, 7), Fraction(1)]
-    leaf = infeasible_leaf([0, 1, 2], combination)
+    leaf = leaf_of([0, 1, 2], combination, feasible=False)
     sums = [sum(map(Fraction, leaf.numbers[leaf.rows == row].tolist())) for row in range(3)]
     assert sums[0] / combination[0] == sums[1] / combination[1] == sums[2] / combination[2] > 0
     # One number would need more exponents than doubles have.
-    assert infeasible_leaf([0, 1], [Fraction(1, 2**1900), Fraction(1)]) is None
+    assert leaf_of([0, 1], [Fraction(1, 2**1900), Fraction(1)], feasible=False) is None
 
 
 # Trees of hostile instances, honest and changed.

@@ -23,8 +23,7 @@ from svmcvx.fast.indicator.search.node_passes import (
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 
-# Largest number of doubles whose sum is one multiplier, and the largest absolute value of their
-# exponents.
+# Doubles whose sum is one multiplier, at most, and the largest absolute value of their exponents.
 TERMS, EXPONENT = 64, 900
 
 
@@ -60,40 +59,36 @@ class Leaf(NamedTuple):
     numbers: Floats
 
 
-def least_norm_leaf(rows: Sequence[int], alpha: Sequence[Fraction]) -> Leaf | None:
-    """Return the multipliers β = 2α of a point of least norm, each to twice the digits of a double."""
-    return _sums([(row, 2 * value) for row, value in zip(rows, alpha, strict=True)], 2, exact=False)
-
-
-def infeasible_leaf(rows: Sequence[int], alpha: Sequence[Fraction]) -> Leaf | None:
-    """Return a multiple of a combination of rows that vanishes, exactly; None where doubles do not
-    hold it.
+def leaf_of(rows: Sequence[int], alpha: Sequence[Fraction], *, feasible: bool) -> Leaf | None:
+    """Return the multipliers of a leaf: β = 2α of the point of least norm, for rows no longer than
+    1, or a multiple of a combination that vanishes, exactly; None where doubles do not hold it.
     """
-    multiple = Fraction(math.lcm(*(value.denominator for value in alpha)))
-    longest = max(int(abs(value * multiple)).bit_length() for value in alpha)
-    multiple *= Fraction(2) ** (EXPONENT // 2 - longest)
-    return _sums(
-        [(row, multiple * value) for row, value in zip(rows, alpha, strict=True)], TERMS, exact=True
-    )
-
-
-def _sums(values: Sequence[tuple[int, Fraction]], terms: int, *, exact: bool) -> Leaf | None:
-    """Return doubles whose sums are these values, those of the same row one after the other."""
+    norm, longest = _exponent(sum(alpha, Fraction(0))), max(map(_exponent, alpha), default=0)
+    # Twice the digits of a double, and as many as the sum of the terms loses.
+    terms, multiple = 2 + max(norm, 0) // 106, Fraction(2)
+    if not feasible:
+        terms = TERMS
+        multiple = Fraction(math.lcm(*(value.denominator for value in alpha)))
+        longest += _exponent(multiple)
+    if not feasible or longest > EXPONENT:
+        # The bound of a leaf is that of all multiples.
+        multiple *= Fraction(2) ** (EXPONENT // 2 - longest)
     found: list[tuple[int, float]] = []
-    for row, value in values:
-        rest = value
+    for row, value in zip(rows, alpha, strict=True):
+        rest = multiple * value
         for _ in range(terms):
-            if rest:
-                size = rest.numerator.bit_length() - rest.denominator.bit_length()
-                if abs(size) > EXPONENT:
-                    return None
+            if rest and _exponent(rest) >= -EXPONENT:
                 found.append((row, float(rest)))
                 rest -= Fraction(found[-1][1])
-        if rest and exact:
+        if rest and not feasible:
             return None
     return Leaf(
         np.array([row for row, _ in found], dtype=np.int64), np.array([term for _, term in found])
     )
+
+
+def _exponent(value: Fraction) -> int:
+    return value.numerator.bit_length() - value.denominator.bit_length()
 
 
 @dataclass
@@ -118,7 +113,7 @@ class TreeRecord:
         of the data cannot represent them.
         """
         unit = search.scale**2
-        if not self.parts:
+        if not self.parts or search.best_value < 2.0**-EXPONENT:
             return {}
         nodes = BoundedNodes(*(np.concatenate(values) for values in zip(*self.parts, strict=True)))
         upper = np.repeat(self.uppers, [len(part.facts) for part in self.parts])

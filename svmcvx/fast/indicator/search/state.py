@@ -20,7 +20,7 @@ from svmcvx.certificate.exactly import balanced
 from svmcvx.certificate.rows import norm_above, row_bytes, row_norms_above
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.indicator.search.record import Leaf, infeasible_leaf, least_norm_leaf
+from svmcvx.fast.indicator.search.record import Leaf, leaf_of
 from svmcvx.formulations.indicator.statement import (
     L0,
     CountingStatement,
@@ -427,13 +427,10 @@ class CountingSearch(SearchState):
             if exact is not None:
                 if exact.feasible:
                     self._update_from_exact(kept, exact)
-                of_the_leaf = least_norm_leaf if exact.feasible else infeasible_leaf
-                leaf = of_the_leaf(rows[exact.rows].tolist(), exact.alpha)
-                bound = (
-                    max(bound, down(down(_double(exact.norm)) + price))
-                    if exact.feasible
-                    else math.inf
-                )
+                found = leaf_of(rows[exact.rows].tolist(), exact.alpha, feasible=exact.feasible)
+                if found is not None:
+                    norm = down(_double(exact.norm)) if exact.feasible else math.inf
+                    leaf, bound = found, max(bound, down(norm + price) if norm < math.inf else norm)
         if bound < self.cutoff:
             self.mark_unresolved(bound)
         return leaf
