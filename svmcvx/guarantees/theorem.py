@@ -53,7 +53,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -88,12 +88,11 @@ Chosen: TypeAlias = NDArray[np.intp]
 # Bits of a coefficient, and of the sums of all: whole numbers of as many bits are doubles, and
 # their sums 64-bit integers.
 COEFFICIENT_BITS, SUM_BITS = 50, 62
-# Less than the rounding of a quotient takes from it.
+# Factor that covers the rounding of a quotient.
 SHRINK = 1.0 - 2.0**-48
-# Steps below this are none: their quotients may have underflowed.
-LEAST_STEP = 2.0**-500
-# The square of a radius is at least this, so that steps are positive.
-LEAST_SQUARE = 2.0**-200
+# Smaller steps are dropped, as their quotients may have underflowed; the square of a radius is at
+# least LEAST_SQUARE, so that steps are positive.
+LEAST_STEP, LEAST_SQUARE = 2.0**-500, 2.0**-200
 # Entries of the kernel between tested and training rows at once.
 BLOCK = 2_000_000
 
@@ -147,9 +146,9 @@ class Theorem:
 
     @cached_property
     @quietly
-    def _systems(self) -> list[tuple[Chosen, Solver]]:
-        """Vectors with room on both sides, with what solves their system: a few for all rows, more
-        for those that these leave open.
+    def _system(self) -> tuple[Chosen, Solver] | None:
+        """Vectors with room on both sides, at most :data:`LARGEST_SYSTEM`, and a function that
+        solves their system.
         """
         dual = self.multipliers
         room = np.minimum(dual.down, dual.above)
@@ -157,47 +156,27 @@ class Theorem:
         usable = np.flatnonzero((room > 0.0) & np.isfinite(curvature))
         added = 2.0 * curvature[usable] + self.squared_radius / room[usable] ** 2
         usable, added = usable[np.isfinite(added)], added[np.isfinite(added)]
-        best = np.argsort(added, kind="stable")
-        found = []
-        for most in dict.fromkeys(min(most, usable.size) for most in self.points.row_limits):
-            order = np.sort(best[:most])
-            solver = self.points.solver(usable[order], added[order]) if most else None
-            if solver is not None:
-                found.append((usable[order], solver))
-        return found
+        order = np.sort(np.argsort(added, kind="stable")[:LARGEST_SYSTEM])
+        solver = self.points.solver(usable[order], added[order]) if order.size else None
+        return None if solver is None else (usable[order], solver)
 
     def bounds(self, T: Tested, m: int) -> ScoreBounds:
         """Return the intervals of the scores of prepared rows, of which there are m."""
         found = ScoreBounds(np.full(m, -np.inf), np.full(m, np.inf))
         if not self.multipliers.balanced:
             self._tighten(found, T, np.zeros(0, dtype=np.intp), np.zeros((0, m)))
-        for number, (rows, solver) in enumerate(self._systems):
-            self._with_open(found, T, number == 0, partial(self._by_system, rows, solver))
-        if self.multipliers.balanced:
-            for side in (1.0, -1.0):
-                self._with_open(found, T, False, partial(self._single, side))
+        if self._system is not None:
+            rows, solver = self._system
+            self._tighten(found, T, rows, self._kriging(T, rows, solver))
+        if not self.multipliers.balanced:
+            return found
+        for side in (1.0, -1.0):
+            rows = np.flatnonzero(~((found.lower > 0.0) | (found.upper <= 0.0)))
+            if rows.size:
+                part = ScoreBounds(found.lower[rows], found.upper[rows])
+                self._single(side, part, T.some(rows))
+                found.lower[rows], found.upper[rows] = part
         return found
-
-    def _with_open(
-        self,
-        found: ScoreBounds,
-        T: Tested,
-        every: bool,
-        tighten: Callable[[ScoreBounds, Tested], None],
-    ) -> None:
-        """Tighten the intervals of all rows, or of those whose sign is open."""
-        if every:
-            return tighten(found, T)
-        rows = np.flatnonzero(~((found.lower > 0.0) | (found.upper <= 0.0)))
-        if rows.size:
-            part = ScoreBounds(found.lower[rows], found.upper[rows])
-            tighten(part, T.some(rows))
-            found.lower[rows], found.upper[rows] = part
-        return None
-
-    def _by_system(self, rows: Chosen, solver: Solver, found: ScoreBounds, T: Tested) -> None:
-        """Take in what the coefficients of a system say."""
-        self._tighten(found, T, rows, self._kriging(T, rows, solver))
 
     @quietly
     def _kriging(self, T: Tested, rows: Chosen, solver: Solver) -> Floats:
@@ -486,48 +465,17 @@ def room_above(values: Floats, bound: Any) -> Floats:
     return np.where(np.isinf(bound), np.inf, np.maximum(found, 0.0))
 
 
-# Vectors of a linear system, at most; with few columns, and how many these are.
+# Largest number of vectors in a linear system.
 LARGEST_SYSTEM = 1000
-MOST_ROWS, FEW_COLUMNS = 50_000, 200
-# Added to the diagonal of a system, relative to its largest entry, until it can be factored.
+# Numbers added to the diagonal of a system, relative to its largest entry, until it can be factored.
 RIDGES = (1e-14, 1e-11, 1e-8, 1e-4)
 
-
-class Solver(Protocol):
-    """Solves a system."""
-
-    def __call__(self, right: Floats) -> Floats:
-        """Return the solutions for right sides of shape (r, m)."""
-
-
-class FactoredSystem(NamedTuple):
-    """A system by its Cholesky factor."""
-
-    triangle: Floats
-
-    def __call__(self, right: Floats) -> Floats:
-        """Return the solutions."""
-        return np.asarray(sl.cho_solve((self.triangle, True), right, check_finite=False))
-
-
-class WideSystem(NamedTuple):
-    r"""The system of D + XX' by the identity of Woodbury, :math:`D^{-1} - D^{-1}X(I +
-    X'D^{-1}X)^{-1}X'D^{-1}`, and the factor of its inner matrix.
-    """
-
-    X: Floats
-    D: Floats
-    triangle: Floats
-
-    def __call__(self, right: Floats) -> Floats:
-        """Return the solutions."""
-        part = right / self.D
-        inner = sl.cho_solve((self.triangle, True), self.X.T @ part, check_finite=False)
-        return np.asarray(part - (self.X @ inner) / self.D)
+# Solves a system for right sides of shape (r, m).
+Solver: TypeAlias = Callable[[Floats], Floats]
 
 
 class Tested(ABC):
-    """Some rows, prepared."""
+    """Some rows, prepared. No claim rests on products and squared lengths."""
 
     @abstractmethod
     def some(self, chosen: Chosen) -> Tested:
@@ -540,11 +488,11 @@ class Tested(ABC):
 
     @abstractmethod
     def products(self, rows: Chosen) -> Floats:
-        """Return about the inner products with training rows, shape (m, r); no claim rests on them."""
+        """Return about the inner products with training rows, shape (m, r)."""
 
     @abstractmethod
     def squared_lengths(self) -> Floats:
-        """Return about ‖φ(x)‖², shape (m,); no claim rests on it."""
+        """Return about ‖φ(x)‖², shape (m,)."""
 
     @abstractmethod
     def squared_distances(self, rows: Chosen, c: Floats) -> Floats:
@@ -582,16 +530,9 @@ class Points(ABC):
     def squared_lengths(self) -> Floats:
         """Return about the squared norms of the training rows; no claim rests on them."""
 
-    @property
-    def row_limits(self) -> tuple[int, ...]:
-        """Vectors of a linear system, at most: of the first, and of those that follow for rows that
-        it leaves open.
-        """
-        return (LARGEST_SYSTEM,)
-
     def solver(self, rows: Chosen, added: Floats) -> Solver | None:
-        """Return what solves systems with the inner products of some training rows plus a diagonal;
-        None where that is singular.
+        """Return a function that solves systems with the inner products of some training rows plus
+        a diagonal; None where that is singular.
         """
         K = self.gram(rows)
         scale = float(np.abs(K.diagonal()).max(initial=0.0)) or 1.0
@@ -600,7 +541,7 @@ class Points(ABC):
                 triangle = sl.cholesky(K + np.diag(added + ridge * scale), lower=True)
             except (sl.LinAlgError, ValueError):
                 continue
-            return FactoredSystem(triangle)
+            return partial(sl.cho_solve, (triangle, True), check_finite=False)
         return None
 
     def bend(self, squares: Floats, step: Floats) -> Floats:
@@ -684,28 +625,6 @@ class LinearPoints(Points):
     def squared_lengths(self) -> Floats:
         """Squared norms of the shifted rows."""
         return np.asarray(self.rows.norms**2 * self.scale.value)
-
-    @property
-    def row_limits(self) -> tuple[int, ...]:
-        """More where there are few columns: the system is then solved in these."""
-        return (
-            (LARGEST_SYSTEM,) if self.rows.X.shape[1] > FEW_COLUMNS else (LARGEST_SYSTEM, MOST_ROWS)
-        )
-
-    def solver(self, rows: Chosen, added: Floats) -> Solver | None:
-        """Of many rows in as many unknowns as there are columns."""
-        if rows.size <= LARGEST_SYSTEM:
-            return super().solver(rows, added)
-        X = self.rows.X[rows]
-        X = (X.toarray() if sp.issparse(X) else X) * np.sqrt(self.scale.value)
-        D = (added + RIDGES[0] * (float(self.squared_lengths()[rows].max()) or 1.0))[:, None]
-        inner = np.eye(X.shape[1]) + X.T @ (X / D)
-        try:
-            triangle = sl.cholesky(inner, lower=True)
-        except (sl.LinAlgError, ValueError):
-            return None
-
-        return WideSystem(X, D, triangle)
 
 
 def halved(w: Ball) -> Ball:

@@ -67,19 +67,6 @@ def test_intervals_hold_with_few_vectors_in_the_first_system(seed, monkeypatch):
     assert check(seed)[1] in ("held", "refused")
 
 
-def test_a_wide_system_is_the_same_system(monkeypatch):
-    X, y, _, _ = problem()
-    points = sx.guarantee(sx.fast.psvm(X, y, p=2.0), X, y).theorem.points
-    rows, added = np.arange(60), np.linspace(0.5, 2.0, 60)
-    right = np.random.default_rng(0).standard_normal((60, 4))
-    whole = points.solver(rows, added)
-    monkeypatch.setattr(points_module, "LARGEST_SYSTEM", 10)
-    wide = points.solver(rows, added)
-    assert type(wide) is not type(whole)
-    assert np.allclose(wide(right), whole(right), rtol=1e-9)
-    assert np.allclose(points.gram(rows) @ wide(right) + added[:, None] * wide(right), right)
-
-
 @pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)], ids=str)
 @pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
 def test_intervals_shrink_with_the_gap_and_lie_in_each_other(kernel, p):
