@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from svmcvx.certificate.bounded import Bounded, correctly_rounded, roundings
+from svmcvx.certificate.bounded import Bounded, correctly_rounded
 from svmcvx.containers import as_array
 from svmcvx.errors import DataError, DataTypeError, did_you_mean
 from svmcvx.proofs.format import fingerprint
@@ -349,30 +349,21 @@ class BinaryData:
     classes: NDArray[Any]
     rows: int
     fingerprint: str = ""
-    # Sum of the weights of all blocks, where these are the rows of one of them.
-    whole_weight: float | None = None
 
     @cached_property
     def n(self) -> int:
         """Number of observations."""
         return int(self.y.size)
 
-    @property
+    @cached_property
     def total_weight(self) -> float:
-        """Sum of the weights, to a relative 2u."""
-        return math.fsum(self.weight.tolist()) if self.whole_weight is None else self.whole_weight
+        """Sum of the weights, rounded once."""
+        return math.fsum(self.weight.tolist())
 
     @property
     def bounded_weight(self) -> Bounded:
-        """Sum of the weights with its rounding: a single one, or those of the sums of blocks and of
-        their sum.
-        """
-        found = self.total_weight
-        return (
-            correctly_rounded(found)
-            if self.whole_weight is None
-            else Bounded(found, roundings(4) * found)
-        )
+        """Sum of the weights with its rounding."""
+        return correctly_rounded(self.total_weight)
 
 
 def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None) -> BinaryData:

@@ -456,10 +456,12 @@ class Solution:
         evidence = replace(self.evidence, weight=facts.weight, fingerprint=facts.fingerprint)
         model: Any = self.model
         certificate = self.certificate
+        # The multipliers of smooth losses follow from the model.
+        smooth = self.formulation == "odm" or self.hyperparameters["p"] > 1
         proof = Proof(
             statement=evidence.statement(self.formulation, self.hyperparameters, None, self.data),
             model={name: getattr(model, name) for name in ("coef", "intercept")},
-            dual=self.dual,
+            dual={} if smooth else self.dual,
             lower=certificate.lower,
             upper=certificate.upper,
             kind=certificate.kind,

@@ -5,8 +5,8 @@ balance two classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +76,7 @@ def product_below(x: Floats | float, y: Floats | float) -> Floats:
     return np.asarray(np.where(small & (back > product), np.nextafter(value, 0.0), value))
 
 
-def _grid(largest: float, size: int) -> int:
+def grid_exponent(largest: float, size: int) -> int:
     """Return k of the grid 2^k on which this many numbers up to `largest` are added as integers
     without rounding.
     """
@@ -93,7 +93,7 @@ def imbalance(alpha: Floats, y: Floats) -> float:
         return 0.0
     if not math.isfinite(largest):
         return math.nan
-    exponent = _grid(largest, alpha.size)
+    exponent = grid_exponent(largest, alpha.size)
     # What underflows is not on the grid either.
     whole = grid_imbalance(alpha, y, exponent)
     if whole is not None:
@@ -106,96 +106,36 @@ def balanced(alpha: Floats, y: Floats, upper_bound: Floats | float) -> Floats:
     r"""Return multipliers near `alpha` with :math:`0 \le \alpha \le` `upper_bound` and
     :math:`y'\alpha = 0`, both exactly.
     """
-    alpha = clipped(alpha, upper_bound)
-    if not alpha.any() or imbalance(alpha, y) == 0.0:
-        return alpha
-    plan = balance_plan([class_sums(alpha, y)])
-    if plan is None:
-        return np.zeros(alpha.size)
-    units = grid_units(alpha, y, plan)
-    left = unit_sums(units, y)
-    take_units(units, y, left[0] - left[1])
-    return np.ldexp(units.astype(np.float64), plan.exponent)
-
-
-def clipped(alpha: Floats, upper_bound: Floats | float) -> Floats:
-    """Return numbers between 0 and their upper bounds; NaN becomes 0."""
     if not np.isfinite(alpha).all():
         alpha = np.nan_to_num(alpha, nan=0.0, posinf=np.finfo(np.float64).max)
-    return np.clip(alpha, 0.0, upper_bound)
-
-
-class ClassSums(NamedTuple):
-    """Sums and largest multipliers of the positive and the negative class, and the number of rows."""
-
-    positive: float
-    negative: float
-    largest_positive: float
-    largest_negative: float
-    size: int
-
-
-class BalancePlan(NamedTuple):
-    """How multipliers are balanced: which class is scaled down by what, and the grid 2^exponent."""
-
-    scale: float
-    positive_larger: bool
-    exponent: int
-
-
-def class_sums(alpha: Floats, y: Floats) -> ClassSums:
-    """Return the sums of some rows, from which :func:`balance_plan` starts."""
-    one, other = alpha[y > 0], alpha[y < 0]
-    return ClassSums(
-        float(one.sum()),
-        float(other.sum()),
-        float(one.max(initial=0.0)),
-        float(other.max(initial=0.0)),
-        alpha.size,
-    )
-
-
-def balance_plan(blocks: Sequence[ClassSums]) -> BalancePlan | None:
-    """Return how the multipliers of all blocks are balanced; None if only zeros remain."""
-    positive, negative = (
-        sum(block.positive for block in blocks),
-        sum(block.negative for block in blocks),
-    )
-    larger = positive > negative
-    scale = min(positive, negative) / max(positive, negative) if positive != negative else 1.0
-    one = max(block.largest_positive for block in blocks)
-    other = max(block.largest_negative for block in blocks)
-    largest = max(one * scale, other) if larger else max(one, other * scale)
+    alpha = np.clip(alpha, 0.0, upper_bound)
+    if not alpha.any() or imbalance(alpha, y) == 0.0:
+        return alpha
+    # The class of the larger sum is scaled down, and the rest is taken from it on a grid.
+    positive, negative = y > 0, y < 0
+    sums = float(alpha[positive].sum()), float(alpha[negative].sum())
+    larger = positive if sums[0] > sums[1] else negative
+    alpha = np.where(larger, alpha * (min(sums) / max(sums)), alpha)
+    largest = float(alpha.max())
     if largest == 0.0:
-        return None
-    return BalancePlan(scale, larger, _grid(largest, sum(block.size for block in blocks)))
+        return np.zeros(alpha.size)
+    exponent = grid_exponent(largest, alpha.size)
+    units = np.floor(np.ldexp(alpha, -exponent)).astype(np.int64)
+    left = int(units[positive].sum()) - int(units[negative].sum())
+    if left:
+        _take(units, np.flatnonzero(positive if left > 0 else negative), abs(left))
+    return np.ldexp(units.astype(np.float64), exponent)
 
 
-def grid_units(alpha: Floats, y: Floats, plan: BalancePlan) -> NDArray[np.int64]:
-    """Return multipliers, the larger class scaled down, as whole numbers of the grid."""
-    if plan.scale != 1.0:
-        alpha = np.where((y > 0) == plan.positive_larger, alpha * plan.scale, alpha)
-    return np.floor(np.ldexp(alpha, -plan.exponent)).astype(np.int64)
-
-
-def unit_sums(units: NDArray[np.int64], y: Floats) -> tuple[int, int]:
-    """Return the sums of the positive and of the negative class."""
-    return int(units[y > 0].sum()), int(units[y < 0].sum())
-
-
-def take_units(units: NDArray[np.int64], y: Floats, left: int) -> None:
-    """Take `left` whole steps of the grid from the positive class, −`left` from the negative one,
-    in place.
+def _take(units: NDArray[np.int64], rows: NDArray[np.intp], steps: int) -> None:
+    """Take steps of the grid from some rows in place: from one if it has as many, else from the
+    largest on.
     """
-    remaining = abs(left)
-    if not remaining:
+    if units[first := rows[np.argmax(units[rows])]] >= steps:
+        units[first] -= steps
         return
-    larger = np.flatnonzero((y > 0) if left > 0 else (y < 0))
-    if units[first := larger[np.argmax(units[larger])]] >= remaining:
-        units[first] -= remaining
-        return
-    order = larger[np.argsort(-units[larger], kind="stable")]
-    taken = np.minimum(np.cumsum(units[order]), remaining)
+    order = rows[np.argsort(-units[rows], kind="stable")]
+    taken = np.minimum(np.cumsum(units[order]), steps)
     units[order] -= np.diff(taken, prepend=0)
 
 

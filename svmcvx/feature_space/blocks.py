@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate.rows import row_norms_above
+from svmcvx.certificate.bounded import Bounded, exact
+from svmcvx.certificate.rows import Ball, row_norms_above
 from svmcvx.data import BinaryData, Features, check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.feature_space.linear import DENSE, LinearSpace
-from svmcvx.model import LinearModel
+from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.row_blocks.shards import ClassPartition, ShardBlocks, Shards, ShardState, reads_rows
 from svmcvx.row_blocks.sources import (
     BlockLabels,
@@ -98,7 +102,6 @@ class BlockSettings(NamedTuple):
     centre: Floats
     dense: bool
     classes: NDArray[Any]
-    total_weight: float
     # Whether every block is compared with the first pass, as in the passes of a certificate.
     compared: bool = False
 
@@ -122,27 +125,43 @@ class SampleSpace(LinearSpace):
         return True
 
 
-@dataclass(frozen=True, eq=False)
-class BlockSpace:
-    """Rows in blocks, as training data of a linear model."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BlockSpace(LinearSpace):
+    """Rows in blocks as training data of a linear model.
+
+    Labels, weights and multipliers of all rows are in memory, in the order of the blocks; products
+    with the rows are taken block by block.
+    """
 
     shards: Shards
-    intercept: str
-    centre: Floats
     dense: bool
-    classes: NDArray[Any]
-    n: int
-    rows: int
-    weights: tuple[float, float]
     largest_norm: float
     stiffness: float
     entries: float
     sample: Sample = field(repr=False)
 
     @property
-    def is_linear(self) -> bool:
-        """True: rows in blocks have no kernel."""
+    def X(self) -> Features:
+        raise TypeError("rows in blocks are not in memory together")
+
+    @property
+    def factor_is_data(self) -> bool:
         return True
+
+    @property
+    def blockwise(self) -> bool:
+        return True
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """Number of blocks, and of passes over all of them so far."""
+        shards = self.shards
+        return {"row_blocks": float(sum(shards.blocks)), "row_passes": float(shards.passes)}
+
+    @property
+    def n(self) -> int:
+        """Number of rows of positive weight."""
+        return self.data.n
 
     @property
     def d(self) -> int:
@@ -151,8 +170,50 @@ class BlockSpace:
 
     @property
     def total_weight(self) -> float:
-        """Sum of all weights, to a relative 3u."""
-        return self.weights[0] + self.weights[1]
+        """Sum of all weights."""
+        return self.data.total_weight
+
+    def scores(self, model: BinaryModel) -> Bounded:
+        assert isinstance(model, LinearModel)  # noqa: S101 - rows in blocks have no kernel
+        if not model.coef.any():
+            # No row is read, so that these scores exist whatever has become of the blocks.
+            return exact(np.full(self.n, model.intercept))
+        if self._last_scores and same_linear_model(self._last_scores[0][0], model):
+            return self._last_scores[0][1]
+        found = joined(self._each(_scores, None, self.compared, model.without_support()))
+        self._last_scores[:] = [(model, found)]
+        return found
+
+    @cached_property
+    def _last_scores(self) -> list[tuple[LinearModel, Bounded]]:
+        """The model whose scores were asked for last."""
+        return []
+
+    def expansion(self, v: Floats | Bounded) -> Ball:
+        v = exact(v)
+        if v.is_exact and not v.value.any():
+            return Ball(np.zeros(self.d))
+        starts = np.cumsum([0, *self._rows_of_shards])
+        each = [(v[start:stop],) for start, stop in itertools.pairwise(starts)]
+        return functools.reduce(operator.add, self._each(_expansions, each, self.compared))
+
+    def squared_norm_of(self, v: Bounded) -> Bounded:
+        return self.expansion(v).squared_norm()
+
+    def model(self, v: Floats, bias: float = 0.0) -> LinearModel:
+        return self._model(self.expansion(v).value, bias, v != 0)
+
+    @cached_property
+    def _rows_of_shards(self) -> list[int]:
+        found: list[int] = self.shards.read(_row_number)
+        return found
+
+    def _each(
+        self, operation: Callable[..., Any], each: Sequence[tuple[Any, ...]] | None, *arguments: Any
+    ) -> list[Any]:
+        """Return the results of an operation for all blocks."""
+        found = self.shards.read(operation, each, *arguments)
+        return [part for listed in found for part in listed]
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -175,13 +236,11 @@ class BlockSpace:
     @property
     def small(self) -> bool:
         """Whether there are so few rows that they are loaded and solved in memory."""
-        return max(self.entries, 1.0) * self.rows <= SMALL_ENTRIES
+        return max(self.entries, 1.0) * self.data.rows <= SMALL_ENTRIES
 
     def loaded(self) -> tuple[Features, NDArray[Any], Floats]:
         """Return the rows of all blocks with their labels and weights, as data in memory."""
-        pieces = [
-            piece for listed in self.shards.read(_pieces, None, self.compared) for piece in listed
-        ]
+        pieces = self._each(_pieces, None, self.compared)
         parts = [piece.X for piece in pieces]
         if all(map(sp.issparse, parts)):
             X: Features = sp.csr_array(sp.vstack(parts))
@@ -189,43 +248,16 @@ class BlockSpace:
             X = np.vstack([part.toarray() if sp.issparse(part) else part for part in parts])
         return X, *(np.concatenate([piece[k] for piece in pieces]) for k in (1, 2))
 
-    def empty(self) -> LinearSpace:
-        """Return the space without rows, which knows about models only."""
-        data = BinaryData(
-            np.zeros((0, self.centre.size)),
-            np.zeros(0),
-            np.zeros(0),
-            np.zeros(0, dtype=np.intp),
-            self.classes,
-            self.rows,
-            whole_weight=self.total_weight,
-        )
-        return LinearSpace(data, self.intercept, self.centre)
-
     def sample_space(self) -> LinearSpace:
         """Return the space of the sample."""
         X, y, weight = self.sample
-        data = BinaryData(
-            X, y, weight, np.arange(y.size), self.classes, y.size, whole_weight=self.total_weight
-        )
+        data = BinaryData(X, y, weight, np.arange(y.size), self.data.classes, y.size)
         return SampleSpace(data, self.intercept, self.centre)
-
-    def model(self, w: Floats, bias: float, support: NDArray[np.intp]) -> LinearModel:
-        """Return the model of w in the columns of the formulation; `support` are rows of the
-        source.
-        """
-        if self.intercept == "penalised":
-            w, bias = w[:-1], float(w[-1])
-        return LinearModel(
-            coef=w, intercept=bias - float(self.centre @ w), classes=self.classes, support=support
-        )
 
     @property
     def settings(self) -> BlockSettings:
         """The arguments of :func:`spaces`."""
-        return BlockSettings(
-            self.intercept, self.centre, self.dense, self.classes, self.total_weight
-        )
+        return BlockSettings(self.intercept, self.centre, self.dense, self.data.classes)
 
     @property
     def compared(self) -> BlockSettings:
@@ -233,11 +265,48 @@ class BlockSpace:
         return self.settings._replace(compared=True)
 
 
+def same_linear_model(one: LinearModel, other: LinearModel) -> bool:
+    """Whether two models have the same scores."""
+    return one.intercept == other.intercept and np.array_equal(one.coef, other.coef)
+
+
+def joined(parts: Sequence[Bounded]) -> Bounded:
+    """Return the numbers of all blocks as one array."""
+    return Bounded(
+        np.concatenate([part.value for part in parts]),
+        np.concatenate([np.broadcast_to(part.error, part.shape) for part in parts]),
+    )
+
+
+@reads_rows
+def _scores(
+    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, model: LinearModel
+) -> list[Bounded]:
+    return [space.scores(model) for space in spaces(pieces, parts, settings) if space.data.n]
+
+
+@reads_rows
+def _expansions(
+    pieces: ShardBlocks, parts: ShardState, v: Bounded, settings: BlockSettings
+) -> list[Ball]:
+    found, start = [], 0
+    for space in spaces(pieces, parts, settings):
+        stop = start + space.data.n
+        if space.data.n:
+            found.append(space.expansion(v[start:stop]))
+        start = stop
+    return found
+
+
+def _row_number(pieces: ShardBlocks, parts: ShardState) -> int:
+    return sum(rows.y.size for rows in parts["rows"])
+
+
 def spaces(
     pieces: ShardBlocks, parts: ShardState, settings: BlockSettings
 ) -> Iterator[LinearSpace]:
     """Yield the linear space of each block of a shard."""
-    intercept, centre, dense, classes, total, compared = settings
+    intercept, centre, dense, classes, compared = settings
     for piece, rows in zip(pieces, parts["rows"], strict=True):
         if compared:
             rows.require_same(piece, centre.size)
@@ -245,7 +314,7 @@ def spaces(
         if not (intercept == "free" and centre.any()) and not sp.issparse(X):
             X = np.ascontiguousarray(X, dtype=np.float64)
         m = rows.y.size
-        data = BinaryData(X, rows.y, rows.weight, np.arange(m), classes, m, whole_weight=total)
+        data = BinaryData(X, rows.y, rows.weight, np.arange(m), classes, m)
         yield LinearSpace(data, intercept, centre, rows.norms)
 
 
@@ -325,27 +394,33 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
             f"the rows of X reach a length of {largest:.3g}, where arithmetic overflows; scale the"
             f" data to a squared length below {LARGEST_SQUARE:g}"
         )
-    signed = shards.change(_encode, [(scanned.digests,) for scanned in found], classes)
-    weights = tuple(math.fsum(part[k] for part in signed) for k in (0, 1))
-    if not all(weights):
+    kept = [
+        part
+        for listed in shards.change(_encode, [(scanned.digests,) for scanned in found], classes)
+        for part in listed
+    ]
+    signs, weights = (np.concatenate([part[k] for part in kept]) for k in (0, 1))
+    if np.unique(signs).size < 2:
         raise DataError(
             "sample_weight is zero for every observation of a class; each class needs positive"
             " weight"
         )
-    n = int(sum(part[2] for part in signed))
+    first = np.cumsum([0, *rows])
+    index = np.concatenate([start + part[2] for start, part in zip(first[:-1], kept, strict=True)])
+    # Statements read the shape of the features alone.
+    X = np.broadcast_to(np.nan, (signs.size, columns))
     return BlockSpace(
-        shards,
+        BinaryData(X, signs, weights, index, classes, int(first[-1])),
         intercept,
         centre,
-        dense,
-        classes,
-        n,
-        sum(rows),
-        (weights[0], weights[1]),
-        largest,
-        max(scanned.stiffest for scanned in found),
-        sum(scanned.entries for scanned in found) / n,
-        _concatenated_sample([part for scanned in found for part in scanned.sample], classes),
+        shards=shards,
+        dense=dense,
+        largest_norm=largest,
+        stiffness=max(scanned.stiffest for scanned in found),
+        entries=sum(scanned.entries for scanned in found) / signs.size,
+        sample=_concatenated_sample(
+            [part for scanned in found for part in scanned.sample], classes
+        ),
     )
 
 
@@ -549,27 +624,22 @@ def _some(
 
 def _encode(
     pieces: ShardBlocks, parts: ShardState, digests: list[PieceDigests], classes: NDArray[Any]
-) -> tuple[ShardState, tuple[float, float, int]]:
-    """Turn positions in the labels of a block into ±1; return the weights of both classes and the
-    number of rows.
+) -> tuple[ShardState, list[tuple[Floats, Floats, NDArray[np.intp]]]]:
+    """Turn positions in the labels of a block into ±1; return labels, weights and places of the
+    rows of each block.
     """
     signed: list[BlockRows] = []
-    negative: list[float] = []
-    positive: list[float] = []
     for rows, before in zip(parts["rows"], digests, strict=True):
         if rows.digests != before:
             raise DataError(f"block {rows.number} has changed since the first pass; {SAME}")
         sign = np.where(rows.labels == classes[1], 1.0, -1.0)
         y = sign[rows.y.astype(np.intp)] if rows.labels.size else rows.y
         signed.append(replace(rows, y=y))
-        negative.append(math.fsum(rows.weight[y < 0].tolist()))
-        positive.append(math.fsum(rows.weight[y > 0].tolist()))
     # Labels and weights that were passed separately are in `signed` now.
-    return {"rows": signed, "y": [], "sample_weight": []}, (
-        math.fsum(negative),
-        math.fsum(positive),
-        sum(rows.y.size for rows in signed),
-    )
+    return {"rows": signed, "y": [], "sample_weight": []}, [
+        (rows.y, rows.weight, np.arange(rows.rows) if rows.positive is None else rows.positive)
+        for rows in signed
+    ]
 
 
 def _concatenated_sample(

@@ -154,8 +154,8 @@ class FeatureSpace(ABC):
 
     @property
     def blockwise(self) -> bool:
-        """Whether there is a kernel but no stored Gram matrix: products are evaluated block by
-        block.
+        """Whether products are evaluated block by block: with a kernel there is no stored Gram
+        matrix, without one the rows are not in memory together.
         """
         return False
 
@@ -318,11 +318,12 @@ class LinearSpace(FeatureSpace):
     def model_from_factor(
         self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None
     ) -> LinearModel:
-        n = self.X.shape[0]
         if not self.factor_is_data:
             v, *_ = sl.lstsq(self.factor.T, w, check_finite=False)
             w = np.asarray(self.X.T @ v)
-        return self._model(w, bias, np.ones(n, dtype=bool) if support is None else support)
+        return self._model(
+            w, bias, np.ones(self.data.n, dtype=bool) if support is None else support
+        )
 
     def _model(self, w: Floats, bias: float, support: NDArray[np.bool_]) -> LinearModel:
         if self.intercept == "penalised":

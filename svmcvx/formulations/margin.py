@@ -119,6 +119,12 @@ class AlphaDualStatement(BinaryStatement):
     def expansion_multipliers(cls, dual: Dual) -> Floats | None:
         return dual.get("alpha")
 
+    def coefficients(self, dual: Dual) -> Floats:
+        return self.alpha(dual) * self.y
+
+    def squared_norm(self, dual: Dual) -> Bounded:
+        return self.space.squared_norm_of(exact(self.coefficients(dual)))
+
     def upper_bound(self) -> Floats | float:
         return math.inf
 
@@ -421,17 +427,10 @@ class PSVM(AlphaDualStatement):
         return found
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        alpha = self.alpha(dual)
-        return self._minus_conjugate_of(alpha) - 0.5 * self.space.point(alpha * self.y).squared_norm
-
-    def coefficients(self, dual: Dual) -> Floats:
-        return self.alpha(dual) * self.y
+        return self.minus_conjugate(dual) - 0.5 * self.squared_norm(dual)
 
     def minus_conjugate(self, dual: Dual) -> Bounded:
-        return self._minus_conjugate_of(self.alpha(dual))
-
-    def _minus_conjugate_of(self, alpha: Floats) -> Bounded:
-        s = self.loss_weight
+        alpha, s = self.alpha(dual), self.loss_weight
         support = np.flatnonzero(alpha)
         if support.size < alpha.size:
             alpha, s = alpha[support], s if isinstance(s, float) else s[support]
@@ -598,8 +597,7 @@ class HardMargin(AlphaDualStatement):
         )
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        alpha = self.alpha(dual)
-        return total(exact(alpha)) - 0.5 * self.space.point(alpha * self.y).squared_norm
+        return total(exact(self.alpha(dual))) - 0.5 * self.squared_norm(dual)
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         return [], [{"alpha": np.zeros(self.y.size)}]
@@ -644,12 +642,12 @@ class HardMargin(AlphaDualStatement):
             duals.append({"alpha": self.feasible(best)})
             # Scale the model, not the multipliers: where large multipliers cancel, this has the
             # smaller rounding error.
-            model = self._separating(self.space.model(best * self.y))
+            model = self.separating(self.space.model(best * self.y))
             if model is not None:
                 models.append(model)
         return RecoveredPoints(models, duals)
 
-    def _separating(self, model: BinaryModel) -> BinaryModel | None:
+    def separating(self, model: BinaryModel) -> BinaryModel | None:
         """Return the multiple with the bias in the middle whose margins are at least 1 after
         rounding; None if there is none.
 
@@ -688,6 +686,28 @@ class HardMargin(AlphaDualStatement):
             slack=None,
         )
         return None if polished is None else self.feasible(polished)
+
+
+@dataclass(frozen=True, eq=False)
+class HardMarginInBlocks(HardMargin):
+    """The statement on rows in blocks: the multipliers are those of some rows, in memory."""
+
+    working: HardMargin
+
+    def repair(self, dual: Dual) -> Dual:
+        return self.working.repair(dual)
+
+    def dual_violation(self, dual: Dual) -> float:
+        return self.working.dual_violation(dual)
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        return self.working.evaluate_dual(dual)
+
+    def export_dual(self, dual: Dual) -> Dual:
+        return {}
+
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        return self.working.trivial()
 
 
 def separated(

@@ -87,12 +87,11 @@ writes :math:`A^{-1}`, which does not exist; the identity (13) that it serves ho
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -113,7 +112,7 @@ from svmcvx.certificate.bounded import (
     weighted_total,
     where,
 )
-from svmcvx.certificate.exactly import LARGEST_BITS, SUM_BITS
+from svmcvx.certificate.exactly import grid_exponent
 from svmcvx.data import binary_data, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
@@ -192,10 +191,9 @@ class ODMStatement(BinaryStatement):
     @cached_property
     def bounded_share(self) -> Bounded:
         """The shares with their errors; a number where all are equal."""
-        data = self.space.data
-        if data.whole_weight is None and (self.weight == self.weight[0]).all():
-            return exact(1.0) / float(data.n)
-        return exact(self.weight) / data.bounded_weight
+        if (self.weight == self.weight[0]).all():
+            return exact(1.0) / float(self.weight.size)
+        return exact(self.weight) / self.space.data.bounded_weight
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
@@ -244,10 +242,8 @@ class ODM(ODMStatement):
         return 0.0 if np.isfinite(self.entry(dual, "theta")).all() else math.inf
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        return (
-            self.minus_conjugate(dual)
-            - 0.5 * self.space.point(self.coefficients(dual)).squared_norm
-        )
+        squared_norm = self.space.squared_norm_of(exact(self.coefficients(dual)))
+        return self.minus_conjugate(dual) - 0.5 * squared_norm
 
     def coefficients(self, dual: Dual) -> Floats:
         return self.entry(dual, "theta") * self.y
@@ -412,54 +408,6 @@ def bound_odm(
     return ODM(space=space, C1=C1, C2=C2, D=D)
 
 
-class TauSums(NamedTuple):
-    """Sum and largest size of some numbers, and how many they are."""
-
-    total: float
-    largest: float
-    size: int
-
-
-class CentringPlan(NamedTuple):
-    """The centre in shares, and the grid 2^exponent."""
-
-    total: float
-    exponent: int
-
-
-def tau_sums(tau: Floats) -> TauSums:
-    """Return what :func:`centring_plan` needs of some numbers."""
-    return TauSums(math.fsum(tau.tolist()), float(np.abs(tau).max(initial=0.0)), tau.size)
-
-
-def centring_plan(blocks: Sequence[TauSums]) -> CentringPlan | None:
-    """Return how the numbers of all blocks are centred; None where only zeros are left."""
-    total = math.fsum(block.total for block in blocks)
-    # A share is at most 1.
-    largest = max(block.largest for block in blocks) + abs(total)
-    if not (0.0 < largest < math.inf):
-        return None
-    bits = min(
-        LARGEST_BITS, SUM_BITS - max(1, int(sum(block.size for block in blocks)).bit_length())
-    )
-    return CentringPlan(total, max(math.frexp(largest)[1] - bits, -1074))
-
-
-def tau_units(tau: Floats, share: Floats, plan: CentringPlan) -> NDArray[np.int64]:
-    """Return numbers less their part of the sum, as whole numbers of the grid."""
-    return np.rint(np.ldexp(tau - share * plan.total, -plan.exponent)).astype(np.int64)
-
-
-def without_rest(
-    units: NDArray[np.int64], share: Floats, each: int, rest: int
-) -> NDArray[np.int64]:
-    """Return units less `each`, and less one more for the `rest` largest shares."""
-    units = units - each
-    if rest:
-        units[np.argpartition(-share, rest - 1)[:rest]] -= 1
-    return units
-
-
 def centred(tau: Floats, share: Floats) -> Floats:
     """Return numbers near `tau` less their sum, in these shares, whose sum is exactly 0; those that
     have it as they are.
@@ -467,15 +415,20 @@ def centred(tau: Floats, share: Floats) -> Floats:
     They are rounded to a grid of powers of two, and the rest of the sum is subtracted from the
     largest shares in steps of the grid.
     """
-    total = exact_sum(tau) if np.isfinite(tau).all() else 0.0
+    total = exact_sum(tau) if np.isfinite(tau).all() else math.inf
     if total == 0.0:
         return tau
-    plan = None if math.isinf(total) else centring_plan([tau_sums(tau)])
-    if plan is None:
+    # A share is at most 1.
+    largest = float(np.abs(tau).max()) + abs(total)
+    if not math.isfinite(largest):
         return np.zeros(tau.size)
-    units = tau_units(tau, share, plan)
+    exponent = grid_exponent(largest, tau.size)
+    units = np.rint(np.ldexp(tau - share * total, -exponent)).astype(np.int64)
     each, rest = divmod(int(units.sum()), tau.size)
-    return np.ldexp(without_rest(units, share, each, rest).astype(np.float64), plan.exponent)
+    units -= each
+    if rest:
+        units[np.argpartition(-share, rest - 1)[:rest]] -= 1
+    return np.ldexp(units.astype(np.float64), exponent)
 
 
 def exact_sum(values: Floats) -> float:
@@ -892,7 +845,7 @@ class ODML(_ODML):
     @cached_property
     def _upper_bound(self) -> Floats:
         s = self.weight
-        if self.space.data.whole_weight is None and (s == s[0]).all():
+        if (s == s[0]).all():
             box = Fraction(self.C) / s.size
             nearest = float(box)
             return np.full(s.size, nearest if Fraction(nearest) <= box else down(nearest))

@@ -24,14 +24,16 @@ from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import Formulation
-from svmcvx.formulations.blocks import InBlocks
 from svmcvx.formulations.conic_loss.statement import ConicFixedGamma, ConicLoss
 from svmcvx.formulations.indicator.statement import L0, Ramp, ZeroOne
-from svmcvx.formulations.margin import PSVM, AbsoluteNormSVM, HardMargin, PenalisedPSVM
-from svmcvx.formulations.margin_blocks import HardMarginInBlocks, PSVMInBlocks
+from svmcvx.formulations.margin import (
+    PSVM,
+    AbsoluteNormSVM,
+    HardMargin,
+    HardMarginInBlocks,
+    PenalisedPSVM,
+)
 from svmcvx.formulations.margin_distribution import ODM, ODML, ODMLHardMargin
-from svmcvx.formulations.margin_distribution_blocks import TAU, ODMLInBlocks, mean_gradient
-from svmcvx.formulations.multiclass.machines import M3SVM, ClassicalStatement, HardMarginM3SVM
 from svmcvx.model import LinearModel
 from tests.balls import (
     ZERO,
@@ -88,6 +90,21 @@ def changed(values, k, value):
     return found
 
 
+def spaces(rng, intercepts, blocks):
+    """Hostile data with their space, and the same rows in blocks if asked for."""
+    X, y, kernel, weight = hostile(rng, kernels=not blocks)
+    intercept = str(rng.choice(intercepts))
+    whole = feature_space(binary_data(X, y, weight), kernel, intercept=intercept)
+    return whole, in_blocks(rng, whole) if blocks else whole
+
+
+def in_blocks(rng, whole):
+    data = whole.data
+    ends = sorted(rng.choice(np.arange(1, data.n), size=2, replace=False).tolist())
+    rows = split(data.X, data.y, ends, data.weight)
+    return block_space(rows, None, None, intercept=whole.intercept)
+
+
 # Soft and hard margins
 
 
@@ -126,8 +143,11 @@ def wrong_alpha(y, *, free, most=math.inf):
     return [{"alpha": alpha} for alpha in points]
 
 
-def psvm_truth(statement, X, y, weight, C, p):
-    truth, s = ExactMargins(statement.space), np.ones(y.size) if weight is None else weight
+def soft(rng, cls=PSVM, blocks=False):
+    free = cls is PSVM
+    whole, space = spaces(rng, ["free"] if free else ["penalised", "none"], blocks)
+    y, s, truth = whole.data.y, whole.data.weight, ExactMargins(whole)
+    C, p = size(rng), float(rng.choice([1.0, 1.0, 1.001, 1.5, 2.0, 7.3]))
 
     def upper(model):
         u, norm = truth.margins(model)
@@ -137,39 +157,21 @@ def psvm_truth(statement, X, y, weight, C, p):
 
     def lower(point):
         alpha = np.asarray(point["alpha"])
-        feasible_alpha(
-            alpha,
-            y,
-            free=statement.space.intercept == "free",
-            C=C if p == 1 else None,
-            weight=s if p == 1 else None,
-        )
+        feasible_alpha(alpha, y, free=free, C=C if p == 1 else None, weight=s)
         value = total(map(ball, alpha)) - truth.squared_norm(alpha * y).x / 2
         if p > 1:
             q = ball(p)
             costs = [ball(C) * ball(w) for w in s]
             value -= total(
-                cost * (q - 1) * (ball(a) / (cost * q)) ** (q / (q - 1)) for a, cost in zip(alpha, costs, strict=True) if a > 0
-            )  # fmt: skip
+                cost * (q - 1) * (ball(a) / (cost * q)) ** (q / (q - 1))
+                for a, cost in zip(alpha, costs, strict=True)
+                if a > 0
+            )
         return value
 
-    return upper, lower
-
-
-def soft(rng, cls=PSVM):
-    X, y, kernel, weight = hostile(rng)
-    intercept = "free" if cls is PSVM else str(rng.choice(["penalised", "none"]))
-    C, p = size(rng), float(rng.choice([1.0, 1.0, 1.001, 1.5, 2.0, 7.3]))
-    statement = cls(
-        space=feature_space(binary_data(X, y, weight), kernel, intercept=intercept), C=C, p=p
-    )
-    upper, lower = psvm_truth(statement, X, y, weight, C, p)
-    most = C * statement.weight if p == 1 else math.inf
-    wrong = wrong_alpha(y, free=cls is PSVM, most=most)
-    models = list(some_models(rng, statement.space))
-    return Case(
-        statement, models, alpha_points(rng, y.size, C * statement.weight), upper, lower, wrong
-    )
+    wrong = wrong_alpha(y, free=free, most=C * s if p == 1 else math.inf)
+    models, duals = list(some_models(rng, whole)), alpha_points(rng, y.size, C * s)
+    return Case(cls(space, C, p), models, duals, upper, lower, wrong)
 
 
 def hard_upper(truth):
@@ -205,18 +207,23 @@ def hard_truth(space):
     return hard_upper(truth), at
 
 
-def hard(rng):
+def hard(rng, blocks=False):
     X, y = separable(rng)
-    statement = HardMargin(space=feature_space(binary_data(X, y), None, intercept="free"))
-    upper, lower = hard_truth(statement.space)
-    models = [*some_models(rng, statement.space), sx.fast.hard_margin(X, y, time_limit=5.0).model]
+    whole = feature_space(binary_data(X, y), None, intercept="free")
+    statement, dual_space = HardMargin(whole), whole
+    if blocks:
+        # The multipliers are those of six of the eight rows.
+        dual_space = feature_space(binary_data(X[:6], y[:6]), None, intercept="free")
+        statement = HardMarginInBlocks(in_blocks(rng, whole), HardMargin(dual_space))
+    labels = dual_space.data.y
+    models = [*some_models(rng, whole), sx.fast.hard_margin(X, y, time_limit=5.0).model]
     return Case(
         statement,
         models,
-        alpha_points(rng, y.size, size(rng)),
-        upper,
-        lower,
-        wrong_alpha(y, free=True),
+        alpha_points(rng, labels.size, size(rng)),
+        hard_truth(whole)[0],
+        hard_truth(dual_space)[1],
+        wrong_alpha(labels, free=True),
         one_sided=True,
     )
 
@@ -273,16 +280,14 @@ def odm_point(rng, n, scale):
     return {"theta": scale * rng.standard_normal(n) * (rng.random(n) < 0.8)}
 
 
-def odm(rng):
-    X, y, kernel, weight = hostile(rng)
-    space = feature_space(
-        binary_data(X, y, weight), kernel, intercept=str(rng.choice(["penalised", "none"]))
-    )
-    statement = ODM(space, size(rng), size(rng), float(rng.choice([0.0, 0.1, rng.random()])))
-    exact = Exact(statement)
-    wrong = [{"theta": changed(np.zeros(y.size), 1, value)} for value in (math.nan, math.inf)]
-    duals = [odm_point(rng, y.size, scale) for scale in (1e-3, 10.0)]
-    return Case(statement, list(some_models(rng, space)), duals, exact.primal, exact.dual, wrong)
+def odm(rng, blocks=False):
+    whole, space = spaces(rng, ["penalised", "none"], blocks)
+    band, n = (size(rng), size(rng), float(rng.choice([0.0, 0.1, rng.random()]))), whole.data.n
+    exact = Exact(ODM(whole, *band))
+    wrong = [{"theta": changed(np.zeros(n), 1, value)} for value in (math.nan, math.inf)]
+    duals = [odm_point(rng, n, scale) for scale in (1e-3, 10.0)]
+    models = list(some_models(rng, whole))
+    return Case(ODM(space, *band), models, duals, exact.primal, exact.dual, wrong)
 
 
 def odml_points(rng, n):
@@ -307,23 +312,20 @@ def wrong_odml(n, most, lam1):
     return [{"alpha": alpha, "tau": tau} for alpha, tau in points]
 
 
-def odml(rng):
-    X, y, kernel, weight = hostile(rng)
-    space = feature_space(
-        binary_data(X, y, weight), kernel, intercept=str(rng.choice(["penalised", "none"]))
-    )
+def odml(rng, blocks=False):
+    whole, space = spaces(rng, ["penalised", "none"], blocks)
+    weight = whole.data.weight
     lam1, lam2 = size(rng) * rng.integers(0, 2), size(rng) * rng.integers(0, 2)
-    statement = ODML(space, lam1, lam2, C=size(rng))
-    exact = Exact(statement)
-    most = statement.C * float(space.data.weight[0] / space.data.weight.sum())
+    C = size(rng)
+    exact = Exact(ODML(whole, lam1, lam2, C))
     # The variance is that around the mean as it was computed: an upper end.
     return Case(
-        statement,
-        list(some_models(rng, space)),
-        odml_points(rng, y.size),
+        ODML(space, lam1, lam2, C),
+        list(some_models(rng, whole)),
+        odml_points(rng, weight.size),
         exact.primal,
         exact.dual,
-        wrong_odml(y.size, most, lam1),
+        wrong_odml(weight.size, C * float(weight[0] / weight.sum()), lam1),
         one_sided=True,
     )
 
@@ -598,149 +600,30 @@ def pairwise_hard(rng):
     return Case(statement, models, duals, upper, lower, wrong, one_sided=True)
 
 
-# Rows in blocks
-
-
-def put(pieces, parts, arrays):
-    """Put the multipliers of a shard's rows into its state, cut at the blocks."""
-    ends = np.cumsum([rows.y.size for rows in parts["rows"]])[:-1]
-    return {name: np.split(values, ends) for name, values in arrays.items()}, None
-
-
-def rows_of(pieces, parts):
-    return sum(rows.y.size for rows in parts["rows"])
-
-
-def taken(pieces, parts, name):
-    return np.concatenate(parts[name])
-
-
-def rows_in_blocks(rng, intercept):
-    X, y, _, weight = hostile(rng, kernels=False)
-    ends = sorted(rng.choice(np.arange(1, y.size), size=2, replace=False).tolist())
-    blocks = split(X, y, ends, np.ones(y.size) if weight is None else weight)
-    space = block_space(blocks, None, None, intercept=intercept)
-    return X, y, weight, space, binary_data(X, y, weight)
-
-
-def in_blocks(rng, cls):
-    if cls is HardMarginInBlocks:
-        return hard_in_blocks(rng)
-    free = cls is PSVMInBlocks and rng.random() < 0.6
-    intercept = "free" if free else str(rng.choice(["penalised", "none"]))
-    X, y, weight, space, data = rows_in_blocks(rng, intercept)
-    n = y.size
-    whole_space = feature_space(data, None, intercept=intercept)
-    if cls is PSVMInBlocks:
-        C, p = size(rng), float(rng.choice([1.0, 1.0, 1.5, 2.0]))
-        make = partial(PSVM if free else PenalisedPSVM, C=C, p=p)
-        statement = cls(make, space, "alpha", balanced=free, bounded=True)
-        upper, lower_of = psvm_truth(make(space=whole_space), X, y, weight, C, p)
-        points = [point["alpha"] for point in alpha_points(rng, n, C * whole_space.data.weight)]
-        small = min(1e-3, C * float(whole_space.data.weight.min()))
-        bad = [
-            changed(np.zeros(n), 0, value)
-            for value in (-small, math.nan, *([small] if free else []))
-        ]
-        parts = ("alpha",)
-    elif cls is ODMLInBlocks:
-        make = partial(ODML, lam1=size(rng), lam2=size(rng) * rng.integers(0, 2), C=size(rng))
-        statement = cls(make, space, "alpha", balanced=False, mean=mean_gradient(space))
-        exact = Exact(make(space=whole_space))
-        upper, lower_of = exact.primal, exact.dual
-        points = [rng.random(n), 1e3 * rng.random(n)]
-        # The multipliers of the variance, drawn at random, do not balance: neither do those of α =
-        # 0.
-        bad = [changed(np.zeros(n), 0, -1e-3), np.zeros(n)]
-        parts = ("alpha", TAU)
-    else:
-        make = partial(ODM, C1=size(rng), C2=size(rng), D=0.1)
-        statement = InBlocks(make, space, "theta", balanced=False)
-        exact = Exact(make(space=whole_space))
-        upper, lower_of = exact.primal, exact.dual
-        points = [odm_point(rng, n, scale)["theta"] for scale in (1e-3, 10.0)]
-        bad = [changed(np.zeros(n), 0, math.nan)]
-        parts = ("theta",)
-    entry = parts[0]
-
-    def stored(values):
-        """A dual point whose multipliers lie in the states."""
-        arrays = {"given": values, **({TAU: rng.standard_normal(n)} if TAU in parts else {})}
-        ends = np.cumsum(space.shards.read(rows_of))[:-1]
-        cut = [
-            dict(zip(arrays, pieces, strict=True))
-            for pieces in zip(*(np.split(a, ends) for a in arrays.values()), strict=True)
-        ]
-        space.shards.change(put, [(own,) for own in cut])
-        return {entry: "given"}
-
-    def lower(point):
-        if point[entry] is None:
-            return ZERO
-        names = {entry: point[entry], **({"tau": point[TAU]} if TAU in parts else {})}
-        return lower_of(
-            {
-                name: np.concatenate(space.shards.read(taken, None, part))
-                for name, part in names.items()
-            }
-        )
-
-    models = [model.without_support() for model in some_models(rng, whole_space)]
-    duals = [partial(stored, values) for values in points]
-    # The mean is that of the blocks as it was computed.
-    return Case(
-        statement,
-        models,
-        duals,
-        upper,
-        lower,
-        [partial(stored, values) for values in bad],
-        one_sided=cls is ODMLInBlocks,
-    )
-
-
-def hard_in_blocks(rng):
-    X, y = separable(rng)
-    space = block_space(split(X, y, [3, 5]), None, None, intercept="free")
-    working = HardMargin(space=feature_space(binary_data(X[:6], y[:6]), None, intercept="free"))
-    statement = HardMarginInBlocks(HardMargin, space, "alpha", balanced=True, working=working)
-    whole, part = (feature_space(binary_data(X[:k], y[:k]), None, intercept="free") for k in (8, 6))
-    upper, lower = hard_truth(whole)[0], hard_truth(part)[1]
-    models = [*some_models(rng, whole), sx.fast.hard_margin(X, y, time_limit=5.0).model]
-    return Case(
-        statement,
-        models,
-        alpha_points(rng, 6, size(rng)),
-        upper,
-        lower,
-        wrong_alpha(y[:6], free=True),
-        one_sided=True,
-    )
-
-
 MAKERS = {
-    PSVM: soft,
-    PenalisedPSVM: partial(soft, cls=PenalisedPSVM),
-    HardMargin: hard,
-    AbsoluteNormSVM: absolute,
-    ODM: odm,
-    ODML: odml,
-    ODMLHardMargin: odml_hard,
-    ConicLoss: relaxed,
-    ConicFixedGamma: fixed,
-    **{cls: partial(indicators, cls=cls) for cls in (ZeroOne, L0, Ramp)},
-    ClassicalStatement: classical,
-    M3SVM: pairwise,
-    HardMarginM3SVM: pairwise_hard,
-    **{
-        cls: partial(in_blocks, cls=cls)
-        for cls in (InBlocks, PSVMInBlocks, HardMarginInBlocks, ODMLInBlocks)
-    },
+    "PSVM": soft,
+    "PenalisedPSVM": partial(soft, cls=PenalisedPSVM),
+    "HardMargin": hard,
+    "AbsoluteNormSVM": absolute,
+    "ODM": odm,
+    "ODML": odml,
+    "ODMLHardMargin": odml_hard,
+    "ConicLoss": relaxed,
+    "ConicFixedGamma": fixed,
+    **{cls.__name__: partial(indicators, cls=cls) for cls in (ZeroOne, L0, Ramp)},
+    "ClassicalStatement": classical,
+    "M3SVM": pairwise,
+    "HardMarginM3SVM": pairwise_hard,
+    "PSVM in blocks": partial(soft, blocks=True),
+    "PenalisedPSVM in blocks": partial(soft, cls=PenalisedPSVM, blocks=True),
+    "HardMarginInBlocks": partial(hard, blocks=True),
+    "ODM in blocks": partial(odm, blocks=True),
+    "ODML in blocks": partial(odml, blocks=True),
 }
 # Wraps any of the others.
-ELSEWHERE = {"ConstrainedStatement": "test_added_constraints"}
+ELSEWHERE = {"ConstrainedStatement"}
 
-every_statement = pytest.mark.parametrize("cls", list(MAKERS), ids=lambda cls: cls.__name__)
+every_statement = pytest.mark.parametrize("name", MAKERS)
 every_seed = pytest.mark.parametrize("seed", SEEDS)
 
 
@@ -757,15 +640,14 @@ def statements():
 
 
 def test_no_statement_is_left_out():
-    assert {cls.__name__ for cls in statements()} == {cls.__name__ for cls in MAKERS} | set(
-        ELSEWHERE
-    )
+    known = {name.removesuffix(" in blocks") for name in MAKERS}
+    assert {cls.__name__ for cls in statements()} == known | ELSEWHERE
 
 
 @every_seed
 @every_statement
-def test_above_exact_below(cls, seed):
-    case = MAKERS[cls](np.random.default_rng(seed))
+def test_above_exact_below(name, seed):
+    case = MAKERS[name](np.random.default_rng(seed))
     statement = case.statement
     known_models, known_duals = statement.trivial()
     uppers = []
@@ -794,18 +676,13 @@ def test_above_exact_below(cls, seed):
             )
             uppers.append(exact)
     for dual in [*case.duals, *known_duals]:
-        point = statement.repair(dual() if callable(dual) else dual)
+        point = statement.repair(dual)
         assert statement.dual_violation(point) == 0
-        if not callable(dual):
-            # What is feasible stays as it is.
-            again = statement.repair(point)
-            # Of columns that were scaled to 1 the last digits may fall once more.
-            same = (
-                partial(np.allclose, rtol=1e-13, atol=0.0)
-                if cls is AbsoluteNormSVM
-                else np.array_equal
-            )
-            assert all(same(again[name], point[name]) for name in point)
+        # What is feasible stays as it is; of columns that were scaled to 1 the last digits may fall
+        # once more.
+        again, rough = statement.repair(point), name == "AbsoluteNormSVM"
+        same = partial(np.allclose, rtol=1e-13, atol=0.0) if rough else np.array_equal
+        assert all(same(again[entry], point[entry]) for entry in point)
         found, exact = statement.evaluate_dual(point), case.lower(point)
         assert exact is None or not exact < ball(found.lower_end), (exact, found)
         for upper in uppers:
@@ -814,7 +691,7 @@ def test_above_exact_below(cls, seed):
 
 @every_seed
 @every_statement
-def test_infeasible_points_have_a_violation(cls, seed):
-    case = MAKERS[cls](np.random.default_rng(seed))
+def test_infeasible_points_have_a_violation(name, seed):
+    case = MAKERS[name](np.random.default_rng(seed))
     for wrong in case.wrong:
-        assert case.statement.dual_violation(wrong() if callable(wrong) else wrong) > 0, wrong
+        assert case.statement.dual_violation(wrong) > 0, wrong

@@ -23,10 +23,8 @@ from svmcvx.fast import hard_margin, odm, odml, psvm
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from svmcvx.feature_space import blocks as block_room
 from svmcvx.feature_space.blocks import block_space
-from svmcvx.formulations.blocks import InBlocks, in_states
 from svmcvx.formulations.margin import PSVM
 from svmcvx.formulations.margin_distribution import ODML
-from svmcvx.formulations.margin_distribution_blocks import ODMLInBlocks, mean_gradient
 from svmcvx.row_blocks import RowBlocks
 from svmcvx.row_blocks.sources import piece_of
 from tests.intervals import overlap
@@ -164,20 +162,11 @@ def test_multipliers_are_balanced_exactly_over_all_blocks(values, p, C, seed):
     X, y = data(seed, n=30, d=2)
     y[:2] = "yes", "no"
     space = block_space(split(X, y, [7, 8, 21]), y, None, intercept="free")
-    shards = space.shards
-    statement = InBlocks(partial(PSVM, C=C, p=p), space, "alpha", balanced=True)
-    per_block = np.split(np.array(values), [7, 8, 21])
-    shards.give(
-        "guess", [per_block[a : a + b] for a, b in zip(shards.offsets, shards.blocks, strict=True)]
-    )
-    repaired = statement.repair(in_states("alpha", "guess"))
+    statement = PSVM(space, C, p)
+    repaired = statement.repair({"alpha": np.array(values)})
     assert statement.dual_violation(repaired) == 0.0
-    if repaired["alpha"] is None:
-        return
-    alpha = np.concatenate(
-        [part for state in shards.states for part in state.parts[repaired["alpha"]]]
-    )
-    signs = np.where(y == space.classes[1], 1, -1)
+    alpha = repaired["alpha"]
+    signs = np.where(y == space.data.classes[1], 1, -1)
     assert sum(Fraction(a) * int(s) for a, s in zip(alpha, signs, strict=True)) == 0
     assert (alpha >= 0).all()
     if p == 1:
@@ -217,26 +206,13 @@ def test_odml_in_blocks_agrees_with_the_data_in_memory(weights, intercept, weigh
 def test_multipliers_of_the_variance_are_centred_exactly_over_all_blocks():
     X, y = data(n=60, d=3)
     space = block_space(split(X, y, [11, 30]), y, None, intercept="none")
-    make = partial(ODML, lam1=2.0, lam2=0.3, C=5.0)
-    statement = ODMLInBlocks(make, space, "alpha", balanced=False, mean=mean_gradient(space))
+    statement = ODML(space, lam1=2.0, lam2=0.3, C=5.0)
     rng = np.random.default_rng(0)
     for size in (1e-9, 1.0, 1e12):
         alpha, tau = rng.uniform(-1, 2, 60), size * rng.normal(size=60)
-        for name, values in (("guess", alpha), ("tau", tau)):
-            listed = np.split(values, [11, 30])
-            space.shards.give(
-                name,
-                [
-                    listed[a : a + b]
-                    for a, b in zip(space.shards.offsets, space.shards.blocks, strict=True)
-                ],
-            )
-        repaired = statement.repair({"alpha": "guess"})
+        repaired = statement.repair({"alpha": alpha, "tau": tau})
         assert statement.dual_violation(repaired) == 0.0
-        parts = [
-            np.concatenate([b for s in space.shards.states for b in s.parts[repaired[e]]])
-            for e in ("alpha", "tau")
-        ]
+        parts = repaired["alpha"], repaired["tau"]
         assert sum(Fraction(t) for t in parts[1]) == 0
         assert parts[1] == pytest.approx(tau - tau.sum() / 60, abs=1e-9 * size)
         assert ((parts[0] >= 0) & (parts[0] <= 5.0 / 60)).all()
@@ -511,7 +487,7 @@ def test_support_and_warm_start():
     blocks = split(X, y, range(70, 2000, 70))
     whole, found = (psvm(source, y, C=0.1, p=2.0, tol=1e-10) for source in (X, blocks))
     assert np.array_equal(np.sort(found.model.support), np.sort(whole.model.support))
-    assert found.dual == {}
+    assert found.dual["alpha"] == pytest.approx(whole.dual["alpha"], abs=1e-6)
     warm = psvm(blocks, y, C=0.11, p=2.0, warm_start=found)
     assert warm.attempts[-1].warm_start_used
     overlap(warm, psvm(X, y, C=0.11, p=2.0))

@@ -31,8 +31,8 @@ from svmcvx.fast.linear.newton import (
     minimise,
 )
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
-from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.blocks import InBlocks, in_states
+from svmcvx.formulations.base import BinaryStatement, RecoveredPoints
+from svmcvx.formulations.margin import PSVM
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 from svmcvx.solution import Solution, Status
@@ -40,10 +40,6 @@ from svmcvx.solution import Solution, Status
 Floats: TypeAlias = NDArray[np.float64]
 
 MARGINS = "margins"
-# The part of the states with the multipliers of the best lower bound, once the search has ended.
-MULTIPLIERS = "multipliers"
-# The multipliers of the variance of the margins.
-TAU = "tau"
 # Operations that read the rows themselves.
 OF_ROWS = frozenset(
     (
@@ -76,6 +72,11 @@ class BlockLoss:
     cost: float
     terms: dict[str, Any] = field(default_factory=dict)
     whole_weight: float = 0.0
+
+    @property
+    def has_variance(self) -> bool:
+        """Whether the variance of the margins is part of the objective."""
+        return "variance" in self.terms
 
     def of(self, X: Any, y: Floats, weight: Floats, norms: Floats | None = None) -> LinearProblem:
         """Return the problem of some rows."""
@@ -145,23 +146,22 @@ class BlockMargins(Margins):
         _summed, ("mean_gradient", "normal_matrix", "diagonal", "curvature_product")
     )
 
-    def finish(self) -> NDArray[np.intp]:
-        """Leave the multipliers of the best lower bound in the states, and nothing else; return the
-        rows where they are not 0.
+    def finish(self) -> dict[str, Floats]:
+        """Empty the states; return the multipliers of the best lower bound, and those of the
+        variance.
         """
         found = self.space.shards.change(_finish, None, tuple(self.pending) if self.begun else ())
         self.pending = []
-        # Positions among all rows of the source, shard by shard.
-        first = np.cumsum([0, *(rows for rows, _ in found)])
-        return np.concatenate(
-            [start + part for start, (_, part) in zip(first[:-1], found, strict=True)]
-        ).astype(np.intp)
+        alpha, tau = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return {"alpha": alpha, "tau": tau}
 
 
 def solve_in_blocks(
-    statement: InBlocks,
+    statement: BinaryStatement,
+    space: BlockSpace,
     loss: BlockLoss,
     *,
+    entry: str = "alpha",
     solver: str,
     warm_start: Solution | None,
     tol: float,
@@ -170,20 +170,17 @@ def solve_in_blocks(
     callback: Callback | None,
     settings: LinearNewtonSettings | None = None,
 ) -> Solution:
-    """Solve and certify a statement in blocks; `loss` is the loss of the statement; the other
-    arguments are the same for all solvers.
+    """Solve and certify a statement on rows in blocks, whose multipliers are called `entry`; the
+    other arguments are the same for all solvers.
     """
-    space = statement.space
     start = None if warm_start is None else _earlier_point(space, warm_start.model)
-    # The states hold the multipliers of the last run.
-    dual = in_states(statement.entry, MULTIPLIERS)
     with (
         monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
         space.watched(),
     ):
 
         def solve(start: tuple[Floats, float] | None) -> Found:
-            point, support, status = minimise_in_blocks(
+            point, multipliers, status = minimise_in_blocks(
                 space, loss, monitor, start=start, settings=settings
             )
             if status is Status.INACCURATE:
@@ -191,8 +188,13 @@ def solve_in_blocks(
                 # without the rows.
                 space.require_same()
             options = {"method": "newton", "steps": point.steps, "blocks": sum(space.shards.blocks)}
-            b = point.b if status in STOPPED else statement.best_bias(point.w, point.b)
-            return RecoveredPoints([space.model(point.w, b, support)], [dual]), status, options
+            alpha, b = multipliers["alpha"], point.b
+            if isinstance(statement, PSVM) and statement.p == 1 and status not in STOPPED:
+                scores = space.scores(space.model_from_factor(point.w))
+                b = statement.exact_intercept(scores.value)
+            model = space.model_from_factor(point.w, b, alpha != 0)
+            dual = {entry: alpha, **({"tau": multipliers["tau"]} if loss.has_variance else {})}
+            return RecoveredPoints([model], [dual]), status, options
 
         return solved_from(statement, monitor, solve, start, solver=lambda options: solver)
 
@@ -204,7 +206,7 @@ def minimise_in_blocks(
     *,
     start: tuple[Floats, float] | None = None,
     settings: LinearNewtonSettings | None = None,
-) -> tuple[BestPoint, NDArray[np.intp], Status]:
+) -> tuple[BestPoint, dict[str, Floats], Status]:
     """Run Newton's method on rows in blocks until the monitor says stop."""
     terms = LinearTerms(
         space.n,
@@ -322,23 +324,13 @@ def _changed(
 
 def _finish(
     pieces: ShardBlocks, parts: ShardState, pending: tuple[tuple[str, tuple[Any, ...]], ...]
-) -> tuple[ShardState, tuple[int, NDArray[np.intp]]]:
-    multipliers: list[Floats] = []
-    taus: list[Floats] = []
-    support: list[NDArray[np.intp]] = []
-    first = 0
-    margins = parts.get(MARGINS) or [None] * len(parts["rows"])
-    for before, rows in zip(margins, parts["rows"], strict=True):
-        last = None if before is None else _changed(before, pending)
-        alpha, tau = (
-            (np.zeros(rows.y.size),) * 2 if last is None else (last.best_alpha, last.best_tau)
-        )
-        multipliers.append(alpha)
-        taus.append(tau)
-        here = np.flatnonzero(alpha)
-        support.append(first + (here if rows.positive is None else rows.positive[here]))
-        first += rows.rows
-    return {MULTIPLIERS: multipliers, TAU: taus, MARGINS: []}, (first, np.concatenate(support))
+) -> tuple[ShardState, tuple[Floats, Floats]]:
+    margins = [_changed(before, pending) for before in parts.get(MARGINS, [])]
+    if not margins:
+        zeros = np.zeros(sum(rows.y.size for rows in parts["rows"]))
+        return {}, (zeros, zeros)
+    alpha, tau = ([getattr(m, name) for m in margins] for name in ("best_alpha", "best_tau"))
+    return {MARGINS: []}, (np.concatenate(alpha), np.concatenate(tau))
 
 
 def _added(values: Sequence[Any], *, extreme: bool = False) -> Any:

@@ -22,15 +22,17 @@ classes: when it is down to rounding, the hulls intersect, and the data are not 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.data import BinaryData, binary_data, check_choice
+from svmcvx.certificate.bounded import signed
+from svmcvx.data import BinaryData, Features, binary_data, check_choice
 from svmcvx.errors import DataError
 from svmcvx.fast.core import active_set
 from svmcvx.fast.core.active_set import LARGEST_SUPPORT, GrowingWorkingSet, ray
@@ -54,14 +56,14 @@ from svmcvx.fast.margin.decomposition import (
     DecompositionSettings,
 )
 from svmcvx.feature_space import LinearSpace, feature_space
-from svmcvx.feature_space.blocks import block_space
+from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, block_space, spaces
 from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.margin import HardMargin, separated
-from svmcvx.formulations.margin_blocks import HardMarginInBlocks, look_at_margins
+from svmcvx.formulations.margin import HardMargin, HardMarginInBlocks, separated
 from svmcvx.kernels import KernelLike
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
+from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import OutOfTime
 
@@ -188,9 +190,8 @@ def hard_margin(
         )
         blocks = block_space(X, y, sample_weight, intercept="free")
         if not blocks.small:
-            in_all = HardMarginInBlocks(HardMargin, blocks, "alpha", balanced=True)
             with monitored(**limits) as monitor, blocks.watched():
-                return _solve_blocks(in_all, monitor, settings.active_set)
+                return _solve_blocks(blocks, monitor, settings.active_set)
         X, y, sample_weight = blocks.loaded()
     data = binary_data(X, y, sample_weight)
     if (
@@ -264,14 +265,12 @@ def hard_margin(
     return solve(statement, run, warm, name="hard_margin", **limits)
 
 
-def _solve_blocks(
-    statement: HardMarginInBlocks, monitor: Monitor, settings: ActiveSetSettings
-) -> Solution:
+def _solve_blocks(space: BlockSpace, monitor: Monitor, settings: ActiveSetSettings) -> Solution:
     """Solve on a working set of rows in memory, which the rows of all blocks with the smallest
     margins join round by round.
     """
-    space = statement.space
     X, y = space.sample.X, space.sample.y
+    part = HardMargin(space.sample_space())
     status: Status | None = None
     best: tuple[float, LinearModel] | None = None
     duals: list[Dual] = []
@@ -280,24 +279,24 @@ def _solve_blocks(
     space.shards.deadline = monitor.deadline
     try:
         while status is None:
-            data = BinaryData(X, y, np.ones(y.size), np.arange(y.size), space.classes, y.size)
-            part = HardMargin(LinearSpace(data, "free", space.centre))
+            data = BinaryData(X, y, np.ones(y.size), np.arange(y.size), space.data.classes, y.size)
+            larger = HardMargin(LinearSpace(data, "free", space.centre))
             inner = monitor.within(INNER_SHARE * monitor.tol, monitor.max_iter)
-            ended, points, found = _by_active_set(part, inner, None, settings)
+            ended, points, found = _by_active_set(larger, inner, None, settings)
             options |= {**found, "rounds": rounds, "working_set": y.size}
             if ended is Status.UNBOUNDED:
                 # If some of the rows are not separable, all rows are not.
                 status = ended
                 break
-            solved = part.separator(points[0])
+            solved = larger.separator(points[0])
             if not solved.models:
                 status = Status.NUMERICAL
                 break
             # The optimum of a larger working set is the larger bound.
-            statement.working, duals = part, [{"alpha": points[0]}]
+            part, duals = larger, [{"alpha": points[0]}]
             lower = part.evaluate_dual(part.repair(duals[0])).lower_end
             model = cast(LinearModel, solved.models[0])
-            seen = look_at_margins(statement, model, settings.joining)
+            seen = look_at_margins(space, model, settings.joining)
             wider = cast(
                 LinearModel | None, separated(model, seen.positive, seen.negative, space.centre)
             )
@@ -314,9 +313,10 @@ def _solve_blocks(
         status = monitor.late
     finally:
         space.shards.deadline = None
-    if statement.working is None:
-        statement.working = HardMargin(space.sample_space())
-    models = [] if best is None or status is Status.UNBOUNDED else [statement.separating(best[1])]
+    statement = HardMarginInBlocks(space, part)
+    models = []
+    if best is not None and status is not Status.UNBOUNDED:
+        models = [statement.separating(best[1]) or best[1]]
     assert status is not None  # noqa: S101 - the loop has ended
     return conclude(
         statement,
@@ -326,6 +326,68 @@ def _solve_blocks(
         solver="fast.hard_margin/active-set",
         options=options,
     )
+
+
+class Violated(NamedTuple):
+    """The smallest margins of a model over all blocks, and the rows with those below 1."""
+
+    positive: float
+    negative: float
+    X: Features
+    y: Floats
+    u: Floats
+
+
+def look_at_margins(space: BlockSpace, model: LinearModel, most: int) -> Violated:
+    """Return the smallest margins of all blocks, and the rows of at most `most` of them that are
+    below 1.
+    """
+    found: list[Violated] = space.shards.read(_violated, None, space.compared, model, most)
+    return _joined(found, space.centre.size, most)
+
+
+def _joined(found: Sequence[Violated], columns: int, most: int) -> Violated:
+    X = [part.X for part in found if part.y.size]
+    y, u = (np.concatenate([getattr(part, name) for part in found]) for name in ("y", "u"))
+    chosen = np.argsort(u, kind="stable")[:most]
+    rows = np.zeros((0, columns))
+    if X:
+        rows = sp.csr_array(sp.vstack(X)) if sp.issparse(X[0]) else np.vstack(X)
+    return Violated(
+        min(part.positive for part in found),
+        min(part.negative for part in found),
+        rows[chosen],
+        y[chosen],
+        u[chosen],
+    )
+
+
+@reads_rows
+def _violated(
+    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, model: LinearModel, most: int
+) -> Violated:
+    nothing = np.zeros(0)
+    found = [Violated(math.inf, math.inf, nothing, nothing, nothing)]
+    for space in spaces(pieces, parts, settings):
+        y = space.data.y
+        if not y.size:
+            continue
+        margins = signed(y, space.scores(model))
+        # A little more than the bound, since the scores of the next model are rounded anew.
+        u, low = margins.value, margins.value - 1.1 * margins.error
+        worst = np.flatnonzero(u < 1.0)
+        worst = worst[np.argsort(u[worst], kind="stable")[:most]]
+        X = space.data.X[worst]
+        found.append(
+            Violated(
+                float(low[y > 0].min(initial=math.inf)),
+                float(low[y < 0].min(initial=math.inf)),
+                X.toarray() if sp.issparse(X) and settings.dense else X,
+                y[worst],
+                u[worst],
+            )
+        )
+    return _joined(found, settings.centre.size, most)
 
 
 def _by_active_set(

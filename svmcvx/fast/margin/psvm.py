@@ -12,7 +12,6 @@ b); for p < 2 it minimises the subproblems of the augmented Lagrangian method.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -64,7 +63,6 @@ from svmcvx.formulations.margin import (
     kind_of_psvm,
     objective,
 )
-from svmcvx.formulations.margin_blocks import PSVMInBlocks
 from svmcvx.kernels import KernelLike, Linear, as_kernel
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.model import LinearModel
@@ -236,9 +234,9 @@ def psvm(
         check_choice(method, "method", LINEAR_METHODS)
         blocks = block_space(X, y, sample_weight, intercept=intercept)
         if not blocks.small:
-            make = partial(kind_of_psvm(intercept), C=C, p=p)
             return solve_in_blocks(
-                PSVMInBlocks(make, blocks, "alpha", balanced=free, bounded=True),
+                kind_of_psvm(intercept)(blocks, C, p),
+                blocks,
                 BlockLoss(hinge_power(p), C, {"bias": free}),
                 solver="fast.psvm/newton",
                 warm_start=earlier_solution(warm_start),

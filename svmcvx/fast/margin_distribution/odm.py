@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -47,7 +46,6 @@ from svmcvx.fast.margin_distribution import coordinate_ascent_passes as compiled
 from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.blocks import InBlocks
 from svmcvx.formulations.margin_distribution import ODM, check_band, dual_objective, objective
 from svmcvx.kernels import KernelLike
 from svmcvx.numerical import NewtonStep, conjugate_gradients, newton
@@ -174,8 +172,10 @@ def odm(
         rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept))
         if not rows.small:
             return solve_in_blocks(
-                InBlocks(partial(ODM, C1=C1, C2=C2, D=D), rows, "theta", balanced=False),
+                ODM(rows, C1, C2, D),
+                rows,
                 BlockLoss(band(C1, C2, D), 1.0 / rows.total_weight),
+                entry="theta",
                 solver="fast.odm/newton",
                 warm_start=earlier_solution(warm_start),
                 **limits,

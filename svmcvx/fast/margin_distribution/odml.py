@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -57,7 +56,6 @@ from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution import ODML, check_penalties
-from svmcvx.formulations.margin_distribution_blocks import ODMLInBlocks, mean_gradient
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import variance_multipliers
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
@@ -184,16 +182,12 @@ def odml(
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "unwhitened"))
         rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept))
         if not rows.small:
-            mean = mean_gradient(rows)
+            machine = ODML(rows, lam1, lam2, C)
+            mean = rows.expansion(machine.y * machine.share).value
             terms = {"linear_term": lam2 * mean, "variance": lam1}
             return solve_in_blocks(
-                ODMLInBlocks(
-                    partial(ODML, lam1=lam1, lam2=lam2, C=C),
-                    rows,
-                    "alpha",
-                    balanced=False,
-                    mean=mean,
-                ),
+                machine,
+                rows,
                 BlockLoss(hinge_power(1.0), C / rows.total_weight, terms, rows.total_weight),
                 solver="fast.odml/unwhitened",
                 warm_start=earlier_solution(warm_start),
