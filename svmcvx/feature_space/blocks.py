@@ -195,7 +195,8 @@ class BlockSpace(LinearSpace):
             return Ball(np.zeros(self.d))
         starts = np.cumsum([0, *self._rows_of_shards])
         each = [(v[start:stop],) for start, stop in itertools.pairwise(starts)]
-        return functools.reduce(operator.add, self._each(_expansions, each, self.compared))
+        found: list[Ball] = self._each(_expansions, each, self.compared)
+        return functools.reduce(operator.add, found)
 
     def squared_norm_of(self, v: Bounded) -> Bounded:
         return self.expansion(v).squared_norm()
