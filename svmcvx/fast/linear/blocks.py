@@ -31,8 +31,7 @@ from svmcvx.fast.linear.newton import (
     minimise,
 )
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
-from svmcvx.formulations.base import BinaryStatement, RecoveredPoints
-from svmcvx.formulations.margin import PSVM
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 from svmcvx.solution import Solution, Status
@@ -157,7 +156,7 @@ class BlockMargins(Margins):
 
 
 def solve_in_blocks(
-    statement: BinaryStatement,
+    statement: Any,
     space: BlockSpace,
     loss: BlockLoss,
     *,
@@ -189,7 +188,8 @@ def solve_in_blocks(
                 space.require_same()
             options = {"method": "newton", "steps": point.steps, "blocks": sum(space.shards.blocks)}
             alpha, b = multipliers["alpha"], point.b
-            if isinstance(statement, PSVM) and statement.p == 1 and status not in STOPPED:
+            if statement.hyperparameters.get("p") == 1 and status not in STOPPED:
+                # The optimal intercepts of the hinge are an interval, whose middle is taken.
                 scores = space.scores(space.model_from_factor(point.w))
                 b = statement.exact_intercept(scores.value)
             model = space.model_from_factor(point.w, b, alpha != 0)
