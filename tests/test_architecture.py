@@ -148,7 +148,7 @@ FAMILIES = ("margin", "margin_distribution", "conic_loss", "indicator", "multicl
 NAMED_APART = {"fast": {"several_classes": "multiclass"}}
 # What the families of a floor share, and may be imported by all of them.
 SHARED = {
-    "formulations": {"base", "blocks", "constraints", "optimal_intercepts", "problem"},
+    "formulations": {"base", "constraints", "optimal_intercepts", "problem"},
     "fast": {"core", "linear"},
 }
 # The indicator family bounds its programs by the conic relaxation.
