@@ -99,7 +99,7 @@ def test_linear_machines_over_random_halves(folder):
         "odm-table2",
         sets=["haberman", "vote", "house", "sonar", "balloons"],
         repeats=2,
-        every=9,
+        every=60,
         data_dir=folder,
     )
     rows = found.frame.set_index(["dataset", "method"])
@@ -180,7 +180,7 @@ def test_linear_machines_over_random_halves(folder):
 
 
 def test_machines_with_a_kernel_and_large_sets(folder):
-    found = reproduce("odm-table3", sets=["haberman"], repeats=1, every=11, data_dir=folder)
+    found = reproduce("odm-table3", sets=["haberman"], repeats=1, every=60, data_dir=folder)
     assert list(found.frame["method"]) == ["svm", USUAL, "odml", "odm"]
     tuned = found.study.frame.set_index("model").loc["odm", "params"]
     assert tuned["gamma"] in (8.0, 0.5, 1 / 32)
