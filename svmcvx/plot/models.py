@@ -264,10 +264,6 @@ def _shade_classes(
     return _lines(("boundary", "-"), ("1 above the next class", "--"))
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
 def margin_distribution(
     models: Mapping[str, Any] | Any,
     X: Any,
