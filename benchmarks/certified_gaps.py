@@ -53,7 +53,8 @@ def main() -> None:
                 seconds = time.perf_counter() - started
                 rows.append((name, label, p, C, gap, status, seconds, reason))
                 print(
-                    f"{name:14s} {label:6s} p={p:<5g} C={C:<6g} gap={gap:.1e} {status:12s} {seconds:6.2f} s",
+                    f"{name:14s} {label:6s} p={p:<5g} C={C:<6g} gap={gap:.1e}"
+                    f" {status:12s} {seconds:6.2f} s",
                     flush=True,
                 )
     table = pd.DataFrame(

@@ -101,7 +101,9 @@ def data_set(name: str, folder: str | None):
 
 
 def told(call) -> tuple[str, float]:
-    """Run a search or a solver; return its processor seconds and gap in words, and the upper end."""
+    """Run a search or a solver; return its processor seconds and gap in words, and the upper
+    end.
+    """
     began = time.process_time()
     try:
         with warnings.catch_warnings():

@@ -6,9 +6,9 @@ without a Gram matrix.
 
 Tables: 60 % of the rows train, standardised, labels flipped before the split, RBF kernel with
 gamma="scale" (the paper's C and width are not stated in a form that survived). A row prints the
-median seconds of fast.l0 and their ratio to the paper's (the target is 0.2); the largest stationarity
-residual of all runs (target 1e-8); the accuracies and numbers of support vectors, and the paper's.
-Sets of table 5.3 other than Breast Cancer are read from --data-dir.
+median seconds of fast.l0 and their ratio to the paper's (the target is 0.2); the largest
+stationarity residual of all runs (target 1e-8); the accuracies and numbers of support vectors, and
+the paper's. Sets of table 5.3 other than Breast Cancer are read from --data-dir.
 
 Large: 12 000 training rows. Hard margin: n = 100 000, d = 50, separable or not, beside pSMO on the
 first rows.

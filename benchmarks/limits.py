@@ -73,7 +73,9 @@ def data_sets():
 
 
 def calls():
-    """Name of a call, and the call itself with rows, labels, labels of several classes and a limit."""
+    """Name of a call, and the call itself with rows, labels, labels of several classes and a
+    limit.
+    """
     for entry in CATALOGUE.values():
         many = entry.takes.several_classes
         kernels = (None, "rbf") if entry.takes.kernel else (None,)

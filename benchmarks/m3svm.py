@@ -17,7 +17,8 @@ softmax  USPS sized, certified gap 1e-6 against LogisticRegression (C = 1; anoth
 its gap is to its own best
          value) at its default tolerance, and at the first one that comes within 1e-6.
 
---quick runs each work once; --cpu counts seconds of the processor, for machines with other work (set OPENBLAS_NUM_THREADS=1);
+--quick runs each work once; --cpu counts seconds of the processor, for machines with other work
+(set OPENBLAS_NUM_THREADS=1);
 --plot draws the certified gap against time.
 """
 

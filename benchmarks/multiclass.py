@@ -16,8 +16,9 @@ intercept beside
           softmax beside LogisticRegression at its default tolerance and at the first that comes
           within --tol of the optimum. Their objectives are compared with the certified lower bound.
 
---limit is the time limit of each of our solves; --cpu counts seconds of the processor, for machines with other work (set
-OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1, so that scikit-learn too has one thread).
+--limit is the time limit of each of our solves; --cpu counts seconds of the processor, for machines
+with other work (set OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1, so that scikit-learn too has one
+thread).
 """
 
 import argparse

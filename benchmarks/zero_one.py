@@ -78,7 +78,8 @@ def table(arguments) -> None:
             left = "proved" if max(gaps) <= 1e-6 else f"gap {max(gaps):.2g}"
             wanted = f"{target:7g}" if outliers == "spread" else " " * 7
             print(
-                f"{n:5d} {p:3d} {sigma:4g} {outliers:>10} {wanted} {statistics.median(seconds):8.2f} {max(seconds):8.2f} "
+                f"{n:5d} {p:3d} {sigma:4g} {outliers:>10} {wanted}"
+                f" {statistics.median(seconds):8.2f} {max(seconds):8.2f} "
                 f" {left}",
                 flush=True,
             )

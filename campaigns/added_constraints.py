@@ -19,7 +19,8 @@ import numpy as np
 import svmcvx as sx
 from campaigns.common import judged, options_of
 
-# Builder, settings, several classes, whether there is a kernel, number of rows, values of intercept.
+# Builder, settings, several classes, whether there is a kernel, number of rows, values of
+# intercept.
 FREE = ("free", "penalised", "none")
 BUILDERS: list[tuple[str, dict[str, Any], bool, bool, int, tuple[Any, ...]]] = [
     ("psvm_primal", {"p": 1.0}, False, True, 12, FREE),
@@ -58,7 +59,9 @@ def drawn_problem(rng: np.random.Generator) -> tuple[Any, str]:
 
 
 def drawn_constraints(rng: np.random.Generator, problem: Any) -> tuple[list[Any], str]:
-    """Return constraints on the weights, and on b and the slacks at times, and their description."""
+    """Return constraints on the weights, and on b and the slacks at times, and their
+    description.
+    """
     variables = problem.var_dict
     w = next(variables[k] for k in ("w", "W", "w_scaled") if k in variables)
     w = cp.vec(w, order="F")

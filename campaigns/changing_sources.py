@@ -53,7 +53,9 @@ FORMS = ("function", "sparse", "npy", "dask")
 
 
 class Changing:
-    """A loader of one block whose rows are others from one load on, for one load, or at each load."""
+    """A loader of one block whose rows are others from one load on, for one load, or at each
+    load.
+    """
 
     def __init__(self, parts, change, first, stays):
         self.parts, self.change, self.first, self.stays = parts, change, first, stays

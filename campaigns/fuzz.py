@@ -1,9 +1,9 @@
 """Calls with hostile arguments of everything public: an answer that holds, or a sentence that says
 what is wrong.
 
-``python -m campaigns.fuzz --count 20000`` makes that many calls in processes of their own and prints
-what came of them; a call is known by its number and can be repeated by ``--first N --count 1``. The
-tests make a thousand.
+``python -m campaigns.fuzz --count 20000`` makes that many calls in processes of their own and
+prints what came of them; a call is known by its number and can be repeated by ``--first N --count
+1``. The tests make a thousand.
 
 A call is one of a valid one with up to three of its arguments replaced. It ends well if it returns
 (solutions: with an interval in order), or raises a :class:`svmcvx.SvmcvxError` with a sentence. It

@@ -1,7 +1,7 @@
 """Hostile instances of every convex formulation, checked by the second checker.
 
-``python -m campaigns.hostile --count 10000`` runs that many and prints the seeds whose interval does
-not hold; any of them can be repeated by ``--seed``. The tests run a small sample.
+``python -m campaigns.hostile --count 10000`` runs that many and prints the seeds whose interval
+does not hold; any of them can be repeated by ``--seed``. The tests run a small sample.
 """
 
 import sys

@@ -1,7 +1,8 @@
 """Faults put into the package by machine, one at a time, and whether a test notices each.
 
-    python -m campaigns.mutants --count 40 --seed 1 --modules svmcvx/certificate svmcvx/certificate.py
-    python -m campaigns.mutants --count 300 --coverage .coverage      # after: python -m pytest -q --cov
+    python -m campaigns.mutants --count 40 --seed 1 --modules svmcvx/certificate
+    svmcvx/certificate.py python -m campaigns.mutants --count 300 --coverage .coverage      # after:
+    python -m pytest -q --cov
     --cov-context=test
 
 Each fault is made in a copy of the repository, where tests run until one fails: those of the files

@@ -395,7 +395,9 @@ def false_rows(claim, scores):
 
 
 def compared(number, what, ended, holds, file, path, reference):
-    """The outcome, unless the reference verifier gives another verdict on a problem that it knows."""
+    """The outcome, unless the reference verifier gives another verdict on a problem that it
+    knows.
+    """
     if reference:
         data = path.with_suffix(".data.npz")
         np.savez(data, X=file.X.toarray() if hasattr(file.X, "toarray") else file.X, y=file.y)

@@ -6,9 +6,9 @@ between their solutions, with zero slack.
 An instance is a small hostile set that is cut in two, with a range of C, p or γ of the pSVM, or of
 C1, C1 = C2 or D of ODM: both halves are training parts whose paths are certified, and over ranges
 of C a selection is certified whose validation parts are the other halves. At random values of the
-range the optimum of each half is enclosed by the oracle of :mod:`campaigns.predictions`, to 1e-40 of
-the objective. A cover is wrong if the optimum is outside of its interval, and a band of errors if
-some optimal machine makes fewer or more.
+range the optimum of each half is enclosed by the oracle of :mod:`campaigns.predictions`, to 1e-40
+of the objective. A cover is wrong if the optimum is outside of its interval, and a band of errors
+if some optimal machine makes fewer or more.
 
 The control is the same test with narrower intervals, and bands of a smaller radius: it has to fail.
 """

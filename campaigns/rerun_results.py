@@ -141,7 +141,9 @@ def trials_differences(table: str) -> tuple[int, list[str]]:
 
 
 def write_trials(path: Path) -> Path:
-    """Write the trials of a table from the JSON file of everything that is known; return the file."""
+    """Write the trials of a table from the JSON file of everything that is known; return the
+    file.
+    """
     found = json.loads(path.read_text())
     frame = pd.DataFrame(found["study"]["rows"])
     frame = frame[[name for name in (*CELL, *KEPT) if name in frame]].round(KEPT)

@@ -1,9 +1,9 @@
 """Paths over a hyper-parameter on hostile data: no step from the solution before is worse than the
 same step from nothing.
 
-``python -m campaigns.warm_paths --count 1000`` draws that many paths and prints the steps whose gap is
-above the tolerance and above that of a cold solve. Any of them can be repeated by ``--seed``. The
-tests run a small sample.
+``python -m campaigns.warm_paths --count 1000`` draws that many paths and prints the steps whose gap
+is above the tolerance and above that of a cold solve. Any of them can be repeated by ``--seed``.
+The tests run a small sample.
 """
 
 import sys

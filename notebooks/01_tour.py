@@ -185,8 +185,8 @@ for tol in (1e-1, 1e-3, 1e-6):
 # | [Conic loss](03_conic_loss.py) | What does a relaxation of the 0-1 loss mean? |
 # | [ODM](04_odm.py) | What is gained by looking at all margins? |
 # | [Several classes](05_several_classes.py) | How are several classes kept apart? |
-# | [Exact 0-1 loss](06_exact_zero_one.py) | What does the relaxation miss, and who checks the proof? |
+# | [Exact 0-1 loss](06_exact_zero_one.py) | What the relaxation misses, and a checked proof |
 # | [l0 and ADMM](07_l0_and_admm.py) | What is left when a method cycles? |
 # | [Your own formulation](08_your_own_formulation.py) | How does a new loss get an interval? |
-# | [Certify scikit-learn](09_certify_scikit_learn.py) | How far from its optimum is a trained model? |
+# | [Certify scikit-learn](09_certify_scikit_learn.py) | The distance of a trained model from its optimum |
 # | [Larger than memory](10_larger_than_memory.py) | And with rows that do not fit? |

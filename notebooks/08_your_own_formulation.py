@@ -80,9 +80,9 @@ assert np.abs(fine.max(axis=0) - huber(r, delta)).max() < 1e-6
 #
 # The statement is what the checker works with: the objective of any model, the dual objective of
 # any point, and a
-# *repair* that makes any point exactly feasible (here: clipping to the box). No solver appears in it. Scores and norms
-# come with bounds on their rounding, and the operations of `svmcvx.certificate.bounded` carry these
-# through each formula.
+# *repair* that makes any point exactly feasible (here: clipping to the box). No solver appears in
+# it. Scores and norms come with bounds on their rounding, and the operations of
+# `svmcvx.certificate.bounded` carry these through each formula.
 
 
 # %%

@@ -57,8 +57,8 @@ class Model(ShortRepr, ABC):
 
     classes: NDArray[Any]
     support: NDArray[np.intp]
-    # Of linear models (coef) and of those with one score or one a class (intercept), so that editors
-    # complete them.
+    # Of linear models (coef) and of those with one score or one a class (intercept), so that
+    # editors complete them.
     coef: Floats
     intercept: Any
 
@@ -90,7 +90,9 @@ class Model(ShortRepr, ABC):
         """Return the label of each row of `X`."""
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return scalars (for JSON) and arrays that describe the model, classes and support aside."""
+        """Return scalars (for JSON) and arrays that describe the model, classes and support
+        aside.
+        """
         own = {name: getattr(self, name) for name in ("coef", "intercept")}
         arrays = {name: value for name, value in own.items() if isinstance(value, np.ndarray)}
         return {name: value for name, value in own.items() if name not in arrays}, arrays
@@ -302,11 +304,10 @@ class KernelModel(BinaryModel):
 
     def _described(self) -> dict[str, str]:
         width = "Gram matrix of" if self.vectors is None else ""
+        noun = "observation" if width else "feature"
         return {
             "Kernel": rounded(str(self.kernel)),
-            "Input": (
-                f"{width} {quantity(self.n_features, 'observation' if width else 'feature')}".strip()
-            ),
+            "Input": f"{width} {quantity(self.n_features, noun)}".strip(),
             "Bias": f"intercept {self.intercept:.6g}",
             **super()._described(),
         }

@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 settings.register_profile("svmcvx", deadline=None, max_examples=25, derandomize=True, database=None)
 settings.load_profile("svmcvx")
 
-# A background job of a shell script inherits SIGINT as ignored; tests of Ctrl-C need the default, and
-# so do the processes that they start.
+# A background job of a shell script inherits SIGINT as ignored; tests of Ctrl-C need the default,
+# and so do the processes that they start.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -100,7 +100,9 @@ class _Part(NamedTuple):
     y: NDArray[Any]
 
     def error(self, coef: Floats, intercept: Floats) -> Floats:
-        """Return the misclassification rate of each of several linear rules, a row of `coef` each."""
+        """Return the misclassification rate of each of several linear rules, a row of `coef`
+        each.
+        """
         positive = self.X @ coef.T + intercept > 0
         return np.asarray((positive != (self.y > 0)[:, None]).mean(axis=0))
 
@@ -472,13 +474,16 @@ def table2(run: Run) -> Reproduction:
         }
         if len(part):
             seconds = part[f"{method}_cpu"].to_numpy(dtype=np.float64)
+            certified, solves = (
+                int(part[f"{method}_{name}"].sum()) for name in ("certified", "solves")
+            )
             row |= {
                 "as_written": round(float(seconds.mean()), 3),
                 "as_written_wall": round(float(part[f"{method}_seconds"].mean()), 3),
                 "as_written_sd": round(float(seconds.std(ddof=1)), 3),
                 "as_written_difference": round(float(seconds.mean()) - mean, 3),
                 "published_over_as_written": round(mean / float(seconds.mean()), 1),
-                "as_written_certified": f"{int(part[f'{method}_certified'].sum())}/{int(part[f'{method}_solves'].sum())}",
+                "as_written_certified": f"{certified}/{solves}",
                 "repetitions": seconds.size,
             }
         rows.append(row)

@@ -400,17 +400,20 @@ def l0_by_admm(
     iteration is
 
     .. math::
-        z &= 1 - \mathrm{diag}(y)(Kc + b) - \lambda/\sigma, \qquad \Gamma = \{i : 0 < z_i \le \sqrt{2Cs_i/\sigma}\},\\
+        z &= 1 - \mathrm{diag}(y)(Kc + b) - \lambda/\sigma, \qquad
+            \Gamma = \{i : 0 < z_i \le \sqrt{2Cs_i/\sigma}\},\\
         u &= z \text{ with } u_\Gamma = 0,\\
         (I + \sigma K)\,c &= -\sigma\,\mathrm{diag}(y)(u - 1 + yb + \lambda/\sigma) =: r,\\
         b &= y'(1 - u - \mathrm{diag}(y)Kc - \lambda/\sigma)/n,\\
-        \lambda_\Gamma &= \lambda_\Gamma + \iota\sigma(u - 1 + \mathrm{diag}(y)(Kc + b))_\Gamma, \qquad \lambda_i = 0 \text{ elsewhere.}
+        \lambda_\Gamma &= \lambda_\Gamma + \iota\sigma(u - 1 + \mathrm{diag}(y)(Kc + b))_\Gamma,
+            \qquad \lambda_i = 0 \text{ elsewhere.}
 
     As :math:`\sigma Kc = r - c`, an iteration takes one product, with :math:`(I + \sigma K)^{-1}`.
 
     It stops when the residuals of proximal stationarity at the step 1/σ are small:
 
-    .. math:: \max\Big\{\frac{\|c + \mathrm{diag}(y)\lambda\|}{1 + \|c\|},\; \frac{|y'\lambda|}{1 + \|\lambda\|},\;
+    .. math:: \max\Big\{\frac{\|c + \mathrm{diag}(y)\lambda\|}{1 + \|c\|},\;
+        \frac{|y'\lambda|}{1 + \|\lambda\|},\;
         \frac{\|u - 1 + \mathrm{diag}(y)(Kc + b)\|}{\sqrt n},\;
         \frac{\|u - \mathrm{prox}(u - \lambda/\sigma)\|}{1 + \|u\|}\Big\} < \mathrm{tol}.
 

@@ -1,7 +1,8 @@
 """The tables of the paper on the l0-norm hinge [LinYaoLiu].
 
 Four machines are computed on each split: the l0 machine by the paper's ADMM without changes, with
-its cap on the iterations; a certified local minimum of the same problem (:func:`svmcvx.fast.l0`); the hinge (l1) and the squared hinge (l2).
+its cap on the iterations; a certified local minimum of the same problem (:func:`svmcvx.fast.l0`);
+the hinge (l1) and the squared hinge (l2).
 """
 
 from __future__ import annotations

@@ -417,7 +417,8 @@ def _released(frame: pd.DataFrame, mean: float) -> dict[str, Any]:
             float(frame.loc[frame["model"] == OPTIMAL, "accuracy"].mean()), 3
         ),
         "as_released_certified": (
-            f"{int(frame.loc[frame['model'] == OPTIMAL, 'certified'].sum())}/{int((frame['model'] == OPTIMAL).sum())}"
+            f"{int(frame.loc[frame['model'] == OPTIMAL, 'certified'].sum())}"
+            f"/{int((frame['model'] == OPTIMAL).sum())}"
         ),
         "as_released_seconds": round(
             float(frame.loc[frame["model"] == OPTIMAL, "seconds"].sum()), 2

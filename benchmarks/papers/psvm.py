@@ -251,7 +251,9 @@ def _tied(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ties(rows: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return a sentence on the rows of which the choice of C is not decided, if there are any rows."""
+    """Return a sentence on the rows of which the choice of C is not decided, if there are any
+    rows.
+    """
     ties = [row["as_written_ties"] for row in rows if "as_written_ties" in row]
     several = [row for row in rows if " or " in row.get("as_written_ties", "")]
     wide = sum(row["as_written_range_lower"] < row["as_written_range_upper"] for row in several)
@@ -284,7 +286,9 @@ MULTICLASS = {
 
 
 def table3(run: Run) -> Reproduction:
-    """Compute the columns of the pSVM of Table 3: linear machines, one against one, one split each."""
+    """Compute the columns of the pSVM of Table 3: linear machines, one against one, one split
+    each.
+    """
     printed: Any = published("psvm_table3").set_index("dataset")
     parts, left_out = [], {}
     names = run.chosen([name for name in MULTICLASS if not run.quick or name != "USPS" or run.sets])

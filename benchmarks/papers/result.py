@@ -110,7 +110,9 @@ class Run(NamedTuple):
     sets: tuple[str, ...] | None = None
 
     def size(self) -> dict[str, Any]:
-        """Return the arguments that change the size of a table, but for those that are not given."""
+        """Return the arguments that change the size of a table, but for those that are not
+        given.
+        """
         given: dict[str, Any] = {
             "quick": self.quick or None,
             "repeats": self.repeats,
@@ -148,7 +150,9 @@ def every_kth(values: Sequence[Any], k: int) -> list[Any]:
 def compared(
     what: str, published_pct: float, task: Mapping[str, Any] | None, why_not: str = "missing"
 ) -> dict[str, float | bool | str]:
-    """Return the part of a row with the result of a task of a study next to the printed accuracy."""
+    """Return the part of a row with the result of a task of a study next to the printed
+    accuracy.
+    """
     if task is None or math.isnan(task["accuracy"]):
         return {what: math.nan, f"{what}_note": why_not if task is None else task["note"]}
     ours = 100.0 * task["accuracy"]

@@ -37,7 +37,9 @@ def rademacher_bound(K: Any, *, norm: float, bias: float = 0.0) -> RademacherBou
 
 
 def rademacher_complexity(K: Any, signs: Any, *, norm: float, bias: float = 0.0) -> float:
-    """Return the mean over sign vectors, one per column, of the supremum that the bound is about."""
+    """Return the mean over sign vectors, one per column, of the supremum that the bound is
+    about.
+    """
     squares = np.maximum((signs * (K @ signs)).sum(axis=0), 0.0)
     suprema = norm * np.sqrt(squares) + bias * np.abs(signs.sum(axis=0))
     return float(suprema.mean()) / K.shape[0]

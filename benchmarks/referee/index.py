@@ -57,8 +57,8 @@ def relative_gap(lower: float | None, upper: float) -> float:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the library knows of the optimum of an instance: the largest lower and the smallest upper
-    bound that were proved, the largest one that a search states, and the claims.
+    """What the library knows of the optimum of an instance: the largest lower and the smallest
+    upper bound that were proved, the largest one that a search states, and the claims.
     """
 
     id: str
@@ -110,7 +110,9 @@ def rounded_up(value: float) -> float:
 
 
 class Index:
-    """The claims by the numbers of their instances; a file that does not exist is an empty index."""
+    """The claims by the numbers of their instances; a file that does not exist is an empty
+    index.
+    """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.path = INDEX if path is None else Path(path)

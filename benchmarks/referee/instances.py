@@ -195,8 +195,8 @@ WORD = re.compile(r"([A-Za-z_0-9]+)=([^ =]+)")
 
 @dataclass(frozen=True)
 class Problem:
-    """A formulation, as proofs call it, with all that its optimum depends on, the data excepted: its
-    text is its name, as in ``"psvm C=1 p=1.5 intercept=free kernel=rbf gamma=0.25"``.
+    """A formulation, as proofs call it, with all that its optimum depends on, the data excepted:
+    its text is its name, as in ``"psvm C=1 p=1.5 intercept=free kernel=rbf gamma=0.25"``.
     """
 
     formulation: str
@@ -334,7 +334,9 @@ class Instance:
 
 
 def instance_id(digest: str, problem: Problem) -> str:
-    """Return the number of an instance: of the data's digest and the problem's text, nothing else."""
+    """Return the number of an instance: of the data's digest and the problem's text, nothing
+    else.
+    """
     return hashlib.sha256(f"{digest}\n{problem}".encode()).hexdigest()[:DIGITS]
 
 

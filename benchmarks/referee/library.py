@@ -105,8 +105,8 @@ def find(number: str) -> Instance:
 
 
 def get(number: str, *, data_dir: str | os.PathLike[str] | None = None) -> tuple[DataSet, Problem]:
-    """Return the data and the problem of an instance: ``problem.build(data.X, data.y)`` is a problem
-    of cvxpy, ``problem.solve(data.X, data.y, tol=1e-9)`` solves it.
+    """Return the data and the problem of an instance: ``problem.build(data.X, data.y)`` is a
+    problem of cvxpy, ``problem.solve(data.X, data.y, tol=1e-9)`` solves it.
     """
     instance = find(number)
     return make_data_set(instance.data_set, data_dir), instance.problem
@@ -115,9 +115,9 @@ def get(number: str, *, data_dir: str | os.PathLike[str] | None = None) -> tuple
 def lookup(
     X: Any, y: Any, problem: Any, *, index: str | os.PathLike[str] | None = None
 ) -> Bounds | None:
-    """Return what the library knows of the optimum of a problem on data, or None; nothing is solved.
-    The problem is a text such as ``"psvm C=1 p=2 intercept=free"``, a problem of a builder, or that
-    of an instance. The names of the classes make no difference.
+    """Return what the library knows of the optimum of a problem on data, or None; nothing is
+    solved. The problem is a text such as ``"psvm C=1 p=2 intercept=free"``, a problem of a builder,
+    or that of an instance. The names of the classes make no difference.
 
     >>> import svmcvx as sx
     >>> data, _ = get(instances()[0].id)
@@ -224,8 +224,8 @@ def prove(
     data_dir: str | os.PathLike[str] | None = None,
 ) -> Verified:
     """Write what a model of anybody proves of an instance to a file: an upper end, and with a dual
-    point, named as in ``docs/proof_format.md`` and feasible but for rounding, a lower one. The model
-    is ``(coef, intercept)``, or a mapping with ``dual_coef``, one per row, and ``intercept``.
+    point, named as in ``docs/proof_format.md`` and feasible but for rounding, a lower one. The
+    model is ``(coef, intercept)``, or a mapping with ``dual_coef``, one per row, and ``intercept``.
     """
     data, problem = make_data_set(instance.data_set, data_dir), instance.problem
     if problem.formulation == "conic":

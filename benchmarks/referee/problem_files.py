@@ -20,8 +20,8 @@ from svmcvx.errors import BuildError, SolverUnavailable
 
 
 def write_problem(problem: cp.Problem, path: str | os.PathLike[str]) -> None:
-    """Write a problem to a file; the end of its name, ``.mps`` or ``.lp``, is the format. Parameters
-    have the values that they have now.
+    """Write a problem to a file; the end of its name, ``.mps`` or ``.lp``, is the format.
+    Parameters have the values that they have now.
     """
     path = Path(path)
     if path.suffix not in (".mps", ".lp"):
@@ -51,7 +51,9 @@ def write_problem(problem: cp.Problem, path: str | os.PathLike[str]) -> None:
 
 
 def _model(problem: cp.Problem, highspy: Any) -> Any:
-    """Return the problem as HiGHS has it, from cvxpy's cone form min x'Px/2 + q'x + d, b − Ax ∈ K."""
+    """Return the problem as HiGHS has it, from cvxpy's cone form min x'Px/2 + q'x + d, b − Ax ∈
+    K.
+    """
     relaxed, booleans = _relaxed(problem)
     data, _, _ = relaxed.get_problem_data(cp.CLARABEL, solver_opts={"use_quad_obj": True})
     dims, form = data["dims"], data["param_prob"]
@@ -95,7 +97,9 @@ def _model(problem: cp.Problem, highspy: Any) -> Any:
 
 
 def _relaxed(problem: cp.Problem) -> tuple[cp.Problem, set[int]]:
-    """Return the problem with boolean variables in [0, 1], and the identities of these variables."""
+    """Return the problem with boolean variables in [0, 1], and the identities of these
+    variables.
+    """
     copies = {
         id(variable): cp.Variable(variable.shape, name=variable.name())
         for variable in problem.variables()

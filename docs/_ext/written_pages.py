@@ -52,7 +52,9 @@ ROOMS = {
 
 
 def write(path, text):
-    """Write a file unless it holds this text already, so that Sphinx reads again only what changed."""
+    """Write a file unless it holds this text already, so that Sphinx reads again only what
+    changed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
@@ -222,7 +224,8 @@ def edit_address(app, name, template, context, doctree):
 
     def address(file_name):
         source = sources.get(file_name, DOCS / file_name)
-        return f"{os.environ['SVMCVX_REPOSITORY'].rstrip('/')}/edit/main/{source.relative_to(ROOT).as_posix()}"
+        repository = os.environ["SVMCVX_REPOSITORY"].rstrip("/")
+        return f"{repository}/edit/main/{source.relative_to(ROOT).as_posix()}"
 
     context["edit_address"] = address
 

@@ -326,8 +326,8 @@ _STATEMENTS: Mapping[str, Any] = {
     "odml": _odml,
 }
 _COUNTED = (
-    ": its losses are not convex, so that machines far apart may be nearly as good; a small gap says"
-    " nothing about their labels"
+    ": its losses are not convex, so that machines far apart may be nearly as good; a small gap"
+    " says nothing about their labels"
 )
 _ABSOLUTE = (
     ": the sum of absolute values has no modulus of convexity that a gap could be held against"

@@ -9,7 +9,8 @@ of class l towards k, are changed by ±ηd, so that with Σc = 1 the balance of 
 by exactly :math:`\eta(e_k - e_l)`. The theorem of :mod:`svmcvx.guarantees.theorem` holds with the
 same proof, with
 
-.. math:: \rho^2 = U - L - \tfrac\mu4\|\hat W - W_\alpha\|^2, \qquad W_\alpha = G/\mu, \qquad \tfrac2\mu\|h\|^2 \text{ in the place of } \|h\|^2,
+.. math:: \rho^2 = U - L - \tfrac\mu4\|\hat W - W_\alpha\|^2, \qquad W_\alpha = G/\mu, \qquad
+    \tfrac2\mu\|h\|^2 \text{ in the place of } \|h\|^2,
 
 the 2 being :math:`\|e_k-e_l\|^2`. A model is taken with the mean of its columns subtracted, which
 changes no difference and does not raise P.
@@ -18,7 +19,8 @@ changes no difference and does not raise P.
 penalises b by ε alone. But a dual point has flows S: with :math:`S_{kl} - \eta h` beside the
 changed multipliers neither :math:`R = G - \operatorname{div}S` nor the part of b changes, and
 
-.. math:: \eta f^*(x) \ge L - U + \textstyle\sum_i(g_i(a_i + \delta_i) - g_i(a_i)) + c(S_{kl}) - c(S_{kl} - \eta h), \qquad
+.. math:: \eta f^*(x) \ge L - U + \textstyle\sum_i(g_i(a_i + \delta_i) - g_i(a_i))
+    + c(S_{kl}) - c(S_{kl} - \eta h), \qquad
     c(S) = (p-1)\lambda\Big(\frac{\|S\|}{\lambda p}\Big)^{p/(p-1)},
 
 for every ε. It is the theorem with :math:`m = \nabla c(S_{kl})`, :math:`\rho^2 = U - L` and, in the

@@ -6,7 +6,8 @@ the problem at C, as the boxes grow with C. With the losses :math:`\ell_j` of th
 1, and since the losses are convex and the dual objective is jointly concave in (a, C),
 
 .. math:: U_t - L_t \le (1-t)(U_0 - L_0) + t(U_1 - L_1)
-    + t(1-t)\big[(C_1-C_0)(\ell_0-\ell_1) - \tfrac12\|\hat w_0-\hat w_1\|^2 - \tfrac12\|w_{a_0}-w_{a_1}\|^2\big].
+    + t(1-t)\big[(C_1-C_0)(\ell_0-\ell_1) - \tfrac12\|\hat w_0-\hat w_1\|^2
+    - \tfrac12\|w_{a_0}-w_{a_1}\|^2\big].
 
 The last two terms are together at least :math:`\|m_0 - m_1\|^2`. So the theorem of
 :mod:`svmcvx.guarantees.theorem` holds for all t with

@@ -11,7 +11,8 @@ least P at a model :math:`(\hat w, \hat b)`, L at most D at a feasible a, and
 :math:`d_i = \sigma_ic_i`, :math:`h = \varphi(x) - \sum_ic_i\varphi(x_i)` and η > 0. If a + ηd is
 within its box, every optimal machine has
 
-.. math:: f^*(x) \ge \langle m, \varphi(x)\rangle + \sum_ic_i\big(\sigma_ig_i'(a_i) - \langle m, \varphi(x_i)\rangle\big)
+.. math:: f^*(x) \ge \langle m, \varphi(x)\rangle
+    + \sum_ic_i\big(\sigma_ig_i'(a_i) - \langle m, \varphi(x_i)\rangle\big)
     - \Big(\frac{\rho^2}{\eta} + \frac{\eta\|h\|^2}{4} + \frac{B(\eta d)}{\eta}\Big),
 
 with :math:`B(\delta) = \sum_ig_i(a_i) + g_i'(a_i)\delta_i - g_i(a_i + \delta_i) \ge 0`; and if a −
@@ -19,14 +20,16 @@ with :math:`B(\delta) = \sum_ig_i(a_i) + g_i'(a_i)\delta_i - g_i(a_i + \delta_i)
 
 *Proof.* Put β = a + ηd. For every (w, b), by the conjugates of the losses,
 
-.. math:: P(w, b) + \eta f(x) \ge \tfrac12\|w\|^2 - \langle w, w_\beta - \eta\varphi(x)\rangle + \textstyle\sum_ig_i(\beta_i)
+.. math:: P(w, b) + \eta f(x) \ge \tfrac12\|w\|^2 - \langle w, w_\beta - \eta\varphi(x)\rangle
+    + \textstyle\sum_ig_i(\beta_i)
     = \tfrac12\|w - v\|^2 - \tfrac12\|v\|^2 + \textstyle\sum_ig_i(\beta_i), \qquad v = w_a - \eta h,
 
 as b has the factor :math:`\eta - \sum_i\sigma_i\beta_i = 0`. At an optimum :math:`(w^*, b^*)`, and
 with :math:`P^* + \tfrac12\|w^* - \hat w\|^2 \le U` [P − ½‖w‖² is convex and has the subgradient −w*
 there] and ½‖p‖² + ½‖q‖² ≥ ¼‖p − q‖²,
 
-.. math:: \eta f^*(x) \ge \textstyle\sum_ig_i(\beta_i) - \tfrac12\|v\|^2 + \tfrac14\|v - \hat w\|^2 - U;
+.. math:: \eta f^*(x) \ge \textstyle\sum_ig_i(\beta_i) - \tfrac12\|v\|^2
+    + \tfrac14\|v - \hat w\|^2 - U;
 
 expanding it in η gives the claim. It uses no optimality of a, and holds for every optimal
 intercept. ∎
@@ -282,7 +285,9 @@ class DualTerms(ABC):
 
     @abstractmethod
     def shortfall(self, rows: Chosen, d: Floats, step: Floats) -> Floats:
-        """Return upper bounds of tangent minus g after a step, divided by the step; not negative."""
+        """Return upper bounds of tangent minus g after a step, divided by the step; not
+        negative.
+        """
 
 
 def column_sums_above(values: Floats) -> Floats:
@@ -467,7 +472,8 @@ def room_above(values: Floats, bound: Any) -> Floats:
 
 # Largest number of vectors in a linear system.
 LARGEST_SYSTEM = 1000
-# Numbers added to the diagonal of a system, relative to its largest entry, until it can be factored.
+# Numbers added to the diagonal of a system, relative to its largest entry, until it can be
+# factored.
 RIDGES = (1e-14, 1e-11, 1e-8, 1e-4)
 
 # Solves a system for right sides of shape (r, m).
@@ -818,7 +824,9 @@ class KernelPoints(Points):
         return exact(sqrt(squares + 1.0 if self._constant else squares).upper)
 
     def diagonal_above(self, X: Features) -> Floats:
-        """Numbers that are at least k(x, x): a power of a sum of terms that are not negative, or 1."""
+        """Numbers that are at least k(x, x): a power of a sum of terms that are not negative, or
+        1.
+        """
         diagonal = np.abs(np.asarray(self.kernel.diagonal(X), dtype=np.float64))
         if not isinstance(self.kernel, (Linear, Polynomial)):
             return diagonal

@@ -56,7 +56,8 @@ WITHOUT_SDP = CONVEX - {ProblemClass.SDP}
 MIXED = frozenset({ProblemClass.MILP, ProblemClass.MIQP, ProblemClass.MISOCP})
 
 
-# Feasibility tolerances of mixed-integer solvers: their incumbents and bounds are off by about as much.
+# Feasibility tolerances of mixed-integer solvers: their incumbents and bounds are off by about as
+# much.
 FEASIBILITY = DUAL_FEASIBILITY = 1e-7
 
 
@@ -221,7 +222,9 @@ AUTOMATIC = frozenset(name for names in ORDER.values() for name in names)
 
 
 def classify(problem: cp.Problem) -> ProblemClass:
-    """Return the class of a convex or mixed-integer convex problem, found from the problem itself."""
+    """Return the class of a convex or mixed-integer convex problem, found from the problem
+    itself.
+    """
     if not problem.is_dcp():
         raise BuildError(
             "the problem does not follow cvxpy's rules for convex programs (DCP); restate it"

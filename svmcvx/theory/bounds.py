@@ -8,8 +8,8 @@ error, is at most
    + \sqrt{\tfrac{\log\log_2(2r/\rho)}{m}} + \sqrt{\tfrac{\log(2/\delta)}{2m}}.
 
 *Erratum*: the proof bounds the Rademacher complexity with b fixed while the signs vary; with b in
-the class it is infinite. Here b counts by default as the coefficient of a constant feature r: r becomes :math:`\sqrt2\,r` and :math:`\|w\|^2` becomes
-:math:`\|w\|^2 + b^2/r^2`.
+the class it is infinite. Here b counts by default as the coefficient of a constant feature r: r
+becomes :math:`\sqrt2\,r` and :math:`\|w\|^2` becomes :math:`\|w\|^2 + b^2/r^2`.
 
 **Leaving out** an observation i [ZhangZhou, Lemma 2, Theorems 2 and 3] removes all its terms, its
 loss and its part of the margin mean and variance; the shares of the others stay 1/m. Let P be the
@@ -19,7 +19,8 @@ is the duality gap; so :math:`P_i` has there the ε-subgradient −g, with g the
 convexity :math:`v = w^i - w` obeys :math:`\|v\|^2 \le \langle g, v\rangle + \varepsilon` in the
 norm of :math:`R_i`. That is a ball, and the smallest margin of i in it is
 
-.. math:: u_i + \tfrac12\langle z_i, g\rangle_* - \|z_i\|_*\sqrt{\tfrac14\|g\|_*^2 + \varepsilon}, \qquad
+.. math:: u_i + \tfrac12\langle z_i, g\rangle_*
+    - \|z_i\|_*\sqrt{\tfrac14\|g\|_*^2 + \varepsilon}, \qquad
    \langle a, b\rangle_* = a'R_i^{-1}b,\quad z_i = y_i\varphi(x_i).
 
 Where this is positive, the machine trained without i classifies i correctly; the others are

@@ -1,4 +1,6 @@
-"""Methods of the papers that the solvers replace: they come near the certified optimum, from above."""
+"""Methods of the papers that the solvers replace: they come near the certified optimum, from
+above.
+"""
 
 import numpy as np
 import pytest

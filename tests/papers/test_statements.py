@@ -80,7 +80,9 @@ def test_the_inverse_of_odml(seed):
 
 @given(st.floats(-3, 3), st.floats(-3, 3), st.floats(0.05, 0.95))
 def test_the_convex_hull_of_one_indicator(w, b, z):
-    """Lemma 1 of [CepedaGomezHan]: the least (1 - z) w0² + z w1² with w0 >= b >= w1 and the mean w."""
+    """Lemma 1 of [CepedaGomezHan]: the least (1 - z) w0² + z w1² with w0 >= b >= w1 and the mean
+    w.
+    """
     closed = max(w - b, 0) ** 2 / (1 - z) + min(w - b, 0) ** 2 / z + 2 * b * w - b**2
 
     def of(w1):

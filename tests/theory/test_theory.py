@@ -39,7 +39,7 @@ def small_data(seed):
     return points, y, rng
 
 
-# --- margins ---------------------------------------------------------------------------------------------------------
+# Margins
 
 
 @pytest.mark.parametrize("kernel", [None, RBF])
@@ -119,7 +119,7 @@ def test_what_has_no_scores_is_refused():
         theory.margins(Rule(), X, Y)
 
 
-# --- margin loss -----------------------------------------------------------------------------------------------------
+# Margin loss
 
 
 @given(
@@ -149,7 +149,7 @@ def test_margin_loss_of_a_gross_error_does_not_overflow():
         assert theory.margin_loss([-1e300], p=40.0)[0] == 1.0
 
 
-# --- Rademacher complexity -------------------------------------------------------------------------------------------
+# Rademacher complexity
 
 
 def random_signs(m, draws=4000):
@@ -177,7 +177,7 @@ def test_complexity_is_exact_over_all_signs():
     assert found == pytest.approx(exact)
 
 
-# --- generalisation bound --------------------------------------------------------------------------------------------
+# Generalisation bound
 
 
 def test_terms_of_the_generalisation_bound_as_printed():
@@ -300,7 +300,7 @@ def test_what_the_theorem_assumes_is_checked():
         theory.generalisation_bound(several, X, Y, p=2)
 
 
-# --- leave one out ---------------------------------------------------------------------------------------------------
+# Leave one out
 
 
 @settings(max_examples=12)
@@ -528,7 +528,7 @@ def test_other_solutions_have_no_leave_one_out_bound():
         )
 
 
-# --- pairs of classes ------------------------------------------------------------------------------------------------
+# Pairs of classes
 
 
 def three_classes(seed=0):

@@ -68,8 +68,8 @@ class Task:
 
 
 class Referee:
-    """An interval around the optimum of a task, found beforehand to 1e-12 or in the library's index,
-    and the objectives of models.
+    """An interval around the optimum of a task, found beforehand to 1e-12 or in the library's
+    index, and the objectives of models.
     """
 
     def __init__(self, task: Task) -> None:
