@@ -60,8 +60,7 @@ def ramp(u: Any) -> Any:
 
 
 def psi(u: Floats) -> Floats:
-    """Return the ψ-learning loss: 0 for u ≥ 1, :math:`1-u` on [0, 1), and the constant 2 for u < 0.
-    """
+    """Return the ψ-learning loss: 0 for u ≥ 1, :math:`1-u` on [0, 1), and 2 for u < 0."""
     return np.where(u < 0, PSI_ERROR, slack(u))
 
 

@@ -650,7 +650,9 @@ def _data(solution: Solution) -> list[tuple[str, str]]:
 
 
 def _facts(solution: Solution) -> DataFacts | None:
-    """Return the facts of the data; of all pairs together where each pair of classes has its own."""
+    """Return the facts of the data; of all pairs together where each pair of classes has its
+    own.
+    """
     if solution.data is not None or not solution.parts:
         return solution.data
     labels = solution.model.classes.tolist()

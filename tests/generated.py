@@ -89,7 +89,9 @@ def fast_table():
 
 
 def capability_table():
-    """What data each formulation takes, its paper, and up to which size there is a second opinion."""
+    """What data each formulation takes, its paper, and up to which size there is a second
+    opinion.
+    """
     rows = []
     for entry in CATALOGUE.values():
         takes, fast = entry.takes, entry.fast if entry.estimator else None
@@ -330,7 +332,9 @@ def names_of_estimators(text):
 
 
 def names_of_fast(text):
-    """The same names, imported at their first use: types alone and the list of names are written."""
+    """The same names, imported at their first use: types alone and the list of names are
+    written.
+    """
     solvers = [(entry.fast.module, entry.fast.name) for entry in CATALOGUE.values() if entry.fast]
     pairs = [*solvers, ("svmcvx.fast.warm_path", "path")]
     typed = "if TYPE_CHECKING:\n"

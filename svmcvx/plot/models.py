@@ -235,7 +235,9 @@ def _shade_scores(
 
 
 def _ticks(limit: float) -> list[float]:
-    """Return 0 and ±1, and the last whole numbers inside the scale where they are apart from these."""
+    """Return 0 and ±1, and the last whole numbers inside the scale where they are apart from
+    these.
+    """
     last = float(int(limit))
     return [-last, -1.0, 0.0, 1.0, last] if last >= 2 else [-1.0, 0.0, 1.0]
 

@@ -103,7 +103,9 @@ def width_of(ax: Axes) -> float:
 
 
 def legend_below(ax: Axes, handles: Sequence[Any] | None = None) -> None:
-    """Put the legend below the axes, where it hides nothing, in as many columns as fit their width."""
+    """Put the legend below the axes, where it hides nothing, in as many columns as fit their
+    width.
+    """
     from matplotlib import rcParams
     from matplotlib.font_manager import FontProperties
     from matplotlib.transforms import ScaledTranslation

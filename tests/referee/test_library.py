@@ -96,7 +96,9 @@ def test_texts_that_are_no_problems_are_refused(text):
 
 @pytest.mark.parametrize("entry", sorted({one.problem.formulation for one in listed("core")}))
 def test_problem_and_solver_state_the_same_instance(entry):
-    """Builder, specialised solver and listing agree on formulation, hyper-parameters and intercept."""
+    """Builder, specialised solver and listing agree on formulation, hyper-parameters and
+    intercept.
+    """
     instance = min(
         (one for one in listed("core") if one.problem.formulation == entry),
         key=lambda one: recorded()[one.data_set].rows,

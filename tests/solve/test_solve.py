@@ -180,7 +180,9 @@ def test_raw_options_win():
 
 @pytest.fixture
 def unpolished(monkeypatch):
-    """Take a solver's point as it is: solving the support equations would rescue even a poor one."""
+    """Take a solver's point as it is: solving the support equations would rescue even a poor
+    one.
+    """
     monkeypatch.setattr(
         "svmcvx.formulations.margin.solve_support_equations", lambda *args, **keywords: None
     )
