@@ -17,15 +17,9 @@ from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
 from svmcvx.feature_space.linear import FeatureSpace, Point, RowBlock
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
-from svmcvx.kernels.columns import (
-    TILE_ENTRIES,
-    KernelColumns,
-    KernelProduct,
-    is_definite,
-    is_positive,
-    with_sizes,
-)
+from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, product_of
 from svmcvx.kernels.entry_error import EntryError, power_above
+from svmcvx.kernels.functions import is_definite
 from svmcvx.kernels.gram_cache import CachedGram, GramCache
 from svmcvx.kernels.gram_factor import (
     GramFactor,
@@ -366,26 +360,14 @@ class KernelSpace(FeatureSpace):
         assert self.cached_gram is not None  # noqa: S101 - asked before
         n, whole = self.data.n, self.cached_gram.error.rounded(2.0)
         found = KernelProduct(np.zeros(n), np.zeros(n), np.zeros(n))
-        three = with_sizes(chosen, whole.rows[support])
         width = max(1, self.block_entries // max(1, support.size))
         for start in range(0, n if support.size else 0, width):
             part = slice(start, start + width)
-            block = self.cached_gram.matrix[support, part]
-            error = EntryError(
-                whole.columns[part],
-                whole.rows[support],
-                whole.right[part],
-                whole.left[support],
-                whole.absolute,
-                None if whole.entries is None else whole.entries[support, part].T,
-            )
-            if is_positive(self.resolved):
-                found.scores[part], magnitude, weighted = three @ block
-            else:
-                found.scores[part] = chosen @ block
-                magnitude, weighted = three[1:] @ np.abs(block)
-            found.magnitude[part] = magnitude
-            found.entries[part] = error.of_products(magnitude, weighted, chosen)
+            block = self.cached_gram.matrix[support, part].T
+            error = whole.block(support, part).transposed
+            product = product_of(block, error, chosen, self.resolved)
+            for array, values in zip(found, product, strict=True):
+                array[part] = values
         return found
 
     def _expansion_of(self, model: BinaryModel) -> Floats | None:

@@ -37,7 +37,7 @@ from svmcvx.guarantees.theorem import (
     room_above,
 )
 from svmcvx.kernels import Precomputed
-from svmcvx.kernels.columns import is_definite
+from svmcvx.kernels.functions import is_definite
 from svmcvx.model import BinaryModel, OneVsModel
 from svmcvx.proofs.checker import NOTHING, label_codes, score_ends
 from svmcvx.proofs.format import Proof, digest_of

@@ -11,20 +11,26 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate.bounded import Bounded, U
+from svmcvx.certificate.bounded import Bounded
 from svmcvx.certificate.rows import UNDERFLOW, inner_error, row_norms_above
-from svmcvx.kernels.class_rows_passes import EntryTerms, Pieces, add_scores, write_places
-from svmcvx.kernels.columns import KernelColumns, is_definite
-from svmcvx.kernels.entry_error import FLAT, EntryError, distance_kernel_floor
-from svmcvx.kernels.functions import RBF, Kernel, Laplacian, Linear, Polynomial, row_norms_squared
+from svmcvx.kernels.class_rows_passes import EntryTerms, Pieces, add_scores
+from svmcvx.kernels.columns import KernelColumns
+from svmcvx.kernels.entry_error import EntryError, distance_kernel_error
+from svmcvx.kernels.functions import (
+    RBF,
+    Kernel,
+    Laplacian,
+    Linear,
+    Polynomial,
+    is_definite,
+    row_norms_squared,
+)
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
 
-# Columns from which the whole matrix by one product costs less than the rows that are used, and
-# observations up to which it does.
+# Columns from which the whole matrix by one product costs less than the rows that are used.
 MANY_COLUMNS = 200
-WHOLE_ROWS = 4000
 # Magnitudes of entries of the data, and their inverses, between which the squares of differences
 # neither over- nor underflow noticeably.
 LARGEST = 1e100
@@ -38,12 +44,10 @@ class Layout:
     def __init__(self, starts: Any, groups: Any) -> None:
         self.starts = np.ascontiguousarray(starts, dtype=np.int64)
         self.groups = np.ascontiguousarray(groups, dtype=np.int64)
-        # A last one without observations is the second group of parts that have none.
-        sizes = np.append(self.starts[1:] - self.starts[:-1], 0)
-        one, other = self.groups.T
-        self.sizes = sizes[one] + sizes[other]
-        self.offsets = np.zeros(self.sizes.size + 1, dtype=np.int64)
-        self.sizes.cumsum(out=self.offsets[1:])
+        # An empty last group serves parts with one group only.
+        self._group_sizes = np.append(self.starts[1:] - self.starts[:-1], 0)
+        self.sizes = self._group_sizes[self.groups].sum(axis=1)
+        self.offsets = np.append(0, np.cumsum(self.sizes))
         self.largest = int(self.sizes.max())
 
     @property
@@ -51,27 +55,23 @@ class Layout:
         return int(self.groups.shape[0])
 
     def rows(self, part: int) -> NDArray[np.int64]:
-        one, other = self.groups[part]
-        found = np.arange(self.starts[one], self.starts[one + 1])
-        return (
-            found
-            if other < 0
-            else np.concatenate([found, np.arange(self.starts[other], self.starts[other + 1])])
-        )
+        return self.all_rows[self.of_part(part)]
 
     def of_part(self, part: int) -> slice:
         return slice(int(self.offsets[part]), int(self.offsets[part + 1]))
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return one number a part as one for each of its observations."""
+        """Return one number per part as one for each of its observations."""
         return np.repeat(values, self.sizes)
 
     @cached_property
     def all_rows(self) -> NDArray[np.int64]:
         """The sorted observation of each number of an array of all parts."""
-        found = np.empty(int(self.offsets[-1]), dtype=np.int64)
-        write_places(self.groups, self.starts, self.offsets, found)
-        return found
+        one, other = self.groups.T
+        place = np.arange(self.offsets[-1]) - self.spread(self.offsets[:-1])
+        beyond = place - self.spread(self._group_sizes[one])
+        first, second = self.spread(self.starts[one]), self.spread(self.starts[other])
+        return np.asarray(np.where(beyond < 0, first + place, second + beyond))
 
 
 class ClassRows:
@@ -82,58 +82,41 @@ class ClassRows:
     def __init__(self, kernel: Kernel | None, X: Floats, starts: Places, room: int) -> None:
         n, d = X.shape
         self.kernel, self.X, self.starts = kernel, X, starts
-        self._error: EntryError | None = None
         self._used = np.zeros(1, dtype=np.int64)
+        self._scratch = np.empty(int((starts[1:] - starts[:-1]).max()))
         groups = starts.size - 1
-        whole: Floats | None = None
-        if not _by_rows(kernel) or (groups > 2 and d >= MANY_COLUMNS and n <= WHOLE_ROWS):
+        whole = None
+        if not _by_rows(kernel) or (groups > 2 and d >= MANY_COLUMNS and n * n <= room):
             whole, self._error = _whole(kernel, X)
-        if whole is not None and (self._error is None or self._error.entries is None):
+        # Where a few rows are far from all others, differences have the smaller errors.
+        if whole is not None and self._error.entries is None:
             self._store = np.ascontiguousarray(whole, dtype=np.float64).reshape(-1)
             self._places = np.arange(n, dtype=np.int64)[:, None] * n + starts[None, :-1]
             self._rows, self._across, self._gamma = np.zeros((n, 0)), np.zeros(0), 0.0
-        else:
-            # Where a few rows are far from all others, differences have the smaller errors.
-            self._error = None
-            self._store = np.empty(min(n * n, room))
-            self._places = np.full((n, groups), -1, dtype=np.int64)
-            self._rows, self._gamma = X, float(kernel.gamma) if isinstance(kernel, RBF) else 0.0
-            ends = starts.tolist()
-            self._across = np.concatenate(
-                [X[first:last].T.reshape(-1) for first, last in pairwise(ends)]
-            )
-        self._scratch = np.empty(int((starts[1:] - starts[:-1]).max()))
+            return
+        self._error = _row_error(kernel, X)
+        self._store = np.empty(min(n * n, room))
+        self._places = np.full((n, groups), -1, dtype=np.int64)
+        self._rows = np.pad(X, ((0, 0), (0, -d % 4)))
+        self._gamma = float(kernel.gamma) if isinstance(kernel, RBF) else 0.0
+        groups_of_rows = [self._rows[a:b].T.reshape(-1) for a, b in pairwise(starts.tolist())]
+        self._across = np.concatenate(groups_of_rows)
 
     @staticmethod
     def takes(kernel: Kernel | None, X: Any, room: int) -> bool:
         """Whether the rows of a kernel on dense data can be computed, with bounds on their errors."""
-        if not (
-            _by_rows(kernel)
-            or (isinstance(kernel, (Laplacian, Polynomial)) and is_definite(kernel))
-        ):
-            return False
-        gamma = getattr(kernel, "gamma", 1.0)
-        if (
-            not 1.0 / LARGEST <= gamma <= LARGEST
-            or not float(np.abs(X).max(initial=0.0)) <= LARGEST
-        ):
-            return False
-        n = X.shape[0]
-        return _by_rows(kernel) or n * n <= room
+        whole = isinstance(kernel, (Laplacian, Polynomial)) and is_definite(kernel)
+        return (
+            (_by_rows(kernel) or (whole and X.shape[0] ** 2 <= room))
+            and 1.0 / LARGEST <= getattr(kernel, "gamma", 1.0) <= LARGEST
+            and float(np.abs(X).max(initial=0.0)) <= LARGEST
+        )
 
     @property
     def passed(self) -> Pieces:
         """Arguments of compiled passes over the rows."""
-        return Pieces(
-            self._rows,
-            self._across,
-            self.starts,
-            self._gamma,
-            self._places,
-            self._store,
-            self._used,
-            self._scratch,
-        )
+        data = self._rows, self._across, self.starts, self._gamma
+        return Pieces(*data, self._places, self._store, self._used, self._scratch)
 
     @property
     def bytes(self) -> float:
@@ -148,39 +131,31 @@ class ClassRows:
         """Return Kv of each part, with bounds on the errors of the sums and of the entries; None if
         there was no room for the rows.
         """
-        error = self._entry_error
-        scores, magnitude = np.zeros(v.size), np.zeros(v.size)
-        weighted = np.zeros(v.size if error.columns.size else 0)
-        sums = (v, EntryTerms(*error[:5]), scores, magnitude, weighted)
-        if not add_scores(layout.groups, layout.offsets, *sums, self.passed):
+        error, scores, errors = self._error, np.zeros(v.size), np.zeros(v.size)
+        rows = error.rows + error.columns.max(initial=0.0)
+        terms = EntryTerms(rows, error.left, error.right, error.absolute)
+        if not add_scores(layout.groups, layout.offsets, v, terms, scores, errors, self.passed):
             return None
-        return Bounded(scores, magnitude)
-
-    @cached_property
-    def _entry_error(self) -> EntryError:
-        """Bounds on the errors of the entries, without arrays for terms that they do not have."""
-        none = np.zeros(0)
-        if self._error is not None:
-            return self._error
-        d = int(self.X.shape[1])
-        if isinstance(self.kernel, RBF):
-            return EntryError(
-                np.full(len(self.X), FLAT), none, none, none, distance_kernel_floor(d) + U
-            )
-        norms = row_norms_above(self.X)
-        return EntryError(none, none, norms, inner_error(d, norms), UNDERFLOW)
+        return Bounded(scores, errors)
 
 
-def _whole(kernel: Kernel | None, X: Floats) -> tuple[Floats | None, EntryError | None]:
-    """Return the whole matrix and the error of its entries, if that is known before they are."""
-    if kernel is None:
-        return X @ X.T, None
-    columns = KernelColumns(kernel, X, X)
-    return (
-        (columns.symmetric_matrix() or (None, None))
-        if isinstance(kernel, RBF)
-        else columns.matrix()
+def _row_error(kernel: Kernel | None, X: Floats) -> EntryError:
+    """Return the bound on the errors of entries by compiled code."""
+    n, d = X.shape
+    if isinstance(kernel, RBF):
+        return distance_kernel_error((n, n), d)
+    norms = row_norms_above(X)
+    return EntryError.none(n, n)._replace(
+        left=norms, right=inner_error(d, norms), absolute=UNDERFLOW
     )
+
+
+def _whole(kernel: Kernel | None, X: Floats) -> tuple[Floats, EntryError]:
+    """Return the whole matrix and a bound on the errors of its entries."""
+    if kernel is None:
+        return X @ X.T, _row_error(kernel, X)
+    columns = KernelColumns(kernel, X, X)
+    return columns.symmetric_matrix() if isinstance(kernel, RBF) else columns.matrix()
 
 
 def _by_rows(kernel: Kernel | None) -> bool:

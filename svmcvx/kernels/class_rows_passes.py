@@ -26,8 +26,8 @@ Places: TypeAlias = NDArray[np.int64]
 
 class Pieces(NamedTuple):
     """Arrays of :class:`svmcvx.kernels.class_rows.ClassRows`: the rows and their transposes by group,
-    where each group starts, γ (0 for inner products), where each piece is stored, the pool and how
-    much of it is used, and scratch space.
+    with a multiple of four columns; where each group starts, γ (0 for inner products), where each
+    piece is stored, the pool and how much of it is used, and scratch space.
     """
 
     rows: Floats
@@ -41,10 +41,9 @@ class Pieces(NamedTuple):
 
 
 class EntryTerms(NamedTuple):
-    """The fields of :class:`svmcvx.kernels.EntryError` that are not of single entries."""
+    """A bound on the error of an entry, :math:`|K_{ij}| r_i + p_i q_j + a`."""
 
     rows: Floats
-    columns: Floats
     left: Floats
     right: Floats
     absolute: float
@@ -52,15 +51,11 @@ class EntryTerms(NamedTuple):
 
 # Exponents below this give exp(LEAST), some 3e-308.
 LEAST = -708.0
-LOG2_E = 1.4426950408889634
 # ln 2 in two parts, of which the first has so many zeros at its end that small multiples of it are
 # exact [Cody, Waite].
-LN2_HIGH = 6.93147180369123816490e-01
-LN2_LOW = 1.90821492927058770002e-10
+LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 # Adding it rounds to a whole number, which the last bits of the sum then hold.
 ROUNDING = 6755399441055744.0
-EXPONENT_BITS = 52
-EXPONENT_OF_ONE = 1023 << 52
 
 
 @compiled(inner=True)
@@ -70,7 +65,7 @@ def exponentials(x, scratch):
     """
     for k in range(x.size):
         value = x[k] if x[k] > LEAST else LEAST
-        shifted = value * LOG2_E + ROUNDING
+        shifted = value * 1.4426950408889634 + ROUNDING
         scratch[k] = shifted
         whole = shifted - ROUNDING
         r = (value - whole * LN2_HIGH) - whole * LN2_LOW
@@ -89,55 +84,29 @@ def exponentials(x, scratch):
         x[k] = 1.0 + (r + (r * r) * p)
     bits = scratch.view(np.int64)
     for k in range(x.size):
-        bits[k] = (bits[k] << EXPONENT_BITS) + EXPONENT_OF_ONE
+        bits[k] = (bits[k] << 52) + (1023 << 52)
     for k in range(x.size):
         x[k] *= scratch[k]
 
 
 @compiled(inner=True)
-def squared_differences(x, across, out):
+def write_row(x, across, squared, out):
     """Write the squared distances of a row to all of a group, whose columns follow each other in
-    `across`.
+    `across`, or its inner products with them.
     """
-    m, d = out.size, x.size
+    m = out.size
     out[:] = 0.0
-    k = 0
-    while k + 4 <= d:
+    for k in range(0, x.size, 4):
         a, b = across[k * m : (k + 1) * m], across[(k + 1) * m : (k + 2) * m]
         c, e = across[(k + 2) * m : (k + 3) * m], across[(k + 3) * m : (k + 4) * m]
         xa, xb, xc, xe = x[k], x[k + 1], x[k + 2], x[k + 3]
-        for j in range(m):
-            ta, tb, tc, te = xa - a[j], xb - b[j], xc - c[j], xe - e[j]
-            out[j] += (ta * ta + tb * tb) + (tc * tc + te * te)
-        k += 4
-    while k < d:
-        a, xa = across[k * m : (k + 1) * m], x[k]
-        for j in range(m):
-            ta = xa - a[j]
-            out[j] += ta * ta
-        k += 1
-
-
-@compiled(inner=True)
-def inner_products(x, across, out):
-    """Write the inner products of a row with all of a group, whose columns follow each other in
-    `across`.
-    """
-    m, d = out.size, x.size
-    out[:] = 0.0
-    k = 0
-    while k + 4 <= d:
-        a, b = across[k * m : (k + 1) * m], across[(k + 1) * m : (k + 2) * m]
-        c, e = across[(k + 2) * m : (k + 3) * m], across[(k + 3) * m : (k + 4) * m]
-        xa, xb, xc, xe = x[k], x[k + 1], x[k + 2], x[k + 3]
-        for j in range(m):
-            out[j] += (xa * a[j] + xb * b[j]) + (xc * c[j] + xe * e[j])
-        k += 4
-    while k < d:
-        a, xa = across[k * m : (k + 1) * m], x[k]
-        for j in range(m):
-            out[j] += xa * a[j]
-        k += 1
+        if squared:
+            for j in range(m):
+                ta, tb, tc, te = xa - a[j], xb - b[j], xc - c[j], xe - e[j]
+                out[j] += (ta * ta + tb * tb) + (tc * tc + te * te)
+        else:
+            for j in range(m):
+                out[j] += (xa * a[j] + xb * b[j]) + (xc * c[j] + xe * e[j])
 
 
 @compiled(inner=True)
@@ -155,59 +124,19 @@ def piece_of(i, group, K):
         return -1
     K.used[0] = at + m
     out = K.store[at : at + m]
+    write_row(K.rows[i], K.across[first * d : last * d], K.gamma > 0.0, out)
     if K.gamma > 0.0:
-        squared_differences(K.rows[i], K.across[first * d : last * d], out)
         for j in range(m):
             out[j] *= -K.gamma
         exponentials(out, K.scratch[:m])
-    else:
-        inner_products(K.rows[i], K.across[first * d : last * d], out)
     K.places[i, group] = at
     return int(at)
 
 
-@compiled(inner=True)
-def add_piece(entries, v, share, scores, magnitude, weighted):
-    """Add what one coefficient contributes."""
-    size = abs(v)
-    if weighted.size == 0:
-        for j in range(entries.size):
-            scores[j] += v * entries[j]
-            magnitude[j] += size * abs(entries[j])
-        return
-    part = share * size
-    for j in range(entries.size):
-        entry = abs(entries[j])
-        scores[j] += v * entries[j]
-        magnitude[j] += size * entry
-        weighted[j] += part * entry
-
-
 @compiled(nogil=True)
-def write_places(groups, starts, offsets, out):
-    """Write the sorted observation of each number of an array of all parts; see
-    :class:`svmcvx.kernels.class_rows.Layout`.
-    """
-    for part in range(groups.shape[0]):
-        at = offsets[part]
-        for side in range(2):
-            group = groups[part, side]
-            if group >= 0:
-                for row in range(starts[group], starts[group + 1]):
-                    out[at] = row
-                    at += 1
-
-
-@compiled(inner=True)
-def enlarged(k):
-    """Return :func:`svmcvx.certificate.bounded.growth`."""
-    return GROW + 4.0 * k * U
-
-
-@compiled(nogil=True)
-def add_scores(groups, offsets, v, error, scores, magnitude, weighted, K):
+def add_scores(groups, offsets, v, error, scores, magnitude, K):
     """Add K v of several parts to zeros, with bounds on the errors of the sums and of the entries;
-    return whether there was room for all K.rows.
+    return whether there was room for all rows.
     """
     for part in range(groups.shape[0]):
         first, last = offsets[part], offsets[part + 1]
@@ -218,50 +147,26 @@ def add_scores(groups, offsets, v, error, scores, magnitude, weighted, K):
             if v[k] == 0.0:
                 continue
             i = K.starts[one] + k - first if k < middle else K.starts[other] + k - middle
-            share = error.columns[i] if error.columns.size else 0.0
             terms += 1.0
             whole += abs(v[k])
-            others += error.right[i] * abs(v[k]) if error.right.size else 0.0
-            at = piece_of(i, one, K)
-            if at < 0:
-                return False
-            end = middle if weighted.size else first
-            extra = weighted[first:end]
-            add_piece(
-                K.store[at : at + middle - first],
-                v[k],
-                share,
-                scores[first:middle],
-                magnitude[first:middle],
-                extra,
-            )
-            if other >= 0:
-                at = piece_of(i, other, K)
+            others += error.right[i] * abs(v[k])
+            for side in range(2 if other >= 0 else 1):
+                begin, end = (middle, last) if side else (first, middle)
+                at = piece_of(i, groups[part, side], K)
                 if at < 0:
                     return False
-                extra = weighted[middle:last] if weighted.size else weighted
-                add_piece(
-                    K.store[at : at + last - middle],
-                    v[k],
-                    share,
-                    scores[middle:last],
-                    magnitude[middle:last],
-                    extra,
-                )
+                entries = K.store[at : at + end - begin]
+                for j in range(end - begin):
+                    scores[begin + j] += v[k] * entries[j]
+                    magnitude[begin + j] += abs(v[k]) * abs(entries[j])
         # Sums of numbers that are not negative, from above.
-        wider = enlarged(terms + 2.0)
+        wider = GROW + 4.0 * (terms + 2.0) * U
         whole = (whole * wider + UNDERFLOW) * error.absolute
         others = others * wider + UNDERFLOW
-        more = 1.0 + (terms + 16.0) * 2.0 * U
         for k in range(first, last):
             i = K.starts[one] + k - first if k < middle else K.starts[other] + k - middle
             size = magnitude[k] * wider + UNDERFLOW
-            entries = whole
-            if error.rows.size:
-                entries += error.rows[i] * size
-            if error.left.size:
-                entries += error.left[i] * others
-            if weighted.size:
-                entries += weighted[k] * wider + UNDERFLOW
-            magnitude[k] = (terms + 2.0) * U * wider * size + entries * more + 2.0 * UNDERFLOW
+            entries_error = whole + error.rows[i] * size + error.left[i] * others
+            entries_error *= 1.0 + (terms + 16.0) * 2.0 * U
+            magnitude[k] = (terms + 2.0) * U * wider * size + entries_error + 2.0 * UNDERFLOW
     return True

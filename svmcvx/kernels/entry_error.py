@@ -14,19 +14,15 @@ from svmcvx.certificate.rows import UNDERFLOW, row_norms_above
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Exponents γ‖a‖² of a shifted row beyond which a pair with it is either computed from differences
-# or has an entry below e⁻³⁷: pairs that are closer than this share of ‖a‖² + ‖b‖² are computed from
-# differences (`kernels.distances`).
+# Pairs of rows closer than this share of ‖a‖² + ‖b‖² are computed from differences (`distances`).
 CLOSEST = float(np.finfo(np.float64).eps) ** 0.4
-FAR = 38.0 / CLOSEST
-# Dimensions up to which that holds.
-MANY = 10_000
+# Exponents γ‖a‖² of a shifted row beyond which a pair with it is either computed from differences
+# or has an entry below e⁻³⁷; up to MANY dimensions.
+FAR, MANY = 38.0 / CLOSEST, 10_000
 # Share of a row in the relative error of an exponential whose exponent is exact.
 FLAT = 5.0 * U + ELEMENTARY
-# Errors of single entries are computed if the largest share of a row exceeds NOTICEABLE and there
-# are at most SMALL entries.
+# Largest share of a row for which errors of single entries are not computed.
 NOTICEABLE = 1e-10
-SMALL = 4_000_000
 
 
 class EntryError(NamedTuple):
@@ -72,11 +68,8 @@ class EntryError(NamedTuple):
         """
         size = np.abs(v)
         bound = (self.rows * magnitude.T).T + weighted
-        bound = (
-            bound
-            + np.multiply.outer(self.left, self.right @ size)
-            + self.absolute * size.sum(axis=0)
-        )
+        bound = bound + np.multiply.outer(self.left, self.right @ size)
+        bound = bound + self.absolute * size.sum(axis=0)
         if self.entries is not None:
             bound = bound + self.entries @ size
         # Sums of positive numbers, enlarged by more than their rounding.
@@ -95,23 +88,20 @@ class EntryError(NamedTuple):
     def block(self, rows: Any, columns: Any) -> EntryError:
         """Return that of some rows and columns."""
         entries = None if self.entries is None else self.entries[rows][:, columns]
-        return EntryError(
-            self.rows[rows],
-            self.columns[columns],
-            self.left[rows],
-            self.right[columns],
-            self.absolute,
-            entries,
-        )
+        sides = self.rows[rows], self.columns[columns], self.left[rows], self.right[columns]
+        return EntryError(*sides, self.absolute, entries)
+
+    @property
+    def transposed(self) -> EntryError:
+        """The error of the transpose."""
+        entries = None if self.entries is None else self.entries.T
+        return EntryError(self.columns, self.rows, self.right, self.left, self.absolute, entries)
 
     def of_diagonal(self, diagonal: Floats) -> Floats:
         """Return the bounds on the errors of the diagonal of a square matrix."""
-        bound = (
-            np.abs(diagonal) * (self.rows + self.columns) + self.left * self.right + self.absolute
-        )
-        if self.entries is not None:
-            bound = bound + np.diagonal(self.entries)
-        return np.asarray(bound * (1.0 + 16 * U) + UNDERFLOW)
+        bound = np.abs(diagonal) * (self.rows + self.columns) + self.left * self.right
+        entries = 0.0 if self.entries is None else np.diagonal(self.entries)
+        return np.asarray((bound + self.absolute + entries) * (1.0 + 16 * U) + UNDERFLOW)
 
     def matrix(self, values: Floats) -> Floats:
         """Return the bounds entry by entry."""
@@ -138,32 +128,34 @@ def power_above(values: Floats, degree: int, d: int) -> Floats:
     """Return numbers that are at least powers of sums of d products that are not negative, and of a
     constant.
     """
-    return np.asarray(
-        values * (1.0 + float(np.expm1(1.02 * degree * (d + 10) * U))) * (1.0 + 16 * U) + UNDERFLOW
-    )
+    enlarge = (1.0 + float(np.expm1(1.02 * degree * (d + 10) * U))) * (1.0 + 16 * U)
+    return np.asarray(values * enlarge + UNDERFLOW)
 
 
-def distance_kernel_floor(d: int) -> float:
-    """Return the absolute part of the error of a kernel exp(−s), s ≥ 0 with a relative error of (d
-    + 4)u: s exp(−s) ≤ 1/e.
-    """
-    return (0.4 * (d + 8) + 2.0) * U + 1e-300
+def distance_kernel_error(
+    shape: tuple[int, ...], d: int, entries: Floats | None = None
+) -> EntryError:
+    """Return that of a kernel exp(−s), s ≥ 0 with a relative error of (d + 4)u: s exp(−s) ≤ 1/e."""
+    floor = (0.4 * (d + 8) + 3.0) * U + 1e-300
+    rows = np.full(shape[0], FLAT)
+    return EntryError.none(*shape)._replace(rows=rows, absolute=floor, entries=entries)
 
 
 def exponential_error(
     values: Floats, rows: Floats, columns: Floats, d: int, close: Callable[[], NDArray[np.bool_]]
 ) -> EntryError:
-    """Return that of an RBF kernel matrix with these shares of its rows and columns."""
-    none = np.zeros(rows.size), np.zeros(columns.size)
-    largest = float(rows.max(initial=0.0)), float(columns.max(initial=0.0))
-    if d > MANY and not sum(largest) <= 0.01:
-        return EntryError(rows, columns, *none, 1.0)
-    floor = distance_kernel_floor(d) + U
-    if not max(largest) > NOTICEABLE or values.size > SMALL:
-        return EntryError(rows, columns, *none, floor)
+    """Return that of an RBF kernel matrix with these shares of its rows and columns; `close` says
+    which entries come from differences.
+    """
+    flat = distance_kernel_error((rows.size, columns.size), d)
+    largest = float(rows.max(initial=0.0)) + float(columns.max(initial=0.0))
+    if d > MANY and not largest <= 0.01:
+        return flat._replace(absolute=1.0)
+    if not largest > NOTICEABLE:
+        return flat._replace(rows=rows, columns=columns)
     entries = np.abs(values) * (rows[:, None] + columns[None, :])
     entries[close()] = 0.0
-    return EntryError(np.full(rows.size, FLAT), np.zeros(columns.size), *none, floor, entries)
+    return flat._replace(entries=entries)
 
 
 def affine_factors(A: Any, B: Any, gamma: float, coef0: float) -> tuple[Floats, Floats]:
@@ -171,7 +163,5 @@ def affine_factors(A: Any, B: Any, gamma: float, coef0: float) -> tuple[Floats, 
     rounding.
     """
     root, constant = math.sqrt(gamma), math.sqrt(abs(coef0))
-    enlarge = 1.0 + 8.0 * U
-    return (root * row_norms_above(A) + constant) * enlarge, (
-        root * row_norms_above(B) + constant
-    ) * enlarge
+    p, q = ((root * row_norms_above(X) + constant) * (1.0 + 8.0 * U) for X in (A, B))
+    return p, q

@@ -33,10 +33,9 @@ from svmcvx.certificate.rows import UNDERFLOW, inner_error, row_norms_above
 from svmcvx.data import Features, check_choice, check_number, check_whole
 from svmcvx.errors import DataError, did_you_mean
 from svmcvx.kernels.entry_error import (
-    FLAT,
     EntryError,
     affine_factors,
-    distance_kernel_floor,
+    distance_kernel_error,
     exponential_error,
     shift_error,
 )
@@ -48,11 +47,7 @@ Matrix: TypeAlias = NDArray[Any]
 KernelLike: TypeAlias = "Kernel | str | Callable[[Any, Any], Any] | None"
 
 
-def _variance(X: Features, weight: Floats | None) -> float:
-    if weight is None:
-        if not sp.issparse(X):
-            return float(np.var(X))
-        weight = np.ones(X.shape[0])
+def _variance(X: Features, weight: Floats) -> float:
     share = weight / (weight.sum() * X.shape[1])
     mean = float(share @ np.asarray(X.sum(axis=1)).ravel())
     if sp.issparse(X):
@@ -108,11 +103,14 @@ class Kernel(ABC):
         gamma = getattr(self, "gamma", None)
         if not isinstance(gamma, str):
             return self
-        d = X.shape[1]
         if gamma == "auto":
-            return replace(self, gamma=1.0 / d)  # type: ignore[type-var]
-        variance = _variance(X, weight)
-        return replace(self, gamma=1.0 / (d * variance) if variance > 0 else 1.0)  # type: ignore[type-var]
+            variance = 1.0
+        elif weight is None and not sp.issparse(X):
+            variance = float(np.var(X))
+        else:
+            variance = _variance(X, np.ones(X.shape[0]) if weight is None else weight)
+        found = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        return replace(self, gamma=found)  # type: ignore[type-var]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the name and the parameters, for storage."""
@@ -164,9 +162,10 @@ class Linear(Kernel):
         return inner(A, B)
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
-        m, n = values.shape
         right = inner_error(int(A.shape[1]), row_norms_above(B))
-        return EntryError(np.zeros(m), np.zeros(n), row_norms_above(A), right, UNDERFLOW)
+        return EntryError.none(*values.shape)._replace(
+            left=row_norms_above(A), right=right, absolute=UNDERFLOW
+        )
 
     def diagonal(self, A: Features) -> Floats:
         return row_norms_squared(A).astype(np.float64)
@@ -177,12 +176,6 @@ class _Stationary(_Scaled):
 
     def diagonal(self, A: Features) -> Floats:
         return np.ones(A.shape[0])
-
-    def _flat_error(self, d: int, shape: tuple[int, ...], entries: Floats | None) -> EntryError:
-        """Return that of an exponential of a sum of d differences of the rows themselves."""
-        m, n = shape
-        flat = np.full(m, FLAT), np.zeros(n), np.zeros(m), np.zeros(n)
-        return EntryError(*flat, distance_kernel_floor(d), entries)
 
 
 @dataclass(frozen=True)
@@ -251,7 +244,7 @@ class Exponential(_Stationary):
             length = gamma * np.sqrt(np.maximum(squares, 0.0))
             far = np.exp(np.minimum(1.01 * shift - 0.99 * length, 0.0))
             entries = np.where(shift <= 0.01, values * 1.01 * shift, far)
-        return self._flat_error(d, values.shape, np.nan_to_num(entries, nan=1.0))
+        return distance_kernel_error(values.shape, d, np.nan_to_num(entries, nan=1.0))
 
 
 @dataclass(frozen=True)
@@ -275,7 +268,7 @@ class Laplacian(_Stationary):
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of sums of differences of the rows themselves through the exponential."""
-        return self._flat_error(int(A.shape[1]), values.shape, None)
+        return distance_kernel_error(values.shape, int(A.shape[1]))
 
 
 class _Affine(_Scaled):
@@ -327,8 +320,8 @@ class Polynomial(_Affine):
         left, right = affine_factors(A, B, self._gamma, self.coef0)
         with np.errstate(over="ignore"):
             share = float(np.expm1(1.01 * g * (d + 6) * U)) + 12.0 * U + g * 4.0 * U
-            sides = left**g, share * right**g
-        return EntryError(np.zeros(left.size), np.zeros(right.size), *sides, UNDERFLOW)
+            left, right = left**g, share * right**g
+        return EntryError.none(*values.shape)._replace(left=left, right=right, absolute=UNDERFLOW)
 
 
 @dataclass(frozen=True)
@@ -356,7 +349,9 @@ class Sigmoid(_Affine):
         """
         left, right = affine_factors(A, B, self._gamma, self.coef0)
         right = 1.01 * (int(A.shape[1]) + 6) * U * right
-        return EntryError(np.zeros(left.size), np.zeros(right.size), left, right, 2.0 * ELEMENTARY)
+        return EntryError.none(*values.shape)._replace(
+            left=left, right=right, absolute=2.0 * ELEMENTARY
+        )
 
 
 @dataclass(frozen=True)
@@ -481,6 +476,18 @@ def as_kernel(kernel: KernelLike, **parameters: Any) -> Kernel | None:
     return CallableKernel(kernel)
 
 
+def is_definite(kernel: Kernel) -> bool:
+    """Whether a kernel is positive semidefinite on any data, so that no Gram matrix is tested."""
+    if isinstance(kernel, Polynomial):
+        return kernel.coef0 >= 0
+    return isinstance(kernel, (Linear, _Stationary))
+
+
+def is_positive(kernel: Kernel) -> bool:
+    """Whether no entry of a kernel matrix is negative on any data."""
+    return isinstance(kernel, _Stationary)
+
+
 def kernel_from_dict(stored: dict[str, Any]) -> Kernel:
     """Return the kernel that :meth:`Kernel.to_dict` described."""
     parameters = dict(stored)
@@ -494,19 +501,19 @@ def kernel_from_dict(stored: dict[str, Any]) -> Kernel:
 CACHED = 32_768
 
 
-def _cancellation(dtype: DTypeLike) -> float:
+def lost_share(dtype: DTypeLike) -> float:
     """Share of |a|² + |b|² below which |a|² + |b|² − 2a'b has lost too many digits to be used."""
     return float(np.finfo(dtype).eps ** 0.4)
 
 
 def dense(A: Features) -> Matrix:
+    """Return a matrix as a dense array."""
     return np.asarray(A.toarray() if sp.issparse(A) else A)
 
 
 def inner(A: Features, B: Features) -> Matrix:
     """Return the inner products of all pairs of rows, dense."""
-    product = A @ B.T
-    return np.asarray(product.toarray() if sp.issparse(product) else product)
+    return dense(A @ B.T)
 
 
 def squared_distances(A: Features, B: Features) -> Matrix:
@@ -545,7 +552,7 @@ def distances(A: Features, B: Features) -> tuple[Matrix, Matrix, Matrix]:
     a = row_norms_squared(A)
     b = row_norms_squared(B)
     found = np.ascontiguousarray(inner(A, B))
-    share, n = _cancellation(found.dtype), b.size
+    share, n = lost_share(found.dtype), b.size
     rows = max(1, CACHED // max(n, 1))
     for start in range(0, a.size, rows):
         check_cancelled()
@@ -566,7 +573,7 @@ def from_differences(squares: Matrix, a: Matrix, b: Matrix) -> NDArray[np.bool_]
     """Return which of the pairs of :func:`distances` come from differences in every computation of
     these rows.
     """
-    return np.asarray(squares <= 0.5 * _cancellation(squares.dtype) * (a[:, None] + b[None, :]))
+    return np.asarray(squares <= 0.5 * lost_share(squares.dtype) * (a[:, None] + b[None, :]))
 
 
 def row_norms(A: Features) -> Matrix:

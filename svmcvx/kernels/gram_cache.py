@@ -8,10 +8,11 @@ the kernel: ``cache.kernel(RBF(0.1))``; problems of several classes share rows o
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,14 +28,10 @@ from svmcvx.system import memory
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Default share of the free memory, and a number of bytes that suffices, so that the cache seldom
-# depends on other programs.
-SHARE, ENOUGH = 0.25, 2.0**32
-
 
 @dataclass
 class CachedGram:
-    """A Gram matrix and what has been computed from it."""
+    """A Gram matrix, and the last product and the factors that were computed from it."""
 
     kernel: Kernel
     X: Features
@@ -43,17 +40,9 @@ class CachedGram:
     _factors: dict[tuple[bool, str], GramFactor] = field(default_factory=dict, repr=False)
     _latest: tuple[Floats, KernelProduct] | None = field(default=None, repr=False)
 
-    def holds(self, kernel: Kernel, X: Features) -> bool:
-        """Tell whether this is the matrix of a kernel on these rows, in this order."""
-        return self.kernel == kernel and _same(self.X, X)
-
     @cached_property
     def error(self) -> EntryError:
-        return (
-            self.kernel.error_of(self.X, self.X, self.matrix)
-            if self.known_error is None
-            else self.known_error
-        )
+        return self.known_error or self.kernel.error_of(self.X, self.X, self.matrix)
 
     def product(self, v: Floats, evaluate: Callable[[], KernelProduct]) -> KernelProduct:
         """Return the product with `v`, cached for the next problem, which starts from these
@@ -70,46 +59,27 @@ class CachedGram:
             self._factors[key] = gram_factor(K, indefinite=indefinite)
         return self._factors[key]
 
-    @property
-    def bytes(self) -> float:
-        """Memory of the matrix and a factor of the same size."""
-        return 16.0 * self.matrix.size
 
+class _Entry(NamedTuple):
+    """A cached value of a kernel on some arrays, and its memory."""
 
-@dataclass
-class _KeptCross:
-    """The kernel between new observations and those of a training set."""
-
-    kernel: Kernel
-    A: Features
-    B: Features
-    matrix: Floats
-
-    @property
-    def bytes(self) -> float:
-        return 8.0 * self.matrix.size
+    kind: str
+    kernel: Kernel | None
+    data: tuple[Any, ...]
+    value: Any
+    bytes: float
 
 
 class GramCache:
     """Cached Gram matrices of some kernels on some data."""
 
-    def __init__(self, share: float = SHARE) -> None:
-        self._budget = min(share * memory.available(), ENOUGH)
-        self._grams: list[CachedGram] = []
-        self._crosses: list[_KeptCross] = []
-        self._class_rows: list[ClassRows] = []
+    def __init__(self, share: float = 0.25) -> None:
+        # At most 4 GiB, so that the cache seldom depends on other programs.
+        self._budget = min(share * memory.available(), 2.0**32)
+        self._entries: list[_Entry] = []
 
     def __reduce__(self) -> Any:
         return GramCache, ()
-
-    def _room(self) -> float:
-        """Bytes that are left."""
-        kept: list[CachedGram | _KeptCross | ClassRows] = [
-            *self._grams,
-            *self._crosses,
-            *self._class_rows,
-        ]
-        return self._budget - sum(each.bytes for each in kept)
 
     def kernel(self, kernel: Kernel) -> CachedKernel:
         """Return a kernel with the same values whose Gram matrices on training data are cached
@@ -117,38 +87,44 @@ class GramCache:
         """
         return CachedKernel(kernel, self)
 
+    def _kept(
+        self,
+        kind: str,
+        kernel: Kernel | None,
+        data: tuple[Any, ...],
+        needed: float,
+        evaluate: Callable[[], Any],
+    ) -> Any:
+        """Return a cached value, evaluated if it is new; None if there is no room for it."""
+        for entry in self._entries:
+            if (entry.kind, entry.kernel) == (kind, kernel) and all(map(_same, entry.data, data)):
+                return entry.value
+        if needed > self._budget:
+            return None
+        while needed > self._budget - sum(entry.bytes for entry in self._entries):
+            self._entries.pop(0)
+        own = tuple(array.copy() for array in data)
+        self._entries.append(_Entry(kind, kernel, own, evaluate(), needed))
+        return self._entries[-1].value
+
     def gram(
         self, kernel: Kernel, X: Features, evaluate: Callable[[], Floats]
     ) -> CachedGram | None:
         """Return the cached matrix of a kernel on these rows; it is evaluated if it is new."""
-        for entry in self._grams:
-            if entry.holds(kernel, X):
-                return entry
         # The matrix and a factor of the same size.
         needed = 16.0 * float(X.shape[0]) ** 2
-        while (self._grams or self._crosses) and needed > self._room():
-            (self._crosses or self._grams).pop(0)
-        if needed > self._room():
-            return None
-        self._grams.append(CachedGram(kernel, X.copy(), np.asarray(evaluate(), dtype=np.float64)))
-        return self._grams[-1]
+        found: CachedGram | None = self._kept(
+            "gram", kernel, (X,), needed, lambda: CachedGram(kernel, X, evaluate())
+        )
+        return found
 
     def cross(self, kernel: Kernel, A: Features, B: Features) -> Floats | None:
         """Return the cached matrix of a kernel between new rows and those of a training set,
         evaluated once.
         """
-        for entry in self._crosses:
-            if entry.kernel == kernel and _same(entry.A, A) and _same(entry.B, B):
-                return entry.matrix
         needed = 8.0 * float(A.shape[0]) * float(B.shape[0])
-        while self._crosses and needed > self._room():
-            self._crosses.pop(0)
-        if needed > self._room():
-            return None
-        self._crosses.append(
-            _KeptCross(kernel, A.copy(), B.copy(), np.asarray(kernel(A, B), dtype=np.float64))
-        )
-        return self._crosses[-1].matrix
+        found: Floats | None = self._kept("cross", kernel, (A, B), needed, lambda: kernel(A, B))
+        return found
 
     def class_rows(
         self, kernel: Kernel | None, X: Floats, starts: NDArray[np.int64], room: int
@@ -156,17 +132,17 @@ class GramCache:
         """Return rows of a kernel matrix by group, which keep what has been computed of them if
         there is room for all.
         """
-        for entry in self._class_rows:
-            if (
-                entry.kernel == kernel
-                and np.array_equal(entry.starts, starts)
-                and _same(entry.X, X)
-            ):
-                return entry
-        found = ClassRows(kernel, X, starts, room)
-        if X.shape[0] ** 2 <= room and found.bytes <= self._room():
-            self._class_rows.append(found)
-        return found
+        needed = float(X.shape[0]) ** 2
+        found: ClassRows | None = None
+        if needed <= room:
+            found = self._kept(
+                "rows",
+                kernel,
+                (X, starts),
+                8.0 * needed,
+                lambda: ClassRows(kernel, X, starts, room),
+            )
+        return found or ClassRows(kernel, X, starts, room)
 
 
 @dataclass(frozen=True)
@@ -196,14 +172,10 @@ class CachedKernel(Kernel):
         return self.kernel.to_dict()
 
     def __reduce__(self) -> Any:
-        return _alone, (self.kernel,)
+        return copy.copy, (self.kernel,)
 
     def __str__(self) -> str:
         return str(self.kernel)
-
-
-def _alone(kernel: Kernel) -> Kernel:
-    return kernel
 
 
 def _same(A: Any, B: Any) -> bool:
@@ -211,8 +183,6 @@ def _same(A: Any, B: Any) -> bool:
         return True
     if A.shape != B.shape or sp.issparse(A) != sp.issparse(B):
         return False
-    if not sp.issparse(A):
-        return bool(np.array_equal(A, B))
-    return all(
-        np.array_equal(getattr(A, part), getattr(B, part)) for part in ("data", "indices", "indptr")
-    )
+    parts = ("data", "indices", "indptr") if sp.issparse(A) else ()
+    pairs = [(getattr(A, part), getattr(B, part)) for part in parts] or [(A, B)]
+    return all(np.array_equal(a, b) for a, b in pairs)

@@ -16,15 +16,13 @@ from svmcvx.system.deadline import check_cancelled, checkpoint, run_with_deadlin
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Rows and columns of a part of a matrix that is added to its transpose.
+EPS = float(np.finfo(np.float64).eps)
+
+# Rows and columns of a part of a matrix that stays in the processor's cache with its transpose.
 SQUARE = 256
-
-
 # Share of the lengths of two observations by which the kernel of the two may depend on their order:
-# of any matrix, and in machine epsilons of one whose numbers are all of single precision.
-ASYMMETRY, SINGLE_ASYMMETRY = 1e-8, 64.0
-# Rows that are compared with columns at a time, so that both stay in the processor's cache.
-ROWS = 64
+# of any matrix, and of one whose numbers are all of single precision.
+ASYMMETRY, SINGLE_ASYMMETRY = 1e-8, 64.0 * float(np.finfo(np.float32).eps)
 # An entry times a usual cost still is a number.
 LARGEST_ENTRY = 1e250
 
@@ -85,25 +83,10 @@ def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = N
     unit = np.where(length > 0, length, 1.0)
     values, vectors = run_with_deadline(np.linalg.eigh, K / unit[:, None] / unit[None, :])
     largest = float(np.abs(values).max(initial=0.0))
-    rounding = 10 * n * np.finfo(np.float64).eps * largest
-    significant = values > rounding
-    if not (values < -rounding).any():
-        rank = int(significant.sum())
-        L = (
-            unit[:, None] * (vectors[:, significant] * np.sqrt(values[significant]))
-            if rank
-            else np.zeros((n, 1))
-        )
-        return GramFactor(
-            L=L,
-            rank=rank,
-            clipped_mass=_negative_share(values),
-            method="eigh",
-            values=values[significant],
-            unit=unit,
-        )
+    if not (values < -10 * n * EPS * largest).any():
+        return _from_spectrum(values, vectors, unit)
     single = is_single(K) if single is None else single
-    tolerated = n * float(np.finfo(np.float32).eps) * largest if single else rounding
+    tolerated = n * (float(np.finfo(np.float32).eps) if single else 10 * EPS) * largest
     if indefinite == "error" and (values < -tolerated).any():
         raise DataError(
             f"the kernel is indefinite on these data: {int((values < -tolerated).sum())} of"
@@ -112,24 +95,26 @@ def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = N
             " kernel, or pass indefinite='clip' to replace the Gram matrix by its positive part"
             " (recorded in the certificate)"
         )
-    values, vectors = run_with_deadline(np.linalg.eigh, K)
-    significant = values > 10 * n * np.finfo(np.float64).eps * float(
-        np.abs(values).max(initial=0.0)
-    )
-    rank = int(significant.sum())
-    basis = vectors[:, significant]
+    return _from_spectrum(*run_with_deadline(np.linalg.eigh, K), None)
+
+
+def _from_spectrum(values: Floats, vectors: Floats, unit: Floats | None) -> GramFactor:
+    """Return the factor from eigenvalues and vectors in the units of the observations, or of the
+    positive part of an indefinite matrix.
+    """
+    n, total = values.size, float(np.abs(values).sum())
+    significant = values > 10 * n * EPS * float(np.abs(values).max(initial=0.0))
+    basis, rank = vectors[:, significant], int(significant.sum())
+    L = basis * np.sqrt(values[significant]) if rank else np.zeros((n, 1))
     return GramFactor(
-        L=basis * np.sqrt(values[significant]) if rank else np.zeros((n, 1)),
+        L=L if unit is None else unit[:, None] * L,
         rank=rank,
-        clipped_mass=_negative_share(values),
+        clipped_mass=float(-values[values < 0].sum() / max(total, np.finfo(np.float64).tiny)),
         method="eigh",
-        projector=basis,
+        projector=basis if unit is None else None,
         values=values[significant],
+        unit=unit,
     )
-
-
-def _negative_share(values: Floats) -> float:
-    return float(-values[values < 0].sum() / max(np.abs(values).sum(), np.finfo(np.float64).tiny))
 
 
 def require_symmetric(K: Floats) -> None:
@@ -137,19 +122,17 @@ def require_symmetric(K: Floats) -> None:
     :math:`\sqrt{K_{ii} K_{jj}}`.
     """
     length = np.sqrt(np.abs(np.diagonal(K)))
-    share = ASYMMETRY
-    if is_single(K):
-        share = max(share, SINGLE_ASYMMETRY * float(np.finfo(np.float32).eps))
-    for start in range(0, length.size, ROWS):
-        part, rest = slice(start, start + ROWS), slice(start, None)
+    share = SINGLE_ASYMMETRY if is_single(K) else ASYMMETRY
+    for start in range(0, length.size, SQUARE):
+        part, rest = slice(start, start + SQUARE), slice(start, None)
         off = np.abs(K[part, rest] - K[rest, part].T) > share * np.outer(length[part], length[rest])
         if not off.any():
             continue
         i, j = np.argwhere(off)[0] + start
         raise DataError(
             f"the Gram matrix is not symmetric: k(x_{i}, x_{j}) = {float(K[i, j])!r} and"
-            f" k(x_{j}, x_{i}) = {float(K[j, i])!r}; pass k(x_i, x_j) for all pairs of training observations, by a"
-            " symmetric function"
+            f" k(x_{j}, x_{i}) = {float(K[j, i])!r}; pass k(x_i, x_j) for all pairs of training"
+            " observations, by a symmetric function"
         )
 
 
