@@ -364,7 +364,8 @@ class KernelSpace(FeatureSpace):
         for start in range(0, n if support.size else 0, width):
             part = slice(start, start + width)
             block = self.cached_gram.matrix[support, part].T
-            error = whole.block(support, part).transposed
+            r, c, p, q, absolute, entries = whole.block(support, part)
+            error = EntryError(c, r, q, p, absolute, None if entries is None else entries.T)
             product = product_of(block, error, chosen, self.resolved)
             for array, values in zip(found, product, strict=True):
                 array[part] = values

@@ -91,12 +91,6 @@ class EntryError(NamedTuple):
         sides = self.rows[rows], self.columns[columns], self.left[rows], self.right[columns]
         return EntryError(*sides, self.absolute, entries)
 
-    @property
-    def transposed(self) -> EntryError:
-        """The error of the transpose."""
-        entries = None if self.entries is None else self.entries.T
-        return EntryError(self.columns, self.rows, self.right, self.left, self.absolute, entries)
-
     def of_diagonal(self, diagonal: Floats) -> Floats:
         """Return the bounds on the errors of the diagonal of a square matrix."""
         bound = np.abs(diagonal) * (self.rows + self.columns) + self.left * self.right
