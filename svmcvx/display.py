@@ -12,34 +12,27 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 Fields: TypeAlias = "Sequence[tuple[str, str]]"
-Cell: TypeAlias = Any
 
 MISSING: Final = "–"
+# Characters of a line of a summary.
 WIDTH: Final = 78
-# Least and largest number of digits of the ends of an interval; the largest distinguishes all
-# doubles.
-LEAST_DIGITS, MOST_DIGITS = 7, 17
-# Characters above which a text is wrapped.
-LONG: Final = 40
-# Labels that are listed by name.
-LISTED: Final = 6
 
-_LONG_NUMBER: Final = re.compile(r"\d+\.\d{6,}(?:e[+-]?\d+)?")
 _RULE: Final = "1px solid rgba(128,128,128,0.45)"
-_CELL: Final = "padding:0.2em 0.7em;background:none;color:inherit;vertical-align:top;"
-_LABEL: Final = "font-weight:normal;opacity:0.75;white-space:nowrap;"
-_LEFT, _RIGHT = _CELL + "text-align:left;", _CELL + "text-align:right;white-space:nowrap;"
+_PLAIN: Final = "background:none;color:inherit;"
+_TABLE: Final = (
+    f"{_PLAIN}border-collapse:collapse;border:none;border-top:{_RULE};border-bottom:{_RULE};"
+    "margin:0 0 0.5em 0;"
+)
 
 
 class ShortRepr:
-    """For classes whose dataclasses inherit ``__repr__``, where the generated one would write out
-    arrays.
-    """
+    """A base class of dataclasses that inherit ``__repr__`` instead of a generated one."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -51,9 +44,7 @@ class ShortRepr:
 
 
 def number(value: Any, digits: int = 6) -> str:
-    """Return a number as text with a number of significant digits, anything else as its text; a
-    dash for None and NaN.
-    """
+    """Return a number with significant digits, another value as its text, a dash if missing."""
     if value is None:
         return MISSING
     if isinstance(value, (bool, np.bool_)):
@@ -66,20 +57,17 @@ def number(value: Any, digits: int = 6) -> str:
     return str(value)
 
 
-def interval(lower: float | None, upper: float, most: int = MOST_DIGITS) -> tuple[str, str]:
-    """Return both ends with as many digits as show that they differ, and one more; but at most
-    `most`.
+def interval(lower: float | None, upper: float, most: int = 17) -> tuple[str, str]:
+    """Return both ends with as many digits as show that they differ, and one more; at least 7 and
+    at most `most`, by default those that distinguish all doubles.
     """
-    if lower is None or not (math.isfinite(lower) and math.isfinite(upper)):
-        return number(lower, LEAST_DIGITS), number(upper, LEAST_DIGITS)
-    digits = LEAST_DIGITS
-    # Numbers that differ by a rounding at one length may be the same text at the next.
-    while (
-        digits < most
-        and lower != upper
-        and any(f"{lower:.{k}g}" == f"{upper:.{k}g}" for k in (digits - 1, digits))
-    ):
-        digits += 1
+    digits = 7
+    if lower is not None and lower != upper and math.isfinite(lower) and math.isfinite(upper):
+        # Numbers that differ by a rounding at one length may be the same text at the next.
+        while digits < most and any(
+            f"{lower:.{k}g}" == f"{upper:.{k}g}" for k in (digits - 1, digits)
+        ):
+            digits += 1
     return number(lower, digits), number(upper, digits)
 
 
@@ -90,7 +78,7 @@ def quantity(count: int, noun: str) -> str:
     return f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
-def listed(values: Iterable[Any], most: int = LISTED) -> str:
+def listed(values: Iterable[Any], most: int = 6) -> str:
     """Return values with commas between, the first few and the last of many."""
     texts = [str(value) for value in values]
     return ", ".join(texts if len(texts) <= most else [*texts[: most - 1], "…", texts[-1]])
@@ -102,10 +90,8 @@ def settings(values: Mapping[str, Any]) -> str:
 
 
 def rounded(text: str) -> str:
-    """Return a text such as ``RBF(gamma=0.033333333333333326)`` with its numbers rounded to six
-    digits.
-    """
-    return _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.6g}", text)
+    """Return a text such as ``RBF(gamma=0.033333333333333326)`` with numbers of six digits."""
+    return re.sub(r"\d+\.\d{6,}(?:e[+-]?\d+)?", lambda found: f"{float(found[0]):.6g}", text)
 
 
 def check_mark(holds: Any) -> str:
@@ -124,15 +110,11 @@ def wrapped(text: str, width: int, first: str = "", then: str = "") -> list[str]
     return lines or [first.rstrip()]
 
 
-def columns(left: Fields, right: Fields, width: int = WIDTH) -> list[str]:
-    """Return two lists of labels and values side by side, values at the right edge of their half."""
-    gap = 3
-    half = (width - gap) // 2
-    first, second = _half(left, half), _half(right, width - gap - half)
-    rows = max(len(first), len(second))
-    first += [""] * (rows - len(first))
-    second += [""] * (rows - len(second))
-    return [f"{a:<{half}}{' ' * gap}{b}".rstrip() for a, b in zip(first, second, strict=True)]
+def columns(left: Fields, right: Fields) -> list[str]:
+    """Return two lists of labels and values side by side, values at the right edge of each."""
+    half = (WIDTH - 3) // 2
+    rows = zip_longest(_half(left, half), _half(right, WIDTH - 3 - half), fillvalue="")
+    return [f"{first:<{half}}   {second}".rstrip() for first, second in rows]
 
 
 def _half(fields: Fields, width: int) -> list[str]:
@@ -151,9 +133,7 @@ def _half(fields: Fields, width: int) -> list[str]:
 def aligned(
     header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, indent: str = ""
 ) -> list[str]:
-    """Return the lines of a table: the first `left` columns at the left of theirs, the others at
-    the right.
-    """
+    """Return the lines of a table: the first `left` columns aligned left, the others right."""
     table = [list(header), *map(list, rows)]
     widths = [max(len(row[j]) for row in table) for j in range(len(header))]
     return [
@@ -169,67 +149,47 @@ def aligned(
 # HTML
 
 
-def _escaped(value: Cell) -> str:
-    return html.escape(str(value))
-
-
 def html_block(title: str, *parts: str) -> str:
     """Return parts under a title."""
-    head = f'<div style="font-weight:bold;margin:0 0 0.3em 0.1em;">{_escaped(title)}</div>'
-    return (
-        '<div class="svmcvx" style="color:inherit;background:none;margin:0.4em 0;overflow-x:auto;">'
-        f"{head}{''.join(parts)}</div>"
-    )
+    head = f'<div style="font-weight:bold;margin:0 0 0.3em 0.1em;">{html.escape(title)}</div>'
+    style = f"{_PLAIN}margin:0.4em 0;overflow-x:auto;"
+    return f'<div class="svmcvx" style="{style}">{head}{"".join(parts)}</div>'
 
 
 def html_fields(fields: Fields) -> str:
     """Return labels and values as a table of two columns."""
-    rows = "".join(
-        '<tr style="background:none;"><th scope="row"'
-        f' style="{_LEFT}{_LABEL}">{_escaped(label)}</th><td'
-        f' style="{_LEFT}">{_escaped(value)}</td></tr>'
+    rows = (
+        _html_row([_html_cell("th", label, "opacity:0.75;"), _html_cell("td", value)])
         for label, value in fields
     )
-    return f'<table style="{_table()}"><tbody>{rows}</tbody></table>'
+    return f'<table style="{_TABLE}"><tbody>{"".join(rows)}</tbody></table>'
 
 
 def html_table(
     header: Sequence[str],
-    rows: Sequence[Sequence[Cell]],
+    rows: Sequence[Sequence[Any]],
     *,
     left: Sequence[int] = (0,),
     bold: Sequence[int] = (),
 ) -> str:
-    """Return a table with the columns `left` at the left, the others, of numbers, at the right;
-    rows `bold` stand out.
-    """
-    # Long texts are wrapped, numbers and names are not.
-    lengths = [max((len(str(row[j])) for row in rows), default=0) for j in range(len(header))]
-    wraps = [
-        "min-width:14em;max-width:28em;" if length > LONG else "white-space:nowrap;"
-        for length in lengths
-    ]
-    sides = [_LEFT + wraps[j] if j in left else _RIGHT for j in range(len(header))]
-    head = "".join(
-        f'<th scope="col" style="{side}border-bottom:{_RULE};">{_escaped(name)}</th>'
-        for name, side in zip(header, sides, strict=True)
-    )
+    """Return a table with the columns `left` aligned left, the others right; some rows bold."""
+    sides = ["" if j in left else "text-align:right;" for j in range(len(header))]
+    heads = zip(header, sides, strict=True)
+    head = _html_row([_html_cell("th", name, f"{side}font-weight:bold;") for name, side in heads])
     body = []
-    for number_, row in enumerate(rows):
-        weight = "font-weight:bold;" if number_ in bold else ""
-        cells = "".join(
-            f'<td style="{side}{weight}">{_escaped(cell)}</td>'
-            for cell, side in zip(row, sides, strict=True)
-        )
-        body.append(f'<tr style="background:none;">{cells}</tr>')
-    return (
-        f'<table style="{_table()}"><thead><tr style="background:none;">{head}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table>"
-    )
+    for place, row in enumerate(rows):
+        weight = "font-weight:bold;" if place in bold else ""
+        cells = zip(row, sides, strict=True)
+        body.append(_html_row([_html_cell("td", value, side + weight) for value, side in cells]))
+    return f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{"".join(body)}</tbody></table>'
 
 
-def _table() -> str:
-    return (
-        f"border-collapse:collapse;border:none;border-top:{_RULE};border-bottom:{_RULE};color:inherit;margin:0"
-        " 0 0.5em 0;"
-    )
+def _html_row(cells: Sequence[str]) -> str:
+    return f'<tr style="background:none;">{"".join(cells)}</tr>'
+
+
+def _html_cell(tag: str, value: Any, style: str = "") -> str:
+    """Return a cell; long texts are wrapped, numbers and names are not."""
+    wrap = "min-width:14em;max-width:28em;" if len(str(value)) > 40 else "white-space:nowrap;"
+    place = "padding:0.2em 0.7em;vertical-align:top;text-align:left;font-weight:normal;"
+    return f'<{tag} style="{_PLAIN}{place}{wrap}{style}">{html.escape(str(value))}</{tag}>'
