@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +23,7 @@ from svmcvx.certificate import Certificate
 from svmcvx.data import CodedLabels, Features, check_choice, check_features
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier, estimator, read_only
-from svmcvx.estimators.request import FAST, Request, Route, TrainingData
+from svmcvx.estimators.request import FAST, Request, TrainingData
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
 from svmcvx.kernels.gram_cache import CachedKernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel, class_scores, pair_votes
@@ -36,9 +38,7 @@ if TYPE_CHECKING:
 Floats: TypeAlias = NDArray[np.float64]
 
 SCHEMES = ("ovo", "ovr")
-# Megabytes of kernel rows where the estimator says nothing.
-DEFAULT_CACHE = 500.0
-# Number of binary problems that are solved before the total time is estimated, and the seconds
+# Number of binary problems that are solved before the total time is estimated; estimate in seconds
 # above which a warning names it.
 TIMED, LONG = 3, 30.0
 
@@ -80,40 +80,32 @@ class BinaryClassifier(CertifiedClassifier):
         self
         """
         prefix = "kernel__"
-        super().set_params(
-            **{name: value for name, value in params.items() if not name.startswith(prefix)}
-        )
         own = {
-            name.removeprefix(prefix): value
-            for name, value in params.items()
-            if name.startswith(prefix)
+            name.removeprefix(prefix): params[name] for name in params if name.startswith(prefix)
         }
-        if own:
-            if not isinstance(self.kernel, Kernel):
-                raise DataError(
-                    f"{prefix}{next(iter(own))} needs a kernel object, such as kernel=svmcvx.RBF();"
-                    f" kernel={self.kernel!r} has gamma, degree and coef0 beside it"
-                )
-            if unknown := own.keys() - self.kernel.get_params().keys():
-                names = ", ".join(self.kernel.get_params()) or "none"
-                raise DataError(
-                    f"{self.kernel!r} has no parameter {min(unknown)!r}; it has {names}"
-                )
-            self.kernel = replace(self.kernel, **own)  # type: ignore[type-var]
+        super().set_params(**{name: params[name] for name in params if not name.startswith(prefix)})
+        if not own:
+            return self
+        if not isinstance(self.kernel, Kernel):
+            raise DataError(
+                f"{prefix}{next(iter(own))} needs a kernel object, such as kernel=svmcvx.RBF();"
+                f" kernel={self.kernel!r} has gamma, degree and coef0 beside it"
+            )
+        if unknown := own.keys() - self.kernel.get_params().keys():
+            names = ", ".join(self.kernel.get_params()) or "none"
+            raise DataError(f"{self.kernel!r} has no parameter {min(unknown)!r}; it has {names}")
+        self.kernel = replace(self.kernel, **own)  # type: ignore[type-var]
         return self
 
     def _settings(self) -> dict[str, Any]:
         settings = super()._settings()
-        return settings | {"kernel": self._kernel()} if "kernel" in settings else settings
-
-    def _kernel(self) -> Kernel | None:
-        return as_kernel(self.kernel, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
+        if "kernel" in settings:
+            shape = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+            settings["kernel"] = as_kernel(self.kernel, **shape)
+        return settings
 
     def _check_several(self) -> None:
         """Check the parameters for several classes, for any number of classes."""
-        settings = (self.multiclass, self.decision_function_shape, self.break_ties, self.n_jobs)
-        if settings == ("ovo", "ovr", True, None) and self.break_ties is True:
-            return
         check_choice(self.multiclass, "multiclass", SCHEMES)
         check_choice(self.decision_function_shape, "decision_function_shape", ("ovr", "ovo"))
         if not isinstance(self.break_ties, (bool, np.bool_)):
@@ -123,49 +115,58 @@ class BinaryClassifier(CertifiedClassifier):
                 "decision_function_shape='ovo' needs a machine for each pair of classes; leave it"
                 " at 'ovr', or use multiclass='ovo'"
             )
-        check_n_jobs(self.n_jobs)
+        jobs = self.n_jobs
+        whole = isinstance(jobs, (int, np.integer)) and not isinstance(jobs, bool)
+        if jobs is not None and (not whole or jobs == 0):
+            raise DataError(
+                "n_jobs must be None or a whole number other than 0 (-1 for all processors), got"
+                f" {jobs!r}"
+            )
 
-    def _solve(
-        self, request: Request, data: TrainingData, warm_start: Solution | None
-    ) -> tuple[Solution, Route]:
+    def _largest(self, labels: CodedLabels) -> int:
+        counts = np.sort(np.bincount(labels.codes))
+        return int(counts[-2:].sum() if self.multiclass == "ovo" else counts.sum())
+
+    def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> Solution:
         self._check_several()
-        if data.labels.classes.size == 2:
-            with time_limited(request.time_limit):
-                route = request.route(
-                    data.labels.codes.size, weighted=data.sample_weight is not None
-                )
-                solved = (
-                    None if warm_start is not None else solved_together(request, route, data, "ovo")
-                )
-                if solved is not None and solved.certified[0]:
-                    return solved.solution(0, lambda: solved.members({})[0]), route
-                return request.run(route, data, warm_start), route
-        return solve_parts(
-            request, data, scheme=self.multiclass, n_jobs=self.n_jobs, warm_start=warm_start
-        )
+        if data.labels.classes.size > 2:
+            return solve_parts(request, data, self.multiclass, self.n_jobs, warm_start)
+        with time_limited(request.time_limit):
+            together = None if warm_start is not None else solved_together(request, data, "ovo")
+            if together is not None and together.certified[0]:
+                return together.solution(0, lambda: together.members({})[0])
+            return request.run(*data, warm_start)
 
     def _solved(self) -> tuple[Solution, ...]:
         return tuple(self.solutions_.values())
 
     def _solve_blocks(
-        self, request: Request, route: Route, X: Any, sides: ClassPartition, sample_weight: Any
+        self, request: Request, X: Any, sides: ClassPartition, sample_weight: Any
     ) -> Solution:
+        """Solve all binary problems one after another: each uses all processors, or the cluster."""
         check_choice(self.multiclass, "multiclass", SCHEMES)
-        if sides.classes.size == 2:
-            return super()._solve_blocks(request, route, X, sides, sample_weight)
-        return solve_parts_in_blocks(
-            request, route, X, sides, sample_weight, scheme=self.multiclass
-        )
+        names, scheme = sides.classes.tolist(), self.multiclass
+        if len(names) == 2:
+            return super()._solve_blocks(request, X, sides, sample_weight)
+        if scheme == "ovo":
+            places = combinations(range(len(names)), 2)
+            problems = [replace(sides, pair=pair) for pair in places]
+        else:
+            problems = [replace(sides, against_rest=k) for k in range(len(names))]
+        found: list[Solution] = []
+        with time_limited(request.time_limit) as deadline:
+            for part in problems:
+                limited = _limited(request, deadline.remaining / (len(problems) - len(found)))
+                found.append(limited.run(X, part, sample_weight, None))
+                _warn_of_many(found, len(problems), scheme=scheme, jobs=1)
+        return composite(dict(zip(keys(names, scheme), found, strict=True)), scheme, sides.classes)
 
     def _shortfall(self, solution: Solution) -> str | None:
         message = super()._shortfall(solution)
         if message is None or not solution.parts:
             return message
-        short = [
-            key
-            for key, part in solution.parts.items()
-            if super(BinaryClassifier, self)._shortfall(part)
-        ]
+        described = super()._shortfall
+        short = [part for part in solution.parts.values() if described(part) is not None]
         return (
             f"{len(short)} of {len(solution.parts)} binary problems are short of tol, the worst by:"
             f" {message}"
@@ -196,18 +197,15 @@ class BinaryClassifier(CertifiedClassifier):
         """The normals, one row a binary problem, shape (1, d) for two classes; of linear machines,
         also those with ``kernel="linear"``.
         """
-        members = self._members
-        if all(isinstance(member, LinearModel) for member in members):
-            return read_only(np.stack([cast(LinearModel, member).coef for member in members]))
-        if all(
-            isinstance(member, KernelModel) and isinstance(member.kernel, Linear)
-            for member in members
-        ):
-            expanded = [cast(KernelModel, member) for member in members]
-            return read_only(
-                np.stack([np.asarray(cast(Any, m.vectors).T @ m.dual_coef) for m in expanded])
-            )
-        raise AttributeError("coef_ exists for kernel=None and kernel='linear' only")
+        rows = []
+        for member in self._members:
+            if isinstance(member, LinearModel):
+                rows.append(member.coef)
+            elif isinstance(member, KernelModel) and isinstance(member.kernel, Linear):
+                rows.append(np.asarray(cast(Any, member.vectors).T @ member.dual_coef))
+            else:
+                raise AttributeError("coef_ exists for kernel=None and kernel='linear' only")
+        return read_only(np.stack(rows))
 
     @property
     def dual_coef_(self) -> Floats:
@@ -239,20 +237,17 @@ class BinaryClassifier(CertifiedClassifier):
             )
         labels = CodedLabels(self._codes.astype(np.intp), self.classes_)
         scheme = "ovr" if isinstance(self.model_, OneVsModel) and not self._in_pairs() else "ovo"
-        for part, solution in zip(parts(labels, scheme), self._solved(), strict=True):
-            found = (
-                None
-                if entry is None
-                else entry.load_statement().expansion_multipliers(solution.dual)
-            )
+        for (rows, part), solution in zip(parts(labels, scheme), self._solved(), strict=True):
+            found = None
+            if entry is not None:
+                found = entry.load_statement().expansion_multipliers(solution.dual)
             if found is None:
                 raise AttributeError(
                     "dual_coef_ exists for kernel machines, and for pSVM, hard margin and ODM"
                     " without one"
                 )
-            used = np.isin(part.rows, self.support_)
-            signs = np.where(part.labels.codes[used] == 1, 1.0, -1.0)
-            yield part.rows[used], found[used] * signs
+            used = np.isin(rows, self.support_)
+            yield rows[used], found[used] * (2.0 * part.codes[used] - 1.0)
 
     @property
     def support_vectors_(self) -> Any:
@@ -301,22 +296,15 @@ class BinaryClassifier(CertifiedClassifier):
             array, and so that of ``predict``.
         """
         model = self.model_
+        of_pairs = self.decision_function_shape == "ovo" and self._in_pairs()
+        method = "member_scores" if of_pairs else "decision_function"
         if in_blocks(X):
-            if not isinstance(model, OneVsModel):
-                return cast(Floats, mapped_rows(model, "decision_function", X, np.float64))
-            if self.decision_function_shape == "ovo" and self._in_pairs():
-                return cast(
-                    Floats,
-                    mapped_rows(model, "member_scores", X, np.float64, columns=len(model.members)),
-                )
-            return cast(
-                Floats,
-                mapped_rows(model, "decision_function", X, np.float64, columns=len(self.classes_)),
-            )
-        checked = self._checked(X)
-        if self.decision_function_shape == "ovo" and self._in_pairs():
-            return cast(OneVsModel, model).member_scores(checked)
-        return model.decision_function(checked)
+            columns = None
+            if isinstance(model, OneVsModel):
+                columns = len(model.members if of_pairs else self.classes_)
+            return cast(Floats, mapped_rows(model, method, X, np.float64, columns=columns))
+        scores: Floats = getattr(model, method)(self._checked(X))
+        return scores
 
     def _checked(self, X: Any) -> Features:
         checked = check_features(X)
@@ -334,21 +322,15 @@ class BinaryClassifier(CertifiedClassifier):
         if in_blocks(X):
             return cast(NDArray[Any], mapped_rows(model, "predict", X, self.classes_.dtype))
         checked = self._checked(X)
-        if isinstance(model, OneVsModel):
-            codes = self._decided(model.member_scores(checked), model.scheme)
-        else:
+        if not isinstance(model, OneVsModel):
             codes = (model.decision_function(checked) > 0).astype(np.intp)
+        else:
+            scores = model.member_scores(checked)
+            votes = model.scheme == "ovo" and not self.break_ties
+            of_class = pair_votes(scores) if votes else class_scores(scores, model.scheme)
+            codes = np.argmax(of_class, axis=1)
         labels: NDArray[Any] = self.classes_[codes]
         return labels
-
-    def _decided(self, scores: Floats, scheme: str) -> NDArray[np.intp]:
-        """Return the positions of the classes that several binary models decide for, from their
-        scores, shape (m, models).
-        """
-        votes = scheme == "ovo" and not self.break_ties
-        return np.asarray(
-            np.argmax(pair_votes(scores) if votes else class_scores(scores, scheme), axis=1)
-        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -359,58 +341,39 @@ class BinaryClassifier(CertifiedClassifier):
         return tags
 
 
-class Part(NamedTuple):
-    """One of the binary problems."""
-
-    key: Any
-    rows: NDArray[np.intp]
-    labels: CodedLabels
-
-
-def keys(labels: CodedLabels, scheme: str) -> list[Any]:
+def keys(names: list[Any], scheme: str) -> list[Any]:
     """Return the keys of the binary problems in the order of :class:`svmcvx.OneVsModel`."""
-    names = labels.classes.tolist()
-    return (
-        [*combinations(names, 2)] if check_choice(scheme, "multiclass", SCHEMES) == "ovo" else names
-    )
+    return [*combinations(names, 2)] if scheme == "ovo" else names
 
 
-def parts(labels: CodedLabels, scheme: str, places: Iterable[int] | None = None) -> Iterator[Part]:
-    """Yield the binary problems in the order of :class:`svmcvx.OneVsModel`."""
+def parts(labels: CodedLabels, scheme: str) -> Iterator[tuple[NDArray[np.intp], CodedLabels]]:
+    """Yield rows and labels of the binary problems in the order of :class:`svmcvx.OneVsModel`."""
     codes, classes = labels.codes, labels.classes
-    every = keys(labels, scheme)
-    chosen = range(len(every)) if places is None else places
     if scheme == "ovo":
-        sides = [*combinations(range(classes.size), 2)]
-        for place in chosen:
-            k, other = sides[place]
+        for k, other in combinations(range(classes.size), 2):
             rows = np.flatnonzero((codes == k) | (codes == other))
-            pair = CodedLabels((codes[rows] == other).astype(np.intp), classes[[k, other]])
-            yield Part(every[place], rows, pair)
+            later = (codes[rows] == other).astype(np.intp)
+            yield rows, CodedLabels(later, classes[[k, other]])
     else:
-        rows = np.arange(codes.size)
-        for k in chosen:
-            yield Part(every[k], rows, CodedLabels((codes == k).astype(np.intp), np.arange(2)))
+        for k in range(classes.size):
+            yield np.arange(codes.size), CodedLabels((codes == k).astype(np.intp), np.arange(2))
 
 
-def check_n_jobs(n_jobs: Any) -> None:
-    """Raise a :class:`~svmcvx.DataError` unless this is a number of processes as joblib counts
-    them.
-    """
-    whole = n_jobs is None or (
-        isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool)
-    )
-    if not whole or n_jobs == 0:
-        raise DataError(
-            "n_jobs must be None or a whole number other than 0 (-1 for all processors), got"
-            f" {n_jobs!r}"
-        )
-
-
-def _restricted(X: Features, rows: NDArray[np.intp], *, pairwise: bool) -> Features:
+def restricted(X: Features, rows: NDArray[np.intp], kernel: Any) -> Features:
+    """Return rows of the data, and of a kernel matrix the columns, too."""
     if rows.size == X.shape[0]:
         return X
-    return X[rows][:, rows] if pairwise else X[rows]
+    return X[rows][:, rows] if isinstance(kernel, Precomputed) else X[rows]
+
+
+def _limited(request: Request, seconds: float) -> Request:
+    """Return the request with a time limit in seconds, which may be infinite or 0."""
+    if math.isinf(seconds):
+        return request
+    # Without time the answer is the trivial interval.
+    return replace(
+        request, time_limit=max(min(seconds, request.time_limit or math.inf), sys.float_info.min)
+    )
 
 
 def _lifted(solution: Solution, rows: NDArray[np.intp], width: int) -> Solution:
@@ -418,35 +381,20 @@ def _lifted(solution: Solution, rows: NDArray[np.intp], width: int) -> Solution:
     their columns.
     """
     model = cast(BinaryModel, solution.model)
-    support = rows[model.support]
-    if isinstance(model, KernelModel):
-        return replace(solution, model=replace(model, support=support, n_features=width))
-    return replace(solution, model=replace(model, support=support))  # type: ignore[type-var]
+    wide = {"n_features": width} if isinstance(model, KernelModel) else {}
+    return replace(solution, model=replace(model, support=rows[model.support], **wide))  # type: ignore[type-var]
 
 
-def _earlier(warm_start: Solution | None, keys: list[Any]) -> Mapping[Any, Solution | None]:
-    if warm_start is None:
-        return dict.fromkeys(keys)
-    if list(warm_start.parts) != keys:
-        raise DataError(
-            "warm_start must be the solution_ of an earlier fit with the same classes and the same"
-            " multiclass"
-        )
-    return warm_start.parts
-
-
-def _warn_of_many(
-    found: list[Solution], parts: int, *, classes: int, scheme: str, jobs: int
-) -> None:
-    """Warn where the first machines say that all of them take long."""
+def _warn_of_many(found: list[Solution], parts: int, *, scheme: str, jobs: int) -> None:
+    """Warn if the first machines show that all of them take long."""
+    if len(found) != TIMED or parts == TIMED:
+        return
     seconds = min(solution.timings.total for solution in found) * parts / jobs
     if seconds > LONG:
-        advice = (
-            f"; multiclass='ovr' solves {classes}" if scheme == "ovo" and parts > classes else ""
-        )
+        advice = "; multiclass='ovr' solves fewer" if scheme == "ovo" and parts > TIMED else ""
         warnings.warn(
-            f"{classes} classes make {parts} binary problems, which take about {seconds:.0f} s by"
-            f" the first of them; a time_limit is shared among all{advice}",
+            f"there are {parts} binary problems, which take about {seconds:.0f} s by the first of"
+            f" them; a time_limit is shared among all{advice}",
             stacklevel=6,
         )
 
@@ -454,65 +402,59 @@ def _warn_of_many(
 def solve_parts(
     request: Request,
     data: TrainingData,
-    *,
     scheme: str,
     n_jobs: int | None,
     warm_start: Solution | None = None,
-) -> tuple[Solution, Route]:
+) -> Solution:
     """Solve all binary problems, in parallel; the same result for any `n_jobs`."""
-    X, labels, sample_weight = data
-    route = request.route(_largest(labels, scheme), weighted=sample_weight is not None)
-    pairwise = isinstance(request.settings.get("kernel"), Precomputed)
-    check_n_jobs(n_jobs)
-
-    def restricted(part: Part) -> TrainingData:
-        weight = None if sample_weight is None else sample_weight[part.rows]
-        return TrainingData(_restricted(X, part.rows, pairwise=pairwise), part.labels, weight)
-
-    found: list[Solution] = []
+    X, labels, weight = data
+    every = keys(labels.classes.tolist(), scheme)
+    earlier: Mapping[Any, Solution | None] = dict.fromkeys(every)
+    if warm_start is not None:
+        if list(warm_start.parts) != every:
+            raise DataError(
+                "warm_start must be the solution_ of an earlier fit with the same classes and the"
+                " same multiclass"
+            )
+        earlier = warm_start.parts
     with time_limited(request.time_limit) as deadline:
         # Together they take less than warm starts one by one, so that these are for what is left.
-        solved = solved_together(request, route, data, scheme)
-        if solved is not None and solved.certified.all() and warm_start is None:
-            return solved.composite({}), route
-        every = keys(labels, scheme)
-        earlier = _earlier(warm_start, every)
-        left = [k for k in range(len(every)) if solved is None or not solved.certified[k]]
-        problems = list(parts(labels, scheme, left))
+        together = solved_together(request, data, scheme)
+        if together is not None and together.certified.all() and warm_start is None:
+            return together.composite({})
+        left = [k for k in range(len(every)) if together is None or not together.certified[k]]
+        problems = [
+            (key, rows, part)
+            for k, (key, (rows, part)) in enumerate(zip(every, parts(labels, scheme), strict=True))
+            if together is None or not together.certified[k]
+        ]
         jobs = min(int(effective_n_jobs(n_jobs)), len(problems)) if problems else 1
-        for done, part in enumerate(problems[:TIMED] if jobs > 1 else problems):
-            # The share of the remaining time for one of the binary problems that are not yet
-            # solved.
-            limited = request.limited_to(deadline.remaining * jobs / (len(problems) - done))
-            found.append(limited.run(route, restricted(part), earlier[part.key]))
-            if done + 1 == TIMED:
-                _warn_of_many(
-                    found, len(problems), classes=labels.classes.size, scheme=scheme, jobs=jobs
-                )
-        if jobs > 1:
-            rest = problems[TIMED:]
-            limited = request.limited_to(deadline.remaining * jobs / max(len(rest), 1))
-            found += Parallel(n_jobs=n_jobs)(
-                delayed(limited.run)(route, restricted(part), earlier[part.key]) for part in rest
-            )
+
+        def call(share: int, key: Any, rows: NDArray[np.intp], part: CodedLabels) -> Any:
+            """Return what solves a problem in its share of the remaining time, and arguments."""
+            own = None if weight is None else weight[rows]
+            inside = restricted(X, rows, request.settings.get("kernel"))
+            limited = _limited(request, deadline.remaining * jobs / share)
+            return limited.run, (inside, part, own, earlier[key])
+
+        found: list[Solution] = []
+        for done, problem in enumerate(problems[:TIMED] if jobs > 1 else problems):
+            run, arguments = call(len(problems) - done, *problem)
+            found.append(run(*arguments))
+            _warn_of_many(found, len(problems), scheme=scheme, jobs=jobs)
+        if rest := problems[len(found) :]:
+            calls = (call(len(rest), *problem) for problem in rest)
+            found += Parallel(n_jobs=n_jobs)(delayed(run)(*given) for run, given in calls)
     lifted = [
-        _lifted(solution, part.rows, X.shape[1])
-        for part, solution in zip(problems, found, strict=True)
+        _lifted(solution, rows, X.shape[1])
+        for (_, rows, _), solution in zip(problems, found, strict=True)
     ]
-    if solved is not None:
-        return solved.composite(dict(zip(left, lifted, strict=True))), route
-    return composite(dict(zip(every, lifted, strict=True)), scheme, labels.classes), route
+    if together is not None:
+        return together.composite(dict(zip(left, lifted, strict=True)))
+    return composite(dict(zip(every, lifted, strict=True)), scheme, labels.classes)
 
 
-def _largest(labels: CodedLabels, scheme: str) -> int:
-    """Return the number of observations of the largest binary problem."""
-    counts = np.sort(np.bincount(labels.codes, minlength=labels.classes.size))
-    return int(counts[-2:].sum() if scheme == "ovo" else counts.sum())
-
-
-def solved_together(
-    request: Request, route: Route, data: TrainingData, scheme: str
-) -> SolvedParts | None:
+def solved_together(request: Request, data: TrainingData, scheme: str) -> SolvedParts | None:
     """Solve the binary problems together; None where they cannot be, or where the iterations of
     each are printed or limited.
     """
@@ -521,55 +463,18 @@ def solved_together(
     usual = settings.pop("intercept", "free") == "free"
     usual = usual and settings.pop("indefinite", "error") in ("error", "clip")
     followed = request.verbose or request.max_iter is not None
-    entry = find(request.formulation)
-    if not usual or followed or route.name != FAST or settings.keys() != {"C", "p"}:
+    fast = None if request.entry is None else request.entry.fast
+    if not usual or followed or request.route != FAST or settings.keys() != {"C", "p"}:
         return None
-    solve = None if entry is None or entry.fast is None else entry.fast.load_parts()
-    if solve is None:
+    if fast is None or not fast.parts:
         return None
-    found: SolvedParts | None = solve(
-        data.X,
-        data.labels,
-        data.sample_weight,
+    found: SolvedParts | None = fast.load_parts()(
+        *data,
         scheme=scheme,
         kernel=kernel.kernel if isinstance(kernel, CachedKernel) else kernel,
         tol=request.tol,
-        cache_size=DEFAULT_CACHE if request.cache_size is None else request.cache_size,
+        cache_size=request.cache_size,
         cache=request.cache,
         **settings,
     )
     return found
-
-
-def solve_parts_in_blocks(
-    request: Request,
-    route: Route,
-    X: Any,
-    sides: ClassPartition,
-    sample_weight: Any,
-    *,
-    scheme: str,
-) -> Solution:
-    """Solve all binary problems of rows in blocks, one after another: each of them uses all
-    processors, or the cluster.
-    """
-    names = sides.classes.tolist()
-    count = len(names)
-    problems: list[tuple[Any, ClassPartition]]
-    if scheme == "ovo":
-        pairs = combinations(range(count), 2)
-        problems = [
-            ((names[k], names[other]), replace(sides, pair=(k, other))) for k, other in pairs
-        ]
-    else:
-        problems = [(name, replace(sides, against_rest=k)) for k, name in enumerate(names)]
-    found: dict[Any, Solution] = {}
-    with time_limited(request.time_limit) as deadline:
-        for done, (key, part) in enumerate(problems):
-            limited = request.limited_to(deadline.remaining / (len(problems) - done))
-            found[key] = limited.run(route, cast(TrainingData, (X, part, sample_weight)), None)
-            if done + 1 == TIMED < len(problems):
-                _warn_of_many(
-                    list(found.values()), len(problems), classes=count, scheme=scheme, jobs=1
-                )
-    return composite(found, scheme, sides.classes)

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 from svmcvx.data import check_number
 from svmcvx.estimators.base import estimator
 from svmcvx.estimators.binary import BinaryClassifier
-from svmcvx.estimators.request import FAST, Request, Route, TrainingData
-from svmcvx.solution import Solution
+from svmcvx.estimators.request import FAST, Request, TrainingData
+from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.system.deadline import current
 
-# Rounds after which a search without a limit ends, with a warning: some seconds. Rounds
-# are counted work, so that a fit does not depend on the clock.
+# Rounds after which a search without a limit ends, with a warning: some seconds. Rounds are counted
+# work, so that a fit does not depend on the clock.
 MOST_ROUNDS = 30
 
 
@@ -24,14 +24,12 @@ MOST_ROUNDS = 30
 class _Searched(BinaryClassifier):
     """What the estimators whose optimum is searched for share."""
 
-    def _solve(
-        self, request: Request, data: TrainingData, warm_start: Solution | None
-    ) -> tuple[Solution, Route]:
-        route = request.route(len(data.labels), weighted=data.sample_weight is not None)
+    def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
+        request = super()._request(data, cache)
         limited = math.isfinite(current().end) or self.time_limit is not None
-        if route.name == FAST and not limited and self.max_iter is None:
-            request = replace(request, max_iter=MOST_ROUNDS)
-        return super()._solve(request, data, warm_start)
+        if request.route != FAST or limited or self.max_iter is not None:
+            return request
+        return replace(request, max_iter=MOST_ROUNDS)
 
 
 @estimator

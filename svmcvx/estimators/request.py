@@ -16,7 +16,6 @@ catalogue has the general route only.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.catalogue import FastSolver, find
+from svmcvx.catalogue import Entry, FastSolver
 from svmcvx.data import CodedLabels, Features
 from svmcvx.errors import BuildError, DataError, SolverFailed, SolverUnavailable, did_you_mean
 from svmcvx.kernels.gram_cache import GramCache
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 Floats: TypeAlias = NDArray[np.float64]
 
 GENERAL, FAST = "general", "fast"
-# Time limit in seconds of what is solved after the limit has passed: the trivial bounds.
-LEAST_SECONDS = 1e-9
 # Largest number of observations for which a solver is asked for `sharper` times tol.
 SMALL = 100
 
@@ -55,78 +52,68 @@ def weighed(data: TrainingData, of_class: Floats | None) -> TrainingData:
     """Return data with the weights of classes in those of the observations."""
     if of_class is None:
         return data
-    weight = of_class[data.labels.codes]
-    return data._replace(
-        sample_weight=weight if data.sample_weight is None else weight * data.sample_weight
-    )
+    weight, own = of_class[data.labels.codes], data.sample_weight
+    return data._replace(sample_weight=weight if own is None else weight * own)
 
 
-class Route(NamedTuple):
-    """A route, ``"general"`` or ``"fast"``, why it was taken, and whether the other one may follow."""
-
-    name: str
-    reason: str
-    second_opinion: bool = False
-
-
-def unsupported_settings(solver: FastSolver, settings: Mapping[str, Any]) -> tuple[str, ...]:
+def unsupported_settings(solver: FastSolver, settings: Mapping[str, Any]) -> list[str]:
     """Return the settings that a specialised solver does not take, and whose values state another
     problem than it solves.
     """
-    missing = [name for name in settings if name not in solver.settings]
-    return tuple(
+    known = {
         name
-        for name in missing
-        if name not in solver.only
-        or not isinstance(settings[name], type(solver.only[name]))
-        or bool(settings[name] != solver.only[name])
-    )
+        for name, value in solver.only.items()
+        if isinstance(settings.get(name), type(value)) and settings.get(name) == value
+    }
+    return [name for name in settings if name not in solver.settings and name not in known]
 
 
-def choose(solver: str, formulation: str, n: int, settings: Mapping[str, Any]) -> Route:
-    """Choose the route; see the module's text for the rule."""
+def choose(
+    solver: str, entry: Entry | None, formulation: str, n: int, settings: Mapping[str, Any]
+) -> tuple[str, str, bool]:
+    """Return the route, why it was taken, and whether the other one may follow; see the module's
+    text for the rule.
+    """
     if not isinstance(solver, str):
         raise DataError(f"solver must be a name, got {solver!r}")
-    entry = find(formulation)
-    fast = None if entry is None else entry.fast
-    missing = () if fast is None else unsupported_settings(fast, settings)
-    if solver == "fast":
-        if fast is None:
-            raise SolverUnavailable(
-                f"there is no specialised solver for {formulation}; use solver='auto'"
-            )
-        if missing:
-            raise BuildError(
-                f"fast.{fast.name} takes no {', '.join(missing)}; leave it out, or use"
-                " solver='auto'"
-            )
-        return Route(FAST, "solver='fast' was asked for")
-    if solver != "auto":
+    if solver not in ("auto", "fast"):
         from svmcvx.solve.policy import SOLVERS
 
-        if solver.upper() not in SOLVERS:
-            names = ", ".join(repr(name.lower()) for name in SOLVERS)
+        known = [name.lower() for name in SOLVERS]
+        if solver.lower() not in known:
             raise SolverUnavailable(
-                f"solver must be 'auto', 'fast' or one of {names}, got"
-                f" {solver!r}{did_you_mean(solver, ('auto', 'fast', *map(str.lower, SOLVERS)))}"
+                f"solver must be 'auto', 'fast' or one of {', '.join(map(repr, known))}, got"
+                f" {solver!r}{did_you_mean(solver, ('auto', 'fast', *known))}"
             )
-        return Route(GENERAL, f"solver={solver!r} was asked for")
-    if fast is None:
-        return Route(GENERAL, f"there is no specialised solver for {formulation}")
-    if missing:
-        return Route(GENERAL, f"fast.{fast.name} takes no {', '.join(missing)}")
-    few = fast.second_opinion_up_to[settings.get("kernel") is not None]
-    return Route(FAST, f"fast.{fast.name} is faster at every size", n <= few)
+        return GENERAL, f"solver={solver!r} was asked for", False
+    if entry is None or entry.fast is None:
+        why = f"there is no specialised solver for {formulation}"
+        if solver == "fast":
+            raise SolverUnavailable(f"{why}; use solver='auto'")
+        return GENERAL, why, False
+    name = f"fast.{entry.fast.name}"
+    if missing := unsupported_settings(entry.fast, settings):
+        why = f"{name} takes no {', '.join(missing)}"
+        if solver == "fast":
+            raise BuildError(f"{why}; leave it out, or use solver='auto'")
+        return GENERAL, why, False
+    if solver == "fast":
+        return FAST, "solver='fast' was asked for", False
+    few = entry.fast.second_opinion_up_to[settings.get("kernel") is not None]
+    return FAST, f"{name} is faster at every size", n <= few
 
 
 @dataclass(frozen=True)
 class Request:
-    """A formulation with its settings."""
+    """A formulation with its settings, and the route to its solution."""
 
-    formulation: str
+    entry: Entry | None
     builder: Callable[[], Callable[..., FormulationProblem]]
     settings: Mapping[str, Any]
     solver: str
+    route: str
+    reason: str
+    second_opinion: bool
     tol: float
     time_limit: float | None
     verbose: bool = False
@@ -136,28 +123,13 @@ class Request:
     # Share of tol that the specialised solver is asked for on small data.
     sharper: float = 1.0
 
-    def limited_to(self, seconds: float) -> Request:
-        """Return the same request with a time limit in seconds, which may be infinite."""
-        if math.isinf(seconds):
-            return self
-        return replace(
-            self, time_limit=max(min(seconds, self.time_limit or math.inf), LEAST_SECONDS)
-        )
-
-    def route(self, n: int, *, weighted: bool) -> Route:
-        """Choose the route for `n` observations."""
-        weights = {"sample_weight": True} if weighted else {}
-        return choose(self.solver, self.formulation, n, {**self.settings, **weights})
-
-    def run(self, route: Route, data: TrainingData, warm_start: Solution | None) -> Solution:
+    def run(self, X: Any, y: Any, sample_weight: Any, warm_start: Solution | None) -> Solution:
         """Solve on data."""
-        X, y, sample_weight = data
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        entry = find(self.formulation)
         with time_limited(self.time_limit) as deadline:
-            if route.name != FAST or entry is None or entry.fast is None:
+            if self.route != FAST or self.entry is None or self.entry.fast is None:
                 return self._solve(X, y, weights, warm_start, self.solver, self.max_iter)
-            fast = entry.fast
+            fast = self.entry.fast
             own = {name: value for name, value in self.settings.items() if name in fast.settings}
             limits = {"max_iter": self.max_iter, "cache_size": self.cache_size}
             limits = {name: value for name, value in limits.items() if value is not None}
@@ -174,7 +146,7 @@ class Request:
                 **weights,
             )
             enough = found.certificate.is_certified(self.tol) or self.max_iter is not None
-            if not route.second_opinion or enough or deadline.passed():
+            if not self.second_opinion or enough or deadline.passed():
                 return found
             try:
                 other = self._solve(X, y, weights, None, "auto", None)
@@ -209,7 +181,6 @@ class Request:
 
     def problem(self, X: Any, y: Any, **weights: Any) -> FormulationProblem:
         """Build the problem on data."""
-        entry = find(self.formulation)
-        own = () if entry is None or entry.fast is None else entry.fast.own
+        own = () if self.entry is None or self.entry.fast is None else self.entry.fast.own
         settings = {name: value for name, value in self.settings.items() if name not in own}
         return self.builder()(X, y, **settings, **weights)

@@ -3,7 +3,6 @@
 import copy
 import itertools
 import pickle
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -13,12 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
-from sklearn.svm import SVC
 from sklearn.utils.multiclass import _ovr_decision_function
 
 import svmcvx as sx
-from svmcvx.data import CodedLabels
-from svmcvx.estimators.binary import parts
 from svmcvx.model import LinearModel, OneVsModel
 from svmcvx.solution import Status
 
@@ -58,16 +54,10 @@ def test_each_part_is_the_binary_problem_of_its_classes(scheme, kernel):
 def test_keys_certificates_and_their_summary():
     ovo = sx.PSVMClassifier().fit(X, Y)
     assert list(ovo.certificates_) == [("blue", "lime"), ("blue", "red"), ("lime", "red")]
-    assert ovo.certificate_.gap == max(
-        certificate.gap for certificate in ovo.certificates_.values()
-    )
-    assert list(sx.PSVMClassifier(multiclass="ovr").fit(X, Y).certificates_) == [
-        "blue",
-        "lime",
-        "red",
-    ]
+    assert ovo.certificate_.gap == max(one.gap for one in ovo.certificates_.values())
+    ovr = sx.PSVMClassifier(multiclass="ovr").fit(X, Y)
+    assert list(ovr.certificates_) == ["blue", "lime", "red"]
     two = sx.PSVMClassifier().fit(X[Y != "red"], Y[Y != "red"])
-    assert list(two.certificates_) == [("blue", "lime")]
     assert two.certificates_["blue", "lime"] is two.certificate_
     assert not two.solution_.parts
 
@@ -85,33 +75,16 @@ def test_scikit_learns_wrappers_agree(scheme, wrapper, kernel):
     assert np.array_equal(ours.predict(data), theirs.predict(data))
 
 
-def test_one_against_one_is_svc():
-    ours = sx.PSVMClassifier(kernel="rbf", gamma="scale", C=3.0).fit(X, Y)
-    theirs = SVC(gamma="scale", C=3.0, tol=1e-9, break_ties=True).fit(X, Y)
-    assert np.allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-5)
-    assert np.array_equal(ours.predict(X), theirs.predict(X))
-    assert set(ours.support_) == set(theirs.support_)
-
-
 @settings(max_examples=50)
 @given(st.data())
 def test_votes_then_sums_then_order(data):
     c = data.draw(st.integers(3, 4))
     count = c * (c - 1) // 2
-    scores = np.array(
-        [
-            [data.draw(st.sampled_from([-2.0, -1.0, 0.0, 0.5, 1.0])) for _ in range(count)]
-            for _ in range(3)
-        ]
-    )
-    model = OneVsModel(
-        scheme="ovo",
-        members=tuple(
-            LinearModel(coef=np.eye(count)[j], intercept=0.0, classes=[0, 1], support=[j])
-            for j in range(count)
-        ),
-        classes=np.arange(c),
-    )
+    number = st.sampled_from([-2.0, -1.0, 0.0, 0.5, 1.0])
+    rows = st.lists(number, min_size=count, max_size=count)
+    scores = np.array(data.draw(st.lists(rows, min_size=3, max_size=3)))
+    members = tuple(LinearModel(row, 0.0, [0, 1], [j]) for j, row in enumerate(np.eye(count)))
+    model = OneVsModel(scheme="ovo", members=members, classes=np.arange(c))
     decision, predicted = model.decision_function(scores), model.predict(scores)
     assert np.allclose(decision, _ovr_decision_function(scores > 0, scores, c))
     for row, label in zip(scores, predicted, strict=True):
@@ -123,58 +96,29 @@ def test_votes_then_sums_then_order(data):
         assert label == max(range(c), key=lambda k: (votes[k], sums[k], -k))
 
 
-def test_a_cycle_of_votes_is_decided_by_the_sums_and_then_by_the_order():
-    members = [
-        LinearModel(coef=[1.0, 0.0], intercept=b, classes=[0, 1], support=[0])
-        for b in (-1.0, 1.0, -1.0)
-    ]
-    cycle = OneVsModel(scheme="ovo", members=tuple(members), classes=np.array(["a", "b", "c"]))
-    # Each class has one vote and the sum 0: the first.
-    assert cycle.predict([[0.0, 0.0]]).tolist() == ["a"]
-    # a beats b by 2, c beats a by 0.5, b beats c by 2.
-    members = [
-        LinearModel(coef=[0.0, 0.0], intercept=b, classes=[0, 1], support=[0])
-        for b in (-2.0, 0.5, -2.0)
-    ]
-    decided = OneVsModel(scheme="ovo", members=tuple(members), classes=np.array(["a", "b", "c"]))
-    assert decided.predict([[0.0, 0.0]]).tolist() == ["a"]
-    members = [
-        LinearModel(coef=[0.0, 0.0], intercept=b, classes=[0, 1], support=[0])
-        for b in (-0.5, 2.0, -0.5)
-    ]
-    decided = OneVsModel(scheme="ovo", members=tuple(members), classes=np.array(["a", "b", "c"]))
-    assert decided.predict([[0.0, 0.0]]).tolist() == ["c"]
+@pytest.mark.parametrize(
+    ("scores", "winner"),
+    [
+        # Each class has one vote; the sums are equal, and the first class wins, or differ.
+        *(((-1.0, 1.0, -1.0), "a"), ((-2.0, 0.5, -2.0), "a"), ((-0.5, 2.0, -0.5), "c"))
+    ],
+)
+def test_a_cycle_of_votes_is_decided_by_the_sums_and_then_by_the_order(scores, winner):
+    members = tuple(LinearModel([0.0, 0.0], b, [0, 1], [0]) for b in scores)
+    cycle = OneVsModel(scheme="ovo", members=members, classes=np.array(["a", "b", "c"]))
+    assert cycle.predict([[0.0, 0.0]]).tolist() == [winner]
 
 
 @pytest.mark.parametrize("scheme", ["ovo", "ovr"])
 def test_precomputed_kernels_are_sliced_in_rows_and_columns(scheme):
     direct = sx.PSVMClassifier(kernel=sx.RBF(0.4), multiclass=scheme, tol=1e-10).fit(X, Y)
     new, _ = clouds(seed=5)
-    for K, K_new in (
-        (sx.RBF(0.4)(X), sx.RBF(0.4)(new, X)),
-        (sp.csr_array(sx.RBF(0.4)(X)), sp.csr_array(sx.RBF(0.4)(new, X))),
-    ):
-        sliced = sx.PSVMClassifier(kernel="precomputed", multiclass=scheme, tol=1e-10).fit(K, Y)
-        assert np.allclose(
-            direct.decision_function(new), sliced.decision_function(K_new), atol=1e-6
-        )
+    K, K_new = sx.RBF(0.4)(X), sx.RBF(0.4)(new, X)
+    for form in (np.asarray, sp.csr_array):
+        sliced = sx.PSVMClassifier(kernel="precomputed", multiclass=scheme, tol=1e-10)
+        scores = sliced.fit(form(K), Y).decision_function(form(K_new))
+        assert np.allclose(direct.decision_function(new), scores, atol=1e-6)
         assert set(direct.support_) == set(sliced.support_)
-
-
-def test_shapes_of_coefficients():
-    linear = sx.PSVMClassifier().fit(X, Y)
-    kernel = sx.PSVMClassifier(kernel="rbf").fit(X, Y)
-    assert linear.coef_.shape == (3, 3)
-    assert linear.intercept_.shape == (3,)
-    assert np.allclose(X @ linear.coef_.T + linear.intercept_, linear.model_.member_scores(X))
-    assert kernel.dual_coef_.shape == (3, kernel.support_.size)
-    rebuilt = (
-        kernel.solutions_["blue", "lime"].model.kernel(X, X[kernel.support_]) @ kernel.dual_coef_.T
-        + kernel.intercept_
-    )
-    assert np.allclose(rebuilt, kernel.model_.member_scores(X))
-    assert linear.decision_function(X).shape == (Y.size, 3)
-    assert not hasattr(kernel, "coef_")
 
 
 def test_the_scale_of_the_kernel_is_that_of_all_data():
@@ -194,20 +138,11 @@ def test_the_result_does_not_depend_on_the_number_of_processes():
 
 
 def test_weights_of_classes_multiply_those_of_observations():
-    weight = np.linspace(0.5, 2, Y.size)
-    by_class = {"red": 3.0, "blue": 0.5, "lime": 1.0}
-    by_dict = sx.PSVMClassifier(class_weight=by_class).fit(X, Y, sample_weight=weight)
-    by_hand = sx.PSVMClassifier().fit(
-        X, Y, sample_weight=weight * np.array([by_class[label] for label in Y])
-    )
+    weight, of_class = np.linspace(0.5, 2, Y.size), {"red": 3.0, "blue": 0.5, "lime": 1.0}
+    by_dict = sx.PSVMClassifier(class_weight=of_class).fit(X, Y, sample_weight=weight)
+    both = weight * np.array([of_class[label] for label in Y])
+    by_hand = sx.PSVMClassifier().fit(X, Y, sample_weight=both)
     assert np.allclose(by_dict.coef_, by_hand.coef_, atol=1e-5)
-    uneven = np.r_[np.flatnonzero(Y == "red")[:4], np.flatnonzero(Y != "red")]
-    balanced = sx.PSVMClassifier(class_weight="balanced").fit(X[uneven], Y[uneven])
-    counts = {label: np.sum(Y[uneven] == label) for label in by_class}
-    direct = sx.PSVMClassifier(
-        class_weight={label: uneven.size / (3 * counts[label]) for label in counts}
-    )
-    assert np.allclose(balanced.coef_, direct.fit(X[uneven], Y[uneven]).coef_, atol=1e-5)
 
 
 @pytest.mark.parametrize("scheme", ["ovo", "ovr"])
@@ -225,54 +160,41 @@ def test_saved_models_predict_the_same_bits(tmp_path, scheme, kernel):
 
 
 def test_solutions_are_picklable_and_start_later_fits():
-    classifier = sx.PSVMClassifier(kernel="rbf", solver="fast").fit(X, Y)
-    restored = pickle.loads(pickle.dumps(classifier))  # noqa: S301
-    assert np.array_equal(restored.decision_function(X), classifier.decision_function(X))
-    # What is solved together is solved as without a start.
-    again = sx.PSVMClassifier(kernel="rbf", solver="fast", C=1.1)
-    again._fit(again._training_data(X, Y), restored.solution_)
-    cold = sx.PSVMClassifier(kernel="rbf", solver="fast", C=1.1).fit(X, Y)
-    assert np.array_equal(again.decision_function(X), cold.decision_function(X))
-    first = sx.PSVMClassifier(kernel="rbf", solver="fast", p=1.5).fit(X, Y)
-    again = sx.PSVMClassifier(kernel="rbf", solver="fast", p=1.5, C=1.1)
-    again._fit(again._training_data(X, Y), first.solution_)
-    assert again.solution_.warm_start_used
-    cold = sx.PSVMClassifier(kernel="rbf", p=1.5, C=1.1).fit(X, Y)
-    for key, certificate in again.certificates_.items():
-        assert abs(certificate.upper - cold.certificates_[key].upper) <= 3e-6 * certificate.upper
+    how = {"kernel": "rbf", "solver": "fast", "p": 1.5}
+    first = pickle.loads(pickle.dumps(sx.PSVMClassifier(**how).fit(X, Y)))  # noqa: S301
+    again = sx.PSVMClassifier(C=1.1, **how)
     data = again._training_data(X, Y)
-    with pytest.raises(sx.DataError, match="warm_start must be the solution_"):
-        sx.PSVMClassifier(multiclass="ovr")._fit(data, restored.solution_)
-    with pytest.raises(sx.DataError, match="warm_start must be the solution_"):
-        sx.PSVMClassifier()._fit(data, next(iter(restored.solutions_.values())))
+    again._fit(data, first.solution_)
+    assert again.solution_.warm_start_used
+    cold = sx.PSVMClassifier(C=1.1, **how).fit(X, Y)
+    for key, certificate in again.certificates_.items():
+        assert certificate.upper == pytest.approx(cold.certificates_[key].upper, rel=3e-6)
+    for scheme, start in (("ovr", first.solution_), ("ovo", first.solutions_["blue", "red"])):
+        with pytest.raises(sx.DataError, match="warm_start must be the solution_"):
+            sx.PSVMClassifier(multiclass=scheme)._fit(data, start)
 
 
 @pytest.mark.parametrize(
-    "estimator", [sx.ODMClassifier(), sx.ODMLClassifier(), sx.ConicSVMClassifier(kappa=0.1)]
+    "estimator",
+    [
+        *(sx.ODMClassifier(), sx.ODMLClassifier(), sx.ConicSVMClassifier(kappa=0.1)),
+        sx.ZeroOneSVMClassifier(lam=10.0),
+    ],
 )
 def test_other_formulations_take_several_classes_too(estimator):
-    estimator.fit(X, Y)
+    keep = np.concatenate([np.flatnonzero(label == Y)[:5] for label in np.unique(Y)])
+    estimator.fit(X[keep], Y[keep])
     assert len(estimator.certificates_) == 3
     assert estimator.certificate_.is_certified(1e-6)
-    assert estimator.score(X, Y) > 0.6
-
-
-def test_mixed_integer_machines_of_several_classes():
-    keep = np.concatenate([np.flatnonzero(label == Y)[:5] for label in np.unique(Y)])
-    classifier = sx.ZeroOneSVMClassifier(lam=10.0).fit(X[keep], Y[keep])
-    assert classifier.certificate_.is_certified(1e-6)
-    assert classifier.score(X[keep], Y[keep]) > 0.7
+    assert estimator.score(X[keep], Y[keep]) > 0.6
 
 
 def test_a_warning_counts_the_problems_that_are_short():
     rng = np.random.default_rng(0)
     data, labels = rng.standard_normal((300, 8)), np.arange(300) % 3
-    with pytest.warns(
-        ConvergenceWarning, match=r"of 3 binary problems are short of tol.*lies in \["
-    ):
-        sx.PSVMClassifier(C=1e4, kernel="rbf", solver="fast", time_limit=1e-4, tol=1e-9).fit(
-            data, labels
-        )
+    limited = sx.PSVMClassifier(C=1e4, kernel="rbf", solver="fast", time_limit=1e-4, tol=1e-9)
+    with pytest.warns(ConvergenceWarning, match="of 3 binary problems are short of tol"):
+        limited.fit(data, labels)
 
 
 def test_bad_arguments():
@@ -284,25 +206,6 @@ def test_bad_arguments():
         OneVsModel(scheme="both", members=(), classes=np.arange(3))
     with pytest.raises(sx.DataError, match="each class needs positive weight"):
         sx.PSVMClassifier().fit(X, Y, sample_weight=(Y == "red").astype(float))
-
-
-def test_parts_of_many_classes():
-    codes = np.array([0, 1, 2, 3, 0, 1])
-    labels = CodedLabels(codes, np.array([5, 6, 7, 8]))
-    pairs = list(parts(labels, "ovo"))
-    assert [part.key for part in pairs] == list(itertools.combinations([5, 6, 7, 8], 2))
-    assert pairs[0].rows.tolist() == [0, 1, 4, 5]
-    assert np.asarray(pairs[0].labels).tolist() == [5, 6, 5, 6]
-    rest = list(parts(labels, "ovr"))
-    assert np.asarray(rest[0].labels).tolist() == [1, 0, 0, 0, 1, 0]
-
-
-def test_compare_tabulates_several_classes():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
-        table = sx.compare([sx.PSVMClassifier(p=2.0), sx.PSVMClassifier(multiclass="ovr")], X, Y)
-    assert table["certified"].all()
-    assert (table["accuracy"] > 0.5).all()
 
 
 @pytest.mark.parametrize("n_jobs", [0, "two", 1.5, True])
