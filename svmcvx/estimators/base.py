@@ -6,7 +6,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import cache, wraps
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -65,13 +65,19 @@ METRICS: Final = ("accuracy", "balanced_accuracy", "error", "auc")
 
 # Parameters of estimators that are not arguments of a builder.
 SHARED: Final = (
-    "gamma degree coef0 class_weight multiclass decision_function_shape break_ties n_jobs solver tol"
-    " time_limit max_iter cache_size verbose"
+    "gamma degree coef0 class_weight multiclass decision_function_shape break_ties n_jobs solver"
+    " tol time_limit max_iter cache_size verbose"
 )
 
 
+@cache
+def _own_parameters(cls: Any) -> list[str]:
+    """Return the parameters of an estimator that are arguments of its builder."""
+    return [name for name in cls._get_param_names() if name not in SHARED.split()]
+
+
 def read_only(values: NDArray[Numbers]) -> NDArray[Numbers]:
-    """Make an array that an attribute has computed read-only: a change would not reach the model."""
+    """Make an array read-only that an attribute computes: no change would reach the model."""
     values.setflags(write=False)
     return values
 
@@ -99,11 +105,14 @@ ATTRIBUTES = """classes_ : ndarray of shape (c,)
     feature_names_in_ : ndarray
         If `X` had string column names."""
 ONE_SCORE = """    coef_, intercept_, dual_coef_ : ndarray
-        One row a binary machine, positive for the later class of a pair, where they exist; read-only.
+        One row a binary machine, positive for the later class of a pair, where they exist;
+        read-only.
     support_, n_support_, support_vectors_ : ndarray
-        Rows of the training data with a non-zero multiplier, class by class; their numbers; the rows, for a kernel.
+        Rows of the training data with a non-zero multiplier, class by class; their numbers; the
+        rows, for a kernel.
     solutions_, certificates_ : dict
-        Of each binary machine, by its pair of labels (or label); ``certificate_`` is that of the largest gap."""
+        Of each binary machine, by its pair of labels (or label); ``certificate_`` is that of the
+        largest gap."""
 SCORE_OF_EACH_CLASS = """    coef_, intercept_, support_, n_support_ : ndarray
         As in scikit-learn; read-only."""
 
@@ -145,7 +154,7 @@ def estimator(cls: type[T]) -> type[T]:
 
 
 class _Fitted(ClassifierMixin, BaseEstimator):
-    """Attributes that a fit sets, and class attributes that are no parameters of every estimator."""
+    """Attributes that a fit sets, and class attributes that are not parameters of all."""
 
     # Name of the formulation in svmcvx.catalogue; None for one that is not there.
     _formulation: ClassVar[str | None] = None
@@ -215,8 +224,7 @@ class CertifiedClassifier(_Fitted):
         """Return the arguments of the builder other than data and weights; by default the
         estimator's own parameters.
         """
-        shared, names = SHARED.split(), self._get_param_names()
-        return {name: getattr(self, name) for name in names if name not in shared}
+        return {name: getattr(self, name) for name in _own_parameters(type(self))}
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve the formulation on training data."""
@@ -407,6 +415,10 @@ class CertifiedClassifier(_Fitted):
         """Remember the names and the number of features of `X`, or hold it against them; its values
         have been checked.
         """
+        if reset and isinstance(X, np.ndarray) and not hasattr(self, "feature_names_in_"):
+            # An array has no names.
+            self.n_features_in_ = X.shape[1]
+            return
         try:
             validate_data(self, X, reset=reset, skip_check_array=True)
         except TypeError as error:

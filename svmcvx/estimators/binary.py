@@ -99,10 +99,10 @@ class BinaryClassifier(CertifiedClassifier):
 
     def _settings(self) -> dict[str, Any]:
         settings = super()._settings()
-        if "kernel" in settings:
-            shape = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-            settings["kernel"] = as_kernel(self.kernel, **shape)
-        return settings
+        return settings | {"kernel": self._kernel()} if "kernel" in settings else settings
+
+    def _kernel(self) -> Kernel | None:
+        return as_kernel(self.kernel, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
 
     def _check_several(self) -> None:
         """Check the parameters for several classes, for any number of classes."""

@@ -26,7 +26,7 @@ class MulticlassClassifier(CertifiedClassifier):
 
     @property
     def coef_(self) -> Floats:
-        """One row of weights a class, shape (c, d); for two classes their difference, shape (1, d)."""
+        """One row of weights a class, shape (c, d); for two classes their difference, (1, d)."""
         rows = self._model().coef.T
         return read_only(np.array(rows[1:] - rows[:1] if rows.shape[0] == 2 else rows))
 
