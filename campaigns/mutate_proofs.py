@@ -4,9 +4,8 @@ may exclude the optimum.
 ``python -m campaigns.mutate_proofs --count 1000 --first 0`` changes arrays, claims, headers and
 bytes of honest files at random; ``--planned`` takes what a forger would try first: parts of other
 honest files, other signs, members and keys twice, files cut short. The optimum of each problem is
-known from an honest proof. An interval is judged whether or not the claim holds, an error that is
-no ``SvmcvxError`` is one too many, and ``--reference`` compares the verdicts with those of the
-reference verifier where it knows the problem.
+known from an honest proof. An interval is judged whether or not the claim holds, and an error that
+is no ``SvmcvxError`` is one too many.
 """
 
 import argparse
@@ -24,7 +23,6 @@ import numpy as np
 
 import svmcvx as sx
 from campaigns import predictions
-from tests.proofs import reference_verifier
 from tests.proofs.forgeries.archive import HEADER, File, npy, packed, unpacked
 from tests.proofs.forgeries.honest import TEST
 from tests.proofs.test_proofs import CASES, case
@@ -331,7 +329,7 @@ def planned(number):
 # The judge.
 
 
-def judged(number, make, path, *, reference=False):
+def judged(number, make, path):
     """Check a mutated file and judge what comes of it."""
     file, content, told = make(number)
     path.write_bytes(content)
@@ -340,9 +338,7 @@ def judged(number, make, path, *, reference=False):
         found = sx.verify(path, file.X, file.y, method=method, test=file.T)
     except sx.SvmcvxError:
         # There is no check of every formulation in doubles.
-        return compared(
-            number, what, "no proof", False, file, path, reference and method != "a-priori"
-        )
+        return Outcome(number, what, "no proof", "")
     except Exception as error:
         return Outcome(number, what, "RAW ERROR", f"{method}: {type(error).__name__}: {error}")
     ended = "holds" if found.holds else "refused"
@@ -377,9 +373,7 @@ def judged(number, make, path, *, reference=False):
                     number, what, "WRONG", f"{method}: {found}, the scores of the test rows {wrong}"
                 )
             ended += " with scores"
-    return compared(
-        number, what, ended, found.holds, file, path, reference and method != "a-priori"
-    )
+    return Outcome(number, what, ended, "")
 
 
 def false_rows(claim, scores):
@@ -394,23 +388,6 @@ def false_rows(claim, scores):
     ]
 
 
-def compared(number, what, ended, holds, file, path, reference):
-    """The outcome, unless the reference verifier gives another verdict on a problem that it
-    knows.
-    """
-    if reference:
-        data = path.with_suffix(".data.npz")
-        np.savez(data, X=file.X.toarray() if hasattr(file.X, "toarray") else file.X, y=file.y)
-        why = reference_verifier.verify(path, data)[2]
-        if (why == "") != holds and "not known here" not in why:
-            return Outcome(
-                number, what, "VERDICTS DIFFER", f"{ended} here, there: {why or 'holds'}"
-            )
-        if "not known here" not in why:
-            ended += ", reference agrees"
-    return Outcome(number, what, ended, "")
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -420,9 +397,6 @@ def main():
     parser.add_argument(
         "--planned", action="store_true", help="changes by plan in place of random ones"
     )
-    parser.add_argument(
-        "--reference", action="store_true", help="compare with the reference verifier"
-    )
     options = parser.parse_args()
     known()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -431,7 +405,7 @@ def main():
         path = Path(folder) / "proof.npz"
         for number in range(options.first, options.first + options.count):
             make = planned if options.planned else mutated
-            outcome = judged(number, make, path, reference=options.reference)
+            outcome = judged(number, make, path)
             counts[outcome.ended] += 1
             if outcome.ended.isupper():
                 bad.append(outcome)

@@ -452,8 +452,8 @@ class Solution:
                 "rows in blocks are read again for a proof: pass them, as in"
                 " solution.save_proof(path, blocks, blocks.y)"
             )
-        facts = described(X, y, self.data.n, self.data.classes)
-        evidence = replace(self.evidence, weight=facts.weight, fingerprint=facts.fingerprint)
+        fingerprint, weight = described(X, y, self.data.n, self.data.classes)
+        evidence = replace(self.evidence, weight=weight, fingerprint=fingerprint)
         model: Any = self.model
         certificate = self.certificate
         # The multipliers of smooth losses follow from the model.

@@ -1,205 +1,129 @@
-"""Ball arithmetic: numbers, sums, positive definite matrices and kernels whose every result
+"""Ball arithmetic: arrays of numbers, kernels and positive definite matrices whose every result
 encloses the true value.
 
 A float is a dyadic number, so data, models and multipliers enter without any error; comparisons of
-balls are true only where they are certain.
+balls are true only where they are certain. Arrays of fractions are exact.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from flint import arb, arb_mat, fmpq
+from flint import arb, arb_mat, ctx, fmpq
 from numpy.typing import NDArray
 
-from svmcvx.proofs.intervals import Number
+from svmcvx.proofs.intervals import SLACK, TINY, Inexact, U
 from svmcvx.proofs.problem import ProofRejected
 
 Floats: TypeAlias = NDArray[np.float64]
-Rows: TypeAlias = NDArray[np.intp]
 # python-flint has no types.
 Ball: TypeAlias = Any
 Matrix: TypeAlias = Any
+Fractions: TypeAlias = NDArray[np.object_]
 
 # Entries of one block of a matrix of balls.
 BLOCK = 400_000
-# Steps that refine the solution of a linear system.
-REFINEMENTS = 4
 
 
-def below(ball: Ball) -> float:
-    """Return the largest float that is at most every number of a ball, or a little less."""
-    end = ball.lower()
-    if not end.is_finite():
-        return -math.inf
-    value = float(end)
-    while not arb(value) <= end:
-        value = math.nextafter(value, -math.inf)
-    return value
+class Balls:
+    """An array of balls, or one ball, with the operations of intervals."""
 
-
-def above(ball: Ball) -> float:
-    """Return the smallest float that is at least every number of a ball, or a little more."""
-    return -below(-ball)
-
-
-def as_fraction(value: float) -> Ball:
-    """Return a float as the rational number that it is."""
-    return fmpq(*float(value).as_integer_ratio())
-
-
-def fractions(values: Floats) -> list[Ball]:
-    """Return floats as rational numbers."""
-    return [fmpq(*value.as_integer_ratio()) for value in values.tolist()]
-
-
-def balls(values: Floats) -> list[Ball]:
-    """Return floats as balls without radius."""
-    return [arb(value) for value in values.ravel().tolist()]
-
-
-def total(values: Iterable[Ball]) -> Ball:
-    """Return a sum of balls."""
-    return sum(values, arb(0))
-
-
-def nonneg(x: Ball) -> Ball:
-    """Return max(x, 0)."""
-    if x >= 0:
-        return x
-    if x <= 0:
-        return arb(0)
-    return arb(0).union(x.upper())
-
-
-def least(values: Sequence[Ball]) -> Ball:
-    """Return the smallest of some balls."""
-    if not all(x.is_finite() for x in values):
-        return arb("nan")
-    return _ends(
-        min(values, key=lambda x: x.lower()).lower(), min(values, key=lambda x: x.upper()).upper()
-    )
-
-
-def _ends(low: Ball, high: Ball) -> Ball:
-    return low.union(high)
-
-
-def power(x: Ball, exponent: Ball) -> Ball:
-    """Return x to the power of a positive number, for x of at least 0."""
-    if x > 0:
-        return x**exponent
-    high = x.upper()
-    if not high > 0:
-        return arb(0)
-    return arb(0).union((high**exponent).upper())
-
-
-def entropy(x: Ball) -> Ball:
-    """Return −x log x for x in [0, 1]."""
-    if x > 0:
-        return nonneg(-x * x.log())
-    high = x.upper()
-    if not high > 0:
-        return arb(0)
-    # It increases up to 1/e and is at most 1/e.
-    return arb(0).union((-high * high.log()).upper() if high < arb("0.36") else arb("0.368"))
-
-
-def as_matrix(values: Floats) -> Matrix:
-    """Return a matrix of floats."""
-    return arb_mat(values.shape[0], values.shape[1], values.ravel().tolist())
-
-
-def product(X: Any, w: Sequence[Ball]) -> list[Ball]:
-    """Return X w for a dense or sparse matrix of floats."""
-    if sp.issparse(X):
-        found = []
-        for start, end in zip(X.indptr[:-1], X.indptr[1:], strict=True):
-            row = zip(X.indices[start:end].tolist(), X.data[start:end].tolist(), strict=True)
-            found.append(total(w[j] * x for j, x in row))
-        return found
-    column, step = arb_mat(len(w), 1, list(w)), max(1, BLOCK // max(1, len(w)))
-    return [
-        x
-        for i in range(0, X.shape[0], step)
-        for x in (as_matrix(X[i : i + step]) * column).entries()
-    ]
-
-
-def combination(X: Any, v: Sequence[Ball]) -> list[Ball]:
-    """Return X'v for a dense or sparse matrix of floats."""
-    if sp.issparse(X):
-        return product(sp.csr_array(X.T), v)
-    return product(np.ascontiguousarray(X.T), v)
-
-
-def norm_squared(w: Iterable[Ball]) -> Ball:
-    """Return the sum of squares."""
-    return total(x * x for x in w)
-
-
-class Balls(Number):
-    """An array of balls, or one ball."""
+    # Arrays leave operations with balls to these.
+    __array_ufunc__ = None
 
     def __init__(self, values: Any) -> None:
-        self.values: NDArray[np.object_] = (
-            values.values if isinstance(values, Balls) else np.array(values, dtype=object)
-        )
+        self.values: NDArray[np.object_] = np.asarray(_raw(values), dtype=object)
 
     @classmethod
     def exactly(cls, values: Any) -> Balls:
-        array = np.asarray(values, dtype=np.float64)
-        return cls(balls(array)) if array.ndim else cls(arb(float(array)))
+        """Return doubles, or fractions, as balls."""
+        return values if isinstance(values, Balls) else cls(_EXACT(np.asarray(values)))
 
-    def __add__(self, other: Balls) -> Balls:
-        return Balls(self.values + other.values)
+    def __add__(self, other: Any) -> Balls:
+        return Balls(self.values + _raw(other))
 
     def __neg__(self) -> Balls:
         return Balls(-self.values)
 
-    def __mul__(self, other: Balls) -> Balls:
-        return Balls(self.values * other.values)
+    def __sub__(self, other: Any) -> Balls:
+        return Balls(self.values - _raw(other))
+
+    def __rsub__(self, other: Any) -> Balls:
+        return Balls(_raw(other) - self.values)
+
+    def __mul__(self, other: Any) -> Balls:
+        return Balls(self.values * _raw(other))
+
+    def __truediv__(self, other: Any) -> Balls:
+        return Balls(self.values / _raw(other))
+
+    __radd__, __rmul__ = __add__, __mul__
 
     def __getitem__(self, rows: Any) -> Balls:
         return Balls(self.values[rows])
 
-    def over(self, other: Balls) -> Balls:
-        return Balls(self.values / other.values)
-
     def nonneg(self) -> Balls:
-        return self._each(nonneg)
+        """Return max(x, 0)."""
+        return Balls(_NONNEG(self.values))
 
     def size(self) -> Balls:
-        return self._each(abs)
+        """Return the absolute values."""
+        return Balls(np.abs(self.values))
 
-    def power(self, exponent: Balls) -> Balls:
-        return self._each(lambda x: power(x, exponent.ball))
+    def power(self, exponent: Any) -> Balls:
+        """Return powers of numbers that are not negative, to one positive exponent."""
+        return Balls(_POWER(self.values, _raw(exponent)))
 
-    def sum(self) -> Balls:
-        return Balls(total(self.entries))
+    def root(self) -> Balls:
+        """Return square roots of numbers that are not negative."""
+        return self.power(0.5)
+
+    def entropy(self) -> Balls:
+        """Return −x log x for numbers in [0, 1]."""
+        return Balls(_ENTROPY(self.values))
+
+    def exp(self) -> Balls:
+        """Return the exponentials."""
+        return Balls(_EXP(self.values))
+
+    def log1p(self) -> Balls:
+        """Return log(1 + x)."""
+        return Balls(_LOG1P(self.values))
+
+    def sum(self, axis: int | None = None) -> Balls:
+        """Return sums."""
+        return Balls(np.add.reduce(self.values, axis=axis, initial=arb(0)))
 
     def least(self) -> Balls:
-        return Balls(least(self.entries))
+        """Return the smallest of the numbers."""
+        if not all(x.is_finite() for x in self.entries):
+            return Balls(arb("nan"))
+        low = min(self.entries, key=lambda x: x.lower()).lower()
+        return Balls(low.union(min(self.entries, key=lambda x: x.upper()).upper()))
 
-    def at_most(self, other: Balls) -> Balls:
-        return Balls(np.frompyfunc(_smaller, 2, 1)(self.values, other.values))
+    def greatest(self) -> Balls:
+        """Return the largest of the numbers."""
+        return -(-self).least()
 
-    def by_sign(self, positive: Balls, negative: Balls) -> Balls:
-        def choose(x: Ball, a: Ball, b: Ball) -> Ball:
-            return a if x > 0 else b if x <= 0 else a.union(b)
+    def at_most(self, other: Any) -> Balls:
+        """Return the smaller of two numbers."""
+        return Balls(_SMALLER(self.values, _raw(other)))
 
-        return Balls(np.frompyfunc(choose, 3, 1)(self.values, positive.values, negative.values))
+    def by_sign(self, positive: Any, negative: Any) -> Balls:
+        """Return one of two numbers for each number of the array, by its sign."""
+        return Balls(_BY_SIGN(self.values, _raw(positive), _raw(negative)))
 
-    def above(self, other: Balls) -> NDArray[np.bool_]:
-        return np.asarray(self.values > other.values, dtype=np.bool_)
+    def above(self, other: Any) -> NDArray[np.bool_]:
+        """Return whether numbers are certainly above others."""
+        return np.asarray(self.values > _raw(other), dtype=np.bool_)
 
     def cancels(self, signs: Floats) -> bool:
-        return bool((self * Balls.exactly(signs)).sum().ball.is_zero())
+        """Return whether the sum of the numbers times signs is certainly 0."""
+        return bool((self * signs).sum().ball.is_zero())
 
     @property
     def entries(self) -> list[Ball]:
@@ -214,22 +138,156 @@ class Balls(Number):
 
     @property
     def nonzero(self) -> NDArray[np.bool_]:
-        return np.array([not x.is_zero() for x in self.entries])
+        """Whether each number may differ from 0."""
+        return ~np.asarray(_IS_ZERO(self.values), dtype=np.bool_)
 
     @property
     def middle(self) -> Floats:
-        return np.array([float(x.mid()) for x in self.entries]).reshape(self.values.shape)
+        """Doubles near the numbers."""
+        return np.asarray(_MIDDLE(self.values), dtype=np.float64)
+
+    @property
+    def largest(self) -> Floats:
+        """Doubles that the sizes are not above."""
+        return np.array([-below(-abs(x)) for x in self.entries])
 
     @property
     def ends(self) -> tuple[float, float]:
-        return below(self.ball), above(self.ball)
+        """Doubles that a single number lies between."""
+        return below(self.ball), -below(-self.ball)
 
-    def _each(self, function: Callable[[Ball], Ball]) -> Balls:
-        return Balls(np.frompyfunc(function, 1, 1)(self.values))
+    @classmethod
+    def joined(cls, parts: Sequence[Balls]) -> Balls:
+        """Return several arrays as one."""
+        return cls(np.concatenate([part.values for part in parts]))
+
+    def placed(self, size: int, places: NDArray[np.intp]) -> Balls:
+        """Return an array of zeros that has the numbers at these places."""
+        found = np.full(size, arb(0), dtype=object)
+        found[places] = self.values
+        return Balls(found)
+
+    @classmethod
+    def times(cls, matrix: Any, v: Balls) -> Balls:
+        """Return a matrix of balls or of floats, dense or sparse, times numbers."""
+        if isinstance(matrix, arb_mat):
+            return cls((matrix * arb_mat(v.values.size, 1, v.entries)).entries())
+        if sp.issparse(matrix):
+            ends = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
+            parts = [(v[matrix.indices[a:b]] * matrix.data[a:b]).sum().ball for a, b in ends]
+            return cls(parts)
+        step = max(1, BLOCK // max(1, v.values.size))
+        parts = [as_matrix(matrix[i : i + step]) for i in range(0, matrix.shape[0], step)]
+        return cls.joined([cls([]), *(cls.times(part, v) for part in parts)])
+
+    @staticmethod
+    def mean(first: Floats, second: Floats) -> Matrix:
+        """Return the mean of two matrices."""
+        return (as_matrix(first) + as_matrix(second)) * arb(0.5)
+
+    @staticmethod
+    def floats(matrix: Matrix) -> Inexact:
+        """Return the entries of a matrix as doubles, and bounds on their errors."""
+        found = [(float(x.mid()), float(x.rad())) for x in matrix.entries()]
+        shape = (matrix.nrows(), matrix.ncols(), 2)
+        values, errors = np.array(found).reshape(shape).transpose(2, 0, 1)
+        return values, errors * SLACK + 2 * U * np.abs(values) + TINY
+
+    @staticmethod
+    def kernel(kernel: Mapping[str, Any] | None, A: Floats, B: Floats) -> Matrix:
+        """Return the matrix of a kernel between rows; inner products without a kernel."""
+        if kernel is None:
+            return as_matrix(A) * as_matrix(B).transpose()
+        name, gamma, m, n = kernel["name"], arb(kernel["gamma"]), A.shape[0], B.shape[0]
+        if name in ("rbf", "exponential"):
+            factor = gamma if name == "rbf" else gamma * gamma
+            largest = max(float(np.abs(A).max(initial=0.0)), float(np.abs(B).max(initial=0.0)))
+            digits = 2.0 * math.log2(max(largest, 1e-300)) + math.log2(A.shape[1] + 1)
+            digits += math.log2(max(float(factor), 1e-300))
+            # Squared distances from squared norms: as many bits more as may cancel.
+            with ctx.workprec(ctx.prec + max(8, 8 + int(digits))):
+                rows, columns = (Balls.exactly(Z) for Z in (A, B))
+                squares = (rows * rows).sum(axis=1)[:, None] + (columns * columns).sum(axis=1)
+                inner = as_matrix(A) * as_matrix(B).transpose()
+                exponents = (arb_mat(m, n, squares.entries) - inner * arb(2)) * factor
+            powers = Balls(exponents.entries())
+            powers = powers if name == "rbf" else powers.nonneg().root()
+            return arb_mat(m, n, (-powers).exp().entries)
+        if name == "laplacian":
+            rows, columns = Balls.exactly(A), Balls.exactly(B)
+            distances = [(rows[i] - columns).size().sum(axis=1) * gamma for i in range(m)]
+            return arb_mat(m, n, (-Balls.joined(distances)).exp().entries)
+        shift = arb(kernel["coef0"])
+        arguments = (as_matrix(A) * as_matrix(B).transpose() * gamma).entries()
+        if name == "polynomial":
+            return arb_mat(m, n, [(x + shift) ** int(kernel["degree"]) for x in arguments])
+        return arb_mat(m, n, [(x + shift).tanh() for x in arguments])
+
+
+def _raw(other: Any) -> Any:
+    return other.values if isinstance(other, Balls) else other
+
+
+def _nonneg(x: Ball) -> Ball:
+    return x if x >= 0 else arb(0) if x <= 0 else arb(0).union(x.upper())
+
+
+def _power(x: Ball, exponent: Ball) -> Ball:
+    high = x.upper()
+    return x**exponent if x > 0 else arb(0).union((high**exponent).upper()) if high > 0 else arb(0)
+
+
+def _entropy(x: Ball) -> Ball:
+    high = x.upper()
+    if x > 0 or not high > 0:
+        return _nonneg(-x * x.log()) if x > 0 else arb(0)
+    # It increases up to 1/e and is at most 1/e.
+    return arb(0).union((-high * high.log()).upper() if high < arb("0.36") else arb("0.368"))
 
 
 def _smaller(a: Ball, b: Ball) -> Ball:
-    return a if a <= b else b if b <= a else least([a, b])
+    b = arb(b)
+    return a if a <= b else b if b <= a else Balls([a, b]).least().ball
+
+
+def _by_sign(x: Ball, a: Ball, b: Ball) -> Ball:
+    a, b = arb(a), arb(b)
+    return a if x > 0 else b if x <= 0 else a.union(b)
+
+
+_EXACT = np.frompyfunc(arb, 1, 1)
+_NONNEG = np.frompyfunc(_nonneg, 1, 1)
+_POWER = np.frompyfunc(_power, 2, 1)
+_ENTROPY = np.frompyfunc(_entropy, 1, 1)
+_EXP = np.frompyfunc(arb.exp, 1, 1)
+_LOG1P = np.frompyfunc(arb.log1p, 1, 1)
+_SMALLER = np.frompyfunc(_smaller, 2, 1)
+_BY_SIGN = np.frompyfunc(_by_sign, 3, 1)
+_IS_ZERO = np.frompyfunc(arb.is_zero, 1, 1)
+_MIDDLE = np.frompyfunc(lambda x: float(x.mid()), 1, 1)
+_FRACTION = np.frompyfunc(lambda x: fmpq(*x.as_integer_ratio()), 1, 1)
+
+
+def fractions(values: Any) -> Fractions:
+    """Return doubles as the rational numbers that they are."""
+    return np.asarray(_FRACTION(np.asarray(values, dtype=np.float64)), dtype=object)
+
+
+def below(ball: Ball) -> float:
+    """Return the largest float that is at most every number of a ball, or a little less."""
+    end = ball.lower()
+    if not end.is_finite():
+        return -math.inf
+    value = float(end)
+    while not arb(value) <= end:
+        value = math.nextafter(value, -math.inf)
+    return value
+
+
+def as_matrix(values: Any) -> Matrix:
+    """Return a matrix of floats or of balls."""
+    array = np.asarray(_raw(values))
+    return arb_mat(array.shape[0], array.shape[1], array.ravel().tolist())
 
 
 class Inverse:
@@ -241,12 +299,10 @@ class Inverse:
         if not np.isfinite(middle).all():
             raise ProofRejected(f"{what} is out of the range of doubles")
         values, vectors = np.linalg.eigh(middle)
-        smallest = float(np.abs(values).max()) * 1e-18
+        smallest = float(np.abs(values).max()) * U / 100
         G = as_matrix(vectors.T / np.sqrt(np.maximum(values, smallest))[:, None])
-        rows = (
-            G * A * G.transpose() - arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])
-        ).tolist()
-        self.error = -least([-total(abs(x) for x in row).upper() for row in rows])
+        off = Balls((G * A * G.transpose() - as_matrix(np.eye(n))).entries())
+        self.error = Balls(off.size().values.reshape(n, n)).sum(axis=1).greatest().ball.upper()
         self.A, self.G = A, G
         if not self.error < 1:
             raise ProofRejected(
@@ -254,12 +310,12 @@ class Inverse:
                 f" {values[0]:.3g}"
             )
 
-    def form(self, c: Sequence[Ball]) -> Ball:
+    def form(self, c: Balls) -> Balls:
         """Return an upper bound on c'A⁻¹c, which any x gives: 2c'x − x'Ax + r'A⁻¹r with r = c − Ax."""
-        right = arb_mat(len(c), 1, list(c))
-        x, residual = arb_mat(len(c), 1), right
-        for _ in range(REFINEMENTS):
+        right = arb_mat(c.values.size, 1, c.entries)
+        x, residual = arb_mat(c.values.size, 1), right
+        for _ in range(4):
             x = (x + self.G.transpose() * (self.G * residual)).mid()
             residual = right - self.A * x
-        value = (x.transpose() * (right + residual))[0, 0]
-        return (value + norm_squared((self.G * residual).entries()) / (1 - self.error)).upper()
+        value, rest = (x.transpose() * (right + residual))[0, 0], self.G * residual
+        return Balls((value + (rest.transpose() * rest)[0, 0] / (1 - self.error)).upper())

@@ -6,22 +6,26 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import import_module
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError, NotCertified, missing_extra
-from svmcvx.proofs.blocks import enclosures, is_in_blocks
-from svmcvx.proofs.format import Proof, ProofFile, digest_of, html_table, read_proof
-from svmcvx.proofs.problem import Data, Problem, ProofRejected, matrix_of, require_small
+from svmcvx.proofs.blocks import FORMULATIONS, enclosures, is_in_blocks
+from svmcvx.proofs.format import Proof, ProofFile, digest_of, read_proof
+from svmcvx.proofs.intervals import Interval
+from svmcvx.proofs.problem import Problem, ProofRejected, codes_of, matrix_of, require_all
+from svmcvx.proofs.search_tree import tree_bound
+from svmcvx.proofs.space import Space, require_small
 from svmcvx.proofs.statement import SEARCHED, Statement
 
-FAMILIES: Final = ("margin", "indicator", "multiclass")
+Floats: TypeAlias = NDArray[np.float64]
+
 METHODS: Final = ("auto", "balls", "a-priori")
 # What "auto" leaves to ball arithmetic: a second or a few.
 MOST_ENTRIES: Final = 4_000_000
@@ -36,8 +40,8 @@ UNDECIDED: Final = 2
 class CheckedScores(NamedTuple):
     """What was proved of the scores of every optimal machine on test rows."""
 
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
+    lower: Floats
+    upper: Floats
     labels: NDArray[Any]
     digest: str
 
@@ -85,29 +89,13 @@ class Verified:
     def __bool__(self) -> bool:
         return self.holds
 
-    def _repr_html_(self) -> str:
-        about = {} if self.statement is None else {"Problem": self.statement}
-        ends = {
-            "Lower bound": self.lower,
-            "Upper bound": self.upper,
-            "Ends checked": ", ".join(self.checked) or "none",
-        }
-        claims = {"Claimed ends": "confirmed" if self.holds else "not confirmed"}
-        if self.scores is not None:
-            ends["Scores"] = str(self.scores)
-        why = {"Not claimed" if self.holds else "Fails": self.why} if self.why else {}
-        return html_table(
-            "✓ Proof holds" if self.holds else "✗ Proof does not hold",
-            {**about, **ends, **claims, **why},
-        )
-
 
 class End(NamedTuple):
-    """One end of the interval: the floats around it, and what fails."""
+    """One end of the interval: the doubles around it, and what fails."""
 
-    low: float
-    high: float
-    why: str
+    low: float = -math.inf
+    high: float = math.inf
+    why: str = ""
 
 
 class States(Protocol):
@@ -176,177 +164,40 @@ def verify(
     """
     if not isinstance(method, str) or method not in METHODS:
         raise DataError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
-    if (
-        not isinstance(precision, int)
-        or isinstance(precision, bool)
-        or not 64 <= precision <= 100_000
-    ):
+    whole = isinstance(precision, int) and not isinstance(precision, bool)
+    if not whole or not 64 <= precision <= 100_000:
         raise DataError(f"precision must be a whole number of bits, at least 64, got {precision!r}")
     expected = _expected(expect)
     if is_in_blocks(X):
         return _verified_in_blocks(proof, X, y, expected, method, tested=test is not None)
-    data, T = Data.of(X, y), None if test is None else matrix_of(test, "test")
+    X, labels, T = matrix_of(X, "X"), np.asarray(y).ravel(), None
+    if labels.size != X.shape[0]:
+        raise DataError(f"y has {labels.size} labels but X has {X.shape[0]} rows")
+    if test is not None:
+        T = matrix_of(test, "test")
     try:
-        problem = _bound(proof, data, T)
+        problem = _bound(proof, X, labels, T)
     except ProofRejected as refusal:
         return Verified(None, math.inf, False, str(refusal))
-    if problem.proof.test is not None and method == "a-priori":
+    claim = problem.proof
+    if claim.test is not None and method == "a-priori":
         raise DataError("there is no check of scores in doubles; use method='balls'")
-    statement, claim = problem.proof.statement, problem.proof
-    other = _other(statement, problem.fingerprint, expected)
+    other = _other(claim.statement, problem.fingerprint, expected)
     try:
-        in_doubles = method == "a-priori" or (
-            method == "auto" and claim.test is None and _in_doubles(problem)
-        )
+        in_doubles = method == "a-priori" or (method == "auto" and _is_large(problem))
         upper, lower = _ends(problem, precision, in_doubles)
         near = _is_near(claim, upper, lower)
         if in_doubles and near and method == "auto" and problem.n * problem.n <= MOST_BALLS:
             in_doubles = False
             upper, lower = _ends(problem, precision, in_doubles)
     except ProofRejected as refusal:
-        return Verified(None, math.inf, False, other or str(refusal), statement)
-    reasons, found = _verdict(claim, upper, lower, other)
+        return Verified(None, math.inf, False, other or str(refusal), claim.statement)
+    found = _verdict(claim, upper, lower, other)
     if claim.test is not None and not other:
         return _with_scores(found, problem, T, precision)
-    if reasons and in_doubles and near:
+    if not found.holds and in_doubles and near:
         return replace(found, why=f"{found.why}; doubles do not tell, take method='balls'")
     return found
-
-
-def _with_scores(found: Verified, problem: Problem, T: Any, precision: int) -> Verified:
-    """The result with the scores of the test rows, which follow from both ends."""
-    claim = problem.proof
-    assert claim.test is not None  # noqa: S101 - only called with test rows
-    if set(found.checked) != {"lower", "upper"}:
-        why = "the scores follow from both ends of the optimum, of which one is not proved"
-        return replace(found, holds=False, why=found.why if not found.holds else why)
-    low, high = _score_ends(problem, T, precision)
-    crossed = np.flatnonzero(low > high)
-    if crossed.size:
-        why = (
-            f"the ends of the score of test row {crossed[0]} cross, so that one of the checks is"
-            " wrong"
-        )
-        return replace(found, holds=False, why=why)
-    codes, labels = label_codes(low, high), np.empty(low.size, dtype=object)
-    for k, label in enumerate(claim.statement.classes):
-        labels[codes == k] = label
-    found = replace(found, scores=CheckedScores(low, high, labels, claim.test["digest"]))
-    why = _unconfirmed(claim, low, high)
-    return replace(found, holds=False, why=why) if found.holds and why else found
-
-
-def _unconfirmed(claim: Proof, low: NDArray[np.float64], high: NDArray[np.float64]) -> str:
-    """What a proof claims of scores and the ends that were found do not confirm; empty if they do."""
-    lower, upper = claim.scores["lower"], claim.scores["upper"]
-    for what, rows, mine, other in (
-        ("at least", ~(low >= lower) & (lower > -NOTHING), low, lower),
-        ("at most", ~(high <= upper) & (upper < NOTHING), high, upper),
-    ):
-        if rows.any():
-            t = int(np.flatnonzero(rows)[0])
-            ends = f"{float(mine[t])!r}, the proof claims {float(other[t])!r}"
-            return f"the score of test row {t} is proved to be {what} {ends}"
-    return ""
-
-
-def label_codes(lower: NDArray[np.float64], upper: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Return the positions of the classes that intervals of scores decide, and :data:`UNDECIDED`."""
-    return np.where(lower > 0, 1, np.where(upper <= 0, 0, UNDECIDED)).astype(np.uint8)
-
-
-def score_ends(
-    proof: Proof, X: Any, y: Any, T: Any
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return both ends of the scores of every optimal machine on test rows, as :func:`verify` finds
-    them.
-    """
-    data = Data.of(X, y)
-    try:
-        problem = Problem(proof, data.X, data.codes(proof.statement.plain)).with_multipliers()
-        return _score_ends(problem, matrix_of(T, "test"), 128)
-    except ProofRejected as refusal:
-        raise NotCertified(
-            f"the second checker proves nothing of these scores: {refusal}"
-        ) from None
-
-
-def _score_ends(
-    problem: Problem, T: Any, precision: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    _require_flint()
-    predictions: Any = import_module("svmcvx.proofs.predictions")
-    ends: tuple[NDArray[np.float64], NDArray[np.float64]] = predictions.score_ends(
-        problem, T, precision
-    )
-    return ends
-
-
-def _other(statement: Statement, fingerprint: str, expected: Statement | None) -> str:
-    """Why a proof is not about these data, or not about the problem that is expected; empty if it
-    is.
-    """
-    if fingerprint != statement.fingerprint:
-        return (
-            f"the data are not those of the proof: fingerprint {fingerprint}, the proof is about"
-            f" {statement.fingerprint}"
-        )
-    difference = "" if expected is None else statement.difference(expected)
-    return f"the proof is about another problem: {difference}" if difference else ""
-
-
-def _verified_in_blocks(
-    proof: Proof | str | os.PathLike[str],
-    X: Any,
-    y: Any,
-    expected: Statement | None,
-    method: str,
-    *,
-    tested: bool,
-) -> Verified:
-    """Check a proof on rows in blocks, in one pass in doubles."""
-    if method == "balls":
-        raise DataError(
-            "rows in blocks are checked in doubles; leave out method='balls', or load the data"
-        )
-    claim = (
-        replace(proof, statement=replace(proof.statement))
-        if isinstance(proof, Proof)
-        else read_proof(proof)
-    )
-    try:
-        found = enclosures(claim, X, y)
-    except ProofRejected as refusal:
-        return Verified(None, math.inf, False, str(refusal), claim.statement)
-    if claim.test is not None or tested:
-        why = (
-            "rows in blocks are checked for both ends alone, not for scores of test rows; load the"
-            " data"
-        )
-        return Verified(None, math.inf, False, why, claim.statement)
-    lower = None if found.lower is None else End(*found.lower, "")
-    return _verdict(
-        claim, End(*found.upper, ""), lower, _other(claim.statement, found.fingerprint, expected)
-    )[1]
-
-
-def _verdict(claim: Proof, upper: End, lower: End | None, other: str) -> tuple[list[str], Verified]:
-    """Hold the ends that were found against the claim; return why it fails, and the result."""
-    statement = claim.statement
-    if lower is not None and not lower.why and not upper.why and lower.low > upper.high:
-        crossed = (
-            f"the ends cross: the optimum is at least {lower.low!r} and at most {upper.high!r}, so"
-            " that one of the checks is wrong"
-        )
-        return [crossed], Verified(None, math.inf, False, crossed, statement)
-    reasons = [reason for reason in (other, *_failures(claim, upper, lower)) if reason]
-    why = reasons[0] if reasons else _unproved(claim)
-    proved = None if lower is None or lower.low == -math.inf else lower.low
-    checked = (
-        *(["lower"] if proved is not None else []),
-        *(["upper"] if upper.high < math.inf else []),
-    )
-    return reasons, Verified(proved, upper.high, not reasons, why, statement, checked)
 
 
 def _expected(expect: Any) -> Statement | None:
@@ -364,31 +215,45 @@ def _expected(expect: Any) -> Statement | None:
     return found
 
 
-def _bound(proof: Proof | str | os.PathLike[str], data: Data, T: Any) -> Problem:
+def _bound(proof: Proof | str | os.PathLike[str], X: Any, labels: Any, T: Any) -> Problem:
     """A proof with the data that it is about; of a file, arrays are read only if their sizes are
     those of the data.
     """
     if isinstance(proof, Proof):
-        # Whose dictionaries may have been changed since it was made.
-        proof = replace(proof, statement=replace(proof.statement))
-        codes = data.codes(proof.statement.plain)
+        proof = _checked_again(proof)
+        codes = _codes(proof.statement.plain, X, labels)
         _require_test(proof.test, proof.statement.columns, T)
     else:
         with ProofFile(proof) as file:
-            codes = data.codes(file.header.statement)
+            codes = _codes(file.header.statement, X, labels)
             _require_test(file.header.test, file.header.statement["columns"], T)
             proof = file.read()
     if proof.test is not None:
-        given = proof.scores["label"]
-        wrong = np.flatnonzero(given != label_codes(proof.scores["lower"], proof.scores["upper"]))
-        wrong = np.union1d(wrong, np.flatnonzero(proof.scores["lower"] > proof.scores["upper"]))
-        if wrong.size:
-            t = int(wrong[0])
-            ends = f"{float(proof.scores['lower'][t])!r} to {float(proof.scores['upper'][t])!r}"
+        low, high, given = (proof.scores[name] for name in ("lower", "upper", "label"))
+        for t in np.flatnonzero((given != label_codes(low, high)) | (low > high))[:1]:
             raise ProofRejected(
-                f"the label {int(given[t])} of test row {t} is not that of its interval, {ends}"
+                f"the label {int(given[t])} of test row {t} is not that of its interval,"
+                f" {float(low[t])!r} to {float(high[t])!r}"
             )
-    return Problem(proof, data.X, codes).with_multipliers()
+    return Problem(proof, X, codes)
+
+
+def _checked_again(proof: Proof) -> Proof:
+    """A proof whose dictionaries may have been changed since it was made."""
+    return replace(proof, statement=replace(proof.statement))
+
+
+def _codes(statement: Mapping[str, Any], X: Any, labels: Any) -> NDArray[np.intp]:
+    """The positions of the labels of data that have the shape and the classes of a statement."""
+    for what, held in zip(("rows", "columns"), X.shape, strict=True):
+        if held != statement[what]:
+            raise ProofRejected(
+                f"the data are not those of the proof: they have {held} {what}, the proof is"
+                f" about {statement[what]}"
+            )
+    codes = codes_of(labels, statement["classes"])
+    require_all(np.unique(codes), statement["classes"])
+    return codes
 
 
 def _require_test(said: Mapping[str, Any] | None, columns: int, T: Any) -> None:
@@ -402,10 +267,9 @@ def _require_test(said: Mapping[str, Any] | None, columns: int, T: Any) -> None:
             f"the proof claims scores of {said['rows']} test rows; pass them as test"
         )
     if T.shape != (said["rows"], columns):
-        wanted = f"{said['rows']} rows and {columns} columns"
         raise ProofRejected(
             f"the test rows are not those of the proof: they have the shape {T.shape}, the proof is"
-            f" about {wanted}"
+            f" about {said['rows']} rows and {columns} columns"
         )
     digest = digest_of(T)
     if digest != said["digest"]:
@@ -415,26 +279,176 @@ def _require_test(said: Mapping[str, Any] | None, columns: int, T: Any) -> None:
         )
 
 
-def _failures(claim: Proof, upper: End, lower: End | None) -> list[str]:
-    """The claims that were not confirmed, the cause first."""
-    found = [lower.why if lower is not None else "", upper.why if claim.upper is not None else ""]
-    if claim.upper is not None and not upper.why and not upper.high <= claim.upper:
-        found.append(
+def _verified_in_blocks(
+    proof: Proof | str | os.PathLike[str],
+    X: Any,
+    y: Any,
+    expected: Statement | None,
+    method: str,
+    *,
+    tested: bool,
+) -> Verified:
+    """Check a proof on rows in blocks, in one pass in doubles."""
+    if method == "balls":
+        raise DataError(
+            "rows in blocks are checked in doubles; leave out method='balls', or load the data"
+        )
+    claim = _checked_again(proof) if isinstance(proof, Proof) else read_proof(proof)
+    try:
+        if claim.test is not None or tested:
+            raise ProofRejected(
+                "rows in blocks are checked for both ends alone, not for scores of test rows; load"
+                " the data"
+            )
+        found = enclosures(claim, X, y)
+    except ProofRejected as refusal:
+        return Verified(None, math.inf, False, str(refusal), claim.statement)
+    lower = None if found.lower is None else End(*found.lower)
+    return _verdict(
+        claim, End(*found.upper), lower, _other(claim.statement, found.fingerprint, expected)
+    )
+
+
+# The ends of the optimum.
+
+
+def _is_large(problem: Problem) -> bool:
+    """Whether ball arithmetic would take long, and there is a check in doubles."""
+    rows, d = problem.X.shape
+    large = problem.n > MOST_KERNEL_ROWS
+    if problem.kernel is None:
+        large = (problem.X.nnz if hasattr(problem.X, "nnz") else rows * d) > MOST_ENTRIES
+    return large and problem.proof.test is None and problem.formulation in FORMULATIONS
+
+
+def _ends(problem: Problem, precision: int, in_doubles: bool) -> tuple[End, End | None]:
+    """The upper end, and the lower one of the dual point or of the tree, if the proof has one."""
+    if in_doubles and problem.formulation not in FORMULATIONS:
+        raise DataError(
+            f"there is no check of {problem.formulation!r} in doubles, only of"
+            f" {', '.join(FORMULATIONS)}; use method='balls'"
+        )
+    numbers: Any = Interval
+    context: Any = nullcontext()
+    if not in_doubles:
+        context = _flint().ctx.workprec(precision)
+        numbers = import_module("svmcvx.proofs.balls").Balls
+    upper_end, lower_end = _family(problem.formulation)
+    with context, np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
+        space = Space(problem, numbers)
+        upper = _end(upper_end, space)
+        lower = _end(lower_end, space) if problem.proof.dual else None
+        return upper, _with_the_search(space, upper, lower) if problem.proof.tree else lower
+
+
+def _flint() -> Any:
+    try:
+        return import_module("flint")
+    except ImportError:
+        raise missing_extra("python-flint", "proofs") from None
+
+
+def _family(formulation: str) -> tuple[Any, Any]:
+    # Those of balls alone need python-flint, and are imported if they are needed.
+    modules = (
+        import_module(f"svmcvx.proofs.families.{name}")
+        for name in ("margin", "indicator", "multiclass")
+    )
+    found: tuple[Any, Any] = next(m.FAMILY[formulation] for m in modules if formulation in m.FAMILY)
+    return found
+
+
+def _end(evaluate: Any, space: Any) -> End:
+    space.influence = 0.0
+    try:
+        low, high = evaluate(space).ends
+        require_small(space.influence, low, high)
+        return End(low, high)
+    except ProofRejected as refusal:
+        return End(why=str(refusal))
+
+
+def _with_the_search(space: Any, upper: End, lower: End | None) -> End:
+    """The lower end with what the record of a search proves."""
+    try:
+        found = tree_bound(space)
+    except ProofRejected as refusal:
+        return End(why=str(refusal))
+    if lower is not None and not lower.why:
+        found = max(found, lower.low)
+    return End(found, max(found, upper.high))
+
+
+def _is_near(claim: Proof, upper: End, lower: End | None) -> bool:
+    """Whether an end that is claimed lies between the doubles around the end that was found."""
+    return any(
+        end is not None and claimed is not None and not end.why and end.low < claimed < end.high
+        for end, claimed in ((upper, claim.upper), (lower, claim.lower))
+    )
+
+
+# Verdicts.
+
+
+def _other(statement: Statement, fingerprint: str, expected: Statement | None) -> str:
+    """Why a proof is not about these data, or not about the problem that is expected; empty if it
+    is.
+    """
+    if fingerprint != statement.fingerprint:
+        return (
+            f"the data are not those of the proof: fingerprint {fingerprint}, the proof is about"
+            f" {statement.fingerprint}"
+        )
+    difference = "" if expected is None else statement.difference(expected)
+    return f"the proof is about another problem: {difference}" if difference else ""
+
+
+def _verdict(claim: Proof, upper: End, lower: End | None, other: str) -> Verified:
+    """Hold the ends that were found against the claim."""
+    statement = claim.statement
+    low = lower if lower is not None else End()
+    if not low.why and not upper.why and low.low > upper.high:
+        crossed = (
+            f"the ends cross: the optimum is at least {low.low!r} and at most {upper.high!r}, so"
+            " that one of the checks is wrong"
+        )
+        return Verified(None, math.inf, False, crossed, statement)
+    why = other or _failure(claim, upper, lower)
+    ends = {"lower": low.low > -math.inf, "upper": upper.high < math.inf}
+    return Verified(
+        low.low if ends["lower"] else None,
+        upper.high,
+        not why,
+        why or _unproved(claim),
+        statement,
+        tuple(end for end, computed in ends.items() if computed),
+    )
+
+
+def _failure(claim: Proof, upper: End, lower: End | None) -> str:
+    """Why a claim was not confirmed, the cause first; empty if it was."""
+    if lower is not None and lower.why:
+        return lower.why
+    if claim.upper is not None and upper.why:
+        return upper.why
+    if claim.upper is not None and not upper.high <= claim.upper:
+        return (
             f"the model's objective is at most {upper.high!r} but at least {upper.low!r}, the proof"
             f" claims {claim.upper!r}"
         )
     if claim.lower is None:
-        return found
+        return ""
     if lower is None:
-        found.append(
+        return (
             f"the proof claims the lower end {claim.lower!r} and has no dual point that would"
             " prove it"
         )
-    elif not lower.why and not lower.low >= claim.lower:
-        what = "the record of the search proves" if claim.tree else "the dual objective is at least"
-        most = "" if claim.tree else f" but at most {lower.high!r}"
-        found.append(f"{what} {lower.low!r}{most}, the proof claims {claim.lower!r}")
-    return found
+    if lower.low >= claim.lower:
+        return ""
+    what = f"the dual objective is at least {lower.low!r} but at most {lower.high!r}"
+    if claim.tree:
+        what = f"the record of the search proves {lower.low!r}"
+    return f"{what}, the proof claims {claim.lower!r}"
 
 
 def _unproved(claim: Proof) -> str:
@@ -449,99 +463,65 @@ def _unproved(claim: Proof) -> str:
     return ""
 
 
-def _ends_of(formulation: str) -> tuple[Callable[..., Any], Any]:
-    # The families of balls need python-flint, and are imported if they are needed.
-    modules = (import_module(f"svmcvx.proofs.families.{family}") for family in FAMILIES)
-    found: tuple[Any, Any] = next(
-        module.FAMILY[formulation] for module in modules if formulation in module.FAMILY
-    )
-    return found
+# Scores of test rows.
 
 
-def _ends(problem: Problem, precision: int, in_doubles: bool) -> tuple[End, End | None]:
-    """The upper end, and the lower one of the dual point or of the tree, if the proof has one."""
-    upper, lower = _in_double_precision(problem) if in_doubles else _in_balls(problem, precision)
-    return upper, _with_the_search(problem, precision, upper, lower)
+def label_codes(lower: Floats, upper: Floats) -> NDArray[np.uint8]:
+    """Return the positions of the classes that intervals of scores decide, and :data:`UNDECIDED`."""
+    return np.where(lower > 0, 1, np.where(upper <= 0, 0, UNDECIDED)).astype(np.uint8)
 
 
-def _in_double_precision(problem: Problem) -> tuple[End, End | None]:
-    large: Any = import_module("svmcvx.proofs.large")
-    large.require_check(problem)
-    upper, lower = (partial(large.ends_of, evaluate) for evaluate in _ends_of(problem.formulation))
-    return _both(upper, lower if problem.proof.dual else None, large.Space(problem), tuple)
-
-
-def _in_balls(problem: Problem, precision: int) -> tuple[End, End | None]:
-    flint = _require_flint()
-    balls: Any = import_module("svmcvx.proofs.balls")
-    space: Any = import_module("svmcvx.proofs.space")
-    upper, lower = _ends_of(problem.formulation)
-    if not problem.proof.dual:
-        lower = None
-    with flint.ctx.workprec(precision):
-        return _both(upper, lower, space.Space(problem), lambda found: balls.Balls(found).ends)
-
-
-def _require_flint() -> Any:
+def score_ends(proof: Proof, X: Any, y: Any, T: Any) -> tuple[Floats, Floats]:
+    """Return both ends of the scores of every optimal machine on test rows, as :func:`verify` finds
+    them.
+    """
+    X = matrix_of(X, "X")
     try:
-        return import_module("flint")
-    except ImportError:
-        raise missing_extra("python-flint", "proofs") from None
-
-
-def _with_the_search(problem: Problem, precision: int, upper: End, lower: End | None) -> End | None:
-    """The lower end with what the record of a search proves, if the proof has one."""
-    if not problem.proof.tree:
-        return lower
-    tree: Any = import_module("svmcvx.proofs.search_tree")
-    try:
-        if problem.kernel is None:
-            found = float(tree.tree_bound(problem))
-        else:
-            space: Any = import_module("svmcvx.proofs.space")
-            with _require_flint().ctx.workprec(precision):
-                found = float(tree.tree_bound(problem, space.Space(problem)))
+        codes = _codes(proof.statement.plain, X, np.asarray(y).ravel())
+        problem = Problem(proof, X, codes)
+        return _score_ends(problem, matrix_of(T, "test"), 128)
     except ProofRejected as refusal:
-        return End(-math.inf, math.inf, str(refusal))
-    if lower is not None and not lower.why:
-        found = max(found, lower.low)
-    return End(found, max(found, upper.high), "")
+        raise NotCertified(
+            f"the second checker proves nothing of these scores: {refusal}"
+        ) from None
 
 
-def _both(
-    upper: Callable[..., Any],
-    lower: Callable[..., Any] | None,
-    space: Any,
-    enclose: Callable[[Any], Any],
-) -> tuple[End, End | None]:
-    return _end(upper, space, enclose), None if lower is None else _end(lower, space, enclose)
+def _score_ends(problem: Problem, T: Any, precision: int) -> tuple[Floats, Floats]:
+    with _flint().ctx.workprec(precision):
+        predictions: Any = import_module("svmcvx.proofs.predictions")
+        ends: tuple[Floats, Floats] = predictions.score_ends(problem, T)
+        return ends
 
 
-def _end(evaluate: Callable[..., Any], space: Any, enclose: Callable[[Any], Any]) -> End:
-    space.influence = 0.0
-    try:
-        low, high = enclose(evaluate(space))
-        require_small(space.influence, low, high)
-        return End(low, high, "")
-    except ProofRejected as refusal:
-        return End(-math.inf, math.inf, str(refusal))
+def _with_scores(found: Verified, problem: Problem, T: Any, precision: int) -> Verified:
+    """The result with the scores of the test rows, which follow from both ends."""
+    claim = problem.proof
+    if set(found.checked) != {"lower", "upper"}:
+        why = "the scores follow from both ends of the optimum, of which one is not proved"
+        return replace(found, holds=False, why=why if found.holds else found.why)
+    low, high = _score_ends(problem, T, precision)
+    for t in np.flatnonzero(low > high)[:1]:
+        why = f"the ends of the score of test row {t} cross, so that one of the checks is wrong"
+        return replace(found, holds=False, why=why)
+    codes, labels = label_codes(low, high), np.empty(low.size, dtype=object)
+    for k, label in enumerate(claim.statement.classes):
+        labels[codes == k] = label
+    assert claim.test is not None  # noqa: S101 - only called with test rows
+    found = replace(found, scores=CheckedScores(low, high, labels, claim.test["digest"]))
+    why = _unconfirmed(claim, low, high)
+    return replace(found, holds=False, why=why) if found.holds and why else found
 
 
-def _in_doubles(problem: Problem) -> bool:
-    """Whether ball arithmetic would take long, and there is a check in doubles."""
-    rows, d = problem.X.shape
-    if problem.kernel is None:
-        entries = problem.X.nnz if hasattr(problem.X, "nnz") else rows * d
-        large = entries > MOST_ENTRIES
-    else:
-        large = problem.n > MOST_KERNEL_ROWS
-    return bool(large and import_module("svmcvx.proofs.large").can_check(problem))
-
-
-def _is_near(claim: Proof, upper: End, lower: End | None) -> bool:
-    """Whether an end that is claimed lies between the doubles around the end that was found."""
-    ends = ((upper, claim.upper), (lower, claim.lower))
-    return any(
-        end is not None and claimed is not None and not end.why and end.low < claimed < end.high
-        for end, claimed in ends
-    )
+def _unconfirmed(claim: Proof, low: Floats, high: Floats) -> str:
+    """What a proof claims of scores and the ends that were found do not confirm; empty if they do."""
+    lower, upper = claim.scores["lower"], claim.scores["upper"]
+    for what, rows, mine, other in (
+        ("at least", ~(low >= lower) & (lower > -NOTHING), low, lower),
+        ("at most", ~(high <= upper) & (upper < NOTHING), high, upper),
+    ):
+        for t in np.flatnonzero(rows)[:1]:
+            return (
+                f"the score of test row {t} is proved to be {what} {float(mine[t])!r}, the proof"
+                f" claims {float(other[t])!r}"
+            )
+    return ""

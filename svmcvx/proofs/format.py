@@ -9,7 +9,6 @@ digest and the fingerprint guard against accidents: no bound rests on them.
 from __future__ import annotations
 
 import hashlib
-import html
 import io
 import json
 import math
@@ -19,7 +18,7 @@ import struct
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +32,7 @@ from svmcvx.errors import DataError
 from svmcvx.proofs.statement import (
     FIELDS,
     Statement,
+    bytes_of,
     check_arrays,
     checked_claim,
     checked_statement,
@@ -41,18 +41,7 @@ from svmcvx.proofs.statement import (
     exactly,
 )
 
-__all__ = [
-    "Header",
-    "Proof",
-    "ProofFile",
-    "digest_of",
-    "fingerprint",
-    "html_table",
-    "read_proof",
-    "write_proof",
-]
-
-Floats: TypeAlias = NDArray[np.float64]
+PathLike: TypeAlias = str | os.PathLike[str]
 
 FORMAT: Final = "svmcvx-proof"
 FORMAT_VERSION: Final = 2
@@ -65,8 +54,6 @@ MAPPINGS: Final = ("model", "dual", "tree", "scores")
 MEMBERS: Final = 64
 SMALL: Final = 2**20
 SHRINKING: Final = 64
-# Bytes that are read or written at a time.
-CHUNK: Final = 2**20
 # The end of a zip archive without a comment, and the mark of one beyond four gigabytes.
 END: Final = struct.Struct("<4s4H2LH")
 ZIP64: Final = b"PK\x06\x07"
@@ -133,77 +120,43 @@ class Proof:
         }
 
     def __repr__(self) -> str:
-        ends = ["none" if end is None else f"{end:.9g}" for end in (self.lower, self.upper)]
+        lower, upper = ("none" if end is None else f"{end:.9g}" for end in (self.lower, self.upper))
         about = self.statement
         return (
-            f"Proof({about.formulation}: {self.kind}, lower {ends[0]}, upper {ends[1]},"
+            f"Proof({about.formulation}: {self.kind}, lower {lower}, upper {upper},"
             f" {about.rows} observations, data {about.fingerprint})"
         )
 
-    def _repr_html_(self) -> str:
-        claims = {f"Claimed {name} bound": getattr(self, name) for name in ("lower", "upper")}
-        fields = {
-            "Problem": self.statement,
-            "Data hash": self.statement.fingerprint,
-            "Kind": self.kind,
-            **claims,
-        }
-        if self.test is not None:
-            fields |= {"Claimed scores": f"{self.tested} test rows, digest {self.test['digest']}"}
-        return html_table("Proof, to be checked by svmcvx.verify", fields)
 
-
-def html_table(title: str, fields: Mapping[str, Any]) -> str:
-    """Return values by their names as a table of HTML, in the colours of the page."""
-    cell = "text-align:left;background:none;color:inherit;padding:0.2em 0.7em;"
-    label = "font-weight:normal;opacity:0.75;white-space:nowrap;"
-    rows = "".join(
-        '<tr style="background:none;"><th scope="row"'
-        f' style="{cell}{label}">{html.escape(name)}</th>'
-        f'<td style="{cell}">{html.escape(f"{value:.10g}" if isinstance(value, float) else str(value))}</td></tr>'
-        for name, value in fields.items()
-    )
-    table = f'<table style="border-collapse:collapse;color:inherit;"><tbody>{rows}</tbody></table>'
-    return (
-        '<div class="svmcvx"><div'
-        f' style="font-weight:bold;">{html.escape(title)}</div>{table}</div>'
-    )
-
-
-def write_proof(path: str | os.PathLike[str], proof: Proof) -> None:
+def write_proof(path: PathLike, proof: Proof) -> None:
     """Write a proof to a file, whole or not at all."""
-    arrays = proof.arrays
-    plain = proof.statement.plain
-    plain["hyperparameters"] = {
-        name: "inf" if value == math.inf else value
-        for name, value in plain["hyperparameters"].items()
-    }
+    arrays, plain = proof.arrays, proof.statement.plain
+    numbers = plain["hyperparameters"].items()
+    plain["hyperparameters"] = {name: "inf" if x == math.inf else x for name, x in numbers}
     header = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
         "statement": plain,
         "claim": {name: getattr(proof, name) for name in CLAIM},
-        "arrays": {
-            name: {"dtype": values.dtype.str, "shape": values.shape}
-            for name, values in arrays.items()
-        },
+        "arrays": {name: {"dtype": v.dtype.str, "shape": v.shape} for name, v in arrays.items()},
         **({} if proof.test is None else {"test": proof.test}),
     }
-    text = json.dumps(header, allow_nan=False).encode()
-    if len(text) > SMALL:
+    members = {HEADER: json.dumps(header, allow_nan=False).encode()}
+    if len(members[HEADER]) > SMALL:
         raise DataError(
             "the labels take more than a megabyte; encode them as integers before training"
         )
-    members = {HEADER: text} | {
-        f"{name}.npy": _npy(values) for name, values in sorted(arrays.items())
-    }
-    members[DIGEST] = _digest(members.values()).hexdigest().encode()
+    for name, values in sorted(arrays.items()):
+        stream = io.BytesIO()
+        np.lib.format.write_array(stream, values, version=(1, 0), allow_pickle=False)
+        members[f"{name}.npy"] = stream.getvalue()
+    members[DIGEST] = hashlib.sha256(b"".join(members.values())).hexdigest().encode()
     target = Path(path)
+    # Not by tempfile, whose files others may not read.
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
-        # Not by tempfile, whose files others may not read.
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
-            with temporary.open("xb") as stream, zipfile.ZipFile(stream, "w") as archive:
+            with temporary.open("xb") as file, zipfile.ZipFile(file, "w") as archive:
                 for name, content in members.items():
                     archive.writestr(zipfile.ZipInfo(name), content, _compression(name, content))
             temporary.replace(target)
@@ -216,29 +169,15 @@ def write_proof(path: str | os.PathLike[str], proof: Proof) -> None:
         ) from None
 
 
-def _npy(values: NDArray[Any]) -> bytes:
-    stream = io.BytesIO()
-    np.lib.format.write_array(stream, values, version=(1, 0), allow_pickle=False)
-    return stream.getvalue()
-
-
 def _compression(name: str, content: bytes) -> int:
-    """Deflate small members, and large ones of integers and of trees; other doubles of solvers
-    hardly shrink.
+    """Deflate small arrays, and large ones of integers and of trees unless they would shrink too
+    much; other doubles of solvers hardly shrink.
     """
-    if len(content) <= SMALL:
-        return zipfile.ZIP_DEFLATED if name.endswith(".npy") else zipfile.ZIP_STORED
-    if dtype_of(name.removesuffix(".npy")) == "<f8" and not name.startswith("tree."):
-        return zipfile.ZIP_STORED
-    shrunk = len(zlib.compress(content))
-    return zipfile.ZIP_DEFLATED if shrunk * SHRINKING >= len(content) else zipfile.ZIP_STORED
-
-
-def _digest(members: Iterable[bytes]) -> Any:
-    sha = hashlib.sha256()
-    for content in members:
-        sha.update(content)
-    return sha
+    deflated = name.endswith(".npy")
+    if len(content) > SMALL:
+        shrinks = name.startswith("tree.") or dtype_of(name.removesuffix(".npy")) != "<f8"
+        deflated = shrinks and len(zlib.compress(content)) * SHRINKING >= len(content)
+    return zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED
 
 
 class Header(NamedTuple):
@@ -257,7 +196,7 @@ class ProofFile:
 
     header: Header
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: PathLike) -> None:
         self.path = path
         try:
             self._stream = Path(path).open("rb")  # noqa: SIM115 - closed with this
@@ -270,7 +209,7 @@ class ProofFile:
         try:
             with _damage_of(path):
                 self._archive, self._members = _archive(path, self._stream)
-                text = self._archive.read(self._members[HEADER])
+                text = self._archive.read(HEADER)
                 self.header = _header(
                     path,
                     json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_number),
@@ -292,8 +231,7 @@ class ProofFile:
         arrays.
         """
         wanted = {f"{name}.npy": name for name in self.header.shapes}
-        if self._members.keys() != {HEADER, DIGEST, *wanted}:
-            strange = sorted(self._members.keys() ^ {HEADER, DIGEST, *wanted})[0]
+        for strange in sorted(self._members.keys() ^ {HEADER, DIGEST, *wanted})[:1]:
             raise DataError(
                 f"{self.path} is damaged: its header and its member {strange!r} do not belong"
                 " together"
@@ -301,12 +239,12 @@ class ProofFile:
         if self._members[DIGEST].file_size != 64:
             raise DataError(f"{self.path} is damaged: its digest is not one of 64 digits")
         for member, name in wanted.items():
-            info, size = self._members[member], _bytes_of(name, self.header.shapes[name])
+            info, size = self._members[member], bytes_of(name, self.header.shapes[name])
             if not size < info.file_size <= size + SMALL:
                 raise DataError(
                     f"{self.path} is damaged: the size of {name} is not that of its shape"
                 )
-            if info.file_size > SMALL and info.file_size > SHRINKING * info.compress_size:
+            if info.file_size > max(SMALL, SHRINKING * info.compress_size):
                 raise DataError(
                     f"{self.path} is refused: {name} is deflated to less than a {SHRINKING}th of"
                     " its size"
@@ -315,39 +253,35 @@ class ProofFile:
     @property
     def digest(self) -> str:
         """What the file says the digest of its content is; :meth:`read` compares them."""
-        return self._archive.read(self._members[DIGEST]).decode()
+        return self._archive.read(DIGEST).decode()
 
     def read(self) -> Proof:
         """Return the proof, with all arrays."""
+        found: dict[str, Any] = {name: {} for name in ("statement", *MAPPINGS)}
         with _damage_of(self.path):
-            arrays = {name: self._array(name) for name in sorted(self.header.shapes)}
+            for name in sorted(self.header.shapes):
+                family, _, key = name.partition(".")
+                found[family][key] = self._array(name)
             if self.digest != self._sha.hexdigest():
                 raise DataError(f"{self.path} is corrupted: its contents do not match their digest")
-        found: dict[str, Any] = {name: {} for name in ("statement", *MAPPINGS)}
-        for name, values in arrays.items():
-            family, _, key = name.partition(".")
-            found[family][key] = values
         statement = Statement(**self.header.statement, **found.pop("statement"))
         return Proof(statement=statement, **found, **self.header.claim, test=self.header.test)
 
     def _array(self, name: str) -> NDArray[Any]:
         shape, dtype = self.header.shapes[name], dtype_of(name)
-        with self._archive.open(self._members[f"{name}.npy"]) as stream:
+        with self._archive.open(f"{name}.npy") as stream:
             start = stream.read(len(MAGIC) + 2)
             length = int.from_bytes(start[len(MAGIC) :], "little")
             described = stream.read(length)
-            said = ARRAY_HEADER.fullmatch(described)
+            said, size = ARRAY_HEADER.fullmatch(described), len(start) + length
             same = (
                 start[: len(MAGIC)] == MAGIC
                 and said is not None
                 and said[1].decode() == dtype
-                and tuple(int(size) for size in said[2].split(b",") if size.strip()) == shape
+                and tuple(int(x) for x in said[2].split(b",") if x.strip()) == shape
+                and size + bytes_of(name, shape) == self._members[f"{name}.npy"].file_size
             )
-            if (
-                not same
-                or len(start) + length + _bytes_of(name, shape)
-                != self._members[f"{name}.npy"].file_size
-            ):
+            if not same:
                 raise DataError(
                     f"{self.path} is damaged: {name} is not an array of dtype {dtype} and shape"
                     f" {shape}"
@@ -355,44 +289,35 @@ class ProofFile:
             self._sha.update(start + described)
             values = np.empty(shape, dtype=dtype)
             buffer = values.reshape(-1).view(np.uint8)
-            for place in range(0, buffer.size, CHUNK):
-                part = stream.read(min(CHUNK, buffer.size - place))
+            for place in range(0, buffer.size, SMALL):
+                part = stream.read(min(SMALL, buffer.size - place))
                 self._sha.update(part)
                 buffer[place : place + len(part)] = np.frombuffer(part, dtype=np.uint8)
         values.flags.writeable = False
         return values
 
 
-def read_proof(path: str | os.PathLike[str]) -> Proof:
+def read_proof(path: PathLike) -> Proof:
     """Return the proof that :func:`write_proof` wrote."""
     with ProofFile(path) as file:
         return file.read()
 
 
 @contextmanager
-def _damage_of(path: str | os.PathLike[str]) -> Iterator[None]:
+def _damage_of(path: PathLike) -> Iterator[None]:
     """Report any error of the readers of archives, texts and arrays as a damaged file."""
+    damage = (EOFError, RuntimeError, ValueError, KeyError, OverflowError, MemoryError)
     try:
         yield
     except DataError:
         raise
-    except (
-        OSError,
-        EOFError,
-        RuntimeError,
-        ValueError,
-        KeyError,
-        OverflowError,
-        MemoryError,
-    ) as error:
+    except (OSError, zipfile.BadZipFile, zlib.error, struct.error, *damage) as error:
         reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         raise DataError(f"{path} is not the file of a proof, or is corrupted{reason}") from None
-    except (zipfile.BadZipFile, zlib.error, struct.error):
-        raise DataError(f"{path} is not the file of a proof, or is corrupted") from None
 
 
 def _archive(
-    path: str | os.PathLike[str], stream: IO[bytes]
+    path: PathLike, stream: IO[bytes]
 ) -> tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]:
     """Return an archive and its members by their names, once the directory is known to be small."""
     size = stream.seek(0, os.SEEK_END)
@@ -405,21 +330,22 @@ def _archive(
     archive = zipfile.ZipFile(stream)
     members = archive.infolist()
     names = {member.filename: member for member in members}
-    if HEADER not in names:
-        if "header.npy" in names:
-            raise DataError(
-                f"{path} has proof format 1, which is not read any more: it can be forged; solve"
-                " again and save a new proof"
-            )
-        raise DataError(f"{path} is not the file of a proof: it has no header")
-    if len(names) < len(members) or len(members) > MEMBERS:
+    if "header.npy" in names:
         raise DataError(
-            f"{path} is damaged: it has two members of one name, or more than {MEMBERS} members"
+            f"{path} has proof format 1, which is not read any more: it can be forged; solve again"
+            " and save a new proof"
         )
-    if any(member.flag_bits & 1 or member.compress_type not in (0, 8) for member in members):
-        raise DataError(f"{path} is damaged: a member is neither stored nor deflated")
-    if names[HEADER].file_size > SMALL:
-        raise DataError(f"{path} is damaged: its header has more than {SMALL} bytes")
+    if HEADER not in names:
+        raise DataError(f"{path} is not the file of a proof: it has no header")
+    why = ""
+    if len(names) < len(members) or len(members) > MEMBERS:
+        why = f"it has two members of one name, or more than {MEMBERS} members"
+    elif any(member.flag_bits & 1 or member.compress_type not in (0, 8) for member in members):
+        why = "a member is neither stored nor deflated"
+    elif names[HEADER].file_size > SMALL:
+        why = f"its header has more than {SMALL} bytes"
+    if why:
+        raise DataError(f"{path} is damaged: {why}")
     return archive, names
 
 
@@ -434,7 +360,7 @@ def _no_number(text: str) -> NoReturn:
     raise DataError(f"the header of a proof holds {text}, which is not a number of JSON")
 
 
-def _header(path: str | os.PathLike[str], content: Any) -> Header:
+def _header(path: PathLike, content: Any) -> Header:
     """Return what the header says, held against the tables of the format."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise DataError(f"{path} is not the file of a proof: its header does not say so")
@@ -446,34 +372,28 @@ def _header(path: str | os.PathLike[str], content: Any) -> Header:
         )
     tested = ("test",) if "test" in content else ()
     _require_keys(content, "header", ("format", "version", "statement", "claim", "arrays", *tested))
-    statement = dict(_require_keys(content["statement"], "statement", FIELDS))
-    given = statement["hyperparameters"]
-    if isinstance(given, dict):
-        statement["hyperparameters"] = {
-            name: math.inf if value == "inf" else value for name, value in given.items()
-        }
-    statement = checked_statement(statement)
-    claim = checked_claim(
-        statement["formulation"], **_require_keys(content["claim"], "claim", CLAIM)
-    )
-    shapes = {}
+    said = dict(_require_keys(content["statement"], "statement", FIELDS))
+    if isinstance(said["hyperparameters"], dict):
+        numbers = said["hyperparameters"].items()
+        said["hyperparameters"] = {name: math.inf if x == "inf" else x for name, x in numbers}
+    statement = checked_statement(said)
+    claim = _require_keys(content["claim"], "claim", CLAIM)
+    claim = checked_claim(statement["formulation"], **claim)
     if not isinstance(content["arrays"], dict):
         raise DataError("the arrays of the header of a proof must be given by their names")
+    shapes = {}
     for name, described in content["arrays"].items():
-        _require_keys(described, f"array {name[:40]!r}", ("dtype", "shape"))
+        what = f"array {name[:40]!r}"
+        _require_keys(described, what, ("dtype", "shape"))
         shape = described["shape"]
-        if not isinstance(shape, list) or not all(
-            type(size) is int and 0 <= size < 2**48 for size in shape
-        ):
+        sizes = shape if isinstance(shape, list) else [None]
+        if not all(type(size) is int and 0 <= size < 2**48 for size in sizes):
             raise DataError(
-                f"the shape of the array {name[:40]!r} of a proof must be sizes, got"
-                f" {str(shape)[:60]}"
+                f"the shape of the {what} of a proof must be sizes, got {str(shape)[:60]}"
             )
         if described["dtype"] != dtype_of(name):
-            raise DataError(
-                f"the dtype of the array {name[:40]!r} of a proof must be {dtype_of(name)}"
-            )
-        shapes[name] = tuple(shape)
+            raise DataError(f"the dtype of the {what} of a proof must be {dtype_of(name)}")
+        shapes[name] = tuple(sizes)
     test = checked_test(statement, content["test"]) if tested else None
     check_arrays(statement, claim["kind"], shapes, tested=test["rows"] if test else None)
     return Header(statement, claim, shapes, test)
@@ -487,37 +407,18 @@ def _require_keys(content: Any, what: str, names: tuple[str, ...]) -> dict[str, 
     return content
 
 
-def _bytes_of(name: str, shape: tuple[int, ...]) -> int:
-    return math.prod(shape) * int(dtype_of(name)[-1])
-
-
 def fingerprint(X: Any, y: Any, *, coded: bool = False) -> str:
     """Return a short name of the data: the same for dense and sparse storage of the same numbers."""
     rows = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
     n, d = rows.shape
     crc = fingerprint_of(n, d, rows[:: max(1, n // SAMPLE)])
-    codes = (
-        np.asarray(y).ravel() if coded else np.unique(np.asarray(y).ravel(), return_inverse=True)[1]
-    )
+    labels = np.asarray(y).ravel()
+    codes = labels if coded else np.unique(labels, return_inverse=True)[1]
     return f"{crc:08x}-{zlib.crc32(codes.astype(np.int64).tobytes()):08x}"
-
-
-def digest_of(T: Any) -> str:
-    """Return the SHA-256 of test rows: of the text ``NxD``, and all entries row by row as doubles,
-    little endian and 0 for −0.
-    """
-    sha = hashlib.sha256(f"{T.shape[0]}x{T.shape[1]}".encode())
-    step = max(1, CHUNK // (8 * max(1, T.shape[1])))
-    for start in range(0, T.shape[0], step):
-        part = T[start : start + step]
-        rows = part.toarray() if sp.issparse(part) else np.asarray(part)
-        sha.update((rows.astype("<f8") + 0.0).tobytes())
-    return sha.hexdigest()
 
 
 def fingerprint_of(n: int, d: int, part: Any) -> int:
     """Return the checksum of a shape and of the rows that a fingerprint looks at."""
-    crc = zlib.crc32(f"{n}x{d}".encode())
     if sp.issparse(part):
         part = part.copy()
         part.sum_duplicates()
@@ -526,6 +427,20 @@ def fingerprint_of(n: int, d: int, part: Any) -> int:
     else:
         filled = part != 0.0
         counts, columns, values = filled.sum(axis=1), np.nonzero(filled)[1], part[filled]
+    crc = zlib.crc32(f"{n}x{d}".encode())
     for piece in (counts.astype(np.int64), columns.astype(np.int64), values):
         crc = zlib.crc32(piece.tobytes(), crc)
     return crc
+
+
+def digest_of(T: Any) -> str:
+    """Return the SHA-256 of test rows: of the text ``NxD``, and all entries row by row as doubles,
+    little endian and 0 for −0.
+    """
+    sha = hashlib.sha256(f"{T.shape[0]}x{T.shape[1]}".encode())
+    step = max(1, SMALL // (8 * max(1, T.shape[1])))
+    for start in range(0, T.shape[0], step):
+        part = T[start : start + step]
+        rows = part.toarray() if sp.issparse(part) else np.asarray(part)
+        sha.update((rows.astype("<f8") + 0.0).tobytes())
+    return sha.hexdigest()

@@ -1,211 +1,253 @@
-"""Numbers known up to bounds, of which the formulas are written; and intervals of doubles, rounded
-outwards.
+r"""Intervals of doubles, rounded outwards: the numbers of large data.
 
-Assumed of the arithmetic: see :mod:`svmcvx.proofs.large`.
+:class:`Interval` and :class:`svmcvx.proofs.balls.Balls` have the same operations, in which the
+formulas are written once: sums, products, quotients by positive numbers, what is named below, and
+matrices of data and kernels times numbers. Plain doubles stand for themselves.
+
+Assumed of the arithmetic, as nowhere else in this checker: IEEE doubles; a dot product of k terms
+is off by at most :math:`k\,2^{-53}` times that of the sizes, in any order of summation; square
+roots are rounded correctly; numpy's exp, tanh and power are off by at most 8 units in the last
+place. Sums are those of ``math.fsum``, which rounds once. Every other operation is widened by a
+unit in the last place on either side.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from svmcvx.proofs.balls import Balls
+
 Floats: TypeAlias = NDArray[np.float64]
+# Entries of a matrix, and bounds on their errors.
+Inexact: TypeAlias = tuple[Floats, Floats]
 
 U: Final = 2.0**-53
 # Bounds are themselves computed in doubles: enlarged by this factor, and by what may underflow.
 SLACK: Final = 1.0 + 1e-6
 TINY: Final = 1e-290
-
-
-class Number(ABC):
-    """An array of numbers, or one number, known up to bounds: balls or intervals."""
-
-    @classmethod
-    @abstractmethod
-    def exactly(cls, values: Any) -> Self:
-        """Return doubles without error."""
-
-    @abstractmethod
-    def __add__(self, other: Self) -> Self: ...
-
-    @abstractmethod
-    def __neg__(self) -> Self: ...
-
-    @abstractmethod
-    def __mul__(self, other: Self) -> Self: ...
-
-    @abstractmethod
-    def __getitem__(self, rows: Any) -> Self: ...
-
-    def __sub__(self, other: Self) -> Self:
-        return self + -other
-
-    @abstractmethod
-    def over(self, other: Self) -> Self:
-        """Return the quotient by positive numbers."""
-
-    @abstractmethod
-    def nonneg(self) -> Self:
-        """Return max(x, 0)."""
-
-    @abstractmethod
-    def size(self) -> Self:
-        """Return the absolute values."""
-
-    @abstractmethod
-    def power(self, exponent: Self) -> Self:
-        """Return powers of numbers that are not negative, to one positive exponent."""
-
-    @abstractmethod
-    def sum(self) -> Self:
-        """Return the sum of the numbers."""
-
-    @abstractmethod
-    def least(self) -> Self:
-        """Return the smallest of the numbers."""
-
-    @abstractmethod
-    def at_most(self, other: Self) -> Self:
-        """Return the smaller of two numbers."""
-
-    @abstractmethod
-    def by_sign(self, positive: Self, negative: Self) -> Self:
-        """Return one of two numbers for each number of the array, by its sign."""
-
-    @abstractmethod
-    def above(self, other: Self) -> NDArray[np.bool_]:
-        """Return whether numbers are certainly above others."""
-
-    @abstractmethod
-    def cancels(self, signs: Floats) -> bool:
-        """Return whether the sum of the numbers times signs is certainly 0."""
-
-    @property
-    @abstractmethod
-    def nonzero(self) -> NDArray[np.bool_]:
-        """Whether each number may differ from 0."""
-
-    @property
-    @abstractmethod
-    def middle(self) -> Floats:
-        """Doubles near the numbers."""
-
-    @property
-    @abstractmethod
-    def ends(self) -> tuple[float, float]:
-        """Doubles that a single number lies between."""
+# Columns up to which distances come from differences.
+FEW_COLUMNS: Final = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Interval(Number):
+class Interval:
     """Numbers between two arrays of doubles, or two doubles."""
 
     low: Floats
     high: Floats
+    # Arrays leave operations with intervals to these.
+    __array_ufunc__ = None
 
     @classmethod
     def exactly(cls, values: Any) -> Interval:
+        """Return doubles without error."""
+        if isinstance(values, Interval):
+            return values
         array = np.asarray(values, dtype=np.float64)
         return cls(array, array)
 
     @classmethod
     def around(cls, centre: Floats, radius: Floats) -> Interval:
-        """Numbers no further from a centre than a radius that was computed in doubles."""
+        """Return numbers no further from a centre than a radius that was computed in doubles."""
         radius = radius * SLACK + TINY
-        return cls(_down(centre - radius), _up(centre + radius))
+        return _outwards(centre - radius, centre + radius)
 
-    def __add__(self, other: Interval) -> Interval:
-        return Interval(_down(self.low + other.low), _up(self.high + other.high))
+    def __add__(self, other: Interval | Floats | float) -> Interval:
+        other = Interval.exactly(other)
+        return _outwards(self.low + other.low, self.high + other.high)
 
     def __neg__(self) -> Interval:
         return Interval(-self.high, -self.low)
 
-    def __mul__(self, other: Interval) -> Interval:
+    def __sub__(self, other: Interval | Floats | float) -> Interval:
+        return self + -Interval.exactly(other)
+
+    def __rsub__(self, other: Floats | float) -> Interval:
+        return -self + other
+
+    def __mul__(self, other: Interval | Floats | float) -> Interval:
+        other = Interval.exactly(other)
         ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
-        return Interval(_down(np.minimum.reduce(ends)), _up(np.maximum.reduce(ends)))
+        return _outwards(np.minimum.reduce(ends), np.maximum.reduce(ends))
 
-    def over(self, other: Interval) -> Interval:
-        return self * Interval(_down(1.0 / other.high), _up(1.0 / other.low))
+    def __truediv__(self, other: Interval | Floats | float) -> Interval:
+        other = Interval.exactly(other)
+        return self * _outwards(1.0 / other.high, 1.0 / other.low)
 
-    def nonneg(self) -> Interval:
-        return Interval(np.maximum(self.low, 0.0), np.maximum(self.high, 0.0))
-
-    def size(self) -> Interval:
-        inside = (self.low <= 0) & (self.high >= 0)
-        low, high = np.abs(self.low), np.abs(self.high)
-        return Interval(np.where(inside, 0.0, np.minimum(low, high)), np.maximum(low, high))
-
-    def power(self, exponent: Interval) -> Interval:
-        low, high = np.maximum(self.low, 0.0), np.maximum(self.high, 0.0)
-        small, large = float(exponent.low), float(exponent.high)
-        # Below 1 the larger exponent gives the smaller power.
-        lowest = np.minimum(low**small, low**large)
-        highest = np.maximum(high**small, high**large)
-        return Interval(
-            np.maximum(_down(lowest * (1 - 16 * U)) - TINY, 0.0), _up(highest * (1 + 16 * U)) + TINY
-        )
-
-    def sum(self) -> Interval:
-        low, high = (rounded_sum(end) for end in (self.low, self.high))
-        return Interval(_down(low), _up(high))
+    __radd__, __rmul__ = __add__, __mul__
 
     def __getitem__(self, rows: Any) -> Interval:
         return Interval(self.low[rows], self.high[rows])
 
+    def nonneg(self) -> Interval:
+        """Return max(x, 0)."""
+        return Interval(np.maximum(self.low, 0.0), np.maximum(self.high, 0.0))
+
+    def size(self) -> Interval:
+        """Return the absolute values."""
+        inside = (self.low <= 0) & (self.high >= 0)
+        low, high = np.abs(self.low), np.abs(self.high)
+        return Interval(np.where(inside, 0.0, np.minimum(low, high)), np.maximum(low, high))
+
+    def power(self, exponent: Interval | float) -> Interval:
+        """Return powers of numbers that are not negative, to one positive exponent."""
+        exponent = Interval.exactly(exponent)
+        low, high = np.maximum(self.low, 0.0), np.maximum(self.high, 0.0)
+        small, large = float(exponent.low), float(exponent.high)
+        # Below 1 the larger exponent gives the smaller power.
+        lowest = np.minimum(low**small, low**large) * (1 - 16 * U)
+        highest = np.maximum(high**small, high**large) * (1 + 16 * U)
+        found = _outwards(lowest, highest)
+        return Interval(np.maximum(found.low - TINY, 0.0), found.high + TINY)
+
+    def sum(self) -> Interval:
+        """Return the sum of the numbers."""
+        return _outwards(_rounded_sum(self.low), _rounded_sum(self.high))
+
     def least(self) -> Interval:
+        """Return the smallest of the numbers."""
         return Interval(np.asarray(self.low.min()), np.asarray(self.high.min()))
 
-    def at_most(self, other: Interval) -> Interval:
+    def at_most(self, other: Interval | float) -> Interval:
+        """Return the smaller of two numbers."""
+        other = Interval.exactly(other)
         return Interval(np.minimum(self.low, other.low), np.minimum(self.high, other.high))
 
-    def by_sign(self, positive: Interval, negative: Interval) -> Interval:
+    def by_sign(self, positive: Interval | float, negative: Interval | float) -> Interval:
+        """Return one of two numbers for each number of the array, by its sign."""
+        a, b = Interval.exactly(positive), Interval.exactly(negative)
         up, down = self.low > 0, self.high <= 0
-        low, high = (
-            np.where(up, a, np.where(down, b, extreme(a, b)))
-            for a, b, extreme in (
-                (positive.low, negative.low, np.minimum),
-                (positive.high, negative.high, np.maximum),
-            )
+        return Interval(
+            np.where(up, a.low, np.where(down, b.low, np.minimum(a.low, b.low))),
+            np.where(up, a.high, np.where(down, b.high, np.maximum(a.high, b.high))),
         )
-        return Interval(low, high)
 
     def above(self, other: Interval) -> NDArray[np.bool_]:
+        """Return whether numbers are certainly above others."""
         return np.asarray(self.low > other.high)
 
     def cancels(self, signs: Floats) -> bool:
+        """Return whether the sum of the numbers times signs is certainly 0."""
         # A sum that is rounded once to 0 is 0.
-        return bool((self.low == self.high).all()) and float(rounded_sum(self.low * signs)) == 0.0
+        exact = bool((self.low == self.high).all())
+        return exact and float(_rounded_sum(self.low * signs)) == 0.0
 
     @property
     def nonzero(self) -> NDArray[np.bool_]:
+        """Whether each number may differ from 0."""
         return np.asarray((self.low != 0) | (self.high != 0))
 
     @property
     def middle(self) -> Floats:
+        """Doubles near the numbers."""
         return np.asarray(0.5 * self.low + 0.5 * self.high)
 
     @property
+    def largest(self) -> Floats:
+        """Doubles that the sizes are not above."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+    @property
     def ends(self) -> tuple[float, float]:
-        # Infinite where one is not a number.
+        """Doubles that a single number lies between, infinite where one is not a number."""
         low, high = float(self.low), float(self.high)
         return (-math.inf if math.isnan(low) else low), (math.inf if math.isnan(high) else high)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Interval]) -> Interval:
+        """Return several arrays as one."""
+        return cls(*(np.concatenate([getattr(x, end) for x in parts]) for end in ("low", "high")))
 
-def _down(x: Floats) -> Floats:
-    return np.asarray(np.nextafter(x, -np.inf))
+    def placed(self, size: int, places: NDArray[np.intp]) -> Interval:
+        """Return an array of zeros that has the numbers at these places."""
+        low, high = np.zeros(size), np.zeros(size)
+        low[places], high[places] = self.low, self.high
+        return Interval(low, high)
+
+    @classmethod
+    def times(cls, matrix: Any, v: Interval) -> Interval:
+        """Return a matrix of doubles, or of doubles and bounds on their errors, times numbers."""
+        block, error = matrix if isinstance(matrix, tuple) else (matrix, None)
+        centre = v.middle
+        radius = np.maximum(v.high - centre, centre - v.low) * SLACK + TINY * (v.high > v.low)
+        sizes, terms = np.abs(centre), block.shape[1]
+        if sp.issparse(block):
+            longest = int(np.diff(block.indptr).max(initial=0))
+            size = np.asarray(abs(block) @ np.stack([sizes, radius], axis=1))
+            spread = (longest + 1) * U * size[:, 0] + size[:, 1]
+            return cls.around(np.asarray(block @ centre), spread)
+        # Sums in chunks, which are added up one after the other.
+        chunk = max(1, min(terms, max(32, math.isqrt(terms))))
+        chunks = -(-terms // chunk)
+        depth = chunk + 1 + (chunks if chunks > 1 else 0)
+        found, spread = np.zeros(block.shape[0]), np.zeros(block.shape[0])
+        for start in range(0, terms, chunk):
+            part = slice(start, start + chunk)
+            columns = block[:, part]
+            found += columns @ centre[part]
+            spread += np.abs(columns) @ (depth * U * sizes[part] + radius[part])
+            if error is not None:
+                spread += error[:, part] @ (sizes[part] + radius[part])
+        return cls.around(found, spread)
+
+    @staticmethod
+    def mean(first: Floats, second: Floats) -> Inexact:
+        """Return the mean of two matrices, which is exact where they are equal."""
+        if (first == second).all():
+            return first, np.zeros_like(first)
+        mean = 0.5 * first + 0.5 * second
+        return mean, 2 * U * np.abs(mean) + TINY
+
+    @staticmethod
+    def floats(matrix: Inexact) -> Inexact:
+        """Return the entries of a matrix, and bounds on their errors."""
+        return matrix
+
+    @staticmethod
+    def kernel(kernel: Any, A: Floats, B: Floats) -> Inexact:
+        """Return the entries of a kernel between rows, and bounds on their errors."""
+        name, gamma, d = kernel["name"], float(kernel["gamma"]), A.shape[1]
+        if name in ("rbf", "exponential", "laplacian"):
+            distance, error = _distances(A, B, name == "laplacian")
+            if name == "exponential":
+                root = np.sqrt(distance)
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    change = np.minimum(np.sqrt(error), error / root)
+                error, distance = np.where(error == 0, 0.0, change) + U * root, root
+            exponent = gamma * distance
+            shift = (gamma * error + 2 * U * exponent) * SLACK
+            value = np.exp(-exponent)
+            spread = (value * (np.expm1(np.minimum(shift, 700.0)) + 16 * U)) * SLACK
+            return value, spread + np.where(shift > 700, 1.0, TINY)
+        constant = float(kernel["coef0"])
+        argument = gamma * (A @ B.T) + constant
+        error = (d + 4) * U * gamma * (np.abs(A) @ np.abs(B).T)
+        error = (error + 2 * U * abs(constant) + 2 * U * np.abs(argument)) * SLACK + TINY
+        if name == "sigmoid":
+            return np.tanh(argument), error + 16 * U
+        degree = int(kernel["degree"])
+        largest = np.abs(argument) + error
+        with np.errstate(over="ignore"):
+            spread = degree * largest ** (degree - 1) * error + 32 * U * largest**degree
+            return argument**degree, spread * SLACK + TINY
 
 
-def _up(x: Floats) -> Floats:
-    return np.asarray(np.nextafter(x, np.inf))
+N = TypeVar("N", Interval, "Balls")
 
 
-def rounded_sum(values: Floats) -> Floats:
+def _outwards(low: Any, high: Any) -> Interval:
+    return Interval(np.asarray(np.nextafter(low, -np.inf)), np.asarray(np.nextafter(high, np.inf)))
+
+
+def _rounded_sum(values: Floats) -> Floats:
     """Return a sum that is rounded once; not a number where it overflows."""
     try:
         return np.asarray(math.fsum(np.ravel(values).tolist()))
@@ -213,27 +255,18 @@ def rounded_sum(values: Floats) -> Floats:
         return np.asarray(math.nan)
 
 
-def products(block: Any, error: Floats | float, v: Interval) -> Interval:
-    """Return a matrix, known to an error of its entries, times numbers."""
-    centre = 0.5 * v.low + 0.5 * v.high
-    radius = np.maximum(v.high - centre, centre - v.low) * SLACK + TINY * (v.high > v.low)
-    sizes, terms = np.abs(centre), block.shape[1]
-    if sp.issparse(block):
-        longest = int(np.diff(block.indptr).max(initial=0))
-        found, size = (
-            np.asarray(block @ centre),
-            np.asarray(abs(block) @ np.stack([sizes, radius], axis=1)),
-        )
-        return Interval.around(found, (longest + 1) * U * size[:, 0] + size[:, 1])
-    chunk = min(terms, max(32, math.isqrt(terms)))
-    chunks = -(-terms // chunk) if terms else 0
-    depth = chunk + 1 + (chunks if chunks > 1 else 0)
-    found, spread = np.zeros(block.shape[0]), np.zeros(block.shape[0])
-    for start in range(0, terms, max(1, chunk)):
-        part = slice(start, start + chunk)
-        columns = block[:, part]
-        found += columns @ centre[part]
-        spread += np.abs(columns) @ (depth * U * sizes[part] + radius[part])
-        if isinstance(error, np.ndarray):
-            spread += error[:, part] @ (sizes[part] + radius[part])
-    return Interval.around(found, spread)
+def _distances(A: Floats, B: Floats, absolute: bool) -> Inexact:
+    """Squared Euclidean distances, or sums of absolute differences, and bounds on their errors."""
+    d = A.shape[1]
+    if absolute or d <= FEW_COLUMNS:
+        total = np.zeros((A.shape[0], B.shape[0]))
+        for a, b in zip(A.T, B.T, strict=True):
+            difference = a[:, None] - b[None, :]
+            total += np.abs(difference) if absolute else difference * difference
+        return total, (d + 4) * U * total * SLACK + TINY * d
+    centre = 0.5 * (A.mean(axis=0) + B.mean(axis=0))
+    # One subtraction rounds each coordinate by its own last place.
+    A, B = A - centre, B - centre
+    squares = (A * A).sum(axis=1)[:, None] + (B * B).sum(axis=1)
+    total = np.maximum(squares - 2.0 * (A @ B.T), 0.0)
+    return total, (4 * (d + 6) * U) * squares * SLACK + TINY

@@ -16,32 +16,17 @@ that they are found in doubles.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg
-from flint import arb, arb_mat, ctx
+from flint import arb
 from numpy.typing import NDArray
 
-from svmcvx.proofs.balls import (
-    BLOCK,
-    Ball,
-    Balls,
-    Matrix,
-    balls,
-    below,
-    combination,
-    fractions,
-    nonneg,
-    norm_squared,
-    product,
-    total,
-)
+from svmcvx.proofs.balls import BLOCK, Balls, Fractions, as_matrix, below, fractions
 from svmcvx.proofs.families import margin
 from svmcvx.proofs.problem import Problem, dense
-from svmcvx.proofs.space import Space, kernel_matrix
+from svmcvx.proofs.space import Space
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -57,146 +42,119 @@ SHRINK: Final = 1.0 - 2.0**-30
 
 
 class Tested(NamedTuple):
-    """A block of test rows: scores of the centre, squared lengths, and the rows themselves."""
+    """A block of test rows: the rows themselves, scores of the centre, and squared lengths."""
 
     rows: Floats
-    scores: list[Ball]
-    squares: list[Ball]
+    scores: Balls
+    squares: Balls
+
+    def part(self, rows: Rows) -> Tested:
+        """Return some of the rows."""
+        return Tested(self.rows[rows], self.scores[rows], self.squares[rows])
 
 
 class Machine:
     """Bounds on the optimal machines of a problem."""
 
     def __init__(self, problem: Problem) -> None:
+        self.problem, self.signs, self.space = problem, problem.signs, Space(problem, Balls)
         upper, lower = margin.FAMILY[problem.formulation]
-        self.problem, self.space = problem, Space(problem)
-        self.point = margin.MULTIPLIERS[problem.formulation](self.space)
-        self.signs = problem.signs
-        self.balanced = problem.proof.statement.intercept == "free"
-        hard = problem.formulation == "hard_margin"
-        divisor = margin.shrink(self.space).ball if hard else arb(1)
-        apart = self._place(divisor)
-        self.base = (lower(self.space) - upper(self.space)).ball + apart / 4
-        self.squared_radius = max(-below(self.base), LEAST_SQUARE)
-        self.values = self.point.values.entries
-        self.gains = [self.gain(i, a) for i, a in enumerate(self.values)]
-        sizes = self.point.values.middle
-        self.down = np.full(sizes.size, np.inf) if self.point.signed else sizes
-        self.up, self.highest = np.full(sizes.size, np.inf), None
+        self.point = margin.POINTS[problem.formulation][1](self.space)
+        apart = self._place()
+        self.base = lower(self.space) - upper(self.space) + apart * 0.25
+        self.squared_radius = max(-below(self.base.ball), LEAST_SQUARE)
+        self.values, rows = self.point.values, np.arange(problem.n)
+        self.gains = self.point.gain(rows, self.values)
+        sizes = self.values.middle
+        self.down, self.up = np.full(sizes.size, np.inf), np.full(sizes.size, np.inf)
+        if not self.point.signed:
+            self.down = sizes
         if self.point.highest is not None:
             self.up = self.point.highest.middle - sizes
-            self.highest = self.point.highest.entries
 
-    def gain(self, row: int, a: Ball) -> Ball:
-        """Return the gain of a multiplier."""
-        rows = np.array([row])
-        return arb(0) if a.is_zero() else self.point.gain(rows, Balls([a])).entries[0]
-
-    def _place(self, divisor: Ball) -> Ball:
+    def _place(self) -> Balls:
         """Find the mean of the model and the dual point, and return the squared distance between
         these.
         """
-        problem, space, v = self.problem, self.space, self.point.coefficients.entries
-        model, bias = problem.proof.model, arb(problem.bias) / divisor
+        problem, space, v = self.problem, self.space, self.point.coefficients
+        hard = problem.formulation == "hard_margin"
+        divisor = margin.shrink(space) if hard else Balls.exactly(1.0)
+        model, bias = problem.proof.model, Balls.exactly(problem.bias) / divisor
         if space.kernel is None:
-            one = balls(model["coef"]) if problem.linear_model else None
-            one = one or combination(problem.X[problem.support], balls(model["dual_coef"]))
-            other = combination(space.rows, v)
-            self.weights = [(a / divisor + c) / 2 for a, c in zip(one, other, strict=True)]
-            apart = norm_squared(a / divisor - c for a, c in zip(one, other, strict=True))
-            scores = product(space.rows, self.weights)
+            if problem.linear_model:
+                given = Balls.exactly(model["coef"])
+            else:
+                vectors = np.ascontiguousarray(dense(problem.X[problem.support]).T)
+                given = Balls.times(vectors, Balls.exactly(model["dual_coef"]))
+            own = Balls.times(np.ascontiguousarray(dense(space.rows).T), v)
         else:
             self.rows = np.union1d(problem.index, problem.support)
-            full = [arb(0)] * self.rows.size
-            for place, c in zip(np.searchsorted(self.rows, problem.index).tolist(), v, strict=True):
-                full[place] = c
-            given = [arb(0)] * self.rows.size
-            places = np.searchsorted(self.rows, problem.support).tolist()
-            for place, c in zip(places, balls(model["dual_coef"]), strict=True):
-                given[place] = c / divisor
-            self.weights = [(a + c) / 2 for a, c in zip(given, full, strict=True)]
-            difference = [a - c for a, c in zip(given, full, strict=True)]
-            apart = space.expansion(self.rows, difference, constant=False).norm
-            scores = space.expansion(self.rows, self.weights, constant=False).scores
-        self.constant = arb(0)
+            places = np.searchsorted(self.rows, problem.support)
+            given = Balls.exactly(model["dual_coef"]).placed(self.rows.size, places)
+            own = v.placed(self.rows.size, np.searchsorted(self.rows, problem.index))
+        given = given / divisor
+        self.weights, difference = (given + own) * 0.5, given - own
+        if space.kernel is None:
+            self.scores = Balls.times(space.rows, self.weights)
+            apart = (difference * difference).sum()
+        else:
+            self.scores = space.expansion(self.rows, self.weights).scores
+            apart = space.expansion(self.rows, difference).norm
+        self.constant = Balls.exactly(0.0)
         if problem.penalised:
-            shift = total(v)
-            self.constant = (bias + shift) / 2
-            apart += (bias - shift) ** 2
-        self.scores = [score + self.constant for score in scores]
-        return nonneg(apart)
+            self.constant, shift = (bias + v.sum()) * 0.5, bias - v.sum()
+            apart = apart + shift * shift
+        self.scores = self.scores + self.constant
+        return apart.nonneg()
 
-    def kernel(self, A: Floats, B: Floats) -> Matrix:
+    def kernel(self, A: Floats, B: Floats) -> Balls:
         """Return inner products in feature space, a constant feature included."""
-        found = kernel_matrix(self.space.kernel, A, B)
-        if self.problem.penalised:
-            found = arb_mat(found.nrows(), found.ncols(), [x + 1 for x in found.entries()])
-        return found
+        found = Balls(Balls.kernel(self.space.kernel, A, B).entries()) + float(
+            self.problem.penalised
+        )
+        return Balls(found.values.reshape(A.shape[0], B.shape[0]))
 
     def tested(self, T: Floats) -> Tested:
         """Prepare test rows."""
-        if self.space.kernel is None:
-            scores = product(T, self.weights)
-        else:
-            block = kernel_matrix(self.space.kernel, T, dense(self.problem.X[self.rows]))
-            scores = (block * arb_mat(len(self.weights), 1, self.weights)).entries()
-        squares = [self.kernel(row[None, :], row[None, :])[0, 0] for row in T]
-        return Tested(T, [score + self.constant for score in scores], squares)
+        matrix: Any = T
+        if self.space.kernel is not None:
+            matrix = Balls.kernel(self.space.kernel, T, dense(self.problem.X[self.rows]))
+        squares = [self.kernel(row[None, :], row[None, :]).ball for row in T]
+        return Tested(T, Balls.times(matrix, self.weights) + self.constant, Balls(squares))
 
-    def ends(
-        self, T: Tested, chosen: Rows, C: list[list[Ball]], inner: Matrix, side: float
-    ) -> list[Ball]:
-        """Return lower bounds of the scores, or of minus the scores for a side of −1."""
-        found = []
-        cross = [total(c * inner[t, i] for i, c in enumerate(row)) for t, row in enumerate(C)]
-        shifts = [
-            total(c * self.scores[i] for c, i in zip(row, chosen.tolist(), strict=True))
-            for row in C
-        ]
-        squares = [
-            s - 2 * k + q for s, k, q in zip(T.squares, cross, self._forms(chosen, C), strict=True)
-        ]
-        for t, row in enumerate(C):
-            sizes = np.array([float(c) for c in row])
-            step = self._step(chosen, side * sizes, max(float(squares[t]), 0.0))
-            if not step > 0.0:
-                found.append(arb("-inf"))
-                continue
-            eta, gained = arb(step), arb(0)
-            for i, c in zip(chosen.tolist(), row, strict=True):
-                if not c.is_zero():
-                    beta = self.values[i] + eta * (c if side * self.signs[i] > 0 else -c)
-                    highest = None if self.highest is None else self.highest[i]
-                    inside = (self.point.signed or beta >= 0) and (
-                        highest is None or beta <= highest
-                    )
-                    gained += self.gain(i, beta) - self.gains[i] if inside else arb("-inf")
-            centre = T.scores[t] - shifts[t]
-            bound = (self.base + gained) / eta - eta * squares[t] / 4
-            found.append(bound + (centre if side > 0 else -centre))
-        return found
+    def ends(self, T: Tested, chosen: Rows, C: Balls, inner: Balls, side: float) -> Floats:
+        """Return lower bounds of the scores, or of minus the scores for a side of −1, by
+        coefficients of chosen rows, one row a test row.
+        """
+        centre = T.scores - (C * self.scores[chosen]).sum(axis=1)
+        squares = T.squares - (C * inner).sum(axis=1) * 2.0
+        if chosen.size:
+            X = dense(self.problem.X[self.problem.index[chosen]])
+            products = (as_matrix(C) * as_matrix(self.kernel(X, X))).entries()
+            squares = squares + (C * np.reshape(Balls(products).values, C.values.shape)).sum(axis=1)
+        step = self._steps(chosen, C.middle * self.signs[chosen] * side, squares.middle)
+        t, i = np.nonzero(C.nonzero)
+        rows = chosen[i]
+        beta = self.values[rows] + C[t, i] * (side * self.signs[rows] * step[t])
+        inside = self.point.signed | np.asarray(beta.values >= 0, dtype=bool)
+        if self.point.highest is not None:
+            inside &= np.asarray(beta.values <= self.point.highest[rows].values, dtype=bool)
+        gained = np.full(C.values.shape, arb(0), dtype=object)
+        change = (self.point.gain(rows, beta) - self.gains[rows]).values
+        gained[t, i] = np.where(inside, change, arb("-inf"))
+        eta = Balls.exactly(np.where(step > 0.0, step, 1.0))
+        bound = (self.base + Balls(gained).sum(axis=1)) / eta - eta * squares * 0.25
+        found = np.array([below(end) for end in (bound + centre * side).entries])
+        return np.asarray(np.where(step > 0.0, found, -np.inf))
 
-    def _forms(self, chosen: Rows, C: list[list[Ball]]) -> list[Ball]:
-        """The squared norms of Σ cφ(x)."""
-        if not chosen.size:
-            return [arb(0)] * len(C)
-        rows = dense(self.problem.X[self.problem.index[chosen]])
-        matrix = arb_mat(C)
-        parts = (matrix * self.kernel(rows, rows)).entries()
-        return [
-            total(c * x for c, x in zip(row, parts[t * chosen.size :], strict=False))
-            for t, row in enumerate(C)
-        ]
-
-    def _step(self, chosen: Rows, c: Floats, square: float) -> float:
-        """A good step within the bounds."""
-        d = self.signs[chosen] * c
-        bend = 0.25 * square + 0.5 * float((self.point.bends[chosen] * d * d).sum())
+    def _steps(self, chosen: Rows, d: Floats, squares: Floats) -> Floats:
+        """Good steps within the bounds, one a test row."""
         room = np.where(d > 0, self.up[chosen], self.down[chosen])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            most = float(np.min(np.where(d == 0, np.inf, room / np.abs(d)), initial=np.inf))
-        wanted = math.sqrt(self.squared_radius / bend) if bend > 0 else math.inf
-        return min(wanted, most * SHRINK, 2.0**500)
+        with np.errstate(all="ignore"):
+            bend = 0.25 * np.maximum(squares, 0.0) + 0.5 * (d * d) @ self.point.bends[chosen]
+            most = np.where(d == 0, np.inf, room / np.abs(d)).min(axis=1, initial=np.inf)
+            wanted = np.where(bend > 0, np.sqrt(self.squared_radius / bend), np.inf)
+        return np.asarray(np.minimum(np.minimum(wanted, most * SHRINK), 2.0**500))
 
     def with_room(self) -> tuple[Rows, Floats]:
         """Rows whose multipliers can change in both directions, the most suitable ones, and the
@@ -211,101 +169,82 @@ class Machine:
         return rows[best], added[best]
 
 
-def score_ends(problem: Problem, T: Any, precision: int) -> tuple[Floats, Floats]:
+def score_ends(problem: Problem, T: Any) -> tuple[Floats, Floats]:
     """Return both ends of the score of every optimal machine on test rows, infinite where nothing
     is proved.
     """
-    with ctx.workprec(precision):
-        machine = Machine(problem)
-        chosen, added = machine.with_room()
-        m = int(T.shape[0])
-        lower, upper = np.full(m, -np.inf), np.full(m, np.inf)
-        width = max(1, BLOCK // max(problem.n, int(T.shape[1])))
-        for start in range(0, m, width):
-            part = slice(start, start + width)
-            tested = machine.tested(dense(T[part]))
-            lower[part], upper[part] = _both_ends(machine, tested, chosen, added)
-    return lower, upper
-
-
-def _both_ends(machine: Machine, T: Tested, chosen: Rows, added: Floats) -> tuple[Floats, Floats]:
-    """The best ends of a block of rows by the system, by no coefficients at all, and by single
-    ones.
-    """
-    m = len(T.scores)
+    machine, m = Machine(problem), int(T.shape[0])
+    chosen, added = machine.with_room()
     found = {side: np.full(m, -np.inf) for side in (1.0, -1.0)}
-
-    def take(
-        which: Rows, some: Tested, rows: Rows, C: list[list[Ball]], inner: Matrix, side: float
-    ) -> None:
-        ends = np.array([below(end) for end in machine.ends(some, rows, C, inner, side)])
-        found[side][which] = np.maximum(found[side][which], ends)
-
-    every, none = np.arange(m), np.zeros(0, dtype=np.intp)
-    if chosen.size:
-        rows = dense(machine.problem.X[machine.problem.index[chosen]])
-        inner = machine.kernel(T.rows, rows)
-        C = _coefficients(machine.kernel(rows, rows), inner, added, balanced=machine.balanced)
-        for side in (1.0, -1.0) if C else ():
-            take(every, T, chosen, C, inner, side)
-    if not machine.balanced:
-        for side in (1.0, -1.0):
-            take(every, T, none, [[] for _ in range(m)], arb_mat(m, 0), side)
-        return found[1.0], -found[-1.0]
-    open_rows = np.flatnonzero(~((found[1.0] > 0) | (-found[-1.0] <= 0)))
-    if open_rows.size:
-        some = Tested(
-            T.rows[open_rows], [T.scores[t] for t in open_rows], [T.squares[t] for t in open_rows]
-        )
-        _take_single(machine, some, lambda *ends: take(open_rows, *ends))
+    width = max(1, BLOCK // max(problem.n, int(T.shape[1])))
+    for start in range(0, m, width):
+        part = np.arange(start, min(start + width, m))
+        _improve(machine, machine.tested(dense(T[part])), chosen, added, part, found)
     return found[1.0], -found[-1.0]
 
 
-def _take_single(machine: Machine, T: Tested, take: Callable[..., None]) -> None:
-    """Take in what single rows with the coefficient 1 say, for each test row the one that promises
-    most.
+def _improve(
+    machine: Machine, T: Tested, chosen: Rows, added: Floats, part: Rows, found: dict[float, Floats]
+) -> None:
+    """Take in the ends of a block of rows by the system, by no coefficients at all where the
+    intercept is not free, and else by single ones for the rows whose sign is open.
     """
+    problem, free = machine.problem, machine.problem.free
+    if chosen.size:
+        X = dense(problem.X[problem.index[chosen]])
+        inner = machine.kernel(T.rows, X)
+        C = _coefficients(machine.kernel(X, X), inner, added, balanced=free)
+        for side, best in found.items() if C is not None else ():
+            ends = machine.ends(T, chosen, Balls.exactly(C), inner, side)
+            best[part] = np.maximum(best[part], ends)
+    if not free:
+        none = Balls.exactly(np.zeros((part.size, 0)))
+        for side, best in found.items():
+            ends = machine.ends(T, np.zeros(0, dtype=np.intp), none, none, side)
+            best[part] = np.maximum(best[part], ends)
+        return
+    undecided = np.flatnonzero(~((found[1.0][part] > 0) | (-found[-1.0][part] <= 0)))
+    if undecided.size:
+        T, part = T.part(undecided), part[undecided]
+        inner = machine.kernel(T.rows, dense(problem.X[problem.index]))
+        for side, best in found.items():
+            row = _promising(machine, T, inner, side)
+            rows, C = np.unique(row), (row[:, None] == np.unique(row)).astype(np.float64)
+            ends = machine.ends(T, rows, Balls.exactly(C), inner[:, rows], side)
+            best[part] = np.maximum(best[part], ends)
+
+
+def _promising(machine: Machine, T: Tested, inner: Balls, side: float) -> Rows:
+    """The single row with the coefficient 1 that promises most for each test row."""
     problem, point = machine.problem, machine.point
-    inner = machine.kernel(T.rows, dense(problem.X[problem.index]))
     own = np.array(
         [
-            float(machine.kernel(row, row)[0, 0])
+            float(machine.kernel(row, row).middle.item())
             for row in dense(problem.X[problem.index])[:, None, :]
         ]
     )
-    products = np.array([float(x) for x in inner.entries()]).reshape(len(T.scores), problem.n)
-    lengths = np.array([float(x) for x in T.squares])
-    bend = 0.25 * np.maximum(lengths[:, None] - 2.0 * products + own, 0.0) + 0.5 * point.bends
-    targets = machine.signs * point.slopes - np.array([float(x) for x in machine.scores])
-    for side in (1.0, -1.0):
-        room = np.where(side * machine.signs > 0, machine.up, machine.down)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            step = np.minimum(np.sqrt(machine.squared_radius / bend), room)
-            promise = side * targets - machine.squared_radius / step - step * bend
-        best = np.argmax(np.nan_to_num(np.where(room > 0, promise, -np.inf), nan=-np.inf), axis=1)
-        rows = np.unique(best)
-        C = [[arb(int(row == one)) for row in rows] for one in best]
-        entries = [[inner[t, int(row)] for row in rows] for t in range(best.size)]
-        take(T, rows, C, arb_mat(entries), side)
+    bend = 0.25 * np.maximum(T.squares.middle[:, None] - 2.0 * inner.middle + own, 0.0)
+    bend += 0.5 * point.bends
+    targets = machine.signs * point.slopes - machine.scores.middle
+    room = np.where(side * machine.signs > 0, machine.up, machine.down)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        step = np.minimum(np.sqrt(machine.squared_radius / bend), room)
+        promise = side * targets - machine.squared_radius / step - step * bend
+    promise = np.nan_to_num(np.where(room > 0, promise, -np.inf), nan=-np.inf)
+    return np.asarray(np.argmax(promise, axis=1))
 
 
-def _coefficients(
-    gram: Matrix, inner: Matrix, added: Floats, *, balanced: bool
-) -> list[list[Ball]]:
+def _coefficients(gram: Balls, inner: Balls, added: Floats, *, balanced: bool) -> Fractions | None:
     """Coefficients that make h short, found in doubles; their sum is exactly 1 if it has to be.
     None if the system is singular.
     """
-    r, m = gram.nrows(), inner.nrows()
-    K, k = (list(matrix.entries()) for matrix in (gram, inner))
     if balanced:
         # Where Σc = 1 the rows may be seen from their mean.
-        means = [total(K[i * r : (i + 1) * r]) / r for i in range(r)]
-        mean = total(means) / r
-        own = [total(k[t * r : (t + 1) * r]) / r for t in range(m)]
-        k = [k[t * r + i] - means[i] - own[t] + mean for t in range(m) for i in range(r)]
-        K = [K[i * r + j] - means[i] - means[j] + mean for i in range(r) for j in range(r)]
-    system = np.array([float(x) for x in K]).reshape(r, r)
-    right = np.array([float(x) for x in k]).reshape(m, r).T
+        r = float(gram.values.shape[0])
+        means = gram.sum(axis=0) / r
+        inner = inner - means - (inner.sum(axis=1) / r)[:, None] + means.sum() / r
+        gram = gram - means - means[:, None] + means.sum() / r
+    system, right = gram.middle, inner.middle.T
     scale = float(np.abs(np.diag(system)).max()) or 1.0
     for ridge in RIDGES:
         try:
@@ -314,14 +253,12 @@ def _coefficients(
             continue
         c = scipy.linalg.cho_solve(factor, right)
         if balanced:
-            ones = scipy.linalg.cho_solve(factor, np.ones((r, 1)))
+            ones = scipy.linalg.cho_solve(factor, np.ones((system.shape[0], 1)))
             c = c + ones * ((1.0 - c.sum(axis=0)) / ones.sum())
         if not np.isfinite(c).all():
             continue
-        found = [fractions(column) for column in c.T]
+        found = fractions(c.T)
         if balanced:
-            taker = int(np.argmin(added))
-            for column in found:
-                column[taker] += 1 - sum(column)
-        return [[arb(x) for x in column] for column in found]
-    return []
+            found[:, np.argmin(added)] += 1 - found.sum(axis=1)
+        return found
+    return None

@@ -30,19 +30,16 @@ there is no such point where the combination vanishes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.proofs.intervals import SLACK, U
-from svmcvx.proofs.problem import Problem, ProofRejected, require_small
-
-__all__ = ["tree_bound"]
+from svmcvx.proofs.problem import Problem, ProofRejected, dense
+from svmcvx.proofs.space import Space, require_small
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -61,16 +58,13 @@ DIGITS: Final = 4096.0
 STACK: Final = 2**28
 # Entries of rows up to which a leaf is evaluated in fractions.
 EXACT: Final = 100_000
-# Entries of the arrays of a tree that are made Python's numbers at a time.
-CHUNK: Final = 2**14
 
 
-def tree_bound(problem: Problem, space: Any = None) -> float:
+def tree_bound(space: Space[Any]) -> float:
     """Return a number that the optimum is not below."""
     with np.errstate(all="ignore"):
-        return _Tree(
-            problem, _Vectors(problem) if space is None else _Kernel(problem, space)
-        ).bound()
+        rows = _Vectors(space.problem) if space.kernel is None else _Kernel(space)
+        return _Tree(space.problem, rows).bound()
 
 
 class _Step(NamedTuple):
@@ -109,45 +103,36 @@ class _Node:
     marked: Bools
     low: float
     high: float
-    bound: float
-
-    def copy(self) -> _Node:
-        return replace(self, state=self.state.copy(), M=self.M.copy(), marked=self.marked.copy())
+    bound: float = 0.0
 
 
 class _Vectors:
     """The distinct signed rows of a linear machine, in units of a power of two near the longest."""
 
     def __init__(self, problem: Problem) -> None:
-        kept = problem.X[problem.index]
-        rows = np.asarray(kept.toarray() if sp.issparse(kept) else kept, dtype=np.float64)
-        free, constant = problem.proof.statement.intercept == "free", np.ones((len(rows), 1))
-        if problem.penalised or free:
-            rows = np.column_stack([rows, constant])
+        rows = dense(problem.X[problem.index])
+        if problem.statement.intercept != "none":
+            rows = np.column_stack([rows, np.ones(len(rows))])
         # Zeros have one sign.
         rows = rows * problem.signs[:, None] + 0.0
         self.first, self.weight = _distinct(rows, problem.weight)
-        distinct, self.signs = rows[self.first], problem.signs[self.first]
+        self.given, self.signs = rows[self.first], problem.signs[self.first]
         # In fractions: the rows less this, times their labels.
-        self.centre = problem.proof.tree["centre"] if free else np.zeros(distinct.shape[1])
-        if free:
-            # Subtraction rounds each coordinate by its own last place.
-            distinct = distinct[:, :-1]
-            self.given, distinct = distinct, distinct - self.signs[:, None] * self.centre
-        else:
-            self.given = distinct
+        self.centre = np.zeros(rows.shape[1])
+        if problem.free:
+            self.given, self.centre = self.given[:, :-1], problem.proof.tree["centre"]
+        # Subtraction rounds each coordinate by its own last place.
+        distinct = self.given - self.signs[:, None] * self.centre
         exponents = np.frexp(distinct[distinct != 0])[1]
-        largest, smallest = (
-            (int(exponents.max()), int(exponents.min())) if exponents.size else (0, 0)
-        )
-        if max(largest, -smallest) > LARGEST:
+        ends = exponents if exponents.size else np.zeros(1, dtype=int)
+        if max(int(ends.max()), -int(ends.min())) > LARGEST:
             raise ProofRejected(
                 "the rows of the data are too large or too small for the check of a tree"
             )
-        scale = math.ldexp(1.0, largest + math.ceil(math.log2(max(distinct.shape[1], 1)) / 2))
-        self.unit = scale * scale
-        self.H = np.ascontiguousarray(distinct / scale)
-        squares = np.einsum("ij,ij->i", self.H, self.H) * (1 + (self.H.shape[1] + 8) * U)
+        columns = distinct.shape[1]
+        scale = math.ldexp(1.0, int(ends.max()) + math.ceil(math.log2(max(columns, 1)) / 2))
+        self.unit, self.H = scale * scale, np.ascontiguousarray(distinct / scale)
+        squares = np.einsum("ij,ij->i", self.H, self.H) * (1 + (columns + 8) * U)
         # No price is so large that a row of zeros is one of some length.
         self.length = (np.sqrt(squares) * (1 + 4 * U) + SHORT) * self.H.any(axis=1)
 
@@ -166,22 +151,15 @@ class _Vectors:
         """
         if len(beta) * self.H.shape[1] > EXACT:
             return 0.0, 0.0
-        rows = [
-            [
-                Fraction(x) - sign * Fraction(c)
-                for x, c in zip(self.given[row].tolist(), self.centre.tolist(), strict=True)
-            ]
-            for row, sign in ((row, int(self.signs[row])) for row in beta)
-        ]
-        along = [
-            sum(
-                (value * entry for value, entry in zip(beta.values(), column, strict=True)),
-                Fraction(0),
+        squared = Fraction(0)
+        for column, centre in zip(self.given.T, self.centre.tolist(), strict=True):
+            shift = Fraction(centre)
+            terms = (
+                value * (Fraction(float(column[row])) - int(self.signs[row]) * shift)
+                for row, value in beta.items()
             )
-            for column in zip(*rows, strict=True)
-        ]
-        squared = sum((value * value for value in along), Fraction(0)) / Fraction(self.unit)
-        return _below(total * total / squared) if squared else math.inf, 0.0
+            squared += sum(terms, Fraction(0)) ** 2
+        return (_below(total * total * Fraction(self.unit) / squared) if squared else math.inf), 0.0
 
 
 class _Kernel:
@@ -189,34 +167,30 @@ class _Kernel:
     diag K if it is definite up to τ.
     """
 
-    def __init__(self, problem: Problem, space: Any) -> None:
-        kept = problem.X[problem.index]
-        rows = np.asarray(kept.toarray() if sp.issparse(kept) else kept, dtype=np.float64)
-        self.first, self.weight = _distinct(
-            np.column_stack([rows + 0.0, problem.signs]), problem.weight
-        )
+    def __init__(self, space: Space[Any]) -> None:
+        problem, self.tolerance = space.problem, space.tolerance
+        labelled = np.column_stack([dense(space.rows) + 0.0, problem.signs])
+        self.first, self.weight = _distinct(labelled, problem.weight)
         self.signs, index = problem.signs[self.first], problem.index[self.first]
         K, error = space.floats(index, index)
-        self.tolerance = space.indefinite.tolerance
-        self.diagonal = np.abs(np.diagonal(K)).copy()
-        K = K + self.tolerance * np.diag(self.diagonal) + (1.0 if problem.penalised else 0.0)
+        diagonal = np.abs(np.diagonal(K))
+        K = K + self.tolerance * np.diag(diagonal) + float(problem.penalised)
         largest = float(np.abs(K).max())
         exponent = math.ceil(math.frexp(largest)[1] / 2) if 0 < largest < math.inf else 0
         if not np.isfinite(K).all() or abs(exponent) > LARGEST:
             raise ProofRejected(
                 "the kernel of the data is too large or too small for the check of a tree"
             )
-        scale = math.ldexp(1.0, exponent)
-        self.unit = scale * scale
-        self.Q = K * self.signs[:, None] * self.signs / self.unit
-        self.diagonal /= self.unit
-        # Errors of the entries, and of the sums above.
-        self.error = (
-            float(error.max()) / self.unit + 8 * U * (1.0 + self.tolerance)
-        ) * SLACK + LOST
-        self.length = (
-            np.sqrt(np.maximum(np.diagonal(self.Q), 0.0) + self.error) * (1 + 4 * U) + SHORT
+        self.unit = math.ldexp(1.0, exponent) ** 2
+        self.Q, self.diagonal = (
+            K * self.signs[:, None] * self.signs / self.unit,
+            diagonal / self.unit,
         )
+        # Errors of the entries, and of the sums above.
+        rounding = 8 * U * (1.0 + self.tolerance)
+        self.error = (float(error.max()) / self.unit + rounding) * SLACK + LOST
+        squares = np.maximum(np.diagonal(self.Q), 0.0) + self.error
+        self.length = np.sqrt(squares) * (1 + 4 * U) + SHORT
 
     def combination(self, beta: Floats) -> _Combination:
         """Return half of Σβg."""
@@ -228,10 +202,9 @@ class _Kernel:
         spread = 0.5 * mass * ((m + 8) * U + self.error) * SLACK + SHORT
         largest = float(np.abs(along[used]).max(initial=0.0))
         square = 0.5 * float(values @ along[used]) + mass * (0.5 * spread + (m + 8) * U * largest)
+        longest = math.sqrt(max(square, 0.0)) * (1 + 4 * U)
         influence = 0.25 * self.tolerance * float((self.diagonal[used] * values * values).sum())
-        return _Combination(
-            along, np.full(beta.size, spread), math.sqrt(max(square, 0.0)) * (1 + 4 * U), influence
-        )
+        return _Combination(along, np.full(beta.size, spread), longest, influence)
 
     def least_square(self, beta: dict[int, Fraction], total: Fraction) -> tuple[float, float]:
         """Return at most total²/‖Σβg‖² in the units of the rows, and what the rounding of the
@@ -255,74 +228,59 @@ class _Tree:
 
     def __init__(self, problem: Problem, rows: _Vectors | _Kernel) -> None:
         self.data, self.length, self.weight, self.signs = rows, rows.length, rows.weight, rows.signs
-        self.unit, self.m = rows.unit, rows.weight.size
+        self.unit, self.m, self.free = rows.unit, rows.weight.size, problem.free
         self.half = 1.0 if problem.formulation == "zero_one" else 0.5
         self.cut = 2.0 if problem.formulation == "ramp" else 0.0
-        self.free = problem.proof.statement.intercept == "free"
-        self.k = problem.number("k") if problem.has("k") else math.inf
-        largest = max(self.cut, 1.0) / self.half
-        self.price = (
-            0.0 if problem.has("k") else largest * problem.number("C" if self.free else "lam")
-        )
+        self.k, self.price = math.inf, 0.0
+        if problem.has("k"):
+            self.k = problem.number("k")
+        else:
+            largest = max(self.cut, 1.0) / self.half
+            self.price = largest * problem.number("C" if self.free else "lam")
         self.tree = tree = problem.proof.tree
         # What the rounding of the kernel may change, as a share of what is proved.
         self.influence = 0.0
-        if (
-            min(float(tree[name].min(initial=0.0)) for name in ("upper", "price") if name in tree)
-            < 0
-        ):
+        if any((tree[name] < 0).any() for name in ("upper", "price") if name in tree):
             raise ProofRejected("values and prices of the tree must not be negative")
-        for counts, of, what in (
-            ("bounds", "upper", "bounds"),
-            ("flip_count", "flip_row", "marks"),
-            ("beta_count", "beta_row", "multipliers"),
-        ):
-            _check_counts(tree[counts], tree[of].size, what)
-        _check_rows(tree["flip_row"], self.m, "marks")
-        _check_rows(tree["beta_row"], self.m, "multipliers")
-        ends = np.zeros(tree["flip_row"].size + 1, dtype=np.bool_)
-        ends[np.cumsum(tree["flip_count"], dtype=np.int64)] = True
-        if not (ends[1:-1] | (np.diff(tree["flip_row"]) > 0)).all():
+        self.ends = {"bounds": self._ends("bounds", "upper", "bounds")}
+        for entry, what in (("flip", "marks"), ("beta", "multipliers")):
+            rows_of = tree[f"{entry}_row"]
+            self.ends[entry] = self._ends(f"{entry}_count", f"{entry}_row", what)
+            if rows_of.size and not (rows_of.min() >= 0 and rows_of.max() < self.m):
+                raise ProofRejected(f"the tree's {what} name rows that the data do not have")
+        starts = np.zeros(tree["flip_row"].size + 1, dtype=np.bool_)
+        starts[self.ends["flip"]] = True
+        if not (starts[1:-1] | (np.diff(tree["flip_row"]) > 0)).all():
             raise ProofRejected("the tree's marks of a bound are not in increasing order")
         if "side" in tree and np.abs(tree["side"]).max(initial=0) > 1:
             raise ProofRejected("a side of the tree's bounds is none of 0, 1 and -1")
 
-    def _steps(self) -> Iterator[_Step]:
-        """The bounds, one after the other."""
-        tree, flip, number = self.tree, 0, 0
-        names = ("upper", "flip_count", "beta_count")
-        for start in range(0, tree["upper"].size, CHUNK):
-            part = slice(start, start + CHUNK)
-            columns = [tree[name][part].tolist() for name in names]
-            size = len(columns[0])
-            columns += [
-                tree[name][part].tolist() if name in tree else [other] * size
-                for name, other in (("price", self.price), ("side", 0), ("at", 0.0))
-            ]
-            for upper, flips, numbers, price, side, at in zip(*columns, strict=True):
-                yield _Step(
-                    _down(price * self.unit),
-                    _up(upper * self.unit),
-                    tree["flip_row"][flip : flip + flips].astype(np.int64),
-                    tree["beta_row"][number : number + numbers].astype(np.int64),
-                    tree["beta"][number : number + numbers] * self.unit,
-                    side,
-                    at,
-                )
-                flip, number = flip + flips, number + numbers
+    def _ends(self, counts: str, of: str, what: str) -> Integers:
+        """The first entry of each node or bound in another array, and the end of that array."""
+        found = np.concatenate([[0], np.cumsum(self.tree[counts], dtype=np.int64)])
+        if (np.diff(found) < 0).any() or found[-1] != self.tree[of].size:
+            raise ProofRejected(f"the counts of the tree's {what} do not fit their number")
+        return found
 
-    def _nodes(self) -> Iterator[tuple[int, int]]:
-        """The row on which each node branches, and how many bounds it has."""
-        for start in range(0, self.tree["branch"].size, CHUNK):
-            part = slice(start, start + CHUNK)
-            yield from zip(
-                self.tree["branch"][part].tolist(), self.tree["bounds"][part].tolist(), strict=True
-            )
+    def _step(self, number: int) -> _Step:
+        """One of the bounds."""
+        tree = self.tree
+        flips, betas = (
+            slice(*self.ends[entry][number : number + 2].tolist()) for entry in ("flip", "beta")
+        )
+        return _Step(
+            _down((float(tree["price"][number]) if "price" in tree else self.price) * self.unit),
+            _up(float(tree["upper"][number]) * self.unit),
+            tree["flip_row"][flips].astype(np.int64),
+            tree["beta_row"][betas].astype(np.int64),
+            tree["beta"][betas] * self.unit,
+            int(tree["side"][number]) if "side" in tree else 0,
+            float(tree["at"][number]) if "at" in tree else 0.0,
+        )
 
     def bound(self) -> float:
         """Go through the nodes, each before its children, the one that keeps its row first."""
-        tree, steps = self.tree, self._steps()
-        least = _up(float(tree["upper"].min(initial=math.inf)) * self.unit)
+        least = _up(float(self.tree["upper"].min(initial=math.inf)) * self.unit)
         if self.free:
             # What has no row of a class with u ≥ 1, or u > −1, drops the class.
             sums = [math.fsum(self.weight[self.signs == sign].tolist()) for sign in (-1.0, 1.0)]
@@ -330,20 +288,22 @@ class _Tree:
         # Of each node the state that it begins with, and the row and the decision that lead to it.
         stack: list[tuple[_Node, int, int, int]] = [(self._root(), -1, FREE, 0)]
         deepest = STACK // (10 * self.m) + 64
-        for number, (row, bounds) in enumerate(self._nodes()):
+        for number, row in enumerate(self.tree["branch"].tolist()):
             if not stack:
                 raise ProofRejected("the tree has nodes behind its last leaf")
             node, decided, decision, depth = stack.pop()
             if decision == KEPT:
                 # The sibling, which begins with the same state, is the next on the stack.
-                node = node.copy()
+                node = replace(
+                    node, state=node.state.copy(), M=node.M.copy(), marked=node.marked.copy()
+                )
             if decided >= 0:
                 # Also where a ball has settled the row: one of the two sides is empty then.
                 node.state[decided] = decision
-            found = [next(steps) for _ in range(bounds)]
-            self._bound(node, found)
+            steps = [self._step(i) for i in range(*self.ends["bounds"][number : number + 2])]
+            self._bound(node, steps)
             if row < 0:
-                least = min(least, self._leaf(node, found))
+                least = min(least, self._leaf(node, steps))
                 continue
             if row >= self.m or depth >= deepest:
                 raise ProofRejected(
@@ -359,17 +319,15 @@ class _Tree:
         return max(_down(self.half * _down(least / self.unit)), 0.0)
 
     def _root(self) -> _Node:
-        if not self.tree["bounds"].size or not self.tree["bounds"][0]:
+        if not self.tree["bounds"][:1].any():
             raise ProofRejected("the first node of the tree has no bound")
-        size = _up(math.sqrt(_up(float(self.tree["upper"][0]) * self.unit)))
-        reach = 0.0
+        size, reach = _up(math.sqrt(_up(float(self.tree["upper"][0]) * self.unit))), 0.0
         if self.free:
             # Each class has a row with u ≥ 1, or u > −1.
             reach = _up(float(self.length.max()) * size * (1 + 8 * U) + (1.0 if self.cut else -1.0))
         M = _few_digits((1.0 + self.length * size + max(reach, 0.0)) * (1 + 4 * U))
-        return _Node(
-            np.zeros(self.m, dtype=np.int8), M, np.zeros(self.m, dtype=np.bool_), -reach, reach, 0.0
-        )
+        none = np.zeros(self.m, dtype=np.bool_)
+        return _Node(none.astype(np.int8), M, none, -reach, reach)
 
     def _bound(self, node: _Node, steps: list[_Step]) -> None:
         """Bound a node and tighten its M, or its interval, until it is seen to contain nothing that
@@ -381,11 +339,10 @@ class _Tree:
             if node.bound >= step.upper:
                 return
             node.marked[step.flips] ^= True
-            beta, height = self._beta(node, step)
-            low, high = (
-                (step.at if step.side > 0 else node.low),
-                (step.at if step.side < 0 else node.high),
-            )
+            height = np.maximum(step.price * self.weight * (1 - 4 * U) - LOST, 0.0)
+            beta = self._beta(node, step, height)
+            low = step.at if step.side > 0 else node.low
+            high = step.at if step.side < 0 else node.high
             value, found = self._value(node, step, beta, height, low, high)
             if not math.isfinite(value):
                 continue
@@ -406,20 +363,22 @@ class _Tree:
         if node.low > node.high:
             node.bound = math.inf
 
+    def _paid(self, step: _Step) -> float:
+        """What the budget takes from a bound."""
+        return 0.0 if math.isinf(self.k) else step.price * self.k
+
     def _value(
         self, node: _Node, step: _Step, beta: Floats, height: Floats, low: float, high: float
     ) -> tuple[float, _Combination]:
         """Return D from below, for intercepts between two numbers, and m."""
         dropped = node.state == DROPPED
-        gain, prices = beta, float(height[dropped].sum())
+        gain, prices, given = beta, float(height[dropped].sum()), self._paid(step)
         if self.cut:
             over = np.maximum(beta - height / self.cut * (1 - 8 * U), 0.0)
-            gain = beta - self.cut * np.where(
-                dropped, beta, np.where(node.state == KEPT, over, 0.0)
-            )
+            lost = np.where(dropped, beta, np.where(node.state == KEPT, over, 0.0))
+            gain = beta - self.cut * lost
         found = self.data.combination(beta)
         total, square = float(np.abs(beta).sum()) * (1.0 + self.cut), found.longest * found.longest
-        given = 0.0 if math.isinf(self.k) else step.price * self.k
         sizes = total + prices + square + given
         value = float(gain.sum()) + prices - square - given
         if self.free:
@@ -443,9 +402,7 @@ class _Tree:
         square = found.longest * found.longest
         # D(s) = cs + p − s²‖m‖² at s times the multipliers, up to the rest of the losses of kept
         # rows.
-        constant = float(height[node.state == DROPPED].sum()) - (
-            0.0 if math.isinf(self.k) else step.price * self.k
-        )
+        constant = float(height[node.state == DROPPED].sum()) - self._paid(step)
         slope, wanted = value + square - constant, step.upper - constant
         root = slope * slope - 4.0 * square * wanted
         if not (root > 0 and slope > 0):
@@ -458,59 +415,40 @@ class _Tree:
         """Decide rows and lower M by the ball around m."""
         away = 1.0 - found.along
         reach = self.length * (radius * (1 + 8 * U)) + found.spread + 16 * U * (1.0 + np.abs(away))
-        free = node.state == FREE
-        most, least = away + reach, away - reach
+        most, least, free = away + reach, away - reach, node.state == FREE
         if self.free:
-            least, most = (
-                least - np.maximum(self.signs * node.low, self.signs * node.high),
-                most - np.minimum(self.signs * node.low, self.signs * node.high),
-            )
+            ends = self.signs * node.low, self.signs * node.high
             shift = 8 * U * (max(abs(node.low), abs(node.high)) + np.abs(away) + reach)
-            least, most = least - shift, most + shift
+            least, most = least - np.maximum(*ends) - shift, most - np.minimum(*ends) + shift
         node.state[free & (most <= self.cut)] = KEPT
         node.state[free & (least > self.cut)] = DROPPED
         lower = np.flatnonzero(free & (most > self.cut) & (most < node.M))
         node.M[lower] = np.minimum(_few_digits(most[lower]), node.M[lower])
 
-    def _beta(self, node: _Node, step: _Step) -> tuple[Floats, Floats]:
-        """Return the multipliers within their limits, and the prices of the losses, rounded
-        downwards.
-        """
-        height = np.maximum(step.price * self.weight * (1 - 4 * U) - LOST, 0.0)
-        beta = np.zeros(self.m)
-        marked = np.flatnonzero(node.marked)
-        marked = marked[node.state[marked] == FREE]
-        beta[marked] = self._limits(node, height, marked)
-        if step.rows.size:
-            rows, state = step.rows, node.state[step.rows]
-            given = np.bincount(rows, weights=step.values, minlength=len(beta))[rows]
-            low = np.where(state == DROPPED, -np.inf, 0.0)
-            high = np.where(
-                state == FREE,
-                self._limits(node, height, rows),
-                np.where(state == KEPT, np.inf, 0.0),
-            )
-            beta[rows] = np.clip(given, low, high)
-        return beta, height
-
-    def _limits(self, node: _Node, height: Floats, rows: Integers) -> Floats:
-        return np.maximum(
-            height[rows] / np.maximum(node.M[rows], self.cut) * (1 - 8 * U) - LOST, 0.0
-        )
+    def _beta(self, node: _Node, step: _Step, height: Floats) -> Floats:
+        """Return the multipliers within their limits."""
+        free, limits = node.state == FREE, height / np.maximum(node.M, self.cut) * (1 - 8 * U)
+        limits = np.maximum(limits - LOST, 0.0)
+        beta = np.where(node.marked & free, limits, 0.0)
+        rows = step.rows
+        given = np.bincount(rows, weights=step.values, minlength=self.m)[rows]
+        low = np.where(node.state[rows] == DROPPED, -np.inf, 0.0)
+        kept = np.where(node.state[rows] == KEPT, np.inf, 0.0)
+        beta[rows] = np.clip(given, low, np.where(free[rows], limits[rows], kept))
+        return beta
 
     def _leaf(self, node: _Node, steps: list[_Step]) -> float:
         """The proved bound of the points of a node without children."""
-        dropped = node.state == DROPPED
-        weight = math.fsum(self.weight[dropped].tolist()) * (1 - 4 * U)
+        weight = math.fsum(self.weight[node.state == DROPPED].tolist()) * (1 - 4 * U)
         if weight > self.k or node.low > node.high:
             return math.inf
         bound = max(node.bound, _down(_down(self.price * self.unit * (1 - 4 * U)) * weight))
         if not steps or bound >= steps[-1].upper or self.cut:
             return bound
-        price = steps[-1].price
-        prices = _down(price * weight) - (0.0 if math.isinf(self.k) else _up(price * self.k))
-        square, share = self._least_norm(node, steps[-1])
-        self.influence = max(self.influence, share * min(square, steps[-1].upper) if share else 0.0)
+        step = steps[-1]
+        prices = _down(step.price * weight) - _up(self._paid(step))
+        square, share = self._least_norm(node, step)
+        self.influence = max(self.influence, share * min(square, step.upper) if share else 0.0)
         return max(bound, _down(square + prices))
 
     def _least_norm(self, node: _Node, step: _Step) -> tuple[float, float]:
@@ -518,19 +456,17 @@ class _Tree:
         there are none, and the influence of rounding.
         """
         free = node.state == FREE
-        if step.rows.size > EXACT or (node.marked & free).any() or free[step.rows].any():
+        unsettled = (node.marked & free).any() or free[step.rows].any()
+        finite = np.isfinite(step.values).all() and math.isfinite(node.high - node.low)
+        if step.rows.size > EXACT or unsettled or not finite:
             return 0.0, 0.0
-        if not (np.isfinite(step.values).all() and math.isfinite(node.high - node.low)):
-            return 0.0, 0.0
-        beta: dict[int, Fraction] = {}
+        given: dict[int, Fraction] = {}
         for row, value in zip(step.rows.tolist(), step.values.tolist(), strict=True):
-            beta[row] = beta.get(row, Fraction(0)) + Fraction(value)
-        beta = {
-            row: value for row, value in beta.items() if (value > 0) == (node.state[row] == KEPT)
-        }
+            given[row] = given.get(row, Fraction(0)) + Fraction(value)
+        beta = {row: x for row, x in given.items() if (x > 0) == (node.state[row] == KEPT)}
         total = sum(beta.values(), Fraction(0))
         if self.free:
-            delta = sum((value * int(self.signs[row]) for row, value in beta.items()), Fraction(0))
+            delta = sum((x * int(self.signs[row]) for row, x in beta.items()), Fraction(0))
             total -= max(delta * Fraction(node.low), delta * Fraction(node.high))
         return self.data.least_square(beta, total) if total > 0 else (0.0, 0.0)
 
@@ -540,21 +476,9 @@ def _distinct(rows: Floats, weight: Floats) -> tuple[Integers, Floats]:
     from below.
     """
     _, first, copies = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    place = np.empty_like(order)
-    place[order] = np.arange(order.size)
-    copies = place[copies.ravel()]
-    return first[order], np.bincount(copies, weights=weight) * (1 - (2 + np.bincount(copies)) * U)
-
-
-def _check_counts(counts: NDArray[np.int32], size: int, what: str) -> None:
-    if (counts < 0).any() or int(counts.sum(dtype=np.int64)) != size:
-        raise ProofRejected(f"the counts of the tree's {what} do not fit their number")
-
-
-def _check_rows(values: NDArray[np.int32], rows: int, what: str) -> None:
-    if values.size and not (values.min() >= 0 and values.max() < rows):
-        raise ProofRejected(f"the tree's {what} name rows that the data do not have")
+    order, counts = np.argsort(first), np.bincount(copies.ravel())
+    weights = np.bincount(copies.ravel(), weights=weight) * (1 - (2 + counts) * U)
+    return first[order], weights[order]
 
 
 def _few_digits(values: Floats) -> Floats:

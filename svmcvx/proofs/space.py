@@ -1,79 +1,87 @@
-"""The feature space of a problem in ball arithmetic: scores and norms of the model and of dual
-points, and kernels.
+r"""The feature space of a problem: scores and norms of the model and of dual points, in balls or in
+intervals of doubles; and kernels that are not definite on every data set.
+
+These have to be symmetric and positive semidefinite, up to rounding, on the rows that a proof uses.
+The matrix is scaled to a diagonal of ones, so that no entry hides another. A Cholesky factorisation
+of it plus a multiple of the identity that ends in doubles proves that no eigenvalue is below minus
+that multiple and what rounding may add: in any order of summation the factor's product differs from
+the matrix by at most :math:`(n + 1)\,2^{-53}` in each entry, relatively to the diagonal ([Rump],
+verification of positive definiteness, 2006).
+
+With the tolerance :math:`\tau` that this proves, :math:`K + \tau\,\mathrm{diag}(K)` is positive
+semidefinite, and the squared norm of coefficients v in it is larger by :math:`\tau\sum
+K_{ii}v_i^2`. A point for which that is not small relative to the end that it proves is refused: it
+would prove what the rounding of the matrix says.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, Generic, NamedTuple, TypeAlias
 
 import numpy as np
-from flint import arb, arb_mat, ctx
+import scipy.linalg
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.proofs.balls import (
-    BLOCK,
-    Ball,
-    Balls,
-    Matrix,
-    above,
-    as_matrix,
-    balls,
-    combination,
-    nonneg,
-    norm_squared,
-    power,
-    product,
-    total,
-)
-from svmcvx.proofs.intervals import SLACK, TINY, U
-from svmcvx.proofs.problem import (
-    Problem,
-    ProofRejected,
-    dense,
-    is_symmetric,
-    precomputed_block,
-    proved_definite,
-)
+from svmcvx.proofs.intervals import SLACK, Inexact, Interval, N, U
+from svmcvx.proofs.problem import Problem, ProofRejected, dense
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 
-# Entries of a kernel that are stored for the next product.
-KEPT = 6_000_000
+# Entries of a kernel that are computed at a time, and that are stored for the next product.
+BLOCK: Final = 400_000
+STORED: Final = 6_000_000
+# Relatively to the diagonal: how far a precomputed matrix may be from symmetric, and its
+# eigenvalues, over their number, below zero.
+ASYMMETRY: Final = 1e-10
+INDEFINITE: Final = 1e-10
+# What that may change, relatively to the end that a point proves.
+INFLUENCE: Final = 1e-6
+# Rows up to which a kernel is computed for this test, where the data are not its matrix.
+TESTED: Final = 4000
 
 
-class Point(NamedTuple):
-    """Scores of the rows that take part, without a bias, and a squared norm."""
+class Point(NamedTuple, Generic[N]):
+    """Scores of the rows that take part, and a squared norm."""
 
-    scores: list[Ball]
-    norm: Ball
+    scores: N
+    norm: N
 
 
-class Space:
-    """The feature space of a problem."""
+class Space(Generic[N]):
+    """The feature space of a problem, in one of the two arithmetics."""
 
-    numbers = Balls
+    def __init__(self, problem: Problem, numbers: type[N]) -> None:
+        self.problem, self.kernel = problem, problem.kernel
+        self.numbers: type[N] = numbers
+        self.precomputed = self.kernel is not None and self.kernel["name"] == "precomputed"
+        self.influence, self.tolerance, self.diagonal = 0.0, 0.0, np.zeros(0)
+        if may_be_indefinite(problem):
+            require_symmetric(problem)
+            self.tolerance, self.diagonal = proved_definite(problem, self.floats)
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.kernel = problem.kernel
-        self.symmetric = True
-        if self.kernel is not None and self.kernel["name"] == "precomputed":
-            self.symmetric = is_symmetric(problem)
-        self.indefinite, self.influence = proved_definite(problem, self.floats), 0.0
-
-    def floats(self, rows: Rows, columns: Rows) -> tuple[Floats, Floats]:
-        """Return entries of a kernel as floats, without a constant feature, and bounds on their
+    def floats(self, rows: Rows, columns: Rows) -> Inexact:
+        """Return entries of a kernel as doubles, without a constant feature, and bounds on their
         errors.
         """
-        if self.kernel is not None and self.kernel["name"] == "precomputed":
-            return precomputed_block(self.problem.X, rows, columns, symmetric=self.symmetric)
-        found = [(float(x.mid()), float(x.rad())) for x in self.gram(rows, columns).entries()]
-        values, errors = np.array(found).reshape(rows.size, columns.size, 2).transpose(2, 0, 1)
-        return values, errors * SLACK + 2 * U * np.abs(values) + TINY
+        if self.precomputed:
+            return Interval.mean(*self._halves(rows, columns))
+        found: Inexact = self.numbers.floats(self.gram(rows, columns))
+        return found
+
+    def gram(self, rows: Rows, columns: Rows) -> Any:
+        """Return the matrix of the kernel between rows of the data, without a constant feature."""
+        X = self.problem.X
+        if self.precomputed:
+            return self.numbers.mean(*self._halves(rows, columns))
+        return self.numbers.kernel(self.kernel, dense(X[rows]), dense(X[columns]))
+
+    def _halves(self, rows: Rows, columns: Rows) -> tuple[Floats, Floats]:
+        X = self.problem.X
+        return dense(X[rows])[:, columns], dense(X[:, rows])[columns].T
 
     @cached_property
     def rows(self) -> Any:
@@ -81,202 +89,203 @@ class Space:
         return self.problem.X[self.problem.index]
 
     @cached_property
-    def model(self) -> Point:
+    def model(self) -> Point[N]:
         """Scores with the bias and squared norm of the model; the norm includes a penalised bias."""
-        problem = self.problem
+        problem, model = self.problem, self.problem.proof.model
+        bias = self.numbers.exactly(problem.bias)
         if problem.linear_model:
-            w = balls(problem.proof.model["coef"])
-            point = Point(product(self.rows, w), norm_squared(w))
+            w = self.numbers.exactly(model["coef"])
+            scores, norm = self.numbers.times(self.rows, w), (w * w).sum()
         else:
-            point = self.expansion(
-                problem.support, balls(problem.proof.model["dual_coef"]), constant=False
-            )
-        bias = arb(problem.bias)
-        norm = point.norm + bias * bias if problem.penalised else point.norm
-        return Point([score + bias for score in point.scores], norm)
+            v = self.numbers.exactly(model["dual_coef"])
+            scores, norm = self.expansion(problem.support, v)
+        return Point(scores + bias, norm + bias * bias if problem.penalised else norm)
 
     @cached_property
-    def margins(self) -> list[Ball]:
-        """The margins u = y f of the model."""
-        return self.signed(self.model.scores)
-
-    @property
-    def u(self) -> Balls:
+    def u(self) -> N:
         """The margins of the model."""
-        return Balls(self.margins)
+        return self.model.scores * self.problem.signs
 
-    @property
-    def square(self) -> Balls:
-        """The squared norm of the model."""
-        return Balls(self.model.norm)
-
-    def squared_norm(self, v: Balls) -> Balls:
+    def squared_norm(self, v: N) -> N:
         """Return the squared norm of the point with coefficients `v` on the rows that take part."""
-        return Balls(self.dual_point(v.entries).norm)
+        return self.expansion(self.problem.index, v, constant=self.problem.penalised).norm
 
-    def signed(self, values: Sequence[Ball]) -> list[Ball]:
-        """Return each value times the label ±1 of its row."""
-        return [
-            x if sign > 0 else -x
-            for x, sign in zip(values, self.problem.signs.tolist(), strict=True)
-        ]
-
-    def dual_point(self, v: Sequence[Ball]) -> Point:
-        """Return the point Σ v_i φ(x_i) over the rows that take part, with the constant feature
-        where it is penalised.
-        """
-        return self.expansion(self.problem.index, v, constant=self.problem.penalised)
-
-    def expansion(self, rows: Rows, v: Sequence[Ball], *, constant: bool) -> Point:
-        """Return the point with coefficients `v` on rows of the data."""
+    def expansion(self, rows: Rows, v: N, *, constant: bool = False) -> Point[N]:
+        """Return the point Σ v_i φ(x_i) over rows of the data, with a constant feature or not."""
+        used = v.nonzero
+        rows, v = rows[used], v[used]
         if self.kernel is None:
-            w = combination(self.problem.X[rows], v)
-            point = Point(product(self.rows, w), norm_squared(w))
+            part = self.problem.X[rows]
+            w = self.numbers.times(
+                sp.csr_array(part.T) if sp.issparse(part) else np.ascontiguousarray(part.T), v
+            )
+            scores, norm = self.numbers.times(self.rows, w), (w * w).sum()
         else:
-            used = [j for j, x in enumerate(v) if not x.is_zero()]
-            scores = self._kernel_scores(rows[used], [v[j] for j in used])
-            point = Point(
-                [scores[i] for i in self.problem.index.tolist()],
-                total(v[j] * scores[row] for j, row in zip(used, rows[used].tolist(), strict=True)),
-            )
-            require_norm(point.norm)
+            scores, own = self._kernel_scores(rows, v)
+            norm = (v * own).sum()
+            self.require_norm(norm)
             self.note(rows, v)
+        norm = norm.nonneg()
         if constant:
-            shift = total(v)
-            return Point(
-                [score + shift for score in point.scores], nonneg(point.norm + shift * shift)
-            )
-        return Point(point.scores, nonneg(point.norm))
+            shift = v.sum()
+            scores, norm = scores + shift, norm + (shift * shift).nonneg()
+        return Point(scores, norm)
 
-    def note(self, rows: Rows, v: Sequence[Ball]) -> None:
+    def require_norm(self, norm: N) -> None:
+        """Refuse a squared norm that is certainly negative."""
+        if norm.ends[1] < 0:
+            raise ProofRejected(
+                "the kernel is not positive semidefinite on these data: a squared norm is negative"
+            )
+
+    def note(self, rows: Rows, v: N) -> None:
         """Add what the rounding of a kernel that may be indefinite may do to the norm of these
         coefficients.
         """
-        if self.indefinite.tolerance:
-            self.influence += self.indefinite.influence(rows, np.array([above(abs(x)) for x in v]))
+        if self.tolerance:
+            self.influence += influence(self.tolerance, self.diagonal[rows], v.largest)
 
-    def _kernel_scores(self, columns: Rows, v: Sequence[Ball]) -> dict[int, Ball]:
-        """Scores of the rows that take part and of the columns themselves."""
-        rows = np.union1d(self.problem.index, columns)
+    def _kernel_scores(self, columns: Rows, v: N) -> tuple[N, N]:
+        """Scores of the rows that take part, and of the columns themselves."""
+        index, rows = self.problem.index, np.union1d(self.problem.index, self.columns)
         if not columns.size:
-            return dict.fromkeys(rows.tolist(), arb(0))
-        if (
-            rows.size * self._all_columns.size > KEPT
-            or not np.isin(columns, self._all_columns).all()
-        ):
-            step = max(1, BLOCK // columns.size)
-            vector, found = arb_mat(len(v), 1, list(v)), []
-            for start in range(0, rows.size, step):
-                found += (self.gram(rows[start : start + step], columns) * vector).entries()
-            return dict(zip(rows.tolist(), found, strict=True))
-        full = [arb(0)] * int(self._all_columns.size)
-        for position, x in zip(
-            np.searchsorted(self._all_columns, columns).tolist(), v, strict=True
-        ):
-            full[position] = x
-        rows, blocks = self._blocks
-        vector = arb_mat(len(full), 1, full)
-        return dict(
-            zip(
-                rows.tolist(),
-                [x for block in blocks for x in (block * vector).entries()],
-                strict=True,
+            return self.numbers.exactly(np.zeros(index.size)), v
+        if rows.size * self.columns.size <= STORED and np.isin(columns, self.columns).all():
+            blocks, v = (
+                self._stored,
+                v.placed(self.columns.size, np.searchsorted(self.columns, columns)),
             )
-        )
+        else:
+            rows = np.union1d(index, columns)
+            blocks = self._blocks(rows, columns)
+        found = self.numbers.joined([self.numbers.times(block, v) for block in blocks])
+        return found[np.searchsorted(rows, index)], found[np.searchsorted(rows, columns)]
 
     @cached_property
-    def _all_columns(self) -> Rows:
+    def columns(self) -> Rows:
         """Columns that products are wanted of: the support of the model and that of the dual point."""
-        problem = self.problem
+        problem: Problem = self.problem
         used = np.zeros(problem.codes.size, dtype=bool)
         if not problem.linear_model:
             used[problem.support] = True
-        if "tau" in problem.proof.dual:
+        if problem.has("lam2"):
             used[problem.index] = True
-        for values in problem.proof.dual.values():
-            if values.shape == used.shape:
-                used |= values != 0
-        if "V_coef" in problem.proof.model:
-            used |= (problem.proof.model["V_coef"] != 0).any(axis=1)
+        for values in (*problem.proof.dual.values(), *problem.proof.model.values()):
+            if values.shape[:1] == used.shape:
+                used |= (values.reshape(used.size, -1) != 0).any(axis=1)
         return np.flatnonzero(used)
 
     @cached_property
-    def _blocks(self) -> tuple[Rows, list[Matrix]]:
-        columns = self._all_columns
-        rows = np.union1d(self.problem.index, columns)
-        step = max(1, BLOCK // max(1, columns.size))
-        return rows, [self.gram(rows[i : i + step], columns) for i in range(0, rows.size, step)]
+    def _stored(self) -> Any:
+        return list(self._blocks(np.union1d(self.problem.index, self.columns), self.columns))
 
-    def gram(self, rows: Rows, columns: Rows) -> Matrix:
-        """Return the matrix of the kernel between rows of the data, without a constant feature."""
-        X = self.problem.X
-        if self.kernel is not None and self.kernel["name"] == "precomputed":
-            first = as_matrix(dense(X[rows][:, columns]))
-            return (
-                first
-                if self.symmetric
-                else (first + as_matrix(dense(X[columns][:, rows].T))) * arb(0.5)
-            )
-        return kernel_matrix(self.kernel, dense(X[rows]), dense(X[columns]))
+    def _blocks(self, rows: Rows, columns: Rows) -> Iterator[Any]:
+        return (self.gram(rows[part], columns) for part in parts(rows.size, columns.size))
 
 
-def require_norm(norm: Ball) -> None:
-    """Refuse a squared norm that is certainly negative."""
-    if norm < 0:
-        raise ProofRejected(
-            "the kernel is not positive semidefinite on these data: a squared norm is negative"
-        )
+def parts(size: int, width: int) -> Iterator[slice]:
+    """Return slices of rows that have as many entries as are computed at a time; one at least."""
+    step = max(1, BLOCK // max(1, width))
+    return (slice(start, start + step) for start in range(0, max(size, 1), step))
 
 
-def kernel_matrix(kernel: Mapping[str, Any] | None, A: Floats, B: Floats) -> Matrix:
-    """Return the matrix of a kernel between the rows of two matrices of floats; inner products
-    without a kernel.
+def influence(tolerance: float, diagonal: Floats, v: Floats) -> float:
+    """Return what a tolerance may change the squared norm of coefficients by, of which sizes are
+    given.
     """
-    name = "linear" if kernel is None else kernel["name"]
-    if kernel is None:
-        return as_matrix(A) * as_matrix(B).transpose()
-    gamma = arb(kernel["gamma"])
-    m, n = A.shape[0], B.shape[0]
-    if name in ("rbf", "exponential"):
-        factor = gamma if name == "rbf" else gamma * gamma
-        largest = max(float(np.abs(A).max(initial=0.0)), float(np.abs(B).max(initial=0.0)))
-        digits = (
-            2.0 * math.log2(max(largest, 1e-300))
-            + math.log2(A.shape[1] + 1)
-            + math.log2(max(float(factor), 1e-300))
+    with np.errstate(over="ignore"):
+        return float(tolerance * (diagonal * v * v).sum()) * SLACK
+
+
+def require_small(influence: float, low: float, high: float) -> None:
+    """Refuse coefficients with which an end between two numbers rests on how a kernel that may be
+    indefinite was rounded.
+    """
+    if influence > INFLUENCE * max(abs(low), abs(high)):
+        raise ProofRejected(
+            "the coefficients are so large that the rounding of the kernel decides: it may change"
+            f" the squared norm by {influence:.3g}"
         )
-        # Squared distances from squared norms: as many bits more as may cancel.
-        with ctx.workprec(ctx.prec + max(8, 8 + int(digits))):
-            left, right = as_matrix(A), as_matrix(B)
-            rows, columns = _row_squares(A), _row_squares(B)
-            squares = arb_mat(m, 2, [x for s in rows for x in (s, arb(1))]) * arb_mat(
-                2, n, [arb(1)] * n + columns
+
+
+def may_be_indefinite(problem: Problem) -> bool:
+    """Return whether the kernel is indefinite on some data."""
+    kernel = problem.kernel or {"name": "linear"}
+    name = kernel["name"]
+    return name in ("precomputed", "sigmoid") or (name == "polynomial" and kernel["coef0"] < 0)
+
+
+def require_symmetric(problem: Problem) -> None:
+    """Refuse a precomputed kernel that is not symmetric to rounding on the rows that are used."""
+    X, used = problem.X, problem.used
+    if problem.kernel is None or problem.kernel["name"] != "precomputed":
+        return
+    size = np.sqrt(np.abs(X.diagonal()[used]))
+    for part in parts(used.size, used.size):
+        first, second = dense(X[used[part]])[:, used], dense(X[:, used[part]])[used].T
+        for i, j in np.argwhere(np.abs(first - second) > ASYMMETRY * np.outer(size[part], size)):
+            i, j = used[part][i], used[j]
+            raise ProofRejected(
+                f"the precomputed kernel is not symmetric: see its entries ({i}, {j}) and ({j},"
+                f" {i})"
             )
-            exponents = (squares - left * right.transpose() * arb(2)) * factor
-        entries = exponents.entries()
-        if name == "rbf":
-            return arb_mat(m, n, [(-x).exp() for x in entries])
-        return arb_mat(m, n, [(-_root(x)).exp() for x in entries])
-    if name == "laplacian":
-        rows, columns = [balls(a) for a in A], [balls(b) for b in B]
-        found = [
-            (-gamma * total(abs(x - z) for x, z in zip(a, b, strict=True))).exp()
-            for a in rows
-            for b in columns
-        ]
-        return arb_mat(m, n, found)
-    arguments = (as_matrix(A) * as_matrix(B).transpose() * gamma).entries()
-    shift = arb(kernel["coef0"])
-    if name == "polynomial":
-        degree = int(kernel["degree"])
-        return arb_mat(m, n, [(x + shift) ** degree for x in arguments])
-    return arb_mat(m, n, [(x + shift).tanh() for x in arguments])
 
 
-def _row_squares(A: Floats) -> list[Ball]:
-    return [norm_squared(balls(row)) for row in A]
+def proved_definite(
+    problem: Problem, entries: Callable[[Rows, Rows], Inexact]
+) -> tuple[float, Floats]:
+    """Return how far the kernel may be from semidefinite on the rows that the proof uses,
+    relatively to its diagonal, and this, one entry a row of the data; refuse one that clearly is
+    not.
+    """
+    kernel, used, n = problem.kernel, problem.used, problem.used.size
+    assert kernel is not None  # noqa: S101 - that of the linear machine is definite
+    if n > TESTED and kernel["name"] != "precomputed":
+        raise ProofRejected(
+            f"the kernel {kernel['name']} may be indefinite, which is tested on up to"
+            f" {TESTED} rows; these are {n}: precompute its matrix"
+        )
+    blocks = [entries(used[part], used[part])[0] for part in parts(n, n)]
+    diagonal = np.concatenate([np.diagonal(block) for block in blocks])
+    if (diagonal < 0).any():
+        raise ProofRejected(
+            "the kernel is indefinite on these data: its diagonal entry of row"
+            f" {used[np.argmin(diagonal)]} is negative"
+        )
+    zero, size = diagonal == 0, np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    A, off = np.empty((n, n)), 0.0
+    for part in parts(n, n):
+        values, errors = entries(used[part], used)
+        if values[zero[part]].any() or values[:, zero].any():
+            raise ProofRejected(
+                "the kernel is indefinite on these data: a diagonal entry is 0 where others of its"
+                " row are not"
+            )
+        A[part] = values / size[part, None] / size
+        off = max(off, float((errors / size[part, None] / size).sum(axis=1).max()))
+    allowed, rounding = INDEFINITE * n, n * (n + 8) * U
+    if not (off + rounding < allowed and np.isfinite(A).all()):
+        raise ProofRejected(
+            "the entries of the kernel are too inexact to tell whether it is indefinite; take"
+            " method='balls'"
+        )
+    for tolerance in (0.0, off + 2 * rounding, allowed):
+        shifted = A.copy()
+        shifted.flat[:: n + 1] += tolerance - off - rounding
+        if _has_factor(shifted.T):
+            full = np.zeros(problem.codes.size)
+            full[used] = diagonal
+            return min(tolerance, allowed), full
+    raise ProofRejected(
+        "the kernel is indefinite on these data: scaled to a diagonal of ones it is not proved to"
+        f" have no eigenvalue below {-allowed:.3g}"
+    )
 
 
-def _root(x: Ball) -> Ball:
-    """The square root of a number that is not negative."""
-    return x.sqrt() if x > 0 else power(nonneg(x), arb(0.5))
+def _has_factor(A: Floats) -> bool:
+    """Whether the Cholesky factorisation of a symmetric matrix ends, which is overwritten."""
+    try:
+        L = scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
+    except scipy.linalg.LinAlgError:
+        return False
+    return bool(np.isfinite(L).all())

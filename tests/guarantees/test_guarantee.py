@@ -570,10 +570,10 @@ def test_a_saved_proof_says_whose_scores_it_has(tmp_path):
             (found.scores.upper - found.scores.lower) / (own.upper - own.lower)
         ) == pytest.approx(1, 0.01)
         assert f"{len(T)} test rows" in str(found.scores)
-        assert "of every optimal machine" in found._repr_html_()
+        assert "of every optimal machine" in str(found.scores)
     proof = sx.proofs.read_proof(tmp_path / "proof.npz")
     assert proof.test["digest"] == found.scores.digest
-    assert found.scores.digest in proof._repr_html_()
+    assert found.scores.digest in str(found.scores)
     # A proof without test rows says nothing of them.
     assert "claims nothing of test rows" in sx.verify(machine.solution_.proof(), X, y, test=T).why
 

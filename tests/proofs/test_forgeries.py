@@ -1,17 +1,14 @@
-"""Files that a forger might pass for proofs: the checker and the reference verifier refuse each,
-with its reason, in little memory.
+"""Files that a forger might pass for proofs: the checker refuses each, with its reason, in little
+memory.
 """
 
 import json
 import re
 import tracemalloc
 
-import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import svmcvx as sx
-from tests.proofs import reference_verifier
 from tests.proofs.forgeries.__main__ import write
 from tests.proofs.forgeries.archive import unpacked
 from tests.proofs.forgeries.corpus import blocks_of, forgeries
@@ -37,7 +34,7 @@ def refusal(path, X, y, method="auto", test=None):
 @pytest.mark.parametrize("forgery", FORGERIES, ids=[forgery.name for forgery in FORGERIES])
 def test_a_forgery_is_refused_with_its_reason(forgery, tmp_path):
     content, X, y, optimum, T = forgery.make()
-    path, data = tmp_path / "proof.npz", tmp_path / "data.npz"
+    path = tmp_path / "proof.npz"
     path.write_bytes(content)
     if optimum is not None:
         claim = unpacked(path)[0]["claim"]
@@ -59,11 +56,6 @@ def test_a_forgery_is_refused_with_its_reason(forgery, tmp_path):
             " tell",
             why,
         ), why
-    if not sp.issparse(X):
-        np.savez(data, X=X, y=y, **({} if T is None else {"T": T}))
-        lower, upper, why = reference_verifier.verify(path, data)
-        assert (lower, upper) == (-np.inf, np.inf)
-        assert why
 
 
 def test_names_tell_forgeries_apart():

@@ -168,6 +168,12 @@ PROVOKED = {
     "weight is another than the one that is expected, first in row 0: 1.0 for 2.0": lambda _: (
         verify(proof(), X, Y, expect=statement(weight=np.full(Y.size, 2.0)))
     ),
+    "gamma is another than the one that is expected": lambda _: verify(
+        proof("conic with γ"),
+        X,
+        Y,
+        expect=replace(proof("conic with γ").statement, gamma=2 * np.ones(Y.size)),
+    ),
     "the ends cross": lambda _: ends_that_cross(),
     "there is no check of scores in doubles": lambda _: verify(
         scored(), X, Y, test=TEST, method="a-priori"
@@ -182,7 +188,7 @@ PROVOKED = {
         proof(), blocks_of(X, Y), Y, method="balls"
     ),
     "block 1 must be a real matrix": lambda _: in_blocks(X[:10], np.full((14, 2), "one")),
-    "block 1 is no matrix of finite numbers": lambda _: in_blocks(X[:10], np.full((14, 2), np.nan)),
+    "block 1 contains NaN": lambda _: in_blocks(X[:10], np.full((14, 2), np.nan)),
     "block 1 has 14 rows but not as many labels": lambda _: in_blocks(
         X[:10], X[10:], labels=Y[:-1]
     ),

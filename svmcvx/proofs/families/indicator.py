@@ -33,25 +33,20 @@ gone through by :mod:`svmcvx.proofs.search_tree`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
-from flint import arb, arb_mat
+from flint import arb, fmpq
+from numpy.typing import NDArray
 
-from svmcvx.proofs.balls import (
-    Ball,
-    Inverse,
-    as_fraction,
-    balls,
-    combination,
-    fractions,
-    least,
-    nonneg,
-    product,
-    total,
-)
-from svmcvx.proofs.problem import Problem, ProofRejected
-from svmcvx.proofs.space import Space, require_norm
+from svmcvx.proofs.balls import Balls, Inverse, as_matrix, fractions
+from svmcvx.proofs.problem import Problem, ProofRejected, dense
+from svmcvx.proofs.space import Space
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+Balled: TypeAlias = Space[Balls]
 
 # Rows of a matrix of balls, which takes some 700 bytes an entry.
 LARGEST = 2048
@@ -60,306 +55,250 @@ LARGEST = 2048
 SHORTFALLS = (0.0, 1e-12, 1e-9, 1e-6, 1e-3)
 
 
-def scalings(margins: Sequence[Ball]) -> list[tuple[Ball, list[bool]]]:
-    """Return numbers of at most 1 by which a model may be divided, and which margins are then
-    certainly at least 1.
+def best(space: Balled, price: Callable[[Balls, Bools], Balls]) -> Balls:
+    """Return the best of the model as it is and divided by margins just below 1; `price` takes the
+    divisor and the observations whose margins are then certainly at least 1.
     """
-    found = []
+    found, refusal = [], ProofRejected("the model proves nothing")
     for shortfall in SHORTFALLS:
-        satisfied = [bool(u >= 1 - shortfall) for u in margins]
-        found.append(
-            (
-                least([arb(1), *(u for u, keep in zip(margins, satisfied, strict=True) if keep)]),
-                satisfied,
-            )
-        )
-    return found
+        kept = np.asarray(space.u.values >= 1 - arb(shortfall), dtype=np.bool_)
+        divisor = Balls([arb(1), *space.u[kept].entries]).least()
+        try:
+            found.append(price(divisor, kept))
+        except ProofRejected as reason:
+            refusal = reason
+    if not found:
+        raise refusal
+    return min(found, key=lambda value: value.ends[1])
 
 
-def allowance(problem: Problem) -> Ball:
-    """The weight that may have a margin below 1."""
-    return arb(problem.number("kappa") * math.fsum(problem.weight.tolist()))
+# The conic relaxation.
 
 
-def _spread(space: Space) -> tuple[Ball, list[Ball]]:
+def _allowance(problem: Problem) -> Balls:
+    """The weight that may have a margin below 1, times which the multiplier is paid."""
+    if problem.has("k"):
+        return Balls.exactly(problem.number("k"))
+    return Balls.exactly(problem.number("kappa") * math.fsum(problem.weight.tolist()))
+
+
+def _spread(space: Balled) -> tuple[Balls, Balls]:
     """‖V‖² and ‖V'x_i‖²."""
-    problem, model = space.problem, space.problem.proof.model
-    square, deviations = arb(0), [arb(0)] * problem.n
-    name = next((name for name in ("V", "V_coef") if name in model), None)
-    if name is None:
+    problem, model, index = space.problem, space.problem.proof.model, space.problem.index
+    square, deviations = Balls(arb(0)), Balls.exactly(np.zeros(problem.n))
+    for column in model.get("V", np.zeros((0, 0))).T:
+        v = Balls.exactly(column)
+        scores = Balls.times(space.rows, v[: problem.X.shape[1]])
+        scores = scores + v[-1] if problem.penalised else scores
+        square, deviations = square + (v * v).sum(), deviations + scores * scores
+    if "V_coef" not in model:
         return square, deviations
-    V = problem.proof.model[name]
-    for k in range(V.shape[1]):
-        if name == "V_coef":
-            used = np.flatnonzero(V[:, k])
-            point = space.expansion(used, balls(V[used, k]), constant=problem.penalised)
-            scores, norm = point.scores, point.norm
-        else:
-            column = balls(V[:, k])
-            constant = column.pop() if problem.penalised else arb(0)
-            scores = [score + constant for score in product(space.rows, column)]
-            norm = total(x * x for x in column) + constant * constant
-        square += norm
-        deviations = [d + score * score for d, score in zip(deviations, scores, strict=True)]
-    if name == "V_coef":
-        # ε times the identity on the span of the rows, of at most as many dimensions as there are
-        # rows.
-        ridge = float(problem.proof.model["ridge"].item())
-        if ridge < 0:
-            raise ProofRejected(f"the ridge of the spread must not be negative, got {ridge:.9g}")
-        one = arb(1 if problem.penalised else 0)
-        square += arb(ridge) * problem.n
-        lengths = [
-            space.gram(np.array([row]), np.array([row]))[0, 0] + one
-            for row in problem.index.tolist()
+    for column in model["V_coef"].T:
+        used = np.flatnonzero(column)
+        scores, norm = space.expansion(
+            used, Balls.exactly(column[used]), constant=problem.penalised
+        )
+        square, deviations = square + norm, deviations + scores * scores
+    # ε times the identity on the span of the rows, of at most as many dimensions as there are rows.
+    ridge = float(model["ridge"].item())
+    if ridge < 0:
+        raise ProofRejected(f"the ridge of the spread must not be negative, got {ridge:.9g}")
+    lengths = [space.gram(index[i : i + 1], index[i : i + 1])[0, 0] for i in range(problem.n)]
+    return square + ridge * arb(problem.n), deviations + (
+        Balls(lengths) + float(problem.penalised)
+    ) * ridge
+
+
+def _inside(u: Balls, v: Balls) -> Balls:
+    """Return (1 − u)₊²/(v + (1 − u)₊²), which decreases in u and in v."""
+
+    def share(slack: Any, v: Any) -> Any:
+        return slack**2 / (v + slack**2) if slack > 0 else arb(0)
+
+    slack, v = (1.0 - u).nonneg(), v.nonneg()
+    pairs = zip(slack.entries, v.entries, strict=True)
+    return Balls(
+        [
+            share(s.lower(), w.upper()).union(share(s.upper(), w.lower().max(arb(0))))
+            for s, w in pairs
         ]
-        deviations = [
-            d + arb(ridge) * length for d, length in zip(deviations, lengths, strict=True)
-        ]
-    return square, deviations
+    )
 
 
-def _indicator(u: Ball, v: Ball) -> Ball:
-    """Return (1 − u)₊²/(v + (1 − u)₊²) for u and v in their balls."""
-    slack, v = nonneg(1 - u), nonneg(v)
-    if slack.is_zero():
-        return arb(0)
-    low, high = slack.lower() ** 2 if slack > 0 else arb(0), slack.upper() ** 2
-    most, least_v = v.upper(), v.lower() if v > 0 else arb(0)
-    return (low / (most + low) if low > 0 else arb(0)).union(high / (least_v + high))
-
-
-def _objective(space: Space, square: Ball, z: Sequence[Ball]) -> Ball:
+def _objective(space: Balled, square: Balls, z: Balls) -> Balls:
     problem = space.problem
-    loss = total(s * x for s, x in zip(balls(problem.weight), z, strict=True))
+    loss = (z * problem.weight).sum()
     if not problem.has("kappa"):
-        return square + arb(problem.number("lam")) * loss
-    if not loss <= allowance(problem):
+        return square + loss * problem.number("lam")
+    allowed = _allowance(problem)
+    if not loss.ball <= allowed.ball:
         raise ProofRejected(
-            f"the weight inside the margin is {float(loss.upper()):.9g} at the model, above the"
-            f" {float(allowance(problem)):.9g} allowed"
+            f"the weight inside the margin is {loss.ends[1]:.9g} at the model, above the"
+            f" {float(allowed.middle):.9g} allowed"
         )
     return square
 
 
-def _upper(space: Space) -> Ball:
+def _conic_upper(space: Balled) -> Balls:
     square, deviations = _spread(space)
-    square += space.model.norm
-    if any(v > 0 for v in deviations):
-        return _objective(
-            space,
-            square,
-            [_indicator(u, v) for u, v in zip(space.margins, deviations, strict=True)],
-        )
-    found, refusal = [], ProofRejected("the model proves nothing")
-    for divisor, satisfied in scalings(space.margins):
-        try:
-            found.append(
-                _objective(space, square / divisor**2, [arb(int(not keep)) for keep in satisfied])
-            )
-        except ProofRejected as reason:
-            refusal = reason
-    if not found:
-        raise refusal
-    return min(found, key=lambda value: value.upper())
+    square = square + space.model.norm
+    if deviations.above(0).any():
+        return _objective(space, square, _inside(space.u, deviations))
+    return best(
+        space,
+        lambda divisor, kept: _objective(
+            space, square / (divisor * divisor), Balls.exactly(np.where(kept, 0.0, 1.0))
+        ),
+    )
 
 
-def _lower(space: Space) -> Ball:
+def conic_lower(space: Balled) -> Balls:
+    """Return the dual value at the γ and α of a proof, less λ times what is allowed."""
     problem = space.problem
-    if not problem.has("kappa"):
-        return conic_bound(space, arb(problem.number("lam")))
-    lam = multiplier(problem)
-    return conic_bound(space, lam) - lam * allowance(problem)
-
-
-def multiplier(problem: Problem) -> Ball:
-    """Return λ of the dual point of a cardinality form."""
+    if problem.has("lam"):
+        return _conic_bound(space, problem.number("lam"))
     lam = float(problem.proof.dual["lam"].item())
     if lam < 0:
         raise ProofRejected(f"the multiplier lam is {lam!r}, it must not be negative")
-    return arb(lam)
+    return _conic_bound(space, lam) - _allowance(problem) * lam
 
 
-def conic_bound(space: Space, lam: Ball) -> Ball:
-    """Return the dual value at the γ and α of a proof."""
+def _conic_bound(space: Balled, lam: float) -> Balls:
     problem = space.problem
     given = problem.dual("gamma")
-    slopes = problem.dual("alpha") if problem.has_dual("alpha") else np.zeros(problem.n)
-    for row, g, a in zip(problem.index.tolist(), given.tolist(), slopes.tolist(), strict=True):
-        if g < 0:
-            raise ProofRejected(f"the gamma of row {row} is {g!r}, below 0")
-        if g == 0 and a != 0:
-            raise ProofRejected(f"the alpha of row {row} is {a!r} where its gamma is 0")
+    slopes = problem.dual("alpha") if "alpha" in problem.proof.dual else np.zeros(problem.n)
+    for i in np.flatnonzero(given < 0)[:1]:
+        raise ProofRejected(f"the gamma of row {problem.index[i]} is {float(given[i])!r}, below 0")
+    for i in np.flatnonzero((given == 0) & (slopes != 0))[:1]:
+        raise ProofRejected(
+            f"the alpha of row {problem.index[i]} is {float(slopes[i])!r} where its gamma is 0"
+        )
     used = np.flatnonzero(given)
     if not used.size:
-        return arb(0)
-    gamma, alpha = balls(given[used]), balls(slopes[used])
-    value = total(a - g for a, g in zip(alpha, gamma, strict=True))
-    for a, g, s in zip(alpha, gamma, balls(problem.weight[used]), strict=True):
-        quarter = a * a / (4 * g)
-        value -= nonneg(quarter - lam * s) if a > 0 else quarter
-    signs = balls(problem.signs[used])
-    coefficients = [(a - 2 * g) * sign for a, g, sign in zip(alpha, gamma, signs, strict=True)]
-    return value - _inverse_form(space, used, gamma, coefficients) / 4
+        return Balls(arb(0))
+    gamma, alpha = Balls.exactly(given[used]), Balls.exactly(slopes[used])
+    quarter = alpha * alpha / (gamma * 4.0)
+    heights = Balls.exactly(problem.weight[used]) * lam
+    losses = alpha.by_sign((quarter - heights).nonneg(), quarter)
+    v = (alpha - gamma * 2.0) * problem.signs[used]
+    return (alpha - gamma - losses).sum() - _inverse_form(space, used, gamma, v) * 0.25
 
 
-def _inverse_form(
-    space: Space, used: np.ndarray[tuple[int], np.dtype[np.intp]], gamma: list[Ball], v: list[Ball]
-) -> Ball:
+def _inverse_form(space: Balled, used: NDArray[np.intp], gamma: Balls, v: Balls) -> Balls:
     """An upper bound on c'Q⁻¹c for c = Σ v_i x_i, with a proof that Q is positive definite."""
     problem, what = space.problem, "I − Σ γ_i x_i x_i'"
-    rows = problem.index[used]
+    rows, size = problem.index[used], used.size
     columns = problem.X.shape[1] + problem.penalised
-    if min(columns, used.size) > LARGEST or (space.kernel is not None and used.size > LARGEST):
+    if min(columns, size) > LARGEST or (space.kernel is not None and size > LARGEST):
         raise ProofRejected(
             f"the check needs {what} as a matrix of balls, of at most {LARGEST} rows; it has"
-            f" {used.size} rows and {columns} columns"
+            f" {size} rows and {columns} columns"
         )
-    if space.kernel is None and columns <= used.size:
-        X = problem.X[rows]
-        c = combination(X, v) + ([total(v)] if problem.penalised else [])
-        dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
-        full = np.hstack([dense, np.ones((used.size, 1))]) if problem.penalised else dense
-        left = arb_mat(used.size, columns, full.ravel().tolist())
-        weighted = arb_mat(
-            used.size,
-            columns,
-            [g * x for g, row in zip(gamma, left.tolist(), strict=True) for x in row],
-        )
-        identity = arb_mat(
-            columns, columns, [int(i == j) for i in range(columns) for j in range(columns)]
-        )
-        return Inverse(identity - left.transpose() * weighted, what).form(c)
+    if space.kernel is None and columns <= size:
+        X = dense(problem.X[rows])
+        X = np.hstack([X, np.ones((size, 1))]) if problem.penalised else X
+        weighted = as_matrix(gamma[:, None] * X)
+        Q = as_matrix(np.eye(columns)) - as_matrix(X).transpose() * weighted
+        return Inverse(Q, what).form(Balls.times(np.ascontiguousarray(X.T), v))
     # Q⁻¹ = I + Φ'D(I − DKD)⁻¹DΦ with D = diag(√γ), and Q is positive definite where I − DKD is.
-    size = used.size
     K = space.gram(rows, rows)
-    if problem.penalised:
-        K = K + arb_mat(size, size, [1] * size**2)
-    roots = [g.sqrt() for g in gamma]
-    entries = zip(K.entries(), ((i, j) for i in range(size) for j in range(size)), strict=True)
-    inner = arb_mat(size, size, [int(i == j) - x * roots[i] * roots[j] for x, (i, j) in entries])
-    scores = (K * arb_mat(size, 1, v)).entries()
-    norm = total(x * score for x, score in zip(v, scores, strict=True))
-    require_norm(norm)
+    K = K + as_matrix(np.ones((size, size))) if problem.penalised else K
+    root = gamma.root()
+    scaled = Balls(np.reshape(Balls(K.entries()).values, (size, size))) * root * root[:, None]
+    scores = Balls.times(K, v)
+    norm = (v * scores).sum()
+    space.require_norm(norm)
     space.note(rows, v)
-    return norm + Inverse(inner, what).form(
-        [root * score for root, score in zip(roots, scores, strict=True)]
-    )
+    return norm + Inverse(as_matrix(np.eye(size) - scaled), what).form(root * scores)
 
 
-def _fixed_losses(problem: Problem) -> list[float]:
-    gamma = problem.proof.statement.gamma
-    assert gamma is not None  # noqa: S101 - the statement has been checked
-    return [float(g) for g in gamma[problem.index].tolist()]
+def _fixed_losses(problem: Problem) -> Floats:
+    assert problem.statement.gamma is not None  # noqa: S101 - the statement has been checked
+    return np.asarray(problem.statement.gamma[problem.index])
 
 
-def _fixed_upper(space: Space) -> Ball:
-    problem = space.problem
-    lam, value = arb(problem.number("lam")), space.model.norm
-    for gamma, s, u in zip(
-        map(arb, _fixed_losses(problem)), balls(problem.weight), space.margins, strict=True
-    ):
-        height, slack = lam * s, nonneg(1 - u)
-        if gamma.is_zero() or slack.is_zero():
-            continue
-        # λ − (√λ − √γ a)₊² increases in the slack a.
-        rest = nonneg(height.sqrt() - gamma.sqrt() * slack)
-        value += height - rest * rest
-    return value
+def _fixed_upper(space: Balled) -> Balls:
+    problem, gamma = space.problem, Balls.exactly(_fixed_losses(space.problem))
+    heights = Balls.exactly(problem.weight) * problem.number("lam")
+    # λ − (√λ − √γ a)₊² increases in the slack a.
+    rest = (heights.root() - gamma.root() * (1.0 - space.u).nonneg()).nonneg()
+    used = gamma.nonzero & (1.0 - space.u).nonneg().nonzero
+    return space.model.norm + (heights - rest * rest)[used].sum()
 
 
-def _fixed_lower(space: Space) -> Ball:
-    problem = space.problem
-    for row, g, most in zip(
-        problem.index.tolist(), problem.dual("gamma").tolist(), _fixed_losses(problem), strict=True
-    ):
-        if g > most:
-            raise ProofRejected(f"the gamma of row {row} is {g!r}, above its bound {most!r}")
-    return conic_bound(space, arb(problem.number("lam")))
+def _fixed_lower(space: Balled) -> Balls:
+    problem, most = space.problem, _fixed_losses(space.problem)
+    given = problem.dual("gamma")
+    for i in np.flatnonzero(given > most)[:1]:
+        raise ProofRejected(
+            f"the gamma of row {problem.index[i]} is {float(given[i])!r}, above its bound"
+            f" {float(most[i])!r}"
+        )
+    return conic_lower(space)
 
 
-def _dropped_weight(problem: Problem, kept: Sequence[bool]) -> Ball:
-    """Return the exact total weight of the dropped observations."""
-    return sum(
-        (s for s, keep in zip(fractions(problem.weight), kept, strict=True) if not keep),
-        as_fraction(0.0),
-    )
+# Losses that count or drop observations.
 
 
-def _within_M(space: Space, divisor: Ball) -> None:
-    problem = space.problem
-    given = problem.proof.statement.M
+def _require_M(space: Balled, divisor: Balls) -> None:
+    """Refuse margins below 1 − M."""
+    problem, given = space.problem, space.problem.statement.M
     if given is None:
         return
-    for row, u, M in zip(
-        problem.index.tolist(), space.margins, balls(given[problem.index]), strict=True
-    ):
-        if not u / divisor >= 1 - M:
-            raise ProofRejected(
-                f"the margin of row {row} is {float(u.mid()):.9g}, below the 1 − M of the problem"
-            )
+    least = 1.0 - Balls.exactly(given[problem.index])
+    short = ~np.asarray((space.u / divisor).values >= least.values, dtype=np.bool_)
+    for i in np.flatnonzero(short)[:1]:
+        raise ProofRejected(
+            f"the margin of row {problem.index[i]} is {float(space.u.middle[i]):.9g}, below the"
+            " 1 − M of the problem"
+        )
 
 
-def _best(space: Space, price: Callable[[Ball, Sequence[bool]], Ball]) -> Ball:
-    """The best of the model as it is and divided by margins just below 1; `price` takes ‖w‖² and
-    the kept observations.
+def _counted(space: Balled, price: Callable[[Balls, Balls], Balls]) -> Balls:
+    """The objective of a loss that counts; `price` takes ‖w‖² and the exact weight of the dropped
+    observations.
     """
-    found, refusal = [], ProofRejected("the model proves nothing")
-    for divisor, kept in scalings(space.margins):
-        try:
-            _within_M(space, divisor)
-            found.append(price(space.model.norm / divisor**2, kept))
-        except ProofRejected as reason:
-            refusal = reason
-    if not found:
-        raise refusal
-    return min(found, key=lambda value: value.upper())
+
+    def priced(divisor: Balls, kept: Bools) -> Balls:
+        _require_M(space, divisor)
+        dropped = Balls.exactly(sum(fractions(space.problem.weight[~kept]), fmpq(0)))
+        return price(space.model.norm / (divisor * divisor), dropped)
+
+    return best(space, priced)
 
 
-def _zero_one_upper(space: Space) -> Ball:
+def _zero_one_upper(space: Balled) -> Balls:
     problem = space.problem
 
-    def price(norm: Ball, kept: Sequence[bool]) -> Ball:
-        dropped = arb(_dropped_weight(problem, kept))
-        if not problem.has("k"):
-            return norm + arb(problem.number("lam")) * dropped
-        if not dropped <= arb(problem.number("k")):
+    def price(norm: Balls, dropped: Balls) -> Balls:
+        if problem.has("lam"):
+            return norm + dropped * problem.number("lam")
+        if not dropped.ball <= arb(problem.number("k")):
             raise ProofRejected(
-                f"the weight inside the margin is {float(dropped.mid()):.9g} at the model, above k"
-                f" = {problem.number('k'):.9g}"
+                f"the weight inside the margin is {float(dropped.middle):.9g} at the model, above"
+                f" k = {problem.number('k'):.9g}"
             )
         return norm
 
-    return _best(space, price)
+    return _counted(space, price)
 
 
-def _zero_one_lower(space: Space) -> Ball:
-    problem = space.problem
-    if not problem.has("k"):
-        return conic_bound(space, arb(problem.number("lam")))
-    lam = multiplier(problem)
-    return conic_bound(space, lam) - lam * arb(problem.number("k"))
+def _l0_upper(space: Balled) -> Balls:
+    C = space.problem.number("C")
+    return _counted(space, lambda norm, dropped: norm * 0.5 + dropped * C)
 
 
-def _l0_upper(space: Space) -> Ball:
-    C = arb(space.problem.number("C"))
-    return _best(space, lambda norm, kept: norm / 2 + C * arb(_dropped_weight(space.problem, kept)))
+def _ramp_upper(space: Balled) -> Balls:
+    _require_M(space, Balls(arb(1)))
+    losses = 2.0 - (2.0 - (1.0 - space.u).nonneg()).nonneg()
+    total = (losses * space.problem.weight).sum()
+    return space.model.norm * 0.5 + total * space.problem.number("C")
 
 
-def _ramp_upper(space: Space) -> Ball:
-    _within_M(space, arb(1))
-    C, value = arb(space.problem.number("C")), space.model.norm / 2
-    losses = (
-        s * (2 - nonneg(2 - nonneg(1 - u)))
-        for s, u in zip(balls(space.problem.weight), space.margins, strict=True)
-    )
-    return value + C * total(losses)
-
-
-FAMILY = {
-    "conic": (_upper, _lower),
+FAMILY: dict[str, Any] = {
+    "conic": (_conic_upper, conic_lower),
     "conic_fixed_gamma": (_fixed_upper, _fixed_lower),
-    "zero_one": (_zero_one_upper, _zero_one_lower),
+    "zero_one": (_zero_one_upper, conic_lower),
     "ramp": (_ramp_upper, None),
     "l0": (_l0_upper, None),
 }

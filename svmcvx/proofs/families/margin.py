@@ -22,40 +22,23 @@ c_i(1-u_i)_+`, and for :math:`0 \le \alpha_i \le Cc_i` and τ of sum 0 the lower
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.proofs.intervals import Number
-from svmcvx.proofs.problem import Problem, ProofRejected
+from svmcvx.proofs.intervals import N
+from svmcvx.proofs.problem import ProofRejected
+from svmcvx.proofs.space import Space
 
 Floats: TypeAlias = NDArray[np.float64]
-N = TypeVar("N", bound=Number)
+Band: TypeAlias = tuple[float, float, float]
 
 # A multiplier may be above its bound, and a sum off zero, by this share; more is no rounding.
 ROUNDING = 2.0**-40
 # The smallest margin of a model that is scaled until it has margins of 1. Any positive one would do
 # as well.
 SHORTEST = 0.5
-
-
-class Space(Protocol[N]):
-    """The feature space of a problem, in one of the two arithmetics."""
-
-    problem: Problem
-    numbers: type[N]
-
-    @property
-    def u(self) -> N:
-        """The margins of the model."""
-
-    @property
-    def square(self) -> N:
-        """Its squared norm."""
-
-    def squared_norm(self, v: N) -> N:
-        """Return the squared norm of Σ v_i φ(x_i)."""
 
 
 class Multipliers(NamedTuple, Generic[N]):
@@ -76,107 +59,95 @@ class Multipliers(NamedTuple, Generic[N]):
 
 def hinge_losses(u: N, caps: N, p: float) -> N:
     """Return Σ Cs(1 − u)₊^p."""
-    slack = (u.exactly(1.0) - u).nonneg()
-    if p != 1:
-        slack = slack * slack if p == 2 else slack.power(u.exactly(p))
-    return (caps * slack).sum()
+    slack = (1.0 - u).nonneg()
+    return (caps * (slack if p == 1 else slack * slack if p == 2 else slack.power(p))).sum()
 
 
 def hinge_conjugates(alpha: N, caps: N, p: float) -> N:
     """Return Cs(p − 1)(α/(Csp))^{p/(p−1)}."""
     exact = alpha.exactly(p)
-    less = exact - alpha.exactly(1.0)
-    return less * (caps * alpha.over(caps * exact).power(exact.over(less)))
+    less = exact - 1.0
+    return less * (caps * (alpha / (caps * p)).power(exact / less))
 
 
-def band_losses(u: N, shares: N, band: tuple[float, float, float]) -> N:
+def band_losses(u: N, shares: N, band: Band) -> N:
     """Return Σ c(C1 (1 − D − u)₊² + C2 (u − 1 − D)₊²)."""
-    C1, C2, D = (u.exactly(value) for value in band)
-    one = u.exactly(1.0)
-    short, beyond = (one - D - u).nonneg(), (u - one - D).nonneg()
-    return (shares * (C1 * (short * short) + C2 * (beyond * beyond))).sum()
+    C1, C2, D = band
+    short, beyond = (1.0 - u - D).nonneg(), (u - 1.0 - D).nonneg()
+    return (shares * (short * short * C1 + beyond * beyond * C2)).sum()
 
 
-def band_gains(theta: N, shares: N, band: tuple[float, float, float]) -> N:
+def band_gains(theta: N, shares: N, band: Band) -> N:
     """Return θ − D|θ| − θ²/(4c C1), or C2 for θ below 0."""
-    C1, C2, D = (theta.exactly(value) for value in band)
-    price = theta.exactly(4.0) * shares * theta.by_sign(C1, C2)
-    return theta - D * theta.size() - (theta * theta).over(price)
+    C1, C2, D = band
+    return theta - theta.size() * D - (theta * theta) / (shares * 4.0 * theta.by_sign(C1, C2))
 
 
 # Multipliers.
 
 
-def boxed(problem: Problem, name: str, numbers: type[N], highest: N | None) -> N:
-    """Return multipliers in [0, highest], or name the one that is clearly outside."""
-    value = problem.dual(name)
-    alpha = numbers.exactly(value)
-    below = np.flatnonzero(value < 0)
-    if below.size:
-        row = int(below[0])
-        raise ProofRejected(
-            f"the multiplier of row {problem.index[row]} is {float(value[row])!r}, below 0"
-        )
+def boxed(given: Floats, rows: NDArray[np.intp], highest: N | None, numbers: type[N]) -> N:
+    """Return multipliers of rows in [0, highest], or name the one that is clearly outside."""
+    alpha = numbers.exactly(given)
+    for row in np.flatnonzero(given < 0)[:1]:
+        raise ProofRejected(f"the multiplier of row {rows[row]} is {float(given[row])!r}, below 0")
     if highest is None:
         return alpha
-    over = np.flatnonzero(alpha.above(highest * numbers.exactly(1.0 + ROUNDING)))
-    if over.size:
-        row = int(over[0])
+    for row in np.flatnonzero(alpha.above(highest * (1.0 + ROUNDING)))[:1]:
         raise ProofRejected(
-            f"the multiplier of row {problem.index[row]} is {float(value[row])!r}, above its bound"
+            f"the multiplier of row {rows[row]} is {float(given[row])!r}, above its bound"
             f" {float(highest.middle[row])!r}"
         )
     return alpha.at_most(highest)
 
 
-def balanced(problem: Problem, alpha: N) -> N:
+def balanced(signs: Floats, alpha: N) -> N:
     """Scale both classes of multipliers to the smaller of their sums, so that y'α = 0."""
-    signs = problem.signs
     if alpha.cancels(signs):
         return alpha
-    sums = {sign: alpha[signs == sign].sum() for sign in (1, -1)}
-    smaller, larger = sorted(sums.values(), key=lambda value: value.ends[1])
-    if (larger - smaller).above(larger * alpha.exactly(ROUNDING)):
-        shown = [repr(float(sums[sign].middle)) for sign in (1, -1)]
+    negative, positive = (alpha[signs == sign].sum() for sign in (-1, 1))
+    smaller, larger = sorted((negative, positive), key=lambda value: value.ends[1])
+    if (larger - smaller).above(larger * ROUNDING):
         raise ProofRejected(
-            f"the multipliers do not satisfy y'α = 0: they sum to {shown[0]} in the positive class"
-            f" and to {shown[1]} in the negative one"
+            f"the multipliers do not satisfy y'α = 0: they sum to {float(positive.middle)!r} in"
+            f" the positive class and to {float(negative.middle)!r} in the negative one"
         )
-    least = smaller.at_most(larger)
+    factors = balancing(negative, positive)
+    return alpha * alpha.exactly(signs).by_sign(factors[1], factors[0])
+
+
+def balancing(negative: N, positive: N) -> tuple[N, N]:
+    """Return factors of at most 1 that bring both sums to the smaller one."""
+    least = negative.at_most(positive)
     if not least.ends[0] > 0:
-        return alpha.exactly(np.zeros(signs.size))
-    one = alpha.exactly(1.0)
-    factors = [least.over(sums[sign]).at_most(one) for sign in (1, -1)]
-    return alpha * alpha.exactly(signs).by_sign(*factors)
+        return least.exactly(0.0), least.exactly(0.0)
+    return (least / negative).at_most(1.0), (least / positive).at_most(1.0)
 
 
 def _shares(space: Space[N]) -> N:
     weights = space.numbers.exactly(space.problem.weight)
-    return weights.over(weights.sum())
+    return weights / weights.sum()
 
 
 def _caps(space: Space[N]) -> N:
-    problem = space.problem
-    return space.numbers.exactly(problem.number("C")) * space.numbers.exactly(problem.weight)
+    return space.numbers.exactly(space.problem.weight) * space.problem.number("C")
 
 
-def _band(problem: Problem) -> tuple[float, float, float]:
-    return problem.number("C1"), problem.number("C2"), problem.number("D")
+def band_of(numbers: Any) -> Band:
+    """Return C1, C2 and D of the ODM."""
+    return numbers["C1"], numbers["C2"], numbers["D"]
 
 
-def _signed(space: Space[N], values: N) -> N:
-    return values * space.numbers.exactly(space.problem.signs)
-
-
-def _lower(space: Space[N], found: Multipliers[N]) -> N:
-    half, used = space.numbers.exactly(0.5), np.flatnonzero(found.values.nonzero)
+def lower_end(space: Space[N], found: Multipliers[N]) -> N:
+    """Return the dual value at multipliers."""
+    used = np.flatnonzero(found.values.nonzero)
     gains = found.gain(used, found.values[used]).sum()
-    return gains - half * space.squared_norm(found.coefficients)
+    return gains - space.squared_norm(found.coefficients) * 0.5
 
 
 def shrink(space: Space[N]) -> N:
     """Return min(1, the smallest margin), by which a model is divided so that no margin is below 1."""
-    smallest = space.u.least().at_most(space.numbers.exactly(1.0))
+    smallest = space.u.least().at_most(1.0)
     if not smallest.ends[0] >= SHORTEST:
         middle = space.u.middle
         worst = int(np.argmin(middle))
@@ -197,16 +168,17 @@ def _straight(space: Space[N], alpha: N, highest: N | None, coefficients: N) -> 
 
 def _psvm_upper(space: Space[N]) -> N:
     losses = hinge_losses(space.u, _caps(space), space.problem.number("p"))
-    return space.numbers.exactly(0.5) * space.square + losses
+    return space.model.norm * 0.5 + losses
 
 
 def _psvm_multipliers(space: Space[N]) -> Multipliers[N]:
     problem, caps = space.problem, _caps(space)
     C, p = problem.number("C"), problem.number("p")
-    alpha = boxed(problem, "alpha", space.numbers, caps if p == 1 else None)
-    if problem.proof.statement.intercept == "free":
-        alpha = balanced(problem, alpha)
-    coefficients = _signed(space, alpha)
+    highest = caps if p == 1 else None
+    alpha = boxed(problem.dual("alpha"), problem.index, highest, space.numbers)
+    if problem.free:
+        alpha = balanced(problem.signs, alpha)
+    coefficients = alpha * problem.signs
     if p == 1:
         return _straight(space, alpha, caps, coefficients)
     size, full = alpha.middle, p * C * problem.weight
@@ -222,22 +194,24 @@ def _psvm_multipliers(space: Space[N]) -> Multipliers[N]:
 
 def _hard_upper(space: Space[N]) -> N:
     divisor = shrink(space)
-    return (space.numbers.exactly(0.5) * space.square).over(divisor * divisor)
+    return space.model.norm * 0.5 / (divisor * divisor)
 
 
 def _hard_multipliers(space: Space[N]) -> Multipliers[N]:
-    alpha = balanced(space.problem, boxed(space.problem, "alpha", space.numbers, None))
-    return _straight(space, alpha, None, _signed(space, alpha))
+    problem = space.problem
+    alpha = boxed(problem.dual("alpha"), problem.index, None, space.numbers)
+    alpha = balanced(problem.signs, alpha)
+    return _straight(space, alpha, None, alpha * problem.signs)
 
 
 def _odm_upper(space: Space[N]) -> N:
-    losses = band_losses(space.u, _shares(space), _band(space.problem))
-    return space.numbers.exactly(0.5) * space.square + losses
+    band = band_of(space.problem.statement.hyperparameters)
+    return space.model.norm * 0.5 + band_losses(space.u, _shares(space), band)
 
 
 def _odm_multipliers(space: Space[N]) -> Multipliers[N]:
     problem, shares = space.problem, _shares(space)
-    C1, C2, D = band = _band(problem)
+    C1, C2, D = band = band_of(problem.statement.hyperparameters)
     theta = problem.dual("theta")
     values, down = space.numbers.exactly(theta), theta < 0
     with np.errstate(all="ignore"):
@@ -248,22 +222,34 @@ def _odm_multipliers(space: Space[N]) -> Multipliers[N]:
     def gain(rows: Any, t: N) -> N:
         return band_gains(t, shares[rows], band)
 
-    return Multipliers(values, None, True, gain, _signed(space, values), slopes, bends)
+    return Multipliers(values, None, True, gain, values * problem.signs, slopes, bends)
 
 
-def _odml_objective(space: Space[N], divisor: N | None) -> N:
-    """The objective at the model; with a divisor that of hard margins at the model divided by it."""
-    problem, exactly = space.problem, space.numbers.exactly
-    lam1, lam2 = exactly(problem.number("lam1")), exactly(problem.number("lam2"))
-    u, square, shares = space.u, space.square, _shares(space)
-    if divisor is not None:
-        u, square = u.over(divisor), square.over(divisor * divisor)
+def _odml_upper(space: Space[N]) -> N:
+    """The objective at the model, that of hard margins at the model scaled until it has them."""
+    problem, u, square, shares = space.problem, space.u, space.model.norm, _shares(space)
+    hard = problem.formulation == "odml_hard_margin"
+    if hard:
+        divisor = shrink(space)
+        u, square = u / divisor, square / (divisor * divisor)
     mean = (shares * u).sum()
     off = u - mean
-    value = exactly(0.5) * square - lam2 * mean + lam1 * (shares * (off * off)).sum()
-    if divisor is not None:
-        return value
-    return value + hinge_losses(u, exactly(problem.number("C")) * shares, 1.0)
+    variance = (shares * (off * off)).sum()
+    value = square * 0.5 - mean * problem.number("lam2") + variance * problem.number("lam1")
+    return value if hard else value + hinge_losses(u, shares * problem.number("C"), 1.0)
+
+
+def _odml_point(space: Space[N]) -> tuple[Multipliers[N], N | None]:
+    """The multipliers α, and τ of sum 0 where it is not 0."""
+    problem, shares = space.problem, _shares(space)
+    highest = shares * problem.number("C") if problem.has("C") else None
+    alpha = boxed(problem.dual("alpha"), problem.index, highest, space.numbers)
+    moved, tau = alpha + shares * problem.number("lam2"), None
+    if problem.number("lam1") > 0 and "tau" in problem.proof.dual:
+        given = space.numbers.exactly(problem.dual("tau"))
+        tau = given - shares * given.sum()
+        moved = moved - tau
+    return _straight(space, alpha, highest, moved * problem.signs), tau
 
 
 def _odml_multipliers(space: Space[N]) -> Multipliers[N]:
@@ -271,44 +257,27 @@ def _odml_multipliers(space: Space[N]) -> Multipliers[N]:
     return _odml_point(space)[0]
 
 
-def _odml_point(space: Space[N]) -> tuple[Multipliers[N], N | None]:
-    """The multipliers α, and τ of sum 0 where it is not 0."""
-    problem, exactly, shares = space.problem, space.numbers.exactly, _shares(space)
-    hard = problem.formulation == "odml_hard_margin"
-    highest = None if hard else exactly(problem.number("C")) * shares
-    alpha = boxed(problem, "alpha", space.numbers, highest)
-    moved, tau = alpha + exactly(problem.number("lam2")) * shares, None
-    if problem.number("lam1") > 0 and problem.has_dual("tau"):
-        given = exactly(problem.dual("tau"))
-        tau = given - shares * given.sum()
-        moved = moved - tau
-    return _straight(space, alpha, highest, _signed(space, moved)), tau
-
-
 def _odml_lower(space: Space[N]) -> N:
     found, tau = _odml_point(space)
-    value = _lower(space, found)
+    value = lower_end(space, found)
     if tau is None:
         return value
-    price = space.numbers.exactly(4.0 * space.problem.number("lam1")) * _shares(space)
-    return value - (tau * tau).over(price).sum()
+    return value - (tau * tau / (_shares(space) * (4.0 * space.problem.number("lam1")))).sum()
 
 
-# Dual points of the formulations whose scores can be checked.
-MULTIPLIERS: dict[str, Any] = {
-    **dict.fromkeys(("psvm", "penalised psvm"), _psvm_multipliers),
-    "hard_margin": _hard_multipliers,
-    "odm": _odm_multipliers,
-    "odml": _odml_multipliers,
+# The objective at the model, and the dual point.
+POINTS: dict[str, tuple[Any, Any]] = {
+    **dict.fromkeys(("psvm", "penalised psvm"), (_psvm_upper, _psvm_multipliers)),
+    "hard_margin": (_hard_upper, _hard_multipliers),
+    "odm": (_odm_upper, _odm_multipliers),
+    **dict.fromkeys(("odml", "odml_hard_margin"), (_odml_upper, _odml_multipliers)),
 }
-# The upper and the lower end of each formulation.
-FAMILY: dict[str, Any] = {
-    **dict.fromkeys(
-        ("psvm", "penalised psvm"),
-        (_psvm_upper, lambda space: _lower(space, _psvm_multipliers(space))),
-    ),
-    "hard_margin": (_hard_upper, lambda space: _lower(space, _hard_multipliers(space))),
-    "odm": (_odm_upper, lambda space: _lower(space, _odm_multipliers(space))),
-    "odml": (lambda space: _odml_objective(space, None), _odml_lower),
-    "odml_hard_margin": (lambda space: _odml_objective(space, shrink(space)), _odml_lower),
-}
+
+
+def _ends_of(name: str) -> tuple[Any, Any]:
+    upper, point = POINTS[name]
+    lower = _odml_lower if "odml" in name else lambda space: lower_end(space, point(space))
+    return upper, lower
+
+
+FAMILY: dict[str, Any] = {name: _ends_of(name) for name in POINTS}

@@ -20,7 +20,6 @@ X, Y = sx.synthetic.outlier_data(24, 2, sigma=0.5, outliers="spread", seed=0)
 # A data set that no model separates, and one of three classes.
 CODES = np.arange(24) % 3
 X3 = np.random.default_rng(1).normal(size=(24, 3)) + np.eye(3)[CODES]
-# Few rows, as the reference verifier follows trees with free intercepts in fractions.
 FEW, FEW_Y = X[:14], Y[:14]
 FAR = X + 4.0 * Y[:, None]
 FAR3 = X3 + 6.0 * np.eye(3)[CODES]

@@ -118,9 +118,7 @@ CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
     ),
     "a multiplier above the share of the top k": (
         "topk",
-        lambda file: (_row(file, [0.0, 0.3, 0.0]), file.statement["hyperparameters"].update(k=3))[
-            0
-        ],
+        lambda file: _top3(file),
         "above 0.0, the share that the top-3 loss allows",
     ),
     "a flow longer than λ": ("m3svm 1", _times("dual.flow", 2.0), "long, above lam"),
@@ -291,6 +289,12 @@ def _other_class(file: File, value: float) -> None:
 
 def _row(file: File, values: list[float]) -> None:
     file.arrays["dual.alpha"][0] = values
+
+
+def _top3(file: File) -> None:
+    file.arrays["dual.alpha"][:] = 0.0
+    file.statement["hyperparameters"].update(k=3)
+    _row(file, [0.0, 0.3, 0.0])
 
 
 def _without_tree(file: File, claim: float | None = None) -> None:
