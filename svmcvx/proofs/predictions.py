@@ -84,9 +84,9 @@ class Machine:
             if problem.linear_model:
                 given = Balls.exactly(model["coef"])
             else:
-                vectors = np.ascontiguousarray(dense(problem.X[problem.support]).T)
+                vectors = dense(problem.X[problem.support]).T
                 given = Balls.times(vectors, Balls.exactly(model["dual_coef"]))
-            own = Balls.times(np.ascontiguousarray(dense(space.rows).T), v)
+            own = Balls.times(dense(space.rows).T, v)
         else:
             self.rows = np.union1d(problem.index, problem.support)
             places = np.searchsorted(self.rows, problem.support)

@@ -116,9 +116,7 @@ class Space(Generic[N]):
         rows, v = rows[used], v[used]
         if self.kernel is None:
             part = self.problem.X[rows]
-            w = self.numbers.times(
-                sp.csr_array(part.T) if sp.issparse(part) else np.ascontiguousarray(part.T), v
-            )
+            w = self.numbers.times(sp.csr_array(part.T) if sp.issparse(part) else part.T, v)
             scores, norm = self.numbers.times(self.rows, w), (w * w).sum()
         else:
             scores, own = self._kernel_scores(rows, v)

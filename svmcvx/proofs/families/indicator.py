@@ -199,7 +199,7 @@ def _inverse_form(space: Balled, used: NDArray[np.intp], gamma: Balls, v: Balls)
         X = np.hstack([X, np.ones((size, 1))]) if problem.penalised else X
         weighted = as_matrix(gamma[:, None] * X)
         Q = as_matrix(np.eye(columns)) - as_matrix(X).transpose() * weighted
-        return Inverse(Q, what).form(Balls.times(np.ascontiguousarray(X.T), v))
+        return Inverse(Q, what).form(Balls.times(X.T, v))
     # Q⁻¹ = I + Φ'D(I − DKD)⁻¹DΦ with D = diag(√γ), and Q is positive definite where I − DKD is.
     K = space.gram(rows, rows)
     K = K + as_matrix(np.ones((size, size))) if problem.penalised else K
