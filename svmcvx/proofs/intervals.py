@@ -16,14 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from svmcvx.proofs.balls import Balls
 
 Floats: TypeAlias = NDArray[np.float64]
 # Entries of a matrix, and bounds on their errors.
@@ -238,9 +235,6 @@ class Interval:
         with np.errstate(over="ignore"):
             spread = degree * largest ** (degree - 1) * error + 32 * U * largest**degree
             return argument**degree, spread * SLACK + TINY
-
-
-N = TypeVar("N", Interval, "Balls")
 
 
 def _outwards(low: Any, high: Any) -> Interval:

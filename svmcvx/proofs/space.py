@@ -18,16 +18,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, Final, Generic, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.proofs.intervals import SLACK, Inexact, Interval, N, U
+from svmcvx.proofs.intervals import SLACK, Inexact, Interval, U
 from svmcvx.proofs.problem import Problem, ProofRejected, dense
 
+if TYPE_CHECKING:
+    from svmcvx.proofs.balls import Balls
+
+N = TypeVar("N", Interval, "Balls")
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 

@@ -27,9 +27,8 @@ from typing import Any, Generic, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.proofs.intervals import N
 from svmcvx.proofs.problem import ProofRejected
-from svmcvx.proofs.space import Space
+from svmcvx.proofs.space import N, Space
 
 Floats: TypeAlias = NDArray[np.float64]
 Band: TypeAlias = tuple[float, float, float]
