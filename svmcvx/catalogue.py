@@ -40,44 +40,25 @@ __all__ = [
 ]
 
 FAMILIES: Final = ("margin", "margin_distribution", "conic_loss", "indicator", "multiclass")
+# Arguments of specialised solvers beside the problem: the data, and how it is solved.
+HOW: Final = (
+    "X y tol time_limit max_iter verbose callback warm_start cache_size float32_cache method"
+    " rounding seed settings"
+)
 
 
 class SizeLimits(NamedTuple):
-    """Numbers of observations up to which the general route is the quicker one, without and with a
+    """Numbers of observations up to which a general solver may do better, without and with a
     kernel.
     """
 
-    linear: int
-    kernel: int
+    linear: int = 0
+    kernel: int = 0
 
 
-# Arguments of specialised solvers beside the problem: the data, and how it is solved.
-HOW: Final = frozenset(
-    (
-        *("X", "y", "tol", "time_limit", "max_iter", "verbose", "callback", "warm_start"),
-        *("cache_size", "float32_cache", "method", "rounding", "seed", "settings"),
-    )
-)
-ALWAYS_FAST: Final = SizeLimits(0, 0)
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What data a formulation takes.
-
-    Attributes
-    ----------
-    kernel : bool
-        Kernels, by the argument ``kernel`` of the builders.
-    weights : bool
-        Weights of the observations, by the argument ``sample_weight``.
-    several_classes : bool
-        More than two classes in one problem.
-    sparse : bool
-        Sparse matrices.
-    row_blocks : bool
-        Whether the specialised solver, without a kernel, takes data in blocks of rows that are
-        never in memory as a whole.
+class Capabilities(NamedTuple):
+    """What data a formulation takes: kernels, weights of the observations, more than two classes in
+    one problem, sparse matrices, and (its specialised solver, without a kernel) rows in blocks.
     """
 
     kernel: bool = True
@@ -87,15 +68,27 @@ class Capabilities:
     row_blocks: bool = False
 
 
+NEVER, USUAL = SizeLimits(), Capabilities()
+
+
+class _Loaded:
+    """A public function or class, imported on request."""
+
+    name: str
+    module: str
+
+    def load(self) -> Any:
+        """Import it."""
+        return getattr(import_module(self.module), self.name)
+
+
 @dataclass(frozen=True)
-class Builder:
+class Builder(_Loaded):
     """A public function of :mod:`svmcvx` that returns a cvxpy problem.
 
     Attributes
     ----------
-    name : str
-    module : str
-        Where it is defined.
+    name, module : str
     example : mapping
         Values for its hyper-parameters without a default, for tests and documentation.
     """
@@ -104,90 +97,61 @@ class Builder:
     module: str
     example: Mapping[str, Any]
 
-    def load(self) -> Any:
-        """Import the function."""
-        return getattr(import_module(self.module), self.name)
-
 
 @dataclass(frozen=True)
-class Estimator:
+class Estimator(_Loaded):
     """A public classifier of :mod:`svmcvx`.
 
     Attributes
     ----------
-    name : str
-    module : str
-        Where it is defined.
+    name, module : str
     example : str
         How it is written on the command line, with settings.
-    call : str
-        How it is written in Python, where that is not the name alone.
     """
 
     name: str
     module: str
     example: str
-    call: str = ""
 
     @property
     def command(self) -> str:
         """Its name on the command line."""
         return self.example.partition(":")[0]
 
-    def load(self) -> Any:
-        """Import the class."""
-        return getattr(import_module(self.module), self.name)
-
 
 @dataclass(frozen=True)
-class FastSolver:
+class FastSolver(_Loaded):
     """A specialised solver, a public function of :mod:`svmcvx.fast`.
 
     Attributes
     ----------
-    name : str
-    module : str
-        Where it is defined.
+    name, module : str
+    methods : str
+        The methods in a few words, for the documentation.
+    path : tuple of str
+        Hyper-parameters that may vary along ``fast.path``; none if it has no paths.
     only : mapping
         Arguments of the builder that it does not take, with the value at which it solves the same
         problem.
-    path : tuple of str
-        Hyper-parameters that may vary along ``fast.path``; none if it has no paths.
     own : tuple of str
-        Those of these arguments that only the solver takes, not the builder.
+        Those of its settings that the builder does not take.
     second_opinion_up_to : SizeLimits
-        Sizes up to which the general route is tried too where this solver does not certify what was
-        asked for.
-    methods : str
-        The methods in a few words, for the documentation.
-    parts : str
-        A function, as ``"module:name"``, that solves the binary problems of several classes
-        together; none where each is solved on its own.
+        Sizes up to which the general route is tried too if this solver misses the wanted gap.
     """
 
     name: str
     module: str
-    only: Mapping[str, Any] = field(default_factory=dict)
+    methods: str
     path: tuple[str, ...] = ()
+    only: Mapping[str, Any] = field(default_factory=dict)
     own: tuple[str, ...] = ()
-    second_opinion_up_to: SizeLimits = ALWAYS_FAST
-    methods: str = ""
-    parts: str = ""
-
-    def load(self) -> Any:
-        """Import the function."""
-        return getattr(import_module(self.module), self.name)
+    second_opinion_up_to: SizeLimits = NEVER
 
     @cached_property
     def settings(self) -> tuple[str, ...]:
         """Arguments that state the problem, in the order of the signature."""
-        names = signature(self.load()).parameters
-        return tuple(name for name in names if name not in HOW or name in self.own)
-
-    def load_parts(self) -> Any:
-        """Import the function for the problems of several classes together; None if there is none."""
-        module, _, name = self.parts.partition(":")
-        return getattr(import_module(module), name) if module else None
+        how, names = HOW.split(), signature(self.load()).parameters
+        return tuple(name for name in names if name not in how or name in self.own)
 
 
 @dataclass(frozen=True)
@@ -196,22 +160,17 @@ class Entry:
 
     Attributes
     ----------
-    name : str
-    title : str
-        What it is, in a line.
-    family : str
-        One of :data:`FAMILIES`: the folder of its rooms.
+    name, title : str
     source : str
         Key of the paper in ``docs/references.bib``.
     statement : str
-        The class of its statement, as ``"module:Class"``.
+        The class of its statement, as ``"module:Class"`` below ``svmcvx.formulations``.
     builders : tuple of Builder
-    general : str
-        The builder that the estimator gives to :func:`svmcvx.solve`, and whose arguments the
-        specialised solver shares.
-    takes : Capabilities
+        The first is the one that the estimator gives to :func:`svmcvx.solve`, and whose arguments
+        the specialised solver shares.
     regulariser, losses, intercept : str
         The scaling of the objective, for the documentation.
+    takes : Capabilities
     mixed_integer : bool
         Whether the general route needs a mixed-integer solver.
     estimator : Estimator or None
@@ -220,32 +179,39 @@ class Entry:
 
     name: str
     title: str
-    family: str
     source: str
     statement: str
     builders: tuple[Builder, ...]
-    general: str
-    takes: Capabilities
     regulariser: str
     losses: str
     intercept: str
+    takes: Capabilities = USUAL
     mixed_integer: bool = False
     estimator: Estimator | None = None
     fast: FastSolver | None = None
 
+    @property
+    def family(self) -> str:
+        """One of :data:`FAMILIES`: the folder of its rooms."""
+        return self.statement.partition(":")[0].partition(".")[0]
+
+    @property
+    def general(self) -> str:
+        """The builder of the general route."""
+        return self.builders[0].name
+
     def load_statement(self) -> Any:
         """Import the class of the statement."""
         module, _, name = self.statement.partition(":")
-        return getattr(import_module(module), name)
+        return getattr(import_module(f"{_FORMULATIONS}.{module}"), name)
 
     def builder(self, name: str | None = None) -> Builder:
         """Return a builder by its name; by default that of the general route."""
-        wanted = name or self.general
         for found in self.builders:
-            if found.name == wanted:
+            if name in (None, found.name):
                 return found
         raise DataError(
-            f"{self.name} has no builder {wanted!r}; it has"
+            f"{self.name} has no builder {name!r}; it has"
             f" {', '.join(b.name for b in self.builders)}"
         )
 
@@ -257,30 +223,24 @@ def _builders(module: str, *names: str, **example: Any) -> tuple[Builder, ...]:
     return tuple(Builder(name, f"{_FORMULATIONS}.{module}", example) for name in names)
 
 
-_CLASSICAL = (
-    "weston_watkins",
-    "crammer_singer",
-    "msvm",
-    "topk_svm",
-    "multinomial_lr",
-    "sparse_multinomial_lr",
-)
+_CLASSICAL = "multiclass weston_watkins crammer_singer msvm topk_svm multinomial_lr"
+_CLASSICAL += " sparse_multinomial_lr"
+_ODML = {"lam1": 0.1, "lam2": 0.1, "C": 1.0}
+# Sizes for a second opinion are measured: a Clarabel solve of a machine with a kernel takes 0.1 s
+# at 200 observations and ten times as long at twice as many; a semidefinite one with a kernel takes
+# a second at 50.
+_QUADRATIC, _SEMIDEFINITE = SizeLimits(200, 200), SizeLimits(200, 50)
 
 
-# Specialised solvers of convex machines are the quicker ones at any size. The sizes for a second
-# opinion are measured: a Clarabel solve of a machine with a kernel takes 0.1 s at 200 observations
-# and ten times as long at twice as many; a semidefinite one with a kernel takes a second at 50.
 CATALOGUE: Final[Mapping[str, Entry]] = {
     entry.name: entry
     for entry in (
         Entry(
             name="psvm",
             title="pSVM: hinge loss to the power p ≥ 1",
-            family="margin",
             source="Sun",
-            statement=f"{_FORMULATIONS}.margin:PSVM",
-            builders=_builders("margin_problems", "psvm_primal", "psvm_dual", C=1.0, p=1.5),
-            general="psvm_dual",
+            statement="margin:PSVM",
+            builders=_builders("margin_problems", "psvm_dual", "psvm_primal", C=1.0, p=1.5),
             takes=Capabilities(row_blocks=True),
             regulariser="½‖w‖²",
             losses="C Σ ξ_i^p",
@@ -291,23 +251,16 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 f"{_FAST}.margin.psvm",
                 only={"exponent": "power"},
                 path=("C", "p"),
-                second_opinion_up_to=SizeLimits(200, 200),
-                methods=(
-                    "kernels: pSMO in large working sets with a bounded cache, for every p ≥ 1, and"
-                    " Newton on a low-rank factor where pairs are slow; linear: Newton and active"
-                    " sets without a Gram matrix, dense and sparse"
-                ),
-                parts=f"{_FAST}.margin.pairs:solve_parts",
+                second_opinion_up_to=_QUADRATIC,
+                methods="kernels: pSMO, Newton on a low-rank factor; linear: Newton, active sets",
             ),
         ),
         Entry(
             name="hard_margin",
             title="hard-margin SVM",
-            family="margin",
             source="Sun",
-            statement=f"{_FORMULATIONS}.margin:HardMargin",
+            statement="margin:HardMargin",
             builders=_builders("margin_problems", "hard_margin_dual"),
-            general="hard_margin_dual",
             takes=Capabilities(row_blocks=True),
             regulariser="½‖w‖²",
             losses="none",
@@ -321,15 +274,12 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
         Entry(
             name="conic",
             title="conic loss: the 0-1 loss relaxed to a semidefinite program",
-            family="conic_loss",
             source="CepedaGomezHan",
-            statement=f"{_FORMULATIONS}.conic_loss.statement:ConicLoss",
+            statement="conic_loss.statement:ConicLoss",
             builders=(
                 *_builders("conic_loss.problems", "conic_sdp", lam=1.0),
                 *_builders("conic_loss.problems", "conic_fixed_gamma", gamma=1e-3, lam=1.0),
             ),
-            general="conic_sdp",
-            takes=Capabilities(),
             regulariser="‖w‖² (no ½)",
             losses="λ Σ loss_i",
             intercept="a constant feature, penalised with the rest",
@@ -339,23 +289,18 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 f"{_FAST}.conic_loss.conic",
                 only={"form": "reduced"},
                 path=("lam", "kappa"),
-                second_opinion_up_to=SizeLimits(200, 50),
-                methods=(
-                    "the semidefinite relaxation without a semidefinite solver: low-rank Newton, λ"
-                    " and κ forms, kernels"
-                ),
+                second_opinion_up_to=_SEMIDEFINITE,
+                methods="low-rank Newton on the semidefinite relaxation, λ and κ forms",
             ),
         ),
         Entry(
             name="odm",
             title="optimal margin distribution machine",
-            family="margin_distribution",
             source="ZhangZhou",
-            statement=f"{_FORMULATIONS}.margin_distribution:ODM",
+            statement="margin_distribution:ODM",
             builders=_builders(
-                "margin_distribution_problems", "odm_primal", "odm_dual", C1=1.0, C2=1.0, D=0.1
+                "margin_distribution_problems", "odm_dual", "odm_primal", C1=1.0, C2=1.0, D=0.1
             ),
-            general="odm_dual",
             takes=Capabilities(row_blocks=True),
             regulariser="½‖w‖²",
             losses="(1/n) Σ …",
@@ -366,31 +311,19 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 f"{_FAST}.margin_distribution.odm",
                 only={"form": "signed"},
                 path=("C1", "C2", "D"),
-                second_opinion_up_to=SizeLimits(200, 200),
-                methods=(
-                    "Newton, dual coordinate descent (dense and sparse); kernels by coordinate"
-                    " descent or Newton"
-                ),
+                second_opinion_up_to=_QUADRATIC,
+                methods="Newton, dual coordinate descent; kernels by coordinate descent or Newton",
             ),
         ),
         Entry(
             name="odml",
             title="its predecessor ODML (margin mean and variance)",
-            family="margin_distribution",
             source="ZhangZhou",
-            statement=f"{_FORMULATIONS}.margin_distribution:ODML",
+            statement="margin_distribution:ODML",
             builders=(
-                *_builders(
-                    "margin_distribution_problems",
-                    "odml_primal",
-                    "odml_dual",
-                    lam1=0.1,
-                    lam2=0.1,
-                    C=1.0,
-                ),
+                *_builders("margin_distribution_problems", "odml_dual", "odml_primal", **_ODML),
                 *_builders("margin_distribution_problems", "odml_hard_margin", lam1=0.1, lam2=0.1),
             ),
-            general="odml_dual",
             takes=Capabilities(row_blocks=True),
             regulariser="½‖w‖²",
             losses="(1/n) Σ …",
@@ -400,22 +333,16 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 "odml",
                 f"{_FAST}.margin_distribution.odml",
                 path=("C", "lam1", "lam2"),
-                second_opinion_up_to=SizeLimits(200, 200),
-                methods=(
-                    "dual coordinate descent, or an augmented Lagrangian Newton method; low rank"
-                    " for large kernels"
-                ),
+                second_opinion_up_to=_QUADRATIC,
+                methods="dual coordinate descent, or an augmented Lagrangian Newton method",
             ),
         ),
         Entry(
             name="zero_one",
             title="exact 0-1 loss, mixed-integer",
-            family="indicator",
             source="CepedaGomezHan",
-            statement=f"{_FORMULATIONS}.indicator.statement:ZeroOne",
+            statement="indicator.statement:ZeroOne",
             builders=_builders("indicator.problems", "zero_one_mio", lam=1.0),
-            general="zero_one_mio",
-            takes=Capabilities(),
             regulariser="‖w‖² (no ½)",
             losses="λ · count",
             intercept="a constant feature, penalised with the rest",
@@ -426,21 +353,15 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 f"{_FAST}.indicator.solvers",
                 only={"M": "auto", "form": "big-m", "incumbent": None},
                 path=("lam", "k"),
-                methods=(
-                    "the exact 0-1 loss to proved optimality: branch and bound by big-M relaxations"
-                    " that shrink with the node"
-                ),
+                methods="branch and bound by big-M relaxations that shrink with the node",
             ),
         ),
         Entry(
             name="ramp",
             title="ramp loss, mixed-integer",
-            family="indicator",
             source="Brooks",
-            statement=f"{_FORMULATIONS}.indicator.statement:Ramp",
+            statement="indicator.statement:Ramp",
             builders=_builders("indicator.problems", "ramp_mio", C=1.0),
-            general="ramp_mio",
-            takes=Capabilities(),
             regulariser="½‖w‖²",
             losses="C Σ (ξ_i + 2z_i)",
             intercept="free",
@@ -451,21 +372,15 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 f"{_FAST}.indicator.solvers",
                 only={"M": "auto", "incumbent": None},
                 path=("C",),
-                methods=(
-                    "the ramp loss to proved optimality: branch and bound by big-M relaxations that"
-                    " shrink with the node"
-                ),
+                methods="branch and bound by big-M relaxations that shrink with the node",
             ),
         ),
         Entry(
             name="l0",
             title="l0-norm hinge, mixed-integer",
-            family="indicator",
             source="LinYaoLiu",
-            statement=f"{_FORMULATIONS}.indicator.statement:L0",
+            statement="indicator.statement:L0",
             builders=_builders("indicator.problems", "l0_mio", C=1.0),
-            general="l0_mio",
-            takes=Capabilities(),
             regulariser="½‖w‖²",
             losses="C · count",
             intercept="free",
@@ -477,23 +392,18 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 own=("method",),
                 only={"M": "auto", "incumbent": None},
                 path=("C",),
-                methods=(
-                    "branch and bound, to the global minimum of some hundred observations; beyond,"
-                    " a local search, stationary to rounding"
-                ),
+                methods="branch and bound; of large data a local search, stationary to rounding",
             ),
         ),
         Entry(
             name="m3svm",
             title="M3SVM: largest minimum margin between classes, ISM3",
-            family="multiclass",
             source="NieHaoWang",
-            statement=f"{_FORMULATIONS}.multiclass.machines:M3SVM",
+            statement="multiclass.machines:M3SVM",
             builders=(
                 *_builders("multiclass.problems", "m3svm", lam=0.1, p=2.0),
                 *_builders("multiclass.problems", "m3svm_hard_margin", p=2.0),
             ),
-            general="m3svm",
             takes=Capabilities(kernel=False, several_classes=True),
             regulariser="λ Σ_{k<l} ‖w_k − w_l‖^p + ε(‖W‖² + ‖b‖²)",
             losses="Σ (no average)",
@@ -504,42 +414,28 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 f"{_FAST}.several_classes.solvers",
                 only={"norm": 2},
                 path=("lam", "p", "eps"),
-                methods=(
-                    "hinge, smoothed, logistic and softmax losses, every p ≥ 1: Newton on ever less"
-                    " smoothing, and an augmented Lagrangian method"
-                ),
+                methods="Newton on ever less smoothing, and an augmented Lagrangian method",
             ),
         ),
         Entry(
             name="multiclass",
-            title=(
-                "Weston-Watkins, Crammer-Singer, M-SVM, top-k, (sparse) multinomial logistic"
-                " regression"
-            ),
-            family="multiclass",
+            title="Weston-Watkins, Crammer-Singer, M-SVM, top-k, (sparse) multinomial logistic",
             source="NieHaoWang",
-            statement=f"{_FORMULATIONS}.multiclass.machines:ClassicalStatement",
-            builders=_builders("multiclass.problems", "multiclass", *_CLASSICAL, lam=1.0),
-            general="multiclass",
+            statement="multiclass.machines:ClassicalStatement",
+            builders=_builders("multiclass.problems", *_CLASSICAL.split(), lam=1.0),
             takes=Capabilities(kernel=False, several_classes=True),
             regulariser="λ Σ ‖w_k‖²",
             losses="Σ (no average)",
             intercept="free by default",
             estimator=Estimator(
-                "MulticlassSVMClassifier",
-                f"{_ESTIMATORS}.multiclass",
-                "multiclass",
-                "MulticlassSVMClassifier(loss=…)",
+                "MulticlassSVMClassifier", f"{_ESTIMATORS}.multiclass", "multiclass"
             ),
             fast=FastSolver(
                 "multiclass",
                 f"{_FAST}.several_classes.solvers",
                 path=("lam",),
-                second_opinion_up_to=SizeLimits(200, 200),
-                methods=(
-                    "hinges: augmented Lagrangian method with semismooth Newton steps; logistic"
-                    " regression: Newton's method"
-                ),
+                second_opinion_up_to=_QUADRATIC,
+                methods="hinges: augmented Lagrangian Newton method; logistic regression: Newton",
             ),
         ),
     )

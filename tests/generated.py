@@ -58,7 +58,7 @@ def formulation_table():
     rows = []
     for entry in CATALOGUE.values():
         face = entry.estimator
-        names = (code(face.call or face.name), code(face.example)) if face else ("", "")
+        names = (code(face.name), code(face.example)) if face else ("", "")
         rows.append((entry.title, code(*(builder.name for builder in entry.builders)), *names))
     return table(("formulation", "builders", "estimator", "on the command line"), rows)
 

@@ -224,7 +224,8 @@ class CertifiedClassifier(_Fitted):
         """Return the arguments of the builder other than data and weights; by default the
         estimator's own parameters.
         """
-        return {name: getattr(self, name) for name in _own_parameters(type(self))}
+        cls: Any = type(self)
+        return {name: getattr(self, name) for name in _own_parameters(cls)}
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve the formulation on training data."""

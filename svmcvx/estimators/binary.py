@@ -130,7 +130,7 @@ class BinaryClassifier(CertifiedClassifier):
     def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> Solution:
         self._check_several()
         if data.labels.classes.size > 2:
-            return solve_parts(request, data, self.multiclass, self.n_jobs, warm_start)
+            return solve_each(request, data, self.multiclass, self.n_jobs, warm_start)
         with time_limited(request.time_limit):
             together = None if warm_start is not None else solved_together(request, data, "ovo")
             if together is not None and together.certified[0]:
@@ -399,7 +399,7 @@ def _warn_of_many(found: list[Solution], parts: int, *, scheme: str, jobs: int) 
         )
 
 
-def solve_parts(
+def solve_each(
     request: Request,
     data: TrainingData,
     scheme: str,
@@ -463,18 +463,18 @@ def solved_together(request: Request, data: TrainingData, scheme: str) -> Solved
     usual = settings.pop("intercept", "free") == "free"
     usual = usual and settings.pop("indefinite", "error") in ("error", "clip")
     followed = request.verbose or request.max_iter is not None
-    fast = None if request.entry is None else request.entry.fast
-    if not usual or followed or request.route != FAST or settings.keys() != {"C", "p"}:
+    stated = None if request.entry is None else request.entry.name
+    if stated != "psvm" or not usual or followed or request.route != FAST:
         return None
-    if fast is None or not fast.parts:
-        return None
-    found: SolvedParts | None = fast.load_parts()(
+    # Imported here, since it compiles.
+    from svmcvx.fast.margin.pairs import solve_parts
+
+    return solve_parts(
         *data,
         scheme=scheme,
         kernel=kernel.kernel if isinstance(kernel, CachedKernel) else kernel,
         tol=request.tol,
-        cache_size=request.cache_size,
+        cache_size=cast(float, request.cache_size),
         cache=request.cache,
         **settings,
     )
-    return found

@@ -403,9 +403,9 @@ def _certify_logistic(
     # values to those of w.
     data = multiclass_data(X, labels, float(fitted.C) * weight)
     scores = ScoreSpace(data, "free" if fitted.fit_intercept else "none")
-    name, penalty, lam = "multinomial_lr", SquaredNorms(), 1.0 if halved else 0.5
-    if absolute:
-        name, penalty, lam = "sparse_multinomial_lr", AbsoluteSum(), 1.0
+    lam = 1.0 if halved or absolute else 0.5
+    name, penalty = "multinomial_lr", AbsoluteSum() if absolute else SquaredNorms()
+    name = f"sparse_{name}" if absolute else name
     statement = ClassicalStatement(scores, Softmax(), name, penalty, lam)
     W = np.asarray(fitted.coef_, dtype=np.float64).T
     b = np.broadcast_to(np.asarray(fitted.intercept_, dtype=np.float64), (W.shape[1],))
@@ -492,7 +492,7 @@ def _certify_any(
         if len(found) == 1:
             return _certify_for(stated, one.model, X, y, sample_weight)
         if len(one.key) == 1:
-            key, rows, own = one.key[0], slice(None), labels == one.key[0]
+            key, rows, own = one.key[0], np.ones(labels.size, bool), labels == one.key[0]
         else:
             key, rows = one.key, np.isin(labels, one.key)
             own = labels[rows]
@@ -545,7 +545,7 @@ def _certify_for(
             f"the model has the classes {model.classes.tolist()}, the data"
             f" {data.labels.classes.tolist()}; they must agree"
         )
-    own = {} if (data.sample_weight == 1.0).all() else {"sample_weight": data.sample_weight}
+    own = {} if np.all(data.sample_weight == 1.0) else {"sample_weight": data.sample_weight}
     statement: Any = estimator._request(plain, None).problem(data.X, data.labels, **own).formulation
     # A model with another kernel is a point of another space, and its objective bounds nothing.
     kernel, wanted = (getattr(one, "kernel", None) or Linear() for one in (model, statement))
