@@ -21,11 +21,11 @@ from svmcvx.certificate.rows import Ball, row_norms_above
 from svmcvx.data import BinaryData, Features, check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.feature_space.linear import DENSE, LinearSpace
+from svmcvx.kernels.functions import dense as dense_rows
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.row_blocks.shards import ClassPartition, ShardBlocks, Shards, ShardState, reads_rows
 from svmcvx.row_blocks.sources import (
     BlockLabels,
-    DaskRows,
     Piece,
     PieceDigests,
     RowBlocks,
@@ -40,19 +40,23 @@ Floats: TypeAlias = NDArray[np.float64]
 SAME = "a source must not change"
 
 
-@dataclass(frozen=True, eq=False)
-class BlockRows:
-    """The data of a block that stay in memory: all but the rows."""
+EMPTY = np.zeros(0)
 
-    y: Floats
-    weight: Floats
-    norms: Floats
-    positive: NDArray[np.intp] | None
-    left_out: NDArray[Any]
-    rows: int
-    labels: NDArray[Any]
+
+class BlockRows(NamedTuple):
+    """The data of a block that stay in memory: all but the rows. Before all labels have been seen,
+    `y` are places in those of the block.
+    """
+
     number: int
     digests: PieceDigests
+    rows: int = 0
+    y: Floats = EMPTY
+    weight: Floats = EMPTY
+    norms: Floats = EMPTY
+    positive: NDArray[np.intp] | None = None
+    left_out: NDArray[Any] = EMPTY
+    labels: NDArray[Any] = EMPTY
 
     def require_same(self, piece: Piece, columns: int) -> None:
         """Raise a :class:`~svmcvx.errors.DataError` that names the block if it has changed since
@@ -107,12 +111,10 @@ class BlockSettings(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A sample of the rows of all blocks: rows as passed, labels ±1, weights with the sums of all
-    rows.
-    """
+    """A sample of rows: rows as passed, labels, weights with the sums of all rows."""
 
     X: Features
-    y: Floats
+    y: NDArray[Any]
     weight: Floats
 
 
@@ -241,13 +243,8 @@ class BlockSpace(LinearSpace):
 
     def loaded(self) -> tuple[Features, NDArray[Any], Floats]:
         """Return the rows of all blocks with their labels and weights, as data in memory."""
-        pieces = self._each(_pieces, None, self.compared)
-        parts = [piece.X for piece in pieces]
-        if all(map(sp.issparse, parts)):
-            X: Features = sp.csr_array(sp.vstack(parts))
-        else:
-            X = np.vstack([part.toarray() if sp.issparse(part) else part for part in parts])
-        return X, *(np.concatenate([piece[k] for piece in pieces]) for k in (1, 2))
+        X, y, weight = zip(*self._each(_pieces, None, self.compared), strict=True)
+        return _stacked(list(X)), np.concatenate(y), np.concatenate(weight)
 
     def sample_space(self) -> LinearSpace:
         """Return the space of the sample."""
@@ -349,18 +346,17 @@ SAMPLE_ROWS, SAMPLE_PER_COLUMN, SAMPLE_ENTRIES = 20_000, 100, 2**23
 
 
 class _Scanned(NamedTuple):
-    """Results of a pass over a shard, for each block: rows, labels, weights by label, lengths,
-    digests, and a sample of rows.
+    """Results of the first pass for a block: its rows, the labels of rows with weight, numbers on
+    their lengths, a sample of rows, and digests.
     """
 
-    rows: list[int]
-    labels: list[NDArray[Any]]
-    weights: list[Floats]
-    entries: float
-    largest: float
-    stiffest: float
-    sample: list[tuple[Features, NDArray[Any], Floats]]
-    digests: list[PieceDigests]
+    digests: PieceDigests
+    rows: int = 0
+    labels: NDArray[Any] = EMPTY
+    entries: float = 0.0
+    largest: float = 0.0
+    stiffest: float = 0.0
+    sample: Sample | None = None
 
 
 def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int = 0) -> BlockSpace:
@@ -369,25 +365,23 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
     source, arrays = _source(X, y, sample_weight)
     shards = Shards.of(source)
     for name, listed in arrays.items():
-        shards.give(name, _by_shard(listed, shards.blocks))
+        shards.give(name, listed)
     centre, dense = _first_look(shards, intercept)
     columns, count = centre.size, sum(shards.blocks)
-    wanted = max(SAMPLE_ROWS, SAMPLE_PER_COLUMN * columns)
-    quota = max(1, int(np.ceil(wanted / count)))
-    numbers = [(offset,) for offset in shards.offsets]
-    sampling = quota, SAMPLE_ENTRIES / count, seed
+    quota = math.ceil(max(SAMPLE_ROWS, SAMPLE_PER_COLUMN * columns) / count)
     # The labels of the states are not needed any more.
     seen = None if sides is None else replace(sides, given=None, digests=[])
-    found: list[_Scanned] = shards.change(_scan, numbers, intercept, centre, dense, sampling, seen)
+    layout = BlockSettings(intercept, centre, dense, EMPTY)
+    each = [(offset,) for offset in shards.offsets]
+    sampling = quota, SAMPLE_ENTRIES / count, seed
+    by_shard: list[list[_Scanned]] = shards.change(_scan, each, layout, sampling, seen)
+    found = [scanned for listed in by_shard for scanned in listed]
     if sides is not None:
-        sides.require_same([digests for scanned in found for digests in scanned.digests])
-    labels = [part for scanned in found for part in scanned.labels]
-    rows = [number for scanned in found for number in scanned.rows]
-    if not sum(part.size for part in labels):
+        sides.require_same([scanned.digests for scanned in found])
+    labels = [scanned.labels for scanned in found if scanned.labels.size]
+    if not labels:
         raise DataError("X is empty: 0 samples, or no weight that is positive")
-    merged = coded_labels(
-        np.concatenate([part for part in labels if part.size]), sum(p.size for p in labels), "y"
-    )[1]
+    merged = np.concatenate(labels)
     _, classes = check_labels(merged, merged.size, binary=True)
     largest = max(scanned.largest for scanned in found)
     if not largest * largest <= LARGEST_SQUARE:
@@ -395,23 +389,26 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
             f"the rows of X reach a length of {largest:.3g}, where arithmetic overflows; scale the"
             f" data to a squared length below {LARGEST_SQUARE:g}"
         )
-    kept = [
-        part
-        for listed in shards.change(_encode, [(scanned.digests,) for scanned in found], classes)
-        for part in listed
-    ]
+    digests = [([scanned.digests for scanned in listed],) for listed in by_shard]
+    kept = [part for listed in shards.change(_encode, digests, classes) for part in listed]
     signs, weights = (np.concatenate([part[k] for part in kept]) for k in (0, 1))
     if np.unique(signs).size < 2:
         raise DataError(
             "sample_weight is zero for every observation of a class; each class needs positive"
             " weight"
         )
-    first = np.cumsum([0, *rows])
+    first = np.cumsum([0, *(scanned.rows for scanned in found)])
     index = np.concatenate([start + part[2] for start, part in zip(first[:-1], kept, strict=True)])
+    samples = [scanned.sample for scanned in found if scanned.sample is not None]
+    drawn = Sample(
+        _stacked([part.X for part in samples]),
+        np.where(np.concatenate([part.y for part in samples]) == classes[1], 1.0, -1.0),
+        np.concatenate([part.weight for part in samples]),
+    )
     # Statements read the shape of the features alone.
-    X = np.broadcast_to(np.nan, (signs.size, columns))
+    shape = np.broadcast_to(np.nan, (signs.size, columns))
     return BlockSpace(
-        BinaryData(X, signs, weights, index, classes, int(first[-1])),
+        BinaryData(shape, signs, weights, index, classes, int(first[-1])),
         intercept,
         centre,
         shards=shards,
@@ -419,60 +416,52 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
         largest_norm=largest,
         stiffness=max(scanned.stiffest for scanned in found),
         entries=sum(scanned.entries for scanned in found) / signs.size,
-        sample=_concatenated_sample(
-            [part for scanned in found for part in scanned.sample], classes
-        ),
+        sample=drawn,
     )
+
+
+def _stacked(parts: list[Features]) -> Features:
+    """Return the rows of all parts, sparse if all of them are."""
+    if all(map(sp.issparse, parts)):
+        return sp.csr_array(sp.vstack(parts))
+    return np.vstack([dense_rows(part) for part in parts])
 
 
 def _source(X: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, list[NDArray[Any]]]]:
     """Return the argument of :meth:`Shards.of`, and labels and weights that are in memory, one
-    array a block.
+    array per block.
     """
-    if isinstance(X, RowBlocks):
-        if isinstance(y, BlockLabels) and y.blocks is not X:
-            raise DataError("y holds the labels of another source; pass y=X.y")
-        if y is None and not X.labelled:
-            raise DataError(
-                "a classifier requires y to be passed, but the target y is None; pass one label an"
-                " observation"
-            )
-        lengths, labelled = X.lengths, y is None or isinstance(y, BlockLabels)
-        source: Any = X.loaders
-    else:
-        if y is None:
-            raise DataError(
-                "a classifier requires y to be passed, but the target y is None; pass one label an"
-                " observation"
-            )
-        source = dask_rows(X, y, sample_weight)
-        lengths, labelled = source.lengths, bool(source.y)
+    rows = isinstance(X, RowBlocks)
+    if rows and isinstance(y, BlockLabels) and y.blocks is not X:
+        raise DataError("y holds the labels of another source; pass y=X.y")
+    if y is None and not (rows and X.labelled):
+        raise DataError(
+            "a classifier requires y to be passed, but the target y is None; pass one label per"
+            " observation"
+        )
+    source: Any = X.loaders if rows else dask_rows(X, y, sample_weight)
+    lengths = X.lengths if rows else source.lengths
+    beside = {
+        "y": (y is None or isinstance(y, BlockLabels)) if rows else bool(source.y),
+        "sample_weight": not rows and bool(source.weight),
+    }
     arrays = {}
-    for values, name, beside in (
-        (y, "y", labelled),
-        (sample_weight, "sample_weight", isinstance(source, DaskRows) and bool(source.weight)),
-    ):
-        if values is None or beside:
+    for name, values in (("y", y), ("sample_weight", sample_weight)):
+        if values is None or beside[name]:
             continue
         if lengths is None:
             raise DataError(
                 f"{name} is an array, but the lengths of the blocks are not known; pass labels and"
-                " weights with the blocks"
-                + ("" if isinstance(X, RowBlocks) else ", or X.compute_chunk_sizes()")
+                f" weights with the blocks{'' if rows else ', or X.compute_chunk_sizes()'}"
             )
         given = np.asarray(values)
         if given.shape != (sum(lengths),):
             raise DataError(
                 f"{name} has shape {given.shape} but X has {sum(lengths)} rows: inconsistent"
-                " numbers of samples; pass one number a row"
+                " numbers of samples; pass one number per row"
             )
         arrays[name] = np.split(given, np.cumsum(lengths)[:-1])
     return source, arrays
-
-
-def _by_shard(listed: Sequence[Any], blocks: Sequence[int]) -> list[list[Any]]:
-    ends = np.cumsum([0, *blocks])
-    return [list(listed[a:b]) for a, b in itertools.pairwise(ends)]
 
 
 def _first_look(shards: Shards, intercept: str) -> tuple[Floats, bool]:
@@ -506,121 +495,81 @@ def _scan(
     pieces: ShardBlocks,
     parts: ShardState,
     number: int,
-    intercept: str,
-    centre: Floats,
-    dense: bool,
+    settings: BlockSettings,
     sampling: tuple[int, float, int],
     sides: ClassPartition | None,
-) -> tuple[ShardState, _Scanned]:
-    """Validate a shard; store labels, weights and norms in its state, and return the results for
-    all blocks.
-    """
+) -> tuple[ShardState, list[_Scanned]]:
+    """Validate a shard; store labels, weights and norms in its state."""
+    scanned = []
+    for k, piece in enumerate(pieces):
+        digests = PieceDigests.of(piece)
+        y, weight = (
+            parts[name][k] if name in parts else own
+            for name, own in (("y", piece.y), ("sample_weight", piece.weight))
+        )
+        piece = Piece(piece.X, y, weight)
+        scanned.append(_scan_block(piece, digests, number + k, settings, sampling, sides))
+    return {"rows": [rows for rows, _ in scanned]}, [result for _, result in scanned]
+
+
+def _scan_block(
+    piece: Piece,
+    digests: PieceDigests,
+    number: int,
+    settings: BlockSettings,
+    sampling: tuple[int, float, int],
+    sides: ClassPartition | None,
+) -> tuple[BlockRows, _Scanned]:
+    if piece.X.shape[0] == 0:
+        return BlockRows(number, digests), _Scanned(digests)
+    piece = checked_piece(piece, number, settings.centre.size)
+    m = piece.X.shape[0]
+    if piece.y is None:
+        raise DataError(f"block {number} comes without labels; pass them as y")
+    if sides is not None:
+        piece = Piece(piece.X, *sides.seen(piece.y, piece.weight))
+    codes, labels = coded_labels(piece.y, m, f"y in block {number}")
+    weight = check_weights(piece.weight, m, name=f"sample_weight in block {number}")
+    X: Features = dense_rows(piece.X) if settings.dense else piece.X
+    positive, left_out = None, labels[codes[weight == 0]]
+    if left_out.size:
+        positive = np.flatnonzero(weight)
+        X, codes, weight = X[positive], codes[positive], weight[positive]
+    y = codes.astype(np.float64)
+    data = BinaryData(X, y, weight, np.arange(codes.size), labels, codes.size)
+    norms = row_norms_above(LinearSpace(data, settings.intercept, settings.centre).X)
     quota, most_entries, seed = sampling
-    stored: list[BlockRows] = []
-    known: list[PieceDigests] = []
-    counted: list[int] = []
-    weighed: list[Floats] = []
-    sampled: list[tuple[Features, NDArray[Any], Floats]] = []
-    entries, largest, stiffest = 0.0, 0.0, 0.0
-    for k, raw in enumerate(pieces):
-        piece, digests = _with_arrays(raw, parts, k), PieceDigests.of(raw)
-        known.append(digests)
-        if piece.X.shape[0] == 0:
-            stored.append(
-                BlockRows(
-                    np.zeros(0),
-                    np.zeros(0),
-                    np.zeros(0),
-                    None,
-                    np.zeros(0),
-                    0,
-                    np.zeros(0),
-                    number + k,
-                    digests,
-                )
-            )
-            counted.append(0)
-            weighed.append(np.zeros(0))
-            continue
-        piece = checked_piece(piece, number + k, centre.size)
-        m = piece.X.shape[0]
-        if piece.y is None:
-            raise DataError(f"block {number + k} comes without labels; pass them as y")
-        if sides is not None:
-            piece = Piece(piece.X, *sides.seen(piece.y, piece.weight))
-        codes, labels = coded_labels(piece.y, m, f"y in block {number + k}")
-        weight = check_weights(piece.weight, m, name=f"sample_weight in block {number + k}")
-        chosen = None if (weight > 0).all() else np.flatnonzero(weight > 0)
-        X = piece.X.toarray() if dense and sp.issparse(piece.X) else piece.X
-        left_out = labels[codes[weight == 0]]
-        if chosen is not None:
-            X, codes, weight = X[chosen], codes[chosen], weight[chosen]
-        data = BinaryData(
-            X, codes.astype(np.float64), weight, np.arange(codes.size), labels, codes.size
-        )
-        norms = row_norms_above(LinearSpace(data, intercept, centre).X)
-        stored.append(
-            BlockRows(
-                codes.astype(np.float64),
-                weight,
-                norms,
-                chosen,
-                left_out,
-                m,
-                labels,
-                number + k,
-                digests,
-            )
-        )
-        counted.append(m)
-        weighed.append(
-            np.asarray(np.bincount(codes, weights=weight, minlength=labels.size), dtype=np.float64)
-        )
-        entries += X.nnz if sp.issparse(X) else X.size
-        largest = max(largest, float(norms.max(initial=0.0)))
-        stiffest = max(stiffest, float((weight * norms**2).max(initial=0.0)))
-        if codes.size:
-            sampled.append(_some(X, labels[codes], weight, quota, most_entries, (seed, number + k)))
-    present = [rows.labels[weights > 0] for rows, weights in zip(stored, weighed, strict=True)]
-    return {"rows": stored}, _Scanned(
-        counted, present, weighed, entries, largest, stiffest, sampled, known
-    )
-
-
-def _with_arrays(piece: Piece, parts: ShardState, k: int) -> Piece:
-    """Return a block with the labels and weights that were passed separately."""
-    y = parts["y"][k] if "y" in parts else piece.y
-    return Piece(
-        piece.X, y, parts["sample_weight"][k] if "sample_weight" in parts else piece.weight
+    sample = None
+    if codes.size:
+        width = X.nnz / codes.size if sp.issparse(X) else float(X.shape[1])
+        rows = min(quota, max(1.0, most_entries / max(width, 1.0)))
+        share = min(1.0, rows / codes.size)
+        sample = _some(X, labels[codes], weight, share, np.random.default_rng((seed, number)))
+    return BlockRows(number, digests, m, y, weight, norms, positive, left_out, labels), _Scanned(
+        digests,
+        m,
+        labels[np.unique(codes)],
+        float(X.nnz if sp.issparse(X) else X.size),
+        float(norms.max(initial=0.0)),
+        float((weight * norms**2).max(initial=0.0)),
+        sample,
     )
 
 
 def _some(
-    X: Features,
-    y: NDArray[Any],
-    weight: Floats,
-    quota: int,
-    most_entries: float,
-    seed: tuple[int, int],
-) -> tuple[Features, NDArray[Any], Floats]:
+    X: Features, y: NDArray[Any], weight: Floats, share: float, rng: np.random.Generator
+) -> Sample:
     """Return some rows of each class of a block, at least one, with weights of the same sum as
     those of the class.
     """
-    m = y.size
-    width = X.nnz / m if sp.issparse(X) else float(X.shape[1])
-    share = min(1.0, min(quota, max(1.0, most_entries / max(width, 1.0))) / m)
-    rng = np.random.default_rng(seed)
-    rows, weights = [], []
+    weights = np.zeros(y.size)
     for label in np.unique(y):
         members = np.flatnonzero(y == label)
         chosen = rng.choice(members, size=math.ceil(share * members.size), replace=False)
-        rows.append(chosen)
-        weights.append(
-            weight[chosen] * (float(weight[members].sum()) / float(weight[chosen].sum()))
-        )
-    order = np.argsort(np.concatenate(rows), kind="stable")
-    chosen = np.concatenate(rows)[order]
-    return X[chosen], y[chosen], np.concatenate(weights)[order]
+        scale = float(weight[members].sum()) / float(weight[chosen].sum())
+        weights[chosen] = weight[chosen] * scale
+    rows = np.flatnonzero(weights)
+    return Sample(X[rows], y[rows], weights[rows])
 
 
 def _encode(
@@ -635,22 +584,9 @@ def _encode(
             raise DataError(f"block {rows.number} has changed since the first pass; {SAME}")
         sign = np.where(rows.labels == classes[1], 1.0, -1.0)
         y = sign[rows.y.astype(np.intp)] if rows.labels.size else rows.y
-        signed.append(replace(rows, y=y))
+        signed.append(rows._replace(y=y))
     # Labels and weights that were passed separately are in `signed` now.
     return {"rows": signed, "y": [], "sample_weight": []}, [
         (rows.y, rows.weight, np.arange(rows.rows) if rows.positive is None else rows.positive)
         for rows in signed
     ]
-
-
-def _concatenated_sample(
-    parts: list[tuple[Features, NDArray[Any], Floats]], classes: NDArray[Any]
-) -> Sample:
-    X = [part[0] for part in parts]
-    stacked = sp.csr_array(sp.vstack(X)) if sp.issparse(X[0]) else np.vstack(X)
-    labels = np.concatenate([part[1] for part in parts])
-    return Sample(
-        stacked,
-        np.where(labels == classes[1], 1.0, -1.0),
-        np.concatenate([part[2] for part in parts]),
-    )

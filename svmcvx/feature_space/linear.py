@@ -261,7 +261,8 @@ class LinearSpace(FeatureSpace):
         for start in range(0, d, width):
             part = columns[:, start : start + width]
             rows = np.vstack([triangle, (part.toarray() if sp.issparse(part) else part).T])
-            triangle = run_with_deadline(lambda part: np.linalg.qr(part, mode="r"), rows)
+            found: Any = run_with_deadline(np.linalg.qr, rows, "r")
+            triangle = np.asarray(found)
         return np.ascontiguousarray(triangle.T)
 
     def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:

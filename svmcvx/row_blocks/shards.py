@@ -2,7 +2,7 @@
 cluster.
 
 Neighbouring blocks of a source form a shard, which one task works through block by block: only one
-block a thread is in memory. The labels, scores and multipliers between passes are the shard's
+block per thread is in memory. The labels, scores and multipliers between passes are the shard's
 *state*, which stays on the worker that made it; only arguments and sums are sent. A state follows
 from the shard's source and the operations on it, so that Dask can compute it again if a worker is
 lost.
@@ -13,8 +13,9 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from svmcvx.containers import as_array
 from svmcvx.data import check_labels, check_weights, coded_labels
-from svmcvx.errors import DataError, SolverFailed, SvmcvxError, missing_extra
+from svmcvx.errors import DataError, SolverFailed, missing_extra
 from svmcvx.row_blocks.sources import (
     BlockLabels,
     DaskRows,
@@ -35,40 +36,26 @@ from svmcvx.row_blocks.sources import (
     piece_of,
 )
 from svmcvx.system.deadline import Deadline, OutOfTime
-from svmcvx.system.threads import available_threads, default_client, single_blas_thread
+from svmcvx.system.threads import available_threads, single_blas_thread
 
 log = logging.getLogger(__name__)
+
+Floats: TypeAlias = NDArray[np.float64]
 
 # Number of shards of a source, the same for any number of threads, so that sums over shards have
 # the same rounding on any computer. More shards balance the load, fewer cost less bookkeeping. On a
 # cluster with many threads: number of shards for each thread.
-SHARDS, SHARDS_A_THREAD = 32, 4
+SHARDS, SHARDS_PER_THREAD = 32, 4
 # Seconds between two polls of the deadline while a cluster works.
-LOOK = 0.1
+POLL_SECONDS = 0.1
+
+# The parts of a state: by name, one object per block.
+ShardState: TypeAlias = dict[str, list[Any]]
+# Changes or reads a state: function(pieces, parts, *arguments).
+Operation: TypeAlias = Callable[..., Any]
 
 
-class State:
-    """The state of a shard: lists of one object a block, by name."""
-
-    __slots__ = ("parts", "value")
-
-    def __init__(self, parts: dict[str, list[Any]], value: Any = None) -> None:
-        self.parts, self.value = parts, value
-
-    def __sizeof__(self) -> int:
-        """Bytes of the arrays; Dask uses them to plan the memory of a cluster."""
-        return 64 + sum(_bytes(part) for listed in self.parts.values() for part in listed)
-
-
-def _bytes(part: Any) -> int:
-    if isinstance(part, np.ndarray):
-        return int(part.nbytes)
-    if part is None or not hasattr(part, "__dict__"):
-        return sys.getsizeof(part)
-    return sum(_bytes(value) for value in vars(part).values())
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ShardBlocks:
     """The blocks of a shard, loaded one after another."""
 
@@ -88,73 +75,65 @@ class ShardBlocks:
             yield piece
 
 
-@dataclass(frozen=True)
-class _Given:
-    """A loader of a block that is in memory."""
-
-    values: tuple[Any, ...]
-
-    def __call__(self) -> Any:
-        return self.values
-
-
-# The parts of a state: by name, one object a block.
-ShardState: TypeAlias = dict[str, list[Any]]
-# Changes or reads a state: function(pieces, parts, *arguments).
-Operation: TypeAlias = Callable[..., Any]
-
-
 def reads_rows(operation: Operation) -> Operation:
     """Mark an operation that loads the rows of all blocks, so that passes over them are counted."""
     operation.reads_rows = True  # type: ignore[attr-defined]
     return operation
 
 
+class _Opaque:
+    """An object that Dask does not inspect; its bytes plan the memory of a cluster."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __sizeof__(self) -> int:
+        return 64 + _bytes(self.value)
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes)
+    if isinstance(value, dict):
+        return sum(map(_bytes, value.values()))
+    if isinstance(value, (list, tuple)):
+        return sum(map(_bytes, value))
+    return sum(map(_bytes, vars(value).values())) if hasattr(value, "__dict__") else 8
+
+
+@dataclass(frozen=True, slots=True)
 class _Call:
     """An operation with its arguments, which Dask does not inspect."""
 
-    __slots__ = ("arguments", "operation", "stop")
+    operation: Operation
+    arguments: tuple[Any, ...]
+    stop: Callable[[], bool] | None
 
-    def __init__(
-        self, operation: Operation, arguments: tuple[Any, ...], stop: Callable[[], bool] | None
-    ) -> None:
-        self.operation, self.arguments, self.stop = operation, arguments, stop
-
-
-class _Source:
-    """The loaders of a shard, which Dask does not inspect."""
-
-    __slots__ = ("loaders",)
-
-    def __init__(self, loaders: tuple[Rows, ...]) -> None:
-        self.loaders = loaders
+    @property
+    def reads_rows(self) -> bool:
+        return getattr(self.operation, "reads_rows", False)
 
 
-# Of operations that read no rows.
-NO_ROWS = (_Source(()),)
-
-
-def _changed(call: _Call, state: State, first: int, source: Any, *beside: Any) -> State:
+def _read(call: _Call, state: _Opaque, first: int, *source: Any) -> Any:
+    """Apply an operation to a shard: its loaders, or the parts of one block of a Dask collection."""
+    loaders: tuple[Any, ...] = (lambda: source,)
+    if source and isinstance(source[0], _Opaque):
+        loaders = source[0].value
     with single_blas_thread():
-        parts, value = call.operation(
-            _pieces(call, first, source, beside), state.parts, *call.arguments
-        )
-    return State({**state.parts, **parts}, value)
+        pieces = ShardBlocks(loaders if source else (), call.stop, first)
+        return call.operation(pieces, state.value[0], *call.arguments)
 
 
-def _read(call: _Call, state: State, first: int, source: Any, *beside: Any) -> Any:
-    with single_blas_thread():
-        return call.operation(_pieces(call, first, source, beside), state.parts, *call.arguments)
+def _changed(call: _Call, state: _Opaque, first: int, *source: Any) -> _Opaque:
+    """Return the state after an operation: its parts, and what the operation returned."""
+    parts, result = _read(call, state, first, *source)
+    return _Opaque(({**state.value[0], **parts}, result))
 
 
-def _pieces(call: _Call, first: int, source: Any, beside: tuple[Any, ...]) -> ShardBlocks:
-    if isinstance(source, _Source):
-        return ShardBlocks(source.loaders, call.stop, first)
-    return ShardBlocks((_Given((source, *beside)),), call.stop, first)
-
-
-def _value(state: State) -> Any:
-    return state.value
+def _result(state: _Opaque) -> Any:
+    return state.value[1]
 
 
 @dataclass
@@ -173,29 +152,27 @@ class Shards:
     def of(cls, source: Sequence[Rows] | DaskRows) -> Shards:
         """Split a source into shards."""
         client = default_client()
+        threads = {} if client is None else client.nthreads()
         if isinstance(source, DaskRows):
             y, weight = (part or (None,) * len(source.X) for part in (source.y, source.weight))
             sources: list[tuple[Any, ...]] = list(zip(source.X, y, weight, strict=True))
             blocks = [1] * len(sources)
         else:
-            threads = 0 if client is None else sum(client.nthreads().values())
-            number = min(len(source), max(SHARDS, SHARDS_A_THREAD * threads))
+            number = min(len(source), max(SHARDS, SHARDS_PER_THREAD * sum(threads.values())))
             ends = [round(len(source) * k / number) for k in range(number + 1)]
-            sources = [(_Source(tuple(source[a:b])),) for a, b in pairwise(ends)]
+            sources = [(_Opaque(tuple(source[a:b])),) for a, b in pairwise(ends)]
             blocks = [b - a for a, b in pairwise(ends)]
-        states: list[Any] = [State({}) for _ in sources]
-        return cls(
-            sources, states, blocks, client, set() if client is None else set(client.nthreads())
-        )
+        return cls(sources, [_Opaque(({}, None)) for _ in sources], blocks, client, set(threads))
 
     @property
     def offsets(self) -> list[int]:
         """Number of the first block of each shard."""
-        return [sum(self.blocks[:k]) for k in range(len(self.blocks))]
+        return list(accumulate(self.blocks[:-1], initial=0))
 
-    def give(self, name: str, parts: Sequence[Sequence[Any]]) -> None:
-        """Store arrays of this process, one for each block, in the states of the shards."""
-        self.change(_set_part, [(name, list(listed)) for listed in parts])
+    def give(self, name: str, parts: Sequence[Any]) -> None:
+        """Store objects of this process, one for each block, in the states of the shards."""
+        ends = [*self.offsets, len(parts)]
+        self.change(_set_part, [(name, list(parts[a:b])) for a, b in pairwise(ends)])
 
     def change(
         self, operation: Operation, each: Sequence[tuple[Any, ...]] | None = None, *shared: Any
@@ -206,22 +183,20 @@ class Shards:
         calls = self._calls(operation, each, shared)
         if self.client is None:
             self.states = self._local(_changed, calls)
-            return [state.value for state in self.states]
+            return list(map(_result, self.states))
         states = self.client.persist(self._tasks(_changed, calls))
-        values = self._gathered([_dask().delayed(_value, pure=False)(state) for state in states])
+        results = self._gathered([_dask().delayed(_result, pure=False)(state) for state in states])
         self.states = states
-        return values
+        return results
 
     def read(
         self, operation: Operation, each: Sequence[tuple[Any, ...]] | None = None, *shared: Any
     ) -> list[Any]:
         """Return the result of an operation for every shard; the states do not change."""
         calls = self._calls(operation, each, shared)
-        return (
-            self._local(_read, calls)
-            if self.client is None
-            else self._gathered(self._tasks(_read, calls))
-        )
+        if self.client is None:
+            return self._local(_read, calls)
+        return self._gathered(self._tasks(_read, calls))
 
     def _calls(
         self, operation: Operation, each: Sequence[tuple[Any, ...]] | None, shared: tuple[Any, ...]
@@ -233,18 +208,22 @@ class Shards:
             return [_Call(operation, shared, stop)] * len(self.sources)
         return [_Call(operation, (*own, *shared), stop) for own in each]
 
+    def _arguments(self, calls: list[_Call]) -> Iterator[tuple[Any, ...]]:
+        """Yield call, state, number of the first block and source of each shard; an operation that
+        reads no rows gets no source, so that partitions are not computed for it.
+        """
+        for call, state, first, source in zip(
+            calls, self.states, self.offsets, self.sources, strict=True
+        ):
+            yield call, state, first, *(source if call.reads_rows else ())
+
     def _tasks(self, run: Callable[..., Any], calls: list[_Call]) -> list[Any]:
         """Return the delayed tasks for a cluster."""
         delayed = _dask().delayed
         task = delayed(run, pure=False)
         # A shared object is sent once to each worker.
         sent = {id(call): delayed(call, traverse=False) for call in calls}
-        return [
-            task(sent[id(call)], state, first, *_needed(call, source))
-            for call, source, state, first in zip(
-                calls, self.sources, self.states, self.offsets, strict=True
-            )
-        ]
+        return [task(sent[id(call)], *rest) for call, *rest in self._arguments(calls)]
 
     def _local(self, run: Callable[..., Any], calls: list[_Call]) -> list[Any]:
         """Compute in threads of this process; a plain graph has a tenth of the overhead of Dask's
@@ -257,17 +236,12 @@ class Shards:
         from dask.threaded import get
 
         graph: dict[Any, Any] = {}
-        keys = []
-        together = zip(calls, self.sources, self.states, self.offsets, strict=True)
-        for k, (call, source, state, first) in enumerate(together):
-            parts = []
-            for part in _needed(call, source):
-                if hasattr(part, "__dask_graph__"):
-                    graph.update(part.__dask_graph__())
-                    part = part.key
-                parts.append(part)
-            keys.append(("svmcvx-shard", k))
-            graph[keys[-1]] = (run, call, state, first, *parts)
+        keys = [("svmcvx-shard", k) for k in range(len(calls))]
+        for key, (call, state, first, *source) in zip(keys, self._arguments(calls), strict=True):
+            for part in source:
+                graph.update(part.__dask_graph__() if is_delayed(part) else {})
+            parts = [part.key if is_delayed(part) else part for part in source]
+            graph[key] = (run, call, state, first, *parts)
         return list(get(cull(graph, keys)[0], keys, num_workers=available_threads()))
 
     def _gathered(self, tasks: list[Any]) -> list[Any]:
@@ -278,7 +252,7 @@ class Shards:
         try:
             while True:
                 try:
-                    distributed.wait(futures, timeout=LOOK)
+                    distributed.wait(futures, timeout=POLL_SECONDS)
                     break
                 except TimeoutError:
                     self._look_at_workers()
@@ -286,15 +260,11 @@ class Shards:
                         raise OutOfTime from None
             self._look_at_workers()
             return list(self.client.gather(futures))
-        except (SvmcvxError, OutOfTime):
-            raise
-        except Exception as error:
-            if isinstance(error, distributed.scheduler.KilledWorker):
-                raise SolverFailed(
-                    f"a block ended several workers of the cluster one after another ({error});"
-                    " give them more memory, or make smaller blocks"
-                ) from None
-            raise
+        except distributed.scheduler.KilledWorker as error:
+            raise SolverFailed(
+                f"a block ended several workers of the cluster one after another ({error});"
+                " give them more memory, or make smaller blocks"
+            ) from None
         finally:
             if self._late():
                 self.client.cancel(futures)
@@ -312,16 +282,29 @@ class Shards:
         self.workers = present
 
 
-def _needed(call: _Call, source: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the source of a shard for an operation that reads rows; for others partitions are not
-    computed.
+def is_delayed(part: Any) -> bool:
+    return hasattr(part, "__dask_graph__")
+
+
+def default_client() -> Any:
+    """Return the client of a running cluster that is the default of this process, outside of its
+    workers.
     """
-    return source if getattr(call.operation, "reads_rows", False) else NO_ROWS
+    if "distributed" not in sys.modules:
+        return None
+    import distributed
+
+    with suppress(ValueError):
+        distributed.get_worker()
+        return None
+    with suppress(ValueError):
+        return distributed.default_client()
+    return None
 
 
 def _set_part(
-    pieces: ShardBlocks, parts: dict[str, list[Any]], name: str, listed: list[Any]
-) -> tuple[dict[str, list[Any]], None]:
+    pieces: ShardBlocks, parts: ShardState, name: str, listed: list[Any]
+) -> tuple[ShardState, None]:
     return {name: listed}, None
 
 
@@ -331,9 +314,6 @@ def _dask() -> Any:
     except ImportError:
         raise missing_extra("dask", "dask") from None
     return dask
-
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 class LabelCounts(NamedTuple):
@@ -371,25 +351,20 @@ class ClassPartition:
         """Return the labels of the two classes and the weights of some rows."""
         m = y.shape[0]
         own, labels = coded_labels(y, m, "y")
-        place = np.searchsorted(self.classes, labels)
-        known = self.classes[np.minimum(place, self.classes.size - 1)] == labels
-        if not np.all(known):
+        if (unknown := ~np.isin(labels, self.classes)).any():
             raise DataError(
-                f"y holds {labels[~known].tolist()[0]!r}, which was not there before; a source must"
-                " not change"
+                f"y holds {labels[unknown].tolist()[0]!r}, which was not there before; a source"
+                " must not change"
             )
-        codes = place[own]
+        codes = np.searchsorted(self.classes, labels)[own]
         weights = check_weights(weight, m)
         if self.factors is not None:
             weights = check_weights(weights * self.factors[codes], m, name="class_weight")
         if self.pair is not None:
             weights = np.where(np.isin(codes, self.pair), weights, 0.0)
-        labels = (
-            self.classes[codes]
-            if self.against_rest is None
-            else (codes == self.against_rest).astype(np.intp)
-        )
-        return labels, weights
+        if self.against_rest is not None:
+            return (codes == self.against_rest).astype(np.intp), weights
+        return self.classes[codes], weights
 
 
 def label_counts(X: Any, y: Any) -> LabelCounts:
@@ -401,26 +376,24 @@ def label_counts(X: Any, y: Any) -> LabelCounts:
         if not source.labelled:
             raise DataError(
                 "a classifier requires y to be passed, but the target y is None; pass one label"
-                " a row"
+                " per row"
             )
-        found = [
-            part for listed in Shards.of(source.loaders).read(_label_counts) for part in listed
-        ]
+        listed = Shards.of(source.loaders).read(_label_counts)
+        found = [part for parts in listed for part in parts]
     elif is_dask(y):
         import dask
 
-        found = list(
-            dask.compute(*(dask.delayed(_counts)(part) for part in np.ravel(y.to_delayed())))
-        )
+        parts = [dask.delayed(_counts)(part) for part in np.ravel(y.to_delayed())]
+        found = list(dask.compute(*parts))
     else:
         given = as_array(y, "y")
         check_labels(y, given.shape[0] if given.ndim else 0)
         found = [_counts(given)]
-    labels = np.concatenate([part[0] for part in found if part[0].size] or [np.zeros(0)])
+    found = [part for part in found if part[0].size] or [(np.zeros(0), np.zeros(0))]
+    labels, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
     codes, classes = coded_labels(labels, labels.size, "y")
     check_labels(classes, classes.size)
-    counts = np.bincount(codes, weights=np.concatenate([part[1] for part in found if part[0].size]))
-    return LabelCounts(classes, counts.astype(np.intp))
+    return LabelCounts(classes, np.bincount(codes, weights=numbers).astype(np.intp))
 
 
 def _counts(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -455,18 +428,14 @@ def mapped_rows(model: Any, method: str, X: Any, dtype: Any, *, columns: int | N
             listed = [_mapped(ShardBlocks((load,)), {}, model, method) for load in X.loaders]
         else:
             listed = shards.read(_mapped, None, model, method)
-        return np.concatenate([part for found in listed for part in found]).astype(
-            dtype, copy=False
-        )
+        found = np.concatenate([part for parts in listed for part in parts])
+        return found.astype(dtype, copy=False)
     rows = X if hasattr(X, "chunks") else X.to_dask_array()
     rows = rows.rechunk({1: -1}) if len(rows.chunks[1]) > 1 else rows
-    import dask
-
     shape = {"drop_axis": 1} if columns is None else {"chunks": (rows.chunks[0], (columns,))}
     empty = np.zeros((0,) if columns is None else (0, columns), dtype=dtype)
-    return rows.map_blocks(
-        _of_rows, dask.delayed(model, traverse=False), method, dtype=dtype, meta=empty, **shape
-    )
+    shared = _dask().delayed(model, traverse=False)
+    return rows.map_blocks(_of_rows, shared, method, dtype=dtype, meta=empty, **shape)
 
 
 @reads_rows
@@ -493,11 +462,13 @@ def labelled_pieces(X: Any, y: Any, sample_weight: Any) -> Iterator[Piece]:
     for load in X.loaders:
         piece = piece_of(load())
         m = piece.X.shape[0]
-        own = [None if values is None else values[first : first + m] for values in arrays]
-        labels = piece.y if own[0] is None else own[0]
+        labels, weight = (
+            own if values is None else values[first : first + m]
+            for own, values in zip(piece[1:], arrays, strict=True)
+        )
         if labels is None or labels.shape != (m,):
-            raise DataError(f"y must hold one label a row; the block from row {first} has none")
-        yield Piece(piece.X, labels, piece.weight if own[1] is None else own[1])
+            raise DataError(f"y must hold one label per row; the block from row {first} has none")
+        yield Piece(piece.X, labels, weight)
         first += m
     if any(values is not None and values.shape[0] != first for values in arrays):
         raise DataError(

@@ -50,13 +50,11 @@ class PieceDigests(NamedTuple):
 
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+# Loads one block; it is sent to other processes, and may be called any number of times.
+Rows: TypeAlias = Callable[[], Any]
 
 # Entries of a block of a file, 16 MiB in float64.
 BLOCK_ENTRIES: Final = 2**21
-
-
-# Loads one block; it is sent to other processes, and may be called any number of times.
-Rows: TypeAlias = Callable[[], Piece]
 
 
 @dataclass(frozen=True)
@@ -105,12 +103,12 @@ class RowBlocks:
         self.loaders = list(loaders)
         if not self.loaders or not all(callable(load) for load in self.loaders):
             raise DataError(
-                "loaders must be a sequence of functions without arguments, one a block, at"
+                "loaders must be a sequence of functions without arguments, one per block, at"
                 " least one"
             )
         if lengths is not None and len(lengths) != len(self.loaders):
             raise DataError(
-                f"lengths must hold one number a block: {len(self.loaders)} blocks, got"
+                f"lengths must hold one number per block: {len(self.loaders)} blocks, got"
                 f" {len(lengths)}"
             )
         self.labelled, self.name = labelled, name
@@ -141,7 +139,7 @@ class RowBlocks:
             If the source has none.
         """
         if not self.labelled:
-            raise DataError(f"{self.name} has no labels; pass them as y, one a row")
+            raise DataError(f"{self.name} has no labels; pass them as y, one per row")
         return BlockLabels(self)
 
     @classmethod
@@ -170,42 +168,45 @@ class RowBlocks:
         DataError
             If a file cannot be read, or lengths differ.
         """
-        columns = [
-            files(part, name)
-            for part, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight"))
-        ]
-        loaders: list[Callable[[], Any]] = []
-        lengths = []
-        for number, path in enumerate(columns[0]):
-            beside = [
-                _NpyFile.of(files_of[number]) if number < len(files_of) else None
-                for files_of in columns[1:]
-            ]
-            own = _NpyFile.of(path)
-            shapes = [part.shape for part in (own, *beside) if part is not None]
-            if len(shapes[0]) != 2 or any(shape != shapes[0][:1] for shape in shapes[1:]):
+        found = files(X, "X")
+        beside: list[list[str | None]] = []
+        for paths, name in ((y, "y"), (sample_weight, "sample_weight")):
+            listed: list[str | None] = [*files(paths, name)] if paths is not None else []
+            if listed and len(listed) != len(found):
                 raise DataError(
-                    f"{path} must be two-dimensional, with one label and weight a row; the shapes"
+                    f"{name} must be one file for each of X: {len(found)} files, got {len(listed)}"
+                )
+            beside.append(listed or [None] * len(found))
+        loaders: list[Rows] = []
+        lengths = []
+        for path, *others in zip(found, *beside, strict=True):
+            own, *parts = (None if one is None else _NpyFile.of(one) for one in (path, *others))
+            assert own is not None  # noqa: S101 - X has files
+            shapes = [part.shape for part in (own, *parts) if part is not None]
+            if len(own.shape) != 2 or any(shape != own.shape[:1] for shape in shapes[1:]):
+                raise DataError(
+                    f"{path} must be two-dimensional, with one label and weight per row; the shapes"
                     f" are {shapes}"
                 )
-            n, d = shapes[0]
+            n, d = own.shape
             step = (
-                check_whole(rows, "rows", 1)
-                if rows is not None
-                else max(1, BLOCK_ENTRIES // max(d, 1))
+                max(1, BLOCK_ENTRIES // max(d, 1)) if rows is None else check_whole(rows, "rows", 1)
             )
             for first in range(0, n, step):
                 last = min(first + step, n)
-                loaders.append(_NpyRows(own, beside[0], beside[1], first, last))
+                loaders.append(_NpyRows((own, *parts), first, last))
                 lengths.append(last - first)
-        for files_of, name in zip(columns[1:], ("y", "sample_weight"), strict=True):
-            if files_of and len(files_of) != len(columns[0]):
-                raise DataError(
-                    f"{name} must be one file for each of X: {len(columns[0])} files, got"
-                    f" {len(files_of)}"
-                )
-        _require_rows(sum(lengths), columns[0])
-        return cls(loaders, labelled=y is not None, lengths=lengths, name=_title(columns[0]))
+        return cls._of_files(found, loaders, lengths, y is not None)
+
+    @classmethod
+    def _of_files(
+        cls, found: list[str], loaders: list[Rows], lengths: list[int] | None, labelled: bool
+    ) -> RowBlocks:
+        title = os.path.basename(found[0])
+        title += f" and {len(found) - 1} more" if len(found) > 1 else ""
+        if lengths is not None and not sum(lengths):
+            raise DataError(f"{title} has no rows")
+        return cls(loaders, labelled=labelled, lengths=lengths, name=title)
 
     @classmethod
     def from_parquet(
@@ -216,7 +217,7 @@ class RowBlocks:
         sample_weight: str | None = None,
         columns: Sequence[str] | None = None,
     ) -> RowBlocks:
-        """Read rows from Parquet files, one row group a block.
+        """Read rows from Parquet files, one row group per block.
 
         Parameters
         ----------
@@ -235,24 +236,20 @@ class RowBlocks:
             If pyarrow is not installed.
         """
         parquet = _pyarrow_parquet()
-        loaders: list[Callable[[], Any]] = []
-        lengths = []
+        loaders: list[Rows] = []
+        lengths, chosen = [], ()
         found = files(paths, "paths")
-        chosen: tuple[str, ...] = ()
+        special = [name for name in (target, sample_weight) if name is not None]
         for path in found:
             try:
                 reader = parquet.ParquetFile(path)
             except Exception as error:
                 raise DataError(f"{path} cannot be read as a Parquet file: {error}") from None
             names = reader.schema_arrow.names
-            special = [name for name in (target, sample_weight) if name is not None]
             # The index of a frame is stored as a column, but is no feature.
             index = (reader.schema_arrow.pandas_metadata or {}).get("index_columns", [])
-            wanted = (
-                tuple(columns)
-                if columns is not None
-                else tuple(name for name in names if name not in special and name not in index)
-            )
+            others = [name for name in names if name not in special and name not in index]
+            wanted = tuple(others if columns is None else columns)
             if missing := [name for name in (*wanted, *special) if name not in names]:
                 raise DataError(
                     f"{path} has no column {missing[0]!r}; its columns are {', '.join(names[:20])}"
@@ -266,8 +263,7 @@ class RowBlocks:
             for group in range(reader.num_row_groups):
                 lengths.append(int(reader.metadata.row_group(group).num_rows))
                 loaders.append(_ParquetRows(path, group, wanted, target, sample_weight))
-        _require_rows(sum(lengths), found)
-        return cls(loaders, labelled=target is not None, lengths=lengths, name=_title(found))
+        return cls._of_files(found, loaders, lengths, target is not None)
 
     @classmethod
     def from_libsvm(
@@ -302,17 +298,22 @@ class RowBlocks:
         DataError
             If a file cannot be read.
         """
-        from svmcvx.row_blocks.sources import libsvm_loaders
-
         found = files(paths, "paths")
-        loaders, keeper = libsvm_loaders(
-            found,
-            check_whole(n_features, "n_features", 1),
-            bool(zero_based),
-            check_whole(block_bytes, "block_bytes", 1),
-            None if cache is None else Path(cache),
-        )
-        blocks = cls(loaders, labelled=True, name=_title(found))
+        check_whole(n_features, "n_features", 1)
+        check_whole(block_bytes, "block_bytes", 1)
+        keeper = tempfile.TemporaryDirectory(prefix="svmcvx-libsvm-") if cache is None else None
+        folder = Path(keeper.name if keeper is not None else cache or ".")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"cache: the folder {folder} cannot be made: {error}") from None
+        loaders: list[Rows] = []
+        for path in found:
+            own = list(_text_rows(path, block_bytes, n_features, bool(zero_based), str(folder)))
+            if not own:
+                raise DataError(f"{path} has no rows: each line is blank or a comment")
+            loaders += own
+        blocks = cls._of_files(found, loaders, None, True)
         # A temporary folder is removed with its last user.
         blocks._keeper = keeper  # type: ignore[attr-defined]
         return blocks
@@ -320,7 +321,7 @@ class RowBlocks:
 
 @dataclass(frozen=True)
 class DaskRows:
-    """The partitions of Dask collections, aligned: delayed rows, labels and weights, one a block."""
+    """The partitions of Dask collections, aligned: delayed rows, labels and weights per block."""
 
     X: tuple[Any, ...]
     y: tuple[Any, ...]
@@ -352,47 +353,41 @@ def is_dask(values: Any) -> bool:
 
 def dask_rows(X: Any, y: Any, sample_weight: Any) -> DaskRows:
     """Split Dask collections into partitions; labels and weights in memory are not changed."""
+    lengths: tuple[int, ...] | None = None
     if hasattr(X, "chunks"):
         if X.ndim != 2:
             raise DataError(
                 f"X must be two-dimensional (observations × features), got shape {X.shape}"
             )
         X = X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
-        known: tuple[int, ...] | None = tuple(X.chunks[0])
-        known = None if any(np.isnan(length) for length in X.chunks[0]) else known
-        parts = tuple(X.to_delayed().ravel())
-    else:
-        parts, known = tuple(X.to_delayed()), None
-    beside = [
-        _partitions(values, parts, known, name)
-        for values, name in ((y, "y"), (sample_weight, "sample_weight"))
-    ]
-    return DaskRows(parts, beside[0], beside[1], known)
-
-
-def _partitions(
-    values: Any, parts: tuple[Any, ...], known: tuple[int, ...] | None, name: str
-) -> tuple[Any, ...]:
-    if values is None or not is_dask(values):
-        return ()
-    if hasattr(values, "chunks"):
-        if values.ndim != 1:
-            raise DataError(
-                f"{name} must be one-dimensional with one number a row, got shape {values.shape}"
-            )
-        if known is not None and not any(np.isnan(length) for length in values.chunks[0]):
-            if sum(values.chunks[0]) != sum(known):
+        lengths = None if np.isnan(X.chunks[0]).any() else tuple(X.chunks[0])
+    parts = tuple(np.ravel(X.to_delayed()))
+    beside = []
+    for values, name in ((y, "y"), (sample_weight, "sample_weight")):
+        if not is_dask(values):
+            beside.append(())
+            continue
+        if hasattr(values, "chunks"):
+            if values.ndim != 1:
                 raise DataError(
-                    f"{name} has {sum(values.chunks[0])} labels but X has {sum(known)} rows:"
-                    " inconsistent numbers of samples; pass one label a row"
+                    f"{name} must be one-dimensional with one number per row, got shape"
+                    f" {values.shape}"
                 )
-            values = values.rechunk((known,))
-    found = tuple(np.ravel(values.to_delayed()))
-    if len(found) != len(parts):
-        raise DataError(
-            f"{name} must have the partitions of X: {len(parts)}, got {len(found)}; repartition it"
-        )
-    return found
+            if lengths is not None and not np.isnan(values.chunks[0]).any():
+                if sum(values.chunks[0]) != sum(lengths):
+                    raise DataError(
+                        f"{name} has {sum(values.chunks[0])} labels but X has {sum(lengths)} rows:"
+                        " inconsistent numbers of samples; pass one label per row"
+                    )
+                values = values.rechunk((lengths,))
+        found = tuple(np.ravel(values.to_delayed()))
+        if len(found) != len(parts):
+            raise DataError(
+                f"{name} must have the partitions of X: {len(parts)}, got {len(found)};"
+                " repartition it"
+            )
+        beside.append(found)
+    return DaskRows(parts, beside[0], beside[1], lengths)
 
 
 @dataclass(frozen=True)
@@ -452,25 +447,21 @@ class _NpyFile:
 
 @dataclass(frozen=True)
 class _NpyRows:
-    """Some rows of ``.npy`` files."""
+    """Some rows of the files of features, labels and weights."""
 
-    X: _NpyFile
-    y: _NpyFile | None
-    weight: _NpyFile | None
+    files: tuple[_NpyFile | None, ...]
     first: int
     last: int
 
     def __call__(self) -> Piece:
-        """Read the rows."""
-        X, y, weight = (
-            None if part is None else part.rows(self.first, self.last)
-            for part in (self.X, self.y, self.weight)
-        )
-        return Piece(X, y, weight)
+        return Piece(*map(self._read, self.files))
 
     def labels(self) -> NDArray[Any] | None:
         """Read the labels alone."""
-        return None if self.y is None else self.y.rows(self.first, self.last)
+        return self._read(self.files[1])
+
+    def _read(self, file: _NpyFile | None) -> NDArray[Any] | None:
+        return None if file is None else file.rows(self.first, self.last)
 
 
 @dataclass(frozen=True)
@@ -484,13 +475,12 @@ class _ParquetRows:
     weight: str | None
 
     def __call__(self) -> Piece:
-        """Read the row group."""
-        special = [name for name in (self.target, self.weight) if name is not None]
-        frame = self._read([*self.columns, *special])
-        beside = [
+        beside = [name for name in (self.target, self.weight) if name is not None]
+        frame = self._read([*self.columns, *beside])
+        y, weight = (
             None if name is None else frame[name].to_numpy() for name in (self.target, self.weight)
-        ]
-        return Piece(frame[list(self.columns)].to_numpy(), beside[0], beside[1])
+        )
+        return Piece(frame[list(self.columns)].to_numpy(), y, weight)
 
     def labels(self) -> NDArray[Any] | None:
         """Read the labels alone."""
@@ -512,15 +502,12 @@ def piece_of(loaded: Any) -> Piece:
     """Convert the result of a loader to a :class:`Piece` with a matrix and one-dimensional labels
     and weights.
     """
-    if isinstance(loaded, tuple):
-        if not 1 <= len(loaded) <= 3:
-            raise DataError(
-                "a loader must return X, (X, y) or (X, y, sample_weight), got a tuple of"
-                f" {len(loaded)}"
-            )
-        X, y, weight = (*loaded, None, None)[:3]
-    else:
-        X, y, weight = loaded, None, None
+    parts = loaded if isinstance(loaded, tuple) else (loaded,)
+    if not 1 <= len(parts) <= 3:
+        raise DataError(
+            f"a loader must return X, (X, y) or (X, y, sample_weight), got a tuple of {len(parts)}"
+        )
+    X, y, weight = (*parts, None, None)[:3]
     X = X.to_numpy() if hasattr(X, "to_numpy") else X
     if getattr(X, "ndim", None) != 2:
         raise DataError(
@@ -552,32 +539,19 @@ def named_block(number: int) -> Iterator[None]:
         raise type(error)(f"block {number}: {error}") from None
 
 
-def files(paths: Paths | None, name: str) -> list[str]:
+def files(paths: Paths, name: str) -> list[str]:
     """Return the files that match paths or patterns."""
-    if paths is None:
-        return []
-    listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found: list[str] = []
-    for path in listed:
+    for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
         text = os.fspath(path)
-        matches = (
-            sorted(glob.glob(text)) if glob.has_magic(text) and not os.path.exists(text) else [text]
-        )
+        pattern = glob.has_magic(text) and not os.path.exists(text)
+        matches = sorted(glob.glob(text)) if pattern else [text]
         if not matches or not all(os.path.isfile(match) for match in matches):
             raise DataError(f"{name}: there is no file {text}")
         found.extend(os.path.abspath(match) for match in matches)
     if not found:
         raise DataError(f"{name} names no file")
     return found
-
-
-def _require_rows(number: int, found: list[str]) -> None:
-    if number == 0:
-        raise DataError(f"{_title(found)} has no rows")
-
-
-def _title(found: list[str]) -> str:
-    return os.path.basename(found[0]) + (f" and {len(found) - 1} more" if len(found) > 1 else "")
 
 
 def _pyarrow_parquet() -> Any:
@@ -590,14 +564,10 @@ def _pyarrow_parquet() -> Any:
 
 LINE: Final = re.compile(r"[^\s:#]+(\s+qid:\d+)?(\s+\d+:[^\s:]+)*\s*(#.*)?")
 BOM: Final = b"\xef\xbb\xbf"
-# The largest index of the parser.
-LARGEST: Final = np.iinfo(np.int32).max
-# Characters of a line in a message.
-SHOWN: Final = 60
-# Of the binary form.
-HEADER: Final = struct.Struct("<7q")
 # A line that is neither blank nor a comment.
 ROW: Final = re.compile(rb"^[ \t\r\f\v]*[^\s#]", re.MULTILINE)
+# The largest index of the parser.
+LARGEST: Final = np.iinfo(np.int32).max
 
 
 def parse_libsvm(
@@ -620,11 +590,15 @@ def parse_libsvm(
     rows.sum_duplicates()
     # Indices of one type, or scipy copies them each time; 32 bits if that is enough.
     index = np.int32 if max(rows.nnz, rows.shape[1]) <= LARGEST else np.int64
-    rows = sp.csr_array(
-        (rows.data, rows.indices.astype(index), rows.indptr.astype(index)), shape=rows.shape
-    )
+    return _canonical(
+        rows.data, rows.indices.astype(index), rows.indptr.astype(index), rows.shape
+    ), y
+
+
+def _canonical(data: Any, indices: Any, indptr: Any, shape: tuple[int, ...]) -> Any:
+    rows = sp.csr_array((data, indices, indptr), shape=shape)
     rows.has_canonical_format = True
-    return rows, y
+    return rows
 
 
 def _first_fault(stream: IO[bytes]) -> str | None:
@@ -635,7 +609,7 @@ def _first_fault(stream: IO[bytes]) -> str | None:
             text = line.removeprefix(BOM).decode("utf-8", errors="replace").strip()
             if not text or text.startswith("#"):
                 continue
-            shown = repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
+            shown = repr(text if len(text) <= 60 else f"{text[:60]}…")
             if not LINE.fullmatch(text):
                 return f"line {number} is not 'LABEL INDEX:VALUE …': {shown}"
             indices = [int(index) for index in re.findall(r"\s(\d+):", text)]
@@ -646,40 +620,29 @@ def _first_fault(stream: IO[bytes]) -> str | None:
     return None
 
 
-def libsvm_loaders(
-    paths: list[str], n_features: int, zero_based: bool, block_bytes: int, cache: Path | None
-) -> tuple[list[Callable[[], Any]], Any]:
-    """Return one loader for each block of whole lines, and an object that removes the temporary
-    folder of the binary form.
-    """
-    keeper = tempfile.TemporaryDirectory(prefix="svmcvx-libsvm-") if cache is None else None
-    folder = Path(keeper.name) if keeper is not None else Path(cache or ".")
+def _text_rows(
+    path: str, block_bytes: int, n_features: int, zero_based: bool, folder: str
+) -> Iterator[_TextRows]:
+    """Yield a loader for each block of whole lines that has rows."""
+    first = 0
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cache: the folder {folder} cannot be made: {error}") from None
-    loaders: list[Callable[[], Any]] = []
-    for path in paths:
-        first, before = 0, len(loaders)
-        try:
-            with opened(path) as stream:
-                packed = packing(path) is not None
-                while text := stream.read(block_bytes) + stream.readline():
-                    if ROW.search(text.removeprefix(BOM)):
-                        digest = hashlib.sha256(text).hexdigest()
-                        rows = _TextRows(
-                            path, first, len(text), digest, n_features, zero_based, str(folder)
-                        )
-                        loaders.append(rows)
-                        # To reach a block of a packed file all text before it is unpacked.
-                        if packed and not rows.binary.exists():
-                            rows.parse(text)
-                    first += len(text)
-        except (OSError, EOFError) as error:
-            raise DataError(f"{path} cannot be read as LIBSVM text: {error}") from None
-        if len(loaders) == before:
-            raise DataError(f"{path} has no rows: each line is blank or a comment")
-    return loaders, keeper
+        with opened(path) as stream:
+            packed = packing(path) is not None
+            while text := stream.read(block_bytes) + stream.readline():
+                if ROW.search(text.removeprefix(BOM)):
+                    digest = hashlib.sha256(text).hexdigest()
+                    rows = _TextRows(path, first, len(text), digest, n_features, zero_based, folder)
+                    # To reach a block of a packed file all text before it is unpacked.
+                    if packed and not rows.binary.exists():
+                        rows.parse(text)
+                    yield rows
+                first += len(text)
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path} cannot be read as LIBSVM text: {error}") from None
+
+
+# Of the binary form: a checksum, numbers of entries and rows, bytes of an index.
+HEADER: Final = struct.Struct("<4q")
 
 
 @dataclass(frozen=True)
@@ -705,7 +668,7 @@ class _TextRows:
         """Load the binary form, or parse the text and write it; on another computer of a cluster it
         is parsed again.
         """
-        with suppress(OSError, ValueError, TypeError, struct.error):
+        with suppress(OSError, ValueError, struct.error):
             return self._read_binary()
         try:
             with opened(self.path) as stream:
@@ -723,30 +686,26 @@ class _TextRows:
         """Parse the text, and write the binary form unless the disk is full."""
         place = f"{self.path}, from byte {self.first} on,"
         X, y = parse_libsvm(io.BytesIO(text), place, self.n_features, self.zero_based)
-        arrays = (X.data, X.indices, X.indptr, y)
-        header = [*map(sums_of, arrays), X.nnz, y.size, X.indices.itemsize]
+        arrays = (X.data, y, X.indices, X.indptr)
+        content = np.concatenate([array.view(np.uint8) for array in arrays])
         with suppress(OSError), atomic_write(self.binary) as stream:
-            stream.write(HEADER.pack(*header))
-            for array in arrays:
-                stream.write(array.data)
+            stream.write(HEADER.pack(sums_of(content), X.nnz, y.size, X.indices.itemsize))
+            stream.write(content.data)
         return Piece(X, y)
 
     def _read_binary(self) -> Piece:
-        """Read the binary form: sums of four arrays and their sizes, and the arrays. It has no
-        header that Python has to parse, which is not safe in threads.
+        """Read the binary form, which has no header that Python has to parse: that is not safe in
+        threads.
         """
         with open(self.binary, "rb") as stream:
-            *sums, entries, m, width = HEADER.unpack(stream.read(HEADER.size))
-            index = f"i{width}"
-            layout = (("f8", entries), (index, entries), (index, m + 1), ("f8", m))
-            size = HEADER.size + entries * (8 + width) + m * (8 + width) + width
-            if min(entries, m) < 0 or size != self.binary.stat().st_size:
-                raise ValueError("the binary form is damaged")
-            arrays = [np.fromfile(stream, dtype, count) for dtype, count in layout]
-        if sums != [sums_of(array) for array in arrays]:
+            checksum, entries, m, width = HEADER.unpack(stream.read(HEADER.size))
+            content = np.fromfile(stream, np.uint8)
+        sizes = [8 * entries, 8 * m, width * entries, width * (m + 1)]
+        if content.size != sum(sizes) or sums_of(content) != checksum:
             raise ValueError("the binary form is damaged")
-        data, indices, indptr, y = arrays
-        X = sp.csr_array((data, indices, indptr), shape=(y.size, self.n_features))
-        # The rows were written in canonical form.
-        X.has_canonical_format = True
-        return Piece(X, y)
+        data, y, indices, indptr = np.split(content, np.cumsum(sizes[:-1]))
+        index = f"i{width}"
+        X = _canonical(
+            data.view("f8"), indices.view(index), indptr.view(index), (m, self.n_features)
+        )
+        return Piece(X, y.view("f8"))

@@ -11,7 +11,6 @@ restores the number.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -84,21 +83,3 @@ def for_each_part(
         contexts = [copy_context() for _ in parts]
         for _ in pool.map(lambda context, part: context.run(call, part), contexts, parts):
             pass
-
-
-def default_client() -> Any:
-    """Return the client of a running cluster that is the default of this process."""
-    if "distributed" not in sys.modules:
-        return None
-    import distributed
-
-    try:
-        distributed.get_worker()
-    except ValueError:
-        pass
-    else:
-        return None
-    try:
-        return distributed.default_client()
-    except ValueError:
-        return None
