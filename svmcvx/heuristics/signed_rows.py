@@ -17,25 +17,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from svmcvx.certificate import EPS
 from svmcvx.certificate.rows import row_norms_above
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels.functions import distances_above
 from svmcvx.numerical import MarginOperator, solve_support_equations
 from svmcvx.system import memory
-from svmcvx.system.deadline import current
 
 Floats: TypeAlias = NDArray[np.float64]
-
-# 1 − Σμ = 1/(1 + ‖w‖²) in the scaled least-distance problem: below this the set counts as
-# infeasible.
-INFEASIBLE = 1e-13
-# Coefficient of the constant feature that stands for a free bias in the least-distance problem,
-# before polishing.
-FREE_BIAS = 1e3
-POLISHED = 1e-10
-# Margins of the support that are above 1 by no more than this need no polishing, which takes twice
-# as long as the least squares.
-TIGHT = 1e-12
 
 
 class LeastNorm(NamedTuple):
@@ -59,19 +48,22 @@ def least_norm(G: Floats, y: Floats | None) -> LeastNorm | None:
     if scale == 0:
         return None
     H = G / scale
-    bias = np.zeros((0, m)) if y is None else FREE_BIAS * y[None, :]
+    # A long constant feature stands for a free bias, before polishing.
+    bias = np.zeros((0, m)) if y is None else 1e3 * y[None, :]
     try:
         mu, _ = nnls(
             np.vstack([H.T, bias, np.ones((1, m))]), np.append(np.zeros(r + len(bias)), 1.0)
         )
     except RuntimeError:
         return None
+    # 1 − Σμ = 1/(1 + ‖w‖²): below rounding the set counts as infeasible.
     rest = 1.0 - float(mu.sum())
-    if not rest > INFEASIBLE:
+    if not rest > 500 * EPS:
         return None
     alpha = mu / rest
     found = _to_margin(H, y, alpha)
-    if y is not None or found is None or float((H[mu > 0.0] @ found.w).max()) > 1.0 + TIGHT:
+    # Polishing takes twice as long as the least squares.
+    if y is not None or found is None or float((H[mu > 0.0] @ found.w).max()) > 1.0 + 1e-12:
         polished = _polish(H, y, alpha)
         found = (None if polished is None else _to_margin(H, y, polished)) or found
     return None if found is None else LeastNorm(found.w / scale, found.b, found.alpha / scale**2)
@@ -91,7 +83,7 @@ def _to_margin(H: Floats, y: Floats | None, alpha: Floats) -> LeastNorm | None:
 
 def _polish(H: Floats, y: Floats | None, alpha: Floats) -> Floats | None:
     """Solve u = 1 on the support exactly, changing the support where signs or margins ask for it."""
-    free = alpha > POLISHED * float(alpha.max())
+    free = alpha > 1e-10 * float(alpha.max())
     signed = MarginOperator(
         lambda alpha: np.asarray(H @ (H.T @ alpha)), lambda rows: H[rows] @ H[rows].T, y
     )
@@ -107,8 +99,6 @@ def _polish(H: Floats, y: Floats | None, alpha: Floats) -> Floats | None:
 
 Bools: TypeAlias = NDArray[np.bool_]
 
-# Columns up to which the time of passes over the rows is negligible.
-FEW = 500
 # Rounding error of margins after a refit, whose point is scaled so that the smallest margin of the
 # set is 1.
 ON_MARGIN = 1e-9
@@ -158,14 +148,13 @@ class SignedRows:
             space.intercept == "free",
         )
 
-    @property
-    def is_wide(self) -> bool:
-        """Whether passes over the rows are so long that time must be reserved for them."""
-        return bool(self.G.shape[1] > FEW)
+    def margins(self, w: Floats, b: float) -> Floats:
+        """Return u at (w, b)."""
+        return np.asarray(self.G @ w + (self.y * b if self.free else 0.0))
 
     def incumbent(self, w: Floats, b: float, loss: Callable[[Floats], Floats]) -> Incumbent:
         """Return the point (w, b) with its costs; `loss` maps margins to losses."""
-        u = self.G @ w + (self.y * b if self.free else 0.0)
+        u = self.margins(w, b)
         return Incumbent(w, b, float(w @ w), u, float(self.weight @ loss(u)))
 
     def refit(self, kept: Bools) -> LeastNorm | None:
@@ -194,8 +183,6 @@ def never() -> bool:
 
 # Relative amount by which bounds computed in floating point are enlarged.
 WIDENING = 1e-9
-# Entries of one block of the matrix of distances.
-BLOCK = 1_000_000
 
 
 def big_m_bound(
@@ -208,30 +195,19 @@ def big_m_bound(
     """Return for each observation how far its margin can be below `1` at an optimum: valid values
     of M.
     """
-    n = geometry.y.size
-    M, length = np.zeros(n), row_norms_above(geometry.G)
+    M, length = np.zeros(geometry.y.size), row_norms_above(geometry.G)
     for label in np.unique(geometry.y) if geometry.free else (0.0,):
-        members = np.flatnonzero(geometry.y == label) if geometry.free else np.arange(n)
-        rows = max(1, BLOCK // members.size)
-        for start in range(0, members.size, rows):
-            part = members[start : start + rows]
-            if current().passed():
-                # The nearest one alone, at a distance of at most the sum of the lengths.
-                left = norm_left(geometry.weight[part])
-                far = length[part] + (float(length[members].max()) if geometry.free else 0.0)
-                depth = (lowest if geometry.free else 1.0) + np.sqrt(np.maximum(left, 0.0)) * far
-                M[part] = np.where(left >= 0, np.maximum(depth, all_dropped), 0.0)
-                continue
-            apart = distances_above(geometry.G[part], geometry.G[members])
-            # An observation comes first among observations at distance 0.
-            apart[np.arange(part.size), start + np.arange(part.size)] = -1.0
-            order = np.argsort(apart, axis=1, kind="stable")
-            for m, near, distance in zip(part, order, apart, strict=True):
-                left = norm_left(np.cumsum(geometry.weight[members[near]]))
-                radius = np.sqrt(np.maximum(left[:-1], 0.0))
-                depth = lowest + radius * distance[near[1:]]
-                if not geometry.free:
-                    depth = np.minimum(depth, 1.0 + radius * length[m])
-                depth = np.where(left[:-1] >= 0, depth, 0.0)
-                M[m] = max(float(depth.max(initial=0.0)), all_dropped if left[-1] >= 0 else 0.0)
+        members = np.flatnonzero(geometry.y == label) if geometry.free else np.arange(M.size)
+        apart = distances_above(geometry.G[members], geometry.G[members])
+        # An observation comes first among observations at distance 0.
+        np.fill_diagonal(apart, -1.0)
+        order = np.argsort(apart, axis=1, kind="stable")
+        for m, near, distance in zip(members, order, apart, strict=True):
+            left = norm_left(np.cumsum(geometry.weight[members[near]]))
+            radius = np.sqrt(np.maximum(left[:-1], 0.0))
+            depth = lowest + radius * distance[near[1:]]
+            if not geometry.free:
+                depth = np.minimum(depth, 1.0 + radius * length[m])
+            depth = np.where(left[:-1] >= 0, depth, 0.0)
+            M[m] = max(float(depth.max(initial=0.0)), all_dropped if left[-1] >= 0 else 0.0)
     return np.where(M > 0, M * (1 + WIDENING) + WIDENING, 0.0)

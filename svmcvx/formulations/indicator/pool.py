@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import OptimizeResult, brentq, minimize
 
 from svmcvx.errors import DataTypeError
 from svmcvx.formulations.conic_loss.models import low_rank_gradient, relaxed_indicator
@@ -29,25 +29,9 @@ from svmcvx.system.deadline import Deadline, current, interruptible
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Sizes up to which the relaxation is minimised.
+# Observations and columns up to which the relaxation is minimised: its work grows with their
+# product, and with the square of the columns.
 RELAXATION_ROWS, RELAXATION_COLUMNS = 200, 50
-# Columns of V, at most; solutions have one or two as a rule.
-COVARIANCE_RANK = 10
-# Ridges for rows of mean squared length 1.
-RIDGES = (0.3, 3e-3, 3e-5, 3e-7)
-# L-BFGS: steps, relative decrease of P at which it ends, and pairs that it remembers.
-STEPS, ACCURACY, CORRECTIONS = 1000, 1e-15, 20
-# Rounds in which columns are added to V for one ridge, the excess of an eigenvalue over 1 that
-# counts, and the squared length of a new column as a share of V's.
-NEW_COLUMNS, BEYOND, SMALL = 5, 1e-6, 1e-3
-# In the cardinality form: values of λ that are tried, the relative accuracy of the row, and the
-# largest change of log λ.
-TRIED_LAM, BALANCED, LARGEST_CHANGE = 30, 1e-6, 3.0
-# The first λ makes λ Σ s z this many times the squared norm of a margin of 1 on an average row.
-FIRST_LAM = 4.0
-# Coefficient of the constant feature that stands for a free bias in the relaxation, in units of the
-# data.
-CONSTANT = 10.0
 
 
 class RelaxedPoint(NamedTuple):
@@ -65,7 +49,7 @@ def relaxed_point(
     geometry: SignedRows, *, lam: float | None, k: float | None, stop: Callable[[], bool] = never
 ) -> RelaxedPoint | None:
     r"""Minimise the conic relaxation of the 0-1 problem without bias; None if it is too large, and
-    for k = 0.
+    where all or nothing may be dropped.
 
     .. math:: \min_{w, V}\; \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i \frac{(1-u_i)_+^2}{\|V'g_i\|^2 + (1-u_i)_+^2},
 
@@ -76,17 +60,15 @@ def relaxed_point(
     n, r = G.shape
     if n > RELAXATION_ROWS or r > RELAXATION_COLUMNS:
         return None
+    if k is not None and not 0 < k < float(weight.sum()):
+        return None
     # In units in which the rows have length 1 on average: λ is multiplied by the square of the
     # unit, γ too.
     mean = float(np.mean(np.einsum("ij,ij->i", G, G))) or 1.0
     H = G / math.sqrt(mean)
-    if k is not None and k >= float(weight.sum()):
-        return RelaxedPoint(np.zeros(r), np.ones(n), np.zeros(n), 0.0)
-    if k is not None and not k > 0:
-        return None
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            found = (
+            point = (
                 _minimise(H, weight, lam * mean, stop)
                 if lam is not None
                 else _balanced(H, weight, float(k or 0), stop)
@@ -94,99 +76,67 @@ def relaxed_point(
     except np.linalg.LinAlgError:
         # Prices beyond the range of floating point: there are other heuristics.
         return None
-    return _in_units(found, mean)
-
-
-def _in_units(point: RelaxedPoint, mean: float) -> RelaxedPoint:
-    """Return a point for rows of mean squared length 1 in the units of rows with this one."""
     return RelaxedPoint(point.w / math.sqrt(mean), point.z, point.gamma / mean, point.lam / mean)
 
 
 def _balanced(G: Floats, weight: Floats, k: float, stop: Callable[[], bool]) -> RelaxedPoint:
-    """Minimise P for the λ at which Σ s z = k, found by secants in logarithms inside a bracket."""
-    lam, low, high, previous = FIRST_LAM / k, 0.0, math.inf, (math.nan, math.nan)
-    best, smallest = None, math.inf
-    for _ in range(TRIED_LAM):
+    """Minimise P for the λ at which Σ s z = k."""
+    tried: list[tuple[float, RelaxedPoint]] = []
+
+    def excess(logarithm: float) -> float:
         # From the first ridge each time: a point whose covariance has vanished cannot regain it.
-        found = _minimise(G, weight, lam, stop)
-        total = float(weight @ found.z)
-        error = math.log(total / k) if total > 0 else -math.inf
-        if best is None or abs(error) <= smallest:
-            best, smallest = found, abs(error)
-        if abs(error) <= BALANCED or high <= low * (1.0 + BALANCED) or stop():
-            break
-        low, high = (lam, high) if error > 0 else (low, lam)
-        # The sum falls as λ rises, at first about like 1/λ.
-        rate = (
-            (error - previous[1]) / math.log(lam / previous[0])
-            if math.isfinite(previous[1])
-            else -1.0
-        )
-        previous = lam, error
-        change = -error / rate if rate < 0 else math.copysign(LARGEST_CHANGE, error)
-        new = lam * math.exp(min(max(change, -LARGEST_CHANGE), LARGEST_CHANGE))
-        if not low < new < high:
-            new = (
-                math.sqrt(low * high)
-                if low > 0 and high < math.inf
-                else (4.0 * lam if error > 0 else lam / 4.0)
-            )
-        lam = new
-    assert best is not None  # noqa: S101 - the first one is taken
-    return best
+        point = _minimise(G, weight, math.exp(logarithm), stop)
+        tried.append((math.log(max(float(weight @ point.z) / k, 1e-9)), point))
+        return tried[-1][0]
+
+    begin = math.log(4.0 / k)
+    end, first = begin, excess(begin)
+    # The sum falls as λ rises.
+    while tried[-1][0] * first > 0 and abs(end - begin) < 30.0 and not stop():
+        begin, end = end, end + math.copysign(1.5, first)
+        excess(end)
+    if tried[-1][0] * first < 0 and not stop():
+        brentq(excess, begin, end, xtol=1e-6, maxiter=30, disp=False)
+    return min(tried, key=lambda item: abs(item[0]))[1]
 
 
 def _minimise(G: Floats, weight: Floats, lam: float, stop: Callable[[], bool]) -> RelaxedPoint:
-    """Minimise P for one λ and rows of mean squared length 1; γ is that of the point with the last
-    ridge.
+    """Minimise P for one λ and rows of mean squared length 1 by L-BFGS, for smaller and smaller
+    ridges; γ is that of the point with the last one.
     """
-    r, height, gamma = G.shape[1], lam * weight, np.zeros(weight.size)
-    directions = np.linalg.svd(G, full_matrices=False)[2][:COVARIANCE_RANK].T
-    w, V = np.zeros(r), directions / math.sqrt(directions.shape[1])
-    for ridge in RIDGES:
-        fixed = math.sqrt(ridge) * np.eye(r)
-        for _ in range(NEW_COLUMNS):
-            w, V = _descend(w, V, G, height, fixed, stop)
-            gamma = low_rank_gradient(w, np.hstack([V, fixed]), G, height)[3]
-            # A direction of an eigenvalue above 1 that V does not have would lower P.
-            values, vectors = np.linalg.eigh((G * gamma[:, None]).T @ G)
-            if values[-1] <= 1.0 + BEYOND or stop():
-                break
-            sizes = np.sum(V**2, axis=0)
-            length = math.sqrt(max(ridge, SMALL * float(sizes.sum())))
-            V = np.column_stack([V[:, sizes > ridge], length * vectors[:, values > 1.0 + BEYOND]])
-    return RelaxedPoint(w, relaxed_indicator(G @ w, np.sum((G @ V) ** 2, axis=1)), gamma, lam)
-
-
-def _descend(
-    w: Floats, V: Floats, G: Floats, height: Floats, fixed: Floats, stop: Callable[[], bool]
-) -> tuple[Floats, Floats]:
-    """Minimise P over w and V, next to fixed columns."""
-    r, columns = V.shape
+    r, height = G.shape[1], lam * weight
     # P is at most this at w = 0; the accuracy of L-BFGS is absolute for values below 1.
     unit = min(1.0, float(height.sum())) or 1.0
+    # Solutions have one or two columns as a rule.
+    directions = np.linalg.svd(G, full_matrices=False)[2][:10].T
+    columns, fixed = directions.shape[1], np.eye(r)
+    point = np.concatenate([np.zeros(r), directions.ravel() / math.sqrt(columns)])
+
+    def split(point: Floats) -> tuple[Floats, Floats]:
+        return point[:r], np.hstack([point[r:].reshape(r, columns), fixed])
 
     def value_and_gradient(point: Floats) -> tuple[float, Floats]:
-        V = np.hstack([point[r:].reshape(r, columns), fixed])
-        value, by_w, by_V, *_ = low_rank_gradient(point[:r], V, G, height)
+        value, by_w, by_V, *_ = low_rank_gradient(*split(point), G, height)
         return value / unit, np.concatenate([by_w, by_V[:, :columns].ravel()]) / unit
 
     def check_stop(intermediate_result: OptimizeResult) -> None:
         if stop():
             raise StopIteration
 
-    options = {
-        "maxiter": STEPS,
-        "maxfun": 2 * STEPS,
-        "ftol": ACCURACY,
-        "gtol": 0.0,
-        "maxcor": CORRECTIONS,
-    }
-    start = np.concatenate([w, V.ravel()])
-    end = minimize(
-        value_and_gradient, start, jac=True, method="L-BFGS-B", options=options, callback=check_stop
-    ).x
-    return end[:r], end[r:].reshape(r, columns)
+    options = {"maxiter": 1000, "maxfun": 2000, "ftol": 1e-15, "gtol": 0.0, "maxcor": 20}
+    for ridge in (0.3, 3e-3, 3e-5, 3e-7):
+        fixed = math.sqrt(ridge) * np.eye(r)
+        point = minimize(
+            *(value_and_gradient, point),
+            jac=True,
+            method="L-BFGS-B",
+            options=options,
+            callback=check_stop,
+        ).x
+    w, V = split(point)
+    gamma = low_rank_gradient(w, V, G, height)[3]
+    V = V[:, :columns]
+    return RelaxedPoint(w, relaxed_indicator(G @ w, np.sum((G @ V) ** 2, axis=1)), gamma, lam)
 
 
 def counting_pool(
@@ -205,51 +155,27 @@ def counting_pool(
     deadline = current()
     began = deadline.seconds
     geometry = statement.geometry
-    if geometry.is_wide:
-        # Writing the program takes about as long as the factor.
-        deadline = deadline.earlier(deadline.seconds - began)
+    # Writing the program takes about as long as the factor.
+    deadline = deadline.earlier(deadline.seconds - began)
     stop = deadline.passed if stop is None else stop
     relaxed = geometry
     if geometry.free:
         # For a score only: the free bias as the coefficient of a large constant feature.
-        size = max(1.0, float(np.sqrt(np.mean(geometry.G**2))))
+        size = 10.0 * max(1.0, float(np.sqrt(np.mean(geometry.G**2))))
         relaxed = replace(
-            geometry, G=np.hstack([geometry.G, CONSTANT * size * geometry.y[:, None]]), free=False
+            geometry, G=np.hstack([geometry.G, size * geometry.y[:, None]]), free=False
         )
     with interruptible(deadline):
-        relaxation, best = _searched(statement, relaxed, earlier, lam=lam, k=k, stop=stop)
+        relaxation = relaxed_point(relaxed, lam=lam, k=k, stop=stop)
+        scores = [] if earlier is None else [np.where(earlier < 1.0 - ON_MARGIN, earlier, np.inf)]
+        scores += [soft_margin_scores(geometry, 1.0, stop), elastic_filter(geometry, stop)]
+        if relaxation is not None:
+            scores += [-relaxation.z, relaxed.G @ relaxation.w]
+        best = local_search(geometry, statement.objective_value, scores=scores, stop=stop)
     zeros = np.zeros(geometry.G.shape[1])
     biases = (0.0, 1.0, -1.0) if geometry.free else (0.0,)
     constants = [geometry.incumbent(zeros, b, zero_one) for b in biases]
     return tuple(([] if best is None else [best]) + constants), relaxation
-
-
-def _searched(
-    statement: CountingStatement,
-    relaxed: SignedRows,
-    earlier: Floats | None,
-    *,
-    lam: float | None,
-    k: float | None,
-    stop: Callable[[], bool],
-) -> tuple[RelaxedPoint | None, Incumbent | None]:
-    """Minimise the relaxation on the rows `relaxed`, and search by all scores; return its point and
-    the best one.
-    """
-    geometry = statement.geometry
-    relaxation = relaxed_point(relaxed, lam=lam, k=k, stop=stop)
-    scores = [] if earlier is None else [np.where(earlier < 1.0 - ON_MARGIN, earlier, np.inf)]
-    scores += [soft_margin_scores(geometry, 1.0, stop), elastic_filter(geometry, stop)]
-    if relaxation is not None:
-        scores += [-relaxation.z, relaxed.G @ relaxation.w]
-    best = local_search(
-        geometry,
-        statement.objective_value,
-        loss_bound=statement.loss_bound,
-        scores=scores,
-        stop=stop,
-    )
-    return relaxation, best
 
 
 def incumbent_margins(incumbent: Any, statement: CountingStatement) -> Floats | None:

@@ -143,7 +143,7 @@ def starts(
     best = local_search(
         geometry,
         statement.objective_value,
-        loss_bound=statement.loss_bound,
+        
         scores=scores,
         stop=stop,
     )
