@@ -54,7 +54,6 @@ from svmcvx.fast.indicator.search.state import (
     SearchSettings,
     SearchState,
     ZeroOneSearch,
-    factor_in_time,
 )
 from svmcvx.fast.indicator.search.tree import BranchAndBound
 from svmcvx.feature_space import feature_space, penalised_or_none
@@ -386,7 +385,7 @@ class _Run:
 
     def run(self, earlier: Floats | None, rng: np.random.Generator) -> Found:
         """Return the models of the best point, and why the search ended."""
-        factor_in_time(self.statement, self.monitor)
+        self.prepare()
         self.search = self.begin(earlier)
         try:
             with interruptible(self.monitor.deadline), shares() as share:
@@ -404,6 +403,15 @@ class _Run:
             status,
             {"method": "branch", "nodes": 0 if tree is None else tree.nodes},
         )
+
+    def prepare(self) -> None:
+        """Make the signed rows, and reserve time for what follows them."""
+        began = self.monitor.seconds
+        self.statement.geometry  # noqa: B018 - a cached property
+        # Preparing a search and certifying its point take about as long as the factor.
+        self.monitor.reserve(1.5 * (self.monitor.seconds - began))
+        if self.monitor.out_of_time():
+            raise OutOfTime
 
     def pooled(self, pool: tuple[Incumbent, ...]) -> Any:
         """Return the statement with feasible points; both share the signed rows."""
@@ -514,7 +522,7 @@ class _LocalL0Run(_L0Run):
             factor.grow(settings.rank, self.monitor.out_of_time)
             G = statement.y[:, None] * factor.factor
             vars(statement)["geometry"] = SignedRows(G, statement.y, space.data.weight, True)
-        factor_in_time(statement, self.monitor)
+        self.prepare()
         self.search = self.begin(earlier)
         exchange = CountingExchange(self.search, self.settings)
         exchange.begin(self.sets(earlier), settings.local_work)

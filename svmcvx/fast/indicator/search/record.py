@@ -13,13 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.indicator.search.node_passes import (
-    count_flips,
-    find_flips,
-    put_in_order,
-    sort_multipliers,
-)
-
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -133,23 +126,25 @@ class TreeRecord:
         order, bounds, kept, before = _preorder(nodes, last, own, search.cutoff)
         # Rows of a proof are in the order of the data.
         data_order = np.argsort(search.first)
-        rank = np.empty_like(data_order)
-        rank[data_order] = np.arange(rank.size)
+        rank = np.argsort(data_order)
         branch = np.full(nodes.parents.size, -1, dtype=np.int64)
         branch[nodes.parents[1:]] = rank[np.abs(nodes.decisions[1:]) - 1]
         flip_count, flip_row = _flips(nodes.marks, kept, before, data_order)
-        size = int(counts[kept].sum())
-        places, values = np.empty(size, dtype=np.int64), np.empty(size)
-        sort_multipliers(counts, kept, rows, numbers, rank, places, values)
+        # The multipliers of each bound by their rows; those of the same row stay in order.
+        sizes = counts[kept]
+        places = np.arange(sizes.sum()) + np.repeat(
+            np.cumsum(counts)[kept] - np.cumsum(sizes), sizes
+        )
+        places = places[np.lexsort((rank[rows[places]], np.repeat(np.arange(kept.size), sizes)))]
         found = {
             "branch": branch[order],
             "bounds": bounds,
             "upper": upper[kept] / unit,
             "flip_count": flip_count,
             "flip_row": flip_row,
-            "beta_count": counts[kept],
-            "beta_row": places,
-            "beta": values / unit,
+            "beta_count": sizes,
+            "beta_row": rank[rows[places]],
+            "beta": numbers[places] / unit,
         }
         if not math.isinf(search.k):
             found["price"] = price[kept] / unit
@@ -174,29 +169,42 @@ def _preorder(
     """Return the nodes, each before its children and the child that keeps its row first, and the
     data of their bounds for a proof.
     """
-    count = nodes.parents.size
+    count, parents = nodes.parents.size, nodes.parents
     children = np.full((2, count), -1)
     child = np.arange(1, count)
-    children[np.where(nodes.decisions[1:] > 0, 0, 1), nodes.parents[1:]] = child
+    children[np.where(nodes.decisions[1:] > 0, 0, 1), parents[1:]] = child
+    levels = [np.zeros(1, dtype=np.int64)]
+    while levels[-1].size:
+        below = children[:, levels[-1]].ravel()
+        levels.append(below[below >= 0])
     leaf = children[0] < 0
+    # A leaf that its own multipliers do not close is closed by bounds of nodes above.
+    above, sizes = leaf & (nodes.facts[last, 1] < cutoff), np.ones(count, dtype=np.int64)
+    above[list(own)] = False
+    for level in levels[:0:-1]:
+        np.add.at(sizes, parents[level], sizes[level])
+        np.logical_or.at(above, parents[level], above[level])
     needed = nodes.facts[:, 2] > 0
     # The first gives the M to begin with.
-    needed[0] = needed[last[leaf]] = True
-    above = np.zeros(count, dtype=bool)
-    for node in np.flatnonzero(leaf & (nodes.facts[last, 1] < cutoff)).tolist():
-        up = -1 if node in own else int(nodes.parents[node])
-        while up >= 0 and not above[up]:
-            above[up] = True
-            up = int(nodes.parents[up])
-    needed[last[above]] = True
-    own_of = np.full(count, -1)
-    own_of[list(own)] = list(own.values())
-    order, bounds = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    kept, before = (np.empty(np.count_nonzero(needed) + len(own), dtype=np.int64) for _ in range(2))
-    put_in_order(
-        children, last - nodes.rounds + 1, last, needed, own_of, order, bounds, kept, before
-    )
-    return order, bounds, kept, before
+    needed[0] = needed[last[leaf | above]] = True
+    of, latest = np.repeat(np.arange(count), nodes.rounds), np.full(count + 1, -1)
+    np.maximum.at(latest, of[needed], np.flatnonzero(needed))
+    position = np.zeros(count, dtype=np.int64)
+    for level in levels:
+        # The bound before those of a node is that of the nearest node above; latest[-1] is none.
+        latest[level] = np.where(latest[level] < 0, latest[parents[level]], latest[level])
+        inner = level[~leaf[level]]
+        position[children[0, inner]] = position[inner] + 1
+        position[children[1, inner]] = position[inner] + 1 + sizes[children[0, inner]]
+    kept = np.concatenate([np.flatnonzero(needed), list(own.values())]).astype(np.int64)
+    of = np.concatenate([of[needed], list(own)]).astype(np.int64)
+    order = np.lexsort((kept, position[of]))
+    kept, of = kept[order], of[order]
+    first = np.diff(of, prepend=-1) != 0
+    before = np.where(first, latest[parents[of]], np.roll(kept, 1))
+    before[kept >= nodes.facts.shape[0]] = -1
+    bounds = np.bincount(position[of], minlength=count)
+    return np.argsort(position), bounds, kept, before
 
 
 def _flips(
@@ -205,8 +213,11 @@ def _flips(
     """Return how many marks of each bound differ from those of the bound before, and their rows in
     increasing order.
     """
-    counts = np.empty(kept.size, dtype=np.int64)
-    count_flips(marks, kept, before, counts)
-    rows = np.empty(int(counts.sum()), dtype=np.int64)
-    find_flips(marks, kept, before, data_order, rows)
-    return counts, rows
+    # The bounds of leaves with multipliers of their own have no marks.
+    marks = np.vstack([marks, np.zeros((1, marks.shape[1]), dtype=np.uint8)])
+    flips = marks[np.minimum(kept, len(marks) - 1)] ^ marks[before]
+    rows = [
+        np.nonzero(np.unpackbits(part, axis=1)[:, data_order])[1]
+        for part in np.array_split(flips, 1 + flips.size // 2**20)
+    ]
+    return np.bitwise_count(flips).sum(axis=1, dtype=np.int64), np.concatenate(rows)

@@ -140,13 +140,7 @@ def starts(
     scores = [soft_margin_scores(geometry, 1.0, stop), *(point.u for point in pool)]
     if relaxation is not None:
         scores += [-relaxation.z, geometry.G @ relaxation.w]
-    best = local_search(
-        geometry,
-        statement.objective_value,
-        
-        scores=scores,
-        stop=stop,
-    )
+    best = local_search(geometry, statement.objective_value, scores=scores, stop=stop)
     return ((best,) if best is not None else ()) + pool, relaxation
 
 

@@ -33,7 +33,6 @@ from svmcvx.heuristics.machines import ramp_descent
 from svmcvx.heuristics.signed_rows import Incumbent, least_norm, violated
 from svmcvx.losses import ramp
 from svmcvx.solution import Status
-from svmcvx.system.deadline import OutOfTime
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -58,8 +57,6 @@ LARGEST_INFLUENCE = 1e-7
 WEIGHT_ROUNDING = 1e-12
 # Entries of the rows up to which a point of least norm takes no time to speak of.
 QUICK = 100_000
-# Preparing a search and certifying its point, in seconds of a factor with many columns.
-AFTER_FACTOR = 1.5
 # Sets that are decided exactly to find out whether there is a feasible point at all.
 DECIDED = 500
 
@@ -330,15 +327,6 @@ class SearchState(ABC):
         """
         proved = self.statement.bound_of_search(self.proved / self.unit)
         return SolverBound(proved, (REPEATED + self._factor_error * self._size) * abs(proved))
-
-
-def factor_in_time(statement: IndicatorStatement, monitor: Monitor) -> None:
-    """Make the signed rows, and keep time for what follows them; raise OutOfTime if there is none."""
-    began = monitor.seconds
-    if statement.geometry.is_wide:
-        monitor.reserve(AFTER_FACTOR * (monitor.seconds - began))
-        if monitor.out_of_time():
-            raise OutOfTime
 
 
 def _distinct(
