@@ -20,6 +20,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.certificate import EPS
 from svmcvx.heuristics.signed_rows import SignedRows, never
 from svmcvx.numerical import line_search
 from svmcvx.system.deadline import OutOfTime, current, run_with_deadline
@@ -27,7 +28,6 @@ from svmcvx.system.deadline import OutOfTime, current, run_with_deadline
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-EPS = np.finfo(np.float64).eps
 # Larger than any slope of the losses of other rows: a price at which no row is given up.
 HARD = 1e6
 
@@ -192,7 +192,7 @@ def squared_hinge(
         gradient = norm * w - some.T @ slope
         try:
             step = -run_with_deadline(_newton_step, some, norm, price[lost], gradient)
-        except (np.linalg.LinAlgError, ValueError, OutOfTime):
+        except (np.linalg.LinAlgError, OutOfTime):
             break
         promised = -float(gradient @ step)
         if not promised > 50 * EPS * (float(norm @ w**2) + float(slope @ (1.0 - u[lost]))):
@@ -214,4 +214,5 @@ def _derivative(
 
 def _newton_step(some: Floats, norm: Floats, price: Floats, gradient: Floats) -> Floats:
     hessian = np.diag(norm) + (some * price[:, None]).T @ some
-    return np.asarray(sl.solve(hessian, gradient, assume_a="pos"))
+    factor = np.linalg.cholesky(hessian), True
+    return np.asarray(sl.cho_solve(factor, gradient, check_finite=False))

@@ -1,5 +1,5 @@
 """The local search before and beside the tree: least norms, single moves that are left, budgets,
-the ramp loss, and what it saves.
+and what it saves.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import pytest
 
 import svmcvx as sx
 from svmcvx.fast.indicator.search.exchange import Exchange
-from svmcvx.fast.indicator.search.exchange_passes import ENOUGH, WIDTH, descend, ramp_descend
-from svmcvx.heuristics.machines import hinge_machine
+from svmcvx.fast.indicator.search.exchange_passes import descend
 from svmcvx.heuristics.signed_rows import least_norm
 
 MOST = 10**6
@@ -106,46 +105,6 @@ def test_it_ends_at_the_flag_and_at_its_number_of_products(instance):
     assert first == pytest.approx(value_of(H, kept, weight, 1.0), rel=1e-6)
     assert few <= 10 * (H.shape[1] + 1)
     assert improved(H, kept, weight=weight, most=1)[1] <= 20 * (H.shape[1] + 1)
-
-
-def ramp_value(H, y, w, b, price):
-    short = 1.0 - H @ w - y * b
-    return float(w @ w) + price * float(np.clip(short / 2.0, 0.0, 1.0).sum())
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_set_of_the_ramp_loss_is_improved_to_one_that_no_machine_without_a_row_improves(seed):
-    rng = np.random.default_rng(seed)
-    n, r, price = 24, 2, 3.0
-    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
-    H = y[:, None] * rng.normal(size=(n, r)) + 0.3 * rng.normal(size=(n, r))
-    HT, length, kept, w = (
-        np.vstack([H.T, y]),
-        np.linalg.norm(H, axis=1),
-        np.ones(n, dtype=bool),
-        np.zeros(r + 1),
-    )
-    given = np.empty(8, dtype=np.int64), np.empty(8), np.empty(n, dtype=np.int8)
-    scratch = tuple(np.empty((7, n))), tuple(np.empty((4, r + 1))), np.empty((r + 2, r + 1))
-    no_stop = np.zeros(1, dtype=np.int64)
-    value, machines = ramp_descend(
-        (HT, length), np.ones(n), price, 2.0, -9.0, 9.0, kept, 1000, w, *given, scratch, no_stop
-    )
-    assert 1 <= machines <= 1000
-    assert value == pytest.approx(ramp_value(H, y, w[:r], w[r], price), rel=1e-9)
-    # Rounded kinks lower a hinge by half its width times its slope; the rest is what Newton's
-    # method may leave.
-    accuracy = n * price * WIDTH / 2.0 + 2.0 * ENOUGH * value
-    first = hinge_machine(H, y, np.ones(n), np.full(n, price / 4.0))
-    assert value <= ramp_value(H, y, *first, price) + accuracy
-    for i in np.argsort(np.abs(1.0 - H @ w[:r] - y * w[r] - 2.0))[:4]:
-        other = kept.copy()
-        other[i] = not other[i]
-        # With half the squared norm, a hinge of price / 2 a unit is one of price / 4.
-        found = hinge_machine(
-            H[other], y[other], np.ones(int(other.sum())), np.full(int(other.sum()), price / 4.0)
-        )
-        assert ramp_value(H, y, *found, price) >= value - accuracy
 
 
 def nodes(solution):

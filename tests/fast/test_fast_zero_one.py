@@ -232,7 +232,7 @@ def test_settings_steer_the_search_and_change_no_optimum():
     X, y = outlier_data(40, 3, sigma=0.5, outliers="spread", seed=3)
     value = zero_one(X, y, lam=1.0).certificate.upper
     narrow = zero_one(X, y, lam=1.0, settings=SearchSettings(expansions=1, rounds=1))
-    relaxed = zero_one(X, y, lam=1.0, settings=SearchSettings(easy=1.0, relaxation_rows=0))
+    relaxed = zero_one(X, y, lam=1.0, settings=SearchSettings(easy=1.0))
     # As if the open nodes filled the memory: the most recent ones go first, and there is no record.
     deep = zero_one(X, y, lam=1.0, settings=SearchSettings(memory=1.0))
     for found in (narrow, relaxed, deep):

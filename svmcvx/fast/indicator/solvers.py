@@ -16,8 +16,8 @@ and with the number of columns. Where it does not end, the interval is valid but
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,13 +40,12 @@ from svmcvx.fast.core.monitor import (
     solve_interruptible,
 )
 from svmcvx.fast.core.rows import Share, partial_factor, shares
-from svmcvx.fast.indicator.search.exchange import CountingExchange, Exchange, RampExchange
+from svmcvx.fast.indicator.search.exchange import Exchange
 from svmcvx.fast.indicator.search.starts import (
     counting_starts,
     earlier_margins,
     ramp_starts,
-    simple_starts,
-    starts,
+    relaxation,
 )
 from svmcvx.fast.indicator.search.state import (
     L0Search,
@@ -173,7 +172,9 @@ def zero_one(
     statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
     earlier = earlier_margins(earlier_solution(warm_start, statement), statement, same=True)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        return _ZeroOneRun(statement, monitor, settings).solution(earlier, rng)
+        run = _ZeroOneRun(statement, monitor, settings, earlier)
+        run.rng = rng
+        return run.solution()
 
 
 @limited
@@ -239,14 +240,15 @@ def ramp(
     >>> certificate.kind, certificate.is_certified(1e-6)
     ('enumeration', True)
     """
-    settings, rng = checked_settings(settings, SearchSettings), check_seed(seed)
+    check_seed(seed)
+    settings = checked_settings(settings, SearchSettings)
     counting = l0_statement(
         X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite
     )
     statement = Ramp(space=counting.space, C=counting.C, kind="enumeration")
     earlier = earlier_margins(earlier_solution(warm_start, statement), counting)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        return _RampRun(statement, monitor, settings, counting).solution(earlier, rng)
+        return _RampRun(statement, monitor, settings, earlier, counting).solution()
 
 
 @limited
@@ -329,7 +331,8 @@ def l0(
     ('local', 0.0, True)
     """
     check_choice(method, "method", L0_METHODS)
-    settings, rng = checked_settings(settings, SearchSettings), check_seed(seed)
+    check_seed(seed)
+    settings = checked_settings(settings, SearchSettings)
     statement = l0_statement(
         X,
         y,
@@ -341,12 +344,11 @@ def l0(
     )
     earlier = earlier_margins(earlier_solution(warm_start, statement), statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        searched = method == "search" or (method == "auto" and settings.ends_soon(statement))
-        if searched:
-            statement = replace(statement, kind="enumeration")
-            most = math.inf if method == "search" else settings.easy
-            return _L0Run(statement, monitor, settings, most).solution(earlier, rng)
-        found = _LocalL0Run(statement, monitor, settings).solution(earlier, rng)
+        if method == "search" or (method == "auto" and settings.ends_soon(statement)):
+            run = _L0Run(replace(statement, kind="enumeration"), monitor, settings, earlier)
+            run.most = math.inf if method == "search" else settings.easy
+            return run.solution()
+        found = _LocalL0Run(statement, monitor, settings, earlier).solution()
     residual = found.certificate.residuals.get("stationarity", math.inf)
     if found.status is Status.STATIONARY and not residual <= tol:
         found = replace(found, status=Status.INACCURATE)
@@ -357,39 +359,42 @@ class _Run:
     """A search from its starting points to its end, and the record for the answer."""
 
     solver: str
-    search: SearchState
+    search: Any
     tree: BranchAndBound | None = None
 
-    def __init__(self, statement: Any, monitor: Monitor, settings: SearchSettings) -> None:
+    def __init__(
+        self, statement: Any, monitor: Monitor, settings: SearchSettings, earlier: Floats | None
+    ) -> None:
         self.statement, self.monitor, self.settings = statement, monitor, settings
+        # Margins of an earlier solution.
+        self.earlier = earlier
         # Multipliers of a relaxation, if there are any; without them the lower end is 0.
         self.dual: Dual = {}
         self.bound: SolverBound | None = None
         self.proof: dict[str, NDArray[Any]] = {}
 
-    def solution(self, earlier: Floats | None, rng: np.random.Generator) -> Solution:
-        """Search from the margins of an earlier solution, and certify the best point."""
+    def solution(self) -> Solution:
+        """Search, and certify the best point."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            found, status, options = solve_interruptible(self.monitor, self.run, earlier, rng)
+            found, status, options = solve_interruptible(self.monitor, self.run)
         return conclude(
             self.statement,
             found,
             self.monitor,
             status,
             solver=self.solver,
-            warm_start_used=earlier is not None,
+            warm_start_used=self.earlier is not None,
             options=options,
             search_bound=self.bound,
             proof=self.proof,
         )
 
-    def run(self, earlier: Floats | None, rng: np.random.Generator) -> Found:
+    def run(self) -> Found:
         """Return the models of the best point, and why the search ended."""
         self.prepare()
-        self.search = self.begin(earlier)
         try:
             with interruptible(self.monitor.deadline), shares() as share:
-                status = self.until_the_end(share, earlier, rng)
+                status = self.until_the_end(share)
         except OutOfTime:
             status = self.monitor.late
         best, tree = self.search.best, self.tree
@@ -405,13 +410,14 @@ class _Run:
         )
 
     def prepare(self) -> None:
-        """Make the signed rows, and reserve time for what follows them."""
+        """Make the signed rows and the search, and reserve time for the certificate."""
         began = self.monitor.seconds
-        self.statement.geometry  # noqa: B018 - a cached property
-        # Preparing a search and certifying its point take about as long as the factor.
+        _ = self.statement.geometry
+        # Preparing a search and certifying its point take about as long as a factor.
         self.monitor.reserve(1.5 * (self.monitor.seconds - began))
         if self.monitor.out_of_time():
             raise OutOfTime
+        self.search = self.begin()
 
     def pooled(self, pool: tuple[Incumbent, ...]) -> Any:
         """Return the statement with feasible points; both share the signed rows."""
@@ -419,23 +425,20 @@ class _Run:
         vars(found)["geometry"] = self.statement.geometry
         return found
 
-    def begin(self, earlier: Floats | None) -> SearchState:
+    def begin(self) -> SearchState:
         """Return the search with its first points."""
         raise NotImplementedError
 
-    def until_the_end(
-        self, share: Share, earlier: Floats | None, rng: np.random.Generator
-    ) -> Status:
+    def until_the_end(self, share: Share) -> Status:
         """Search until the end or a limit."""
         raise NotImplementedError
 
     def models(self) -> list[Any]:
         """Return the models of the best point."""
         best = self.search.best
-        assert best is not None  # noqa: S101 - called with a point
         return list(self.statement.recovered_models(~best.dropped, best.w, best.b))
 
-    def branch(self, exchange: Exchange) -> BranchAndBound:
+    def branch(self, exchange: Exchange | None) -> BranchAndBound:
         """Begin a tree; a proof is made from the last one."""
         self.tree = BranchAndBound(self.search, self.settings, exchange)
         return self.tree
@@ -448,59 +451,55 @@ class _RampRun(_Run):
     search: RampSearch
 
     def __init__(
-        self, statement: Ramp, monitor: Monitor, settings: SearchSettings, counting: L0
+        self,
+        statement: Ramp,
+        monitor: Monitor,
+        settings: SearchSettings,
+        earlier: Floats | None,
+        counting: L0,
     ) -> None:
-        super().__init__(statement, monitor, settings)
+        super().__init__(statement, monitor, settings, earlier)
         self.counting = counting
 
-    def begin(self, earlier: Floats | None) -> RampSearch:
+    def begin(self) -> RampSearch:
         deadline = self.monitor.deadline
-        pool = ramp_pool(self.counting, earlier, heuristics=False, deadline=deadline)
+        pool = ramp_pool(self.counting, self.earlier, heuristics=False, deadline=deadline)
         return RampSearch(self.pooled(pool), self.monitor)
 
-    def until_the_end(
-        self, share: Share, earlier: Floats | None, rng: np.random.Generator
-    ) -> Status:
-        exchange = RampExchange(self.search, self.settings)
-        exchange.begin(ramp_starts(self.search))
-        return self.branch(exchange).run(share) or Status.NUMERICAL
+    def until_the_end(self, share: Share) -> Status:
+        for dropped in ramp_starts(self.search):
+            self.search.descend(dropped[self.search.copies])
+        return self.branch(None).run(share) or Status.NUMERICAL
 
     def models(self) -> list[Any]:
         return list(self.statement.incumbent_models())
 
 
 class _L0Run(_Run):
-    """The l0-norm hinge."""
+    """The l0-norm hinge, for so much work."""
 
     solver = "fast.l0/branch"
     search: L0Search
+    most = math.inf
 
-    def __init__(
-        self, statement: L0, monitor: Monitor, settings: SearchSettings, most: float = math.inf
-    ) -> None:
-        super().__init__(statement, monitor, settings)
-        self.most = most
-
-    def begin(self, earlier: Floats | None) -> L0Search:
+    def begin(self) -> L0Search:
         geometry = self.statement.geometry
-        constants = (np.zeros(geometry.G.shape[1]), np.array([1.0, -1.0]))
-        pool = tuple(geometry.incumbent(constants[0], b, zero_one_loss) for b in constants[1])
+        w = np.zeros(geometry.G.shape[1])
+        pool = tuple(geometry.incumbent(w, b, zero_one_loss) for b in (1.0, -1.0))
         return L0Search(self.pooled(pool), self.monitor)
 
-    def sets(self, earlier: Floats | None) -> Iterable[Bools]:
-        """Yield sets of kept rows to start from."""
-        if earlier is not None:
-            for margin in (1.0 - ON_MARGIN, 0.0):
-                yield earlier[self.search.first] >= margin
-        yield np.ones(self.search.first.size, dtype=bool)
-        yield from counting_starts(self.search)
+    def exchange(self, limit: float = math.inf) -> Exchange:
+        """Improve sets of kept rows within some work."""
+        sets = [np.ones(self.search.first.size, dtype=bool)]
+        if self.earlier is not None:
+            rows = self.earlier[self.search.first]
+            sets = [rows >= 1.0 - ON_MARGIN, rows >= 0.0, *sets]
+        exchange = Exchange(self.search, self.settings)
+        exchange.begin(chain(sets, counting_starts(self.search)), limit)
+        return exchange
 
-    def until_the_end(
-        self, share: Share, earlier: Floats | None, rng: np.random.Generator
-    ) -> Status:
-        exchange = CountingExchange(self.search, self.settings)
-        exchange.begin(self.sets(earlier))
-        tree = self.branch(exchange)
+    def until_the_end(self, share: Share) -> Status:
+        tree = self.branch(self.exchange())
         status = tree.run(share, lambda: tree.work >= self.most)
         if status is None:
             return Status.ITERATION_LIMIT if tree.queue else Status.NUMERICAL
@@ -512,7 +511,7 @@ class _LocalL0Run(_L0Run):
 
     solver = "fast.l0/local"
 
-    def run(self, earlier: Floats | None, rng: np.random.Generator) -> Found:
+    def run(self) -> Found:
         """Return the hard-margin machine of the best set that the local search finds."""
         statement, settings, space = self.statement, self.settings, self.statement.space
         low_rank = space.data.n > settings.whole and not (space.is_linear and space.factor_is_data)
@@ -523,9 +522,7 @@ class _LocalL0Run(_L0Run):
             G = statement.y[:, None] * factor.factor
             vars(statement)["geometry"] = SignedRows(G, statement.y, space.data.weight, True)
         self.prepare()
-        self.search = self.begin(earlier)
-        exchange = CountingExchange(self.search, self.settings)
-        exchange.begin(self.sets(earlier), settings.local_work)
+        self.exchange(settings.local_work)
         best = self.search.best
         assert best is not None  # noqa: S101 - constant scores are feasible
         found = self._machine(~best.dropped, best.u) if best.w.any() else None
@@ -564,63 +561,58 @@ class _LocalL0Run(_L0Run):
 
 
 class _ZeroOneRun(_Run):
-    """The 0-1 loss: the tree, and better points and the conic relaxation for what does not end soon."""
+    """The 0-1 loss: the tree, and the conic relaxation for what does not end soon."""
 
     solver = "fast.zero_one/branch"
     search: ZeroOneSearch
+    rng: np.random.Generator
 
-    def begin(self, earlier: Floats | None) -> ZeroOneSearch:
-        pool = simple_starts(self.statement, earlier)
-        return ZeroOneSearch(self.pooled(pool), self.monitor)
+    def begin(self) -> ZeroOneSearch:
+        geometry = self.statement.geometry
+        pool = (geometry.incumbent(np.zeros(geometry.G.shape[1]), 0.0, zero_one_loss),)
+        search = ZeroOneSearch(self.pooled(pool), self.monitor)
+        if self.earlier is not None:
+            search.try_set((self.earlier >= 1.0 - ON_MARGIN)[search.first])
+        return search
 
-    def models(self) -> list[Any]:
-        best = self.search.best
-        assert best is not None  # noqa: S101 - called with a point
-        return list(self.statement.recovered_models(~best.dropped, best.w, 0.0))
-
-    def until_the_end(
-        self, share: Share, earlier: Floats | None, rng: np.random.Generator
-    ) -> Status:
+    def until_the_end(self, share: Share) -> Status:
         search, settings = self.search, self.settings
-        exchange = CountingExchange(search, settings)
+        exchange = Exchange(search, settings)
         exchange.begin(counting_starts(search))
         relaxed = search.best is None
         if relaxed:
             # Without a feasible point no M is known.
-            self._relax(rng)
+            self._relax(exchange)
         if search.best is None:
             status = self._first_point(share, exchange)
             if status is not None:
                 return status
         tree = self.branch(exchange)
         if not relaxed:
-            early = self.monitor.deadline.share(settings.easy_share)
-            status = tree.run(share, lambda: tree.work >= settings.easy or early.passed())
+            status = tree.run(share, lambda: tree.work >= settings.easy)
             if status is not None:
                 return status
-            self._relax(rng)
+            self._relax(exchange)
             status = search.report(tree.open_bound)
             if status is not None:
                 return status
         return tree.run(share) or Status.NUMERICAL
 
-    def branch(self, exchange: Exchange) -> BranchAndBound:
+    def branch(self, exchange: Exchange | None) -> BranchAndBound:
         self.search.price_of_budget(float(self.dual["lam"]) if self.dual else None)
         return super().branch(exchange)
 
-    def _relax(self, rng: np.random.Generator) -> None:
-        """Look for better points by the conic relaxation and a local search; keep its dual point."""
+    def _relax(self, exchange: Exchange) -> None:
+        """Look for better points near that of the conic relaxation; keep its dual point."""
         search = self.search
-        pool, relaxation = starts(search, rng, self.settings)
-        for point in pool:
-            search.update_incumbent(point)
-        if relaxation is not None:
-            dual = {"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)}
+        dual, sets = relaxation(search, self.rng)
+        exchange.begin(sets)
+        if dual:
             self.dual = search.statement.repair(dual)
             bound = search.statement.evaluate_dual(self.dual).lower_end
             search.proved = max(search.proved, bound * search.unit)
 
-    def _first_point(self, share: Share, exchange: CountingExchange) -> Status | None:
+    def _first_point(self, share: Share, exchange: Exchange) -> Status | None:
         """Find a feasible point, or prove that there is none; None once there is one that may not
         be the best.
         """

@@ -835,8 +835,13 @@ class Ramp(IndicatorStatement):
         return self.model_at(w, b)
 
     def incumbent_models(self) -> list[BinaryModel]:
-        point = self.incumbent
-        return [] if point is None else [self.model_in_the_middle(point.w, point.b)]
+        """Return the model of the incumbent, and it with margins of 1 in spite of their rounding,
+        whose loss a large C magnifies.
+        """
+        if self.incumbent is None:
+            return []
+        model = self.model_in_the_middle(self.incumbent.w, self.incumbent.b)
+        return [model, self._kept_by(model, self.incumbent.u > 1.0 - 1e-6)]
 
     def bound_of_search(self, value: float) -> float:
         return self.factor_error.ramp(value, exact(self.C) * self.loss_weight)

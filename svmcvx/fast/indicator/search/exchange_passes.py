@@ -4,9 +4,6 @@ The point of least norm that keeps a set T, :math:`\min \|w\|^2` s.t. :math:`h_i
 T, is found by a dual active-set method ([LawsonHanson], chapter 23) that begins at the active rows
 of the point before. The sum of the multipliers is a lower bound on the norm, so that a trial ends
 as soon as it shows that the set is no improvement.
-
-With the ramp loss the point of a set is the hinge machine of its rows, by Newton's method of the
-tree.
 """
 
 # numba infers the types.
@@ -17,20 +14,12 @@ from __future__ import annotations
 import math
 
 from svmcvx.fast.core.active_set_passes import backward, forward, remove
-from svmcvx.fast.indicator.search.node_passes import DROPPED, KEPT, UNIT, minimise_relaxation
 from svmcvx.system.compilation import compiled
 
-# A row in the span of the active rows has less than this share of its squared length outside of it.
-DEPENDENT = 1e-10
 # Margins this little below 1 are satisfied.
 SATISFIED = 1.0 - 1e-9
 # An improvement is one by more than this share of the value.
 BETTER = 1.0 - 1e-9
-# Steps of a least norm, in units of the number of columns.
-STEPS = 10
-# Rounded kinks of a hinge machine, as a share of the loss's range, and what may be missing to its
-# minimum.
-WIDTH, ENOUGH = 1e-3, 1e-4
 
 
 @compiled(inner=True)
@@ -53,7 +42,8 @@ def _append(H, i, members, count, L, alpha):
     forward(L, count, row)
     for a in range(count):
         rest -= row[a] * row[a]
-    if rest <= DEPENDENT * whole or count == r:
+    # The share of the squared length outside of the span.
+    if rest <= 1e-10 * whole or count == r:
         backward(L, count, row)
         return False
     row[count] = rest**0.5
@@ -76,7 +66,7 @@ def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
     `limit` at least.
     """
     n, r = H.shape
-    for step in range(STEPS * (r + 1)):
+    for step in range(10 * (r + 1)):
         # The multipliers of the active rows, all of whose margins are 1; on the way there those
         # that become 0 leave.
         while True:
@@ -133,7 +123,7 @@ def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
                 alpha[a] -= length * L[count, a]
             count = _leave(first, members, count, L, alpha)
         count += 1
-    return math.inf, count, STEPS * (r + 1)
+    return math.inf, count, 10 * (r + 1)
 
 
 @compiled(inner=True)
@@ -269,86 +259,6 @@ def descend(H, weight, lam, budget, kept, most, near, active, space, found, stop
                 break
             if joined >= 0:
                 kept[joined] = False
-            if made >= most or stop[0]:
-                break
-    return value, made
-
-
-@compiled(inner=True)
-def _machine(rows, weight, price, loss, low, high, kept, most, w, node, work, stop):
-    """Go from `w` to the hinge machine of the kept rows, drop what it gives up, and so on; return
-    the objective and the number of machines.
-    """
-    (state, cap, height, _), a, cut = node, work[0], loss[0]
-    value, made = math.inf, 0
-    while made < most:
-        for i in range(kept.size):
-            state[i] = KEPT if kept[i] else DROPPED
-            cap[i] = height[i] / cut * (1.0 - 4 * UNIT) if kept[i] else 0.0
-        at = value if value < math.inf else price * weight.sum()
-        minimise_relaxation(rows, node, loss, WIDTH, low, high, ENOUGH, 2.0 * at, w, work, stop)
-        made += 1
-        now = 0.0
-        for c in range(w.size - 1):
-            now += w[c] * w[c]
-        same = True
-        for i in range(kept.size):
-            now += price * weight[i] * min(max(a[i] / cut, 0.0), 1.0)
-            if kept[i] != (a[i] <= cut):
-                kept[i], same = not kept[i], False
-        better = now < value * BETTER
-        value = now
-        if same or not better or stop[0]:
-            break
-    return value, made
-
-
-@compiled(nogil=True)
-def ramp_descend(
-    rows, weight, price, cut, low, high, kept, most, w, near, far, state, scratch, stop
-):
-    """Improve a set of rows with the ramp loss by single moves, each followed by hinge machines,
-    until none is better.
-    """
-    n, r = kept.size, w.size
-    (cap, height, big_m, a, slope, bend, flags), (trial, centre, base, step), system = scratch
-    node, loss = (state, cap, height, big_m), (cut, 0.0, True)
-    work = a, slope, centre, bend, base, step, system
-    for i in range(n):
-        height[i] = price * weight[i]
-        big_m[i] = cut
-    value, made = _machine(rows, weight, price, loss, low, high, kept, most, w, node, work, stop)
-    improved = True
-    while improved and made < most and not stop[0]:
-        improved = False
-        # The rows whose shortfalls are the nearest to where they would change sides.
-        found = 0
-        for i in range(n):
-            distance = abs(a[i] - cut) if a[i] > 0.0 else math.inf
-            if distance < math.inf and (found < near.size or distance < far[near.size - 1]):
-                at = min(found, near.size - 1)
-                while at > 0 and far[at - 1] > distance:
-                    near[at], far[at] = near[at - 1], far[at - 1]
-                    at -= 1
-                near[at], far[at] = i, distance
-                found = min(found + 1, near.size)
-        for turn in range(found):
-            for c in range(r):
-                trial[c] = w[c]
-            for i in range(n):
-                flags[i] = 1.0 if kept[i] else 0.0
-            kept[near[turn]] = not kept[near[turn]]
-            now, machines = _machine(
-                rows, weight, price, loss, low, high, kept, most - made, trial, node, work, stop
-            )
-            made += machines
-            if now < value * BETTER:
-                value, improved = now, True
-                for c in range(r):
-                    w[c] = trial[c]
-                break
-            for i in range(n):
-                kept[i] = flags[i] > 0.0
             if made >= most or stop[0]:
                 break
     return value, made

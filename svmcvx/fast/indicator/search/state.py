@@ -39,26 +39,10 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 # Points that are better than the incumbent by a smaller share of its value are not looked for.
 IMPROVEMENT = 1e-9
-# Margins above which a trial keeps observations.
-TRIED_MARGINS = (1.0 - 1e-9, 0.9)
-# The search has reached its end if no value that was not attained is below the incumbent's by more
-# than this share.
-UNRESOLVED_SHARE = 1e-7
-# Largest binary exponent of the unit of lengths, and the smallest unit of the objective that is not
-# rounded to few digits.
-LARGEST_SCALE, SMALLEST_UNIT = 1023, 1e-290
+# The smallest unit of the objective that is not rounded to few digits.
+SMALLEST_UNIT = 1e-290
 # Relative loss of the bound in a second program with other rounding.
 REPEATED = 1e-10
-# Balls are enlarged by this share, and at most by the other, so that a checker finds no larger M.
-WIDER, LARGEST_WIDENING = 2.0**-32, 1e-4
-# Share of a bound that a factor may leave out for a checker to find about the same without it.
-LARGEST_INFLUENCE = 1e-7
-# Rounding of sums of weights, as a share of all weight.
-WEIGHT_ROUNDING = 1e-12
-# Entries of the rows up to which a point of least norm takes no time to speak of.
-QUICK = 100_000
-# Sets that are decided exactly to find out whether there is a feasible point at all.
-DECIDED = 500
 
 
 @dataclass(frozen=True)
@@ -99,11 +83,6 @@ class SearchSettings:
     easy : float
         Work of branch and bound after which the 0-1 loss gets better starting points and the conic
         relaxation, and ``l0(method="auto")`` ends.
-    easy_share : float
-        Share of a time limit after which the relaxation starts at the latest.
-    relaxation_rows : int
-        Number of observations up to which all heuristics of the builders run, with a minimisation
-        of the relaxation.
     objective_caps : tuple of float
         Increasing caps of the objective for the search of a first feasible point, in units of the
         longest row.
@@ -133,8 +112,6 @@ class SearchSettings:
     beside: float = 2e7
     candidates: int = 8
     easy: float = 4e9
-    easy_share: float = 0.5
-    relaxation_rows: int = 200
     objective_caps: tuple[float, ...] = (1e4, 1e8, 1e16, 1e26)
     searched_rows: int = 60
     searched_entries: int = 500
@@ -169,7 +146,7 @@ class SearchState(ABC):
         geometry = statement.geometry
         self.free = geometry.free
         longest = float(row_norms_above(geometry.G).max(initial=0.0)) if geometry.G.any() else 1.0
-        self.scale = 2.0 ** min(math.ceil(math.log2(longest)), LARGEST_SCALE)
+        self.scale = 2.0 ** min(math.ceil(math.log2(longest)), 1023)
         self.unit = self.scale * self.scale / self.half
         n, r = geometry.G.shape
         rows = np.empty((n, r + self.free))
@@ -251,7 +228,7 @@ class SearchState(ABC):
         """The share by which balls are enlarged; see
         :func:`svmcvx.fast.indicator.search.node_passes.relax`.
         """
-        return max(WIDER, min(4.0 * self._factor_error * self._size, LARGEST_WIDENING))
+        return min(max(2.0**-32, 4.0 * self._factor_error * self._size), 1e-4)
 
     @property
     def loose(self) -> float:
@@ -262,7 +239,7 @@ class SearchState(ABC):
     @property
     def is_repeatable(self) -> bool:
         """Whether a checker that evaluates the kernel itself proves about the same."""
-        return self._factor_error * self._size <= LARGEST_INFLUENCE
+        return self._factor_error * self._size <= 1e-7
 
     @property
     def _size(self) -> float:
@@ -316,7 +293,7 @@ class SearchState(ABC):
                     and self.statement.rows_are_exact
                 )
                 return Status.INFEASIBLE if proved else Status.NUMERICAL
-            attained = self.unresolved_bound >= self.best_value * (1.0 - UNRESOLVED_SHARE)
+            attained = self.unresolved_bound >= self.best_value * (1.0 - 1e-7)
             return Status.OPTIMAL if attained else Status.NUMERICAL
         return status
 
@@ -361,7 +338,7 @@ class CountingSearch(SearchState):
     def try_point(self, w: Floats) -> None:
         """Try the sets of rows with margins of about 1 or more at a point."""
         u = self.rows @ w
-        for margin in TRIED_MARGINS:
+        for margin in (1.0 - 1e-9, 0.9):
             self.try_set(u >= margin)
 
     def try_set(self, kept: Bools) -> None:
@@ -371,7 +348,7 @@ class CountingSearch(SearchState):
         key = np.packbits(kept).tobytes()
         if key in self._tried or not self._worth(kept):
             return
-        if self.H.size > QUICK and self.monitor.out_of_time():
+        if self.monitor.out_of_time() and self.H.size > 100_000:
             return
         self._tried.add(key)
         self._refit(kept)
@@ -441,7 +418,7 @@ class ZeroOneSearch(CountingSearch):
         lam, k = self.statement.lam, self.statement.k
         if k is not None:
             # In favour of the bound: what points really drop is summed without rounding.
-            return 0.0, k if self._whole else k + WEIGHT_ROUNDING * (k + float(self.weight.sum()))
+            return 0.0, k if self._whole else k + 1e-12 * (k + float(self.weight.sum()))
         assert lam is not None  # noqa: S101 - exactly one is given
         return lam * self.unit, math.inf
 
@@ -461,7 +438,7 @@ class ZeroOneSearch(CountingSearch):
         incumbent with a point if there is one.
         """
         stack: list[tuple[Bools, Bools]] = [(np.zeros(self.weight.size, dtype=bool),) * 2]
-        for _ in range(DECIDED):
+        for _ in range(500):
             if not stack:
                 return False
             if self.monitor.out_of_time():
@@ -512,26 +489,22 @@ class RampSearch(SearchState):
         geometry = self.statement.geometry
         found = geometry.incumbent(w[:-1] / self.scale, float(w[-1]) / self.scale, ramp)
         self.update_incumbent(found)
-        self._descend(found.u < -1.0)
+        self.descend(found.u < -1.0)
 
-    def _descend(self, dropped: Bools) -> None:
-        key = np.packbits(dropped).tobytes()
+    def descend(self, dropped: Bools) -> None:
+        """Update the incumbent with hinge solutions, from a set of observations that are dropped."""
+        statement, key = self.statement, np.packbits(dropped).tobytes()
         if key not in self._tried:
             self._tried.add(key)
-            self.update_incumbent(
-                self.statement.geometry.incumbent(
-                    *ramp_descent(
-                        self.statement.geometry, self.statement.C, dropped, self.monitor.out_of_time
-                    ),
-                    ramp,
-                )
-            )
+            stop = self.monitor.out_of_time
+            point = ramp_descent(statement.geometry, statement.C, dropped, stop)
+            self.update_incumbent(statement.geometry.incumbent(*point, ramp))
 
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> None:
         """Update the incumbent with the hinge solution of the kept rows; differences of the size of
         rounding remain open.
         """
-        self._descend(dropped[self.copies])
+        self.descend(dropped[self.copies])
         if bound < self.cutoff:
             self.mark_unresolved(bound)
 

@@ -269,6 +269,7 @@ class BranchAndBound:
         if not self.search.refines_leaves:
             return node.bound, None
         refined = self._dive(node._replace(undecided=-1), upper, 2, refine=True)
+        self.search.try_point(refined.last)
         bounded = refined.bounded
         # All rows are decided, so that no multiplier is at a limit.
         leaf = Leaf(bounded.rows.astype(np.int64), bounded.numbers)
