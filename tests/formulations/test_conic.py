@@ -17,7 +17,6 @@ import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.conic_loss import problems as fixed_gamma
 from svmcvx.formulations.conic_loss import statement as conic_dual
 from svmcvx.formulations.conic_loss.problems import relaxation, semidefinite_rows
 from svmcvx.heuristics.local_search import round_relaxation
@@ -430,17 +429,6 @@ def test_the_program_for_fixed_gamma_has_the_value_of_its_statement():
     solution = sx.solve(problem, solver="clarabel")
     assert (y * solution.model.decision_function(X)).max() > 1.5
     assert problem.value == pytest.approx(solution.certificate.upper, rel=1e-6)
-
-
-def test_with_many_columns_a_gamma_that_is_too_large_is_refused_without_a_factor(monkeypatch):
-    monkeypatch.setattr(fixed_gamma, "MANY_COLUMNS", 2)
-    X, y = make_data(4, 20)
-    with pytest.raises(DataError, match="gamma"):
-        sx.conic_fixed_gamma(X, y, gamma=10.0, lam=1.0)
-    assert (
-        sx.solve(sx.conic_fixed_gamma(X, y, gamma=1e-3, lam=1.0), solver="clarabel").certificate.gap
-        < 1e-6
-    )
 
 
 @pytest.mark.parametrize("factor", [0.2, 5.0])

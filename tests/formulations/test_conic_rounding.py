@@ -46,9 +46,7 @@ def exact_objective(statement, model):
             ]
             total += inner(moment.V.ravel(), moment.V.ravel())
         else:
-            K, ridge = exact_gram(space), ball(moment.ridge)
-            variance = [ridge * K[i][i] for i in range(n)]
-            total += ridge * n
+            K = exact_gram(space)
             for column in moment.coefficients.T:
                 f = [sum((K[i][j] * ball(column[j]) for j in range(n)), ball(0)) for i in range(n)]
                 variance = [v + t * t for v, t in zip(variance, f, strict=True)]

@@ -47,7 +47,7 @@ from svmcvx.fast.core.monitor import (
 )
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.models import (
-    enlarged_covariances,
+    enlarged_covariance,
     moment_of,
     relaxed_indicator,
     relaxed_model,
@@ -213,7 +213,7 @@ class ConicSettings:
     sample_size: int = 5_000
     sample_per_column: int = 20
     dense_spectrum: int = DENSE_SPECTRUM
-    ridged: int = 3000
+    ridged: int = 500
     reserved: float = 0.25
     stages: StageSettings = field(default_factory=StageSettings)
 
@@ -462,13 +462,12 @@ def _recovered(
     )
     if problem.rank <= ridged and problem.ridge > 0 and not search.hard_margin:
         points.append((w, np.hstack([V, math.sqrt(problem.ridge) * np.eye(problem.rank)])))
-        # The columns of the ridge need not be multiplied by the data.
         values.append(problem.value(problem.U) + problem.ridge * problem.rank)
     if not search.fixed_lam and not search.hard_margin:
         points = [
-            (w, large)
+            (w, larger)
             for _, spread in points
-            for large in enlarged_covariances(space, w, spread, search.allowance)
+            if (larger := enlarged_covariance(space, w, spread, search.allowance)) is not None
         ] or points
     models: list[BinaryModel] = []
     rounded = None

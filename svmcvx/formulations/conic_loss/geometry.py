@@ -19,8 +19,8 @@ s - \Gamma^{1/2}K\beta` the gradient is :math:`2\Phi'\Gamma^{1/2}\tau`, whose no
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -30,43 +30,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS
-from svmcvx.certificate.bounded import (
-    Bounded,
-    exact,
-    positive_part,
-    row_sums,
-    signed,
-    sqrt,
-    square,
-    total,
-)
-from svmcvx.certificate.rows import Ball, Rows, Spectrum, norm_above, spectrum_above
+from svmcvx.certificate.bounded import Bounded, exact, row_sums, signed, sqrt, square, total
+from svmcvx.certificate.rows import Ball, Rows, norm_above, spectrum_above
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.kernels import Linear
 from svmcvx.kernels.bounded_gram import BoundedGram
-
-__all__ = ["Geometry", "GramGeometry", "Minimum", "RowGeometry", "WeightedSpectrum", "geometry_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 # Columns of a covariance up to which its products are bounded entry by entry.
 FEW_COLUMNS = 16
-# The part of a bound below which what the gradient takes from it is not made smaller.
-NEGLIGIBLE_GRADIENT = 1e-13
 
 
 class WeightedSpectrum(NamedTuple):
-    """Σ γ_i φ_i φ_i' of some γ."""
+    """Σ γ_i φ_i φ_i' of the γ that are positive: eigenvalues, vectors, a bound of the largest."""
 
     rows: NDArray[np.intp]
     values: Floats
     vectors: Floats
     top: float
-
-    @classmethod
-    def of(cls, rows: NDArray[np.intp], found: Spectrum) -> WeightedSpectrum:
-        """Return that of these observations."""
-        return cls(rows, *found)
 
     def inverse(self, scale: float, x: Floats) -> Floats:
         """Return nearly Q⁻¹x, for γ times a number, in the coordinates of the matrix."""
@@ -74,27 +56,6 @@ class WeightedSpectrum(NamedTuple):
         return np.asarray(
             self.vectors @ ((self.vectors.T @ x) / np.maximum(1.0 - scale * self.values, least))
         )
-
-
-class Minimum(NamedTuple):
-    """A number that the minimum of ψ is at least, and the norm of the gradient at the point that it
-    was taken from.
-    """
-
-    bound: Bounded
-    gradient: Bounded
-
-    def is_close(self, mu: float) -> bool:
-        """Whether the gradient costs next to nothing, or nothing is known."""
-        gradient = self.gradient.upper_end
-        if not (math.isfinite(self.bound.lower_end) and math.isfinite(gradient)):
-            return True
-        return gradient * gradient / (4.0 * mu) <= NEGLIGIBLE_GRADIENT * abs(
-            float(self.bound.value)
-        )
-
-
-UNKNOWN = Minimum(Bounded(-math.inf, math.inf), exact(math.inf))
 
 
 class ConicMultipliers(NamedTuple):
@@ -126,25 +87,23 @@ class Geometry(ABC):
         """Return the spectrum of Σ γ_i φ_i φ_i' and a bound of it."""
 
     @abstractmethod
-    def guess(self, curvature: WeightedSpectrum, m: ConicMultipliers) -> float:
-        """Return the minimum of ψ approximately."""
-
-    @abstractmethod
-    def minimum(self, curvature: WeightedSpectrum, m: ConicMultipliers, mu: float) -> Minimum:
-        """Bound the minimum of ψ from below; `mu` > 0 is proved to be at most the smallest
-        eigenvalue of Q.
+    def points(
+        self, curvature: WeightedSpectrum, m: ConicMultipliers
+    ) -> Iterator[tuple[Bounded, Bounded]]:
+        """Yield ψ and the norm of its gradient at two points, the second nearer to the minimiser
+        where rounding lets it.
         """
+
+    def minimum(self, curvature: WeightedSpectrum, m: ConicMultipliers, mu: float) -> Bounded:
+        r"""Bound the minimum of ψ from below by :math:`\psi(\hat w) - \|\nabla\psi(\hat
+        w)\|^2/(4\mu)`; `mu` > 0 is proved to be at most the smallest eigenvalue of Q.
+        """
+        found = [psi - square(gradient) / (4.0 * mu) for psi, gradient in self.points(curvature, m)]
+        return max(found, key=lambda bound: bound.lower_end)
 
     @abstractmethod
     def spread(self, moment: Any) -> tuple[Floats, Bounded]:
         """Return lower bounds of the variances of the scores, and the trace of a covariance."""
-
-
-def minimum_of(psi: Bounded, gradient: Bounded, mu: float) -> Minimum:
-    r"""Return :math:`\psi(\hat w) - \|\nabla\psi(\hat w)\|^2/(4\mu)` from value and norm of the
-    gradient.
-    """
-    return Minimum(psi - square(gradient) / (4.0 * mu), gradient)
 
 
 def variance_below(deviations: Bounded) -> Floats:
@@ -174,23 +133,18 @@ class RowGeometry(Geometry):
         if rows.size == 0:
             return WeightedSpectrum(rows, np.zeros(d), np.eye(d), 0.0)
         M = self._chosen(rows).gram(gamma[rows])
-        return WeightedSpectrum.of(rows, spectrum_above(M.value, M.distance))
+        return WeightedSpectrum(rows, *spectrum_above(M.value, M.distance))
 
     def _chosen(self, rows: NDArray[np.intp]) -> Rows:
         return self.rows if rows.size == self.X.shape[0] else Rows(self.X[rows], self.norms[rows])
 
-    def guess(self, curvature: WeightedSpectrum, m: ConicMultipliers) -> float:
-        c = np.asarray(self._chosen(curvature.rows).X.T @ m.a.value)
-        return -0.25 * float(c @ curvature.inverse(m.scale, c))
-
-    def minimum(self, curvature: WeightedSpectrum, m: ConicMultipliers, mu: float) -> Minimum:
-        r"""Bound the minimum of ψ from below, at a point that is improved once where its gradient
-        matters.
-
-        Errors e of the scores f move :math:`2\sum\gamma_if_ix_i` by :math:`2\|\Gamma^{1/2}e\|` at
-        most, as :math:`X'\Gamma X \preceq I`.
+    def points(
+        self, curvature: WeightedSpectrum, m: ConicMultipliers
+    ) -> Iterator[tuple[Bounded, Bounded]]:
+        r"""Errors e of the scores f move :math:`2\sum\gamma_if_ix_i` by :math:`2\|\Gamma^{1/2}e\|`
+        at most, as :math:`X'\Gamma X \preceq I`.
         """
-        rows, best = self._chosen(curvature.rows), UNKNOWN
+        rows = self._chosen(curvature.rows)
         gamma, a = exact(m.gamma), m.a
         w = 0.5 * curvature.inverse(m.scale, np.asarray(rows.X.T @ a.value))
         for _ in range(2):
@@ -198,13 +152,8 @@ class RowGeometry(Geometry):
             moved = 2.0 * norm_above((sqrt(gamma) * f.error).upper)
             gradient = Ball(2.0 * w) - rows.combined(a + 2.0 * (gamma * f.value)).widened(moved)
             psi = total(square(exact(w))) - (total(gamma * square(f)) + total(a * f))
-            found = minimum_of(psi, gradient.norm(), mu)
-            if found.bound.lower_end > best.bound.lower_end:
-                best = found
-            if found.is_close(mu):
-                break
+            yield psi, gradient.norm()
             w = w - 0.5 * curvature.inverse(m.scale, gradient.value)
-        return best
 
     def spread(self, moment: Any) -> tuple[Floats, Bounded]:
         V = moment.V
@@ -226,59 +175,32 @@ class GramGeometry(Geometry):
         rows = np.flatnonzero(gamma > 0)
         if rows.size == 0:
             return WeightedSpectrum(rows, np.zeros(0), np.zeros((0, 0)), 0.0)
-        return WeightedSpectrum.of(rows, spectrum_above(*self.gram.block(rows).scaled(gamma[rows])))
+        return WeightedSpectrum(rows, *spectrum_above(*self.gram.block(rows).scaled(gamma[rows])))
 
-    @staticmethod
-    def _solved(curvature: WeightedSpectrum, m: ConicMultipliers, products: Floats) -> Floats:
-        """Return nearly s with (I − Γ½KΓ½)s = ½Γ½Ka; `products` is Ka."""
-        return curvature.inverse(m.scale, 0.5 * np.sqrt(m.gamma) * products)
-
-    def guess(self, curvature: WeightedSpectrum, m: ConicMultipliers) -> float:
-        a = m.a.value
-        products = self.gram.block(curvature.rows).K @ a
-        s = self._solved(curvature, m, products)
-        return -0.25 * float(a @ products) - 0.5 * float(products @ (np.sqrt(m.gamma) * s))
-
-    def minimum(self, curvature: WeightedSpectrum, m: ConicMultipliers, mu: float) -> Minimum:
-        r"""Bound the minimum of ψ from below.
-
-        β and s are the numbers that they are; ρ is what β is off :math:`\tfrac12 a + \Gamma^{1/2}
-        s` by. So the gradient is :math:`2\Phi'(\Gamma^{1/2}\tau + \rho)`, and :math:`\psi =
-        (\Gamma^{1/2}\tau + \rho)'f - \tfrac12 a'f` with f = Kβ.
+    def points(
+        self, curvature: WeightedSpectrum, m: ConicMultipliers
+    ) -> Iterator[tuple[Bounded, Bounded]]:
+        r"""β and s are the numbers that they are; ρ is what β is off :math:`\tfrac12 a +
+        \Gamma^{1/2} s` by. So the gradient is :math:`2\Phi'(\Gamma^{1/2}\tau + \rho)`, and
+        :math:`\psi = (\Gamma^{1/2}\tau + \rho)'f - \tfrac12 a'f` with f = Kβ.
         """
         gram, norms = self.gram.block(curvature.rows), self.norms[curvature.rows]
         a, root = m.a, sqrt(exact(m.gamma))
-        s = self._solved(curvature, m, gram.K @ a.value)
-        best = UNKNOWN
+        # (I − Γ½KΓ½)s = ½Γ½Ka.
+        s = curvature.inverse(m.scale, 0.5 * root.value * (gram.K @ a.value))
         for _ in range(2):
             beta = 0.5 * a.value + root.value * s
             f = gram.product(beta)
             tau, rho = exact(s) - root * f, exact(beta) - 0.5 * a - root * s
             gradient = 2.0 * (Ball.around(tau).norm() + total(abs(rho) * norms))
-            psi = total((root * tau + rho) * f) - 0.5 * total(a * f)
-            found = minimum_of(psi, gradient, mu)
-            if found.bound.lower_end > best.bound.lower_end:
-                best = found
-            if found.is_close(mu):
-                break
-            # (I − M) δ = −τ.
+            yield total((root * tau + rho) * f) - 0.5 * total(a * f), gradient
             s = s - curvature.inverse(m.scale, tau.value)
-        return best
 
     def spread(self, moment: Any) -> tuple[Floats, Bounded]:
-        """Return lower bounds of the variances of W = Φ'BB'Φ + εI, and its trace on the span of the
-        data.
-        """
-        B, ridge, n = moment.coefficients, exact(moment.ridge), self.gram.K.shape[0]
-        variance, trace = np.zeros(n), exact(0.0)
-        if B.shape[1]:
-            deviations = self.gram.product(B)
-            variance, trace = variance_below(deviations), total(exact(B) * deviations)
-        if moment.ridge > 0:
-            lengths = positive_part(self.gram.diagonal)
-            variance = np.maximum((exact(variance) + ridge * lengths).lower, variance)
-            trace = trace + ridge * float(n)
-        return variance, trace
+        """Return lower bounds of the variances of W = Φ'BB'Φ, and its trace."""
+        B = moment.coefficients
+        deviations = self.gram.product(B)
+        return variance_below(deviations), total(exact(B) * deviations)
 
 
 _known: WeakKeyDictionary[FeatureSpace, Geometry] = WeakKeyDictionary()
@@ -286,10 +208,9 @@ _known: WeakKeyDictionary[FeatureSpace, Geometry] = WeakKeyDictionary()
 
 def geometry_of(space: FeatureSpace) -> Geometry:
     """Return the geometry of a space: rows of the data, else a Gram matrix."""
-    found = _known.get(space)
-    if found is None:
-        found = _known[space] = _geometry_of(space)
-    return found
+    if space not in _known:
+        _known[space] = _geometry_of(space)
+    return _known[space]
 
 
 def _geometry_of(space: FeatureSpace) -> Geometry:

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 
 from svmcvx.certificate import EPS, Dual
 from svmcvx.certificate.bounded import (
@@ -39,27 +40,21 @@ from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.geometry import geometry_of
 from svmcvx.heuristics.local_search import round_relaxation
 from svmcvx.heuristics.signed_rows import ON_SUPPORT
-from svmcvx.kernels import row_norms
 from svmcvx.losses import slack
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
 from svmcvx.system.deadline import current
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Iterations of L-BFGS that polish an interior-point solution; in tests fewer than 50 were needed as
-# a rule.
-POLISHING_STEPS = 500
-# In the cardinality form: values of λ that are tried, the relative accuracy of the row at which to
-# stop, and the largest change of log λ in one step.
-SECANT_STEPS = 15
-ROW_ACCURACY = 1e-9
-LARGEST_CHANGE = 2.0
-# Directions of the covariance whose eigenvalue is below this share of the largest are dropped
-# before polishing.
-POLISHED_RANK = 1e-7
 # Entries of the block of weighted rows that is formed at once, so that the data are not copied as a
 # whole.
 BLOCK_ENTRIES = 2**20
+# Share of the largest eigenvalue of a covariance below which others are rounding errors.
+COVARIANCE_RANK = 1e-14
+# Largest factor of an enlarged covariance, and relative widenings of it for the rounding of
+# variances, which are tried in turn.
+LARGEST_FACTOR = 1e12
+WIDENINGS = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
 
 
 @quietly
@@ -113,7 +108,7 @@ def stationary_multipliers(u: Floats, v: Floats, height: Floats) -> tuple[Floats
     return height * ratio**2, 2.0 * height * ratio
 
 
-def weighted_gram(L: Any, weights: Floats, *, block_entries: int = BLOCK_ENTRIES) -> Floats:
+def weighted_gram(L: Any, weights: Floats) -> Floats:
     r"""Return the dense matrix :math:`\sum_i c_i x_i x_i'` of the rows of `L`, block by block and
     without the zero weights.
     """
@@ -121,7 +116,7 @@ def weighted_gram(L: Any, weights: Floats, *, block_entries: int = BLOCK_ENTRIES
     if sp.issparse(L):
         return np.asarray((L.T @ (sp.diags_array(weights) @ L)).toarray())
     found = np.zeros((r, r))
-    rows = max(1, block_entries // max(1, r))
+    rows = max(1, BLOCK_ENTRIES // max(1, r))
     for start in range(0, n, rows):
         block, c = L[start : start + rows], weights[start : start + rows]
         counted = np.flatnonzero(c)
@@ -149,7 +144,7 @@ def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats
     its variance is positive.
     """
     sizes = np.sum(V**2, axis=0)
-    V = V[:, sizes > POLISHED_RANK * sizes.max(initial=0.0)]
+    V = V[:, sizes > 1e-7 * sizes.max(initial=0.0)]
     if V.shape[1] == 0:
         return w, V
     r = w.size
@@ -159,7 +154,7 @@ def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats
         return value, np.concatenate([by_w, by_V.ravel()])
 
     start = np.concatenate([w, V.ravel()])
-    options = {"maxiter": POLISHING_STEPS, "ftol": 0.0, "gtol": 0.0, "maxcor": 30}
+    options = {"maxiter": 500, "ftol": 0.0, "gtol": 0.0, "maxcor": 30}
     end = minimize(stacked, start, jac=True, method="L-BFGS-B", options=options).x
     return end[:r], end[r:].reshape(V.shape)
 
@@ -167,57 +162,34 @@ def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats
 def polish_to_cardinality(
     w: Floats, V: Floats, A: Any, weight: Floats, *, lam: float, allowance: float
 ) -> tuple[float, Floats, Floats]:
-    """Polish with λ adjusted until Σ s z = allowance: the secant method in log λ, safeguarded by a
-    bracket.
+    """Polish with λ adjusted until Σ s z = allowance, by the secant method in log λ; return the
+    best λ and its point.
     """
-    low, high = 0.0, math.inf
-    best, best_error = (lam, w, V), math.inf
-    previous: tuple[float, float] | None = None
-    for _ in range(SECANT_STEPS):
-        w, V = polish(w, V, A, lam * weight)
-        u, v = np.asarray(A @ w), np.sum(np.asarray(A @ V) ** 2, axis=1)
-        missed = float(weight @ relaxed_indicator(u, v))
-        if not allowance > 0 or not missed > 0:
-            break
-        error = math.log(missed / allowance)
-        if abs(error) < best_error:
-            best, best_error = (lam, w, V), abs(error)
-        if abs(error) <= ROW_ACCURACY or V.shape[1] == 0:
-            break
-        low, high = (lam, high) if error > 0 else (low, lam)
-        # The sum decreases with λ; the first step takes it to be proportional to 1/λ.
-        rate = (
-            -1.0
-            if previous is None
-            else (error - previous[1]) / (math.log(lam / previous[0]) or EPS)
-        )
-        previous = (lam, error)
-        new = (
-            lam * math.exp(min(max(-error / rate, -LARGEST_CHANGE), LARGEST_CHANGE))
-            if rate < 0
-            else math.nan
-        )
-        if not low < new < high:
-            new = (
-                math.sqrt(low * high)
-                if low > 0 and high < math.inf
-                else (2 * lam if error > 0 else lam / 2)
-            )
-        lam = new
+    best, least = (lam, w, V), math.inf
+
+    def excess(log_lam: float) -> float:
+        nonlocal w, V, best, least
+        w, V = polish(w, V, A, math.exp(log_lam) * weight)
+        missed = float(weight @ relaxed_indicator(A @ w, np.sum(np.asarray(A @ V) ** 2, axis=1)))
+        found = math.log(missed / allowance)
+        if abs(found) < least:
+            best, least = (math.exp(log_lam), w, V), abs(found)
+        return found
+
+    # Without a missed observation there is nothing to adjust, nor without a covariance.
+    if not V.shape[1]:
+        return best
+    with suppress(ArithmeticError, ValueError):
+        log_lam = math.log(lam)
+        # The sum decreases with λ, in a first step as 1/λ.
+        error = move = excess(log_lam)
+        for _ in range(15):
+            log_lam += move
+            before, error = error, excess(log_lam)
+            if abs(error) <= 1e-9:
+                break
+            move = min(max(move * error / (before - error), -2.0), 2.0)
     return best
-
-
-# Eigenvalues of a covariance below this share of the largest are taken to be rounding errors.
-COVARIANCE_RANK = 1e-14
-# Share of the largest eigenvalue of a covariance within which two are equal.
-SAME_EIGENVALUE = 1e-14
-# Relative distances from the cardinality row that are tried in turn.
-SAFE = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
-# What a variance is multiplied by while a covariance is enlarged, so that the variances of the
-# enlarged one, which are rounded anew, are larger.
-LOWERED = 1.0 - 2.0**-47
-# Range and number of steps of the bisection for the enlargement of a covariance.
-LARGEST_ENLARGEMENT, ENLARGEMENT_STEPS = 1e12, 80
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +199,7 @@ class SecondMoment:
 
     Where the factor is not the data themselves (kernels, and more columns than rows) `V` is what it
     was found as, and the point that the certificate evaluates has the covariance
-    :math:`\Phi'BB'\Phi + \varepsilon I` in feature space.
+    :math:`\Phi'BB'\Phi` in feature space, with B the `coefficients`.
     """
 
     w: Floats
@@ -235,7 +207,6 @@ class SecondMoment:
     z: Floats
     rounded: BinaryModel | None = None
     coefficients: Floats | None = None
-    ridge: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("w", "V", "z", "coefficients"):
@@ -266,9 +237,7 @@ class RelaxedLinearModel(LinearModel):
     moment: SecondMoment
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        LinearModel(
-            coef=self.coef, intercept=self.intercept, classes=self.classes, support=self.support
-        ).save(path)
+        LinearModel(*(getattr(self, field.name) for field in fields(LinearModel))).save(path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,15 +250,7 @@ class RelaxedKernelModel(KernelModel):
     moment: SecondMoment
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        KernelModel(
-            kernel=self.kernel,
-            vectors=self.vectors,
-            dual_coef=self.dual_coef,
-            intercept=self.intercept,
-            classes=self.classes,
-            support=self.support,
-            n_features=self.n_features,
-        ).save(path)
+        KernelModel(*(getattr(self, field.name) for field in fields(KernelModel))).save(path)
 
 
 def moment_of(model: Any) -> SecondMoment | None:
@@ -306,57 +267,26 @@ def relaxed_model(
     data, L = space.data, space.factor
     u = data.y * np.asarray(L @ w)
     z = np.full(data.rows, math.nan)
-    columns, ridge = _without_ridge(V)
-    variance = np.sum(np.asarray(L @ columns) ** 2, axis=1)
-    z[data.index] = relaxed_indicator(
-        u, variance + ridge * row_norms(L) ** 2 if ridge else variance
-    )
+    z[data.index] = relaxed_indicator(u, np.sum(np.asarray(L @ V) ** 2, axis=1))
     plain = space.model_from_factor(w, support=u <= 1.0 + ON_SUPPORT)
-    B, ridge = _in_feature_space(space, V)
-    moment = SecondMoment(w=w, V=V, z=z, rounded=rounded, coefficients=B, ridge=ridge)
+    moment = SecondMoment(w, V, z, rounded, _in_feature_space(space, V))
     return (RelaxedLinearModel if isinstance(plain, LinearModel) else RelaxedKernelModel)(
         **vars(plain), moment=moment
     )
 
 
-def _without_ridge(V: Floats) -> tuple[Floats, float]:
-    """Return V without a multiple of the identity in its last columns, and the square of that, 0 if
-    there is none.
+def _in_feature_space(space: FeatureSpace, V: Floats) -> Floats | None:
+    r"""Return B with :math:`\Phi'BB'\Phi` near the covariance; None where V is in the columns of
+    the data.
     """
-    r = V.shape[0]
-    if V.shape[1] >= r:
-        tail = V[:, V.shape[1] - r :]
-        if tail[0, 0] != 0 and np.array_equal(tail, tail[0, 0] * np.eye(r)):
-            return V[:, : V.shape[1] - r], float(tail[0, 0]) ** 2
-    return V, 0.0
-
-
-def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, float]:
-    r"""Return B and ε with :math:`\Phi'BB'\Phi + \varepsilon I` near the covariance; None where V
-    is in the columns of the data.
-    """
-    if space.is_linear and space.X.shape[1] == V.shape[0]:
-        return None, 0.0
-    L, ridge = space.factor, 0.0
-    n, r = L.shape
-    if V.shape[1] >= r == n:
-        # A multiple of the identity needs no coefficients, which are large where K is nearly
-        # singular.
-        V, ridge = _without_ridge(V)
-        if ridge == 0.0:
-            values, vectors = sl.eigh(V @ V.T)
-            ridge = max(float(values[0]), 0.0)
-            significant = values - ridge > SAME_EIGENVALUE * float(values[-1])
-            V = vectors[:, significant] * np.sqrt(values[significant] - ridge)
+    if space.is_linear and space.factor_is_data:
+        return None
+    L = space.factor
     if V.shape[1] == 0:
-        return np.zeros((n, 0)), ridge
-    if r == n and isinstance(space, KernelSpace) and space.factorisation.method == "cholesky":
-        return (
-            np.asarray(sl.solve_triangular(L, V, lower=True, trans="T", check_finite=False)),
-            ridge,
-        )
-    B, *_ = sl.lstsq(L.T, V, check_finite=False)
-    return np.asarray(B), ridge
+        return np.zeros((L.shape[0], 0))
+    if isinstance(space, KernelSpace) and space.factorisation.method == "cholesky":
+        return np.asarray(sl.solve_triangular(L, V, lower=True, trans="T", check_finite=False))
+    return np.asarray(sl.lstsq(L.T, V, check_finite=False)[0])
 
 
 def within(weight: Floats, z: Floats, allowance: float) -> bool:
@@ -413,8 +343,9 @@ def recover(
         best, rounded = rounded_point(space, best)
         models.append(relaxed_model(space, best, np.zeros((w.size, 0)), rounded))
     for w, V in points:
-        spreads = [V] if lam is not None else enlarged_covariances(space, w, V, allowance)
-        models += [relaxed_model(space, w, spread, rounded) for spread in spreads]
+        larger = V if lam is not None else enlarged_covariance(space, w, V, allowance)
+        if larger is not None:
+            models.append(relaxed_model(space, w, larger, rounded))
     found: list[Dual] = []
     if height is not None:
         for w, V in points:
@@ -439,113 +370,33 @@ def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
     return w, space.model_from_factor(w, support=satisfied)
 
 
-class _CardinalityRow:
-    """Σ s z − allowance for a mean w and enlarged covariances, with margins and variances at their
-    worst ends.
-    """
-
-    def __init__(self, space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> None:
-        self.space, self.w, self.V, self.allowance = space, w, V, allowance
-        self.geometry, self.weight = geometry_of(space), space.data.weight
-        self.norms, self.V_norm = self.geometry.norms**2, float(np.sum(V**2))
-        self.u = signed(space.data.y, space.scores(space.model_from_factor(w))).lower
-        self.v = self.variances(V)
-
-    def variances(self, V: Floats) -> Floats:
-        """Return lower bounds of the variances of a covariance, those that the statement finds."""
-        B, ridge = _in_feature_space(self.space, V)
-        point = SecondMoment(w=self.w, V=V, z=np.zeros(0), coefficients=B, ridge=ridge)
-        return self.geometry.spread(point)[0] if V.shape[1] else np.zeros(self.u.size)
-
-    def excess(self, v: Floats, share: float) -> float:
-        """Return the excess for variances `v`, with the right side lowered by a share."""
-        z = worst_indicator(self.u, v * LOWERED)
-        return math.fsum(
-            [*(exact(self.weight) * z).upper.tolist(), -self.allowance * (1.0 - share)]
-        )
-
-    def holds(self, V: Floats) -> bool:
-        """Whether a covariance satisfies the row."""
-        return within(self.weight, worst_indicator(self.u, self.variances(V)), self.allowance)
-
-    def multiple(self) -> Floats | None:
-        """Return the smallest multiple of V, by at least 1, that satisfies the row; None if there
-        is none.
-        """
-        if within(self.weight, worst_indicator(self.u, self.v), self.allowance):
-            return self.V
-        for share in SAFE:
-            c = _smallest_feasible(lambda c, share=share: self.excess(self.v * (1.0 + c), share))  # type: ignore[misc]
-            if c is None:
-                return None
-            larger = self.V * math.sqrt(1.0 + c)
-            if self.holds(larger):
-                return larger
-        return None
-
-    def with_ridge(self) -> Floats | None:
-        """Return V with the smallest multiple of I that satisfies the row; None if there is none."""
-        unit = (
-            self.V_norm
-            if self.V_norm > 0
-            else 1.0 / max(float(self.norms.max()), np.finfo(float).tiny)
-        )
-        for share in SAFE:
-            ridge = _smallest_feasible(
-                lambda c, share=share: self.excess(
-                    self.v + c * unit * self.norms * (1.0 - 1e-12), share
-                )  # type: ignore[misc]
-            )
-            if ridge is None:
-                return None
-            larger = np.hstack([self.V, math.sqrt(ridge * unit) * np.eye(self.w.size)])
-            if self.holds(larger):
-                return larger
-        return None
-
-
-def covariance_multiple(
+def enlarged_covariance(
     space: FeatureSpace, w: Floats, V: Floats, allowance: float
 ) -> Floats | None:
-    """Return the smallest multiple of V, by at least 1, with Σ s z ≤ allowance; None if there is
-    none.
+    """Return the smallest multiple of V, by at least 1, with Σ s z ≤ allowance, margins and
+    variances at their worst ends; None if there is none.
     """
-    return _CardinalityRow(space, w, V, allowance).multiple()
+    weight, geometry = space.data.weight, geometry_of(space)
+    u = signed(space.data.y, space.scores(space.model_from_factor(w))).lower
 
+    def variances(V: Floats) -> Floats:
+        moment = SecondMoment(w, V, np.zeros(0), coefficients=_in_feature_space(space, V))
+        return geometry.spread(moment)[0] if V.shape[1] else np.zeros(u.size)
 
-def enlarged_covariances(
-    space: FeatureSpace, w: Floats, V: Floats, allowance: float
-) -> list[Floats]:
-    """Return V enlarged until Σ s z ≤ allowance: once by a factor, once by a multiple of I, where
-    that is possible.
+    v = variances(V)
+    if within(weight, worst_indicator(u, v), allowance):
+        return V
 
-    The second takes an eigendecomposition with a kernel; after the time limit it is only tried if
-    there is no first.
-    """
-    row = _CardinalityRow(space, w, V, allowance)
-    found = row.multiple()
-    if found is not None and current().passed():
-        return [found]
-    return [spread for spread in (found, row.with_ridge()) if spread is not None]
+    def excess(log_factor: float) -> float:
+        z = worst_indicator(u, v * (1.0 + math.exp(log_factor)))
+        return math.fsum([*(exact(weight) * z).upper.tolist(), -allowance])
 
-
-def _smallest_feasible(excess: Callable[[float], float]) -> float | None:
-    """Return the smallest c ≥ 0 with ``excess(c) <= 0``, by bisection in log c; None if the range
-    has none.
-
-    `excess` decreases.
-    """
-    if excess(0.0) <= 0:
-        return 0.0
-    low, high = math.log(EPS), math.log(LARGEST_ENLARGEMENT)
-    if excess(math.exp(low)) <= 0:
-        return math.exp(low)
-    if excess(math.exp(high)) > 0:
+    low, high = math.log(EPS), math.log(LARGEST_FACTOR)
+    if excess(high) > 0:
         return None
-    for _ in range(ENLARGEMENT_STEPS):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            # No number is between them.
-            break
-        low, high = (middle, high) if excess(math.exp(middle)) > 0 else (low, middle)
-    return math.exp(high)
+    factor = math.exp(low if excess(low) <= 0 else brentq(excess, low, high, xtol=1e-13))
+    for widening in WIDENINGS:
+        larger = V * math.sqrt((1.0 + factor) * (1.0 + widening))
+        if within(weight, worst_indicator(u, variances(larger)), allowance):
+            return larger
+    return None

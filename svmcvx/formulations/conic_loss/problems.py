@@ -13,19 +13,13 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, eigsh
 
 from svmcvx.certificate import Dual, check
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints, usable
-from svmcvx.formulations.conic_loss.models import (
-    covariance_factor,
-    covariance_multiple,
-    moment_of,
-    weighted_gram,
-)
+from svmcvx.formulations.conic_loss.models import covariance_factor, enlarged_covariance, moment_of
 from svmcvx.formulations.conic_loss.statement import (
     NEAR_KINK,
     ConicFixedGamma,
@@ -103,7 +97,7 @@ class ConicSDP(FormulationProblem):
         statement: ConicLoss = self.formulation
         model = statement.model(w, V)
         if self.kappa is not None and math.isinf(statement.evaluate(model).value):
-            enlarged = covariance_multiple(statement.space, w, V, statement.allowance)
+            enlarged = enlarged_covariance(statement.space, w, V, statement.allowance)
             if enlarged is not None and np.sum(enlarged**2) <= (1.0 + LARGEST_ROW_REPAIR) * np.sum(
                 V**2
             ):
@@ -270,10 +264,6 @@ def _require_sdp_memory(shape: tuple[int, int]) -> None:
     )
 
 
-# Columns above which Lanczos' method first tests whether γ is too large.
-MANY_COLUMNS = 500
-
-
 class ConicFixedGammaProblem(FormulationProblem):
     """The second-order cone program; see :func:`conic_fixed_gamma`."""
 
@@ -291,8 +281,7 @@ class ConicFixedGammaProblem(FormulationProblem):
             duals.append(
                 {"gamma": statement.gamma, "alpha": np.asarray(margin) - np.asarray(beyond)}
             )
-        start = statement.minimiser(duals[0])
-        points = [*(statement.minimiser_on_piece(start, near) for near in NEAR_KINK), w, start]
+        points = [*(statement.minimiser_on_piece(w, near) for near in NEAR_KINK), w]
         return RecoveredPoints([statement.model(point) for point in points], duals)
 
     def model_at_variables(self) -> BinaryModel | None:
@@ -306,21 +295,10 @@ def _root_of_curvature(statement: ConicFixedGamma) -> Floats:
     r"""Return A with :math:`A'A = I - \sum_i\gamma_i x_i x_i'`, or raise a :class:`DataError` where
     that is not semidefinite.
     """
-    L, gamma = statement.factor, statement.gamma
-    r, error = L.shape[1], statement.spectrum_error(gamma)
-    largest = -math.inf
-    if r > MANY_COLUMNS:
-        product = LinearOperator((r, r), matvec=lambda w: L.T @ (gamma * (L @ w)), dtype=np.float64)
-        (largest,) = eigsh(product, k=1, which="LA", v0=np.ones(r), return_eigenvectors=False)
-    if not largest > 1.0 + error:
-        try:
-            return np.asarray(np.linalg.cholesky(np.eye(r) - weighted_gram(L, gamma)).T)
-        except np.linalg.LinAlgError:
-            # Singular up to rounding, or indefinite.
-            values, vectors, _ = statement.spectrum(gamma)
-            largest = float(values[-1])
-        if not largest > 1.0 + error:
-            return np.asarray((vectors * np.sqrt(np.maximum(1.0 - values, 0.0))).T)
+    values, vectors, error = statement.spectrum
+    largest = float(values[-1])
+    if largest <= 1.0 + error:
+        return np.asarray((vectors * np.sqrt(np.maximum(1.0 - values, 0.0))).T)
     raise DataError(
         "gamma makes the problem non-convex: the largest eigenvalue of the sum of gamma_i x_i x_i'"
         f" is {largest:.9g} and must be at most 1; divide gamma by it"

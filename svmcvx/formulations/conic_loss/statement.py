@@ -139,12 +139,11 @@ Floats: TypeAlias = NDArray[np.float64]
 # Relative distances of a repaired γ from the boundary of λ_max(Σ γ_i x_i x_i') ≤ 1. Near the
 # boundary Q⁻¹ amplifies the errors of γ and α; further inside the bound is looser. The best of
 # these is taken.
-INTERIORS = (1e-11, 1e-9, 1e-7, 1e-5)
+INTERIORS = (1e-10, 1e-7)
 # Widths of the smoothing of the conic loss at u = 1, in units of the margin, while q is minimised.
 SMOOTHINGS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
-NEWTON_STEPS = 30
-# Number of cached spectra and repaired points: the checker uses the same ones several times.
-KEPT = 4
+# Repaired points that are remembered: the candidates of one answer.
+KEPT = 8
 # Times that scaled γ may have been rounded: each repair of a scaled point takes two.
 SCALED = 16
 # What multipliers are multiplied by where h* is to be 0 in spite of its rounding.
@@ -174,17 +173,11 @@ def minus_conjugate(gamma: Any, alpha: Any, *, lam: Any, weight: Any = 1.0) -> A
 NOTHING = Bounded(-math.inf, 0.0)
 
 
-class _Spectrum(NamedTuple):
-    """A γ with the curvature of that γ divided by `scale`."""
+class _Repaired(NamedTuple):
+    """A feasible dual point with its bound."""
 
-    gamma: Floats
-    curvature: WeightedSpectrum
-    scale: float
-
-    @property
-    def top(self) -> float:
-        """Proved to be at least λ_max(Σ γ_i x_i x_i'); the rounding of the scaled γ included."""
-        return top_of(self.curvature.top, self.scale)
+    point: Dual
+    bound: Bounded
 
 
 def top_of(top: float, scale: float) -> float:
@@ -240,150 +233,76 @@ class ConicDual(BinaryStatement):
         """The terms of the dual objective that do not depend on γ and α."""
         return exact(0.0)
 
-    def _alpha_candidates(self, alpha: Floats, gamma: Floats, lam: float) -> list[Floats]:
-        """α itself, and capped where even the upper end of h* is 0; both with α = 0 where γ = 0, as
-        h* is infinite elsewhere.
-
-        Where λ is large its rounding would cost more than the whole objective.
-        """
-        return [np.where(gamma > 0, alpha, 0.0), self.capped(alpha, gamma, lam)]
-
     def capped(self, alpha: Floats, gamma: Floats, lam: float) -> Floats:
-        """Return α where γ > 0, and so small that even the upper end of h* is 0; 0 elsewhere."""
+        """Return α so small that even the upper end of h* is 0."""
         with np.errstate(over="ignore"):
             cap = 2.0 * np.sqrt(lam) * np.sqrt(self.weight) * np.sqrt(gamma) * CAPPED
-        return np.asarray(np.minimum(np.where(gamma > 0, alpha, 0.0), cap))
-
-    def minus_conjugate_of(self, gamma: Floats, alpha: Floats, lam: float) -> Bounded:
-        """Σ (α − γ − h*)."""
-        found: Bounded = minus_conjugate(
-            exact(gamma), exact(alpha), lam=exact(lam), weight=self.loss_weight
-        )
-        return found
-
-    @cached_property
-    def geometry(self) -> Geometry:
-        """The feature vectors, for bounds that do not rest on a factor of K."""
-        return geometry_of(self.space)
-
-    def spectrum(self, gamma: Floats) -> tuple[Floats, Floats, float]:
-        """Return eigenvalues and vectors of Σ γ_i x_i x_i' in the columns of the factor, and the
-        rounding error of the former.
-        """
-        values, vectors = sl.eigh(weighted_gram(self.factor, gamma), check_finite=False)
-        return values, vectors, self.spectrum_error(gamma)
-
-    def spectrum_error(self, gamma: Floats) -> float:
-        """Return the rounding error of the eigenvalues of :meth:`spectrum`."""
-        trace = float(np.abs(gamma) @ self.squared_row_norms)
-        return float(inner_error(gamma.size + self.factor.shape[1], trace))
-
-    @cached_property
-    def _spectra(self) -> list[_Spectrum]:
-        """The spectra that were used last."""
-        return []
-
-    @cached_property
-    def _repaired(self) -> list[Dual]:
-        """The points that were repaired last."""
-        return []
-
-    def _spectrum_of(self, gamma: Floats) -> _Spectrum:
-        for known in self._spectra:
-            if np.array_equal(known.gamma, gamma):
-                return known
-        return self._keep(_Spectrum(gamma.copy(), self.geometry.curvature(gamma), 1.0))
-
-    def _keep(self, found: _Spectrum) -> _Spectrum:
-        self._spectra.insert(0, found)
-        del self._spectra[KEPT:]
-        # At most two matrices of eigenvectors are cached: scaled multipliers share one.
-        while len({id(known.curvature) for known in self._spectra}) > 2:
-            self._spectra.pop()
-        return found
+        return np.asarray(np.minimum(alpha, cap))
 
     @cached_property
     def squared_row_norms(self) -> Floats:
         """Squared norms of the rows of the factor."""
         return row_norms(self.factor) ** 2
 
-    def _multipliers(
-        self, gamma: Floats, alpha: Floats, curvature: WeightedSpectrum, scale: float
-    ) -> ConicMultipliers:
-        rows = curvature.rows
-        return ConicMultipliers(gamma[rows], alpha[rows], self.y[rows], scale)
+    @cached_property
+    def geometry(self) -> Geometry:
+        """The feature vectors, for bounds that do not rest on a factor of K."""
+        return geometry_of(self.space)
 
-    def _charges(self, gamma: Floats, alphas: list[Floats], lam: float) -> list[float]:
-        """Return Σ h* of several α from above, up to the rounding of the sums; that of h* may cost
-        more than the whole objective.
-        """
-        charged = conjugate(
-            exact(np.array(alphas)), exact(gamma), exact(lam) * self.loss_weight
-        ).upper
-        found: list[float] = np.sum(charged, axis=1).tolist()
-        return found
+    @cached_property
+    def _repaired(self) -> list[_Repaired]:
+        """The points that were repaired last."""
+        return []
 
-    @quietly
-    def _estimate(
-        self,
-        gamma: Floats,
-        alpha: Floats,
-        charge: float,
-        lam: float,
-        base: _Spectrum,
-        scale: float,
-        gradient: float,
-    ) -> float:
-        """D approximately, from Σ h*, less what a gradient of this norm would cost."""
-        lowest = 1.0 - scale * base.top
-        if not lowest > 0 or (alpha[gamma == 0] != 0).any():
-            return -math.inf
-        least = self.geometry.guess(
-            base.curvature, self._multipliers(gamma, alpha, base.curvature, scale * base.scale)
-        )
-        value = float(np.sum(alpha - gamma)) - charge + least + self.dual_constant(lam).lower_end
-        value -= gradient**2 / (4.0 * lowest)
-        return value if math.isfinite(value) else -math.inf
+    def _known(self, dual: Dual) -> _Repaired | None:
+        """Return a point that was repaired, with its bound."""
+        return next((known for known in self._repaired if same_point(known.point, dual)), None)
+
+    @cached_property
+    def _last_curvature(self) -> list[tuple[Floats, WeightedSpectrum]]:
+        """The γ whose spectrum was asked for last."""
+        return []
+
+    def _curvature(self, gamma: Floats) -> WeightedSpectrum:
+        if not (self._last_curvature and np.array_equal(self._last_curvature[0][0], gamma)):
+            self._last_curvature[:] = [(gamma.copy(), self.geometry.curvature(gamma))]
+        return self._last_curvature[0][1]
 
     # Multipliers so large that they overflow give the bound −∞.
     @quietly
     def _bound(
-        self, gamma: Floats, alpha: Floats, lam: float, spectrum: _Spectrum
-    ) -> tuple[Bounded, float]:
-        """D at feasible multipliers, less what the norm of the gradient may cost, and at most that
-        norm.
+        self,
+        gamma: Floats,
+        alpha: Floats,
+        lam: float,
+        curvature: WeightedSpectrum,
+        scale: float = 1.0,
+    ) -> Bounded:
+        """D at multipliers, whose γ are those of the curvature times a number; −∞ where they are
+        not feasible.
         """
-        mu = (1.0 - exact(spectrum.top)).lower
-        found, gradient = self.minus_conjugate_of(gamma, alpha, lam) + self.dual_constant(lam), 0.0
+        mu = (1.0 - exact(top_of(curvature.top, scale))).lower
         if not mu > 0 or (gamma < 0).any() or (alpha[gamma == 0] != 0).any():
-            return NOTHING, math.inf
-        if spectrum.curvature.rows.size:
-            m = self._multipliers(gamma, alpha, spectrum.curvature, spectrum.scale)
-            least = self.geometry.minimum(spectrum.curvature, m, mu)
-            found, gradient = found + least.bound, least.gradient.upper_end
-        return (found, gradient) if math.isfinite(found.lower_end) else (NOTHING, math.inf)
+            return NOTHING
+        found: Bounded = self.dual_constant(lam) + minus_conjugate(
+            exact(gamma), exact(alpha), lam=exact(lam), weight=self.loss_weight
+        )
+        rows = curvature.rows
+        if rows.size:
+            m = ConicMultipliers(gamma[rows], alpha[rows], self.y[rows], scale)
+            found = found + self.geometry.minimum(curvature, m, mu)
+        return found if math.isfinite(found.lower_end) else NOTHING
 
-    def minimiser(self, dual: Dual) -> Floats:
-        """Return the minimiser w of the Lagrangian of a feasible dual point, in the columns of
-        ``space.factor``.
-        """
-        gamma, alpha = self.gamma_of(dual), self.alpha_of(dual)
-        values, vectors, error = self.spectrum(gamma)
-        error = max(error, EPS)
-        c = np.asarray(self.factor.T @ (self.y * ((0.0 if alpha is None else alpha) - 2.0 * gamma)))
-        return np.asarray(0.5 * vectors @ ((vectors.T @ c) / np.maximum(1.0 - values, error)))
-
-    def _alphas_by_newton(self, gamma: Floats, lam: float) -> list[Floats]:
-        """Minimise q(w) = ‖w‖² + Σ L(u_i; γ_i) from w = 0 and return the α at the minimum for each
-        width of smoothing.
+    def _alpha_by_newton(self, gamma: Floats, lam: float) -> Floats:
+        """Minimise q(w) = ‖w‖² + Σ L(u_i; γ_i) from w = 0 and return the α at the minimum.
 
         Newton's method with a line search. :math:`h = L + γ(1-u)²` is smoothed at u = 1, with a
-        width that shrinks. Where the time of the call is up, the α are those of the points that
-        were reached.
+        width that shrinks. Where the time of the call is up, the α are those of the point that was
+        reached.
         """
-        rows = np.flatnonzero(gamma > 0)
+        rows, alpha = np.flatnonzero(gamma > 0), np.zeros(gamma.size)
         if rows.size == 0 or lam == 0:
-            return [np.zeros(gamma.size)]
+            return alpha
         L = self.factor[rows]
         A = (L.toarray() if sp.issparse(L) else L) * self.y[rows, None]
         bend, height = gamma[rows], lam * self.weight[rows]
@@ -391,16 +310,14 @@ class ConicDual(BinaryStatement):
         # infinite.
         with np.errstate(over="ignore"):
             slope, knee = np.sqrt(bend) * np.sqrt(height), np.sqrt(height) / np.sqrt(bend)
-        lagrangian, found = _SmoothedLagrangian(A, bend, slope, knee, current().passed), []
+        lagrangian = _SmoothedLagrangian(A, bend, slope, knee, current().passed)
         for width in SMOOTHINGS:
             lagrangian.smooth(width)
             newton(lagrangian)
-            alpha = np.zeros(gamma.size)
-            alpha[rows] = lagrangian.multipliers()
-            found.append(alpha)
             if lagrangian.stop():
                 break
-        return found
+        alpha[rows] = lagrangian.multipliers()
+        return alpha
 
     def gamma_upper_bound(self) -> Floats | float:
         """Upper bound on a feasible γ; none by default."""
@@ -413,89 +330,56 @@ class ConicDual(BinaryStatement):
 
         The candidates are γ at the distances :data:`INTERIORS` from the boundary, with α as passed
         (scaled by the root of the same factor, which leaves α²/γ unchanged) and with the α of a
-        minimiser of q, unless `improve_alpha` is off and an α was passed. A point that has been
-        repaired stays as it is.
+        minimiser of q, unless `improve_alpha` is off and the former gives a bound; both also with α so small
+        that h* is 0, since where λ is large the rounding of h* would cost more than the whole
+        objective. A point that has been repaired stays as it is.
         """
-        for known in self._repaired:
-            if same_point(known, dual):
-                return known
+        if (known := self._known(dual)) is not None:
+            return known.point
         gamma = np.clip(
             np.nan_to_num(self.gamma_of(dual), posinf=0.0), 0.0, self.gamma_upper_bound()
         )
         gamma = np.where(gamma < NEGLIGIBLE, 0.0, gamma)
-        if not gamma.any():
-            return {"gamma": gamma, "alpha": np.zeros_like(gamma)}
         lam, given = self.lam_of(dual), self.alpha_of(dual)
+        zeros, beside = np.zeros(gamma.size), {name: dual[name] for name in dual.keys() & {"lam"}}
+        best = _Repaired({**beside, "gamma": zeros, "alpha": zeros}, self.dual_constant(lam))
+        if not gamma.any():
+            return best.point
         # λ_max is at least each of the terms γ_i‖x_i‖².
-        largest = float(gamma.max(initial=0.0))
-        if largest > 0:
-            share = gamma / largest
-            longest = float(np.max(share * self.geometry.norms * self.geometry.norms))
-            if longest > 0 and largest > 2.0 / longest:
-                gamma = share / longest
-        base = self._spectrum_of(gamma)
-        top = base.top
-        scales = sorted(
-            {min(1.0, 1.0 / (top * (1.0 + interior))) if top > 0 else 1.0 for interior in INTERIORS}
-        )
-        scales = [scale for scale in scales if top_of(top, scale) < 1.0]
-        best = {"gamma": np.zeros_like(gamma), "alpha": np.zeros_like(gamma)}
-        best_value, best_scale, gradient = (
-            0.0 if self.dual_constant(lam).value == 0 else -math.inf,
-            None,
-            None,
-        )
+        largest = float(gamma.max())
+        share = gamma / largest
+        longest = float(np.max(share * self.geometry.norms * self.geometry.norms))
+        if longest > 0 and largest > 2.0 / longest:
+            gamma = share / longest
+        curvature = self._curvature(gamma)
+        top = top_of(curvature.top, 1.0)
+        scales = {min(1.0, 1.0 / (top * (1.0 + d))) if top > 0 else 1.0 for d in INTERIORS}
 
-        def scaled(scale: float) -> _Spectrum:
-            return _Spectrum(
-                gamma * scale if scale != 1.0 else gamma, base.curvature, base.scale * scale
-            )
-
-        def update_best(scale: float, alphas: list[Floats], charges: list[float]) -> None:
-            nonlocal best, best_value, best_scale, gradient
-            point = scaled(scale)
-            for alpha, charge in zip(alphas, charges, strict=True):
-                if gradient is None:
-                    # The error of the gradient hardly depends on the distance from the boundary.
-                    norm = self._bound(point.gamma, alpha, lam, point)[1]
-                    gradient = norm if math.isfinite(norm) else None
-                value = self._estimate(
-                    point.gamma, alpha, charge, lam, base, scale, gradient or 0.0
-                )
-                if value > best_value:
-                    best, best_value, best_scale = (
-                        {"gamma": point.gamma, "alpha": alpha},
-                        value,
-                        scale,
-                    )
-
-        if given is not None:
-            candidates = self._alpha_candidates(np.nan_to_num(given), gamma, lam)
-            charges = self._charges(gamma, candidates, lam)
-            # α²/γ is the same for all scales, and with it h*.
+        def better(best: _Repaired, alpha: Floats) -> _Repaired:
             for scale in scales:
-                update_best(scale, [math.sqrt(scale) * alpha for alpha in candidates], charges)
-        if best_scale is None or self.improve_alpha:
-            for scale in scales if best_scale is None else [best_scale]:
-                found = self._alphas_by_newton(gamma * scale, lam)
-                found.append(self.capped(found[-1], gamma * scale, lam))
-                update_best(scale, found, self._charges(gamma * scale, found, lam))
-        if best_scale is not None:
-            self._keep(scaled(best_scale))
-            # What was estimated is not yet proved.
-            if (
-                not self._evaluated(best["gamma"], best["alpha"], lam).lower_end
-                > self.dual_constant(lam).lower_end
-            ):
-                best = {"gamma": np.zeros_like(gamma), "alpha": np.zeros_like(gamma)}
-        self._repaired.insert(0, best)
-        del self._repaired[KEPT:]
-        return best
+                scaled, moved = gamma * scale, np.where(gamma > 0, math.sqrt(scale) * alpha, 0.0)
+                capped = self.capped(moved, scaled, lam)
+                for each in (moved,) if np.array_equal(moved, capped) else (moved, capped):
+                    bound = self._bound(scaled, each, lam, curvature, scale)
+                    if bound.lower_end > best.bound.lower_end:
+                        best = _Repaired({**beside, "gamma": scaled, "alpha": each}, bound)
+            return best
+
+        nothing = best
+        if given is not None:
+            best = better(best, np.nan_to_num(given))
+        if self.improve_alpha or best is nothing:
+            scale = max(scales)
+            best = better(best, self._alpha_by_newton(gamma * scale, lam) / math.sqrt(scale))
+        self._repaired[:] = [best, *self._repaired[: KEPT - 1]]
+        return best.point
 
     def dual_violation(self, dual: Dual) -> float:
         """Largest of −γ, of γ above its bound, of α where γ = 0, and of the violation that prevents
         a proof of λ_max(Σ γ_i x_i x_i') < 1.
         """
+        if self._known(dual) is not None:
+            return 0.0
         gamma, alpha = self.gamma_of(dual), self.alpha_of(dual)
         if not np.isfinite(gamma).all() or (alpha is not None and not np.isfinite(alpha).all()):
             return math.inf
@@ -509,45 +393,18 @@ class ConicDual(BinaryStatement):
             longest = float(np.max(gamma * self.geometry.norms * self.geometry.norms, initial=0.0))
         if longest > 2.0:
             return longest - 1.0
-        found = self._spectrum_of(gamma)
-        if found.top < 1.0:
-            return 0.0
-        return max(float(found.curvature.values[-1]) * found.scale - 1.0, EPS)
+        found = self._curvature(gamma)
+        return 0.0 if found.top < 1.0 else max(float(found.values[-1]) - 1.0, EPS)
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        gamma, lam = self.gamma_of(dual), self.lam_of(dual)
-        alpha = self.alpha_of(dual)
-        if (
-            self.dual_constant(lam).value == 0
-            and not gamma.any()
-            and (alpha is None or not alpha.any())
-        ):
-            return exact(0.0)
-        if alpha is not None:
-            return self._evaluated(gamma, alpha, lam)
-        spectrum = self._spectrum_of(gamma)
-        bounds = [
-            self._bound(gamma, alpha, lam, spectrum)[0]
-            for alpha in self._alphas_by_newton(gamma, lam)
-        ]
-        return max(bounds, key=lambda bound: bound.lower_end)
-
-    def _evaluated(self, gamma: Floats, alpha: Floats, lam: float) -> Bounded:
-        """D at multipliers; the last value is cached, since a repair evaluates it before the
-        checker does.
-        """
-        for known, its_alpha, its_lam, bound in self._bounds:
-            if its_lam == lam and np.array_equal(known, gamma) and np.array_equal(its_alpha, alpha):
-                return bound
-        bound = self._bound(gamma, alpha, lam, self._spectrum_of(gamma))[0]
-        self._bounds.insert(0, (gamma.copy(), alpha.copy(), lam, bound))
-        del self._bounds[KEPT:]
-        return bound
-
-    @cached_property
-    def _bounds(self) -> list[tuple[Floats, Floats, float, Bounded]]:
-        """The multipliers that were evaluated last."""
-        return []
+        if (known := self._known(dual)) is not None:
+            return known.bound
+        gamma, alpha, lam = self.gamma_of(dual), self.alpha_of(dual), self.lam_of(dual)
+        if not gamma.any() and (alpha is None or not alpha.any()):
+            return self.dual_constant(lam)
+        if alpha is None:
+            alpha = self._alpha_by_newton(gamma, lam)
+        return self._bound(gamma, alpha, lam, self._curvature(gamma))
 
 
 def same_point(one: Dual, other: Dual) -> bool:
@@ -588,7 +445,7 @@ class _SmoothedLagrangian:
 
     def examine(self, steps: int) -> bool | None:
         """Whether the minimum was reached, or there is no time for another step."""
-        return True if self.solved or steps >= NEWTON_STEPS or self.stop() else None
+        return True if self.solved or steps >= 30 or self.stop() else None
 
     def direction(self) -> NewtonStep | None:
         """Return Newton's step; None where the system is singular, or it promises less than
@@ -725,9 +582,7 @@ class ConicLoss(ConicDual):
         """Return w = 0 without and, for rows that are the data, with the intercepts 1 and −1; γ = α
         = 0, whose bound is 0.
         """
-        zeros = np.zeros(self.y.size)
-        dual: Dual = {"gamma": zeros, "alpha": zeros}
-        duals = [dual if self.kappa is None else {**dual, "lam": np.zeros(())}]
+        zeros, duals = np.zeros(self.y.size), [self.trivial_dual()]
         if not self.space.factored:
             # The time limit has passed before there was a factor, in whose columns a second moment
             # is stated.
@@ -745,6 +600,12 @@ class ConicLoss(ConicDual):
                 models.append(self.model(bias, np.zeros((w.size, 0))))
         return models, duals
 
+    def trivial_dual(self) -> Dual:
+        """Return γ = α = 0, and λ = 0 where it is a multiplier."""
+        zeros = np.zeros(self.y.size)
+        dual: Dual = {"gamma": zeros, "alpha": zeros}
+        return dual if self.kappa is None else {**dual, "lam": np.zeros(())}
+
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
         """The interval around the optimum of the 0-1 problem: the same bound, and the better of
         model and rounding.
@@ -760,22 +621,15 @@ class ConicLoss(ConicDual):
         """As for any conic dual; in the cardinality form with the better of λ as passed and the
         best λ for γ and α.
         """
-        if self.kappa is None:
+        if self.kappa is None or self._known(dual) is not None:
             return super().repair(dual)
-        for known in self._repaired:
-            if same_point(known, dual):
-                return known
-        zeros = np.zeros(self.y.size)
+        repair, lams = super().repair, (self.lam_of(dual), self._best_lam(dual))
+        points = [repair({**dual, "lam": np.array(lam)}) for lam in lams]
+        best = max(points, key=lambda point: self.evaluate_dual(point).lower_end)
+        if self.evaluate_dual(best).lower_end > 0.0:
+            return best
         # λ = γ = α = 0 is feasible, with the bound 0.
-        best: Dual = {"lam": np.zeros(()), "gamma": zeros, "alpha": zeros}
-        best_value = 0.0
-        for lam in (self.lam_of(dual), self._best_lam(dual)):
-            point = {**super().repair({**dual, "lam": np.array(lam)}), "lam": np.array(lam)}
-            value = self.evaluate_dual(point).lower_end
-            if value > best_value:
-                best, best_value = point, value
-        self._repaired.insert(0, best)
-        return best
+        return self.trivial_dual()
 
     def _best_lam(self, dual: Dual) -> float:
         """The λ ≥ 0 that maximises D − λκΣs for given γ and α: a quantile of α²/(4γs), weighted by
@@ -806,7 +660,7 @@ class ConicLoss(ConicDual):
         columns = [full_entry(column, data) for column in moment.coefficients.T]
         return {
             "V_coef": np.column_stack(columns) if columns else np.zeros((data.rows, 0)),
-            "ridge": np.array(moment.ridge),
+            "ridge": np.array(0.0),
         }
 
     def explain(self, status: str) -> str:
@@ -873,6 +727,13 @@ class ConicFixedGamma(ConicDual):
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         zeros = np.zeros(self.y.size)
         return [self.model(np.zeros(self.factor.shape[1]))], [{"gamma": zeros, "alpha": zeros}]
+
+    @cached_property
+    def spectrum(self) -> tuple[Floats, Floats, float]:
+        """Eigenvalues and vectors of Σ γ_i x_i x_i', and the rounding error of the former."""
+        values, vectors = sl.eigh(weighted_gram(self.factor, self.gamma), check_finite=False)
+        trace = float(self.gamma @ self.squared_row_norms)
+        return values, vectors, float(inner_error(sum(self.factor.shape), trace))
 
     def minimiser_on_piece(self, w: Floats, near: float) -> Floats:
         r"""Return the minimiser of the quadratic piece of q that `w` lies on.
