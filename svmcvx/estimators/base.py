@@ -28,14 +28,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from svmcvx.arguments import (
-    ARGUMENTS,
-    TOL,
-    check_shared,
-    documented,
-    refuse_unknown,
-    what_was_meant,
-)
+from svmcvx.arguments import ARGUMENTS, check_shared, documented, refuse_unknown, what_was_meant
 from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
 from svmcvx.containers import as_array
@@ -187,7 +180,7 @@ class CertifiedClassifier(_Fitted):
 
     class_weight: Mapping[Any, float] | str | None = None
     solver: str = "auto"
-    tol: float = TOL
+    tol: float = 1e-6
     time_limit: float | None = None
     max_iter: int | None = None
     verbose: bool = False
