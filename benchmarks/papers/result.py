@@ -19,7 +19,7 @@ from benchmarks.papers.trials import Trials
 from svmcvx import DataError
 from svmcvx.experiments import Study
 from svmcvx.experiments.reports import commit, computer, versions
-from svmcvx.experiments.statistics import corrected_t, effect, paired_t
+from svmcvx.experiments.statistics import corrected_t, effect
 from svmcvx.experiments.tables import outward
 from svmcvx.system.files import atomic_write
 
@@ -228,7 +228,7 @@ def over_splits(
         f"_less_{name}{end}": round(value, 4) + 0.0 for end, value in sizes.items()
     }
     for said, (cell, overlapping) in tests.items():
-        p_value = corrected_t(difference, ratio) if overlapping else paired_t(difference)
+        p_value = corrected_t(difference, ratio if overlapping else 0.0)
         cells |= {said: _outcome(difference, p_value), cell: significant(p_value)}
     return cells
 

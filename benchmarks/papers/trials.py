@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -20,22 +21,23 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-import svmcvx
 from svmcvx import DataError, Solution, Status, SvmcvxError
 from svmcvx.data import check_time_limit
 from svmcvx.datasets import content_digest, load
 from svmcvx.experiments.store import (
     FAILED,
     Row,
-    Running,
     Store,
+    end_of_work,
     failed,
     fingerprint,
-    is_dask,
+    finished,
     plain,
+    progress_bar,
+    warn_incomplete,
 )
 from svmcvx.system import clock
-from svmcvx.system.deadline import OutOfTime, epoch_end, time_limited, until
+from svmcvx.system.deadline import OutOfTime, time_limited, until
 
 # Computes the row of a cell and the number of the repetition, on the data of the cell.
 Compute: TypeAlias = Callable[..., Row]
@@ -50,19 +52,12 @@ class Trial:
     compute: Compute
     cell: Mapping[str, Any]
     repeat: int
-    key: str
-    store: Path | None = None
-    until: float = np.inf
+    keys: tuple[str]
 
     def __str__(self) -> str:
         return ", ".join(
             f"{name} {value}" for name, value in [*self.cell.items(), ("repeat", self.repeat)]
         )
-
-    @property
-    def group(self) -> str:
-        """The data set, or what else the first part of the cell names."""
-        return str(next(iter(self.cell.values()), "trials"))
 
     def empty_row(self) -> Row:
         """Return the row before anything is known."""
@@ -75,30 +70,22 @@ class Trial:
             "note": "",
         }
 
-    def run(self, *data: Any) -> Row | None:
-        """Return the row; None if the time ran out before it was done."""
-        if self.store is not None:
-            with Store(self.store) as store:
-                # Another process may have finished it meanwhile.
-                if (row := store.found((self.key,)).get(self.key)) is not None and row[
-                    "status"
-                ] != FAILED:
-                    return row
+    def rows(self, keys: Sequence[str], end: float, *data: Any) -> Iterator[tuple[str, Row]]:
+        """Yield the row; nothing if the time ran out before it was done."""
         row, started = self.empty_row(), clock.now()
-        with until(self.until) as deadline, warnings.catch_warnings():
-            if deadline.passed():
-                return None
+        with until(end) as deadline, warnings.catch_warnings():
+            if not keys or deadline.passed():
+                return
             warnings.simplefilter("ignore", ConvergenceWarning)  # the row has the gap
             try:
                 row |= {"status": "done"} | self.compute(*data, repeat=self.repeat, **self.cell)
             except OutOfTime:
-                return None
+                return
             except Exception as error:  # an error of one solver does not stop the others
                 if deadline.passed():
-                    return None
+                    return
                 row |= failed(error)
-        found: Row = plain(row | {"seconds": clock.now() - started})
-        return found
+        yield keys[0], plain(row | {"seconds": clock.now() - started})
 
 
 def accepted(solution: Solution) -> Solution:
@@ -211,41 +198,48 @@ def trials(
     sets = {} if data is None else data
     counts = [repeats] * len(cells) if isinstance(repeats, int) else repeats
     limit = check_time_limit(options["time_limit"])
-    with time_limited(limit) as deadline:
-        work = [
-            Trial(
-                compute,
-                cell,
-                repeat,
-                fingerprint(
-                    "trial",
-                    svmcvx.__version__,
-                    name,
-                    dict(cell),
-                    repeat,
-                    *sets.get(str(cell.get("dataset")), ())[:1],
-                ),
-                None if is_dask(options["backend"]) else options["store"],
-                epoch_end(deadline),
-            )
-            for repeat in range(max(counts))
-            for cell, count in zip(cells, counts, strict=True)
-            if repeat < count
-        ]
-        running = Running(
+    work = [
+        Trial(compute, cell, repeat, (_key(name, cell, repeat, sets),))
+        for repeat in range(max(counts))
+        for cell, count in zip(cells, counts, strict=True)
+        if repeat < count
+    ]
+
+    def data_of(trial: Trial, alone: bool) -> tuple[Any, ...]:
+        return end_of_work(alone), *sets.get(str(trial.cell.get("dataset")), ())[1:]
+
+    store, found, reused = options["store"], {}, 0
+    with (
+        time_limited(limit) as deadline,
+        progress_bar(options["progress"], "trials", len(work)) as advance,
+    ):
+        run = finished(
             work,
-            lambda trial: tuple(sets.get(str(trial.cell.get("dataset")), ())[1:]),
-            options["store"],
+            data_of,
+            None if store is None else Store(store),
             "reproduce",
-            done=lambda row: row["status"] != FAILED,
+            backend=options["backend"],
+            n_jobs=options["n_jobs"],
+            usable=lambda row: row["status"] != FAILED,
             again=True,
         )
-        complete = running.do(options["backend"], options["n_jobs"], options["progress"], deadline)
-    rows = [running.rows[trial.key] for trial in work if trial.key in running.rows]
-    return Trials(
-        rows,
-        left_out or {},
-        complete,
-        running.reused,
-        {name: str(one[0]) for name, one in sets.items()},
+        with closing(run):
+            try:
+                for _, key, row, stored in run:
+                    found[key] = row
+                    reused += stored
+                    advance()
+            except KeyboardInterrupt:
+                pass
+        rows = [found[trial.keys[0]] for trial in work if trial.keys[0] in found]
+        if len(rows) < len(work):
+            count = f"{len(rows)} of {len(work)} tasks: the result holds these"
+            warn_incomplete(deadline, count, store is not None)
+    digests = {name: str(one[0]) for name, one in sets.items()}
+    return Trials(rows, left_out or {}, len(rows) == len(work), reused, digests)
+
+
+def _key(name: str, cell: Mapping[str, Any], repeat: int, sets: Mapping[str, Any]) -> str:
+    return fingerprint(
+        "trial", name, dict(cell), repeat, *sets.get(str(cell.get("dataset")), ())[:1]
     )

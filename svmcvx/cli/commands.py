@@ -452,7 +452,6 @@ def study(given: Given, file: Path, guarantee: bool = False) -> int:
         f" certified; {found.frame['seconds'].sum():.1f} s of work",
         *found.notes(),
         *(f"{name} is left out: {why}" for name, why in found.left_out.items()),
-        *(f"{model}: {why}" for model, why in found.without_exact().items()),
         *(f"{len(part)} failed: {why}" for why, part in failures.groupby("note", sort=False)),
     ]
     for text in texts:

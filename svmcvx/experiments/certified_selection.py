@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import heapq
 import math
-import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -26,38 +25,37 @@ from typing import Any, NamedTuple, TypeAlias
 import joblib
 import numpy as np
 import pandas as pd
+from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 
-import svmcvx
 from svmcvx.containers import as_array
-from svmcvx.data import binary_data, check_features, check_number, check_time_limit
+from svmcvx.data import check_features, check_number, check_time_limit
 from svmcvx.display import ShortRepr
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier
 from svmcvx.experiments.paths import mixed_dual, mixed_model, proportional
-from svmcvx.experiments.store import DIED, Store, fingerprint, results, workers
-from svmcvx.feature_space import FeatureSpace, feature_space
+from svmcvx.experiments.store import end_of_work, results, workers
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.guarantees.binary import training_space
 from svmcvx.guarantees.ranges import Node, Point, over_range, squared_radius
-from svmcvx.kernels import kernel_from_dict
-from svmcvx.model import KernelModel, LinearModel
 from svmcvx.solution import Solution, Status
-from svmcvx.system.deadline import epoch_end, time_limited, until
+from svmcvx.system.deadline import time_limited, until
 
-Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
 Fold: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 
-# Neighbouring values are not brought nearer to each other than this: scores cross 0 there.
-NEAREST = 1.0 + 1e-7
 # Parameters that may vary: the objective is affine in them, and the dual objective concave in them
 # and the multipliers together.
 VARIES = {PSVMClassifier: ("C",), ODMClassifier: ("C1", "C2")}
+# Largest share of the squared radius between two points up to which the gap of their mean is taken
+# in place of a solution, and up to which a mean stays at the end of a piece that is cut.
+MEAN_SHARE, LIMITING_SHARE = 0.1, 0.3
 
 
 class _Piece(NamedTuple):
@@ -94,8 +92,6 @@ class CertifiedSelection(ShortRepr):
         ``solved``: on how many folds that is a solution, and not a mean of two neighbours.
     fits : int
         Problems solved.
-    reused : int
-        Cuts of a piece on a fold that were found in the store.
     complete : bool
         Whether the difference of `errors` and `least` is within the tolerance.
     """
@@ -108,7 +104,6 @@ class CertifiedSelection(ShortRepr):
     pieces: pd.DataFrame = field(repr=False)
     values: pd.DataFrame = field(repr=False)
     fits: int
-    reused: int
     complete: bool
 
     @property
@@ -150,7 +145,6 @@ def certified_select(
     tol: float = 1e-8,
     backend: str | None = None,
     n_jobs: int | None = None,
-    store: str | os.PathLike[str] | None = None,
     time_limit: float | None = None,
     **ranges: tuple[float, float],
 ) -> CertifiedSelection:
@@ -176,10 +170,6 @@ def certified_select(
         Dask scheduler.
     n_jobs : int, optional
         Folds at a time; 1 by default, all workers with Dask. What is proved does not depend on it.
-    store : path-like, optional
-        A file for what is finished (SQLite; made if it is not there), which other searches,
-        comparisons and studies may share. A later call with the same arguments continues where the
-        first one stopped, also after a kill.
     time_limit : float, optional
         Seconds; then the bounds proved so far are returned, as after Ctrl-C.
     **ranges : (low, high)
@@ -220,37 +210,34 @@ def certified_select(
     eps = check_number(eps, "eps", low=0, high=1, open_high=True)
     check_number(tol, "tol")
     features, labels = check_features(X), as_array(y, "y").ravel()
-    folds = [
-        (np.asarray(a), np.asarray(b))
-        for a, b in check_cv(cv, labels, classifier=True).split(features, labels)
-    ]
+    splits = check_cv(cv, labels, classifier=True).split(features, labels)
+    folds = [(np.asarray(train), np.asarray(test)) for train, test in splits]
+    names = tuple(ranges)
     with (
         time_limited(check_time_limit(time_limit)) as deadline,
         workers(backend, n_jobs) as parallel,
     ):
         search = _Search(
-            estimator, features, labels, folds, tuple(ranges), ratios, tol, parallel, store
+            [_fold(estimator, features, labels, fold, names, ratios, tol) for fold in folds],
+            [labels[test] == np.unique(labels)[-1] for _, test in folds],
+            parallel,
         )
-        search.end = epoch_end(deadline)
-        open_ = [search.whole(low, high)]
+        open_ = search.split((low, high)) or [_Piece(0, search.observations, low, high)]
         closed: list[_Piece] = []
         while open_ and not search.stopped and not deadline.passed():
+            # The piece with the least lower bound.
             piece = heapq.heappop(open_)
-            if piece.least + eps * search.observations >= search.best:
-                # The least of all: no other is better.
-                heapq.heappush(open_, piece)
-                break
-            if piece.high <= piece.low * NEAREST:
-                closed.append(piece)
-                continue
-            halves = search.split(
-                (piece.low, math.sqrt(piece.low) * math.sqrt(piece.high), piece.high)
-            )
+            halves = None
+            short = piece.high - piece.low <= 1e-7 * piece.low
+            if piece.least + eps * search.observations < search.best and not short:
+                middle = math.sqrt(piece.low) * math.sqrt(piece.high)
+                halves = search.split((piece.low, middle, piece.high))
+            for half in halves or ():
+                heapq.heappush(open_, half)
             if halves is None:
                 closed.append(piece)
-                break
-            for half in halves:
-                heapq.heappush(open_, half)
+                if not short:
+                    break
     return search.result([*open_, *closed], eps)
 
 
@@ -276,135 +263,219 @@ def _range(machine: Any, ranges: dict[str, Any]) -> tuple[float, float, tuple[fl
         )
     low, high, ratios = proportional(ranges)
     if not low < high:
-        raise DataError(
-            f"the range of {next(iter(ranges))} must be increasing, got"
-            f" {ranges[next(iter(ranges))]!r}"
-        )
+        raise DataError(f"the range of {next(iter(ranges))} must be increasing, got {ranges}")
     return low, high, ratios
+
+
+# A fold
+
+
+class _Found(NamedTuple):
+    """New points of a fold, the classes that are possible at their values, shape (m, 2), and those
+    that are between neighbours.
+    """
+
+    points: dict[float, _Known]
+    possible: dict[float, Bools]
+    between: list[Bools]
+    space: FeatureSpace | None
+
+
+class _Known(NamedTuple):
+    """A point at a value, and whether it is a solution; a mean is none."""
+
+    point: Point
+    solved: bool
+
+
+@dataclass
+class _Fold:
+    """A training part with the points that are known of it, and its validation rows."""
+
+    estimator: CertifiedClassifier
+    names: tuple[str, ...]
+    ratios: tuple[float, ...]
+    X: Any
+    y: NDArray[Any]
+    rows: Any
+    space: FeatureSpace | None = None
+    points: dict[float, _Known] = field(default_factory=dict)
+    _nodes: dict[float, Node] = field(default_factory=dict, repr=False)
+
+    def sent(self, values: tuple[float, ...]) -> _Fold:
+        """Return what another process needs for a piece: the points at its ends."""
+        known = {value: self.points[value] for value in values if value in self.points}
+        return replace(self, points=known, _nodes={})
+
+    def settings(self, value: float) -> dict[str, float]:
+        return {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
+
+    def split(self, values: tuple[float, ...]) -> _Found | None:
+        """Find points at those of the values that have none; None if a limit ended a fit."""
+        new = [value for value in values if value not in self.points]
+        ends = (values[0], values[-1])
+        if all(end in self.points for end in ends):
+            # A mean whose gap limits what is known on the piece is solved for.
+            limit = LIMITING_SHARE * squared_radius(*map(self._node, ends))
+            means = [end for end in ends if not self.points[end].solved]
+            new = [*(end for end in means if self._node(end).gap > limit), *new]
+        for value in new:
+            taken = value not in ends and self._take_mean(values[0], value, values[-1])
+            if not taken and not self._solve(value):
+                return None
+        between = [over_range(self._node(a), self._node(b)) for a, b in pairwise(values)]
+        points = {value: self.points[value] for value in new}
+        possible = {value: self._node(value).possible for value in new}
+        return _Found(points, possible, between, self.space)
+
+    def _solve(self, value: float) -> bool:
+        machine = clone(self.estimator).set_params(**self.settings(value))
+        with warnings.catch_warnings():
+            # What a wide gap leaves open is counted as undecided.
+            warnings.simplefilter("ignore")
+            machine.fit(self.X, self.y)
+        solution: Solution = machine.solution_
+        if machine.classes_.size != 2:
+            raise DataError(
+                "certified_select is for two classes, both of them in each training part"
+            )
+        if solution.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
+            return False
+        if self.space is None:
+            # Solutions on a fold share kernel and weights.
+            self.space, _ = training_space(solution, self.X, self.y)
+        model: Any = solution.model
+        own = (solution.formulation, solution.hyperparameters, model, solution.dual)
+        self.points[value] = _Known(Point(*own), solved=True)
+        self._nodes.pop(value, None)
+        return True
+
+    def _take_mean(self, first: float, value: float, last: float) -> bool:
+        """Take the mean of the points at both ends, where its gap is small beside what is not known
+        between them.
+        """
+        one, other, t = (
+            self.points[first].point,
+            self.points[last].point,
+            (value - first) / (last - first),
+        )
+        model, dual = mixed_model(one.model, other.model, t), mixed_dual(one.dual, other.dual, t)
+        if model is None or dual is None:
+            return False
+        settings = {**one.hyperparameters, **self.settings(value)}
+        self.points[value] = _Known(Point(one.formulation, settings, model, dual), solved=False)
+        radius = squared_radius(self._node(first), self._node(last))
+        if self._node(value).gap <= MEAN_SHARE * radius:
+            return True
+        del self.points[value], self._nodes[value]
+        return False
+
+    def _node(self, value: float) -> Node:
+        if value not in self._nodes:
+            assert self.space is not None  # noqa: S101 - made by the first solution
+            point = self.points[value].point
+            self._nodes[value] = Node.of(point, self.names, self.space, self.rows)
+        return self._nodes[value]
+
+
+def _fold(
+    estimator: Any,
+    X: Any,
+    y: NDArray[Any],
+    fold: Fold,
+    names: tuple[str, ...],
+    ratios: tuple[float, ...],
+    tol: float,
+) -> _Fold:
+    train, test = fold
+    machine = clone(estimator)
+    rows, _ = _safe_split(machine, X, y, train)
+    tested, _ = _safe_split(machine, X, y, test, train)
+    if isinstance(machine, Pipeline):
+        before, machine = machine[:-1], machine[-1]
+        rows = check_features(before.fit_transform(rows, y[train]))
+        tested = check_features(before.transform(tested))
+    return _Fold(machine.set_params(tol=tol), names, ratios, rows, y[train], tested)
+
+
+def _split(fold: _Fold, values: tuple[float, ...], end: float) -> _Found | None:
+    with until(end) as deadline:
+        return None if deadline.passed() else fold.split(values)
+
+
+# All folds
 
 
 class _Search:
     """The points of all folds at the values so far, and what they prove."""
 
     def __init__(
-        self,
-        estimator: Any,
-        X: Any,
-        y: NDArray[Any],
-        folds: list[Fold],
-        names: tuple[str, ...],
-        ratios: tuple[float, ...],
-        tol: float,
-        parallel: joblib.Parallel | None,
-        store: str | os.PathLike[str] | None,
+        self, folds: list[_Fold], positive: list[Bools], parallel: joblib.Parallel | None
     ) -> None:
-        self.y, self.folds, self.names, self.ratios = y, folds, names, ratios
-        self.parallel, self.store = parallel, None if store is None else Store(store)
-        self.classes = np.unique(y)
-        self.observations = sum(test.size for _, test in folds)
-        self.searches = [self._fold(estimator, X, y, fold, tol) for fold in folds]
-        self.keys = [
-            fingerprint(
-                svmcvx.__version__, each.estimator, names, ratios, each.X, each.y, each.rows
-            )
-            for each in (self.searches if self.store is not None else [])
-        ]
+        self.folds, self.positive, self.parallel = folds, positive, parallel
+        self.observations = sum(labels.size for labels in positive)
         self.errors: dict[float, tuple[int, int]] = {}
-        self.possible: dict[float, list[str]] = {}
-        self.reused = 0
+        self.possible: dict[float, list[Bools]] = {}
         self.stopped = False
-        self.end = math.inf
-
-    def _fold(self, estimator: Any, X: Any, y: NDArray[Any], fold: Fold, tol: float) -> FoldSearch:
-        train, test = fold
-        machine = clone(estimator)
-        rows, _ = _safe_split(machine, X, y, train)
-        tested, _ = _safe_split(machine, X, y, test, train)
-        if isinstance(machine, Pipeline):
-            before, machine = machine[:-1], machine[-1]
-            rows = check_features(before.fit_transform(rows, y[train]))
-            tested = check_features(before.transform(tested))
-        return FoldSearch(
-            machine.set_params(tol=tol), self.names, self.ratios, rows, y[train], tested
-        )
 
     @property
     def best(self) -> int:
         """The fewest errors that are proved at a value."""
         return min((most for _, most in self.errors.values()), default=self.observations)
 
-    def whole(self, low: float, high: float) -> _Piece:
-        """The range as one piece; without any knowledge if time ended."""
-        pieces = self.split((low, high))
-        return pieces[0] if pieces else _Piece(0, self.observations, low, high)
-
     def split(self, values: tuple[float, ...]) -> list[_Piece] | None:
         """Cut a piece: bound the errors at a new value, and between neighbours; None if that was
         ended.
         """
         try:
-            found = self._results(values)
+            found = self._found(values)
         except KeyboardInterrupt:
-            found = [None]
-        if any(row is None for row in found):
+            found = []
+        if len(found) < len(self.folds):
             self.stopped = True
             return None
-        rows: list[Row] = [row for row in found if row is not None]
-        for k, (search, row) in enumerate(zip(self.searches, rows, strict=True)):
-            search.take({float(value): point for value, point in row["points"].items()})
-            for value, possible in row["possible"].items():
-                self.possible.setdefault(float(value), [""] * len(self.folds))[k] = possible
-        for value in {float(value) for row in rows for value in row["possible"]}:
+        for k, (fold, one) in enumerate(zip(self.folds, found, strict=True)):
+            fold.space = one.space
+            for value, possible in one.possible.items():
+                if fold.points.get(value) is not one.points[value]:
+                    fold.points[value] = one.points[value]
+                    fold._nodes.pop(value, None)
+                self.possible.setdefault(value, [possible] * len(found))[k] = possible
+        for value in {value for one in found for value in one.possible}:
             self.errors[value] = self._count(self.possible[value])
         return [
-            _Piece(*self._count([row["between"][k] for row in rows]), *values[k : k + 2])
-            for k in range(len(values) - 1)
+            _Piece(*self._count([one.between[k] for one in found]), *ends)
+            for k, ends in enumerate(pairwise(values))
         ]
 
-    def _results(self, values: tuple[float, ...]) -> list[Row | None]:
-        found: dict[int, Row | None] = {}
-        keys = [f"{key} {values!r}" for key in self.keys]
-        if self.store is not None:
-            rows = self.store.found(keys)
-            found = {k: rows[key] for k, key in enumerate(keys) if key in rows}
-            self.reused += len(found)
-        left = [k for k in range(len(self.searches)) if k not in found]
-        calls = {k: (split, (self._sent(k, values), values, self.end)) for k in left}
-        for k, row in results(calls, self.parallel):
-            if row is DIED:
+    def _found(self, values: tuple[float, ...]) -> list[_Found]:
+        """Return the results of all folds; fewer if a limit ended one."""
+        if self.parallel is None:
+            each = (_split(fold, values, math.inf) for fold in self.folds)
+            return [one for one in each if one is not None]
+        end, found = end_of_work(alone=False), {}
+        calls = {k: (_split, fold.sent(values), values, end) for k, fold in enumerate(self.folds)}
+        for k, one in results(calls, self.parallel):
+            if isinstance(one, BrokenProcessPool):
                 raise DataError(
                     f"the process that worked on fold {k} died, killed or out of memory; use fewer"
                     " n_jobs"
                 )
-            if row is not None and self.store is not None:
-                self.store.add(keys[k], row, "certified_select")
-            found[k] = row
-        return [found[k] for k in range(len(self.searches))]
+            found[k] = one
+        return [found[k] for k in sorted(found) if found[k] is not None]
 
-    def _sent(self, k: int, values: tuple[float, ...]) -> FoldSearch:
-        """Return a fold as another process needs it for a piece."""
-        return self.searches[k] if self.parallel is None else self.searches[k].sent(values)
-
-    def _count(self, possible: list[str]) -> tuple[int, int]:
-        """The least and the most errors of classes that are possible in each fold."""
+    def _count(self, possible: list[Bools]) -> tuple[int, int]:
+        """Return the least and the most errors of classes that are possible in each fold."""
         least = most = 0
-        for (_, test), of_fold in zip(self.folds, possible, strict=True):
-            above = np.frombuffer(of_fold.encode(), dtype=np.uint8) - ord("0")
-            positive = (self.y[test] == self.classes[-1]).astype(np.uint8)
-            most += int((above != positive).sum())
-            least += int((above == 1 - positive).sum())
+        for positive, (below, above) in zip(self.positive, (p.T for p in possible), strict=True):
+            most += int(np.where(positive, below, above).sum())
+            least += int((~np.where(positive, above, below)).sum())
         return least, most
 
     def result(self, pieces: list[_Piece], eps: float) -> CertifiedSelection:
-        if self.store is not None:
-            self.store.close()
-        values = sorted(self.errors)
-        solved = {
-            value: sum(bool(search.points[value]["solved"]) for search in self.searches)
-            for value in values
-        }
-        errors = self.best
-        least = min(piece.least for piece in pieces)
+        values, first = sorted(self.errors), self.folds[0]
+        solved = [sum(fold.points[value].solved for fold in self.folds) for value in values]
+        errors, least = self.best, min(piece.least for piece in pieces)
         complete = errors - least <= eps * self.observations
         if not complete:
             warnings.warn(
@@ -413,231 +484,20 @@ class _Search:
                 " larger eps",
                 stacklevel=3,
             )
-        best = next(
-            (value for value in values if self.errors[value][1] == errors),
-            min(piece.low for piece in pieces),
-        )
+        best = [value for value in values if self.errors[value][1] == errors]
+        table = pd.DataFrame(pieces, columns=["least", "most", "low", "high"])
+        table = table.sort_values("low", ignore_index=True)
         return CertifiedSelection(
-            parameters=self.names,
-            best_params=self.searches[0].settings(best),
+            parameters=first.names,
+            best_params=first.settings(best[0] if best else min(piece.low for piece in pieces)),
             errors=errors,
             least=least,
             observations=self.observations,
-            pieces=pd.DataFrame(
-                [
-                    (p.low, p.high, p.least, p.most)
-                    for p in sorted(pieces, key=lambda piece: piece.low)
-                ],
-                columns=["low", "high", "least", "most"],
-            ),
+            pieces=table[["low", "high", "least", "most"]],
             values=pd.DataFrame(
-                [(value, *self.errors[value], solved[value]) for value in values],
-                columns=[self.names[0], "least", "most", "solved"],
+                [(v, *self.errors[v], count) for v, count in zip(values, solved, strict=True)],
+                columns=[first.names[0], "least", "most", "solved"],
             ),
-            fits=sum(solved.values()),
-            reused=self.reused,
+            fits=sum(solved),
             complete=complete,
         )
-
-
-Row: TypeAlias = dict[str, Any]
-
-# A mean of two points is taken for a value if its gap is at most this share of the squared radius
-# that holds between them; it is solved for as soon as its gap is more than that share of the
-# squared radius of a piece that is cut.
-MEAN_SHARE, LIMITING_SHARE = 0.1, 0.3
-
-
-@dataclass
-class FoldSearch:
-    """A fold with the points that are known of it."""
-
-    estimator: CertifiedClassifier
-    names: tuple[str, ...]
-    ratios: tuple[float, ...]
-    X: Any
-    y: NDArray[Any]
-    rows: Any
-    points: dict[float, Row] = field(default_factory=dict)
-    _space: FeatureSpace | None = field(default=None, repr=False)
-    _nodes: dict[float, Node] = field(default_factory=dict, repr=False)
-
-    def sent(self, values: tuple[float, ...]) -> FoldSearch:
-        """Return what another process needs for a piece: the points at its ends."""
-        return replace(
-            self,
-            points={v: self.points[v] for v in values if v in self.points},
-            _space=None,
-            _nodes={},
-        )
-
-    def split(self, values: tuple[float, ...]) -> Row | None:
-        """Find points at those of the values that have none, and the classes that are possible
-        there and between neighbours; None if a limit ended a fit.
-        """
-        new = [value for value in values if value not in self.points]
-        if len(values) - len(new) > 1:
-            radius = squared_radius(self._node(values[0]), self._node(values[-1]))
-            limiting = [
-                end
-                for end in (values[0], values[-1])
-                if self._node(end).gap > LIMITING_SHARE * radius
-            ]
-            limiting = [end for end in limiting if not self.points[end]["solved"]]
-            for value in limiting:
-                if not self._solve(value):
-                    return None
-            new += limiting
-        for value in new:
-            if (
-                value not in self.points
-                and not self._take_mean(values[0], value, values[-1])
-                and not self._solve(value)
-            ):
-                return None
-        possible = {repr(value): _packed(self._node(value).possible) for value in new}
-        between = [_packed(over_range(self._node(a), self._node(b))) for a, b in pairwise(values)]
-        return {
-            "points": {repr(value): self.points[value] for value in new},
-            "possible": possible,
-            "between": between,
-        }
-
-    def settings(self, value: float) -> dict[str, float]:
-        return {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
-
-    def _solve(self, value: float) -> bool:
-        machine = clone(self.estimator).set_params(**self.settings(value))
-        with warnings.catch_warnings():
-            # What a wide gap leaves open is counted as undecided.
-            warnings.simplefilter("ignore")
-            machine.fit(self.X, self.y)
-        solution = machine.solution_
-        if machine.classes_.size != 2:
-            raise DataError(
-                "certified_select is for two classes, both of them in each training part"
-            )
-        if solution.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
-            return False
-        if self._space is None:
-            self._space, _ = training_space(solution, self.X, self.y)
-        self.take({value: _row(solution, self._space)})
-        return True
-
-    def take(self, points: Mapping[float, Row]) -> None:
-        """Take in points that were found here or by another process."""
-        for value, point in points.items():
-            if self.points.get(value) is not point:
-                self.points[value] = point
-                self._nodes.pop(value, None)
-
-    def _take_mean(self, first: float, value: float, last: float) -> bool:
-        """Take the mean of the points at both ends, where its gap is small beside what is not known
-        between them.
-        """
-        if not (first in self.points and last in self.points and first < value < last):
-            return False
-        one, other = self._node(first), self._node(last)
-        points = self._point(first), self._point(last)
-        t = (value - first) / (last - first)
-        model = mixed_model(points[0].model, points[1].model, t)
-        dual = mixed_dual(points[0].dual, points[1].dual, t)
-        if model is None or dual is None:
-            return False
-        row = self.points[first]
-        mean = replace(
-            points[0], hyperparameters=self._hyperparameters(row, value), model=model, dual=dual
-        )
-        node = Node.of(mean, self.names, self._bound_space(row), self.rows)
-        if not node.gap <= MEAN_SHARE * squared_radius(one, other):
-            return False
-        self._nodes[value] = node
-        self.points[value] = {**row, **_plain(model, dual), "solved": False}
-        return True
-
-    def _node(self, value: float) -> Node:
-        if value not in self._nodes:
-            space = self._bound_space(self.points[value])
-            self._nodes[value] = Node.of(self._point(value), self.names, space, self.rows)
-        return self._nodes[value]
-
-    def _hyperparameters(self, row: Row, value: float) -> dict[str, Any]:
-        return {**row["hyperparameters"], **self.settings(value)}
-
-    def _point(self, value: float) -> Point:
-        """Return a point as the theorem takes it."""
-        row = self.points[value]
-        space = self._bound_space(row)
-        classes, intercept = space.data.classes, row["intercept"]
-        dual = {name: np.array(values) for name, values in row["dual"].items()}
-        model: Any
-        if space.kernel is None:
-            model = LinearModel(
-                np.array(row["coef"]), intercept, classes, np.zeros(0, dtype=np.intp)
-            )
-        else:
-            support = np.array(row["support"], dtype=np.intp)
-            features = check_features(self.X)
-            coef = np.array(row["coef"], dtype=np.float64)
-            model = KernelModel(
-                space.kernel,
-                features[support],
-                coef,
-                intercept,
-                classes,
-                support,
-                int(features.shape[1]),
-            )
-        return Point(row["formulation"], self._hyperparameters(row, value), model, dual)
-
-    def _bound_space(self, row: Row) -> FeatureSpace:
-        """Return the space of the training rows: solutions on a fold share kernel and weights."""
-        if self._space is None:
-            kernel = None if row["kernel"] is None else kernel_from_dict(row["kernel"])
-            data = binary_data(
-                self.X, self.y, None if row["weight"] is None else np.array(row["weight"])
-            )
-            self._space = feature_space(data, kernel, intercept=row["kind"], keep_gram=False)
-        return self._space
-
-
-def _row(solution: Solution, space: FeatureSpace) -> Row:
-    """Return a solution as a point."""
-    assert solution.evidence is not None  # noqa: S101 - asked for by training_space
-    weight: Any = solution.evidence.weight
-    hyperparameters = {
-        name: value
-        for name, value in solution.hyperparameters.items()
-        if isinstance(value, (int, float))
-    }
-    return {
-        **_plain(solution.model, solution.dual),
-        "formulation": solution.formulation,
-        "hyperparameters": hyperparameters,
-        "kernel": None if space.kernel is None else space.kernel.to_dict(),
-        "kind": space.intercept,
-        "weight": None if (weight == 1.0).all() else weight.tolist(),
-        "solved": True,
-    }
-
-
-def _plain(model: Any, dual: Mapping[str, Any]) -> Row:
-    kernel = isinstance(model, KernelModel)
-    return {
-        "coef": (model.dual_coef if kernel else model.coef).tolist(),
-        "support": model.support.tolist() if kernel else None,
-        "intercept": float(model.intercept),
-        "dual": {name: values.tolist() for name, values in dual.items()},
-    }
-
-
-def _packed(possible: NDArray[np.bool_]) -> str:
-    """Return which classes are possible as text: of each row 0 or 1, or 2 where both are."""
-    codes = np.where(possible[:, 0] & possible[:, 1], 2, possible[:, 1])
-    return "".join(map(str, codes.tolist()))
-
-
-def split(search: FoldSearch, values: tuple[float, ...], end: float) -> Row | None:
-    """Do :meth:`FoldSearch.split` in another process, until a moment in seconds since the epoch."""
-    with until(end) as deadline:
-        return None if deadline.passed() else search.split(values)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -24,7 +23,6 @@ from svmcvx.experiments.fit import (
     MISSING,
     SCALES,
     Part,
-    as_seen,
     check_folder,
     check_metrics,
     conventions,
@@ -39,35 +37,84 @@ from svmcvx.experiments.fit import (
     prepares_itself,
     save_proof,
 )
-from svmcvx.experiments.store import (
-    DIED,
-    DIED_NOTE,
-    Row,
-    Store,
-    failed,
-    fingerprint,
-    progress_bar,
-    results,
-    workers,
-)
+from svmcvx.experiments.store import Row, Store, end_of_work, fingerprint, finished, progress_bar
 from svmcvx.experiments.tables import CertifiedTable
 from svmcvx.solution import Solution, Status
-from svmcvx.system.deadline import current, deferred_interrupt, epoch_end, time_limited, until
+from svmcvx.system.deadline import time_limited, until
 
 Models: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 
-log = logging.getLogger(__name__)
-
-# The columns before those of the intervals of every optimal machine, and after them.
+# The columns before those of the metrics, and after those of the intervals.
 FIRST = ("model", "solver", "status", "lower", "upper", "gap", "certified", "train_accuracy")
 LAST = ("n_support", "seconds", "conventions", "note")
-# The number of this form of a row, in the keys of stores.
-FORM = 4
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """One model of a comparison."""
+
+    name: str
+    model: Any
+    keys: tuple[str]
+    tol: float
+    metrics: tuple[str, ...]
+    guarantee: bool
+    proofs: Path | None
+    refit: bool
+
+    def __str__(self) -> str:
+        return self.name
+
+    def empty_row(self) -> Row:
+        row: Row = dict.fromkeys(columns(self.metrics, self.guarantee))
+        row |= {"model": self.name, "certified": False, "seconds": 0.0, "certificates": []}
+        return row | {"conventions": conventions(self.model), "note": ""}
+
+    def rows(self, keys: Sequence[str], part: Part, end: float) -> Iterator[tuple[str, Row]]:
+        with until(end) as deadline:
+            for key in keys:
+                row = self.empty_row()
+                if deadline.passed():
+                    note = "the time limit left no time for this model"
+                    row |= {"status": str(Status.TIME_LIMIT), "note": note, "_unfinished": True}
+                else:
+                    row |= self._fitted(part)
+                    row["_unfinished"] = cut_short(row, deadline)
+                yield key, row
+
+    def _fitted(self, part: Part) -> Row:
+        tested = len(part.y_test) > 0
+        row, fitted = fit_row(
+            lambda: clone(self.model).fit(part.X, part.y),
+            part,
+            tol=self.tol,
+            metrics=self.metrics if tested else (),
+            intervals=self.metrics if self.guarantee else (),
+            details=True,
+        )
+        row.pop("right", None)
+        if fitted is None:
+            return row
+        predicted = np.asarray(fitted.predict(part.X))
+        row["train_accuracy"] = float(np.mean(predicted == part.y))
+        notes = [row["note"], "" if tested else one_class_note(predicted, part.y)]
+        if self.proofs is not None and isinstance(
+            getattr(last_step(fitted), "solution_", None), Solution
+        ):
+            own = prepares_itself(self.model) or is_pairwise(self.model)
+            folder = self.proofs / file_stem(self.name) if own else self.proofs
+            notes.append(save_proof(folder, self.name, fitted, part))
+        kept = {"_fitted": fitted} if self.refit else {}
+        return row | kept | {"note": "; ".join(filter(None, notes))}
 
 
 @dataclass(eq=False)
 class Comparison:
-    """A comparison in progress: the split data, and the rows of the models fitted so far."""
+    """A comparison in progress: the split data, and the rows of the models fitted so far.
+
+    The arguments are those of :func:`compare`; with `refit` all models are fitted, also those in
+    the store, and kept.
+    """
 
     models: Models
     X: Any
@@ -105,13 +152,17 @@ class Comparison:
         if isinstance(numbers, DataError) and not any(prepares_itself(m) for _, m in self.named):
             raise numbers
         self.train, self.test = self._split()
-        # The data of models that are no pipelines.
-        scaled = self.data.prepared(self.scale, self.missing, self.train)
-        self._part = part_of(None, scaled, self.data.labels, self.train, self.test)
-        self.X_train, self.y_train, self.X_test, self.y_test, _ = self._part
+        self.prepared = self.data.prepared(self.scale, self.missing, self.train)
+        # The parts of models that are no pipelines.
+        part = part_of(None, self.prepared, self.data.labels, self.train, self.test)
+        self.X_train, self.y_train, self.X_test, self.y_test, _ = part
         self._store = None if self.store is None else Store(self.store)
-        self._proofs = None if self.proofs is None else check_folder(self.proofs)
-        self._rows: dict[int, Row] = {}
+        folder = None if self.proofs is None else check_folder(self.proofs)
+        own = (self.tol, self.metrics, self.guarantee, folder, self.refit)
+        self._tasks = [
+            _Task(name, model, (self._key(name, model),), *own) for name, model in self.named
+        ]
+        self._rows: dict[str, Row] = {}
 
     def _split(self) -> tuple[Any, Any]:
         codes, classes = self.data.codes, self.data.classes
@@ -135,69 +186,49 @@ class Comparison:
             ) from None
         return train, test
 
+    def _key(self, name: str, model: Any) -> str:
+        if self._store is None:
+            return name
+        how = () if prepares_itself(model) else (self.scale, self.missing)
+        parts = (self.data.digest_for(model), self.split, self.seed, how, self.tol, self.metrics)
+        return fingerprint("compare", self.guarantee, name, clone(model), *parts)
+
     def _part_of(self, model: Any) -> Part:
-        if prepares_itself(model):
-            return part_of(model, self.data.table, self.data.labels, self.train, self.test)
-        if is_pairwise(model):
-            return part_of(model, self.data.numbers, self.data.labels, self.train, self.test)
-        return self._part
+        own, pairwise = prepares_itself(model), is_pairwise(model)
+        seen = self.data.seen_by(self.prepared, table=own, pairwise=pairwise)
+        return part_of(model, seen, self.data.labels, self.train, self.test)
 
     @property
     def rows(self) -> list[Row]:
         """Finished rows, in the order of the models."""
-        return [self._rows[place] for place in sorted(self._rows)]
+        return [self._rows[name] for name, _ in self.named if name in self._rows]
 
-    def _key(self, name: str, model: Any) -> str:
-        how = () if prepares_itself(model) else (self.scale, self.missing)
-        parts = (self.data.digest_for(model), self.split, self.seed, how, self.tol, self.metrics)
-        form = ("compare", FORM, svmcvx.__version__, self.guarantee)
-        return fingerprint(*form, name, clone(model), *parts)
-
-    def run(self) -> Iterable[Row]:
+    def run(self) -> Iterator[Row]:
         """Fit the models and yield a row for each as soon as it is done."""
-        again = self.refit or self._proofs is not None
-        keys = [] if self._store is None else [self._key(name, model) for name, model in self.named]
-        known = {} if self._store is None or again else self._store.found(keys)
-        for place, key in enumerate(keys):
-            if key in known:
-                self._rows[place] = known[key]
-                self.reused += 1
-                yield known[key]
-        with workers(self.backend, self.n_jobs) as parallel:
-            # In this process the deadline holds as it is, which does not count compiling.
-            end = math.inf if parallel is None else epoch_end(current())
-            how = (self.tol, self.metrics, end, self.guarantee, self._proofs, self.refit)
-            work = {
-                place: (_compared, (*named, self._part_of(named[1]), *how))
-                for place, named in enumerate(self.named)
-                if place not in self._rows
-            }
-            with closing(results(work, parallel)) as found:
-                for place, result in found:
-                    name, model = self.named[place]
-                    if result is DIED:
-                        empty = _empty(name, model, self.metrics, self.guarantee)
-                        result = empty | failed(DIED_NOTE), None, False
-                    row, fitted, unfinished = result
-                    if fitted is not None:
-                        self.fitted[name] = fitted
-                    # Ctrl-C between the two statements would leave a row in the store that the
-                    # table lacks.
-                    with deferred_interrupt() as pressed:
-                        if self._store is not None and not unfinished:
-                            self._store.add(keys[place], row, "compare", again=again)
-                        self._rows[place] = row
-                    note = row["note"] or ""
-                    log.info("%s: %s in %.2f s. %s", name, row["status"], row["seconds"], note)
-                    if pressed.is_set():
-                        raise KeyboardInterrupt
-                    yield row
+        again = self.refit or self.proofs is not None
+        work = finished(
+            self._tasks,
+            lambda task, alone: (self._part_of(task.model), end_of_work(alone)),
+            self._store,
+            "compare",
+            backend=self.backend,
+            n_jobs=self.n_jobs,
+            usable=lambda row: not again,
+            again=again,
+        )
+        with closing(work):
+            for task, _, row, stored in work:
+                self.reused += stored
+                if (fitted := row.pop("_fitted", None)) is not None:
+                    self.fitted[task.name] = fitted
+                row.pop("_unfinished", None)
+                self._rows[task.name] = row
+                yield row
 
     def frame(self) -> CertifiedTable:
-        columns = _columns(self.metrics, self.guarantee)
-        table = CertifiedTable(
-            [{name: row.get(name) for name in columns} for row in self.rows], columns=columns
-        )
+        names = columns(self.metrics, self.guarantee)
+        rows = [{name: row.get(name) for name in names} for row in self.rows]
+        table = CertifiedTable(rows, columns=names)
         # For plot.against_exponent.
         last = [(name, last_step(model)) for name, model in self.named]
         table.attrs["exponents"] = {
@@ -206,103 +237,40 @@ class Comparison:
         return table
 
 
-def _columns(metrics: Sequence[str], guarantee: bool) -> list[str]:
+def columns(metrics: Sequence[str], guarantee: bool) -> list[str]:
     known = [name for name in metrics if name in INTERVALS and guarantee]
     exact = [f"{name}_{end}" for name in known for end in ("lower", "upper")]
     return [*FIRST, *metrics, *exact, *(("undecided",) if guarantee else ()), *LAST]
 
 
-def _empty(name: str, model: Any, metrics: Sequence[str], guarantee: bool) -> Row:
-    row: Row = dict.fromkeys(_columns(metrics, guarantee))
-    return row | {
-        "model": name,
-        "certified": False,
-        "seconds": 0.0,
-        "certificates": [],
-        "conventions": conventions(model),
-        "note": "",
-    }
-
-
-def _compared(
-    name: str,
-    model: Any,
-    part: Part,
-    tol: float,
-    metrics: Sequence[str],
-    end: float,
-    guarantee: bool,
-    proofs: Path | None,
-    refit: bool,
-) -> tuple[Row, Any, bool]:
-    """Return the row of a model, the fitted estimator with `refit`, and whether a limit cut it
-    short.
-    """
-    row = _empty(name, model, metrics, guarantee)
-    with until(end) as deadline:
-        if deadline.passed():
-            note = "the time limit left no time for this model"
-            return row | {"status": str(Status.TIME_LIMIT), "note": note}, None, True
-        tested = len(part.y_test) > 0
-        found, fitted = fit_row(
-            lambda: clone(model).fit(part.X, part.y),
-            part,
-            tol=tol,
-            metrics=metrics if tested else (),
-            intervals=metrics if guarantee else (),
-            details=True,
-        )
-        row |= found
-        row.pop("right", None)
-        if fitted is None:
-            return row, None, cut_short(row, deadline)
-        predicted = np.asarray(fitted.predict(part.X))
-        row["train_accuracy"] = float(np.mean(predicted == part.y))
-        notes = [row["note"], "" if tested else one_class_note(predicted, part.y)]
-        solution = getattr(last_step(fitted), "solution_", None)
-        if proofs is not None and isinstance(solution, Solution):
-            own = prepares_itself(model) or is_pairwise(model)
-            folder = proofs / file_stem(name) if own else proofs
-            notes.append(save_proof(folder, name, as_seen(fitted, part.X), part.y, solution))
-        row["note"] = "; ".join(filter(None, notes))
-        return row, fitted if refit else None, cut_short(row, deadline)
-
-
 def named_models(models: Models) -> list[tuple[str, Any]]:
     """Return the models by distinct names."""
-    if not isinstance(models, Iterable) or isinstance(models, (str, bytes)):
+    try:
+        if isinstance(models, (str, bytes)):
+            raise TypeError
+        pairs = list(models.items()) if isinstance(models, Mapping) else list(models)
+    except TypeError:
+        # Also a class that can be iterated over, or an estimator that has a length.
         raise DataTypeError(
             f"models must be a sequence or a mapping of estimators, got {models!r}; pass"
             " [PSVMClassifier()]"
-        )
-    try:
-        pairs = list(models.items()) if isinstance(models, Mapping) else list(models)
-    except TypeError:
-        # A class that can be iterated over, or an estimator that has a length.
-        raise DataTypeError(
-            f"models must be a sequence or a mapping of estimators, got {models!r}"
         ) from None
-    named: list[tuple[str, Any]] = []
+    if not pairs:
+        raise DataError("models is empty; pass at least one estimator")
+    named: dict[str, Any] = {}
+    counts: Counter[str] = Counter()
     for entry in pairs:
-        name, model = (
-            entry
-            if isinstance(entry, tuple) and len(entry) == 2
-            else (" ".join(repr(entry).split()), entry)
-        )
+        pair = isinstance(entry, tuple) and len(entry) == 2
+        name, model = entry if pair else (" ".join(repr(entry).split()), entry)
         if isinstance(model, type) or not hasattr(model, "fit") or not hasattr(model, "get_params"):
             raise DataError(
                 f"models must hold scikit-learn estimators, got {model!r}; pass instances such as"
                 " PSVMClassifier(p=1.5)"
             )
-        named.append((str(name), model))
-    if not named:
-        raise DataError("models is empty; pass at least one estimator")
-    counts: dict[str, int] = {}
-    unique = []
-    for name, model in named:
-        counts[name] = counts.get(name, 0) + 1
-        unique.append((name if counts[name] == 1 else f"{name} #{counts[name]}", model))
-    return unique
+        counts[str(name)] += 1
+        number = counts[str(name)]
+        named[str(name) if number == 1 else f"{name} #{number}"] = model
+    return list(named.items())
 
 
 def compare(

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import warnings
@@ -36,10 +35,11 @@ from svmcvx.containers import as_array
 from svmcvx.data import Features, check_features, check_labels
 from svmcvx.datasets.files import write_npz
 from svmcvx.datasets.registry import content_digest, missing_counts
+from svmcvx.display import listed
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.certification import CERTIFIABLE, certify
-from svmcvx.experiments.store import Row, failed, fingerprint
+from svmcvx.experiments.store import FAILED, Row, failed, fingerprint
 from svmcvx.guarantees import CertifiedScores, Guarantee, Interval
 from svmcvx.guarantees.dispatch import refine, scores_in_pieces
 from svmcvx.solution import Solution, Status
@@ -48,8 +48,6 @@ from svmcvx.system.deadline import Deadline, OutOfTime
 
 SCALES = ("none", "standard", "minmax")
 MISSING = ("error", "drop", "median")
-# Columns that a message lists.
-LISTED = 5
 # The status of a model of another package.
 FOREIGN: Final = "fitted"
 # How a note begins on a model whose predictions name one class.
@@ -119,13 +117,6 @@ class Observations:
     def sparse(self) -> bool:
         return bool(sp.issparse(self.table))
 
-    @property
-    def holes(self) -> bool:
-        """Whether values are to be imputed."""
-        if isinstance(self.numbers, DataError):
-            return False
-        return bool(missing_counts(self.numbers)[0].any())
-
     @cached_property
     def digest(self) -> str:
         """A name of the content: that of the numbers, or of the table if it is not numeric."""
@@ -139,8 +130,11 @@ class Observations:
         return fingerprint(self.table, self.labels)
 
     def digest_for(self, model: Any) -> str:
-        """The name of the content that a model gets."""
         return self.table_digest if prepares_itself(model) else self.digest
+
+    def seen_by(self, prepared: Features | DataError, *, table: bool, pairwise: bool) -> Any:
+        """Return the table for pipelines, and else the prepared numbers; a kernel matrix as it is."""
+        return self.table if table else self.numbers if pairwise else prepared
 
     def prepared(
         self, scale: str, missing: str, train: NDArray[np.intp] | slice = slice(None)
@@ -149,8 +143,8 @@ class Observations:
         numbers = self.numbers
         if isinstance(numbers, DataError):
             return numbers
-        steps = (imputer(missing) if self.holes else None, scaler(scale, sparse=self.sparse))
-        for step in steps:
+        holes = missing_counts(numbers)[0].any()
+        for step in (imputer(missing) if holes else None, scaler(scale, sparse=self.sparse)):
             if step is not None:
                 numbers = step.fit(numbers[train]).transform(numbers)
         return numbers
@@ -159,19 +153,18 @@ class Observations:
 def observations(X: Any, y: Any, missing: str) -> Observations:
     """Return data of which some models may be unable to use the table, others the numbers."""
     if sp.issparse(X):
-        labels = as_array(y, "y")
+        table, labels = X, as_array(y, "y")
         holes = np.isnan(X.data) if X.dtype.kind == "f" and X.format == "csr" else np.zeros(0, bool)
-        if missing == "error" or not holes.any():
-            table = check_features(X)
-        elif missing == "median":
-            filled = sp.csr_array((np.where(holes, 0.0, X.data), X.indices, X.indptr), X.shape)
-            check_features(filled)
+        if missing == "drop" and holes.any():
+            complete = np.flatnonzero(missing_counts(X)[0] == 0)
+            table, labels = sp.csr_array(X)[complete], labels[complete]
+        if missing == "median" and holes.any():
+            filled = np.where(holes, 0.0, X.data)
+            check_features(sp.csr_array((filled, X.indices, X.indptr), X.shape))
             table = sp.csr_array(X)
         else:
-            complete = np.flatnonzero(missing_counts(X)[0] == 0)
-            table, labels = check_features(sp.csr_array(X)[complete]), labels[complete]
-        codes, classes = check_labels(labels, table.shape[0])
-        return Observations(table, table, codes, classes)
+            table = check_features(table)
+        return Observations(table, table, *check_labels(labels, table.shape[0]))
     values = as_array(X, "X")
     if values.ndim != 2 or 0 in values.shape:
         check_features(X)  # which raises with the reason
@@ -183,8 +176,8 @@ def observations(X: Any, y: Any, missing: str) -> Observations:
         if not complete.size:
             raise DataError("every row has a missing value; pass missing='median', or drop columns")
         table, values = _safe_indexing(table, complete), values[complete]
-        absent, labels = absent[complete], classes[codes[complete]]
-        codes, classes = check_labels(labels, labels.size)
+        absent = absent[complete]
+        codes, classes = check_labels(classes[codes[complete]], complete.size)
     return Observations(table, _numbers(table, values, absent, missing), codes, classes)
 
 
@@ -202,12 +195,11 @@ def _numbers(
         return error
     if missing == "median":
         return np.where(absent, np.nan, numbers)
-    columns = [str(name) for name in getattr(table, "columns", range(values.shape[1]))]
-    where = [columns[j] for j in np.flatnonzero(absent.any(axis=0))]
-    shown = ", ".join(where[:LISTED]) + (", …" if len(where) > LISTED else "")
+    columns = np.asarray(getattr(table, "columns", np.arange(values.shape[1])))
+    where = columns[absent.any(axis=0)]
     return DataError(
-        f"{int(absent.sum())} values are missing, in column{'s' if len(where) > 1 else ''} {shown};"
-        " pass missing='drop' or missing='median', or a pipeline with an imputer"
+        f"{int(absent.sum())} values are missing, in column{'s' if where.size > 1 else ''}"
+        f" {listed(where)}; pass missing='drop' or missing='median', or a pipeline with an imputer"
     )
 
 
@@ -225,14 +217,13 @@ def part_of(
     model: Any, X: Any, y: NDArray[Any], train: NDArray[np.intp], test: NDArray[np.intp]
 ) -> Part:
     """Return the rows of a split as a model takes them: of a kernel matrix also the columns."""
+    if is_pairwise(model) and not isinstance(X, DataError):
+        if X.shape[0] == X.shape[1]:
+            return Part(X[train][:, train], y[train], X[test][:, train], y[test])
+        X = DataError(f"X must be the square kernel matrix of all rows, got shape {X.shape}")
     if isinstance(X, DataError):
         return Part(X, y[train], X, y[test])
-    if not is_pairwise(model):
-        return Part(_safe_indexing(X, train), y[train], _safe_indexing(X, test), y[test])
-    if X.shape[0] != X.shape[1]:
-        error = DataError(f"X must be the square kernel matrix of all rows, got shape {X.shape}")
-        return Part(error, y[train], error, y[test])
-    return Part(X[train][:, train], y[train], X[test][:, train], y[test])
+    return Part(_safe_indexing(X, train), y[train], _safe_indexing(X, test), y[test])
 
 
 # The model
@@ -284,33 +275,25 @@ def as_seen(fitted: Any, X: Any) -> Any:
 def conventions(model: Any) -> str:
     """Return the kernel of a model, its intercept, and whether losses are summed, in words."""
     last = last_step(getattr(model, "estimator", model))
-    if not isinstance(last, (CertifiedClassifier, *CERTIFIABLE)):
+    name = type(last).__name__
+    own = [e for e in CATALOGUE.values() if e.estimator is not None and e.estimator.name == name]
+    others = [text for cls, text in OF_OTHERS.items() if isinstance(last, cls)]
+    if not own and not others:
         return ""
-    parameters = last.get_params()
-    words = [_kernel(parameters.get("kernel"))]
-    if isinstance(last, CertifiedClassifier):
-        for entry in CATALOGUE.values():
-            if entry.estimator is not None and entry.estimator.name == type(last).__name__:
-                own = "free" if entry.intercept.startswith("free") else "penalised"
-                asked = parameters.get("intercept", True)
-                kind = asked if isinstance(asked, str) else own if asked else "none"
-                words.append("no intercept" if kind == "none" else f"{kind} intercept")
-                averaged = entry.losses.startswith("(1/n)")
-                words.append("losses averaged" if averaged else "losses summed")
-                break
+    kernel = getattr(last, "kernel", None)
+    kind = kernel if isinstance(kernel, str) else getattr(kernel, "__name__", type(kernel).__name__)
+    linear = kernel is None or kind.lower() == "linear"
+    if own:
+        free = "free" if own[0].intercept.startswith("free") else "penalised"
+        asked = getattr(last, "intercept", True)
+        kept = asked if isinstance(asked, str) else free if asked else "none"
+        losses = "averaged" if own[0].losses.startswith("(1/n)") else "summed"
+        text = f"{'no' if kept == 'none' else kept} intercept, losses {losses}"
     else:
-        text = next(text for cls, text in OF_OTHERS.items() if isinstance(last, cls))
-        if not parameters.get("fit_intercept", True):
+        text = others[0]
+        if not getattr(last, "fit_intercept", True):
             text = f"no {text.partition(' ')[2]}"
-        words.append(text)
-    return ", ".join(words)
-
-
-def _kernel(kernel: Any) -> str:
-    if kernel is None or kernel == "linear" or type(kernel).__name__ == "Linear":
-        return "linear"
-    name = kernel if isinstance(kernel, str) else getattr(kernel, "__name__", type(kernel).__name__)
-    return f"{name} kernel"
+    return f"{'linear' if linear else f'{kind} kernel'}, {text}"
 
 
 # The row
@@ -377,17 +360,17 @@ def fit_row(
             notes.append(f"no {name}: {' '.join(str(error).split())}")
     if intervals:
         test = as_seen(fitted, part.X_test)
-        found = exact_scores(last, seen, part.y, test, part.y_test, intervals)
-        row |= found.intervals | {"undecided": found.undecided}
-        notes.append(found.note)
+        found, note = exact_scores(last, seen, part.y, test, part.y_test, intervals)
+        row |= found
+        notes.append(note)
     row["note"] = "; ".join(filter(None, notes))
     return row, fitted
 
 
 def cut_short(row: Row, deadline: Deadline) -> bool:
     """Whether a time limit may have made a row worse, so that it is not stored."""
-    limited = row["status"] in (Status.TIME_LIMIT, "failed") or "undecided" in row
-    return deadline.passed() and limited
+    limited = row["status"] in (Status.TIME_LIMIT, FAILED) or "undecided" in row
+    return limited and deadline.passed()
 
 
 def one_class_note(predicted: NDArray[Any], y: NDArray[Any]) -> str:
@@ -404,38 +387,43 @@ def certified(
     """
     solution = getattr(last, "solution_", None)
     if isinstance(solution, Solution):
+        certificate = solution.certificate
         row: Row = {
             "solver": solution.solver,
             "status": str(solution.status),
             "n_support": int(solution.model.n_support),
-            "note": "",
         }
-        if details:
-            row["certificates"] = certificates(solution, tol)
-            row["note"] = "; ".join([*_reasons(solution), *_several(row["certificates"])])
-        return row | _ends(solution.certificate, tol)
-    support = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
-    row = {"solver": type(last).__name__, "status": FOREIGN, "n_support": support, "note": ""}
-    found = foreign_certificates(last, X, y, weight)
-    if isinstance(found, str):
-        return row | {"certified": None, "note": found}
+        listing = certificates(solution, tol) if details else []
+        notes = _reasons(solution) if details else []
+    else:
+        support = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
+        row = {"solver": type(last).__name__, "status": FOREIGN, "n_support": support}
+        found = foreign_certificates(last, X, y, weight)
+        if isinstance(found, str):
+            return row | {"certified": None, "note": found}
+        certificate = max(found.values(), key=lambda certificate: certificate.gap)
+        alone = row | {"n_support": support if len(found) == 1 else None}
+        listing = [_certificate(key, one, tol, alone) for key, one in found.items()]
+        notes = []
+    row |= _ends(certificate, tol)
     if details:
-        row["certificates"] = [
-            {"classes": _listed(key), **_ends(one, tol), "kind": one.kind, "status": FOREIGN}
-            | {"solver": row["solver"], "n_support": support if len(found) == 1 else None}
-            for key, one in found.items()
-        ]
-        row["note"] = "; ".join(_several(row["certificates"]))
-    return row | _ends(max(found.values(), key=lambda certificate: certificate.gap), tol)
+        row["certificates"] = listing
+        if len(listing) > 1:
+            notes.append(f"interval of the largest gap of {len(listing)} binary machines")
+    return row | {"note": "; ".join(notes)}
 
 
 def _ends(certificate: Certificate, tol: float) -> Row:
-    return {
-        "lower": certificate.lower,
-        "upper": certificate.upper,
-        "gap": certificate.gap,
-        "certified": certificate.is_certified(tol),
-    }
+    gap = certificate.gap
+    certified = certificate.is_certified(tol)
+    ends = {"lower": certificate.lower, "upper": certificate.upper}
+    return {**ends, "gap": gap, "certified": certified}
+
+
+def _certificate(key: Any, certificate: Certificate, tol: float, facts: Mapping[str, Any]) -> Row:
+    """Return the certificate of one binary machine, by its class or classes, as plain values."""
+    classes = list(key) if isinstance(key, tuple) else [key]
+    return {"classes": classes, **_ends(certificate, tol), "kind": certificate.kind, **facts}
 
 
 def foreign_certificates(
@@ -460,22 +448,16 @@ def foreign_certificates(
 
 def certificates(solution: Solution, tol: float) -> list[Row]:
     """Return the certificates of a solution as plain values: one for each binary machine."""
-    parts: Mapping[Any, Solution] = {tuple(solution.model.classes.tolist()): solution}
-    if solution.parts:
-        parts = solution.parts
+    parts = solution.parts or {tuple(solution.model.classes.tolist()): solution}
     return [
-        {"classes": _listed(key), **_ends(one.certificate, tol), "kind": one.certificate.kind}
-        | {"status": str(one.status), "solver": one.solver, "n_support": one.model.n_support}
+        _certificate(
+            key,
+            one.certificate,
+            tol,
+            {"status": str(one.status), "solver": one.solver, "n_support": one.model.n_support},
+        )
         for key, one in parts.items()
     ]
-
-
-def _several(each: list[Row]) -> list[str]:
-    return [f"interval of the largest gap of {len(each)} binary machines"] if len(each) > 1 else []
-
-
-def _listed(classes: Any) -> list[Any]:
-    return list(classes) if isinstance(classes, tuple) else [classes]
 
 
 def _reasons(solution: Solution) -> list[str]:
@@ -486,20 +468,11 @@ def _reasons(solution: Solution) -> list[str]:
         if attempt.reason and attempt.status is not Status.LICENCE
     )
     parts = solution.parts.values() if solution.parts else [solution]
-    masses = [part.certificate.residuals.get("clipped_mass") for part in parts]
-    clipped = max((mass for mass in masses if mass is not None), default=None)
+    clipped = max(part.certificate.residuals.get("clipped_mass") or 0.0 for part in parts)
     return [*notes, *([f"indefinite kernel clipped, mass {clipped:.2g}"] if clipped else [])]
 
 
 # Every optimal machine
-
-
-class ExactScores(NamedTuple):
-    """The ends of intervals of the scores of every optimal machine, as cells."""
-
-    intervals: dict[str, float]
-    undecided: float | None
-    note: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -508,7 +481,7 @@ class _Scored(Guarantee):
 
     classes: NDArray[Any]
     found: CertifiedScores
-    radius: float = math.nan
+    radius: float = np.nan
 
     def scores(self, T: Any) -> CertifiedScores:
         """Return the scores of these rows."""
@@ -516,46 +489,37 @@ class _Scored(Guarantee):
 
 
 def exact_scores(
-    last: Any,
-    X: Any,
-    y: NDArray[Any],
-    T: Any,
-    labels: NDArray[Any],
-    scores: Sequence[str] = ("accuracy",),
-) -> ExactScores:
-    """Return intervals of the scores of every optimal machine on a test part."""
+    last: Any, X: Any, y: NDArray[Any], T: Any, labels: NDArray[Any], scores: Sequence[str]
+) -> tuple[Row, str]:
+    """Return intervals of the scores of every optimal machine on a test part as cells, with the
+    share of undecided rows, and a note on those that are not known.
+    """
+    cells: Row = {"undecided": None}
     if not isinstance(last, CertifiedClassifier):
-        return ExactScores({}, None, "")
+        return cells, ""
     try:
         rows = check_features(T)
         found = scores_in_pieces(last.guarantee(X, y), rows)
         if found.by_gap.any():
-            found = _refined(last, X, y, rows)
+            # A smaller gap may decide more labels.
+            refined = copy(last)
+            refined.solution_ = refine(last.solution_, X, y, rows, time_limit=last.time_limit)
+            if refined.solution_.status is Status.INTERRUPTED:
+                raise KeyboardInterrupt
+            found = scores_in_pieces(refined.guarantee(X, y), rows)
     except OutOfTime:
-        return ExactScores({}, None, "no guarantee: the time limit left no time for it")
+        return cells, "no guarantee: the time limit left no time for it"
     except SvmcvxError as error:
-        return ExactScores({}, None, f"no guarantee: {error}")
-    scored = _Scored(found.classes, found)
-    intervals: dict[str, float] = {}
-    notes = []
+        return cells, f"no guarantee: {error}"
+    scored, notes = _Scored(found.classes, found), []
     for name in scores:
         if name in INTERVALS:
             try:
                 one: Interval = getattr(scored, INTERVALS[name])(rows, labels)
-                intervals |= {f"{name}_lower": one.lower, f"{name}_upper": one.upper}
+                cells |= {f"{name}_lower": one.lower, f"{name}_upper": one.upper}
             except SvmcvxError as error:
                 notes.append(f"no interval of {name}: {error}")
-    return ExactScores(intervals, float(found.undecided.mean()), "; ".join(notes))
-
-
-def _refined(last: CertifiedClassifier, X: Any, y: NDArray[Any], rows: Any) -> CertifiedScores:
-    """Return the scores of rows at a gap that decides their labels, if it can be reached."""
-    solution = refine(last.solution_, X, y, rows, time_limit=last.time_limit)
-    if solution.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
-    refined = copy(last)
-    refined.solution_ = solution
-    return scores_in_pieces(refined.guarantee(X, y), rows)
+    return cells | {"undecided": float(found.undecided.mean())}, "; ".join(notes)
 
 
 # Proofs
@@ -574,22 +538,23 @@ def file_stem(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9=.,_-]+", "_", name).strip("_.")[:100] or "_"
 
 
-def save_proof(folder: Path, name: str, X: Any, y: NDArray[Any], solution: Solution) -> str:
-    """Write training data and the proof of a solution, one a pair of classes for several; return a
-    note on proofs that were not written.
+def save_proof(folder: Path, name: str, fitted: Any, part: Part) -> str:
+    """Write training data and the proof of a fitted model with a solution, one for each pair of
+    several classes; return a note on proofs that were not written.
     """
-    folder, y, stem = check_folder(folder), np.asarray(y), file_stem(name)
-    write_npz(folder / "training.npz", X, y)
+    solution: Solution = last_step(fitted).solution_
+    folder, y, stem = check_folder(folder), np.asarray(part.y), file_stem(name)
+    write_npz(folder / "training.npz", as_seen(fitted, part.X), y)
     try:
         if not solution.parts:
             solution.save_proof(folder / f"{stem}.npz")
             return ""
-        for key, part in solution.parts.items():
+        for key, one in solution.parts.items():
             if not isinstance(key, tuple):
                 return "one class against the rest: no proofs were written"
             rows = np.flatnonzero(np.isin(y, key))
-            model: Any = part.model
-            own = replace(part, model=replace(model, support=np.searchsorted(rows, model.support)))
+            model: Any = one.model
+            own = replace(one, model=replace(model, support=np.searchsorted(rows, model.support)))
             own.save_proof(folder / f"{stem}.{key[0]}-{key[1]}.npz")
     except DataError as error:
         return f"no proof: {error}"

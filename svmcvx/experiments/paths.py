@@ -1,8 +1,8 @@
 r"""Solutions for all values of a hyper-parameter at once: a finite set whose intervals cover a
 range of it.
 
-Two neighbouring values with a model and a dual point each bound the optimum in between
-(:mod:`svmcvx.experiments.paths`). Where the relative gap is largest, the mean of both models
+Two neighbouring values with a model and a dual point each bound the optimum in between by lines
+(derivations in ``docs/predictions.md``). Where the relative gap is largest, the mean of both models
 and of both dual points is tried first: it costs no solve, and the checker makes its interval as of
 any other point. Only where that is too wide the problem is solved. Pieces are split until the gap
 is nowhere above the one that is asked for.
@@ -17,14 +17,13 @@ from __future__ import annotations
 import heapq
 import math
 import warnings
-from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -47,18 +46,13 @@ from svmcvx.system.deadline import time_limited
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Each problem is solved to this share of the gap that is asked for; a mean of two solutions is
-# taken up to that one.
-SHARE: Final = 0.05
-MEAN_SHARE: Final = 0.6
-# Neighbouring values are not brought nearer to each other than this.
-NEAREST: Final = 1.0 + 1e-6
-# Number of cached statements, each with its kernel matrix on a path of gamma.
-STATEMENTS: Final = 8
+# Share of the gap that is asked for to which each problem is solved, and up to which the mean of
+# two solutions is taken in place of one.
+SHARE, MEAN_SHARE = 0.05, 0.6
 
 
 class AtValue(NamedTuple):
-    """What a path says at one value of its parameter."""
+    """A model and an interval of the optimum at one value of the parameter."""
 
     model: Model
     lower: float
@@ -100,8 +94,6 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
         self.complete = self.gap <= eps
 
     def __repr__(self) -> str:
-        if not self.solutions:
-            return f"CertifiedPath({', '.join(self.parameters)}: nothing was solved)"
         return (
             f"CertifiedPath({', '.join(self.parameters)} from {self.values[0]:.6g} to"
             f" {self.values[-1]:.6g}: {len(self)} solutions, gap {self.gap:.2g})"
@@ -143,10 +135,9 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
         DataError
             If it is outside of the range.
         """
-        piece = self._piece(value)
-        lower, _ = piece.bounds(piece.place(float(value)))
-        model, own_lower, own_upper = self._search.evaluated(piece, float(value))
-        return AtValue(model, max(rounded(lower, -math.inf), own_lower), own_upper)
+        piece, value = self._piece(value), float(value)
+        model, lower, upper = self._search.evaluated(piece, value)
+        return AtValue(model, max(piece.rounded(value)[0], lower), upper)
 
     def bounds(self, values: Any) -> tuple[Floats, Floats]:
         """Return ends of the optimum at several values, by what holds on the whole piece:
@@ -160,27 +151,17 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
         -------
         lower, upper : ndarray of shape (k,)
         """
-        found = []
-        for value in np.ravel(np.asarray(values, dtype=np.float64)).tolist():
-            piece = self._piece(value)
-            found.append(piece.bounds(piece.place(value)))
-        return (
-            np.array([rounded(lower, -math.inf) for lower, _ in found]),
-            np.array([rounded(upper, math.inf) for _, upper in found]),
-        )
+        values = np.asarray(values, dtype=np.float64).ravel().tolist()
+        ends = np.array([self._piece(value).rounded(value) for value in values]).reshape(-1, 2)
+        return ends[:, 0], ends[:, 1]
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table of the solutions: value, interval, gap."""
-        rows = [
-            {
-                **self.parameters_at(value),
-                "lower": solution.certificate.lower,
-                "upper": solution.certificate.upper,
-                "gap": solution.certificate.gap,
-                "status": str(solution.status.value),
-            }
-            for value, solution in zip(self.values.tolist(), self.solutions, strict=True)
-        ]
+        rows = []
+        for value, solution in zip(self.values.tolist(), self.solutions, strict=True):
+            one = solution.certificate
+            ends = {"lower": one.lower, "upper": one.upper, "gap": one.gap}
+            rows.append({**self.parameters_at(value), **ends, "status": str(solution.status)})
         return pd.DataFrame(rows)
 
     def plot(self, ax: Any = None) -> Any:
@@ -269,15 +250,14 @@ def certified_path(
                 _push(open_, closed, search.piece(low, high), eps)
         while open_ and not search.stopped and not deadline.passed():
             _, _, piece = heapq.heappop(open_)
-            first, last = piece.ends
-            middle = piece.worst()[1]
+            (first, last), middle = piece.ends, piece.worst()[1]
             if not search.take_mean(first, last, middle):
                 search.solve(middle)
-            if not search.usable(middle):
+            if search.usable(middle):
+                _push(open_, closed, search.piece(first, middle), eps)
+                _push(open_, closed, search.piece(middle, last), eps)
+            else:
                 closed.append(piece)
-                continue
-            _push(open_, closed, search.piece(first, middle), eps)
-            _push(open_, closed, search.piece(middle, last), eps)
     found = CertifiedPath(search, [*closed, *(piece for *_, piece in open_)], eps)
     if not found.complete:
         warnings.warn(
@@ -291,10 +271,9 @@ def certified_path(
 def _push(
     open_: list[tuple[float, float, Piece]], closed: list[Piece], piece: Piece, eps: float
 ) -> None:
-    """Keep a piece: with those to split, the widest gap first, unless it is done or too short."""
-    gap, _ = piece.worst()
-    first, last = piece.ends
-    if gap <= eps or last <= first * NEAREST:
+    """Keep a piece: with those to split, the widest gap first, unless it is narrow or too short."""
+    gap, (first, last) = piece.worst()[0], piece.ends
+    if gap <= eps or last - first <= 1e-6 * first:
         closed.append(piece)
     else:
         heapq.heappush(open_, (-gap, first, piece))
@@ -302,7 +281,7 @@ def _push(
 
 def _range(
     estimator: CertifiedClassifier, ranges: dict[str, Any]
-) -> tuple[Rule, float, float, tuple[float, ...]]:
+) -> tuple[str, float, float, tuple[float, ...]]:
     """Return the rule of the parameters, the range of the first, and what the others are in units
     of it.
     """
@@ -319,12 +298,67 @@ def _range(
             f" range, as in {next(iter(rules))}=(0.01, 100.0); got {', '.join(unknown) or 'none'}"
         )
     rule = rules[next(iter(ranges))]
-    if len(ranges) > 1 and not all(isinstance(rules[name], Affine) for name in ranges):
-        alone = next(name for name in ranges if not isinstance(rules[name], Affine))
-        raise DataError(f"{alone} varies alone on a certified path: pass one range")
-    rule.check(estimator)
-    low, high, ratios = proportional(ranges, least=rule.least, closed=rule.closed)
-    return rule, low, high, ratios
+    alone = [name for name in ranges if rules[name] != "weight"]
+    if len(ranges) > 1 and alone:
+        raise DataError(f"{alone[0]} varies alone on a certified path: pass one range")
+    if getattr(estimator, "kappa", None) is not None:
+        raise DataError(
+            "lam is ignored where kappa is given; set kappa=None for a certified path of lam"
+        )
+    machine: Any = estimator
+    if rule == "width" and not isinstance(machine._kernel(), (RBF, Laplacian, Exponential)):
+        raise DataError(
+            "a certified path of gamma is for the kernels 'rbf', 'laplacian' and 'exponential',"
+            f" whose entries are convex in it; got kernel={machine.kernel!r}"
+        )
+    least = 1.0 if rule == "exponent" else 0.0
+    closed = rule in ("band", "exponent")
+    return rule, *proportional(ranges, least=least, closed=closed)
+
+
+def proportional(
+    ranges: dict[str, Any], *, least: float = 0.0, closed: bool = False
+) -> tuple[float, float, tuple[float, ...]]:
+    """Return the range of the first of several parameters that vary in proportion, and what each of
+    them is in units of the first.
+    """
+    ends = []
+    for name, given in ranges.items():
+        if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
+            raise DataError(
+                f"{name} must be the two ends of a range, as in {name}=(0.01, 100.0), got {given!r}"
+            )
+        low, high = (check_number(end, name, low=least, open_low=not closed) for end in given)
+        if not low <= high:
+            raise DataError(f"the range of {name} must be increasing, got {given!r}")
+        ends.append((low, high))
+    low, high = ends[0]
+    for name, (a, b) in zip(ranges, ends, strict=True):
+        if Fraction(b) * Fraction(low) != Fraction(a) * Fraction(high):
+            raise DataError(
+                f"parameters vary in proportion: {name} must have the same ratio of its ends as"
+                f" {next(iter(ranges))}"
+            )
+    ratios = (1.0, *(a / low for a, _ in ends[1:]))
+    if any(math.frexp(ratio)[0] != 0.5 for ratio in ratios):
+        raise DataError(
+            "the first parameter times the ratio must be exact: pass ranges of which one is a power"
+            " of two times the other"
+        )
+    return low, high, ratios
+
+
+# The search
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A model and a dual point at a value of a parameter, and the interval that they have there."""
+
+    value: float
+    model: Any
+    dual: Dual
+    certificate: Certificate
 
 
 class _Search:
@@ -336,7 +370,7 @@ class _Search:
         X: Any,
         y: Any,
         sample_weight: Any,
-        rule: Rule,
+        rule: str,
         names: tuple[str, ...],
         ratios: tuple[float, ...],
         eps: float,
@@ -348,16 +382,18 @@ class _Search:
         self.nodes: dict[float, Node] = {}
         self.stopped = False
         self._statement: Any = None
-        self.stated = lru_cache(STATEMENTS)(self._stated_at)
+        # On a path of gamma a statement has its kernel matrix.
+        self.stated = lru_cache(8)(self._stated_at)
 
     def settings(self, value: float) -> dict[str, float]:
         return {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
 
     def solve(self, value: float) -> None:
         """Solve at a value, from the nearest solution."""
-        machine = clone(self.estimator)
-        for name, number in self.settings(value).items():
-            machine.set_params(**self.rule.settings(self.estimator, name, number))
+        machine, settings = clone(self.estimator), self.settings(value)
+        if isinstance(getattr(machine, "kernel", None), Kernel) and self.rule == "width":
+            settings = {"kernel__gamma": value}
+        machine.set_params(**settings)
         near = min(self.solutions, key=lambda other: abs(other - value), default=None)
         with warnings.catch_warnings():
             # The path reports the gap that is left.
@@ -379,7 +415,20 @@ class _Search:
         self.solutions[value] = solution
         self.nodes[value] = Node(value, solution.model, solution.dual, solution.certificate)
         if self._statement is None:
-            self._statement = self._stated(machine)
+            of_class = machine.class_weight_ if machine.class_weight is not None else None
+            data = weighed(self.data, of_class)
+            weights = {} if data.sample_weight is None else {"sample_weight": data.sample_weight}
+            # A kernel's scale is that of the rows without the weights of classes, as in a fit.
+            problem = machine._request(self.data, None).problem(data.X, data.labels, **weights)
+            self._statement = problem.formulation
+
+    def _stated_at(self, value: float) -> Any:
+        statement = self._statement
+        if self.rule != "width":
+            return statement.at(**self.settings(value))
+        kernel = replace(statement.space.resolved, gamma=value)
+        space = replace(statement.space, resolved=kernel, cache=None, keep_gram=False)
+        return replace(statement, space=space)
 
     def take_mean(self, first: float, last: float, value: float) -> bool:
         """Take the mean of two neighbours for a value between them, if it has a narrow interval
@@ -395,22 +444,19 @@ class _Search:
         found = check(statement, models, duals)
         if not found.certificate.gap <= MEAN_SHARE * self.eps:
             return False
-        self.nodes[value] = Node(
-            value, found.model, statement.export_dual(found.dual), found.certificate
-        )
+        dual = statement.export_dual(found.dual)
+        self.nodes[value] = Node(value, found.model, dual, found.certificate)
         return True
 
     def _between(self, one: Node, other: Node, value: float) -> tuple[list[Any], list[Any]]:
-        """Return what two nodes offer for a value between them: models, and dual points."""
+        """Return the models and the dual points of two nodes and of their mean for a value between
+        them.
+        """
         t = (value - one.value) / (other.value - one.value)
         models = [mixed_model(one.model, other.model, t), one.model, other.model]
-        kernel = getattr(getattr(self.stated(value), "space", None), "resolved", None)
-        if kernel is not None:
-            # Whose parameter may be the one that varies.
-            models = [
-                replace(model, kernel=kernel) if isinstance(model, KernelModel) else model
-                for model in models
-            ]
+        if self.rule == "width":
+            kernel = self.stated(value).space.resolved
+            models = [None if model is None else replace(model, kernel=kernel) for model in models]
         duals = [mixed_dual(one.dual, other.dual, t), one.dual, other.dual]
         return [model for model in models if model is not None], [dual for dual in duals if dual]
 
@@ -421,31 +467,55 @@ class _Search:
         one, other = (self.nodes[end] for end in piece.ends)
         statement = self.stated(value)
         models, duals = self._between(one, other, value)
-        upper, k = min((statement.certify(model).upper, k) for k, model in enumerate(models))
+        upper, k = min((_above(statement, model), k) for k, model in enumerate(models))
         lower = check(statement, models, duals).certificate.lower
         return models[k], -math.inf if lower is None else lower, upper
 
     def usable(self, value: float) -> bool:
         return self.nodes[value].certificate.lower is not None
 
-    def _stated(self, machine: CertifiedClassifier) -> Any:
-        of_class = machine.class_weight_ if machine.class_weight is not None else None
-        data = weighed(self.data, of_class)
-        weights = {} if data.sample_weight is None else {"sample_weight": data.sample_weight}
-        # A kernel's scale is that of the rows without the weights of classes, as in a fit.
-        return machine._request(self.data, None).problem(data.X, data.labels, **weights).formulation
-
-    def _stated_at(self, value: float) -> Any:
-        return self.rule.stated(self._statement, self.settings(value))
-
     def piece(self, first: float, last: float) -> Piece:
-        return self.rule.piece(self.stated, self.nodes[first], self.nodes[last])
+        lines = PIECES[self.rule]
+        return Piece((first, last), *lines(self.stated, self.nodes[first], self.nodes[last]))
+
+
+def mixed_model(first: Any, last: Any, t: float) -> Any:
+    """Return (1 − t) times a model plus t times another one; None for models that are not added
+    here.
+    """
+    if type(first) is not type(last) or type(first) not in (
+        LinearModel,
+        KernelModel,
+        MulticlassModel,
+    ):
+        return None
+    support = np.union1d(first.support, last.support)
+    intercept = ((1.0 - t) * np.asarray(first.intercept) + t * np.asarray(last.intercept))[()]
+    if not isinstance(first, KernelModel):
+        coef = (1.0 - t) * first.coef + t * last.coef
+        return replace(first, coef=coef, intercept=intercept, support=support)
+    if not (isinstance(first.vectors, np.ndarray) and isinstance(last.vectors, np.ndarray)):
+        return None
+    v, vectors = np.zeros(support.size), np.zeros((support.size, first.n_features))
+    for model, share in ((first, 1.0 - t), (last, t)):
+        places = np.searchsorted(support, model.support)
+        v[places] += share * model.dual_coef
+        vectors[places] = model.vectors
+    return replace(first, vectors=vectors, dual_coef=v, intercept=float(intercept), support=support)
+
+
+def mixed_dual(first: Dual, last: Dual, t: float) -> Dual | None:
+    """Return the same of two dual points; None where they have not the same entries."""
+    if not first or {k: first[k].shape for k in first} != {k: last[k].shape for k in last}:
+        return None
+    return {name: (1.0 - t) * first[name] + t * last[name] for name in first}
+
+
+# Pieces
 
 
 Line: TypeAlias = tuple[Fraction, Fraction]
-
-# A piece is bisected at least this far from its ends, on a logarithmic scale.
-INSIDE = 0.1
+Lines: TypeAlias = tuple["Line | None", ...]
 
 
 def line(first: float, last: float, shift: float = 0.0) -> Line | None:
@@ -457,56 +527,57 @@ def line(first: float, last: float, shift: float = 0.0) -> Line | None:
     return Fraction(first) + Fraction(shift), Fraction(last) + Fraction(shift)
 
 
-def at(of: Line, t: Fraction) -> Fraction:
-    return of[0] + t * (of[1] - of[0])
-
-
 @dataclass(frozen=True)
 class Piece:
     """Two neighbouring values of a parameter, and lines between which the optimum is."""
 
     ends: tuple[float, float]
-    lower: tuple[Line | None, ...]
-    upper: tuple[Line | None, ...]
-
-    def place(self, value: float) -> Fraction:
-        first, last = map(Fraction, self.ends)
-        return (Fraction(value) - first) / (last - first)
+    lower: Lines
+    upper: Lines
 
     def bounds(self, t: Fraction) -> tuple[Fraction | None, Fraction | None]:
-        """Lower and upper end at t; None where nothing is known."""
-        lower = max((at(each, t) for each in self.lower if each is not None), default=None)
-        return lower, min((at(each, t) for each in self.upper if each is not None), default=None)
+        """Return the lower and the upper end at t in [0, 1]; None where nothing is known."""
+        lower, upper = (
+            [a + t * (b - a) for a, b in filter(None, lines)] for lines in (self.lower, self.upper)
+        )
+        return max(lower, default=None), min(upper, default=None)
+
+    def rounded(self, value: float) -> tuple[float, float]:
+        """Return both ends at a value, rounded outwards to doubles."""
+        first, last = map(Fraction, self.ends)
+        lower, upper = self.bounds((Fraction(value) - first) / (last - first))
+        return _rounded(lower, -math.inf), _rounded(upper, math.inf)
 
     def worst(self) -> tuple[float, float]:
-        """The largest relative gap, rounded upwards, and a value where the piece may be split."""
+        """Return the largest relative gap, rounded upwards, and a value where the piece may be
+        split.
+        """
         places = [Fraction(0), Fraction(1), *_crossings(self.lower), *_crossings(self.upper)]
-        gap, place = max((_gap(*self.bounds(t)), t) for t in places)
-        if self._of_both_signs(places):
+        ends = [self.bounds(t) for t in places]
+        gap, place = max((_gap(*pair), t) for pair, t in zip(ends, places, strict=True))
+        known = [end for pair in ends for end in pair if end is not None]
+        if known and min(known) <= 0 <= max(known):
+            # The relative gap, at most 2, is no monotone function of t here.
             gap = max(gap, 2.0)
         return gap, self._split(float(place))
 
     def _split(self, t: float) -> float:
-        """Return a value at t, or farther inside near an end; the middle for an end."""
-        first, last = self.ends
-        if first == 0.0:
-            return last * (min(max(t, INSIDE), 1.0 - INSIDE) if 0.0 < t < 1.0 else 0.5)
-        width = math.log(last / first)
-        inside = math.log1p(t * (last - first) / first) / width if 0.0 < t < 1.0 else 0.5
-        return first * math.exp(min(max(inside, INSIDE), 1.0 - INSIDE) * width)
-
-    def _of_both_signs(self, places: Iterable[Fraction]) -> bool:
-        """Whether the bounds have not one sign: the relative gap, at most 2, is no monotone
-        function of t then.
+        """Return a value at t, a tenth of the piece from its ends at least; the middle for an end;
+        on a logarithmic scale unless the piece begins at 0.
         """
-        ends = [end for t in places for end in self.bounds(t) if end is not None]
-        return bool(ends) and min(ends) <= 0 <= max(ends)
+        first, last = self.ends
+        width = math.log(last / first) if first else 1.0
+        inside = 0.5
+        if 0.0 < t < 1.0:
+            inside = math.log1p(t * (last - first) / first) / width if first else t
+        inside = min(max(inside, 0.1), 0.9)
+        return first * math.exp(inside * width) if first else last * inside
 
 
-def _crossings(lines: tuple[Line | None, ...]) -> list[Fraction]:
+def _crossings(lines: Lines) -> list[Fraction]:
     """Return the places inside of the piece where the order of two lines changes."""
     found = []
-    for one, other in combinations([each for each in lines if each is not None], 2):
+    for one, other in combinations(filter(None, lines), 2):
         first, last = one[0] - other[0], one[1] - other[1]
         if first * last < 0:
             found.append(first / (first - last))
@@ -520,85 +591,19 @@ def _gap(lower: Fraction | None, upper: Fraction | None) -> float:
     return math.nextafter(float((upper - lower) / size), math.inf) if size else 0.0
 
 
-def rounded(number: Fraction | None, direction: float) -> float:
+def _rounded(number: Fraction | None, direction: float) -> float:
     """Return the next double in a direction; that infinity for None."""
     if number is None:
         return direction
     value = float(number)
-    exact = Fraction(value)
-    wrong = exact > number if direction < 0 else exact < number
+    wrong = value > number if direction < 0 else value < number
     return math.nextafter(value, direction) if wrong else value
 
 
-def proportional(
-    ranges: dict[str, Any], *, least: float = 0.0, closed: bool = False
-) -> tuple[float, float, tuple[float, ...]]:
-    """Return the range of the first of several parameters that vary in proportion, and what each of
-    them is in units of the first.
-    """
-    ends = []
-    for name, given in ranges.items():
-        if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
-            raise DataError(
-                f"{name} must be the two ends of a range, as in {name}=(0.01, 100.0), got {given!r}"
-            )
-        low, high = (check_number(end, name, low=least, open_low=not closed) for end in given)
-        if not low <= high:
-            raise DataError(f"the range of {name} must be increasing, got {given!r}")
-        ends.append((low, high))
-    (low, high), *others = ends
-    for name, (a, b) in zip(list(ranges)[1:], others, strict=True):
-        if Fraction(b) * Fraction(low) != Fraction(a) * Fraction(high):
-            raise DataError(
-                f"parameters vary in proportion: {name} must have the same ratio of its ends as"
-                f" {next(iter(ranges))}"
-            )
-    ratios = (1.0, *(a / low for a, _ in others))
-    if any(not math.frexp(ratio)[0] == 0.5 for ratio in ratios):
-        raise DataError(
-            "the first parameter times the ratio must be exact: pass ranges of which one is a power"
-            " of two times the other"
-        )
-    return low, high, ratios
+# Lines that two nodes give: below the optimum, and above it
 
 
 StatementAt: TypeAlias = Callable[[float], Any]
-
-# Entries of a block of the kernel matrix.
-BLOCK = 2**20
-
-
-@dataclass(frozen=True, eq=False)
-class Node:
-    """A model and a dual point at a value of a parameter, and the interval that they have there."""
-
-    value: float
-    model: Model
-    dual: Dual
-    certificate: Certificate
-
-
-class Rule(ABC):
-    """How a hyper-parameter enters the objective."""
-
-    # The least value, and whether it is allowed.
-    least: ClassVar[float] = 0.0
-    closed: ClassVar[bool] = False
-
-    def check(self, estimator: Any) -> None:  # noqa: B027 - by default none
-        """Raise a :class:`DataError` if the rule does not hold for the other settings of an
-        estimator.
-        """
-
-    def settings(self, estimator: Any, name: str, value: float) -> dict[str, Any]:
-        return {name: value}
-
-    def stated(self, statement: Any, settings: Mapping[str, float]) -> Any:
-        return statement.at(**settings)
-
-    @abstractmethod
-    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
-        """Return what two nodes say."""
 
 
 def _above(statement: Any, model: Model) -> float:
@@ -610,206 +615,130 @@ def _above(statement: Any, model: Model) -> float:
 def _below(statement: Any, dual: Dual) -> float:
     """The dual objective at a point, from below; −∞ where it is not feasible."""
     if not dual or statement.dual_violation(dual) != 0:
-        return -np.inf
+        return -math.inf
     found: float = statement.evaluate_dual(dual).lower_end
     return found
 
 
-def _lower_end(node: Node) -> float:
-    return -np.inf if node.certificate.lower is None else node.certificate.lower
-
-
-class Affine(Rule):
-    """The objective of a model is affine."""
-
-    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
-        at_first, at_last = stated(first.value), stated(last.value)
-        upper = (
-            line(first.certificate.upper, _above(at_last, first.model)),
-            line(_above(at_first, last.model), last.certificate.upper),
-        )
-        return Piece((first.value, last.value), (line(_lower_end(first), _lower_end(last)),), upper)
-
-
-class ConicWeight(Affine):
-    """λ of the conic relaxation, where that is stated with it."""
-
-    def check(self, estimator: Any) -> None:
-        """Only without κ."""
-        if estimator.kappa is not None:
-            raise DataError(
-                "lam is ignored where kappa is given; set kappa=None for a certified path of lam"
-            )
-
-
-class Convex(Rule):
-    """The objective is convex in model and parameter together, the dual objective affine in the
-    parameter.
-    """
-
-    closed = True
-
-    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
-        lower = _dual_lines(stated, first, last, (0.0, 0.0))
-        return Piece(
-            (first.value, last.value),
-            lower,
-            (line(first.certificate.upper, last.certificate.upper),),
-        )
-
-
-class Exponent(Rule):
-    """p of the pSVM."""
-
-    least = 1.0
-    closed = True
-
-    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
-        """The chords of both models, and those of both dual points less what the conjugates may
-        bend.
-        """
-        at_first, at_last = stated(first.value), stated(last.value)
-        upper = (
-            line(first.certificate.upper, _above(at_last, first.model)),
-            line(_above(at_first, last.model), last.certificate.upper),
-        )
-        shifts = [
-            -self._sagitta(at_first, node.dual, first.value, last.value) for node in (first, last)
-        ]
-        return Piece(
-            (first.value, last.value),
-            _dual_lines(stated, first, last, (shifts[0], shifts[1])),
-            upper,
-        )
-
-    @staticmethod
-    def _sagitta(statement: PSVM, dual: Dual, first: float, last: float) -> float:
-        if not dual:
-            return np.inf
-        p = exact(first)
-        r = sqrt(1.0 + p * (p - 1.0))
-        bend = 2.0 * exp(r - p - 1.0) / (p * (1.0 + r))
-        used = statement.alpha(dual) > 0.0
-        cost = exact(statement.C) * total(exact(statement.weight[used]))
-        return float((0.125 * square(exact(last) - p) * bend * cost).upper)
+def _model_lines(stated: StatementAt, first: Node, last: Node) -> Lines:
+    """Return the chords of the objectives of both models."""
+    return (
+        line(first.certificate.upper, _above(stated(last.value), first.model)),
+        line(_above(stated(first.value), last.model), last.certificate.upper),
+    )
 
 
 def _dual_lines(
-    stated: StatementAt, first: Node, last: Node, shifts: tuple[float, float]
-) -> tuple[Any, ...]:
+    stated: StatementAt, first: Node, last: Node, shifts: Sequence[float] = (0.0, 0.0)
+) -> Lines:
     """Return the chords of the dual objectives of both points, moved."""
-    statements = stated(first.value), stated(last.value)
+    ends = stated(first.value), stated(last.value)
     return tuple(
-        line(_below(statements[0], node.dual), _below(statements[1], node.dual), shift)
+        line(_below(ends[0], node.dual), _below(ends[1], node.dual), shift)
         for node, shift in zip((first, last), shifts, strict=True)
     )
 
 
-class Width(Rule):
-    """γ of a kernel that is an exponential of minus γ times a distance."""
-
-    kernels: ClassVar = (RBF, Laplacian, Exponential)
-
-    def check(self, estimator: Any) -> None:
-        """The kernel has to be one of these."""
-        kernel = estimator._kernel()
-        if not isinstance(kernel, self.kernels):
-            raise DataError(
-                "a certified path of gamma is for the kernels 'rbf', 'laplacian' and"
-                f" 'exponential', whose entries are convex in it; got kernel={estimator.kernel!r}"
-            )
-
-    def settings(self, estimator: Any, name: str, value: float) -> dict[str, Any]:
-        return {f"kernel__{name}" if isinstance(estimator.kernel, Kernel) else name: value}
-
-    def stated(self, statement: Any, settings: Mapping[str, float]) -> Any:
-        kernel = replace(statement.space.resolved, gamma=settings["gamma"])
-        return replace(
-            statement, space=replace(statement.space, resolved=kernel, cache=None, keep_gram=False)
-        )
-
-    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
-        """The chords of both models and both dual points, moved by the distance between them and
-        the curves.
-        """
-        statements = stated(first.value), stated(last.value)
-        data, nodes = statements[0].space.data, (first, last)
-        duals = [
-            statements[0].coefficients(node.dual) if node.dual else np.zeros(data.n)
-            for node in nodes
-        ]
-        models: list[Any] = [node.model for node in nodes]
-        expansions = [np.zeros(data.n), np.zeros(data.n)]
-        for v, model in zip(expansions, models, strict=True):
-            v[np.searchsorted(data.index, model.support)] = model.dual_coef
-        v = np.column_stack([*duals, *expansions])
-        low, high = _sagittae(
-            (statements[0].space.resolved, statements[1].space.resolved), data.X, v
-        )
-        norms = [_norm_sagitta(v[:, k], low[:, k], high[:, k]) for k in range(4)]
-        upper = []
-        for k, model in enumerate(models, start=2):
-            reduced = exact(np.maximum(_times_signs(data.y, low[:, k], high[:, k])[1], 0.0))
-            ends = [self._objective(statement, model, reduced) for statement in statements]
-            upper.append(line(ends[0], ends[1], 0.5 * norms[k]))
-        lower = _dual_lines(stated, first, last, (-0.5 * norms[0], -0.5 * norms[1]))
-        return Piece((first.value, last.value), lower, tuple(upper))
-
-    @staticmethod
-    def _objective(statement: Any, model: Any, reduced: Bounded) -> float:
-        """Return the objective of coefficients at smaller margins, from above."""
-        moved = replace(model, kernel=statement.space.resolved)
-        found = objective(
-            statement.penalty(moved),
-            statement.margins_of(moved) - reduced,
-            weight=statement.loss_weight,
-            C=exact(statement.C),
-            p=exact(statement.p),
-        )
-        return float(found.upper_end)
+def _weight(stated: StatementAt, first: Node, last: Node) -> tuple[Lines, Lines]:
+    """A weight of a term: objectives of models are affine, so the optimum is concave."""
+    ends = [
+        -math.inf if n.certificate.lower is None else n.certificate.lower for n in (first, last)
+    ]
+    return (line(*ends),), _model_lines(stated, first, last)
 
 
-def _times_signs(y: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of intervals times the signs of y."""
-    return np.where(y > 0, low, -high), np.where(y > 0, high, -low)
+def _band(stated: StatementAt, first: Node, last: Node) -> tuple[Lines, Lines]:
+    """D of ODM: the objective is convex in model and D together, the dual objective affine in D."""
+    upper = line(first.certificate.upper, last.certificate.upper)
+    return _dual_lines(stated, first, last), (upper,)
 
 
-def _norm_sagitta(v: Floats, low: Floats, high: Floats) -> float:
-    """Return at least how far v'Kv may be above its chord, from how far the scores may be below
-    theirs; not negative.
+def _exponent(stated: StatementAt, first: Node, last: Node) -> tuple[Lines, Lines]:
+    """P of the pSVM: the objective of a model is convex in p, a dual objective bends by little."""
+    statement: PSVM = stated(first.value)
+    p = exact(first.value)
+    r = sqrt(1.0 + p * (p - 1.0))
+    bend = 0.125 * square(exact(last.value) - p) * 2.0 * exp(r - p - 1.0) / (p * (1.0 + r))
+    shifts = []
+    for node in (first, last):
+        # Without a dual point there is no line.
+        alpha = statement.alpha(node.dual) if node.dual else np.zeros(statement.weight.size)
+        used = alpha > 0.0
+        cost = exact(statement.C) * total(exact(statement.weight[used]))
+        shifts.append(-float((bend * cost).upper))
+    return _dual_lines(stated, first, last, shifts), _model_lines(stated, first, last)
+
+
+def _width(stated: StatementAt, first: Node, last: Node) -> tuple[Lines, Lines]:
+    """γ of a kernel exp(−γδ): chords of both models and both dual points, moved by the distance
+    between them and the curves.
     """
-    least, _ = _times_signs(v, low, high)
-    return max(float((-total(exact(np.abs(v)) * exact(least))).upper_end), 0.0)
+    statements, nodes = (stated(first.value), stated(last.value)), (first, last)
+    data, kernels = statements[0].space.data, [one.space.resolved for one in statements]
+    v = np.zeros((data.n, 4))
+    for k, node in enumerate(nodes):
+        if node.dual:
+            v[:, k] = statements[0].coefficients(node.dual)
+        v[np.searchsorted(data.index, node.model.support), 2 + k] = node.model.dual_coef
+    low, high = _sagittae(kernels, data.X, v)
+    # At least how far v'Kv may be above its chord.
+    norms = [
+        max(float((-total(exact(np.abs(v[:, k])) * exact(least))).upper_end), 0.0)
+        for k, least in enumerate(np.where(v > 0, low, -high).T)
+    ]
+    upper = []
+    for k, node in enumerate(nodes, start=2):
+        reduced = exact(np.maximum(np.where(data.y > 0, high[:, k], -low[:, k]), 0.0))
+        ends = []
+        for statement, kernel in zip(statements, kernels, strict=True):
+            model = replace(node.model, kernel=kernel)
+            # The objective at margins smaller than those of the model.
+            found = objective(
+                statement.penalty(model),
+                statement.margins_of(model) - reduced,
+                weight=statement.loss_weight,
+                C=exact(statement.C),
+                p=exact(statement.p),
+            )
+            ends.append(float(found.upper_end))
+        upper.append(line(ends[0], ends[1], 0.5 * norms[k]))
+    lower = _dual_lines(stated, first, last, [-0.5 * norm for norm in norms[:2]])
+    return lower, tuple(upper)
 
 
-def _sagittae(kernels: tuple[Kernel, Kernel], X: Features, v: Floats) -> tuple[Floats, Floats]:
+def _sagittae(kernels: Sequence[Any], X: Features, v: Floats) -> tuple[Floats, Floats]:
     r"""Return ends of
     :math:`\tfrac18(\gamma_1-\gamma_0)^2\sum_jv_j\delta_{ij}^2e^{-\gamma\delta_{ij}}` for all γ
     between those of two kernels.
     """
-    gammas: Any = [exact(kernel.gamma) for kernel in kernels]  # type: ignore[attr-defined]
+    gammas = [exact(kernel.gamma) for kernel in kernels]
     scale = 0.125 * square((gammas[1] - gammas[0]) / gammas[0])
     used = np.flatnonzero(v.any(axis=1))
     low, high = np.zeros(v.shape), np.zeros(v.shape)
     plus, minus = np.maximum(v[used], 0.0), np.maximum(-v[used], 0.0)
-    rows = max(1, BLOCK // max(used.size, 1))
+
+    def product(W: Floats, v: Floats) -> Bounded:
+        found = W @ v
+        return Bounded(found, np.asarray(inner_error(v.shape[0] + 2, found)))
+
+    # Blocks of a million entries of the kernel matrix.
+    rows = max(1, 2**20 // max(used.size, 1))
     for start in range(0, v.shape[0] if used.size else 0, rows):
         part = slice(start, start + rows)
         near, far = _curvatures(kernels, X[part], X[used])
-        low[part] = (scale * (_product(far, plus) - _product(near, minus))).lower
-        high[part] = (scale * (_product(near, plus) - _product(far, minus))).upper
+        low[part] = (scale * (product(far, plus) - product(near, minus))).lower
+        high[part] = (scale * (product(near, plus) - product(far, minus))).upper
     return low, high
 
 
-def _curvatures(kernels: tuple[Kernel, Kernel], A: Features, B: Any) -> tuple[Floats, Floats]:
+def _curvatures(kernels: Sequence[Any], A: Features, B: Any) -> tuple[Floats, Floats]:
     r"""Return :math:`(\gamma_0\delta)^2e^{-\gamma\delta}` of all pairs at its largest, from above,
     and at its least, from below.
     """
-    found = []
-    for kernel in kernels:
-        values, error = kernel.bounded_block(A, B)
-        found.append(Bounded(values, error.matrix(values)))
-    first, last = found
+    first, last = (
+        Bounded(values, error.matrix(values))
+        for values, error in (kernel.bounded_block(A, B) for kernel in kernels)
+    )
     top = np.minimum(first.upper, 1.0)
     least = np.maximum((-log(exact(top))).lower, 0.0)
     with np.errstate(all="ignore"):
@@ -828,59 +757,23 @@ def _curvatures(kernels: tuple[Kernel, Kernel], A: Features, B: Any) -> tuple[Fl
     return np.nan_to_num(near, nan=np.inf), far
 
 
-def _product(W: Floats, v: Floats) -> Bounded:
-    """Return products of matrices of numbers that are not negative."""
-    found = W @ v
-    return Bounded(found, np.asarray(inner_error(v.shape[0] + 2, found)))
-
-
-def mixed_model(first: Any, last: Any, t: float) -> Any:
-    """Return (1 − t) times a model plus t times another one; None for models that are not added
-    here.
-    """
-    if type(first) is not type(last) or type(first) not in (
-        LinearModel,
-        KernelModel,
-        MulticlassModel,
-    ):
-        return None
-    support = np.union1d(first.support, last.support)
-    intercept = ((1.0 - t) * np.asarray(first.intercept) + t * np.asarray(last.intercept))[()]
-    if not isinstance(first, KernelModel):
-        return replace(
-            first, coef=(1.0 - t) * first.coef + t * last.coef, intercept=intercept, support=support
-        )
-    if not (isinstance(first.vectors, np.ndarray) and isinstance(last.vectors, np.ndarray)):
-        return None
-    v, vectors = np.zeros(support.size), np.zeros((support.size, first.n_features))
-    for model, share in ((first, 1.0 - t), (last, t)):
-        places = np.searchsorted(support, model.support)
-        v[places] += share * model.dual_coef
-        vectors[places] = model.vectors
-    return replace(first, vectors=vectors, dual_coef=v, intercept=float(intercept), support=support)
-
-
-def mixed_dual(first: Dual, last: Dual, t: float) -> Dual | None:
-    """Return the same of two dual points; None where they have not the same entries."""
-    if (
-        not first
-        or first.keys() != last.keys()
-        or any(first[k].shape != last[k].shape for k in first)
-    ):
-        return None
-    return {name: (1.0 - t) * first[name] + t * last[name] for name in first}
-
-
-_LAM: Final = {"lam": Affine()}
-RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
-    "psvm": {"C": Affine(), "p": Exponent(), "gamma": Width()},
-    "l1_squared_hinge": {"C": Affine()},
-    "odm": {"C1": Affine(), "C2": Affine(), "D": Convex()},
-    "odml": {"lam1": Affine(), "lam2": Affine(), "C": Affine()},
-    "conic": {"lam": ConicWeight()},
+PIECES: Final[Mapping[str, Callable[[StatementAt, Node, Node], tuple[Lines, Lines]]]] = {
+    "weight": _weight,
+    "band": _band,
+    "exponent": _exponent,
+    "width": _width,
+}
+_LAM: Final = {"lam": "weight"}
+# The parameters that may vary, by formulation.
+RULES: Final[Mapping[str, Mapping[str, str]]] = {
+    "psvm": {"C": "weight", "p": "exponent", "gamma": "width"},
+    "l1_squared_hinge": {"C": "weight"},
+    "odm": {"C1": "weight", "C2": "weight", "D": "band"},
+    "odml": {"lam1": "weight", "lam2": "weight", "C": "weight"},
+    "conic": _LAM,
     "m3svm": _LAM,
     "multiclass": _LAM,
     "zero_one": _LAM,
-    "ramp": {"C": Affine()},
-    "l0": {"C": Affine()},
+    "ramp": {"C": "weight"},
+    "l0": {"C": "weight"},
 }

@@ -11,24 +11,26 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from svmcvx.data import check_number
-from svmcvx.display import check_mark, html_block, html_fields
+from svmcvx.display import MISSING, check_mark, html_block, html_fields
 from svmcvx.errors import DataError
 from svmcvx.experiments import statistics
 from svmcvx.experiments.fit import FOREIGN, INTERVALS, ONE_CLASS
-from svmcvx.experiments.reports import report, versions
-from svmcvx.experiments.statistics import Friedman
+from svmcvx.experiments.reports import critical_difference_diagram, report, versions
+from svmcvx.experiments.statistics import LEAST_RANKED, Friedman
 from svmcvx.experiments.store import FAILED, Row
 from svmcvx.experiments.tables import (
     ONE_CLASS_MARK,
     CertifiedTable,
+    booktabs,
+    escaped,
     interval_text,
-    latex_diagram,
-    latex_table,
+    latex_cell,
     table_html,
+    written,
 )
-from svmcvx.system.files import atomic_write
 
 # The columns before those of the metrics and of their intervals, and behind them.
 FIRST = ("dataset", "model", "repeat", "fold", "status", "n_train", "n_test")
@@ -90,15 +92,15 @@ class Study:
         datasets: Sequence[Mapping[str, Any]],
         left_out: Mapping[str, str],
         complete: bool,
-        reused: int = 0,
-        conventions: Mapping[str, str] | None = None,
+        reused: int,
+        conventions: Mapping[str, str],
     ) -> None:
         self.metrics = protocol.metrics
         self.protocol = protocol.described()
         self._guarantee = protocol.guarantee
         self.model_lines, self.grids = dict(models), dict(grids)
         self.models = tuple(models)
-        self.conventions = {name: said for name, said in (conventions or {}).items() if said}
+        self.conventions = {name: said for name, said in conventions.items() if said}
         self.datasets = pd.DataFrame(list(datasets))
         self.left_out = dict(left_out)
         self.complete, self.reused = complete, reused
@@ -111,12 +113,10 @@ class Study:
             for suffix in suffixes
             for end in ("lower", "upper")
         ]
-        # Columns of results that were not requested would be empty.
         asked = {"undecided": bool(self._guarantee), "tied": self._guarantee == "tuning"}
-        last = [name for name in LAST if asked.get(name, True)]
-        columns = [*FIRST, *self.metrics, *ends, *last]
-        numbers = [*self.metrics, *ends, "lower", "upper", "gap", "n_support"]
-        numbers += ["tuning_seconds", "seconds", *(["undecided"] if self._guarantee else [])]
+        columns = [*FIRST, *self.metrics, *ends, *(c for c in LAST if asked.get(c, True))]
+        numbers = [*self.metrics, *ends, "lower", "upper", "gap", "n_support", "undecided"]
+        numbers = [c for c in (*numbers, "tuning_seconds", "seconds") if c in columns]
         self.frame = CertifiedTable(
             [{name: row.get(name) for name in columns} for row in rows], columns=columns
         ).astype(dict.fromkeys(numbers, float))
@@ -127,25 +127,21 @@ class Study:
         """Return one study of all data sets from studies with the same protocol and the same names
         of models.
         """
-        first = studies[0]
-        found = copy(first)
-        found.models = tuple(dict.fromkeys(name for one in studies for name in one.models))
-        found.model_lines = {
-            name: "; ".join(
-                dict.fromkeys(one.model_lines[name] for one in studies if name in one.model_lines)
-            )
-            for name in found.models
-        }
-        found.conventions = {
-            name: said for one in studies for name, said in one.conventions.items()
-        }
-        found.grids = {name: grid for one in studies for name, grid in one.grids.items()}
-        found.datasets = pd.concat([one.datasets for one in studies], ignore_index=True)
-        found.left_out = {name: why for one in studies for name, why in one.left_out.items()}
+        found = copy(studies[0])
+        lines: dict[str, dict[str, None]] = {}
+        for one in studies:
+            for name, line in one.model_lines.items():
+                lines.setdefault(name, {})[line] = None
+        found.models = tuple(lines)
+        found.model_lines = {name: "; ".join(of_name) for name, of_name in lines.items()}
+        for name in ("conventions", "grids", "left_out"):
+            merged = {k: value for one in studies for k, value in getattr(one, name).items()}
+            setattr(found, name, merged)
+        for name in ("datasets", "frame", "_right"):
+            whole = pd.concat([getattr(one, name) for one in studies], ignore_index=True)
+            setattr(found, name, whole)
         found.complete = all(one.complete for one in studies)
         found.reused = sum(one.reused for one in studies)
-        found.frame = pd.concat([one.frame for one in studies], ignore_index=True)
-        found._right = pd.concat([one._right for one in studies], ignore_index=True)
         return found
 
     def __repr__(self) -> str:
@@ -170,71 +166,59 @@ class Study:
     # Tables
 
     def _metric(self, metric: str | None) -> str:
-        if metric is None:
-            return str(self.metrics[0])
-        if metric not in self.metrics:
+        if metric is not None and metric not in self.metrics:
             raise DataError(f"metric must be one of {', '.join(self.metrics)}, got {metric!r}")
-        return metric
+        return str(self.metrics[0] if metric is None else metric)
 
-    def _ordered(self, column: pd.Series, how: Any, rows: Any = None) -> pd.DataFrame:
+    def by_set(self, column: pd.Series, how: Any, rows: Any = None) -> pd.DataFrame:
         """Aggregate a column by data set and model, in their orders."""
         rows = self.frame if rows is None else rows
         values = column.groupby([rows["dataset"], rows["model"]], sort=False).agg(how)
         table: pd.DataFrame = values.unstack("model").reindex(  # noqa: PD010 - nothing to aggregate
             index=list(self.datasets["dataset"]), columns=list(self.models)
         )
-        table.index.name, table.columns.name = "dataset", None
-        return table
+        return table.rename_axis(index="dataset", columns=None)
 
-    def _whole(self) -> pd.DataFrame:
-        """Return where all tasks are there: means of different splits cannot be compared."""
-        counts = self._ordered(self.frame["status"], "size").fillna(0)
-        most = self.frame.groupby("dataset")[["repeat", "fold"]].apply(
-            lambda part: len(part.drop_duplicates())
-        )
-        return counts.ge(most.reindex(counts.index).fillna(1), axis=0)
-
-    def _mean(self, column: str) -> pd.DataFrame:
-        return self._ordered(self.frame[column], lambda x: x.mean(skipna=False))
+    def _scores(self, column: str, how: str) -> pd.DataFrame:
+        """Aggregate scores where all are there: means of different splits do not compare."""
+        counts = self.by_set(self.frame[column], "count").fillna(0)
+        splits = self.frame[["dataset", "repeat", "fold"]].drop_duplicates()["dataset"]
+        most = splits.value_counts().reindex(counts.index).fillna(1)
+        return self.by_set(self.frame[column], how).where(counts.ge(most, axis=0))
 
     def mean(self, metric: str | None = None) -> pd.DataFrame:
         """Return mean scores, a row a data set and a column a model; NaN if a task failed or is
         missing.
         """
-        return self._mean(self._metric(metric)).where(self._whole())
+        return self._scores(self._metric(metric), "mean")
 
     def sd(self, metric: str | None = None) -> pd.DataFrame:
         """Return the standard deviations of the scores over the splits, with one degree of freedom
         less than splits.
         """
-        column = self.frame[self._metric(metric)]
-        spread = self._ordered(column, lambda x: x.std(ddof=1, skipna=False))
-        return spread.where(self._whole())
+        return self._scores(self._metric(metric), "std")
 
     def table(self, metric: str | None = None, digits: int = 3) -> pd.DataFrame:
         """Return mean ± standard deviation as text, with a last row of mean ranks; † marks models
         that predict one class only on some split.
         """
-        mean, sd, marked = self.mean(metric), self.sd(metric), self.one_class()
-        cells = {
-            name: [
-                _mean_sd(m, s, digits) + (f" {ONE_CLASS_MARK}" if mark else "")
-                for m, s, mark in zip(mean[name], sd[name], marked[name], strict=True)
-            ]
-            for name in self.models
-        }
-        table = pd.DataFrame(cells, index=mean.index)
-        table.loc["mean rank"] = [
-            "—" if np.isnan(rank) else f"{rank:.2f}" for rank in self.ranks(metric).mean(axis=0)
+        mean, sd = self.mean(metric), self.sd(metric)
+        marked = self.by_set(self._of_one_class(), "any").eq(True)
+        cells = mean.map(lambda value: MISSING if np.isnan(value) else f"{value:.{digits}f}")
+        cells += sd.map(lambda value: "" if np.isnan(value) else f" ± {value:.{digits}f}")
+        cells += marked.map(lambda mark: f" {ONE_CLASS_MARK}" if mark else "")
+        cells.loc["mean rank"] = [
+            MISSING if np.isnan(rank) else f"{rank:.2f}" for rank in self.ranks(metric).mean()
         ]
-        return table
+        return cells
 
     def ranks(self, metric: str | None = None) -> pd.DataFrame:
         """Return the rank of each model on each data set, 1 the best; of data sets on which all
         models have a score.
         """
         mean = self.mean(metric).dropna()
-        return pd.DataFrame(statistics.ranks_by_block(mean), index=mean.index, columns=mean.columns)
+        ranks = stats.rankdata(-mean.to_numpy(), axis=1)
+        return pd.DataFrame(ranks, index=mean.index, columns=mean.columns)
 
     def exact(self, metric: str | None = None) -> pd.DataFrame:
         """Return the mean over the splits of the intervals of the scores of every optimal machine,
@@ -247,30 +231,13 @@ class Study:
             )
         if name not in INTERVALS:
             raise DataError(f"there are intervals of {', '.join(INTERVALS)}, not of {name}")
-        whole = self._whole()
-        low, high = (self._mean(f"{name}_{end}").where(whole) for end in ("lower", "upper"))
-        cells = {
-            model: [interval_text(*pair) for pair in zip(low[model], high[model], strict=True)]
-            for model in self.models
-        }
-        return pd.DataFrame(cells, index=low.index)
+        low, high = (self._scores(f"{name}_{end}", "mean") for end in ("lower", "upper"))
+        return low.combine(high, lambda a, b: pd.Series(map(interval_text, a, b), index=a.index))
 
     def with_exact(self) -> list[str]:
         """Return the metrics for which some task has an interval of every optimal machine."""
         known = [name for name in self.metrics if name in INTERVALS] if self._guarantee else []
         return [name for name in known if self.frame[f"{name}_lower"].notna().any()]
-
-    def undecided(self) -> pd.DataFrame:
-        """Return the mean share of test rows whose label is not proved, by data set and model."""
-        return self._mean("undecided")
-
-    def without_exact(self) -> dict[str, str]:
-        """Return why tasks have no intervals, by the model."""
-        notes = self.frame[self.frame["note"].fillna("").str.contains("no guarantee|no interval")]
-        return {
-            str(model): "; ".join(part.unique())
-            for model, part in notes.groupby("model", sort=False)["note"]
-        }
 
     def _solves(self) -> tuple[pd.DataFrame, pd.Series[int], pd.Series[int]]:
         """Return the tasks of models that give certificates, the number of their certified solves,
@@ -288,7 +255,7 @@ class Study:
         by data set and model.
         """
         rows, certified, solves = self._solves()
-        return self._ordered(certified, "sum", rows) / self._ordered(solves, "sum", rows)
+        return self.by_set(certified, "sum", rows) / self.by_set(solves, "sum", rows)
 
     def solves(self) -> tuple[int, int]:
         """Return how many solves are certified, and how many there are, of the models that give
@@ -297,68 +264,48 @@ class Study:
         _, certified, solves = self._solves()
         return int(certified.sum()), int(solves.sum())
 
-    def seconds(self) -> pd.DataFrame:
-        """Return mean seconds of a task, with its tuning, by data set and model."""
-        return self._ordered(self.frame["seconds"], "mean")
-
-    def one_class(self) -> pd.DataFrame:
-        """Return whether a model predicts one class only on some split, by data set and model."""
-        return self._ordered(self._of_one_class(), "any").eq(True)  # missing tasks predict nothing
-
     def _of_one_class(self) -> Any:
         return self.frame["note"].fillna("").str.contains(ONE_CLASS, regex=False)
 
-    def single_class(self) -> dict[str, int]:
-        """Return the numbers of tasks whose model predicts one class only for its test part, by
-        model.
-        """
-        counts = self.frame.loc[self._of_one_class(), "model"].value_counts(sort=False)
-        return {str(name): int(count) for name, count in counts.items()}
-
     def leaders(self, metric: str | None = None, digits: int = 3) -> pd.DataFrame:
-        """Return which scores are the best of their data set, as printed, or not told from it by
-        the corrected t-test at 0.05.
+        """Return which scores are the best of their data set, as printed, or not distinguished from
+        it by the corrected t-test at 0.05.
         """
-        name = self._metric(metric)
-        mean = self.mean(name)
-        best = mean.round(digits).eq(mean.round(digits).max(axis=1), axis=0)
-        paired = self.paired(name)
-        rows = paired[paired["corrected_t"] >= statistics.LEVEL]
-        pairs = zip(rows["dataset"], rows["first"], rows["second"], strict=True)
-        tied = {(dataset, frozenset(pair)) for dataset, *pair in pairs}
-        for dataset in mean.index[mean.notna().any(axis=1)]:
-            leader = mean.loc[dataset].idxmax()
-            best.loc[dataset] |= np.array(
-                [(dataset, frozenset((model, leader))) in tied for model in mean.columns]
-            )
+        mean = self.mean(metric).round(digits)
+        best = mean.eq(mean.max(axis=1), axis=0)
+        paired = self.paired(metric)
+        leader = self.mean(metric).dropna(how="all").idxmax(axis=1)
+        for row in paired[paired["corrected_t"] >= statistics.LEVEL].itertuples():
+            if leader.get(row.dataset) in (row.first, row.second):
+                best.loc[row.dataset, [row.first, row.second]] = True
         return best
 
     def notes(self) -> list[str]:
-        """Return what a reader of the tables has to know: the conventions of the models, and those
-        that predict one class only.
+        """Return what a reader of the tables has to know: the conventions of the models, those that
+        predict one class only, and why models have no intervals of every optimal machine.
         """
         by_words: dict[str, list[str]] = {}
         for name, said in self.conventions.items():
             by_words.setdefault(said, []).append(name)
         found = [f"{', '.join(names)}: {said}." for said, names in by_words.items()]
-        tasks = self.frame["model"].value_counts()
-        found += [
-            f"{name} predicts one class only in {count} of {tasks[name]} tasks."
-            for name, count in self.single_class().items()
-        ]
-        return found
+        for model, flags in self._of_one_class().groupby(self.frame["model"], sort=False):
+            if flags.any():
+                tasks = f"{flags.sum()} of {flags.size} tasks"
+                found.append(f"{model} predicts one class only in {tasks}.")
+        notes = self.frame[self.frame["note"].fillna("").str.contains("no guarantee|no interval")]
+        reasons = notes.groupby("model", sort=False)["note"].unique()
+        return [*found, *(f"{name}: {'; '.join(texts)}." for name, texts in reasons.items())]
 
     def failures(self) -> pd.DataFrame:
         """Return the rows of the tasks that failed."""
-        return self.frame.loc[
-            self.frame["status"] == FAILED, ["dataset", "model", "repeat", "fold", "note"]
-        ]
+        columns = ["dataset", "model", "repeat", "fold", "note"]
+        return self.frame.loc[self.frame["status"] == FAILED, columns]
 
     def contents(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
         return {
             "complete": self.complete,
-            "data": self.datasets.to_dict("records"),
+            "data": self.data_facts(),
             "protocol": self.protocol,
             "models": self.model_lines,
             "grids": self.grids,
@@ -380,18 +327,12 @@ class Study:
         """
         for dataset in self.datasets["dataset"]:
             part = self.frame[self.frame["dataset"] == dataset]
-            scores = part.pivot_table(metric, ["repeat", "fold"], "model", dropna=False).reindex(
-                columns=list(self.models)
-            )
+            scores = part.pivot_table(metric, ["repeat", "fold"], "model", dropna=False)
+            scores = scores.reindex(columns=list(self.models))
             ratio = float((part["n_test"] / part["n_train"]).mean()) if len(part) else 0.0
             for first, second in combinations(self.models, 2):
-                yield (
-                    dataset,
-                    first,
-                    second,
-                    (scores[first] - scores[second]).dropna().to_numpy(),
-                    ratio,
-                )
+                difference = (scores[first] - scores[second]).dropna().to_numpy()
+                yield dataset, first, second, difference, ratio
 
     def paired(self, metric: str | None = None) -> pd.DataFrame:
         """Compare every pair of models on every data set, over its splits."""
@@ -399,9 +340,9 @@ class Study:
         for dataset, first, second, difference, ratio in self._differences(name):
             size = statistics.effect(difference, ratio)
             single = name == "accuracy" and difference.size == 1
-            few = FEW if difference.size < statistics.LEAST_RANKED else ""
+            few = FEW if difference.size < LEAST_RANKED else ""
             tests = (
-                statistics.paired_t(difference),
+                statistics.corrected_t(difference, 0.0),
                 statistics.corrected_t(difference, ratio),
                 np.nan,
                 statistics.wilcoxon(difference),
@@ -442,15 +383,12 @@ class Study:
         for first, second in pairs:
             # Equal scores may have means that differ by rounding.
             difference = (mean[first] - mean[second]).dropna().to_numpy().round(12)
+            signs = [int((np.sign(difference) == sign).sum()) for sign in (1, -1, 0)]
             size = statistics.effect(difference, 0.0)
-            low, high = statistics.median_interval(difference)
+            sizes = (size.win, size.median, *statistics.median_interval(difference))
             equal = "" if difference.any() else EQUAL
-            signs = [
-                int(count.sum()) for count in (difference > 0, difference < 0, difference == 0)
-            ]
+            reason = FEW if difference.size < LEAST_RANKED else equal
             p = statistics.wilcoxon(difference)
-            reason = FEW if difference.size < statistics.LEAST_RANKED else equal
-            sizes = (size.win, size.median, low, high)
             rows.append((first, second, *signs, *sizes, p, np.nan, reason))
         table = pd.DataFrame(rows, columns=OVERALL)
         table["holm"] = statistics.holm(table["wilcoxon"])
@@ -483,48 +421,11 @@ class Study:
         check_number(alpha, "alpha", low=0, high=1, open_low=True, open_high=True)
         return statistics.friedman(self.mean(metric), alpha)
 
-    def ranked(self, metric: str | None = None) -> Friedman:
-        """Return Friedman's test for the diagram of mean ranks."""
-        test = self.friedman(metric)
-        if test is None:
-            raise DataError(
-                "a critical-difference diagram needs three models and two data sets with all their"
-                " scores"
-            )
-        return test
-
-    def methods(self) -> str:
-        """Return a paragraph on data, protocol and tests for a publication, with citations in
-        brackets.
-        """
-        certified, solves = self.solves()
-        protocol = "; ".join(f"{name}: {value}" for name, value in self.protocol.items())
-        single = (self.frame.groupby(["dataset", "model"]).size() == 1).all()
-        test = (
-            "McNemar's exact test on the rows of the one test part"
-            if single
-            else (
-                "the corrected resampled t-test, which allows for overlapping training parts"
-                " [Nadeau]"
-            )
-        )
-        return (
-            f"{len(self.models)} models were compared on {len(self.datasets)} data sets"
-            f" ({protocol}). Of {solves} training problems {certified} were solved to a certified"
-            f" duality gap. On each data set, differences were tested by {test},"
-            " and over the data sets by Wilcoxon's signed-rank test with Holm's adjustment, the"
-            " ranks of zero differences split, and by Friedman's test with Nemenyi's critical"
-            " difference [Demsar]. Probabilities of practical equivalence are those of the"
-            " Bayesian correlated t-test and signed-rank test [Benavoli]. Computed with svmcvx"
-            f" {self.versions['svmcvx']}."
-        )
-
     # Files
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write all rows, whole or not at all."""
-        with atomic_write(path) as stream:
-            stream.write(self.frame.to_csv(index=False).encode())
+        written(self.frame.to_csv(index=False), path)
 
     def to_latex(
         self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3
@@ -535,30 +436,42 @@ class Study:
         Bold are the best of a row, and those without a significant difference from it in the
         corrected t-test at 0.05; a dagger marks models that predict one class only on some split.
         """
-        text = latex_table(self, self._metric(metric), digits)
-        if path is not None:
-            with atomic_write(path) as stream:
-                stream.write(text.encode())
-        return text
+        table, bold = self.table(metric, digits), self.leaders(metric, digits)
+        bold = bold.reindex(table.index, fill_value=False)
+        rows = [
+            [escaped(str(name)), *(latex_cell(c, bold=b) for c, b in zip(cells, best, strict=True))]
+            for name, cells, best in zip(table.index, table.values, bold.values, strict=True)
+        ]
+        width = len(self.models) + 1
+        line = rf"\multicolumn{{{width}}}{{l}}{{%s}} \\"
+        rows.insert(-1, [r"\midrule"])
+        if table.map(lambda cell: ONE_CLASS_MARK in cell).any(axis=None):
+            rows.append([line % r"$^{\dagger}$ predicts one class only on some split"])
+        if self._metric(metric) in self.with_exact():
+            rows.append([r"\midrule " + line % "of every optimal machine, mean of the intervals"])
+            exact = self.exact(metric)
+            rows += [
+                [escaped(str(name)), *map(latex_cell, exact.loc[name])] for name in exact.index
+            ]
+        header = [escaped(name) for name in (self._metric(metric), *self.models)]
+        return written(booktabs(header, rows, "l" + "c" * len(self.models)), path)
 
     def diagram(self, path: str | os.PathLike[str], metric: str | None = None) -> None:
-        """Write the diagram of mean ranks [Demsar]: for LaTeX with the package tikz (``.tex``), or
-        as a picture (``.pdf``, ``.svg``, ``.png``; extra ``study``).
+        """Write the diagram of mean ranks [Demsar] as a picture (``.pdf``, ``.svg``, ``.png``;
+        extra ``study``).
 
         Raises
         ------
         DataError
             If there are fewer than three models or two data sets with all scores.
         """
-        path = Path(path)
-        if path.suffix != ".tex":
-            from svmcvx.experiments.reports import critical_difference_diagram
-
-            figure: Any = critical_difference_diagram(self, metric).figure
-            figure.savefig(path, bbox_inches="tight")
-            return
-        with atomic_write(path) as stream:
-            stream.write(latex_diagram(self.models, self.ranked(metric)).encode())
+        if self.friedman(metric) is None:
+            raise DataError(
+                "a critical-difference diagram needs three models and two data sets with all their"
+                " scores"
+            )
+        figure: Any = critical_difference_diagram(self, metric).figure
+        figure.savefig(path, bbox_inches="tight")
 
     def report(
         self,
@@ -580,9 +493,3 @@ class Study:
             SVG and caption of figures for these tables.
         """
         report(Path(path), self, comparisons or {}, title, figures)
-
-
-def _mean_sd(mean: float, sd: float, digits: int) -> str:
-    if np.isnan(mean):
-        return "—"
-    return f"{mean:.{digits}f}" if np.isnan(sd) else f"{mean:.{digits}f} ± {sd:.{digits}f}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import numbers
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import groupby
-from pathlib import Path as FilePath
+from functools import lru_cache
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -24,33 +24,25 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import indexable
 
-import svmcvx
 from svmcvx.arguments import what_was_meant
-from svmcvx.data import Features, check_features, check_number, check_time_limit, check_weights
+from svmcvx.data import check_number, check_time_limit, check_weights
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.request import TrainingData
 from svmcvx.experiments.fit import Part, check_interval, cut_short, fit_row
 from svmcvx.experiments.store import (
-    DIED,
-    DIED_NOTE,
     Row,
     Store,
-    failed,
+    end_of_work,
     fingerprint,
-    is_dask,
+    finished,
     progress_bar,
-    results,
     warn_incomplete,
-    workers,
 )
 from svmcvx.experiments.tables import table_html
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.model import KernelModel, Members, OneVsModel
 from svmcvx.solution import Solution
-from svmcvx.system import clock
-from svmcvx.system.deadline import epoch_end, time_limited, until
+from svmcvx.system.deadline import time_limited, until
 
 Fold: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 Grid: TypeAlias = "Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]"
@@ -59,10 +51,6 @@ Settings: TypeAlias = Mapping[str, Any]
 # Hyper-parameters that a path can follow; of several that vary, the one with most values, and the
 # first of these in case of a tie.
 PATH_PARAMETERS = ("C", "lam", "kappa", "C1", "C2", "lam1", "lam2", "p", "D", "eps")
-# The number of this form of a row, in the keys of stores.
-FORM: Final = 2
-# Equal means differ by less, others by more.
-ROUNDING: Final = 1e-12
 # Columns that HTML shows in addition to the parameters.
 SHOWN: Final = (
     *("mean_test_score", "std_test_score", "rank_test_score"),
@@ -76,7 +64,9 @@ SHOWN: Final = (
 
 @dataclass(frozen=True)
 class Path:
-    """Settings that differ in at most one parameter, in the order in which they are solved."""
+    """Settings that differ in at most one parameter, in the order in which they are solved, and
+    their positions in the grid.
+    """
 
     parameter: str | None
     settings: tuple[Settings, ...]
@@ -100,19 +90,16 @@ def parameter_of(estimator: Any, name: str) -> str:
 
 def paths_of(estimator: Any, candidates: Sequence[Settings]) -> list[Path]:
     """Order the settings of a grid into paths."""
-    prefix = final_prefix(estimator)
-    alike: dict[frozenset[str], list[int]] = {}
+    alike: dict[frozenset[str], list[int]] = defaultdict(list)
     for position, settings in enumerate(candidates):
-        alike.setdefault(frozenset(settings), []).append(position)
+        alike[frozenset(settings)].append(position)
     paths = []
     for positions in alike.values():
-        name = _path_parameter(prefix, [candidates[i] for i in positions])
-        groups: dict[str, list[int]] = {}
+        name = _path_parameter(final_prefix(estimator), [candidates[i] for i in positions])
+        groups: dict[str, list[int]] = defaultdict(list)
         for i in positions:
-            others = sorted(
-                (key, repr(value)) for key, value in candidates[i].items() if key != name
-            )
-            groups.setdefault(repr(others) if name else str(i), []).append(i)
+            others = {key: value for key, value in candidates[i].items() if key != name}
+            groups[repr(sorted(others.items(), key=repr)) if name else str(i)].append(i)
         for group in groups.values():
             ordered = sorted(group, key=lambda i: candidates[i][name]) if name else group
             paths.append(Path(name, tuple(candidates[i] for i in ordered), tuple(ordered)))
@@ -122,11 +109,9 @@ def paths_of(estimator: Any, candidates: Sequence[Settings]) -> list[Path]:
 def _path_parameter(prefix: str, candidates: Sequence[Settings]) -> str | None:
     best, most = None, 1
     for name in (prefix + parameter for parameter in PATH_PARAMETERS):
-        values = [settings[name] for settings in candidates if name in settings]
-        ordered = all(
-            isinstance(value, numbers.Real) and not isinstance(value, bool) for value in values
-        )
-        if values and ordered and len(set(values)) > most:
+        values = [settings.get(name) for settings in candidates]
+        ordered = all(isinstance(v, numbers.Real) and not isinstance(v, bool) for v in values)
+        if ordered and len(set(values)) > most:
             best, most = name, len(set(values))
     return best
 
@@ -141,8 +126,8 @@ def with_settings(estimator: Any, settings: Settings) -> Any:
 # One path on one fold
 
 
-@dataclass(frozen=True)
-class PathOnFold:
+@dataclass(frozen=True, eq=False)
+class _PathOnFold:
     """One path on one fold: a piece of work that a process does by itself."""
 
     estimator: Any
@@ -154,136 +139,90 @@ class PathOnFold:
     # Whether the scorer takes the whole pipeline, and not its last step.
     whole: bool
     tol: float
-    until: float
-    interval: str | None
-    store: FilePath | None = None
-    keys: tuple[str, ...] = ()
+    intervals: tuple[str, ...]
+    keys: tuple[str, ...]
+
+    def empty_row(self) -> Row:
+        row = dict.fromkeys(("score", "lower", "upper", "gap", "solver", "n_support"))
+        return row | {"certified": False, "warm_start_used": False, "seconds": 0.0}
 
     def rows(
-        self, X: Any, y: Any, sample_weight: Any, cache: GramCache | None = None
-    ) -> Iterator[tuple[int, Row]]:
-        """Yield the place on the path and the row of each of the settings as soon as it is done."""
-        state = _PathState(self, X, y, sample_weight, GramCache() if cache is None else cache)
-        with nullcontext() if self.store is None else Store(self.store) as store:
-            for k, settings in enumerate(self.path.settings):
-                with until(self.until) as deadline:
+        self, keys: Sequence[str], X: Any, y: Any, weight: Any, cache: GramCache, end: float
+    ) -> Iterator[tuple[str, Row]]:
+        """Yield keys of settings and their rows, each fit starting from the one before it."""
+        fits = _Fits(self, X, y, weight, cache)
+        with until(end) as deadline:
+            for key, settings in zip(self.keys, self.path.settings, strict=True):
+                if key in keys:
                     if deadline.passed():
                         return
-                    row = state.row(settings)
+                    row = fits.row(settings)
                     if cut_short(row, deadline):
                         return
-                if store is not None:
-                    store.add(self.keys[k], row, "select")
-                yield k, row
-
-    def failed(self, note: str) -> list[tuple[int, Row]]:
-        """Return rows that say why nothing is known."""
-        row = dict.fromkeys(("score", "lower", "upper", "gap", "solver", "n_support"))
-        row |= {"certified": False, "warm_start_used": False, "seconds": 0.0, **failed(note)}
-        return [(k, dict(row)) for k in range(len(self.path.settings))]
+                    yield key, row
 
 
-class _PathState:
-    """State of a path between fits: split data, fitted transformers, the last solution."""
+class _Fits:
+    """What the fits of a path share: split and validated data, fitted transformers, the last
+    solution.
+    """
 
-    def __init__(
-        self, work: PathOnFold, X: Any, y: Any, sample_weight: Any, cache: GramCache
-    ) -> None:
+    def __init__(self, work: _PathOnFold, X: Any, y: Any, weight: Any, cache: GramCache) -> None:
         self.work, self.cache = work, cache
         estimator = with_settings(clone(work.estimator), work.path.settings[0])
-        weight = None if sample_weight is None else sample_weight[work.train]
-        self.X_test: Any = None
-        self.transformers: Pipeline | None = None
+        steps: list[tuple[str, Any]] = getattr(estimator, "steps", [("", estimator)])
+        self.name, self.last = steps[-1]
+        self.before = steps[:-1]
+        self.training: TrainingData | None = None
+        self.solution: Solution | None = None
+        # A subclass with a fit of its own is fitted by that.
+        self.own = getattr(type(self.last), "fit", None) is CertifiedClassifier.fit
         try:
             X_train, y_train = _safe_split(estimator, X, y, work.train)
             X_test, y_test = _safe_split(estimator, X, y, work.test, work.train)
             self.X_test = X_test
-            if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
+            if self.before:
                 # No setting on the path is one of theirs.
-                self.transformers = clone(estimator)[:-1]
-                X_train = self.transformers.fit_transform(X_train, y_train)
-                X_test = self.transformers.transform(X_test)
+                transformers = Pipeline(self.before)
+                X_train = transformers.fit_transform(X_train, y_train)
+                X_test = transformers.transform(X_test)
+            weight = None if weight is None else weight[work.train]
             self.part = Part(X_train, np.asarray(y_train), X_test, np.asarray(y_test), weight)
         except Exception as error:  # each fit then fails with it
             self.part = Part(error, y, error, y)
-        steps = estimator.steps if isinstance(estimator, Pipeline) else [("", estimator)]
-        self.name: str = steps[-1][0]
-        self.last: Any = steps[-1][1]
-        self.training: TrainingData | None = None
-        self.tested: Features | None = None
-        self.solution: Solution | None = None
 
     def row(self, settings: Settings) -> Row:
-        started, name = clock.now(), self.work.path.parameter
+        name, work = self.work.path.parameter, self.work
         if name is not None:
             # The name has been checked before the search; set_params would take as long as a short
             # fit.
             setattr(self.last, name.rpartition("__")[2], settings[name])
-        interval = self.work.interval
-        row, fitted = fit_row(
-            self._fitted,
-            self.part,
-            tol=self.work.tol,
-            score=self._score,
-            intervals=() if interval is None else (interval,),
-        )
+        how: Any = {"tol": work.tol, "score": self._score, "intervals": work.intervals}
+        row, fitted = fit_row(self._fitted, self.part, **how)
         solution = getattr(fitted, "solution_", None)
         row["warm_start_used"] = isinstance(solution, Solution) and bool(solution.warm_start_used)
-        return row | {"seconds": clock.now() - started}
+        return row
 
     def _fitted(self) -> Any:
         """Return the last step, fitted to the transformed training part."""
         last, part = self.last, self.part
-        if isinstance(last, CertifiedClassifier):
+        if self.own:
             if self.training is None:
-                # The same data for the same estimator all along the path.
                 self.training = last._training_data(part.X, part.y, part.weight)
             last._fit(self.training, self.solution, self.cache)
             self.solution = last.solution_
-        elif part.weight is None:
-            last.fit(part.X, part.y)
         else:
-            last.fit(part.X, part.y, sample_weight=part.weight)
+            weights = {} if part.weight is None else {"sample_weight": part.weight}
+            last.fit(part.X, part.y, **weights)
         return last
 
     def _score(self, last: Any) -> float:
         X, y, scorer = self.part.X_test, self.part.y_test, self.work.scorer
         if scorer is None:
-            if type(last).score is CertifiedClassifier.score:
-                # The accuracy, with one evaluation of the kernel for the whole path.
-                return float(np.mean(self._predicted(last, X) == y))
             return float(last.score(X, y))
-        if self.work.whole and self.transformers is not None:
-            last, X = Pipeline([*self.transformers.steps, (self.name, last)]), self.X_test
+        if self.work.whole and self.before:
+            last, X = Pipeline([*self.before, (self.name, last)]), self.X_test
         return scorer(last, X, y)
-
-    def _predicted(self, last: Any, X_test: Any) -> NDArray[Any]:
-        """Return the predictions of the final estimator; the kernel is evaluated once a path if it
-        fits into memory.
-        """
-        if isinstance(last, BinaryClassifier) and type(last).predict is BinaryClassifier.predict:
-            model = last.model_
-            several = model._together if isinstance(model, OneVsModel) else None
-            members = model if isinstance(model, KernelModel) else several
-            if (
-                isinstance(members, (KernelModel, Members))
-                and members.kernel is not None
-                and members.vectors is not None
-                and self.training is not None
-            ):
-                if self.tested is None:
-                    self.tested = check_features(X_test)
-                cross = self.cache.cross(members.kernel, self.tested, self.training.X)
-                if cross is not None and isinstance(members, KernelModel):
-                    v = np.zeros(cross.shape[1])
-                    v[members.support] = members.dual_coef
-                    return np.asarray(
-                        last.classes_[(cross @ v + members.intercept > 0).astype(np.intp)]
-                    )
-                if cross is not None and isinstance(members, Members):
-                    scores = cross[:, members.supports[0]] @ members.table + members.intercepts
-                    return np.asarray(last.classes_[last._decided(scores, last.multiclass)])
-        return np.asarray(last.predict(X_test))
 
 
 # The search
@@ -438,7 +377,7 @@ def select(
         ``warm_starts``
             Folds in which the solver used the earlier solution.
         ``seconds``
-            Wall clock of all its fits and scores.
+            Wall clock of all its fits.
         ``note``
             Why a fit failed, or has no score or certificate.
 
@@ -467,38 +406,71 @@ def select(
     >>> bool(found["certified"].all())
     True
     """
-    _check_estimator(estimator)
+    if isinstance(estimator, type) or not all(
+        hasattr(estimator, name) for name in ("fit", "get_params")
+    ):
+        raise DataError(
+            f"estimator must be an estimator such as PSVMClassifier(), got {estimator!r}"
+        )
     tol = check_number(tol, "tol", low=0, open_low=True)
-    X, y, groups = _data(X, y, groups)
+    try:
+        X = np.asarray(X) if isinstance(X, (list, tuple)) else X
+        X, y, groups = indexable(X, np.asarray(y), groups)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"X and y cannot be used: {error}") from None
     weight = None if sample_weight is None else check_weights(sample_weight, len(y))
     candidates = _candidates(estimator, grid)
     folds = _folds(estimator, X, y, groups, cv, seed)
     scorer = _scorer(estimator, scoring)
     interval = check_interval(scoring) if guarantee else None
+    file = None if store is None else Store(store)
+    fingerprinted = None if file is None else fingerprint(scoring, interval, X, y, weight)
+    intervals = () if interval is None else (interval,)
+    # One fold after the other, whose Gram matrices are kept in this process.
+    work = [
+        _PathOnFold(
+            clone(estimator),
+            path,
+            k,
+            train,
+            test,
+            scorer,
+            callable(scoring),
+            tol,
+            intervals,
+            _keys(estimator, path, fingerprinted, k, train, test),
+        )
+        for k, (train, test) in enumerate(folds)
+        for path in paths_of(estimator, candidates)
+    ]
+    cache_of = lru_cache(1)(lambda fold: GramCache())
+
+    def data(task: _PathOnFold, alone: bool) -> tuple[Any, ...]:
+        return X, y, weight, cache_of(task.fold) if alone else GramCache(), end_of_work(alone)
+
+    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for task in work:
+        for key, position in zip(task.keys, task.path.positions, strict=True):
+            places[key].append((position, task.fold))
+    rows: dict[tuple[int, int], Row] = {}
+    size, reused = len(candidates) * len(folds), 0
     with time_limited(check_time_limit(time_limit)) as deadline:
-        end = epoch_end(deadline)
-        work = [
-            PathOnFold(
-                clone(estimator),
-                path,
-                fold,
-                train,
-                test,
-                scorer,
-                callable(scoring),
-                tol,
-                end,
-                interval,
-            )
-            for path in paths_of(estimator, candidates)
-            for fold, (train, test) in enumerate(folds)
-        ]
-        search = _Search(work, (X, y, weight), store, scoring, backend, n_jobs)
-        complete = search.run(progress)
-        table = _table(candidates, len(folds), search.rows, tol, interval)
-        table.complete, table.reused = complete, search.reused
+        with progress_bar(progress, "fits", size) as advance:
+            try:
+                with closing(
+                    finished(work, data, file, "select", backend=backend, n_jobs=n_jobs)
+                ) as found:
+                    for _, key, row, stored in found:
+                        rows |= dict.fromkeys(places[key], row)
+                        reused += stored
+                        advance()
+            except KeyboardInterrupt:
+                pass
+        complete = len(rows) == size
+        table = _table(candidates, len(folds), rows, tol, interval)
+        table.complete, table.reused = complete, reused
         if not complete:
-            count = f"{len(search.rows)} of {search.size} fits: the table holds these"
+            count = f"{len(rows)} of {size} fits: the table holds these"
             warn_incomplete(deadline, count, store is not None)
         elif refit and table.best_params_ is not None and not deadline.passed():
             best = with_settings(clone(estimator), table.best_params_)
@@ -507,25 +479,16 @@ def select(
     return table
 
 
-def _data(X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
-    try:
-        data: tuple[Any, Any, Any] = tuple(
-            indexable(np.asarray(X) if isinstance(X, (list, tuple)) else X, np.asarray(y), groups)
-        )
-    except (ValueError, TypeError) as error:
-        raise DataError(f"X and y cannot be used: {error}") from None
-    return data
-
-
-def _check_estimator(estimator: Any) -> None:
-    if (
-        isinstance(estimator, type)
-        or not hasattr(estimator, "fit")
-        or not hasattr(estimator, "get_params")
-    ):
-        raise DataError(
-            f"estimator must be an estimator such as PSVMClassifier(), got {estimator!r}"
-        )
+def _keys(
+    estimator: Any, path: Path, fingerprinted: str | None, fold: int, *rows: Any
+) -> tuple[str, ...]:
+    """Return the keys of a path on a fold: for a store by all that the rows depend on."""
+    if fingerprinted is None:
+        return tuple(f"{position} {fold}" for position in path.positions)
+    shared = fingerprint(fingerprinted, *rows)
+    return tuple(
+        fingerprint(with_settings(clone(estimator), settings), shared) for settings in path.settings
+    )
 
 
 def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
@@ -612,105 +575,6 @@ def _scorer(estimator: Any, scoring: Any) -> Callable[..., float] | None:
     return None if scoring is None else scorer
 
 
-class _Search:
-    """The work of :func:`select`, and the finished rows, by position in the grid and fold."""
-
-    def __init__(
-        self,
-        work: Sequence[PathOnFold],
-        data: tuple[Any, Any, Any],
-        store: str | os.PathLike[str] | None,
-        scoring: Any,
-        backend: str | None,
-        n_jobs: int | None,
-    ) -> None:
-        self.work, self.data, self.backend, self.n_jobs = list(work), data, backend, n_jobs
-        self.size = sum(len(piece.path.settings) for piece in work)
-        self.rows: dict[tuple[int, int], Row] = {}
-        if store is not None:
-            Store(store).close()
-            common = fingerprint(FORM, svmcvx.__version__, scoring, *data)
-            self.work = [_keyed(piece, FilePath(store), common) for piece in work]
-            self._take_stored()
-        self.reused = len(self.rows)
-
-    def _take_stored(self) -> None:
-        """Take in the rows of the store, and leave the others to do."""
-        for number, piece in enumerate(self.work):
-            if piece.store is None:
-                continue
-            with Store(piece.store) as store:
-                rows = store.found(piece.keys)
-            left = [k for k, key in enumerate(piece.keys) if key not in rows]
-            for k, key in enumerate(piece.keys):
-                if key in rows:
-                    self.rows[piece.path.positions[k], piece.fold] = rows[key]
-            path = replace(
-                piece.path,
-                settings=tuple(piece.path.settings[k] for k in left),
-                positions=tuple(piece.path.positions[k] for k in left),
-            )
-            keys = tuple(piece.keys[k] for k in left)
-            self.work[number] = replace(piece, path=path, keys=keys)
-
-    def run(self, progress: bool) -> bool:
-        """Do the work; return whether it was done to its end."""
-        with progress_bar(progress, "fits", self.size, len(self.rows)) as advance:
-            try:
-                with closing(self._results()) as found:
-                    for piece, k, row in found:
-                        self.rows[piece.path.positions[k], piece.fold] = row
-                        advance()
-            except KeyboardInterrupt:
-                self._take_stored()  # what other processes have finished since
-        return len(self.rows) == self.size
-
-    def _results(self) -> Generator[tuple[PathOnFold, int, Row]]:
-        work = [piece for piece in self.work if piece.path.settings]
-        with workers(self.backend, self.n_jobs) as parallel:
-            if parallel is None:
-                for _, pieces in groupby(sorted(work, key=_fold_of), key=_fold_of):
-                    cache = GramCache()
-                    for piece in pieces:
-                        for k, row in piece.rows(*self.data, cache):
-                            yield piece, k, row
-                return
-            # The workers of a cluster may be on other machines, without this store.
-            remote = is_dask(self.backend)
-            calls = {
-                number: (_run, (replace(piece, store=None) if remote else piece, self.data))
-                for number, piece in enumerate(work)
-            }
-            for number, rows in results(calls, parallel):
-                piece = work[number]
-                if rows is DIED:
-                    rows = piece.failed(DIED_NOTE)
-                elif remote and piece.store is not None:
-                    with Store(piece.store) as store:
-                        for k, row in rows:
-                            store.add(piece.keys[k], row, "select")
-                for k, row in rows:
-                    yield piece, k, row
-
-
-def _fold_of(piece: PathOnFold) -> int:
-    return piece.fold
-
-
-def _keyed(piece: PathOnFold, store: FilePath, common: str) -> PathOnFold:
-    """Return a piece with the store that it writes to, and a key for each setting."""
-    shared = fingerprint(common, piece.train, piece.test, piece.interval)
-    keys = tuple(
-        fingerprint(with_settings(clone(piece.estimator), settings), shared)
-        for settings in piece.path.settings
-    )
-    return replace(piece, store=store, keys=keys)
-
-
-def _run(piece: PathOnFold, data: tuple[Any, Any, Any]) -> list[tuple[int, Row]]:
-    return list(piece.rows(*data))
-
-
 # The table
 
 
@@ -747,7 +611,7 @@ def _table(
         columns["undecided"] = each("undecided").mean(axis=1)
         # Means of different sums of the same shares differ by roundings; an unknown value may be
         # the best.
-        columns["may_be_best"] = ~(high < np.nanmax(low, initial=-math.inf) - ROUNDING)
+        columns["may_be_best"] = ~(high < np.nanmax(low, initial=-math.inf) - 1e-12)
     columns |= _summaries(found, each("gap").max(axis=1), tol)
     table = Selection(columns)
     table.best_index_ = table.best_params_ = table.best_score_ = table.best_estimator_ = None

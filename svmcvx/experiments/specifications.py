@@ -42,14 +42,26 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
     Returns
     -------
     list of (str, estimator)
-        Labels are unique.
 
     Raises
     ------
     DataError
         If a model or a setting is unknown, or a setting is given twice.
     """
-    return [_build(name, settings, common) for name, settings in read_models(text)]
+    models = []
+    for name, settings in read_models(text):
+        cls = MODELS[name].load()
+        known = set(cls().get_params())
+        if unknown := [key for key in settings if key not in known]:
+            meant = what_was_meant(unknown[0], sorted(known)).partition("; there are")[0]
+            raise DataError(
+                f"{name} has no setting {', '.join(map(repr, unknown))}{meant}; it has"
+                f" {', '.join(sorted(known))}"
+            )
+        shared = {key: value for key, value in common.items() if key in known and value is not None}
+        own = ", ".join(f"{key}={value}" for key, value in settings.items())
+        models.append((f"{name}({own})" if own else name, cls(**{**shared, **settings})))
+    return models
 
 
 def read_models(text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -61,50 +73,30 @@ def read_models(text: str) -> list[tuple[str, dict[str, Any]]]:
                 f"models has an empty entry in {text!r}; write for example psvm:p=1,psvm:p=2"
             )
         head, *settings = word.split(":")
-        head = head if "=" in head else head.replace("_", "-")
         if "=" in head:
-            if not models:
-                raise DataError(
-                    f"models names no model before the setting {head!r}; begin with one of"
-                    f" {', '.join(MODELS)}"
-                )
             settings = [head, *settings]
         else:
-            if head not in MODELS:
+            name = head.replace("_", "-")
+            if name not in MODELS:
                 raise DataError(
-                    f"models names {head!r}{did_you_mean(head, MODELS)}; known are"
+                    f"models names {name!r}{did_you_mean(name, MODELS)}; known are"
                     f" {', '.join(MODELS)}"
                 )
-            models.append((head, {}))
+            models.append((name, {}))
+        if not models:
+            raise DataError(
+                f"models names no model before the setting {head!r}; begin with one of"
+                f" {', '.join(MODELS)}"
+            )
+        name, found = models[-1]
         for setting in settings:
-            key, equals, value = setting.partition("=")
-            if not equals or not key:
+            key, _, value = (part.strip() for part in setting.partition("="))
+            if not key or "=" not in setting:
                 raise DataError(f"{setting!r} in models is not of the form key=value")
-            name, settings_so_far = models[-1]
-            if key.strip() in settings_so_far:
+            if key in found:
                 raise DataError(
-                    f"models sets {key.strip()} of {name} twice in {text!r}; two models are written"
-                    f" {name}:{key.strip()}=…,{name}:{key.strip()}=…"
+                    f"models sets {key} of {name} twice in {text!r}; two models are written"
+                    f" {name}:{key}=…,{name}:{key}=…"
                 )
-            settings_so_far[key.strip()] = value_of(value.strip())
+            found[key] = value_of(value)
     return models
-
-
-def _build(name: str, settings: dict[str, Any], common: dict[str, Any]) -> tuple[str, Any]:
-    cls = MODELS[name].load()
-    known = set(cls().get_params())
-    # Old names work for this release.
-    unknown = [key for key in settings if key not in known]
-    if unknown:
-        meant = what_was_meant(unknown[0], sorted(known)).partition("; there are")[0]
-        raise DataError(
-            f"{name} has no setting {', '.join(map(repr, unknown))}{meant}; it has"
-            f" {', '.join(sorted(known))}"
-        )
-    shared = {key: value for key, value in common.items() if key in known and value is not None}
-    label = (
-        name
-        if not settings
-        else f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
-    )
-    return label, cls(**{**shared, **settings})

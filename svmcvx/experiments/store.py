@@ -11,49 +11,40 @@ from __future__ import annotations
 import json
 import logging
 import math
-import multiprocessing
 import os
 import pickle
 import sqlite3
-import sys
 import threading
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
+from multiprocessing import current_process
 from pathlib import Path
-from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 import joblib
-import numpy as np
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 from joblib.parallel import get_active_backend
 
+import svmcvx
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError, missing_extra
-from svmcvx.system.deadline import Deadline
+from svmcvx.system.deadline import Deadline, current, epoch_end
 
 log = logging.getLogger(__name__)
 
 Row: TypeAlias = dict[str, Any]
-# A function with its arguments.
-Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
 # The status of work that failed.
 FAILED: Final = "failed"
-# Result of work that ended its process, and the note of its row.
-DIED: Final = object()
-DIED_NOTE: Final = "its process died, killed or out of memory"
+# Number of the form of rows, a part of every key: rows of another form are computed again.
+FORM: Final = 5
 # "SVMC": the application number of our SQLite files.
 APPLICATION: Final = 0x53564D43
 # Seconds that a writer waits for others.
 PATIENCE: Final = 60.0
-# Seconds that a Dask scheduler, and its workers, are waited for.
-SCHEDULER_PATIENCE, WORKERS_PATIENCE = 30.0, 120.0
-# Number of keys in one query, below SQLite's limit on the parameters of a statement.
-CHUNK: Final = 500
 
 
 def plain(value: Any) -> Any:
@@ -76,11 +67,18 @@ def plain(value: Any) -> Any:
 def fingerprint(*parts: Any) -> str:
     """Return a key for the values that a row depends on: equal values, equal key."""
     try:
-        return str(joblib.hash(parts))
+        return str(joblib.hash((FORM, svmcvx.__version__, *parts)))
     except (pickle.PicklingError, AttributeError) as error:
         raise DataError(
             f"store cannot tell these parameters again ({error}); use functions of a module"
         ) from None
+
+
+def failed(error: BaseException | str) -> Row:
+    """Return the entries of a row about failed work."""
+    own = isinstance(error, (str, SvmcvxError))
+    text = str(error) if own else f"{type(error).__name__}: {error}"
+    return {"status": FAILED, "note": " ".join(text.split())[:500]}
 
 
 class Store:
@@ -106,8 +104,7 @@ class Store:
         # A connection must not be carried into a forked process, not even to be closed there.
         if self._connection is not None and self._process == os.getpid():
             return self._connection
-        self._process = os.getpid()
-        end = time.monotonic() + PATIENCE
+        self._process, end = os.getpid(), time.monotonic() + PATIENCE
         while True:
             try:
                 self._connection = self._connected()
@@ -161,11 +158,11 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _select(self, query: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
+    def _select(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         if self._connection is None and not self.path.exists():
             return []
         try:
-            return self._open().execute(query, tuple(values)).fetchall()
+            return self._open().execute(query, values).fetchall()
         except sqlite3.DatabaseError as error:
             raise DataError(f"store {self.path} cannot be read ({error})") from None
 
@@ -174,32 +171,28 @@ class Store:
 
     def found(self, keys: Iterable[str]) -> dict[str, Row]:
         """Return the stored rows of these keys."""
-        wanted, rows = list(keys), {}
-        for start in range(0, len(wanted), CHUNK):
-            part = wanted[start : start + CHUNK]
-            marks = ", ".join("?" * len(part))
-            query = f"SELECT key, row FROM rows WHERE key IN ({marks})"  # noqa: S608 - marks only
-            rows.update({key: json.loads(row) for key, row in self._select(query, part)})
-        return rows
+        query = "SELECT key, row FROM rows WHERE key IN (SELECT value FROM json_each(?))"
+        rows = self._select(query, json.dumps(list(keys)))
+        return {key: json.loads(row) for key, row in rows}
 
     def items(self, kind: str | None = None) -> Iterator[tuple[str, Row]]:
         """Yield keys and rows, in the order in which they were added; of one kind, or of all."""
         query = "SELECT key, row FROM rows WHERE kind = coalesce(?, kind) ORDER BY number"
-        for key, row in self._select(query, (kind,)):
+        for key, row in self._select(query, kind):
             yield key, json.loads(row)
 
     def add(self, key: str, row: Mapping[str, Any], kind: str = "", *, again: bool = False) -> None:
-        """Write a row, on disk when this returns; an older row of the key stays, unless `again`."""
+        """Write a row, on disk when this returns; an older row of the key stays, unless `again`.
+        Entries whose names begin with ``_`` are not written.
+        """
         replaced = "UPDATE SET kind = excluded.kind, row = excluded.row" if again else "NOTHING"
         query = f"""INSERT INTO rows (key, kind, row) VALUES (?, ?, ?)
             ON CONFLICT (key) DO {replaced}"""  # noqa: S608 - words of our own
+        kept = {name: value for name, value in row.items() if not name.startswith("_")}
         try:
-            self._open().execute(query, (key, kind, json.dumps(plain(row))))
+            self._open().execute(query, (key, kind, json.dumps(plain(kept))))
         except sqlite3.DatabaseError as error:
             raise DataError(f"store {self.path} cannot be written ({error})") from None
-
-
-# Progress
 
 
 @contextmanager
@@ -228,31 +221,6 @@ def progress_bar(
         yield lambda: bar.advance(task)
 
 
-def progress_lines(wanted: bool, left: Iterable[str], done: int) -> Callable[[str], None]:
-    """Return the function to call with the group of each finished task; without a terminal it
-    writes a line when a group is finished.
-    """
-    counts = Counter(left)
-    whole, total, finished = Counter(counts), counts.total() + done, done
-    drawn = (
-        sys.stderr is None
-        or sys.stderr.isatty()
-        or type(sys.stderr).__module__.startswith("ipykernel")
-    )
-
-    def advance(group: str) -> None:
-        nonlocal finished
-        finished += 1
-        counts[group] -= 1
-        if counts[group] == 0 and wanted and not drawn:
-            sys.stderr.write(
-                f"svmcvx: {group}: {whole[group]} tasks done; {finished} of {total} in all\n"
-            )
-            sys.stderr.flush()
-
-    return advance
-
-
 # Workers
 
 
@@ -263,7 +231,7 @@ def is_dask(backend: str | None) -> bool:
 
 @contextmanager
 def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel | None]:
-    """Give the runner of parallel work; None for sequential work in this process."""
+    """Yield the runner of parallel work; None for sequential work in this process."""
     if backend is not None and not isinstance(backend, str):
         raise DataTypeError(f"backend must be a string or None, got {type(backend).__name__}")
     if not is_dask(backend):
@@ -279,38 +247,71 @@ def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel
                 f" address such as 'tcp://10.0.0.1:8786', got {backend!r} ({error})"
             ) from None
         order = "generator_unordered" if found.supports_return_generator else "list"
-        yield (
-            None
-            if count == 1
-            else joblib.Parallel(n_jobs=n_jobs, backend=backend, return_as=order, batch_size=1)
-        )
+        how: Any = {"backend": backend, "return_as": order, "batch_size": 1}
+        yield None if count == 1 else joblib.Parallel(n_jobs, **how)
         return
     try:
         from distributed import Client
     except ImportError:
         raise missing_extra("distributed", "dask") from None
     try:
-        client = None if backend == "dask" else Client(backend, timeout=SCHEDULER_PATIENCE)
+        client = None if backend == "dask" else Client(backend)
     except (OSError, ValueError) as error:
         raise DataError(
             f"no Dask scheduler answers at {backend} ({error}); check the address"
         ) from None
     try:
-        with joblib.parallel_config("dask", wait_for_workers_timeout=WORKERS_PATIENCE):
-            yield joblib.Parallel(
-                n_jobs=-1 if n_jobs is None else n_jobs,
-                return_as="generator_unordered",
-                batch_size=1,
-            )
+        with joblib.parallel_config("dask", wait_for_workers_timeout=120.0):
+            how = {"return_as": "generator_unordered", "batch_size": 1}
+            yield joblib.Parallel(-1 if n_jobs is None else n_jobs, **how)
     finally:
         if client is not None:
             client.close()
 
 
+def results(
+    work: Mapping[Any, tuple[Any, ...]], parallel: joblib.Parallel
+) -> Generator[tuple[Any, Any]]:
+    """Call functions, each with its arguments, by workers; yield the key of each call and its
+    result as soon as it is there, or a BrokenProcessPool where its process died.
+    """
+    left = dict(work)
+    while left:
+        sent: list[Any] = []
+        try:
+            # Closing the generator ends the calls that are left.
+            with closing(_iterated(parallel(_calls(dict(left), sent)))) as found:
+                for key, result in found:
+                    del left[key]
+                    yield key, result
+        except Exception as error:
+            # Dask tries several workers before it gives up.
+            names = ("KilledWorker", "FutureCancelledError")
+            if not isinstance(error, BrokenProcessPool) and type(error).__name__ not in names:
+                raise
+            for key in [key for key in sent if key in left]:
+                yield key, _alone(left.pop(key))
+
+
+def _calls(work: Mapping[Any, tuple[Any, ...]], sent: list[Any]) -> Iterator[Any]:
+    for key, call in work.items():
+        sent.append(key)
+        yield joblib.delayed(_keyed)(key, *call)
+
+
+def _iterated(found: Iterable[Any]) -> Generator[Any]:
+    yield from found
+
+
+def _keyed(key: Any, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
+    _end_with_parent(os.getpid())
+    return key, function(*arguments)
+
+
 @cache
 def _end_with_parent(process: int) -> None:
-    """Start the thread that ends this worker of joblib when its parent is gone."""
-    if not type(multiprocessing.current_process()).__module__.startswith("joblib.externals.loky"):
+    """Start the thread that ends this worker of joblib when its parent is killed."""
+    if not type(current_process()).__module__.startswith("joblib.externals.loky"):
         return
     parent = os.getppid()
 
@@ -322,158 +323,126 @@ def _end_with_parent(process: int) -> None:
     threading.Thread(target=watch, daemon=True, name=f"parent of {process}").start()
 
 
-def results(
-    work: Mapping[Any, Call], parallel: joblib.Parallel | None
-) -> Generator[tuple[Any, Any]]:
-    """Do work; yield the key of each piece and its result as soon as it is done."""
-    if parallel is None:
-        for key, (function, arguments) in work.items():
-            yield key, function(*arguments)
-        return
-    left = dict(work)
-    while left:
-        sent: list[Any] = []
-        try:
-            with closing(_iterated(parallel(_calls(left, sent)))) as found:
-                for key, result in found:
-                    del left[key]
-                    yield key, result
-        except Exception as error:
-            # Dask tries several workers before it gives up.
-            names = ("KilledWorker", "FutureCancelledError")
-            if not isinstance(error, BrokenProcessPool) and type(error).__name__ not in names:
-                raise
-            for key in [key for key in sent if key in left]:
-                yield key, _alone(left.pop(key))
-            continue
-        return
-
-
-def _iterated(found: Any) -> Generator[tuple[Any, Any]]:
-    if isinstance(found, Generator):
-        return found
-    return (pair for pair in found)
-
-
-def _calls(work: Mapping[Any, Call], sent: list[Any]) -> Iterator[Any]:
-    for key, (function, arguments) in list(work.items()):
-        sent.append(key)
-        yield joblib.delayed(_keyed)(key, function, arguments)
-
-
-def _keyed(key: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Do a piece of work in another process or thread."""
-    _end_with_parent(os.getpid())
-    return key, function(*arguments)
-
-
-def _alone(call: Call) -> Any:
-    """Do a piece of work in a process of its own; its end ends nothing else."""
+def _alone(call: tuple[Any, ...]) -> Any:
+    """Call a function in a process of its own, whose end ends nothing else."""
     with ProcessPoolExecutor(max_workers=1) as executor:
         try:
-            return executor.submit(_keyed, None, *call).result()[1]
-        except BrokenProcessPool:
-            return DIED
+            return executor.submit(*call).result()
+        except BrokenProcessPool as error:
+            return error
 
 
 # Tasks
 
 
-def failed(error: BaseException | str) -> Row:
-    """Return the text of a row about failed work."""
-    own = isinstance(error, (str, SvmcvxError))
-    text = str(error) if own else f"{type(error).__name__}: {error}"
-    return {"status": FAILED, "note": " ".join(text.split())[:500]}
-
-
-class Work(Protocol):
-    """A task: a row of a table."""
+class Task(Protocol):
+    """A piece of work that makes one row for each of its keys."""
 
     @property
-    def key(self) -> str: ...
-
-    @property
-    def repeat(self) -> int: ...
-
-    @property
-    def group(self) -> str: ...
-
-    def run(self, *data: Any) -> Row | None:
-        """Return the row; None if the time ran out before it was done."""
+    def keys(self) -> Sequence[str]: ...
 
     def empty_row(self) -> Row:
-        """Return the row before anything is known."""
+        """Return a row before anything is known."""
+
+    def rows(self, keys: Sequence[str], *data: Any) -> Iterator[tuple[str, Row]]:
+        """Yield some keys and their rows; fewer if the time runs out."""
 
 
-T = TypeVar("T", bound=Work)
+T = TypeVar("T", bound=Task)
 
 
-class Running(Generic[T]):
-    """Tasks, and the rows that are finished."""
+def finished(
+    tasks: Sequence[T],
+    data: Callable[[T, bool], tuple[Any, ...]],
+    store: Store | None,
+    kind: str,
+    *,
+    backend: str | None = None,
+    n_jobs: int | None = None,
+    usable: Callable[[Row], bool] = lambda row: True,
+    again: bool = False,
+) -> Generator[tuple[T, str, Row, bool]]:
+    """Do tasks; yield each with a key, its row, which is in the store by then, and whether it was
+    there before.
 
-    def __init__(
-        self,
-        work: Sequence[T],
-        data: Callable[[T], tuple[Any, ...]],
-        store: Path | None,
-        kind: str,
-        *,
-        done: Callable[[Row], bool],
-        again: bool = False,
-    ) -> None:
-        self.work, self.data, self.kind, self.again = work, data, kind, again
-        self.store = None if store is None else Store(store)
-        found = {} if self.store is None else self.store.found(task.key for task in work)
-        self.rows = {key: row for key, row in found.items() if done(row)}
-        self.reused = len(self.rows)
+    `data` returns the data of a task, given whether it is done in this process alone. Stored rows
+    that are not `usable` are computed again; `again` replaces them. A row with the entry
+    ``_unfinished`` is not stored.
+    """
+    known: dict[str, Row] = {}
+    if store is not None:
+        stored = store.found(key for task in tasks for key in task.keys)
+        known = {key: row for key, row in stored.items() if usable(row)}
+    left: list[tuple[T, list[str]]] = []
+    for task in tasks:
+        for key in task.keys:
+            if key in known:
+                yield task, key, known[key], True
+        if missing := [key for key in task.keys if key not in known]:
+            left.append((task, missing))
+    # Workers on other machines have no such file.
+    file = None if store is None or again or is_dask(backend) else store.path
+    with workers(backend, n_jobs) as parallel:
+        for task, key, row in _done(left, data, file, kind, parallel):
+            if store is not None and not row.get("_unfinished"):
+                store.add(key, row, kind, again=again)
+            log.info("%s: %s %s", task, row["status"], row["note"] or "")
+            yield task, key, row, False
 
-    def do(
-        self, backend: str | None, n_jobs: int | None, progress: bool, deadline: Deadline
-    ) -> bool:
-        """Run all tasks that are not stored; return whether they were done to the end."""
-        complete = self._do(backend, n_jobs, progress)
-        if not complete:
-            warn_incomplete(
-                deadline,
-                f"{len(self.rows)} of {len(self.work)} tasks: the result holds these",
-                self.store is not None,
-            )
-        return complete
 
-    def _do(self, backend: str | None, n_jobs: int | None, progress: bool) -> bool:
-        keys = {task.key for task in self.work}
-        todo = {task.key: task for task in self.work if task.key not in self.rows}
-        if self.store is not None:
-            # Each process shuffles the tasks of a repeat differently: several processes on one
-            # store then seldom run the same task.
-            order = np.random.default_rng(os.getpid()).permutation(len(todo))
-            tasks = list(todo.values())
-            tasks = [tasks[k] for k in sorted(order, key=lambda k: tasks[k].repeat)]
-            todo = {task.key: task for task in tasks}
-        calls = {key: (task.run, self.data(task)) for key, task in todo.items()}
-        finished = progress_lines(progress, (task.group for task in todo.values()), len(self.rows))
-        with (
-            workers(backend, n_jobs) as parallel,
-            progress_bar(progress, "tasks", len(keys), len(self.rows)) as advance,
-        ):
-            try:
-                for key, row in results(calls, parallel):
-                    task = todo[key]
-                    if row is DIED:
-                        row = {**task.empty_row(), **failed(DIED_NOTE), "seconds": None}
-                    if row is not None:
-                        if self.store is not None:
-                            self.store.add(key, row, self.kind, again=self.again)
-                        self.rows[key] = row
-                        log.info("%s: %s %s", task, row["status"], row["note"] or "")
-                        advance()
-                        finished(task.group)
-            except KeyboardInterrupt:
-                pass
-            finally:
-                if self.store is not None:
-                    self.store.close()
-        return len(self.rows) == len(keys)
+def _done(
+    left: Sequence[tuple[T, list[str]]],
+    data: Callable[[T, bool], tuple[Any, ...]],
+    file: Path | None,
+    kind: str,
+    parallel: joblib.Parallel | None,
+) -> Iterator[tuple[T, str, Row]]:
+    if parallel is None:
+        for task, keys in left:
+            yield from ((task, *one) for one in _rows(task, keys, file, data(task, True)))
+        return
+    calls = {
+        number: (_listed, kind, task, keys, file, data(task, False))
+        for number, (task, keys) in enumerate(left)
+    }
+    for number, rows in results(calls, parallel):
+        task, keys = left[number]
+        if isinstance(rows, BrokenProcessPool):
+            died = failed("its process died, killed or out of memory")
+            rows = [(key, {**task.empty_row(), **died}) for key in keys]
+        yield from ((task, key, row) for key, row in rows)
+
+
+def _rows(
+    task: T, keys: Sequence[str], file: Path | None, data: tuple[Any, ...]
+) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of a task, also those that another process has stored in the meantime."""
+    known: dict[str, Row] = {}
+    if file is not None:
+        with Store(file) as store:
+            known = {k: row for k, row in store.found(keys).items() if row["status"] != FAILED}
+    yield from known.items()
+    yield from task.rows([key for key in keys if key not in known], *data)
+
+
+def _listed(
+    kind: str, task: Any, keys: Sequence[str], file: Path | None, data: tuple[Any, ...]
+) -> list[tuple[str, Row]]:
+    """Return the rows of a task in another process, which writes each of them to the file at once."""
+    rows = []
+    for key, row in _rows(task, keys, file, data):
+        if file is not None and not row.get("_unfinished"):
+            with Store(file) as store:
+                store.add(key, row, kind)
+        rows.append((key, row))
+    return rows
+
+
+def end_of_work(alone: bool) -> float:
+    """Return the end of the time limit in seconds since the epoch, for other processes; in this one
+    the limit itself holds, which does not count compiling.
+    """
+    return math.inf if alone else epoch_end(current())
 
 
 def warn_incomplete(deadline: Deadline, what: str, stored: bool) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,7 +16,6 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.pipeline import Pipeline
 
-import svmcvx
 from svmcvx.certificate import relative_gap
 from svmcvx.data import Features, check_choice, check_number, check_time_limit, check_whole
 from svmcvx.datasets import Dataset, load
@@ -47,16 +46,25 @@ from svmcvx.experiments.fit import (
 )
 from svmcvx.experiments.results import Study
 from svmcvx.experiments.selection import Selection, parameter_of, select, with_settings
-from svmcvx.experiments.store import FAILED, Row, Running, Store, fingerprint, is_dask, plain
+from svmcvx.experiments.store import (
+    FAILED,
+    Row,
+    Store,
+    end_of_work,
+    fingerprint,
+    finished,
+    plain,
+    progress_bar,
+    warn_incomplete,
+)
 from svmcvx.solution import Solution
 from svmcvx.system import clock
-from svmcvx.system.deadline import OutOfTime, current, epoch_end, time_limited, until
+from svmcvx.system.deadline import OutOfTime, current, time_limited, until
 
 Rows: TypeAlias = NDArray[np.intp]
 
 GUARANTEES = (False, True, "tuning")
-# The number of this form of a row, in the keys of stores.
-FORM = 2
+LOWER_UPPER = ("lower", "upper")
 
 
 # The protocol
@@ -93,29 +101,22 @@ class Split:
         DataError
             If a class has too few observations.
         """
-        rows = np.arange(y.size)
+        rows, strata = np.arange(y.size), y if self.stratify else None
         try:
-            if self.folds is not None:
-                kind = StratifiedKFold if self.stratify else KFold
-                _, counts = np.unique(y, return_counts=True)
-                if self.stratify and counts.min() < self.folds:
-                    # scikit-learn warns only, and leaves folds without the class.
-                    raise ValueError(
-                        f"a class has {counts.min()} observations for {self.folds} folds"
-                    )
-                yield from kind(self.folds, shuffle=True, random_state=seed).split(rows, y)
+            if self.folds is None:
+                size, seeded = self.test_size, {"random_state": seed, "stratify": strata}
+                yield tuple(train_test_split(rows, test_size=size, **seeded))
                 return
-            train, test = train_test_split(
-                rows,
-                test_size=self.test_size,
-                random_state=seed,
-                stratify=y if self.stratify else None,
-            )
+            least = np.unique(y, return_counts=True)[1].min()
+            if self.stratify and least < self.folds:
+                # scikit-learn warns only, and leaves folds without the class.
+                raise ValueError(f"a class has {least} observations for {self.folds} folds")
+            kind = StratifiedKFold if self.stratify else KFold
+            yield from kind(self.folds, shuffle=True, random_state=seed).split(rows, y)
         except ValueError as error:
             raise DataError(
                 f"the split cannot be made ({error}); change it, or set stratify to False"
             ) from None
-        yield train, test
 
     def __str__(self) -> str:
         kind = f"{self.folds} folds" if self.folds is not None else f"test share {self.test_size:g}"
@@ -166,7 +167,6 @@ class Protocol:
             check_interval(self.scoring)
         check_choice(self.scale_by, "scale_by", ("training", "all"))
         check_choice(self.missing, "missing", MISSING)
-        check_metrics(self.metrics)
 
     def described(self) -> dict[str, str]:
         return {
@@ -180,18 +180,13 @@ def piped(model: Any, protocol: Protocol, *, sparse: bool) -> tuple[Any, str]:
     """Return a model behind what prepares its features by the training part, and what its
     parameters then begin with.
     """
-    if protocol.scale_by == "all" or prepares_itself(model) or is_pairwise(model):
-        return clone(model), ""
-    before = [
-        ("impute", imputer(protocol.missing)),
+    steps = [
+        ("impute", None if sparse else imputer(protocol.missing)),
         ("scale", scaler(protocol.scale, sparse=sparse)),
     ]
-    steps = [
-        (name, step)
-        for name, step in before
-        if step is not None and not (name == "impute" and sparse)
-    ]
-    if not steps:
+    steps = [step for step in steps if step[1] is not None]
+    whole = protocol.scale_by == "all" or prepares_itself(model) or is_pairwise(model)
+    if whole or not steps:
         return clone(model), ""
     return Pipeline([*steps, ("model", clone(model))]), "model__"
 
@@ -212,45 +207,33 @@ def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
                 f"tune names {', '.join(map(repr, strange))}; the models are {', '.join(names)}"
             )
         return {name: grid for name, grid in tune.items() if grid}
-    found: dict[str, Any] = {}
-    used = set()
-    for name, model in models:
-        known = {parameter_of(model, key): key for key in tune if parameter_of(model, key)}
-        if known:
-            found[name] = {parameter: tune[key] for parameter, key in known.items()}
-            used |= set(known.values())
-    unused = sorted(set(tune) - used)
+    found = {
+        name: {full: values for key, values in tune.items() if (full := parameter_of(model, key))}
+        for name, model in models
+    }
+    unused = sorted(key for key in tune if not any(parameter_of(m, key) for _, m in models))
     if unused:
         there = sorted({name for _, model in models for name in model.get_params()})
-        last = {name.rpartition("__")[2]: name for name in there}
-        meant = (
-            f"; did you mean {last[unused[0]]!r}?"
-            if unused[0] in last
-            else did_you_mean(unused[0], there)
-        )
         raise DataError(
-            f"tune has {', '.join(map(repr, unused))}, which no model has as a parameter{meant}"
+            f"tune has {', '.join(map(repr, unused))}, which no model has as a"
+            f" parameter{did_you_mean(unused[0], there)}"
         )
-    return found
+    return {name: grid for name, grid in found.items() if grid}
 
 
 def _is_grid(value: Any) -> bool:
-    several = (
-        isinstance(value, (list, tuple))
-        and bool(value)
-        and all(isinstance(part, Mapping) for part in value)
-    )
-    return value is None or isinstance(value, Mapping) or several
+    several = isinstance(value, (list, tuple)) and len(value) > 0
+    each = value if several else [value]
+    return value is None or all(isinstance(part, Mapping) for part in each)
 
 
 # One model on one split of one data set
 
 
-@dataclass(frozen=True)
-class Task:
-    """A task of a study, as it is sent to a process: the estimator has the preparation of the
-    features before it, the grid its parameters, and no task starts after `until`, in seconds since
-    the epoch.
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """One model on one split of one data set: the estimator has the preparation of the features
+    before it, the grid its parameters.
     """
 
     dataset: str
@@ -262,62 +245,49 @@ class Task:
     estimator: Any
     grid: Any
     protocol: Protocol
-    key: str
-    store: Path | None
+    keys: tuple[str]
     proofs: Path | None
-    until: float
     takes_table: bool
 
     def __str__(self) -> str:
         return f"{self.dataset}, {self.model}, repeat {self.repeat}"
 
     @property
-    def group(self) -> str:
-        return self.dataset
+    def facts(self) -> Row:
+        """What names the task; a stored row may have been computed under other names."""
+        names = ("dataset", "model", "repeat", "fold")
+        return {name: getattr(self, name) for name in names}
 
     def empty_row(self) -> Row:
-        """Return the row before anything is known."""
+        tuning = {"tuning_fits": 0, "tuning_certified": 0, "tuning_seconds": 0.0}
         return {
-            "dataset": self.dataset,
-            "model": self.model,
-            "repeat": self.repeat,
-            "fold": self.fold,
+            **self.facts,
             "n_train": self.train.size,
             "n_test": self.test.size,
             "upper": None,
             "params": {},
             "certified": False,
-            "tuning_fits": 0,
-            "tuning_certified": 0,
-            "tuning_seconds": 0.0,
+            **tuning,
             "proof": None,
             "note": "",
+            "seconds": None,
         }
 
-    def run(self, X: Any, y: NDArray[Any]) -> Row | None:
-        """Return the row; None if the time ran out before it was done.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            If Ctrl-C ended a fit early.
-        """
-        if self.store is not None and self.proofs is None:
-            with Store(self.store) as store:
-                # Another process may have finished it meanwhile.
-                row = store.found((self.key,)).get(self.key)
-            if row is not None and row["status"] != FAILED:
-                return row
-        with until(self.until) as deadline, warnings.catch_warnings():
-            if deadline.passed():
-                return None
+    def rows(
+        self, keys: Sequence[str], X: Any, y: NDArray[Any], end: float
+    ) -> Iterator[tuple[str, Row]]:
+        with until(end) as deadline, warnings.catch_warnings():
+            if not keys or deadline.passed():
+                return
             warnings.filterwarnings(
                 "ignore", message="(the time limit passed|interrupted) after", category=UserWarning
             )
             started = clock.now()
             row = self._row(part_of(self.estimator, X, y, self.train, self.test))
             row["seconds"] = clock.now() - started
-            return None if cut_short(row, deadline) else plain(row)
+            if cut_short(row, deadline):
+                return
+        yield keys[0], plain(row)
 
     def _row(self, part: Part) -> Row:
         tables: list[Selection] = []
@@ -325,44 +295,39 @@ class Task:
         def fit() -> Any:
             if self.grid is None:
                 return clone(self.estimator).fit(part.X, part.y)
-            table = self._tuned(part)
-            tables.append(table)
-            return table.best_estimator_
+            tables.append(self._tuned(part))
+            return tables[0].best_estimator_
 
-        metrics, guarantee = self.protocol.metrics, self.protocol.guarantee
-        found, fitted = fit_row(
-            fit,
-            part,
-            tol=self.protocol.tol,
-            metrics=metrics,
-            intervals=metrics if guarantee else (),
-        )
+        protocol = self.protocol
+        how: Any = {"tol": protocol.tol, "metrics": protocol.metrics}
+        intervals = protocol.metrics if protocol.guarantee else ()
+        found, fitted = fit_row(fit, part, **how, intervals=intervals)
         row = self.empty_row() | found
         for table in tables:
             row |= self._of_tuning(table)
-            if guarantee == "tuning" and fitted is not None:
+            if protocol.guarantee == "tuning" and fitted is not None:
                 row |= self._tied(row, table, part)
         solution = getattr(last_step(fitted), "solution_", None)
         if self.proofs is not None and isinstance(solution, Solution):
             place = f"{file_stem(self.dataset)}/repeat-{self.repeat}-fold-{self.fold}"
             if self.takes_table:  # a pipeline of the user may transform the features
                 place = f"{place}/{file_stem(self.model)}"
-            seen = as_seen(fitted, part.X)
-            note = save_proof(self.proofs / place, self.model, seen, part.y, solution)
+            note = save_proof(self.proofs / place, self.model, fitted, part)
             row |= {"proof": place, "note": "; ".join(filter(None, (row["note"], note)))}
         return row
 
     def _tuned(self, part: Part) -> Selection:
+        protocol = self.protocol
         table = select(
             clone(self.estimator),
             self.grid,
             part.X,
             part.y,
-            cv=self.protocol.cv,
-            scoring=self.protocol.scoring,
-            tol=self.protocol.tol,
-            seed=self.protocol.seed + self.repeat,
-            guarantee=self.protocol.guarantee == "tuning",
+            cv=protocol.cv,
+            scoring=protocol.scoring,
+            tol=protocol.tol,
+            seed=protocol.seed + self.repeat,
+            guarantee=protocol.guarantee == "tuning",
         )
         if not table.complete and not current().passed():
             raise KeyboardInterrupt  # which select has turned into an incomplete table
@@ -371,14 +336,12 @@ class Task:
         return table
 
     def _of_tuning(self, table: Selection) -> Row:
-        folds = sum(
-            str(name).startswith("split") and str(name).endswith("_upper") for name in table
-        )
-        ends = [table[[f"split{k}_lower", f"split{k}_upper"]].to_numpy(float) for k in range(folds)]
-        gaps = [relative_gap(*pair) for pair in np.concatenate(ends) if not np.isnan(pair).any()]
+        ends = [table.filter(regex=rf"^split\d+_{end}$").to_numpy(float) for end in LOWER_UPPER]
+        pairs = zip(*(end.ravel() for end in ends), strict=True)
+        gaps = [relative_gap(*pair) for pair in pairs if not np.isnan(pair).any()]
         return {
             "params": _shortened(table.best_params_ or {}),
-            "tuning_fits": len(table) * folds,
+            "tuning_fits": ends[0].size,
             "tuning_certified": sum(gap <= self.protocol.tol for gap in gaps),
             "tuning_seconds": float(table["seconds"].sum()),
         }
@@ -395,13 +358,11 @@ class Task:
             if _shortened(settings) != row["params"]:
                 fitted = with_settings(clone(self.estimator), settings).fit(part.X, part.y)
                 seen, test = as_seen(fitted, part.X), as_seen(fitted, part.X_test)
-                found = exact_scores(
-                    last_step(fitted), seen, part.y, test, part.y_test, self.protocol.metrics
-                )
-                each.append(found.intervals)
+                scores = (test, part.y_test, self.protocol.metrics)
+                each.append(exact_scores(last_step(fitted), seen, part.y, *scores)[0])
         cells: Row = {"tied": [_shortened(settings) for settings in tied]}
         for name in self.protocol.metrics:
-            ends = f"{name}_lower", f"{name}_upper"
+            ends = [f"{name}_{end}" for end in LOWER_UPPER]
             if name in INTERVALS and all(end in one for one in each for end in ends):
                 cells[f"{name}_tied_lower"] = min(one[ends[0]] for one in each)
                 cells[f"{name}_tied_upper"] = max(one[ends[1]] for one in each)
@@ -550,53 +511,63 @@ def study(
     tuned = grids(named, tune)
     splits = _splits(split)
     limit = check_time_limit(time_limit)
-    files = [None if path is None else Path(path) for path in (store, proofs)]
+    folder = None if proofs is None else Path(proofs)
     tables = any(prepares_itself(model) for _, model in named)
     sets, left_out = _loaded(datasets, data_dir, protocol, splits, tables=tables)
     strange = sorted(set(splits) - set(sets) - set(left_out) - {"default"})
     if strange:
         raise DataError(f"split names {', '.join(strange)}, which are not among the data sets")
+    work = list(_tasks(named, sets, tuned, protocol, folder))
+    file = None if store is None else Store(store)
+    tasks = work
+    if file is not None:
+        # Each process shuffles the tasks of a repeat differently: several processes on one store
+        # then seldom run the same task.
+        order = np.random.default_rng(os.getpid()).permutation(len(work))
+        tasks = sorted((work[k] for k in order), key=lambda task: task.repeat)
+
+    def data(task: _Task, alone: bool) -> tuple[Any, ...]:
+        one = sets[task.dataset]
+        pairwise = is_pairwise(task.estimator)
+        seen = one.data.seen_by(one.numbers, table=task.takes_table, pairwise=pairwise)
+        return seen, one.data.labels, end_of_work(alone)
+
+    def usable(row: Row) -> bool:
+        if row["status"] == FAILED:
+            return not retry_failed
+        wants = folder is not None and row["upper"] is not None
+        return not wants or bool(row["proof"] and folder and (folder / row["proof"]).is_dir())
+
+    found: dict[str, Row] = {}
+    reused = 0
+    again = retry_failed or folder is not None
+    run = finished(
+        tasks, data, file, "study", backend=backend, n_jobs=n_jobs, usable=usable, again=again
+    )
     with time_limited(limit) as deadline:
-        # Workers on other machines have no such store.
-        where = (None if is_dask(backend) else files[0], files[1], epoch_end(deadline))
-        work = list(_tasks(named, sets, tuned, protocol, where))
-        run = Running(
-            work,
-            lambda task: (sets[task.dataset].seen_by(task), sets[task.dataset].y),
-            files[0],
-            "study",
-            done=partial(_done, files[1], retry_failed),
-            again=retry_failed or proofs is not None,
-        )
-        complete = run.do(backend, n_jobs, progress, deadline)
-    # A row in the store may have been computed under other names.
-    rows = [
-        run.rows[task.key]
-        | {"dataset": task.dataset, "model": task.model, "repeat": task.repeat, "fold": task.fold}
-        for task in work
-        if task.key in run.rows
-    ]
-    described = [
-        {
-            "dataset": name,
-            "rows": one.data.table.shape[0],
-            "features": one.data.table.shape[1],
-            "classes": int(one.data.classes.size),
-            "split": str(one.split),
-            "content": one.data.digest,
-        }
-        for name, one in sets.items()
-    ]
+        with progress_bar(progress, "tasks", len(work)) as advance, closing(run):
+            try:
+                for _, key, row, stored in run:
+                    found[key] = row
+                    reused += stored
+                    advance()
+            except KeyboardInterrupt:
+                pass
+        rows = [found[task.keys[0]] | task.facts for task in work if task.keys[0] in found]
+        complete = len(rows) == len(work)
+        if not complete:
+            count = f"{len(rows)} of {len(work)} tasks: the result holds these"
+            warn_incomplete(deadline, count, store is not None)
     return Study(
         rows,
         protocol,
         {name: " ".join(repr(model).split()) for name, model in named},
         {name: repr(grid) for name, grid in tuned.items()},
-        described,
+        [one.described(name) for name, one in sets.items()],
         left_out,
         complete,
-        reused=run.reused,
-        conventions={name: conventions(model) for name, model in named},
+        reused,
+        {name: conventions(model) for name, model in named},
     )
 
 
@@ -608,15 +579,10 @@ class _Prepared(NamedTuple):
     split: Split
     parts: list[tuple[int, int, Rows, Rows]]
 
-    @property
-    def y(self) -> NDArray[Any]:
-        return self.data.labels
-
-    def seen_by(self, task: Task) -> Any:
-        """Return the table for pipelines, and numbers, or why there are none, for others."""
-        if task.takes_table:
-            return self.data.table
-        return self.data.numbers if is_pairwise(task.estimator) else self.numbers
+    def described(self, name: str) -> dict[str, Any]:
+        rows, features = self.data.table.shape
+        size = {"rows": rows, "features": features, "classes": int(self.data.classes.size)}
+        return {"dataset": name, **size, "split": str(self.split), "content": self.data.digest}
 
 
 def _splits(split: Any) -> dict[str, Split]:
@@ -633,24 +599,10 @@ def _loaded(
         datasets = [datasets]
     if not isinstance(datasets, (Mapping, Iterable)):
         raise DataTypeError(f"datasets must be a sequence of names or a mapping, got {datasets!r}")
-    given: list[tuple[str, Any]] = [
-        (str(name), one)
-        for name, one in (
-            datasets.items() if isinstance(datasets, Mapping) else ((None, d) for d in datasets)
-        )
-    ]
+    given = datasets.items() if isinstance(datasets, Mapping) else ((_name(d), d) for d in datasets)
     found: dict[str, _Prepared] = {}
     left_out: dict[str, str] = {}
-    for label, one in given:
-        name = label
-        if not isinstance(datasets, Mapping):
-            name = (
-                one.name
-                if isinstance(one, Dataset)
-                else Path(one).stem
-                if Path(str(one)).exists()
-                else str(one)
-            )
+    for name, one in ((str(label), one) for label, one in given):
         if name in found or name in left_out:
             raise DataError(
                 f"datasets names {name!r} twice; pass a mapping with names of their own"
@@ -667,11 +619,15 @@ def _loaded(
                 f"datasets must hold names, data sets or pairs (X, y); {name} is none ({error})"
             ) from None
     if not found:
-        raise DataError(
-            "no data set can be used: "
-            + ("; ".join(f"{k}: {v}" for k, v in left_out.items()) or "datasets is empty")
-        )
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        raise DataError(f"no data set can be used: {reasons or 'datasets is empty'}")
     return found, left_out
+
+
+def _name(data: Any) -> str:
+    if isinstance(data, Dataset):
+        return data.name
+    return Path(data).stem if Path(str(data)).exists() else str(data)
 
 
 def _prepared(X: Any, y: Any, protocol: Protocol, split: Split, *, tables: bool) -> _Prepared:
@@ -694,41 +650,26 @@ def _tasks(
     sets: Mapping[str, _Prepared],
     tuned: Mapping[str, Any],
     protocol: Protocol,
-    where: tuple[Path | None, Path | None, float],
-) -> Iterator[Task]:
+    proofs: Path | None,
+) -> Iterator[_Task]:
     """Yield all tasks, one repeat after the other: the first tasks are a fair sample for the
     estimate of the time.
     """
-    piped_models = {
-        (name, sparse): piped(model, protocol, sparse=sparse)
-        for name, model in named
-        for sparse in (False, True)
-    }
     for repeat in range(protocol.repeats):
         # The key does not contain the names of models and data sets, nor the number of repeats.
         settings = replace(protocol, repeats=1, seed=protocol.seed + repeat)
         for dataset, one in sets.items():
             for _, fold, train, test in (part for part in one.parts if part[0] == repeat):
                 for name, model in named:
-                    estimator, prefix = piped_models[name, one.data.sparse]
+                    estimator, prefix = piped(model, protocol, sparse=one.data.sparse)
                     grid = _prefixed(tuned.get(name), prefix)
                     parts = (estimator, grid, settings, one.data.digest_for(model), train, test)
-                    key = fingerprint("study", FORM, svmcvx.__version__, *parts)
+                    key = fingerprint("study", *parts)
                     task = (dataset, name, repeat, fold, train, test, estimator, grid, protocol)
-                    yield Task(*task, key, *where, prepares_itself(model))
+                    yield _Task(*task, (key,), proofs, prepares_itself(model))
 
 
 def _prefixed(grid: Any, prefix: str) -> Any:
-    if grid is None:
-        return None
     if isinstance(grid, Mapping):
         return {f"{prefix}{name}": list(values) for name, values in grid.items()}
-    return [_prefixed(part, prefix) for part in grid]
-
-
-def _done(proofs: Path | None, retry_failed: bool, row: Row) -> bool:
-    """Return whether a row of the store need not be computed again."""
-    if row["status"] == FAILED:
-        return not retry_failed
-    wants = proofs is not None and row["upper"] is not None
-    return not wants or bool(row["proof"] and proofs and (proofs / row["proof"]).is_dir())
+    return None if grid is None else [_prefixed(part, prefix) for part in grid]

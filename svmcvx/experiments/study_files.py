@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,118 +20,115 @@ from svmcvx.experiments.specifications import MODELS
 from svmcvx.experiments.studies import Split, as_split
 
 # Arguments of study that a file sets as they are, by their types.
-PLAIN: Final = {
+PLAIN: Final[dict[str, Any]] = {
     **dict.fromkeys(("repeats", "seed", "n_jobs"), int),
-    **dict.fromkeys(("tol", "time_limit"), float),
+    **dict.fromkeys(("tol", "time_limit"), (int, float)),
     **dict.fromkeys(("scoring", "scale", "scale_by", "missing", "backend"), str),
     **dict.fromkeys(("data_dir", "store", "proofs"), str),
+    "guarantee": (bool, str),
 }
-OTHERS: Final = ("title", "guarantee", "split", "cv", "metrics", "datasets", "models", "tune")
+OTHERS: Final = ("title", "split", "cv", "metrics", "datasets", "models", "tune")
 SPACINGS: Final[dict[str, Any]] = {"log": np.geomspace, "linear": np.linspace}
 
 
 def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
     """Read a study from a file; return its title and the arguments of :func:`svmcvx.study`."""
     path = Path(path)
-    if not path.exists():
-        raise DataError(f"the file {path} does not exist; check the path")
     try:
-        with path.open("rb") as stream:
-            content = tomllib.load(stream)
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"the file {path} does not exist; check the path") from None
+    except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as TOML ({error})") from None
+    try:
+        return str(content.get("title", path.stem)), _arguments(content, path.parent)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def _arguments(content: dict[str, Any], folder: Path) -> dict[str, Any]:
     known = sorted([*PLAIN, *OTHERS])
-    strange = sorted(set(content) - set(known))
-    if strange:
-        names = ", ".join(map(repr, strange))
-        raise DataError(f"{path} has {names}; known are {', '.join(known)}")
+    _known(content, known, "it")
     for name in ("models", "datasets"):
         if not content.get(name):
-            raise DataError(f"{path} has no {name}; a study needs some")
-    arguments = {name: content[name] for name in (*PLAIN, "guarantee") if name in content}
+            raise DataError(f"{name} are missing; a study needs some")
+    arguments = {name: content[name] for name in PLAIN if name in content}
     for name, value in arguments.items():
-        kind = PLAIN.get(name, object)
-        right = isinstance(value, kind) or (kind is float and isinstance(value, int))
-        if not right or (kind is not object and isinstance(value, bool)):
-            raise DataError(f"{path}: {name} must be a {kind.__name__}, got {value!r}")
+        if not isinstance(value, PLAIN[name]) or (isinstance(value, bool) and name != "guarantee"):
+            kinds = " or ".join(kind.__name__ for kind in np.ravel(PLAIN[name]))
+            raise DataError(f"{name} must be a {kinds}, got {value!r}")
         if name in ("data_dir", "store", "proofs"):
-            arguments[name] = path.parent / value
+            arguments[name] = folder / value
     if "metrics" in content:
-        arguments["metrics"] = _strings(content["metrics"], "metrics", path)
+        arguments["metrics"] = _strings(content["metrics"], "metrics")
     if "cv" in content:
-        arguments["cv"] = _folds(content["cv"], path)
-    arguments |= _datasets(content["datasets"], content.get("split"), path)
-    models, tuned = _models(content["models"], path)
-    common = _grid(content.get("tune", {}), f"{path}: tune")
+        arguments["cv"] = _folds(content["cv"])
+    arguments |= _datasets(content["datasets"], content.get("split", Split()), folder)
+    models, tuned = _models(content["models"])
+    common = _grid(content.get("tune", {}), "tune")
     for model in models.values():
         _check_values(model, common)
     if common and tuned:
         raise DataError(
-            f"{path} has both a grid for all models and grids of single models; write one or the"
-            " other"
+            "it has both a grid for all models and grids of single models; write one or the other"
         )
-    arguments |= {"models": models, "tune": common or tuned or None}
-    return str(content.get("title", path.stem)), arguments
+    return arguments | {"models": models, "tune": common or tuned or None}
 
 
-def _strings(value: Any, what: str, path: Path) -> tuple[str, ...]:
+def _known(table: Any, names: Sequence[str], what: str) -> None:
+    if not isinstance(table, dict) or (strange := sorted(set(table) - set(names))):
+        got = ", ".join(map(repr, strange)) if isinstance(table, dict) else repr(table)
+        raise DataError(f"{what} has {got}; known are {', '.join(names)}")
+
+
+def _strings(value: Any, what: str) -> tuple[str, ...]:
     value = [value] if isinstance(value, str) else value
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
-        raise DataError(f"{path}: {what} must be a list of strings, got {value!r}")
+        raise DataError(f"{what} must be a list of strings, got {value!r}")
     return tuple(value)
 
 
-def _folds(value: Any, path: Path) -> Any:
+def _folds(value: Any) -> Any:
     """Return the inner folds: a number, or a table with folds, stratify, shuffle and seed."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    known = {"folds", "stratify", "shuffle", "seed"}
-    if not isinstance(value, dict) or set(value) - known or "folds" not in value:
-        names = ", ".join(sorted(known))
-        raise DataError(f"{path}: cv must be a number, or a table of {names}, got {value!r}")
+    names = ("folds", "stratify", "shuffle", "seed")
+    if not isinstance(value, dict) or set(value) - set(names) or "folds" not in value:
+        raise DataError(f"cv must be a number, or a table of {', '.join(names)}, got {value!r}")
     shuffle = value.get("shuffle", True)
     kind = StratifiedKFold if value.get("stratify", True) else KFold
     try:
         seed = value.get("seed", 0) if shuffle else None
         return kind(value["folds"], shuffle=shuffle, random_state=seed)
     except (ValueError, TypeError) as error:
-        raise DataError(f"{path}: cv cannot be used ({error})") from None
+        raise DataError(f"cv cannot be used ({error})") from None
 
 
-def _datasets(value: Any, split: Any, path: Path) -> dict[str, Any]:
+def _datasets(value: Any, split: Any, folder: Path) -> dict[str, Any]:
     """Return the arguments ``datasets`` and ``split``; a set is a name, or a table with more."""
-    common = Split() if split is None else as_split(split)
-    sets: dict[str, Any] = {}
-    splits: dict[str, Split] = {}
     if not isinstance(value, list):
-        raise DataError(f"{path}: datasets must be a list, got {value!r}")
+        raise DataError(f"datasets must be a list, got {value!r}")
+    sets: dict[str, Any] = {}
+    splits = {"default": as_split(split)}
     for entry in value:
         one = {"name": entry} if isinstance(entry, str) else entry
-        known = {"name", "file", "target", "drop", "split"}
-        table = isinstance(one, dict) and not set(one) - known
-        if not table or not isinstance(one.get("name"), str):
-            raise DataError(
-                f"{path}: a data set is a name or a table of name, file, target, drop and split,"
-                f" got {entry!r}"
-            )
-        name = one["name"]
-        if name in sets:
-            raise DataError(f"{path} names the data set {name!r} twice")
+        _known(one, ("name", "file", "target", "drop", "split"), "a data set")
+        name = one.get("name")
+        if not isinstance(name, str) or name in sets:
+            raise DataError(f"a data set must have a name of its own, got {name!r}")
+        sets[name] = name
         if "file" in one:
-            drop = _strings(one.get("drop", []), f"drop of the data set {name!r}", path)
-            file = path.parent / str(one["file"])
-            sets[name] = load(file, target=one.get("target"), drop=drop)
-        else:
-            sets[name] = name
+            drop = _strings(one.get("drop", []), f"drop of the data set {name!r}")
+            sets[name] = load(folder / str(one["file"]), target=one.get("target"), drop=drop)
         if "split" in one:
             splits[name] = as_split(one["split"])
-    return {"datasets": sets, "split": {"default": common, **splits} if splits else common}
+    return {"datasets": sets, "split": splits}
 
 
-def _models(value: Any, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _models(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the models, and the grids of those that have one."""
     if not isinstance(value, dict):
-        raise DataError(f"{path}: models must be tables, as in [models.hinge], got {value!r}")
+        raise DataError(f"models must be tables, as in [models.hinge], got {value!r}")
     models, tuned = {}, {}
     for name, entry in value.items():
         settings = dict(entry) if isinstance(entry, dict) else {"model": entry}
@@ -141,22 +138,21 @@ def _models(value: Any, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             _check_value(cls, key, given)
         try:
             models[name] = cls(**settings)
-            strange = sorted(set(grid or ()) - set(models[name].get_params()))
         except TypeError as error:
-            raise DataError(f"{path}: the model {name} cannot be made ({error})") from None
-        if strange:
-            raise DataError(f"{path}: {name} has no parameter {', '.join(strange)} to tune")
+            raise DataError(f"the model {name} cannot be made ({error})") from None
         if grid:
-            tuned[name] = _grid(grid, f"{path}: {name}.tune")
+            tuned[name] = _grid(grid, f"{name}.tune")
+            if strange := sorted(set(tuned[name]) - set(models[name].get_params())):
+                raise DataError(f"{name} has no parameter {', '.join(strange)} to tune")
             _check_values(models[name], tuned[name])
     return models, tuned
 
 
 def _class(kind: Any) -> Any:
     """Return an estimator's class: one of ours by its name on the command line, or a classifier of
-    scikit-learn by its full name.
+    scikit-learn by its full name; no other name is imported.
     """
-    if kind in MODELS:
+    if isinstance(kind, str) and kind in MODELS:
         return MODELS[kind].load()
     for name, found in all_estimators(type_filter="classifier"):
         if kind == f"{found.__module__.partition('._')[0]}.{name}":
@@ -200,9 +196,8 @@ def _grid(value: Any, what: str) -> dict[str, list[Any]]:
         if isinstance(values, dict):
             if set(values) - {"spacing"} != {"low", "high", "number"}:
                 raise DataError(f"{what}.{name} must have low, high and number, got {values!r}")
-            spacing = check_choice(
-                values.get("spacing", "log"), f"{what}.{name}.spacing", tuple(SPACINGS)
-            )
+            spacing = values.get("spacing", "log")
+            check_choice(spacing, f"{what}.{name}.spacing", tuple(SPACINGS))
             try:
                 values = SPACINGS[spacing](values["low"], values["high"], values["number"]).tolist()
             except (ValueError, TypeError) as error:

@@ -84,11 +84,11 @@ def test_ranges_hold_against_optima_in_ball_arithmetic(seed):
     assert sum(counts.values()) > 4
 
 
-def test_a_search_goes_on_where_ctrl_c_has_ended_it(monkeypatch, tmp_path):
+def test_ctrl_c_leaves_what_is_proved_and_threads_prove_the_same(monkeypatch):
     X, y = data(1)
     machine = make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0))
-    arguments = {"C": (0.01, 10.0), "cv": 2, "eps": 0.0, "store": tmp_path / "search.sqlite"}
-    calls, own = [], fold_search.FoldSearch.split
+    arguments = {"C": (0.01, 10.0), "cv": 2, "eps": 0.1}
+    calls, own = [], fold_search._Fold.split
 
     def interrupted(self, values):
         calls.append(values)
@@ -97,26 +97,17 @@ def test_a_search_goes_on_where_ctrl_c_has_ended_it(monkeypatch, tmp_path):
         return own(self, values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(fold_search.FoldSearch, "split", interrupted)
+        patch.setattr(fold_search._Fold, "split", interrupted)
         with pytest.warns(UserWarning, match="wider than asked for"):
-            found = sx.certified_select(machine, X, y, **arguments)
+            found = sx.certified_select(machine, X, y, **(arguments | {"eps": 0.0}))
     assert not found.complete
     assert len(found.pieces) == 2
-    arguments["eps"] = 0.1
-    resumed = sx.certified_select(machine, X, y, **arguments)
-    assert resumed.reused == 5
-    whole = sx.certified_select(
-        machine, X, y, **(arguments | {"store": None}), n_jobs=2, backend="threading"
-    )
-    assert whole.reused == 0
-    for found in (resumed, sx.certified_select(machine, X, y, **arguments)):
-        pd.testing.assert_frame_equal(found.pieces, whole.pieces)
-        pd.testing.assert_frame_equal(found.values, whole.values)
-        assert (found.best_params, found.errors, found.fits) == (
-            whole.best_params,
-            whole.errors,
-            whole.fits,
-        )
+    alone = sx.certified_select(machine, X, y, **arguments)
+    other = sx.certified_select(machine, X, y, **arguments, n_jobs=2, backend="threading")
+    pd.testing.assert_frame_equal(other.pieces, alone.pieces)
+    pd.testing.assert_frame_equal(other.values, alone.values)
+    facts = [(one.best_params, one.errors, one.fits) for one in (other, alone)]
+    assert facts[0] == facts[1]
 
 
 def test_the_fewest_errors_of_all_are_proved():

@@ -33,10 +33,9 @@ import svmcvx as sx
 from svmcvx.datasets import Dataset
 from svmcvx.experiments import Split, Study, mcnemar
 from svmcvx.experiments.reports import computer
-from svmcvx.experiments.statistics import Friedman
 from svmcvx.experiments.store import Store
 from svmcvx.experiments.study_files import read_study
-from svmcvx.experiments.tables import escaped, latex_diagram
+from svmcvx.experiments.tables import escaped
 from svmcvx.system import clock
 from tests.conftest import make_data
 from tests.experiments.misbehaving import Broken
@@ -127,7 +126,6 @@ def test_tables_are_what_pandas_makes_of_the_rows(study):
     assert (study.certified()[["hinge", "squared"]] == 1).all(axis=None)
     assert study.certified()["ridge"].isna().all(), "it gives no certificates"
     assert study.solves() == (90, 90)
-    assert (study.seconds() > 0).all(axis=None)
 
 
 def test_tests_are_those_of_scipy(study):
@@ -208,7 +206,6 @@ def test_a_single_split_has_mcnemars_test():
     assert paired["mcnemar"].notna().any()
     assert found.paired("balanced_accuracy")["mcnemar"].isna().all(), "its rows do not count alike"
     assert Study.concat([found]).paired()["mcnemar"].equals(paired["mcnemar"])
-    assert "McNemar's exact test" in found.methods()
 
 
 def test_there_is_no_mcnemar_over_several_splits_and_few_have_no_signed_ranks(study):
@@ -236,9 +233,7 @@ def test_the_best_and_what_is_not_told_from_it(study):
             )
 
 
-def test_a_paragraph_of_methods(study):
-    assert "3 models were compared on 3 data sets" in study.methods()
-    assert "90 were solved to a certified duality gap" in study.methods()
+def test_an_unknown_metric_is_refused(study):
     with pytest.raises(sx.DataError, match="metric must be one of accuracy, balanced_accuracy"):
         study.mean("f1")
 
@@ -382,7 +377,6 @@ def test_models_that_predict_one_class_are_counted():
     found = sx.study(
         {"p": sx.PSVMClassifier(C=1e-4)}, {"rare": (rng.normal(size=(80, 3)), y)}, repeats=3
     )
-    assert found.single_class() == {"p": 3}
     assert "p predicts one class only in 3 of 3 tasks." in found.notes()
     assert found.table().loc["rare", "p"].endswith(" †")
     assert r"^{\dagger}$" in found.to_latex()
@@ -443,7 +437,7 @@ def test_what_fails_is_a_row_and_the_others_go_on():
     assert "C must be" in failures.loc[failures["model"] == "wrong", "note"].iloc[0]
     assert found.mean()["broken"].isna().tolist() == [True, False]
     assert found.mean()["good"].notna().all()
-    assert found.table().loc["three", "broken"] == "—"
+    assert found.table().loc["three", "broken"] == "–"
     assert len(found.ranks()) == 0, "no data set has scores of all"
 
 
@@ -689,7 +683,8 @@ def test_threads_give_the_same(study):
 @pytest.mark.skipif(
     find_spec("distributed") is None, reason="needs the extra dask: pip install 'svmcvx[dask]'"
 )
-def test_a_dask_scheduler_by_its_address(tmp_path, monkeypatch):
+def test_a_dask_scheduler_by_its_address(tmp_path):
+    import dask
     from distributed import LocalCluster
 
     models = {"hinge": MODELS["hinge"], "ridge": RidgeClassifier()}
@@ -705,8 +700,10 @@ def test_a_dask_scheduler_by_its_address(tmp_path, monkeypatch):
         found = sx.study(models, SETS, repeats=2, backend=address, store=tmp_path / "s.sqlite")
     same(found, sx.study(models, SETS, repeats=2))
     assert len(Store(tmp_path / "s.sqlite")) == 12
-    monkeypatch.setattr("svmcvx.experiments.store.SCHEDULER_PATIENCE", 0.2)
-    with pytest.raises(sx.DataError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "0.2s"}),
+        pytest.raises(sx.DataError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
+    ):
         sx.study(models, SETS, repeats=1, backend="tcp://127.0.0.1:9")
 
 
@@ -749,33 +746,14 @@ def test_csv_and_latex(study, tmp_path):
     assert escaped("a_b & 50% {x}\\") == r"a\_b \& 50\% \{x\}\textbackslash{}"
 
 
-def test_the_diagram_for_latex_and_as_a_picture(study, tmp_path):
-    study.diagram(tmp_path / "ranks.tex")
-    text = (tmp_path / "ranks.tex").read_text()
-    assert text.startswith("\\begin{tikzpicture}\n")
-    for model, rank in study.ranks().mean().items():
-        assert f"{{{model} ({rank:.2f})}};" in text
+def test_the_diagram_of_ranks(study, tmp_path):
     study.diagram(tmp_path / "ranks.pdf")
     assert (tmp_path / "ranks.pdf").read_bytes().startswith(b"%PDF")
     two = sx.study(
         {"hinge": MODELS["hinge"], "ridge": MODELS["ridge"]}, {"one": SETS["one"]}, repeats=1
     )
     with pytest.raises(sx.DataError, match="three models and two data sets"):
-        two.diagram(tmp_path / "none.tex")
-
-
-def test_bars_of_a_diagram_join_the_longest_runs_within_the_critical_difference():
-    ranks = np.array([1.0, 2.5, 1.8, 4.7])
-    lines = latex_diagram(
-        ["a", "b", "c_1", "d"], Friedman(9, 4, ranks, 0, 1, 0, 1, 1.0, 0.05)
-    ).splitlines()
-    bars = [line for line in lines if "line width" in line]
-    # 1 and 1.8, 1.8 and 2.5; an axis of 10 cm from 1 to 4, and 0.02 ranks beyond each end.
-    assert bars == [
-        r"\draw[line width=2pt] (-0.067, -0.18) -- (2.733, -0.18);",
-        r"\draw[line width=2pt] (2.600, -0.36) -- (5.067, -0.36);",
-    ]
-    assert any(r"{c\_1 (1.80)}" in line for line in lines)
+        two.diagram(tmp_path / "none.pdf")
 
 
 def test_the_report_holds_everything_and_needs_nothing(study, tmp_path):
@@ -895,8 +873,8 @@ def test_a_study_written_down(file):
         ("{ low = 0.1, high = 10.0, number = 3 }", "0.1", "C must be a list of values"),
         ("{ C = {", "{ Q = {", "hinge has no parameter Q"),
         ("number = 3", "number = 3, spacing = 'cubic'", "spacing must be one of"),
-        ('target = "label"', 'column = "label"', "a data set is a name or a table"),
-        ('"iris:versicolor-virginica"', '"mine"', "names the data set 'mine' twice"),
+        ('target = "label"', 'column = "label"', "a data set has 'column'; known are name"),
+        ('"iris:versicolor-virginica"', '"mine"', "must have a name of its own, got 'mine'"),
         ("[models]", "[tune]\nC = [1.0]\n[models]", "has both a grid for all models"),
     ],
 )
@@ -937,7 +915,7 @@ def test_a_file_without_models_or_sets(file):
     without = re.sub(r"(?ms)^datasets = \[$.*?^\]$", "", FILE), FILE.split("[models]")[0]
     for name, text in zip(("datasets", "models"), without, strict=True):
         file.write_text(text)
-        with pytest.raises(sx.DataError, match=f"has no {name}; a study needs some"):
+        with pytest.raises(sx.DataError, match=f"{name} are missing; a study needs some"):
             read_study(file)
     with pytest.raises(sx.DataError, match=r"absent\.toml does not exist"):
         read_study(file.parent / "absent.toml")
@@ -989,7 +967,6 @@ def test_what_every_optimal_machine_scores_in_a_study(guaranteed, tmp_path):
     exact = guaranteed.exact("accuracy")
     assert exact.loc["one", "hinge"] == f"{guaranteed.mean('accuracy').loc['one', 'hinge']:.4f}"
     assert (exact["ridge"] == "").all()
-    assert guaranteed.undecided().loc["one", "hinge"] == 0.0
     assert r"\multicolumn{4}{l}{of every optimal machine" in guaranteed.to_latex(metric="accuracy")
     pytest.importorskip("jinja2")
     guaranteed.report(tmp_path / "report.html")
@@ -1046,21 +1023,6 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     # They end, or this test does not.
     while any(map(is_running, workers)):
         time.sleep(0.1)
-
-
-def test_a_line_tells_of_each_finished_data_set_where_no_bar_is_drawn(capfd, tmp_path):
-    store = tmp_path / "s.sqlite"
-    sx.study({"hinge": MODELS["hinge"]}, {"one": SETS["one"]}, repeats=2, store=store)
-    sx.study(MODELS, SETS, repeats=2, store=store, progress=True)
-    lines = capfd.readouterr().err.splitlines()
-    assert sorted(line.partition(" in all")[0].rpartition(";")[0] for line in lines) == [
-        "svmcvx: one: 4 tasks done",
-        "svmcvx: three: 6 tasks done",
-        "svmcvx: two: 6 tasks done",
-    ]
-    assert lines[-1].endswith("; 18 of 18 in all")
-    sx.study(MODELS, SETS, repeats=2, store=store)
-    assert capfd.readouterr().err == ""
 
 
 def test_a_report_names_the_memory_in_gibibytes():
