@@ -123,11 +123,13 @@ def _form(name: str, column: pd.Series, decimals: int) -> Callable[[Any], str]:
         return lambda value: MISSING if math.isinf(value) else f"{value:.1e}"
     if name == "n_support":
         return lambda value: f"{value:.1f}".removesuffix(".0")
+    if name.endswith("seconds"):
+        return lambda value: number(value, 3)
     if name in P_VALUES:
         return lambda value: "< 0.0001" if value < 1e-4 else f"{value:.4f}"
     known = np.array([v for v in column if isinstance(v, float) and not math.isnan(v)])
     share = (
-        not name.startswith("param_")
+        not name.startswith(("param_", "lower", "upper"))
         and known.size > 0
         and bool((np.abs(known) <= 1.0).all() and (np.abs(known) >= 0.1**DECIMALS).any())
     )
@@ -139,7 +141,7 @@ def _form(name: str, column: pd.Series, decimals: int) -> Callable[[Any], str]:
             return " or ".join(map(text, value))
         if isinstance(value, float) and share:
             return f"{value:.{decimals}f}"
-        return number(value, 3 if name.endswith("seconds") else decimals + 2)
+        return number(value, decimals + 2)
 
     return text
 
