@@ -167,9 +167,9 @@ def _sections(study: Any) -> Iterator[str]:
         yield _table(f"{metric} of the optimal machines", note, _by_set(study.exact(metric)))
     if study.with_exact():
         note = "Mean share of the test rows whose label is not proved."
-        undecided = study.by_set(study.frame["undecided"], "mean")
+        undecided = study._by_set(study.frame["undecided"], "mean")
         yield _table("Share of undecided test rows", note, _by_set(undecided))
-    seconds = study.by_set(study.frame["seconds"], "mean")
+    seconds = study._by_set(study.frame["seconds"], "mean")
     yield _table("Seconds of a task", "Mean over the splits, with the tuning.", _by_set(seconds))
     yield "<h2>Data sets</h2>"
     note = "Content: svmcvx.datasets.content_digest of what was loaded."

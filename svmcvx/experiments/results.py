@@ -170,7 +170,7 @@ class Study:
             raise DataError(f"metric must be one of {', '.join(self.metrics)}, got {metric!r}")
         return str(self.metrics[0] if metric is None else metric)
 
-    def by_set(self, column: pd.Series, how: Any, rows: Any = None) -> pd.DataFrame:
+    def _by_set(self, column: pd.Series, how: Any, rows: Any = None) -> pd.DataFrame:
         """Aggregate a column by data set and model, in their orders."""
         rows = self.frame if rows is None else rows
         values = column.groupby([rows["dataset"], rows["model"]], sort=False).agg(how)
@@ -181,10 +181,10 @@ class Study:
 
     def _scores(self, column: str, how: str) -> pd.DataFrame:
         """Aggregate scores where all are there: means of different splits do not compare."""
-        counts = self.by_set(self.frame[column], "count").fillna(0)
+        counts = self._by_set(self.frame[column], "count").fillna(0)
         splits = self.frame[["dataset", "repeat", "fold"]].drop_duplicates()["dataset"]
         most = splits.value_counts().reindex(counts.index).fillna(1)
-        return self.by_set(self.frame[column], how).where(counts.ge(most, axis=0))
+        return self._by_set(self.frame[column], how).where(counts.ge(most, axis=0))
 
     def mean(self, metric: str | None = None) -> pd.DataFrame:
         """Return mean scores, a row a data set and a column a model; NaN if a task failed or is
@@ -203,7 +203,7 @@ class Study:
         that predict one class only on some split.
         """
         mean, sd = self.mean(metric), self.sd(metric)
-        marked = self.by_set(self._of_one_class(), "any").eq(True)
+        marked = self._by_set(self._of_one_class(), "any").eq(True)
         cells = mean.map(lambda value: MISSING if np.isnan(value) else f"{value:.{digits}f}")
         cells += sd.map(lambda value: "" if np.isnan(value) else f" ± {value:.{digits}f}")
         cells += marked.map(lambda mark: f" {ONE_CLASS_MARK}" if mark else "")
@@ -255,7 +255,7 @@ class Study:
         by data set and model.
         """
         rows, certified, solves = self._solves()
-        return self.by_set(certified, "sum", rows) / self.by_set(solves, "sum", rows)
+        return self._by_set(certified, "sum", rows) / self._by_set(solves, "sum", rows)
 
     def solves(self) -> tuple[int, int]:
         """Return how many solves are certified, and how many there are, of the models that give
