@@ -36,7 +36,7 @@ def as_array(value: Any, name: str) -> NDArray[Any]:
 
 
 def owned(value: Any) -> Any:
-    """Return a copy of an array, a sparse matrix, a data frame or a tensor; anything else as it is."""
+    """Return a copy of an array, a sparse matrix, a frame or a tensor; anything else as it is."""
     if sp.issparse(value) or hasattr(value, "to_numpy") or hasattr(value, "__array__"):
         for name in ("copy", "clone"):
             if hasattr(value, name):

@@ -129,7 +129,7 @@ def _dense(array: NDArray[Any], name: str, names: list[str] | None) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class CodedLabels:
-    """Labels that have been validated, as an array-like that :func:`check_labels` takes as it is."""
+    """Validated labels, as an array-like that :func:`check_labels` takes as it is."""
 
     codes: NDArray[np.intp]
     classes: NDArray[Any]
@@ -324,7 +324,7 @@ def check_whole(value: Any, name: str, low: int) -> int:
 
 
 def check_seed(seed: Any) -> np.random.Generator:
-    """Return the random generator of a whole number, or raise a :class:`~svmcvx.errors.DataError`."""
+    """Return the random generator of a whole number, or raise a :class:`DataError`."""
     return np.random.default_rng(check_whole(seed, "seed", 0))
 
 

@@ -1,8 +1,8 @@
-"""The one idea of the package: a statement, and a checker that makes an interval around its optimum.
+"""The one idea of the package: a statement, and a checker that encloses its optimum.
 
-:mod:`~svmcvx.certificate.statement` says what a statement is, :mod:`~svmcvx.certificate.check` makes
-certificates. The arithmetic below them: :mod:`~svmcvx.certificate.bounded` has numbers with an error
-bound, :mod:`~svmcvx.certificate.rows` products with the rows of data and bounds of eigenvalues,
+:mod:`~svmcvx.certificate.statement` defines statements, :mod:`~svmcvx.certificate.check` makes
+certificates. The arithmetic below them: :mod:`~svmcvx.certificate.bounded` has numbers with a bound
+on their error, :mod:`~svmcvx.certificate.rows` products with the rows of data and bounds of eigenvalues,
 :mod:`~svmcvx.certificate.exactly` exact operations. The second checker imports none of them.
 """
 

@@ -132,7 +132,7 @@ def _is_exact(error: Any) -> bool:
 
 
 class Bounded:
-    """A number or an array whose distance to the exact value is at most an error, entry by entry."""
+    """A number or an array, and a bound on its distance to the exact value, entry by entry."""
 
     __slots__ = ("error", "value")
     # An array leaves operations with a bounded one to the methods below.
@@ -696,7 +696,7 @@ def weighted_total(weight: Any, x: Any) -> Any:
 
 
 def by_rows(term: Callable[..., Any], *arrays: Any) -> Any:
-    """Return a sum over rows, in parts if there are many rows: parts stay in a processor's cache."""
+    """Return a sum over rows, in parts that stay in a processor's cache if there are many rows."""
     n = max(
         np.shape(parts_of(array)[0])[0] if np.ndim(parts_of(array)[0]) else 0 for array in arrays
     )

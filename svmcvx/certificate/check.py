@@ -362,7 +362,7 @@ def check(
 
 @dataclass(frozen=True, eq=False)
 class CheckedParts:
-    """The intervals of many convex problems, whose certificates are made when they are asked for."""
+    """The intervals of many convex problems, whose certificates are made on demand."""
 
     upper: NDArray[np.float64]
     lower: NDArray[np.float64]

@@ -266,7 +266,7 @@ def backward_error(n: int) -> Bounded:
 
 
 def smallest_eigenvalue_below(A: Floats, guess: float) -> float:
-    """Return a number that is proved to be at most the smallest eigenvalue of a symmetric matrix."""
+    """Return a number that is proved to be at most the smallest eigenvalue."""
     n = A.shape[0]
     diagonal = np.abs(np.diagonal(A))
     size = float(diagonal.max(initial=0.0)) + abs(guess)

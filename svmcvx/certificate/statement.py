@@ -14,8 +14,8 @@ may be the one that a solver states to have proved (kind ``"mixed-integer"``,
 ``"enumeration"``, ``residuals["search_bound"]``).
 
 Both ends are moved outwards by bounds on the rounding errors of their own evaluation
-(:mod:`svmcvx.certificate.bounded`): they hold for every input, under the assumptions that are stated
-there. The width that this adds is in ``residuals["rounding"]``.
+(:mod:`svmcvx.certificate.bounded`): they hold for every input, under the assumptions stated there.
+ The width that this adds is in ``residuals["rounding"]``.
 """
 
 from __future__ import annotations

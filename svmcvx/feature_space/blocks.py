@@ -120,7 +120,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SampleSpace(LinearSpace):
-    """The space of a sample, in the coordinates of all rows even if it has fewer rows than columns."""
+    """The space of a sample in the coordinates of all rows, also with fewer rows than columns."""
 
     @property
     def factor_is_data(self) -> bool:

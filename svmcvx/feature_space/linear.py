@@ -119,12 +119,12 @@ class FeatureSpace(ABC):
         """Return the model of the point with coordinates `w` in the columns of :attr:`factor`."""
 
     def squared_norm(self, model: BinaryModel) -> Bounded:
-        r"""Return the penalty of a model: :math:`\|w\|^2`, and the square of a penalised intercept."""
+        r"""Return the penalty: :math:`\|w\|^2`, and the square of a penalised intercept."""
         found = model.squared_norm(self.data)
         return found + square(exact(model.intercept)) if self.intercept == "penalised" else found
 
     def scores(self, model: BinaryModel) -> Bounded:
-        """Return the scores of a model on the training data, with bounds on their rounding errors."""
+        """Return the scores on the training data, with bounds on their rounding errors."""
         return model.scores(self.data.X)
 
     @property

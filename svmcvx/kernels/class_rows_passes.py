@@ -25,7 +25,7 @@ Places: TypeAlias = NDArray[np.int64]
 
 
 class Pieces(NamedTuple):
-    """Arrays of :class:`svmcvx.kernels.class_rows.ClassRows`: the rows and their transposes by group,
+    """Arrays of :class:`~svmcvx.kernels.class_rows.ClassRows`: rows and their transposes by group,
     with a multiple of four columns; where each group starts, γ (0 for inner products), where each
     piece is stored, the pool and how much of it is used, and scratch space.
     """

@@ -80,8 +80,8 @@ class KernelColumns:
         self._columns[:, -2:] = self._columns[:, :-3:-1].copy()
 
     def _prepared(self, X: Any, centre: Floats) -> tuple[NDArray[Any], Floats]:
-        """Return the factor of the exponent that belongs to some rows, and half the squared norms of
-        their z, which are γ times those of the centred rows.
+        """Return the factor of the exponent that belongs to some rows, and half the squared norms
+        of their z, which are γ times those of the centred rows.
         """
         d = X.shape[1]
         factor = np.empty((X.shape[0], d + 2), dtype=self.dtype)
@@ -190,7 +190,7 @@ class KernelColumns:
         return self._bounded_tile(slice(None))
 
     def symmetric_matrix(self) -> tuple[Floats, EntryError]:
-        """Return :meth:`matrix` of an RBF kernel whose rows are the columns, half of it evaluated."""
+        """Return :meth:`matrix` of an RBF kernel if rows are columns, half of it evaluated."""
         n, d = self.shape[0], int(self._data_columns.shape[1])
         found = np.empty((n, n))
         step = math.isqrt(self.tile_entries)

@@ -65,7 +65,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def block(self, A: Any, B: Any) -> Matrix:
-        """Return the matrix of ``k(a, b)`` for validated rows of `A` and `B`, in their precision."""
+        """Return the matrix of ``k(a, b)`` for validated rows, in their precision."""
 
     @abstractmethod
     def diagonal(self, A: Features) -> Floats:

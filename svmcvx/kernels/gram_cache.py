@@ -147,7 +147,7 @@ class GramCache:
 
 @dataclass(frozen=True)
 class CachedKernel(Kernel):
-    """A kernel whose Gram matrices on training data a cache keeps; pickled, it is the kernel alone."""
+    """A kernel with cached Gram matrices on training data; pickled, it is the kernel alone."""
 
     name: ClassVar[str] = "cached"
     kernel: Kernel

@@ -137,7 +137,7 @@ def require_symmetric(K: Floats) -> None:
 
 
 def is_single(K: Floats) -> bool:
-    """Whether all numbers of a matrix are of single precision, so that a kernel was rounded to them."""
+    """Whether a kernel was rounded to single precision: all numbers of its matrix are."""
     with np.errstate(over="ignore"):
         return (
             K.size > 1

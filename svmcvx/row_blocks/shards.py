@@ -117,7 +117,7 @@ class _Call:
 
 
 def _read(call: _Call, state: _Opaque, first: int, *source: Any) -> Any:
-    """Apply an operation to a shard: its loaders, or the parts of one block of a Dask collection."""
+    """Apply an operation to a shard: to its loaders, or to one block of a Dask collection."""
     loaders: tuple[Any, ...] = (lambda: source,)
     if source and isinstance(source[0], _Opaque):
         loaders = source[0].value
@@ -201,7 +201,7 @@ class Shards:
     def _calls(
         self, operation: Operation, each: Sequence[tuple[Any, ...]] | None, shared: tuple[Any, ...]
     ) -> list[_Call]:
-        """Return the call of each shard; one object for all shards if they have the same arguments."""
+        """Return the call of each shard; one object for all if they have the same arguments."""
         self.passes += getattr(operation, "reads_rows", False)
         stop = self.deadline.passed if self.client is None and self.deadline is not None else None
         if each is None:

@@ -72,7 +72,7 @@ class Deadline:
         return replace(self, end=self.end - seconds)
 
     def share(self, share: float) -> Deadline:
-        """Return the deadline of a part of the work that may take this share of the remaining time."""
+        """Return the deadline of work that may take this share of the remaining time."""
         started = clock.now()
         return Deadline(started + share * self.remaining, started, self.interrupt_requested)
 
@@ -92,7 +92,7 @@ def until(epoch: float) -> AbstractContextManager[Deadline]:
 
 
 def current() -> Deadline:
-    """Return the deadline of the innermost call that has one; without any limit if there is none."""
+    """Return the deadline of the innermost call that has one; else one without a limit."""
     return _innermost.get() or Deadline()
 
 

@@ -5,7 +5,7 @@ Values and errors are compared as they are, never the ends: the outward step of 
 errors of a unit in the last place.
 """
 
-import math
+import itertools
 from fractions import Fraction
 
 import flint
@@ -113,22 +113,12 @@ def entry(x, index):
     return x.value[index], error
 
 
-def known(value, error):
-    return math.isfinite(value) and math.isfinite(error)
+def radii_of(x):
+    return np.broadcast_to(x.error, x.shape)
 
 
-def misses(exact_values, value, error):
-    """The exact values that are certainly not within the error of a computed one."""
-    if not known(value, error):
-        return []
-    found = []
-    for exact in exact_values:
-        if isinstance(exact, flint.arb):
-            if abs(exact - arb(value)) > arb(error):
-                found.append((exact, value, error))
-        elif abs(exact - fraction(value)) > fraction(error):
-            found.append((exact, value, error))
-    return found
+def known(*numbers):
+    return all(np.isfinite(number).all() for number in numbers)
 
 
 class Report:
@@ -138,42 +128,56 @@ class Report:
         self.entries, self.unknown, self.missed = 0, 0, []
 
     def add(self, exact_values, value, error):
+        """Compare a number with exact ones; of one that does not exist nothing may be claimed."""
         self.entries += 1
-        self.unknown += not known(value, error)
-        self.missed += misses(exact_values, value, error)
+        if not known(value, error):
+            self.unknown += 1
+        elif any(exact is None for exact in exact_values):
+            self.missed.append(("claimed", value, error))
+        else:
+            self.missed += [
+                (exact, value, error)
+                for exact in exact_values
+                if (
+                    abs(exact - arb(value)) > arb(error)
+                    if isinstance(exact, flint.arb)
+                    else abs(exact - fraction(value)) > fraction(error)
+                )
+            ]
+
+    def within(self, exact, found, room=0):
+        """Compare a point with an exact one, which is nearer than its distance less `room`."""
+        self.entries += 1
+        if not known(found.value, found.distance):
+            self.unknown += 1
+            return
+        exact, values = np.ravel(np.array(exact, dtype=object)), vector(found.value)
+        distance = sum(((a - b) ** 2 for a, b in zip(exact, values, strict=True)), Fraction(0))
+        left = Fraction(found.distance) - room
+        if left < 0 or distance > left**2:
+            self.missed.append((distance, found.distance))
 
 
 def elementwise(compute, exact, operands, *, least=None):
-    """Compare an operation entry by entry at the ends of its operands' balls.
+    """Compare an operation at the ends of its operands' balls, entry by entry or, by other branches
+    of the code, on single numbers.
 
     `operands(rng, module)` returns bounded arrays; `exact` gets an exact point of each, and returns
-    None where the operation has no value, of which nothing may be claimed.
+    None where the operation has no value.
     """
 
     def compare(module, rng):
         report = Report()
         chosen = operands(rng, module)
-        found = compute(module, *chosen)
-        for index in np.ndindex(*found.value.shape):
-            value, error = entry(found, index)
-            points = [[]]
-            for operand in chosen:
-                ends = (
-                    corners(*entry(operand, index), least=least)
-                    if isinstance(operand, module.Bounded) and operand.shape
-                    else (
-                        [fraction(operand)]
-                        if not isinstance(operand, module.Bounded)
-                        else corners(operand.value, operand.error, least=least)
-                    )
-                )
-                points = [[*point, end] for point in points for end in ends]
-            values = [exact(*point) for point in points]
-            if any(each is None for each in values):
-                if known(value, error):
-                    report.missed.append(("claimed", value, error))
-                continue
-            report.add(values, value, error)
+        found = compute(module, *chosen) if rng.random() < 0.7 else None
+        for index in range(ENTRIES):
+            ends = [entry(operand, index) for operand in chosen]
+            one = None if found is None else entry(found, index)
+            if one is None:
+                number = compute(module, *(module.Bounded(*map(float, end)) for end in ends))
+                one = number.value, number.error
+            points = itertools.product(*(corners(*end, least=least) for end in ends))
+            report.add([exact(*point) for point in points], *one)
         return report
 
     return compare
@@ -235,37 +239,6 @@ def near_one(rng, module):
     if rng.random() < 0.5:
         return one(rng, module)
     return (module.Bounded(np.ones(ENTRIES), 10.0 ** rng.uniform(-30, -14, ENTRIES)),)
-
-
-def scalars(compute, exact, operands):
-    """An operation on single numbers, which takes other branches than on arrays."""
-
-    def compare(module, rng):
-        report = Report()
-        arrays = operands(rng, module)
-        for index in range(ENTRIES):
-            chosen = [module.Bounded(*map(float, entry(operand, index))) for operand in arrays]
-            found = compute(module, *chosen)
-            points = [[]]
-            for operand in chosen:
-                points = [
-                    [*point, end]
-                    for point in points
-                    for end in corners(operand.value, operand.error)
-                ]
-            values = [exact(*point) for point in points]
-            if any(each is None for each in values):
-                if known(found.value, found.error):
-                    report.missed.append(("claimed", found))
-                continue
-            report.add(values, found.value, found.error)
-        return report
-
-    return compare
-
-
-def usual(rng, module):
-    return one(rng, module, positive=True, low=-40, high=40)
 
 
 def amplified(rng, module):
@@ -338,6 +311,10 @@ def logarithm_of_more(point):
 # Sums
 
 
+def interval(middle, radius):
+    return [middle + corner * radius for corner in CORNERS]
+
+
 def summed(module, rng):
     report = Report()
     n = int(rng.choice([1, 5, 300, 1023, 1024, 1500, 4097]))
@@ -351,126 +328,83 @@ def summed(module, rng):
         a[1::2] = -a[: n // 2 * 2 : 2] * (1.0 + 1e-13 * rng.standard_normal(n // 2))
         rng.shuffle(a)
     x = module.Bounded(a, errors(rng, a))
-    found = module.total(x)
-    middle = sum(map(Fraction, a.tolist()))
-    radius = sum(map(Fraction, np.broadcast_to(x.error, a.shape).tolist()))
-    report.add(
-        [middle + corner * radius for corner in CORNERS], float(found.value), float(found.error)
-    )
+    # A list of numbers, some of them exact, is added in the same way.
+    listed = n < 20 and rng.random() < 0.5
+    found = module.total([x[i] for i in range(n)] if listed and a.size == n else x)
+    exact = interval(sum(vector(a)), sum(vector(radii_of(x))))
+    report.add(exact, float(found.value), float(found.error))
     return report
 
 
-def summed_parts(module, rng):
-    """The sum of a list of scalars, some of them exact."""
-    report = Report()
-    values = numbers(rng, 12, low=-30, high=30)
-    radii = np.where(rng.random(12) < 0.4, 0.0, np.abs(values) * 10.0 ** rng.uniform(-18, 0, 12))
-    found = module.total(
-        [module.Bounded(float(a), float(r)) for a, r in zip(values, radii, strict=True)]
-    )
-    middle, radius = sum(map(Fraction, values.tolist())), sum(map(Fraction, radii.tolist()))
-    report.add(
-        [middle + corner * radius for corner in CORNERS], float(found.value), float(found.error)
-    )
-    return report
-
-
-def matrix(rng, module, n=6, k=None, **keywords):
-    a = numbers(rng, (n, int(rng.integers(1, 8)) if k is None else k), **keywords)
+def matrix(rng, module, n=6, **keywords):
+    a = numbers(rng, (n, int(rng.integers(1, 8))), **keywords)
     return module.Bounded(a, errors(rng, a))
 
 
-def rows_of(x):
-    radius = np.broadcast_to(x.error, x.shape)
-    for a, r in zip(x.value.tolist(), radius.tolist(), strict=True):
-        yield [Fraction(each) for each in a], [Fraction(each) for each in r]
-
-
-def row_sums(module, rng):
-    report = Report()
-    x = matrix(rng, module, low=-100, high=100)
-    found = module.row_sums(x)
-    for i, (a, r) in enumerate(rows_of(x)):
-        report.add([sum(a) + corner * sum(r) for corner in CORNERS], *entry(found, i))
-    return report
-
-
-def remainder(module, rng):
-    report = Report()
-    s = 10.0 ** rng.uniform(-6, 6, 8)
-    k = int(rng.integers(1, 8))
-    share = rng.dirichlet(np.ones(k), 8) * rng.choice([1.0, 1.0 - 1e-14, 0.3], (8, 1))
-    a = share * s[:, None]
-    x = module.Bounded(a, errors(rng, a))
-    if rng.random() < 0.5:
-        # Of all sizes; what is left is rounded and taken away as well, three times, so that even
-        # the rounding errors cancel.
-        a = numbers(rng, a.shape, low=-12, high=2)
-        for _ in range(3):
-            left = [
-                float(Fraction(t) - sum(map(Fraction, row)))
-                for t, row in zip(s.tolist(), a.tolist(), strict=True)
-            ]
-            a = np.column_stack([a, left])
-        x = module.Bounded(a)
-    found = module.remainder(s, x)
-    for i, (row, r) in enumerate(rows_of(x)):
-        report.add(
-            [Fraction(s[i]) - sum(row) + corner * sum(r) for corner in CORNERS], *entry(found, i)
-        )
-    return report
-
-
-def log1p_sum_exp(module, rng):
-    report = Report()
-    k = int(rng.integers(1, 6))
-    a = numbers(rng, (8, k), low=-3, high=2.9)
-    if rng.random() < 0.3:
-        a = -rng.uniform(0, 800, (8, k)) if rng.random() < 0.5 else -rng.uniform(690, 750, (8, k))
-    error = (
-        0.0 if rng.random() < 0.3 else np.minimum(np.broadcast_to(errors(rng, a), a.shape), 300.0)
-    )
-    x = module.Bounded(a, error)
-    found = module.log1p_sum_exp(x)
-    for i, (row, r) in enumerate(rows_of(x)):
-        exact = [
-            (
-                1
-                + sum(
-                    (arb(z + corner * e).exp() for z, e in zip(row, r, strict=True)), flint.arb(0)
-                )
-            ).log()
-            for corner in CORNERS
-        ]
-        report.add(exact, *entry(found, i))
-    return report
-
-
-def log1p_exp(module, rng):
-    a = (
-        numbers(rng, ENTRIES, low=-3, high=2.9)
-        if rng.random() < 0.6
-        else rng.uniform(-760, 0, ENTRIES)
-    )
-    x = module.Bounded(a, np.minimum(np.broadcast_to(errors(rng, a), a.shape), 300.0))
-    return elementwise(
-        lambda m, x: m.log1p_exp(x), lambda a: (1 + arb(a).exp()).log(), lambda r, m: (x,)
-    )(module, rng)
-
-
-def largest_sums(module, rng):
-    """Maxima and sums of the largest entries, at the ends of all intervals and where entries lie at
-    different ends.
+def by_rows(compute, exact, operands):
+    """Compare a function of the rows of a matrix, at the ends of all intervals and where entries
+    lie at different ends.
     """
-    report = Report()
-    x = matrix(rng, module, low=-100, high=100)
-    k = int(rng.integers(1, 5))
-    found = module.largest_sums(x, k)
-    for i, (a, r) in enumerate(rows_of(x)):
-        points = [[z + corner * e for z, e in zip(a, r, strict=True)] for corner in CORNERS]
-        points.append([z + int(rng.choice(CORNERS)) * e for z, e in zip(a, r, strict=True)])
-        report.add([sum(sorted(point)[::-1][:k]) for point in points], *entry(found, i))
-    return report
+
+    def compare(module, rng):
+        report = Report()
+        x, *rest = operands(rng, module)
+        found = compute(module, x, *rest)
+        for i, (a, r) in enumerate(
+            zip(map(vector, x.value), map(vector, radii_of(x)), strict=True)
+        ):
+            each = [[corner] * len(a) for corner in CORNERS] + [
+                rng.choice(CORNERS, len(a)).tolist()
+            ]
+            points = [
+                [z + corner * e for z, corner, e in zip(a, ends, r, strict=True)] for ends in each
+            ]
+            others = [other if np.ndim(other) == 0 else fraction(other[i]) for other in rest]
+            report.add([exact(point, *others) for point in points], *entry(found, i))
+        return report
+
+    return compare
+
+
+def wide(rng, module):
+    return (matrix(rng, module, low=-100, high=100),)
+
+
+def largest(rng, module):
+    return (*wide(rng, module), int(rng.integers(1, 5)))
+
+
+def shares(rng, module):
+    """Parts of numbers s: shares of them, or numbers of all sizes; what is left is rounded and
+    taken away as well, three times, so that even the rounding errors cancel.
+    """
+    s, k = 10.0 ** rng.uniform(-6, 6, 8), int(rng.integers(1, 8))
+    if rng.random() < 0.5:
+        share = rng.dirichlet(np.ones(k), 8) * rng.choice([1.0, 1.0 - 1e-14, 0.3], (8, 1))
+        a = share * s[:, None]
+        return module.Bounded(a, errors(rng, a)), s
+    a = numbers(rng, (8, k), low=-12, high=2)
+    for _ in range(3):
+        left = [float(Fraction(t) - sum(vector(row))) for t, row in zip(s.tolist(), a, strict=True)]
+        a = np.column_stack([a, left])
+    return module.Bounded(a), s
+
+
+def exponents(rng, module):
+    a = numbers(rng, (8, int(rng.integers(1, 6))), low=-3, high=2.9)
+    if rng.random() < 0.3:
+        a = -rng.uniform(0 if rng.random() < 0.5 else 690, 775, a.shape)
+    error = 0.0 if rng.random() < 0.3 else errors(rng, a)
+    return (module.Bounded(a, np.minimum(np.broadcast_to(error, a.shape), 300.0)),)
+
+
+def softened(point):
+    return (1 + sum((arb(z).exp() for z in point), flint.arb(0))).log()
+
+
+def one_exponent(rng, module):
+    x = exponents(rng, module)[0][:, 0]
+    return (module.Bounded(np.resize(x.value, ENTRIES), np.resize(x.error, ENTRIES)),)
 
 
 def entropy(module, rng):
@@ -531,334 +465,210 @@ def entropy(module, rng):
 def with_a_matrix(module, rng):
     """The product with an exact matrix, of signs or of any numbers."""
     report = Report()
-    x = matrix(rng, module, low=-100, high=100)
-    k = x.shape[1]
-    B = (
-        rng.choice([-1.0, 0.0, 1.0], (k, 3))
-        if rng.random() < 0.5
-        else numbers(rng, (k, 3), low=-100, high=100)
-    )
+    (x,) = wide(rng, module)
+    shape = x.shape[1], 3
+    B = rng.choice([-1.0, 0.0, 1.0], shape)
+    B = B if rng.random() < 0.5 else numbers(rng, shape, low=-100, high=100)
     found = x @ B
-    for i, (a, r) in enumerate(rows_of(x)):
-        for j in range(3):
-            column = vector(B[:, j])
-            reach = sum((abs(z) * e for z, e in zip(column, r, strict=True)), Fraction(0))
-            report.add(
-                [dot(a, column) + corner * reach for corner in CORNERS], *entry(found, (i, j))
-            )
+    for i, j in np.ndindex(found.shape):
+        column = vector(B[:, j])
+        reach = dot(map(abs, column), vector(radii_of(x)[i]))
+        report.add(interval(dot(vector(x.value[i]), column), reach), *entry(found, (i, j)))
     return report
 
 
 # Rows
 
 
-def data(rng, *, parts=False):
-    n, d = (1100, 2) if parts else (int(rng.integers(1, 7)), int(rng.integers(1, 6)))
-    X = numbers(rng, (n, d), low=-120, high=120)
-    if rng.random() < 0.4:
-        X = rng.standard_normal((n, d)) + 10.0 ** rng.uniform(0, 8)
-    if rng.random() < 0.15:
-        # Products of coordinates underflow.
-        X = X * 2.0**-600
-    return X
-
-
 def vector(values):
-    return [Fraction(float(x)) for x in values]
+    return [Fraction(float(x)) for x in np.ravel(values)]
 
 
 def dot(x, y):
     return sum((a * b for a, b in zip(x, y, strict=True)), Fraction(0))
 
 
-def on_the_sphere(rng, point, distance):
+def rows_of(module, rng, *, sparse=True):
+    """Rows, dense and sparse, centred or not, and their exact counterparts."""
+    n, d = (int(rng.integers(1, 7)), int(rng.integers(1, 6)))
+    if rng.random() < 0.3:
+        n, d = (1, 1) if rng.random() < 0.8 else (1100, 2)
+    X = numbers(rng, (n, d), low=-120, high=120)
+    if rng.random() < 0.4:
+        X = rng.standard_normal((n, d)) + 10.0 ** rng.uniform(0, 8)
+    if rng.random() < 0.15:
+        # Products of coordinates underflow.
+        X = X * 2.0**-600
+    shifted = bool(rng.random() < 0.4)
+    centre = X.mean(axis=0) / 3.0 if shifted else np.zeros(d)
+    rows = X - centre
+    if sparse and not shifted and rng.random() < 0.5:
+        rows = sp.csr_array(rows)
+    exact = [[a - b for a, b in zip(vector(row), vector(centre), strict=True)] for row in X]
+    return module.Rows(rows, shifted=shifted), exact
+
+
+def on_the_sphere(point, distance):
     """Exact points at most a distance away: along each axis, where that is exact."""
-    radius = Fraction(distance)
+    moves = [(j, sign * Fraction(distance)) for j in range(len(point)) for sign in (-1, 1)]
     return [point] + [
-        [x + sign * radius * (i == j) for i, x in enumerate(point)]
-        for j in range(len(point))
-        for sign in (-1, 1)
+        [x + move * (i == j) for i, x in enumerate(point)] for j, move in moves if move
     ]
 
 
-def ball(module, rng, d, size=1.0):
-    w = numbers(rng, d, low=-120, high=120) if rng.random() < 0.6 else size * rng.standard_normal(d)
+def ball(module, rng, shape, size=1.0):
+    w = numbers(rng, shape, low=-120, high=120)
+    w = w if rng.random() < 0.6 else size * rng.standard_normal(shape)
     if rng.random() < 0.1:
         w = w * 2.0**-560
     if rng.random() < 0.1:
         # The square of the distance underflows.
-        return module.Ball(np.zeros(d), 10.0 ** rng.uniform(-172, -160))
-    distance = float(
-        rng.choice([0.0, 0.0, 1e-17, 1e-9, 1.0, 2.0**-1074])
-        * (np.linalg.norm(w) if rng.random() < 0.7 else 1.0)
-    )
-    return module.Ball(w, distance)
+        return module.Ball(np.zeros(shape), 10.0 ** rng.uniform(-172, -160))
+    length = np.linalg.norm(w) if rng.random() < 0.7 else 1.0
+    return module.Ball(w, float(rng.choice([0.0, 0.0, 1e-17, 1e-9, 1.0, 2.0**-1074]) * length))
+
+
+def small_ball(module, rng):
+    return ball(module, rng, int(rng.integers(1, 5)))
 
 
 def products(module, rng):
-    """Rows @ Ball, dense and sparse, shifted or not; the exact point is the best and the worst of
-    each row.
-    """
+    """Rows @ Ball; each column of a matrix is such a point, with the distance of all."""
     report = Report()
-    raw = data(rng)
-    shifted = bool(rng.random() < 0.4)
-    centre = raw.mean(axis=0) if shifted else np.zeros(raw.shape[1])
-    X = raw - centre
-    rows = module.Rows(
-        sp.csr_array(X) if not shifted and rng.random() < 0.5 else X, shifted=shifted
-    )
-    w = ball(module, rng, X.shape[1])
+    rows, exact = rows_of(module, rng)
+    shape = (len(exact[0]),) if rng.random() < 0.6 else (len(exact[0]), 2)
+    w = ball(module, rng, shape)
     found = rows @ w
-    for i in range(X.shape[0]):
-        exact_row = [a - b for a, b in zip(vector(raw[i]), vector(centre), strict=True)]
-        values = [
-            dot(exact_row, point) for point in on_the_sphere(rng, vector(w.value), w.distance)
-        ]
-        report.add(values, *entry(found, i))
+    for index in np.ndindex(found.shape):
+        if index[0] < 8:
+            point = vector(w.value if w.value.ndim == 1 else w.value[:, index[1]])
+            ends = on_the_sphere(point, w.distance)
+            report.add([dot(exact[index[0]], end) for end in ends], *entry(found, index))
     return report
 
 
 def aligned_products(module, rng):
-    """A row in the direction of the error of w, where the bound of Cauchy and Schwarz is attained."""
+    """A row along the error of w, where the bound of Cauchy and Schwarz is attained."""
     report = Report()
     raw = np.abs(numbers(rng, (ENTRIES, 1), low=-50, high=50)) + 0.1
     centre = 0.0 if rng.random() < 0.3 else 1.0 / 3.0
-    w = module.Ball(
-        numbers(rng, 1, low=-50, high=50),
-        0.0 if rng.random() < 0.5 else float(10.0 ** rng.uniform(-18, 3)),
-    )
+    distance = 0.0 if rng.random() < 0.5 else float(10.0 ** rng.uniform(-18, 3))
+    w = module.Ball(numbers(rng, 1, low=-50, high=50), distance)
     found = module.Rows(raw - centre, shifted=centre > 0) @ w
     for i in range(ENTRIES):
-        x, point = fraction(raw[i, 0]) - Fraction(centre), fraction(w.value[0])
-        report.add(
-            [x * (point + corner * Fraction(w.distance)) for corner in CORNERS], *entry(found, i)
-        )
+        x = fraction(raw[i, 0]) - Fraction(centre)
+        ends = interval(fraction(w.value[0]), Fraction(w.distance))
+        report.add([x * end for end in ends], *entry(found, i))
     return report
 
 
 def products_entry_by_entry(module, rng):
-    """Rows.product of an exact point, or of two, dense and sparse, shifted or not."""
+    """Rows.product of an exact point, or of two."""
     report = Report()
-    raw = data(rng)
-    shifted = bool(rng.random() < 0.4)
-    centre = raw.mean(axis=0) if shifted else np.zeros(raw.shape[1])
-    X = raw - centre
-    rows = module.Rows(
-        sp.csr_array(X) if not shifted and rng.random() < 0.5 else X, shifted=shifted
-    )
-    w = numbers(rng, (X.shape[1], 2) if rng.random() < 0.5 else X.shape[1], low=-50, high=50)
+    rows, exact = rows_of(module, rng)
+    d = len(exact[0])
+    w = numbers(rng, (d, 2) if rng.random() < 0.5 else d, low=-50, high=50)
     found = rows.product(w)
-    for i in range(X.shape[0]):
-        exact_row = [a - b for a, b in zip(vector(raw[i]), vector(centre), strict=True)]
-        for index in [(i,)] if w.ndim == 1 else [(i, 0), (i, 1)]:
-            report.add(
-                [dot(exact_row, vector(w if w.ndim == 1 else w[:, index[1]]))], *entry(found, index)
-            )
+    for index in np.ndindex(found.shape):
+        column = vector(w if w.ndim == 1 else w[:, index[1]])
+        report.add([dot(exact[index[0]], column)], *entry(found, index))
     return report
 
 
 def grams(module, rng):
     """Rows.gram, whose distance to the exact matrix is compared."""
     report = Report()
-    X = data(rng, parts=rng.random() < 0.1)
-    c = numbers(rng, X.shape[0], low=-50, high=50, positive=True)
-    found = module.Rows(sp.csr_array(X) if rng.random() < 0.5 else X).gram(c)
-    report.entries += 1
-    if not (np.isfinite(found.value).all() and math.isfinite(found.distance)):
-        report.unknown += 1
-        return report
-    weights, columns = vector(c), [vector(column) for column in X.T]
-    distance = Fraction(0)
-    for i, x in enumerate(columns):
-        for j, z in enumerate(columns):
-            exact = sum((a * b * s for a, b, s in zip(x, z, weights, strict=True)), Fraction(0))
-            distance += (exact - fraction(found.value[i, j])) ** 2
-    if distance > Fraction(found.distance) ** 2:
-        report.missed.append((float(distance) ** 0.5, found.distance))
-    return report
-
-
-def norms_of_balls(module, rng):
-    """The norms of points of a ball: their squares are within those of the ends."""
-    report = Report()
-    w = ball(module, rng, int(rng.integers(1, 5)))
-    found = w.norm()
-    report.entries += 1
-    if not known(float(found.value), float(found.error)):
-        report.unknown += 1
-        return report
-    low, high = (
-        Fraction(float(found.value)) + sign * Fraction(float(found.error)) for sign in (-1, 1)
-    )
-    for point in on_the_sphere(rng, vector(w.value), w.distance):
-        square = dot(point, point)
-        if square > high**2 or (low > 0 and square < low**2):
-            report.missed.append((float(square) ** 0.5, found))
+    rows, exact = rows_of(module, rng)
+    c = numbers(rng, len(exact), low=-50, high=50, positive=True)
+    columns = [list(column) for column in zip(*exact, strict=True)]
+    weighted = [[a * s for a, s in zip(column, vector(c), strict=True)] for column in columns]
+    report.within([[dot(x, z) for z in columns] for x in weighted], rows.gram(c))
     return report
 
 
 def combinations(module, rng):
-    """X'v, whose distance to the exact point is compared."""
+    """X'v, whose distance to the exact point is compared; a matrix has columns v."""
     report = Report()
-    raw = data(rng, parts=rng.random() < 0.1)
-    if rng.random() < 0.3:
-        raw = raw[:1, :1]
-    shifted = bool(rng.random() < 0.4)
-    centre = raw.mean(axis=0) / 3.0 if shifted else np.zeros(raw.shape[1])
-    X = raw - centre
-    v = numbers(rng, X.shape[0], low=-50, high=50)
+    rows, exact = rows_of(module, rng)
+    shape = (len(exact),) if rng.random() < 0.6 else (len(exact), 2)
+    v = numbers(rng, shape, low=-50, high=50)
     if rng.random() < 0.2:
         v = v * 2.0**-500
-    off = 0.0 if rng.random() < 0.5 else errors(rng, v)
-    coefficients = module.Bounded(v, off)
-    sparse = not shifted and rng.random() < 0.5
-    found = module.Rows(sp.csr_array(X) if sparse else X, shifted=shifted).combined(coefficients)
-    ends = np.broadcast_to(off, v.shape)
-    exact_rows = [[a - b for a, b in zip(vector(row), vector(centre), strict=True)] for row in raw]
-    report.entries += 1
-    if not (np.isfinite(found.value).all() and math.isfinite(found.distance)):
-        report.unknown += 1
-        return report
-    for corner in CORNERS:
-        chosen = [
-            Fraction(float(a)) + corner * Fraction(float(e)) for a, e in zip(v, ends, strict=True)
-        ]
-        exact = [
-            sum((c * row[j] for c, row in zip(chosen, exact_rows, strict=True)), Fraction(0))
-            for j in range(raw.shape[1])
-        ]
-        distance = sum((a - b) ** 2 for a, b in zip(exact, vector(found.value), strict=True))
-        if distance > Fraction(found.distance) ** 2:
-            report.missed.append((float(distance) ** 0.5, found.distance))
-    return report
-
-
-def products_with_matrices(module, rng):
-    """Rows @ Ball of a matrix: each column is such a point, with the distance of all."""
-    report = Report()
-    X = data(rng)
-    w = ball(module, rng, X.shape[1] * 2)
-    w = module.Ball(w.value.reshape(-1, 2), w.distance)
-    found = module.Rows(X) @ w
-    for k in range(2):
-        points = on_the_sphere(rng, vector(w.value[:, k]), w.distance)
-        for i, row in enumerate(map(vector, X)):
-            report.add([dot(row, point) for point in points], *entry(found, (i, k)))
-    return report
-
-
-def combinations_of_columns(module, rng):
-    """X'V of a matrix V, whose distance to the exact matrix is compared."""
-    report = Report()
-    X = data(rng, parts=rng.random() < 0.1)
-    V = numbers(rng, (X.shape[0], 2), low=-50, high=50)
-    off = 0.0 if rng.random() < 0.3 else errors(rng, V)
-    found = module.Rows(X).combined(module.Bounded(V, off))
-    report.entries += 1
-    if not (np.isfinite(found.value).all() and math.isfinite(found.distance)):
-        report.unknown += 1
-        return report
-    ends = np.broadcast_to(off, V.shape)
-    for corner in CORNERS:
-        distance = Fraction(0)
-        for k in range(2):
-            chosen = [
-                Fraction(float(a)) + corner * Fraction(float(e))
-                for a, e in zip(V[:, k], ends[:, k], strict=True)
-            ]
-            for j, column in enumerate(X.T):
-                distance += (dot(vector(column), chosen) - fraction(found.value[j, k])) ** 2
-        if distance > Fraction(found.distance) ** 2:
-            report.missed.append((float(distance) ** 0.5, found.distance))
+    x = module.Bounded(v, 0.0 if rng.random() < 0.5 else errors(rng, v))
+    found = rows.combined(x)
+    columns = [list(column) for column in zip(*exact, strict=True)]
+    for corner in CORNERS if np.any(x.error) else (0,):
+        ends = [a + corner * e for a, e in zip(vector(v), vector(radii_of(x)), strict=True)]
+        ends = np.array(ends, dtype=object).reshape(v.shape[0], -1)
+        report.within([[dot(column, end) for end in ends.T] for column in columns], found)
     return report
 
 
 def around_numbers(module, rng):
     report = Report()
-    (x,) = one(rng, module)
-    found = module.Ball.around(x)
-    report.entries += 1
-    if math.isfinite(found.distance):
-        squares = sum((fraction(e) ** 2 for e in np.broadcast_to(x.error, x.shape)), Fraction(0))
-        if squares > Fraction(found.distance) ** 2:
-            report.missed.append((found.distance,))
+    (x,) = one(rng, module, low=-100, high=100)
+    ends = [a + e for a, e in zip(vector(x.value), vector(radii_of(x)), strict=True)]
+    report.within(ends, module.Ball.around(x))
     return report
 
 
 def squared_norms(module, rng):
     report = Report()
-    w = ball(module, rng, int(rng.integers(1, 5)))
+    w = small_ball(module, rng)
     found = w.squared_norm()
-    values = [dot(point, point) for point in on_the_sphere(rng, vector(w.value), w.distance)]
+    values = [dot(point, point) for point in on_the_sphere(vector(w.value), w.distance)]
+    report.add(values, float(found.value), float(found.error))
+    return report
+
+
+def norms(module, rng):
+    report = Report()
+    w = small_ball(module, rng)
+    found = w.norm()
+    values = [arb(dot(point, point)).sqrt() for point in on_the_sphere(vector(w.value), w.distance)]
     report.add(values, float(found.value), float(found.error))
     return report
 
 
 def multiples_of_balls(module, rng):
     report = Report()
-    x, factor = (
-        ball(module, rng, int(rng.integers(1, 5))),
-        module.Bounded(float(rng.standard_normal()), float(rng.choice([0.0, 1e-12, 0.3]))),
-    )
+    x, error = small_ball(module, rng), float(rng.choice([0.0, 1e-12, 0.3]))
+    factor = module.Bounded(float(rng.standard_normal()), error)
     found = x.scaled(factor)
-    report.entries += 1
-    for corner in CORNERS:
-        times = fraction(factor.value) + corner * fraction(factor.error)
-        for point in on_the_sphere(rng, vector(x.value), x.distance):
-            distance = sum(
-                (times * a - b) ** 2 for a, b in zip(point, vector(found.value), strict=True)
-            )
-            if distance > fraction(found.distance) ** 2:
-                report.missed.append((float(distance) ** 0.5, found.distance))
+    for times in interval(fraction(factor.value), fraction(factor.error)):
+        for point in on_the_sphere(vector(x.value), x.distance):
+            report.within([times * a for a in point], found)
     return report
 
 
 def sums_of_balls(module, rng):
     report = Report()
-    d = int(rng.integers(1, 5))
-    x, y = ball(module, rng, d), ball(module, rng, d)
-    found = x + y
-    report.entries += 1
+    x = small_ball(module, rng)
+    y = ball(module, rng, x.value.size)
     exact = [a + b for a, b in zip(vector(x.value), vector(y.value), strict=True)]
-    distance = sum((a - b) ** 2 for a, b in zip(exact, vector(found.value), strict=True))
-    room = Fraction(found.distance) - Fraction(x.distance) - Fraction(y.distance)
-    if room < 0 or distance > room**2:
-        report.missed.append((float(distance), found.distance))
+    report.within(exact, x + y, Fraction(x.distance) + Fraction(y.distance))
     return report
 
 
 def scaled(module, rng):
     """A product with a plain number, which may be a power of 2."""
-    (x,) = one(rng, module)
     factor = float(rng.choice([2.0, -1.0, 4.0, 0.5, 0.25, 1.0, 3.0, -0.1, 2.0**600, 0.0]))
-    return elementwise(lambda m, u: factor * u, lambda a: Fraction(factor) * a, lambda r, m: (x,))(
-        module, rng
-    )
+    return elementwise(lambda m, u: factor * u, lambda a: Fraction(factor) * a, one)(module, rng)
 
 
-def from_one(module, rng):
-    return elementwise(lambda m, u: 1.0 - u, lambda a: 1 - a, one)(module, rng)
+def root(point):
+    return arb(max(point, Fraction(0))).sqrt()
 
 
 OPERATIONS = {
     "add": elementwise(lambda m, x, y: x + y, lambda a, b: a + b, pair),
     "subtract": elementwise(lambda m, x, y: x - y, lambda a, b: a - b, pair),
-    "from one": from_one,
+    "from one": elementwise(lambda m, x: 1.0 - x, lambda a: 1 - a, one),
     "multiply": elementwise(lambda m, x, y: x * y, lambda a, b: a * b, moderate_pair),
     "scale": scaled,
     "divide": elementwise(lambda m, x, y: x / y, quotient, moderate_pair),
     "divide by an uncertain number": elementwise(lambda m, x, y: x / y, quotient, amplified),
     "divide a number": elementwise(lambda m, x: 3.0 / x, lambda a: quotient(3, a), one),
-    "multiply numbers": scalars(lambda m, x, y: x * y, lambda a, b: a * b, moderate_pair),
-    "divide numbers": scalars(lambda m, x, y: x / y, quotient, moderate_pair),
-    "root of numbers": scalars(
-        lambda m, x: m.sqrt(x), lambda a: arb(max(a, Fraction(0))).sqrt(), positive
-    ),
-    "power of numbers": scalars(
-        lambda m, x: x**1.7, lambda a: arb(max(a, Fraction(0))) ** arb(1.7), usual
-    ),
-    "logarithm of numbers": scalars(lambda m, x: m.log(x), logarithm, near_one),
-    "exponential of numbers": scalars(lambda m, x: m.exp(x), exponential, moderate),
     "square": elementwise(lambda m, x: m.square(x), lambda a: a * a, one),
     "absolute": elementwise(lambda m, x: abs(-x), abs, one),
     "positive part": elementwise(
@@ -866,31 +676,30 @@ OPERATIONS = {
     ),
     "maximum": elementwise(lambda m, x, y: m.maximum(x, y), max, pair),
     "minimum": elementwise(lambda m, x, y: m.minimum(x, y), min, pair),
-    "root": elementwise(lambda m, x: m.sqrt(x), lambda a: arb(a).sqrt(), positive, least=0),
+    "root": elementwise(lambda m, x: m.sqrt(x), root, positive, least=0),
     "power": power(exact_exponent),
     "conjugate power": power(conjugate_exponent),
     "uncertain power": power(wide_exponent),
     "exponential": elementwise(lambda m, x: m.exp(x), exponential, moderate),
     "logarithm": elementwise(lambda m, x: m.log(x), logarithm, near_one),
     "logarithm of 1 + x": elementwise(lambda m, x: m.log1p(x), logarithm_of_more, above_minus_one),
+    "log1p_exp": elementwise(lambda m, x: m.log1p_exp(x), lambda a: softened([a]), one_exponent),
     "total": summed,
-    "total of parts": summed_parts,
-    "row sums": row_sums,
-    "remainder": remainder,
-    "log1p_sum_exp": log1p_sum_exp,
-    "log1p_exp": log1p_exp,
-    "largest sums": largest_sums,
+    "row sums": by_rows(lambda m, x: m.row_sums(x), sum, wide),
+    "remainder": by_rows(lambda m, x, s: m.remainder(s, x), lambda a, s: s - sum(a), shares),
+    "log1p_sum_exp": by_rows(lambda m, x: m.log1p_sum_exp(x), softened, exponents),
+    "largest sums": by_rows(
+        lambda m, x, k: m.largest_sums(x, k), lambda a, k: sum(sorted(a)[::-1][:k]), largest
+    ),
     "entropy": entropy,
     "product with a matrix": with_a_matrix,
     "rows times a point": products,
     "rows times a point along them": aligned_products,
-    "combinations of rows": combinations,
-    "rows times a matrix": products_with_matrices,
-    "combinations of rows by columns": combinations_of_columns,
-    "point around numbers": around_numbers,
     "rows times an exact point": products_entry_by_entry,
+    "combinations of rows": combinations,
     "matrix of rows": grams,
-    "norm": norms_of_balls,
+    "point around numbers": around_numbers,
+    "norm": norms,
     "squared norm": squared_norms,
     "multiple of a point": multiples_of_balls,
     "sum of points": sums_of_balls,

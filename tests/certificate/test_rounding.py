@@ -15,7 +15,6 @@ import svmcvx as sx
 from svmcvx.certificate.bounded import ULPS, U, sum_above, sum_below
 from svmcvx.certificate.exactly import balanced, dot_exactly, imbalance, product_below
 from svmcvx.certificate.rows import (
-    Rows,
     inner_error,
     largest_eigenvalue_above,
     norm_above,
@@ -137,21 +136,6 @@ def test_the_exact_inner_product_of_usual_numbers_is_a_number():
     assert math.isnan(dot_exactly(small, small))
     assert math.isnan(dot_exactly(small**2, small**2))
 
-
-@pytest.mark.parametrize("n", [1, 7, 1500, 3000])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_weighted_rows_are_within_their_bound(n, sparse):
-    rng = np.random.default_rng(n)
-    X = rng.standard_normal((n, 3)) * 10.0 ** rng.uniform(-6, 6, (n, 1))
-    v = rng.standard_normal(n) * 10.0 ** rng.uniform(-6, 6, n)
-    data = sp.csr_array(X) if sparse else X
-    found = Rows(data).combined(v)
-    exact = [
-        sum(Fraction(a) * Fraction(b) for a, b in zip(X[:, j].tolist(), v.tolist(), strict=True))
-        for j in range(3)
-    ]
-    distance = sum((Fraction(a) - b) ** 2 for a, b in zip(found.value.tolist(), exact, strict=True))
-    assert distance <= Fraction(found.distance) ** 2
     # One row of one leading number and many small ones, which an estimate by the square root of n
     # lets through.
 
@@ -165,13 +149,6 @@ def test_many_small_terms_behind_a_large_one_are_allowed_for():
         score = model.scores(X)
         exact = sum(Fraction(a) ** 2 for a in row.tolist())
         assert abs(Fraction(float(score.value[0])) - exact) <= Fraction(float(score.error[0]))
-
-
-@given(vectors)
-def test_norms_are_below_their_bound(x):
-    exact = sum(Fraction(a) ** 2 for a in x.tolist())
-    assert exact <= Fraction(norm_above(x)) ** 2
-    assert exact <= Fraction(float(row_norms_above(x[None, :])[0])) ** 2
 
 
 # Balanced multipliers
@@ -190,15 +167,6 @@ def test_balanced_multipliers_meet_their_conditions_exactly(values, signs, bound
     assert (found >= 0).all()
     assert (found <= bound).all()
     assert np.array_equal(balanced(found, y, bound), found)
-
-
-def test_balancing_moves_nearly_balanced_multipliers_by_little():
-    rng = np.random.default_rng(0)
-    y = np.where(np.arange(1000) % 2 == 0, 1.0, -1.0)
-    alpha = rng.random(1000)
-    alpha[y < 0] *= alpha[y > 0].sum() / alpha[y < 0].sum()
-    found = balanced(alpha, y, math.inf)
-    assert np.abs(found - alpha).max() < 1e-11
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

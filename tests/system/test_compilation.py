@@ -17,7 +17,8 @@ import numpy as np
 import svmcvx as sx
 sys.stdin.readline()
 with recorded() as record:
-    sx.fast.odm(np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]]), [0, 0, 1, 1], method="dcd", max_iter=3)
+    X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])
+    sx.fast.odm(X, [0, 0, 1, 1], method="dcd", max_iter=3)
 print([f"{one.module}.{one.name}" for one in record if one.module.startswith("svmcvx")])
 """
 

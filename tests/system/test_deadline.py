@@ -364,7 +364,7 @@ class Counting:
 
 @pytest.mark.parametrize("cache_size", [0.1, 2.0])
 def test_a_limit_is_used_up_to_the_certificate(monkeypatch, cache_size):
-    """What is reserved for the certificate is what it takes, by the entries of the kernel matrix."""
+    """The certificate takes the time reserved for it, by the entries of the kernel matrix."""
     counting = Counting(monkeypatch)
     X, y = make_data(n=1500, d=20, overlap=2.0)
     settings = PSVMSettings(decomposition=DecompositionSettings(tiled_least=20, tiled_most=20))
