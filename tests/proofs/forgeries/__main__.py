@@ -1,15 +1,13 @@
 """``python -m tests.proofs.forgeries FOLDER`` writes the files."""
 
-import argparse
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
 from .corpus import forgeries
-
-SPARSE = ("data", "indices", "indptr", "shape")
 
 
 def write(folder: Path) -> int:
@@ -19,27 +17,17 @@ def write(folder: Path) -> int:
     for number, forgery in enumerate(forgeries()):
         forged, name = forgery.make(), f"{number:03d}"
         (folder / f"{name}.proof.npz").write_bytes(forged.content)
-        X = (
-            {name: getattr(forged.X, name) for name in SPARSE}
-            if sp.issparse(forged.X)
-            else {"X": forged.X}
-        )
+        arrays = {"X": forged.X}
+        if sp.issparse(forged.X):
+            names = ("data", "indices", "indptr", "shape")
+            arrays = {name: getattr(forged.X, name) for name in names}
         test = {} if forged.T is None else {"T": forged.T}
-        np.savez(folder / f"{name}.data.npz", y=forged.y, **X, **test)
-        index.append(
-            {
-                "file": name,
-                "what": forgery.name,
-                "reason": forgery.reason,
-                "optimum": forged.optimum,
-            }
-        )
+        np.savez(folder / f"{name}.data.npz", y=forged.y, **arrays, **test)
+        entry = {"file": name, "what": forgery.name, "reason": forgery.reason}
+        index.append(entry | {"optimum": forged.optimum})
     (folder / "index.json").write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n")
     return len(index)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.proofs.forgeries", description=__doc__)
-    parser.add_argument("folder", type=Path)
-    options = parser.parse_args()
-    print(f"{write(options.folder)} files in {options.folder}")
+    print(f"{write(Path(sys.argv[1]))} files in {sys.argv[1]}")

@@ -1,4 +1,4 @@
-"""What a forgery is, and the list of all of them."""
+"""What a forgery is, changes of honest files, and the list of all forgeries."""
 
 from __future__ import annotations
 
@@ -13,20 +13,12 @@ import svmcvx as sx
 from .archive import File
 from .honest import honest
 
-ROOMS = ("containers", "headers", "arrays", "points", "merged", "trees", "kernels", "scores")
+ROOMS = ("containers", "headers", "arrays", "points", "trees", "kernels", "scores")
 
 
 class Forged(NamedTuple):
-    """A file, and the data that it is about.
-
-    Attributes
-    ----------
-    content : bytes
-    X, y : ndarray or sparse matrix
-    optimum : float or None
-        The optimum of the problem that the file states; it is outside what is claimed.
-    T : ndarray or None
-        Test rows that are passed.
+    """A file, the data that it is about, the optimum of the problem that it states, which is then
+    outside what is claimed, and test rows that are passed.
     """
 
     content: bytes
@@ -36,54 +28,92 @@ class Forged(NamedTuple):
     T: Any = None
 
 
+# Changes a file, and returns nothing, the bytes or the file in its place, or the true optimum.
+Change = Callable[[File], Any]
+
+
 class Forgery(NamedTuple):
-    """How a file is made, and a pattern of the reason for which it must be refused."""
+    """The name of an honest file, what changes it, and a pattern of the reason of its refusal."""
 
     name: str
+    base: str
+    change: Change
     reason: str
-    make: Callable[[], Forged]
+
+    def make(self) -> Forged:
+        file = honest(self.base)
+        found = self.change(file)
+        file = found if isinstance(found, File) else file
+        content = found if isinstance(found, bytes) else file.content()
+        return Forged(content, file.X, file.y, found if isinstance(found, float) else None, file.T)
 
 
-FOUND: list[Forgery] = []
+def forgeries() -> Iterator[Forgery]:
+    """All of them."""
+    for room in ROOMS:
+        for entry in import_module(f"{__package__}.{room}").FORGERIES:
+            yield Forgery(*entry)
 
 
-def forged(file: File, content: bytes | None = None, optimum: float | None = None) -> Forged:
-    """The file of changed contents, or these bytes in its place."""
-    return Forged(file.content() if content is None else content, file.X, file.y, optimum, file.T)
-
-
-def forgery(name: str, reason: str, base: str = "psvm") -> Callable[[Callable[[File], Any]], Any]:
-    """Enter a function that takes an honest file, and changes it or returns what is there in its
-    place.
-    """
-
-    def enter(change: Callable[[File], Any]) -> Callable[[File], Any]:
-        def make() -> Forged:
-            file = honest(base)
-            found = change(file)
-            return found if isinstance(found, Forged) else forged(file, found)
-
-        FOUND.append(Forgery(name, reason, make))
-        return change
-
-    return enter
-
-
-def enter_table(changes: dict[str, tuple[str, Callable[[File], Any], str]]) -> None:
-    """Enter forgeries by their names, each with the honest file, what changes it, and the reason."""
-    for what, (base, change, reason) in changes.items():
-
-        def changed(file: File, change: Callable[[File], Any] = change) -> None:
-            change(file)
-
-        forgery(what, reason, base)(changed)
-
-
-def with_entry(name: str, place: tuple[int, ...] | int, value: float) -> Callable[[File], None]:
-    """Return a change of one entry of an array."""
+def put(name: str, place: Any, value: Any) -> Change:
+    """Change entries of an array."""
 
     def change(file: File) -> None:
         file.arrays[name][place] = value
+
+    return change
+
+
+def times(name: str, factor: float, *, all_of_them: bool = False) -> Change:
+    """Multiply the largest entry of an array, or all."""
+
+    def change(file: File) -> None:
+        values = file.arrays[name]
+        largest = np.unravel_index(np.abs(values).argmax(), values.shape)
+        values[... if all_of_them else largest] *= factor
+
+    return change
+
+
+def arrays(**values: Any) -> Change:
+    """Add or replace arrays, whose names have two underscores for the point."""
+    named = {name.replace("__", "."): value for name, value in values.items()}
+    return lambda file: file.arrays.update({k: np.asarray(v) for k, v in named.items()})
+
+
+def without(*names: str) -> Change:
+    """Take arrays away."""
+    return lambda file: [file.arrays.pop(name) for name in names][:0] or None
+
+
+def said(path: str, value: Any = ...) -> Change:
+    """Put a value at a path into the header, or take away what is there."""
+
+    def change(file: File) -> None:
+        place, *keys = file.header, *path.split(".")
+        for key in keys[:-1]:
+            place = place[key]
+        place.pop(keys[-1]) if value is ... else place.update({keys[-1]: value})
+
+    return change
+
+
+def numbers(**values: Any) -> Change:
+    """Change hyper-parameters."""
+    return lambda file: file.statement["hyperparameters"].update(values)
+
+
+def claims(**values: Any) -> Change:
+    """Change what is claimed."""
+    return lambda file: file.claim.update(values)
+
+
+def both(*changes: Change) -> Change:
+    """Do one change after the other."""
+
+    def change(file: File) -> None:
+        for one in changes:
+            one(file)
 
     return change
 
@@ -92,10 +122,3 @@ def blocks_of(X: Any, y: np.ndarray) -> sx.RowBlocks:
     """The same data as two blocks of rows."""
     half = len(y) // 2
     return sx.RowBlocks([lambda: (X[:half], y[:half]), lambda: (X[half:], y[half:])], labelled=True)
-
-
-def forgeries() -> Iterator[Forgery]:
-    """All of them."""
-    for room in ROOMS:
-        import_module(f"{__package__}.{room}")
-    yield from FOUND

@@ -2,141 +2,71 @@
 be negative.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 
 import svmcvx as sx
 
 from .archive import File
-from .corpus import Forged, forged, forgery
 
 INDEFINITE = "indefinite|negative|not symmetric|semidefinite"
 
 
-def _psvm(
-    K: Any, kernel: dict[str, Any] | None, support: list[int], v: list[float], **other: Any
-) -> File:
-    """A proof of a machine on these rows, with this model and no multipliers."""
-    n = K.shape[0]
-    y = np.where(np.arange(n) % 2 == 0, 1, -1)
-    statement = {
-        "formulation": "penalised psvm",
-        "hyperparameters": {"C": 1.0, "p": 1.0},
-        "kernel": kernel,
-        "intercept": "none",
-        "rows": n,
-        "columns": K.shape[1],
-        "classes": [-1, 1],
-        "fingerprint": sx.proofs.fingerprint(K, y),
-    } | other
-    header = {
-        "format": "svmcvx-proof",
-        "version": 2,
-        "statement": statement,
-        "claim": {"lower": 0.0, "upper": float(n), "kind": "convex", "stated": None},
-    }
-    arrays = {
-        "model.support": np.array(support, dtype=np.int64),
-        "model.dual_coef": np.array(v, dtype=float),
-        "model.intercept": np.array(0.0),
-        "dual.alpha": np.zeros(n),
-    }
-    return File(header, arrays, K, y)
+def machine(K, kernel, support, v, *, weight=None, claim=(0.0, None), dual=True):
+    """A proof of a machine on these rows, with this model and multipliers of zero or none."""
+
+    def made(_):
+        X = K() if callable(K) else K
+        n = X.shape[0]
+        y = np.where(np.arange(n) % 2 == 0, 1, -1)
+        statement = {
+            "formulation": "penalised psvm",
+            "hyperparameters": {"C": 1.0, "p": 1.0},
+            "kernel": kernel,
+            "intercept": "none",
+            "rows": n,
+            "columns": X.shape[1],
+            "classes": [-1, 1],
+            "fingerprint": sx.proofs.fingerprint(X, y),
+        }
+        lower, upper = claim[0] if dual else None, float(n) if claim[1] is None else claim[1]
+        header = {
+            "format": "svmcvx-proof",
+            "version": 2,
+            "statement": statement,
+            "claim": {"lower": lower, "upper": upper, "kind": "convex", "stated": None},
+        }
+        arrays = {
+            "model.support": np.array(support, dtype=np.int64),
+            "model.dual_coef": np.array(v, dtype=float),
+            "model.intercept": np.array(0.0),
+            **({"dual.alpha": np.zeros(n)} if dual else {}),
+            **({} if weight is None else {"statement.weight": np.array(weight)}),
+        }
+        return File(header, arrays, X, y)
+
+    return made
 
 
-PRECOMPUTED = {"name": "precomputed"}
-
-
-def _large() -> Any:
-    K = sp.lil_array(sp.eye_array(4002))
+def large():
+    K = sp.lil_array(sp.eye_array(1202))
     K[0, 1] = K[1, 0] = 3.0
     return sp.csr_array(K)
 
 
-PAIR = np.array([[1.0, 3.0], [3.0, 1.0]])
-ROUNDED = np.array([[1.0, 1.0 + 1e-11], [1.0 + 1e-11, 1.0]])
-# The data, the support of the model and its coefficients, and the reason; of a precomputed kernel
-# where there is no other.
-MATRICES: dict[str, tuple[Callable[[], Any], list[int], list[float], str]] = {
-    "an indefinite matrix": (lambda: PAIR, [0], [0.1], INDEFINITE),
-    "an indefinite matrix of 4 002 rows": (_large, [0], [0.1], INDEFINITE),
-    "a matrix that is not symmetric": (
-        lambda: np.array([[1.0, 0.5], [0.2, 1.0]]),
-        [0],
-        [0.1],
-        "not symmetric",
-    ),
-    "a matrix with a negative square": (lambda: np.diag([1.0, -1.0]), [1], [1.0], INDEFINITE),
-    "a matrix with a zero on its diagonal alone": (
-        lambda: np.array([[0.0, 1.0], [1.0, 1.0]]),
-        [0],
-        [0.1],
-        INDEFINITE,
-    ),
-    "a model whose squared norm is negative by rounding": (
-        lambda: ROUNDED,
-        [0, 1],
-        [1e9, -1e9],
-        INDEFINITE,
-    ),
-    "a matrix that is not square": (lambda: np.ones((3, 2)), [0], [0.1], "square matrix|shape"),
-}
-for what, (matrix, support, v, reason) in MATRICES.items():
-
-    @forgery(what, reason)
-    def _(
-        _: File,
-        matrix: Callable[[], Any] = matrix,
-        support: list[int] = support,
-        v: list[float] = v,
-    ) -> Forged:
-        return forged(_psvm(matrix(), PRECOMPUTED, support, v))
-
-
-@forgery("an indefinite matrix, and nothing claimed from below", INDEFINITE)
-def _(_: File) -> Forged:
-    file = _psvm(PAIR, PRECOMPUTED, [0, 1], [1.0, -1.0])
-    del file.arrays["dual.alpha"]
-    file.claim["lower"] = None
-    return forged(file)
-
-
-@forgery(
-    "a sigmoid on more rows than are tested",
-    "may be indefinite, which is tested on up to 4000 rows",
-)
-def _(_: File) -> Forged:
-    X = np.linspace(-1.0, 1.0, 4001)[:, None]
-    return forged(_psvm(X, {"name": "sigmoid", "gamma": 1.0, "coef0": -1.0}, [0], [0.1]))
-
-
-@forgery("an indefinite matrix on a row of weight zero, on which the model rests", INDEFINITE)
-def _(_: File) -> Forged:
-    rng = np.random.default_rng(3)
-    F = rng.normal(size=(6, 2))
-    y = np.where(np.arange(7) % 2 == 0, 1.0, -1.0)
+def without_weight():
+    """A matrix that is indefinite by a row on which the model rests."""
+    F = np.random.default_rng(3).normal(size=(6, 2))
     K = np.full((7, 7), 1e-12)
     K[:6, :6] = F @ F.T
-    K[6, :6] = K[:6, 6] = 1e-4 * y[:6]
-    file = _psvm(K, PRECOMPUTED, [6], [2e4])
-    file.arrays["statement.weight"] = np.array([1.0] * 6 + [0.0])
-    file.claim["upper"] = 1e-3
-    return forged(file)
+    K[6, :6] = K[:6, 6] = 1e-4 * np.where(np.arange(6) % 2 == 0, 1.0, -1.0)
+    return K
 
 
-# The least eigenvalue is a rounding error of the machine's product, so that the squared norm may
-# become negative, too.
-@forgery(
-    "a model along the rounding of a matrix, which lowers its objective",
-    "rounding of the kern|squared norm is negative",
-    "psvm precomputed",
-)
-def _(file: File) -> Forged:
+def along_the_rounding(file):
+    """A model that lowers its objective; the least eigenvalue is a rounding error of the machine's
+    product, so that the squared norm may become negative, too.
+    """
     _, vectors = np.linalg.eigh(file.X)
     v = np.zeros(len(file.y))
     v[file.arrays["model.support"]] = file.arrays["model.dual_coef"]
@@ -146,44 +76,67 @@ def _(file: File) -> Forged:
         "model.intercept": file.arrays["model.intercept"],
     }
     file.claim.update(lower=None, upper=16.0)
-    return forged(file, optimum=file.optimum)
+    return file.optimum
 
 
-ROWS = np.random.default_rng(0).normal(size=(8, 2))
+GIVEN, PAIR = {"name": "precomputed"}, np.array([[1.0, 3.0], [3.0, 1.0]])
+ROUNDED = np.array([[1.0, 1.0 + 1e-11], [1.0 + 1e-11, 1.0]])
+ROWS, SIGMOID = np.random.default_rng(0).normal(size=(8, 2)), {"name": "sigmoid", "gamma": 1.0}
 POLYNOMIAL = {"name": "polynomial", "degree": 2, "gamma": 1.0, "coef0": 1.0}
-NUMBERS = {
-    **{
-        f"a kernel {name} of γ = {gamma}": (
-            {"name": name, "gamma": gamma},
-            f"gamma of the kernel {name}",
-        )
-        for name, gamma in (
-            *(("rbf", -0.01), ("laplacian", -0.01), ("exponential", -0.5)),
-            *(("rbf", 0.0), ("rbf", "scale")),
-        )
-    },
-    "an RBF kernel without γ": ({"name": "rbf"}, "the parameters of the kernel rbf are"),
-    **{
-        f"a polynomial of {change}": (
-            POLYNOMIAL | change,
-            f"{next(reversed(change))} of the kernel polynomial",
-        )
-        for change in (
-            {"degree": 1, "coef0": 100.0, "gamma": -1.0},
-            {"degree": 3, "coef0": 3.0, "gamma": -0.1},
-            *({"degree": degree} for degree in (2.5, 0, 10**6)),
-        )
-    },
-    "a polynomial that is indefinite": (POLYNOMIAL | {"coef0": -5.0}, INDEFINITE),
-    "a sigmoid that is indefinite": ({"name": "sigmoid", "gamma": 2.0, "coef0": -3.0}, INDEFINITE),
-}
-for what, (kernel, reason) in NUMBERS.items():
+SKEW, ZERO = np.array([[1.0, 0.5], [0.2, 1.0]]), np.array([[0.0, 1.0], [1.0, 1.0]])
+# The matrix, the support of the model and its coefficients, and the reason.
+MATRICES = [
+    ("an indefinite matrix", PAIR, [0], [0.1], INDEFINITE),
+    ("an indefinite matrix of 1 202 rows", large, [0], [0.1], INDEFINITE),
+    ("a matrix that is not symmetric", SKEW, [0], [0.1], "not symmetric"),
+    ("a matrix with a negative square", np.diag([1.0, -1.0]), [1], [1.0], INDEFINITE),
+    ("a matrix with a zero on its diagonal alone", ZERO, [0], [0.1], INDEFINITE),
+    ("a squared norm below 0 by rounding", ROUNDED, [0, 1], [1e9, -1e9], INDEFINITE),
+    ("a matrix that is not square", np.ones((3, 2)), [0], [0.1], "square matrix|shape"),
+]
+NUMBERS = [
+    *(
+        (f"a kernel {name} of γ = {gamma}", {"name": name, "gamma": gamma}, f"gamma of .* {name}")
+        for name, gamma in (("rbf", -0.01), ("laplacian", -0.01), ("rbf", 0.0), ("rbf", "scale"))
+    ),
+    ("an RBF kernel without γ", {"name": "rbf"}, "the parameters of the kernel rbf are"),
+    *(
+        (f"a polynomial of degree {n}", POLYNOMIAL | {"degree": n}, "degree of the kernel")
+        for n in (2.5, 0, 10**6)
+    ),
+    ("a polynomial of γ = -1", POLYNOMIAL | {"gamma": -1.0}, "gamma of the kernel polynomial"),
+    ("an indefinite polynomial", POLYNOMIAL | {"coef0": -5.0}, INDEFINITE),
+    ("an indefinite sigmoid", SIGMOID | {"gamma": 2.0, "coef0": -3.0}, INDEFINITE),
+]
 
-    @forgery(what, reason)
-    def _(_: File, kernel: dict[str, Any] = kernel) -> Forged:
-        return forged(_psvm(ROWS, kernel, [0, 1], [0.1, 0.2]))
-
-
-@forgery("a kernel for several classes", "has no kernel", "m3svm")
-def _(file: File) -> None:
-    file.statement["kernel"] = {"name": "rbf", "gamma": 1.0}
+FORGERIES = [
+    *((what, "psvm", machine(K, GIVEN, rows, v), why) for what, K, rows, v, why in MATRICES),
+    *(
+        (what, "psvm", machine(ROWS, kernel, [0, 1], [0.1, 0.2]), why)
+        for what, kernel, why in NUMBERS
+    ),
+    (
+        "an indefinite matrix, and nothing claimed from below",
+        "psvm",
+        machine(PAIR, GIVEN, [0, 1], [1.0, -1.0], dual=False),
+        INDEFINITE,
+    ),
+    (
+        "a sigmoid on more rows than are tested",
+        "psvm",
+        machine(np.linspace(-1.0, 1.0, 4001)[:, None], SIGMOID | {"coef0": -1.0}, [0], [0.1]),
+        "may be indefinite, which is tested on up to 4000 rows",
+    ),
+    (
+        "an indefinite matrix on a row of weight zero, on which the model rests",
+        "psvm",
+        machine(without_weight, GIVEN, [6], [2e4], weight=[1.0] * 6 + [0.0], claim=(0.0, 1e-3)),
+        INDEFINITE,
+    ),
+    (
+        "a model along the rounding of a matrix",
+        "psvm precomputed",
+        along_the_rounding,
+        "rounding of the kern|squared norm is negative",
+    ),
+]

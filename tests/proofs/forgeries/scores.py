@@ -2,317 +2,152 @@
 carry them.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
-from .archive import File
-from .corpus import enter_table
+from .corpus import both, claims, numbers, put, said, times, without
 from .honest import honest
 
 LARGEST = float(np.finfo(float).max)
 
 
-def _consistent(file: File) -> None:
-    """Labels that are those of the intervals."""
-    low, high = file.arrays["scores.lower"], file.arrays["scores.upper"]
-    file.arrays["scores.label"] = np.where(low > 0, 1, np.where(high <= 0, 0, 2)).astype(np.uint8)
+def interval(change):
+    """Other intervals, with the labels that are theirs."""
 
-
-def _interval(
-    change: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
-) -> Callable[[File], None]:
-    def changed(file: File) -> None:
+    def changed(file):
         low, high = change(file.arrays["scores.lower"], file.arrays["scores.upper"])
-        file.arrays |= {"scores.lower": low, "scores.upper": high}
-        _consistent(file)
+        label = np.where(low > 0, 1, np.where(high <= 0, 0, 2)).astype(np.uint8)
+        file.arrays |= {"scores.lower": low, "scores.upper": high, "scores.label": label}
 
     return changed
 
 
-def _entry(name: str, place: Any, value: float) -> Callable[[File], None]:
-    def change(file: File) -> None:
-        file.arrays[f"scores.{name}"][place] = value
+def tested(change):
+    """Other test rows."""
 
-    return change
-
-
-def _test(**values: Any) -> Callable[[File], None]:
-    def change(file: File) -> None:
-        file.header["test"] = {
-            name: v for name, v in (file.header["test"] | values).items() if v is not None
-        }
-
-    return change
-
-
-def _tested(change: Callable[[np.ndarray], Any]) -> Callable[[File], None]:
-    def changed(file: File) -> None:
+    def changed(file):
         file.T = change(file.T)
 
     return changed
 
 
-def _swapped(file: File) -> None:
+def swapped(file):
     for name in ("lower", "upper", "label"):
         values = file.arrays[f"scores.{name}"]
         values[[0, 1]] = values[[1, 0]]
 
 
-def _label(file: File) -> None:
+def other_label(file):
     file.arrays["scores.label"][0] = 1 - file.arrays["scores.label"][0]
 
 
-def _decided(file: File) -> None:
+def decided(file):
     """A label where the interval has both signs."""
     file.arrays["scores.lower"][0] = -file.arrays["scores.upper"][0]
 
 
-def _of_another(name: str) -> Callable[[File], None]:
-    def change(file: File) -> None:
-        file.arrays |= {
-            key: v for key, v in honest(name).arrays.items() if key.startswith("scores.")
-        }
-
-    return change
+def of_another(file):
+    others = honest("scores odm").arrays
+    file.arrays |= {key: v for key, v in others.items() if key.startswith("scores.")}
 
 
-def _moved_claim(file: File) -> None:
-    """The scores of another C, whose problem the header names."""
-    file.statement["hyperparameters"]["C"] = 7.5
-    file.claim.update(lower=None, upper=1e6)
-
-
-def _without(*names: str) -> Callable[[File], None]:
-    def change(file: File) -> None:
-        for name in names:
-            del file.arrays[name]
-
-    return change
-
-
-def _no_dual(file: File) -> None:
-    del file.arrays["dual.alpha"]
-    file.claim["lower"] = None
-
-
-def _loose_model(file: File) -> None:
-    """Another model, of which the interval is claimed honestly."""
-    file.arrays["model.coef"] *= 1.5
-    file.claim["upper"] = 1e6
-
-
-def _zero_dual(file: File) -> None:
-    """A dual point of zeros, which is feasible: intervals that follow are wide."""
-    file.arrays["dual.alpha"][:] = 0.0
-    file.claim["lower"] = 0.0
-
-
-def _header_alone(file: File) -> None:
+def header_alone(file):
     file.header["test"] = honest("scores").header["test"]
 
 
-def _kernel(**kernel: Any) -> Callable[[File], None]:
-    def change(file: File) -> None:
-        file.statement["kernel"] = kernel
-
-    return change
-
-
-CHANGES: dict[str, tuple[str, Callable[[File], None], str]] = {
-    "scores of other test rows": (
-        "scores",
-        _tested(lambda T: T + 1e-9),
-        "test rows are not those of the proof: digest",
-    ),
-    "scores of test rows in another order": (
-        "scores",
-        _tested(lambda T: T[::-1].copy()),
-        "not those of the proof: digest",
-    ),
-    "scores of one test row more": (
-        "scores",
-        _tested(lambda T: np.vstack([T, T[:1]])),
-        "they have the shape",
-    ),
-    "scores of test rows of another width": (
-        "scores",
-        _tested(lambda T: T[:, :1]),
-        "they have the shape",
-    ),
-    "scores without test rows": ("scores", _tested(lambda T: None), "pass them as test"),
-    "test rows without scores": (
-        "psvm",
-        _tested(lambda T: honest("scores").T),
-        "claims nothing of test rows",
-    ),
-    "another digest of the test rows": (
-        "scores",
-        _test(digest="0" * 64),
-        "not those of the proof: digest",
-    ),
-    "a digest of capitals": ("scores", _test(digest="A" * 64), "64 hexadecimal digits"),
-    "a digest that is a number": ("scores", _test(digest=7), "64 hexadecimal digits"),
-    "no digest of the test rows": (
-        "scores",
-        _test(digest=None),
-        "the test rows of a proof have the entries",
-    ),
-    "test rows of another number": ("scores", _test(rows=7), "shape"),
-    "no test rows": ("scores", _test(rows=0), "the number of test rows"),
-    "test rows with a point": ("scores", _test(rows=6.0), "the number of test rows"),
-    "test rows that are true": ("scores", _test(rows=True), "the number of test rows"),
-    "test rows that are a list": (
-        "scores",
-        lambda file: file.header.update(test=[]),
-        "must be values by their names",
-    ),
-    "test rows that are null": (
-        "scores",
-        lambda file: file.header.update(test=None),
-        "must be values by their names",
-    ),
-    "scores that the header does not name": (
-        "scores",
-        lambda file: file.header.pop("test"),
-        "has the arrays none",
-    ),
-    "a header of scores without arrays": (
-        "psvm",
-        _header_alone,
-        "the scores of a proof of psvm has the arrays",
-    ),
-    "scores without labels": (
-        "scores",
-        _without("scores.label"),
-        "the scores of a proof of psvm has the arrays",
-    ),
-    "scores without upper ends": (
-        "scores",
-        _without("scores.upper"),
-        "the scores of a proof of psvm has the arrays",
-    ),
-    "intervals half as wide": (
-        "scores",
-        _interval(lambda a, b: (0.75 * a + 0.25 * b, 0.25 * a + 0.75 * b)),
-        "is proved to be",
-    ),
-    "intervals a little narrower": (
-        "scores",
-        _interval(lambda a, b: (a + 1e-4 * (b - a), b)),
-        "is proved to be at least",
-    ),
-    "intervals of no width": (
-        "scores",
-        _interval(lambda a, b: (0.5 * (a + b),) * 2),
-        "is proved to be",
-    ),
-    "upper ends a little lower": (
-        "scores",
-        _interval(lambda a, b: (a, b - 1e-4 * (b - a))),
-        "is proved to be at most",
-    ),
-    "intervals that are moved": (
-        "scores",
-        _interval(lambda a, b: (a + (b - a), b + (b - a))),
-        "is proved to be at least",
-    ),
-    "intervals of another sign": ("scores", _interval(lambda a, b: (-b, -a)), "is proved to be"),
-    "ends in the wrong order": (
-        "scores",
-        _interval(lambda a, b: (b, a)),
-        "is not that of its interval",
-    ),
-    "a lower end above all": (
-        "scores",
-        _interval(lambda a, b: (np.full_like(a, LARGEST), np.full_like(b, LARGEST))),
-        "proved to be at least",
-    ),
-    "an upper end below all": (
-        "scores",
-        _interval(lambda a, b: (np.full_like(a, -LARGEST), np.full_like(b, -LARGEST))),
-        "proved to be at most",
-    ),
-    "lower ends near the largest double": (
-        "scores",
-        _interval(lambda a, b: (np.nextafter(np.full_like(a, LARGEST), 0), b * 0 + LARGEST)),
-        "proved to be at least",
-    ),
-    "a score that is no number": ("scores", _entry("lower", 0, np.nan), "finite"),
-    "a score that is infinite": ("scores", _entry("upper", 0, np.inf), "finite"),
-    "rows of the scores swapped": ("scores", _swapped, "is proved to be"),
-    "a label of the other class": ("scores", _label, "is not that of its interval"),
-    "a label that the interval leaves open": ("scores", _decided, "is not that of its interval"),
-    "a label that there is not": (
-        "scores",
-        _entry("label", 0, 3),
-        "the label 3 of test row 0 is not that",
-    ),
-    "a label of 255": (
-        "scores",
-        _entry("label", 1, 255),
-        "the label 255 of test row 1 is not that",
-    ),
-    "a decided row that is called undecided": (
-        "scores",
-        _entry("label", 0, 2),
-        "is not that of its interval",
-    ),
-    "labels as doubles": ("scores", lambda file: _floats(file), "dtype"),
-    "scores of one row less": ("scores", lambda file: _shorter(file), "shape"),
-    "scores of another machine": ("scores", _of_another("scores odm"), "is proved to be"),
-    "scores of another C": ("scores", _moved_claim, "is proved to be|above its bound|not finite"),
-    "scores without a dual point": ("scores", _no_dual, "follow from both ends"),
-    "scores of a model that proves less": ("scores", _loose_model, "is proved to be"),
-    "scores of multipliers of zero": ("scores", _zero_dual, "is proved to be"),
-    "scores of an ODM of other signs": (
-        "scores odm",
-        _interval(lambda a, b: (-b, -a)),
-        "is proved to be",
-    ),
-    "narrower scores of an ODM": (
-        "scores odm",
-        _interval(lambda a, b: (a + 1e-4 * (b - a), b)),
-        "is proved to be at least",
-    ),
-    "narrower scores of a kernel": (
-        "scores rbf",
-        _interval(lambda a, b: (a, b - 1e-4 * (b - a))),
-        "is proved to be at most",
-    ),
-    "scores of a conic machine": (
-        "conic",
-        _header_alone,
-        "a proof of conic has no scores of test rows",
-    ),
-    "scores of a search": (
-        "zero_one",
-        _header_alone,
-        "a proof of zero_one has no scores of test rows",
-    ),
-    "scores of a sigmoid": (
-        "scores rbf",
-        _kernel(name="sigmoid", gamma=0.5, coef0=0.0),
-        "positive semidefinite on any rows",
-    ),
-    "scores of a polynomial below 0": (
-        "scores rbf",
-        _kernel(name="polynomial", degree=2, gamma=0.5, coef0=-1.0),
-        "positive semidefinite on any rows",
-    ),
-}
-
-
-def _floats(file: File) -> None:
+def labels_of_doubles(file):
     file.arrays["scores.label"] = file.arrays["scores.label"].astype(float)
 
 
-def _shorter(file: File) -> None:
+def one_row_less(file):
     for name in ("lower", "upper", "label"):
         file.arrays[f"scores.{name}"] = file.arrays[f"scores.{name}"][:-1]
 
 
-enter_table(CHANGES)
+def constant(value):
+    """Intervals with both ends there."""
+    return interval(lambda a, b: (np.full_like(a, value), np.full_like(b, value)))
+
+
+PROVED, DIGEST, OWN, NAMES = (
+    "is proved to be",
+    "not those of the proof: digest",
+    "is not that of its interval",
+    "must be values by their names",
+)
+MISSING, DEFINITE = "the scores of a proof of psvm has the arrays", "semidefinite on any rows"
+HALF = interval(lambda a, b: (0.75 * a + 0.25 * b, 0.25 * a + 0.75 * b))
+RAISED = interval(lambda a, b: (a + 1e-4 * (b - a), b))
+LOWERED = interval(lambda a, b: (a, b - 1e-4 * (b - a)))
+NEGATED = interval(lambda a, b: (-b, -a))
+LABEL, DUAL = "scores.label", "dual.alpha"
+SIGMOID = {"name": "sigmoid", "gamma": 0.5, "coef0": 0.0}
+BELOW_0 = {"name": "polynomial", "degree": 2, "gamma": 0.5, "coef0": -1.0}
+
+FORGERIES = [
+    ("scores of other test rows", "scores", tested(lambda T: T + 1e-9), DIGEST),
+    ("test rows in another order", "scores", tested(lambda T: T[::-1].copy()), DIGEST),
+    ("one test row more", "scores", tested(lambda T: np.vstack([T, T[:1]])), "have the shape"),
+    ("test rows of another width", "scores", tested(lambda T: T[:, :1]), "have the shape"),
+    ("scores without test rows", "scores", tested(lambda T: None), "pass them as test"),
+    ("test rows without scores", "psvm", tested(lambda T: honest("scores").T), "claims nothing"),
+    ("another digest of the test rows", "scores", said("test.digest", "0" * 64), DIGEST),
+    ("a digest of capitals", "scores", said("test.digest", "A" * 64), "64 hexadecimal digits"),
+    ("a digest that is a number", "scores", said("test.digest", 7), "64 hexadecimal digits"),
+    ("no digest of the test rows", "scores", said("test.digest"), "test rows of a proof have the"),
+    ("test rows of another number", "scores", said("test.rows", 7), "shape"),
+    ("no test rows", "scores", said("test.rows", 0), "the number of test rows"),
+    ("test rows with a point", "scores", said("test.rows", 6.0), "the number of test rows"),
+    ("test rows that are true", "scores", said("test.rows", True), "the number of test rows"),
+    ("test rows that are a list", "scores", said("test", []), NAMES),
+    ("test rows that are null", "scores", said("test", None), NAMES),
+    ("scores that the header does not name", "scores", said("test"), "has the arrays none"),
+    ("a header of scores without arrays", "psvm", header_alone, MISSING),
+    ("scores without labels", "scores", without(LABEL), MISSING),
+    ("scores without upper ends", "scores", without("scores.upper"), MISSING),
+    ("labels as doubles", "scores", labels_of_doubles, "dtype"),
+    ("scores of one row less", "scores", one_row_less, "shape"),
+    ("a score that is no number", "scores", put("scores.lower", 0, np.nan), "finite"),
+    ("a score that is infinite", "scores", put("scores.upper", 0, np.inf), "finite"),
+    ("intervals half as wide", "scores", HALF, PROVED),
+    ("intervals a little narrower", "scores", RAISED, f"{PROVED} at least"),
+    ("intervals of no width", "scores", interval(lambda a, b: (0.5 * (a + b),) * 2), PROVED),
+    ("upper ends a little lower", "scores", LOWERED, f"{PROVED} at most"),
+    ("intervals that are moved", "scores", interval(lambda a, b: (b, 2 * b - a)), PROVED),
+    ("intervals of another sign", "scores", NEGATED, PROVED),
+    ("ends in the wrong order", "scores", interval(lambda a, b: (b, a)), OWN),
+    ("a lower end above all", "scores", constant(LARGEST), "proved to be at least"),
+    ("an upper end below all", "scores", constant(-LARGEST), "proved to be at most"),
+    ("rows of the scores swapped", "scores", swapped, PROVED),
+    ("a label of the other class", "scores", other_label, OWN),
+    ("a label that the interval leaves open", "scores", decided, OWN),
+    ("a label that there is not", "scores", put(LABEL, 0, 3), "the label 3 of test row 0 is not"),
+    ("a label of 255", "scores", put(LABEL, 1, 255), "the label 255 of test row 1 is not that"),
+    ("a decided row that is called undecided", "scores", put(LABEL, 0, 2), OWN),
+    ("scores of another machine", "scores", of_another, PROVED),
+    (
+        "scores of another C",
+        "scores",
+        both(numbers(C=7.5), claims(lower=None, upper=1e6)),
+        f"{PROVED}|above its bound|not finite",
+    ),
+    (
+        "scores without a dual point",
+        "scores",
+        both(without(DUAL), claims(lower=None)),
+        "follow from both ends",
+    ),
+    (
+        "scores of a model that proves less",
+        "scores",
+        both(times("model.coef", 1.5, all_of_them=True), claims(upper=1e6)),
+        PROVED,
+    ),
+    ("scores of zero multipliers", "scores", both(put(DUAL, ..., 0.0), claims(lower=0.0)), PROVED),
+    ("scores of an ODM of other signs", "scores odm", NEGATED, PROVED),
+    ("narrower scores of an ODM", "scores odm", RAISED, f"{PROVED} at least"),
+    ("narrower scores of a kernel", "scores rbf", LOWERED, f"{PROVED} at most"),
+    ("scores of a conic machine", "conic", header_alone, "a proof of conic has no scores of"),
+    ("scores of a search", "zero_one", header_alone, "a proof of zero_one has no scores of"),
+    ("scores of a sigmoid", "scores rbf", said("statement.kernel", SIGMOID), DEFINITE),
+    ("scores of a polynomial below 0", "scores rbf", said("statement.kernel", BELOW_0), DEFINITE),
+]
