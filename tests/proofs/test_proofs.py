@@ -2,6 +2,7 @@
 
 import ast
 import math
+import re
 import sys
 from dataclasses import replace
 from functools import cache
@@ -14,12 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.data import binary_data
-from svmcvx.feature_space import feature_space
-from svmcvx.formulations.conic_loss.models import moment_of
-from svmcvx.formulations.margin import PenalisedPSVM
 from svmcvx.formulations.margin_problems import l1_svm
-from svmcvx.proofs import Proof, Statement, fingerprint, read_proof, verify, write_proof
+from svmcvx.proofs import Proof, Statement, checker, fingerprint, read_proof, verify, write_proof
 from tests.conftest import make_data
 
 flint = pytest.importorskip("flint")
@@ -38,54 +35,9 @@ CODES = RNG.integers(0, 3, 45)
 X3 = RNG.normal(size=(45, 4)) + 1.5 * np.eye(3, 4)[CODES]
 X3 = (X3 - X3.mean(axis=0)) / X3.std(axis=0)
 NAMES = np.array(["ash", "birch", "cedar"])[CODES]
-FAR3 = X3 + 6.0 * np.eye(3, 4)[CODES]
+WEIGHT3 = np.linspace(0.0, 2.0, 45)
 GRAM = X @ X.T + 1.0
-
-
-def spread(solution, space):
-    """The second moment of a conic model as a proof states it."""
-    moment = moment_of(solution.model)
-    if moment is None or moment.V.shape[1] == 0:
-        return {}
-    if space.kernel is None and space.X.shape[1] <= space.X.shape[0]:
-        return {"V": moment.V}
-    rows = np.zeros((space.data.rows, moment.V.shape[1]))
-    rows[space.data.index] = np.linalg.lstsq(space.factor.T, moment.V, rcond=None)[0]
-    return {"V_coef": rows, "ridge": 0.0}
-
-
-NOT_STATED = ("kernel", "intercept", "form", "bias")
-
-
-def proof_of(solution, X, y, intercept, *, weight=None, gamma=None, spread=None):
-    """The proof that a solution holds, made without the package's own way."""
-    model, certificate = solution.model, solution.certificate
-    names = (
-        ("coef", "intercept") if hasattr(model, "coef") else ("support", "dual_coef", "intercept")
-    )
-    kernel = model.kernel.to_dict() if hasattr(model, "kernel") else None
-    statement = Statement(
-        formulation=solution.formulation,
-        hyperparameters={k: v for k, v in solution.hyperparameters.items() if k not in NOT_STATED},
-        kernel=None if kernel == {"name": "linear"} else kernel,
-        intercept=intercept,
-        rows=X.shape[0],
-        columns=X.shape[1],
-        classes=tuple(model.classes.tolist()),
-        fingerprint=fingerprint(X, y),
-        weight=weight,
-        gamma=gamma,
-    )
-    searched = certificate.kind in ("mixed-integer", "enumeration")
-    return Proof(
-        statement=statement,
-        model={name: getattr(model, name) for name in names} | (spread or {}),
-        dual={} if certificate.kind == "local" else solution.dual,
-        lower=None if searched else certificate.lower,
-        upper=certificate.upper,
-        kind=certificate.kind,
-        stated=certificate.lower if searched else None,
-    )
+SPARSE = sp.csr_array(X * (abs(X) > 0.3))
 
 
 def changed(proof, **fields):
@@ -97,142 +49,104 @@ def with_numbers(proof, **numbers):
     return changed(proof, hyperparameters={**proof.statement.hyperparameters, **numbers})
 
 
-def solved(build, X, y, bias, /, *, weight=None, **arguments):
-    if weight is not None:
-        arguments["sample_weight"] = weight
-    if build is sx.fast.conic:
-        space = sx.conic_sdp(X, y, **arguments).formulation.space
-        solution = build(X, y, **arguments)
-    elif build.__module__.startswith("svmcvx.fast"):
-        space, solution = None, build(X, y, **arguments)
-    else:
-        problem = build(X, y, **arguments)
-        solution = sx.solve(problem)
-        space = problem.formulation.space if build is sx.conic_sdp else None
-    found = {} if space is None else spread(solution, space)
-    return proof_of(solution, X, y, bias, weight=weight, spread=found), X, y
+def solved(build, X=X, y=Y, **arguments):
+    """A proof of what a builder or a solver gives, and its data."""
+    found = build(X, y, **arguments)
+    return (found if build.__module__.startswith("svmcvx.fast") else sx.solve(found)).proof(), X, y
 
 
 def fixed_gamma(kernel):
     gamma = sx.fast.conic(*FEW, lam=0.5, kernel=kernel).dual["gamma"]
-    solution = sx.solve(sx.conic_fixed_gamma(*FEW, gamma=gamma, lam=0.5, kernel=kernel))
-    return proof_of(solution, *FEW, "penalised", gamma=gamma), *FEW
+    return solved(sx.conic_fixed_gamma, *FEW, gamma=gamma, lam=0.5, kernel=kernel)
 
 
-def penalised(intercept):
-    statement = PenalisedPSVM(feature_space(binary_data(X, Y), None, intercept=intercept), 2.0, 1.5)
-    alpha = RNG.uniform(0.0, 0.2, Y.size)
-    # Better than zero multipliers, which are a candidate of the checker's own.
-    alpha *= float(alpha.sum()) / statement.space.point(alpha * statement.y).squared_norm.value
-    model = statement.space.model(alpha * statement.y)
-    certificate = statement.certify(model, {"alpha": alpha})
-    proof = Proof(
-        statement=statement.proof_statement(),
-        model={"coef": model.coef, "intercept": model.intercept},
-        dual={"alpha": alpha},
-        lower=certificate.lower,
-        upper=certificate.upper,
-    )
-    return proof, X, Y
-
-
+FAST, RBF = sx.fast, sx.RBF()
 ODM = {"C1": 20.0, "C2": 8.0, "D": 0.1}
 ODML = {"lam1": 0.7, "lam2": 0.3, "C": 20.0}
-CASES = {
+HARD_ODML = {"lam1": 0.7, "lam2": 0.3}
+OTHER_KERNELS = (sx.Linear(), sx.Exponential(), sx.Laplacian(), sx.Polynomial(coef0=1.0))
+LOSSES = (
+    ("hinge", 1.0, 1),
+    ("hinge", 1.0, 2),
+    ("smoothed", 1.5, 2),
+    ("logistic", 4.0, 1),
+    ("softmax", 2.0, 2),
+)
+CLASSICAL = (
+    sx.weston_watkins,
+    sx.crammer_singer,
+    sx.msvm,
+    sx.topk_svm,
+    sx.multinomial_lr,
+    sx.sparse_multinomial_lr,
+)
+# Builder or solver, what is not X and Y, and its arguments.
+TABLE = {
     **{
-        f"psvm-{p}-{kernel}": lambda p=p, kernel=kernel: solved(
-            sx.psvm_dual, X, Y, "free", C=2.0, p=p, kernel=kernel
-        )
+        f"psvm-{p}-{kernel}": (sx.psvm_dual, (), {"C": 2.0, "p": p, "kernel": kernel})
         for p in (1, 1.5, 2, 3)
-        for kernel in (None, sx.RBF())
+        for kernel in (None, RBF)
     },
     **{
-        f"psvm-{kernel}": lambda kernel=kernel: solved(
-            sx.fast.psvm, X, Y, "free", C=2.0, p=1.5, kernel=kernel
-        )
-        for kernel in (sx.Linear(), sx.Exponential(), sx.Laplacian(), sx.Polynomial(coef0=1.0))
+        f"psvm-{kernel}": (FAST.psvm, (), {"C": 2.0, "p": 1.5, "kernel": kernel})
+        for kernel in OTHER_KERNELS
     },
-    "psvm-precomputed": lambda: solved(
-        sx.psvm_dual, GRAM, Y, "free", C=2.0, p=2, kernel=sx.Precomputed()
-    ),
-    "psvm-weights": lambda: solved(
-        sx.fast.psvm, X, Y, "free", weight=WEIGHT, C=2.0, p=1, kernel=sx.RBF()
-    ),
-    "psvm-sparse": lambda: solved(
-        sx.psvm_primal, sp.csr_array(X * (abs(X) > 0.3)), Y, "free", C=2.0, p=1.5
-    ),
-    "psvm-penalised": lambda: penalised("penalised"),
-    "psvm-without": lambda: penalised("none"),
-    "hard-linear": lambda: solved(sx.hard_margin_dual, FAR, Y, "free"),
-    "hard-rbf": lambda: solved(sx.fast.hard_margin, X, Y, "free", kernel=sx.RBF(gamma=2.0)),
-    "odm": lambda: solved(sx.odm_dual, X, Y, "none", **ODM),
-    "odm-rbf": lambda: solved(
-        sx.fast.odm, X, Y, "penalised", weight=WEIGHT, kernel=sx.RBF(), intercept=True, **ODM
-    ),
-    "odml": lambda: solved(sx.odml_dual, X, Y, "penalised", intercept=True, **ODML),
-    "odml-rbf": lambda: solved(sx.fast.odml, X, Y, "none", weight=WEIGHT, kernel=sx.RBF(), **ODML),
-    "odml-plain": lambda: solved(sx.odml_primal, X, Y, "none", lam1=0.0, lam2=0.0, C=5.0),
-    "odml-hard": lambda: solved(sx.odml_hard_margin, FAR, Y, "none", lam1=0.7, lam2=0.3),
-    "conic": lambda: solved(sx.conic_sdp, X, Y, "penalised", lam=0.5),
-    "conic-weights": lambda: solved(
-        sx.fast.conic, X, Y, "none", weight=WEIGHT, lam=4.0, intercept=False
-    ),
-    "conic-rbf": lambda: solved(sx.conic_sdp, *FEW, "penalised", lam=0.5, kernel=sx.RBF()),
-    "conic-kappa": lambda: solved(sx.conic_sdp, X, Y, "penalised", kappa=0.2),
-    "conic-fixed": lambda: fixed_gamma(None),
-    "conic-fixed-rbf": lambda: fixed_gamma(sx.RBF()),
+    "psvm-precomputed": (sx.psvm_dual, (GRAM,), {"C": 2.0, "p": 2, "kernel": sx.Precomputed()}),
+    "psvm-weights": (FAST.psvm, (), {"C": 2.0, "p": 1, "kernel": RBF, "sample_weight": WEIGHT}),
+    "psvm-sparse": (sx.psvm_primal, (SPARSE,), {"C": 2.0, "p": 1.5}),
+    "psvm-penalised": (FAST.psvm, (), {"C": 2.0, "p": 1.5, "intercept": "penalised"}),
+    "psvm-without": (FAST.psvm, (), {"C": 2.0, "p": 1.5, "intercept": "none"}),
+    "hard-linear": (sx.hard_margin_dual, (FAR,), {}),
+    "hard-rbf": (FAST.hard_margin, (), {"kernel": sx.RBF(gamma=2.0)}),
+    "odm": (sx.odm_dual, (), ODM),
+    "odm-rbf": (FAST.odm, (), {**ODM, "kernel": RBF, "intercept": True, "sample_weight": WEIGHT}),
+    "odml": (sx.odml_dual, (), {**ODML, "intercept": True}),
+    "odml-rbf": (FAST.odml, (), {**ODML, "kernel": RBF, "sample_weight": WEIGHT}),
+    "odml-plain": (sx.odml_primal, (), {"lam1": 0.0, "lam2": 0.0, "C": 5.0}),
+    "odml-hard": (sx.odml_hard_margin, (FAR,), HARD_ODML),
+    "conic": (sx.conic_sdp, (), {"lam": 0.5}),
+    "conic-weights": (FAST.conic, (), {"lam": 4.0, "intercept": False, "sample_weight": WEIGHT}),
+    "conic-rbf": (sx.conic_sdp, FEW, {"lam": 0.5, "kernel": RBF}),
+    "conic-kappa": (sx.conic_sdp, (), {"kappa": 0.2}),
     **{
-        f"m3svm-{loss}-{p}-{norm}": lambda loss=loss, p=p, norm=norm: solved(
-            sx.m3svm, X3, NAMES, "penalised", lam=0.1, p=p, loss=loss, norm=norm
+        f"m3svm-{loss}-{p}-{norm}": (
+            sx.m3svm,
+            (X3, NAMES),
+            {"lam": 0.1, "p": p, "loss": loss, "norm": norm},
         )
-        for loss, p, norm in (
-            ("hinge", 1.0, 1),
-            ("hinge", 1.0, 2),
-            ("smoothed", 1.5, 2),
-            ("logistic", 4.0, 1),
-            ("softmax", 2.0, 2),
-        )
+        for loss, p, norm in LOSSES
     },
-    "m3svm-fast": lambda: solved(
-        sx.fast.m3svm,
-        X3,
-        NAMES,
-        "penalised",
-        weight=np.linspace(0.0, 2.0, 45),
-        lam=0.1,
-        p=4,
-        loss="hinge",
+    "m3svm-fast": (
+        FAST.m3svm,
+        (X3, NAMES),
+        {"lam": 0.1, "p": 4, "loss": "hinge", "sample_weight": WEIGHT3},
     ),
     **{
-        f"m3svm-hard-{p}-{norm}": lambda p=p, norm=norm: solved(
-            sx.m3svm_hard_margin, FAR3, NAMES, "free", p=p, norm=norm
+        f"m3svm-hard-{p}-{norm}": (
+            sx.m3svm_hard_margin,
+            (X3 + 6.0 * np.eye(3, 4)[CODES], NAMES),
+            {"p": p, "norm": norm},
         )
         for p, norm in ((1.0, 2), (2.0, 1), (3.0, 2), (math.inf, 2))
     },
     **{
-        f"{build.__name__}-{intercept}": lambda build=build, intercept=intercept: solved(
+        f"{build.__name__}-{intercept}": (
             build,
-            X3,
-            NAMES,
-            intercept,
-            lam=0.3,
-            intercept=intercept == "free",
-            weight=np.linspace(0.0, 2.0, 45),
+            (X3, NAMES),
+            {"lam": 0.3, "intercept": intercept == "free", "sample_weight": WEIGHT3},
         )
-        for build in (
-            sx.weston_watkins,
-            sx.crammer_singer,
-            sx.msvm,
-            sx.topk_svm,
-            sx.multinomial_lr,
-            sx.sparse_multinomial_lr,
-        )
+        for build in CLASSICAL
         for intercept in ("free", "none")
     },
 }
+CASES = {
+    **{name: lambda row=row: solved(row[0], *row[1], **row[2]) for name, row in TABLE.items()},
+    "conic-fixed": lambda: fixed_gamma(None),
+    "conic-fixed-rbf": lambda: fixed_gamma(RBF),
+}
 COUNTING = {
-    "zero-one": lambda: solved(sx.fast.zero_one, X, Y, "penalised", lam=0.5),
-    "l0": lambda: solved(sx.fast.l0, X, Y, "free", C=0.5, kernel=sx.RBF()),
+    "zero-one": lambda: solved(FAST.zero_one, lam=0.5),
+    "l0": lambda: solved(FAST.l0, C=0.5, kernel=RBF),
 }
 
 
@@ -257,6 +171,7 @@ def test_the_interval_of_a_solution_is_proved(name):
     verified = checked(name)
     assert verified.holds, verified.why
     assert verified.why == ""
+    assert verified.checked == ("lower", "upper")
     assert proof.lower <= verified.lower <= verified.upper <= proof.upper
     # The second checker is exact: what it proves is inside what was claimed, by no more than
     # rounding and the slack.
@@ -271,11 +186,7 @@ def test_the_interval_of_a_solution_is_proved(name):
     assert low.upper == verified.upper
     entries = ("alpha", "theta", "tau") if "conic" not in name else ("alpha",)
     dual = {
-        entry: (
-            values * (1.0 + 2.0**-46 * rng.uniform(-1, 1, values.shape))
-            if entry in entries
-            else values
-        )
+        entry: values * (1.0 + 2.0**-46 * rng.uniform(-1, 1, values.shape) * (entry in entries))
         for entry, values in proof.dual.items()
     }
     moved = verify(replace(proof, dual=dual, lower=verified.lower + step, upper=None), X, y)
@@ -287,9 +198,7 @@ def test_the_interval_of_a_solution_is_proved(name):
     assert high.lower == verified.lower
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in CASES if name.startswith(("psvm", "odm")) and "odml" not in name]
-)
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("psvm", "odm-"))])
 def test_doubles_enclose_what_balls_prove(name):
     proof, X, y = case(name)
     balls, doubles = checked(name), verify(proof, X, y, method="a-priori")
@@ -310,30 +219,27 @@ def test_the_bound_of_a_search_is_no_part_of_a_proof_without_its_tree(name):
     assert verified.upper <= proof.upper
     if proof.kind == "enumeration":
         assert verified.lower is None or verified.lower < proof.stated
-        assert (
-            f"the lower end {proof.stated!r} that a search states is not part of the proof"
-            in verified.why
-        )
+        assert f"end {proof.stated!r} that a search states is not part of" in verified.why
         claimed = verify(replace(proof, lower=proof.stated, stated=None), X, y)
         assert not claimed.holds
-        assert not claimed
         assert claimed.checked == ("upper",)
         assert "has no dual point that would prove it" in claimed.why
     else:
         assert "claims no lower end" in verified.why
     assert not verify(replace(proof, upper=proof.upper * (1 - 1e-7)), X, y).holds
+    # Constraints on margins that are written down belong to the problem.
+    assert verify(changed(proof, M=np.full(y.size, 1e6)), X, y).upper == verified.upper
 
 
 def test_the_bound_of_a_mixed_integer_solver_is_no_part_of_the_proof():
     pytest.importorskip("pyscipopt")
-    few = slice(0, 12)
-    for build, intercept, price in (
-        (sx.zero_one_mio, "penalised", {"lam": 0.5}),
-        (sx.zero_one_mio, "penalised", {"k": 4.0}),
-        (sx.ramp_mio, "free", {"C": 0.5}),
-        (sx.l0_mio, "free", {"C": 0.5}),
+    few = X[:10], Y[:10]
+    for build, price in (
+        (sx.zero_one_mio, {"k": 4.0}),
+        (sx.ramp_mio, {"C": 0.5}),
+        (sx.l0_mio, {"C": 0.5}),
     ):
-        proof, data, y = solved(build, X[few], Y[few], intercept, **price)
+        proof, data, y = solved(build, *few, **price)
         verified = verify(proof, data, y)
         assert verified.holds, verified.why
         assert verified.lower is None or verified.lower < proof.stated
@@ -356,11 +262,11 @@ TAMPERED = (
     "m3svm-softmax-2.0-2",
     "m3svm-hard-2.0-1",
 )
-SCALARS = ("C", "C1", "lam", "lam1", "eps")
 
 
-def scaled(arrays, name, position, factor):
+def scaled(arrays, names, position, factor):
     """Arrays with one entry that is not zero, nor small beside the largest, times a factor."""
+    name = next(name for name in names if name in arrays)
     values = np.array(arrays[name], dtype=np.float64)
     large = np.flatnonzero(np.abs(values.ravel()) > 0.05 * np.abs(values).max())
     values.ravel()[large[position % large.size]] *= factor
@@ -369,54 +275,33 @@ def scaled(arrays, name, position, factor):
 
 @given(
     name=st.sampled_from(TAMPERED),
-    where=st.sampled_from(
-        ["multiplier", "coefficient", "data", "label", "kernel", "hyperparameter", "weight"]
-    ),
+    where=st.sampled_from(["multiplier", "coefficient", "data", "number"]),
     position=st.integers(0, 1000),
     factor=st.floats(0.01, 0.8) | st.floats(1.25, 100.0),
 )
 def test_what_was_tampered_with_is_refused(name, where, position, factor):
     proof, X, y = case(name)
-    named = ""
+    numbers, why = proof.statement.hyperparameters, "objective|multiplier|flow|gradient|definite"
     if where == "multiplier":
-        entry = next(entry for entry in ("alpha", "theta", "gamma") if entry in proof.dual)
-        proof = replace(proof, dual=scaled(proof.dual, entry, position, factor))
-        named = "multiplier|dual objective|gradient|definite"
+        dual = scaled(proof.dual, ("alpha", "theta", "gamma"), position, factor)
+        proof, why = replace(proof, dual=dual), "multiplier|dual objective|gradient|definite"
     elif where == "coefficient":
-        entry = "coef" if "coef" in proof.model else "dual_coef"
-        proof = replace(proof, model=scaled(proof.model, entry, position, factor))
-        named = "objective|margin|difference"
+        model = scaled(proof.model, ("coef", "dual_coef"), position, factor)
+        proof, why = replace(proof, model=model), "objective|margin|difference"
     elif where == "data":
         X = X.copy()
         X[position % X.shape[0], position % X.shape[1]] *= factor
-        named = "the data are not those of the proof: fingerprint"
-    elif where == "label":
-        y = np.array(y)
-        row = position % y.size
-        y[row] = next(label for label in proof.statement.classes if label != y[row])
-        named = "the data are not those of the proof: fingerprint"
-    elif where == "kernel" and proof.statement.kernel is not None:
-        kernel = proof.statement.kernel
-        proof = changed(proof, kernel={**kernel, "gamma": kernel["gamma"] * factor})
-    elif where == "weight" and "odm" not in proof.statement.formulation:
-        if "hard" in proof.statement.formulation:
-            return
-        proof = changed(proof, weight=proof.statement.weighted * factor)
+        why = "the data are not those of the proof: fingerprint"
     else:
-        present = [key for key in SCALARS if key in proof.statement.hyperparameters]
+        present = [key for key in ("C", "C1", "lam", "lam1", "eps") if key in numbers]
         if not present:
             return
         key = present[position % len(present)]
-        if key == "eps":
-            factor = 1e6
-        proof = with_numbers(proof, **{key: proof.statement.hyperparameters[key] * factor})
+        proof = with_numbers(proof, **{key: numbers[key] * (1e6 if key == "eps" else factor)})
     verified = verify(proof, X, y)
     assert not verified.holds
     assert "\n" not in verified.why
-    assert any(
-        part in verified.why
-        for part in (named or "objective|multiplier|flow|gradient|definite|data").split("|")
-    )
+    assert any(part in verified.why for part in why.split("|"))
 
 
 @given(name=st.sampled_from(TAMPERED), low=st.floats(-1.0, 1.0), high=st.floats(-1.0, 1.0))
@@ -427,11 +312,8 @@ def test_a_wider_claim_holds_and_a_narrower_one_does_not(name, low, high):
         return
     claimed = replace(proof, lower=plain.lower - low, upper=plain.upper + high)
     verified = verify(claimed, X, y)
-    assert (
-        verified.holds
-        == bool(verified)
-        == (claimed.lower <= plain.lower and plain.upper <= claimed.upper)
-    )
+    wider = claimed.lower <= plain.lower and plain.upper <= claimed.upper
+    assert verified.holds == bool(verified) == wider
     assert (verified.lower, verified.upper) == (plain.lower, plain.upper)
 
 
@@ -448,25 +330,16 @@ def test_doubles_enclose_balls_on_hostile_data(offset, scale, C, p, kernel, seed
     X = rng.normal(size=(12, 3)) * scale + offset
     X[3] = X[2] + 1e-9 * scale
     y = np.arange(12) % 2
-    v = np.round(rng.uniform(0, 1, 6) * 2.0**20) * 2.0**-20 * C
-    alpha = np.ravel(np.column_stack([v, v]))
-    numbers = {"gamma": 1.0 / scale**2} | (
-        {"degree": 3, "coef0": 1.0} if kernel == "polynomial" else {}
+    alpha = np.repeat(np.round(rng.uniform(0, 1, 6) * 2.0**20) * 2.0**-20 * C, 2)
+    described, model = None, {"coef": rng.normal(size=3), "intercept": 0.3}
+    if kernel is not None:
+        more = {"degree": 3, "coef0": 1.0} if kernel == "polynomial" else {}
+        described = {"name": kernel, "gamma": 1.0 / scale**2, **more}
+        model = {"support": np.arange(12), "dual_coef": alpha * (2 * y - 1), "intercept": 0.3}
+    statement = Statement(
+        "psvm", {"C": C, "p": p}, described, "free", 12, 3, (0, 1), fingerprint(X, y)
     )
-    described = None if kernel is None else {"name": kernel, **numbers}
-    proof = Proof(
-        statement=Statement(
-            "psvm", {"C": C, "p": p}, described, "free", 12, 3, (0, 1), fingerprint(X, y)
-        ),
-        model=(
-            {"coef": rng.normal(size=3), "intercept": 0.3}
-            if kernel is None
-            else {"support": np.arange(12), "dual_coef": alpha * (2 * y - 1), "intercept": 0.3}
-        ),
-        dual={"alpha": alpha},
-        lower=-1e300,
-        upper=None,
-    )
+    proof = Proof(statement, model, {"alpha": alpha}, lower=-1e300, upper=None)
     doubles, balls, more = (
         verify(proof, X, y, method=method, precision=precision)
         for method, precision in (("a-priori", 128), ("balls", 128), ("balls", 700))
@@ -482,8 +355,6 @@ def test_doubles_enclose_balls_on_hostile_data(offset, scale, C, p, kernel, seed
 
 
 def test_large_data_take_doubles_and_small_ones_balls(monkeypatch):
-    from svmcvx.proofs import checker
-
     proof, X, y = case("psvm-1.5-RBF(gamma='scale')")
     balls, doubles = (verify(proof, X, y, method=method) for method in ("balls", "a-priori"))
     assert doubles.lower < balls.lower
@@ -497,23 +368,22 @@ def test_a_file_holds_the_proof(tmp_path):
         proof, X, y = case(name)
         path = tmp_path / f"{name}.npz"
         write_proof(path, proof)
-        again = read_proof(path)
-        assert again.statement == proof.statement
-        assert verify(path, X, y) == verify(proof, X, y)
-        assert verify(str(path), X, y).holds
+        assert read_proof(path).statement == proof.statement
+        assert verify(path, X, y) == verify(str(path), X, y) == verify(proof, X, y)
     assert [file.suffix for file in tmp_path.iterdir()] == [".npz"] * 4
 
 
-@given(position=st.floats(0, 1), bit=st.integers(0, 7), data=st.data())
-def test_a_corrupted_file_is_refused_or_the_same(tmp_path_factory, position, bit, data):
+@given(position=st.floats(0, 1), bit=st.integers(0, 7), flip=st.booleans())
+def test_a_corrupted_file_is_refused_or_the_same(tmp_path_factory, position, bit, flip):
     proof, X, y = case("psvm-1-None")
     path = tmp_path_factory.mktemp("proof") / "proof.npz"
     write_proof(path, proof)
     content = bytearray(path.read_bytes())
-    if data.draw(st.booleans()):
-        content[min(int(position * len(content)), len(content) - 1)] ^= 1 << bit
+    place = min(int(position * len(content)), len(content) - 1)
+    if flip:
+        content[place] ^= 1 << bit
     else:
-        del content[int(position * len(content)) :]
+        del content[place:]
     path.write_bytes(bytes(content))
     try:
         again = read_proof(path)
@@ -527,22 +397,12 @@ def test_the_fingerprint_does_not_depend_on_storage():
     X = RNG.normal(size=(30, 4)) * (RNG.uniform(size=(30, 4)) > 0.5)
     y = RNG.integers(0, 2, 30)
     names = np.array(["no", "yes"])[y]
-    stored = [X, sp.csr_array(X), sp.csc_array(X), np.asfortranarray(X), X.astype(np.float64)[::1]]
+    stored = [X, sp.csr_array(X), sp.csc_array(X), np.asfortranarray(X)]
     assert len({fingerprint(each, labels) for each in stored for labels in (y, names)}) == 1
     other = X.copy()
     other[7, 2] += 1e-15
-    assert fingerprint(other, y) != fingerprint(X, y)
-    assert fingerprint(X, 1 - y) != fingerprint(X, y)
-    assert fingerprint(X.T.copy(), y) != fingerprint(X, y)
-
-
-def test_without_flint(monkeypatch):
-    y = np.where(Y > 0, 1, -1)
-    proof = sx.fast.psvm(X, y, C=1.3, p=1.0).proof()
-    monkeypatch.setitem(sys.modules, "flint", None)
-    with pytest.raises(sx.SolverUnavailable, match=r"pip install 'svmcvx\[proofs\]'"):
-        verify(proof, X, y)
-    assert verify(proof, X, y, method="a-priori").holds
+    for rows, labels in ((other, y), (X, 1 - y), (X.T.copy(), y)):
+        assert fingerprint(rows, labels) != fingerprint(X, y)
 
 
 def test_the_second_checker_shares_nothing_with_the_package():
@@ -583,9 +443,8 @@ def test_multipliers_are_put_into_the_domain_exactly(name, k, seed, off):
     assert all(0 <= x <= (s / top if name != "hinge" else s) for x in inside)
     assert name == "hinge" or whole <= s
     assert all((top - 1) * x <= whole for x in inside)
-    assert all(
-        abs(float(x.p) / float(x.q) - g) <= 1e-11 for x, g in zip(inside, given, strict=True)
-    )
+    for x, g in zip(inside, given, strict=True):
+        assert abs(float(x.p) / float(x.q) - g) <= 1e-11
 
 
 def test_reasons_are_one_sentence_with_the_row():
@@ -595,9 +454,6 @@ def test_reasons_are_one_sentence_with_the_row():
     assert why == "the multiplier of row 17 is 3.5, above its bound 2.0"
     assert "no dual point" in verify(without_points(proof), X, y).why
     assert verify(replace(without_points(proof), lower=None), X, y).holds
-    # Constraints on margins that are written down belong to the problem.
-    proof, X, y = case("zero-one")
-    assert verify(changed(proof, M=np.full(y.size, 1e6)), X, y).upper == verify(proof, X, y).upper
 
 
 def test_functions_of_balls_that_touch_their_limits():
@@ -625,18 +481,13 @@ def test_functions_of_balls_that_touch_their_limits():
 def test_an_infinite_upper_end_claims_nothing_of_the_model():
     # Margins of a kernel of degree 2 far from the origin have lost all digits: no point is known to
     # be feasible.
-    rng = np.random.default_rng(0)
-    X = 1e6 + rng.standard_normal((5, 4))
-    problem = sx.odml_hard_margin(
-        X, [1, 1, 0, 0, 0], lam1=0.3, lam2=1e-5, kernel=sx.Polynomial(2, 0.5, 0.0)
-    )
-    solution = sx.solve(problem)
-    proof = solution.proof()
-    found = sx.verify(proof, X, [1, 1, 0, 0, 0])
+    X, y = 1e6 + np.random.default_rng(0).standard_normal((5, 4)), [1, 1, 0, 0, 0]
+    kernel = sx.Polynomial(2, 0.5, 0.0)
+    solution = sx.solve(sx.odml_hard_margin(X, y, lam1=0.3, lam2=1e-5, kernel=kernel))
+    found = verify(solution.proof(), X, y)
     assert solution.certificate.upper == math.inf
     assert found.holds, found.why
-    claimed = replace(proof, upper=1.0)
-    assert not sx.verify(claimed, X, [1, 1, 0, 0, 0]).holds
+    assert not verify(replace(solution.proof(), upper=1.0), X, y).holds
 
 
 # What was proved, and what was expected
@@ -644,32 +495,24 @@ def test_an_infinite_upper_end_claims_nothing_of_the_model():
 
 def test_the_result_says_what_was_proved():
     proof, X, y = case("psvm-weights")
-    verified = verify(proof, X, y)
-    statement = verified.statement
+    statement = verify(proof, X, y).statement
     assert statement == proof.statement
-    assert (
-        str(statement)
-        == f"psvm with C = 2.0, p = 1.0; kernel rbf (gamma = {statement.kernel['gamma']!r});"
+    assert str(statement) == (
+        f"psvm with C = 2.0, p = 1.0; kernel rbf (gamma = {statement.kernel['gamma']!r});"
         " intercept free; 40 rows and 3 columns; classes -1, 1; weights: 40 of 40 differ from"
         " 1, between 0.0 and 2.0"
     )
-    assert verified.checked == ("lower", "upper")
-    assert verified
     assert not verify(proof, X + 1.0, y)
-    assert str(case("conic-fixed")[0].statement).endswith(
-        f"gamma given, between 0.0 and {case('conic-fixed')[0].statement.gamma.max()}"
-    )
+    fixed = case("conic-fixed")[0].statement
+    assert str(fixed).endswith(f"gamma given, between 0.0 and {fixed.gamma.max()}")
     assert "no kernel; intercept none" in str(case("odm")[0].statement)
-    assert "classes 'ash', 'birch', 'cedar'; weights: 44 of 45" in str(
-        case("m3svm-fast")[0].statement
-    )
+    several = str(case("m3svm-fast")[0].statement)
+    assert "classes 'ash', 'birch', 'cedar'; weights: 44 of 45" in several
 
 
 EXPECTED = {
     "psvm": lambda **k: sx.psvm_dual(X, Y, **{"C": 2.0, "p": 1.5, "kernel": sx.RBF(0.4), **k}),
-    "odm": lambda **k: sx.odm_dual(
-        X, Y, **{"C1": 2.0, "C2": 1.0, "D": 0.1, "intercept": True, **k}
-    ),
+    "odm": lambda **k: sx.odm_dual(X, Y, **{**ODM, "intercept": True, **k}),
     "m3svm": lambda **k: sx.m3svm(X3, NAMES, **{"lam": 0.1, "p": 2.0, **k}),
 }
 
@@ -679,21 +522,9 @@ EXPECTED = {
     [
         ("psvm", {"C": 2.5}, "C is 2.0 where 2.5 is expected"),
         ("psvm", {"kernel": sx.RBF(0.5)}, "gamma of the kernel is 0.4 where 0.5 is expected"),
-        (
-            "psvm",
-            {"kernel": sx.Laplacian(0.4)},
-            "name of the kernel is 'rbf' where 'laplacian' is expected",
-        ),
-        (
-            "psvm",
-            {"kernel": None},
-            "kernel is {'name': 'rbf', 'gamma': 0.4} where None is expected",
-        ),
-        (
-            "psvm",
-            {"sample_weight": WEIGHT},
-            "weight is another than the one that is expected, first in row 0: 1.0 for 0.2",
-        ),
+        ("psvm", {"kernel": sx.Laplacian(0.4)}, "name of the kernel is 'rbf' where 'laplacian' is"),
+        ("psvm", {"kernel": None}, "kernel is {'name': 'rbf', 'gamma': 0.4} where None is"),
+        ("psvm", {"sample_weight": WEIGHT}, "weight is another .* first in row 0: 1.0 for 0.2"),
         ("odm", {"intercept": False}, "intercept is 'penalised' where 'none' is expected"),
         ("m3svm", {"loss": "logistic"}, "loss is "),
         ("m3svm", {"eps": 1e-3}, "eps is 1e-06 where 0.001 is expected"),
@@ -703,142 +534,70 @@ def test_a_proof_of_another_problem_than_the_one_expected_is_refused(name, other
     problem = EXPECTED[name]()
     solution = sx.solve(problem)
     proof, (data, y) = solution.proof(), (X3, NAMES) if name == "m3svm" else (X, Y)
-    for expect in (problem, solution, proof.statement, proof, verify(proof, data, y)):
+    plain = verify(proof, data, y)
+    for expect in (problem, solution, proof.statement, proof, plain):
         assert verify(proof, data, y, expect=expect)
     found = verify(proof, data, y, expect=EXPECTED[name](**other))
     assert not found.holds
-    assert found.why.startswith(f"the proof is about another problem: {difference}")
+    assert re.match(f"the proof is about another problem: {difference}", found.why)
     # The interval is still that of the problem that the file names.
-    plain = verify(proof, data, y)
-    assert (found.lower, found.upper, found.statement) == (
-        plain.lower,
-        plain.upper,
-        proof.statement,
-    )
+    assert replace(found, holds=True, why="") == plain
 
 
 def test_what_can_be_expected():
     proof, X, y = case("psvm-1-None")
     fitted = sx.PSVMClassifier(C=2.0, p=1, tol=1e-6).fit(X, y)
     assert verify(fitted.solution_.proof(), X, y, expect=fitted)
-    assert "C is 2.0" in verify(proof, X, y, expect=sx.PSVMClassifier(C=1.0, p=1).fit(X, y)).why
-    assert "formulation is 'psvm'" in verify(proof, X, y, expect=sx.odm_dual(X, y)).why
-    assert "fingerprint is" in verify(proof, X, y, expect=sx.psvm_dual(X + 1.0, y, C=2.0, p=1)).why
-    gamma = case("conic-fixed")[0]
-    other = changed(gamma, gamma=gamma.statement.gamma * 2.0).statement
-    assert "gamma is another than" in verify(gamma, *FEW, expect=other).why
-    assert (
-        "M is another than"
-        in verify(
-            case("zero-one")[0], X, y, expect=changed(case("zero-one")[0], M=np.ones(40)).statement
-        ).why
-    )
-    for wrong in ("psvm", sx.PSVMClassifier, {"C": 2.0}, sx.verify(proof, X[:-1], y[:-1])):
-        with pytest.raises(sx.DataError, match="expect must be"):
+    gamma, search = case("conic-fixed")[0], case("zero-one")[0]
+    doubled = changed(gamma, gamma=gamma.statement.gamma * 2.0).statement
+    for one, data, expect, why in (
+        (proof, (X, y), sx.PSVMClassifier(C=1.0, p=1).fit(X, y), "C is 2.0"),
+        (proof, (X, y), sx.odm_dual(X, y), "formulation is 'psvm'"),
+        (proof, (X, y), sx.psvm_dual(X + 1.0, y, C=2.0, p=1), "fingerprint is"),
+        (gamma, FEW, doubled, "gamma is another than"),
+        (search, (X, y), changed(search, M=np.ones(40)).statement, "M is another than"),
+    ):
+        assert why in verify(one, *data, expect=expect).why
+    for wrong, why in (
+        ("psvm", "expect must be"),
+        (sx.PSVMClassifier, "expect must be"),
+        (verify(proof, X[:-1], y[:-1]), "expect must be"),
+        (sx.PSVMClassifier().fit(X3, NAMES), "one of several problems"),
+        (l1_svm(X, y, C=1.0), "no proofs of this problem"),
+    ):
+        with pytest.raises(sx.DataError, match=why):
             verify(proof, X, y, expect=wrong)
-    with pytest.raises(sx.DataError, match="one of several problems"):
-        verify(proof, X, y, expect=sx.PSVMClassifier().fit(X3, NAMES))
-    with pytest.raises(sx.DataError, match="no proofs of this problem"):
-        verify(proof, X, y, expect=l1_svm(X, y, C=1.0))
 
 
 # Kernels that may be indefinite
-
-
-def precomputed(K, y, *, alpha=None, support=(), v=(), weight=None, intercept="none", p=2.0):
-    """A proof about a precomputed kernel that claims little."""
-    n = len(K)
-    name = "psvm" if intercept == "free" else "penalised psvm"
-    described = {"name": "precomputed"}
-    statement = Statement(
-        name, {"C": 1.0, "p": p}, described, intercept, n, n, (-1, 1), fingerprint(K, y), weight
-    )
-    model = {
-        "support": np.array(support, dtype=int),
-        "dual_coef": np.array(v, dtype=float),
-        "intercept": 0.0,
-    }
-    return Proof(
-        statement,
-        model,
-        {} if alpha is None else {"alpha": alpha},
-        None if alpha is None else -1e300,
-        1e300,
-    )
-
 
 SIGNS = np.tile([-1, 1], 20)
 BOTH = pytest.mark.parametrize("method", ["balls", "a-priori"])
 
 
-@BOTH
-def test_rows_of_weight_zero_that_the_model_rests_on_are_tested(method):
-    # Of the last row all that matters is how it meets the others, and that its own size is next to
-    # nothing.
-    rng = np.random.default_rng(0)
-    K = np.zeros((21, 21))
-    F = rng.normal(size=(20, 2))
-    K[:20, :20], K[20, :20], K[:20, 20], K[20, 20] = (
-        F @ F.T,
-        1e-4 * SIGNS[:20],
-        1e-4 * SIGNS[:20],
-        1e-12,
+def precomputed(K, y, *, alpha=None, support=(), v=()):
+    """A proof about a precomputed kernel that claims little."""
+    n, numbers, kernel = len(K), {"C": 1.0, "p": 2.0}, {"name": "precomputed"}
+    statement = Statement(
+        "penalised psvm", numbers, kernel, "none", n, n, (-1, 1), fingerprint(K, y)
     )
-    weight = np.append(np.ones(20), 0.0)
-    proof = precomputed(K, np.append(SIGNS[:20], 1), support=[20], v=[1e4], weight=weight)
-    assert "indefinite" in verify(proof, K, np.append(SIGNS[:20], 1), method=method).why
-    unused = precomputed(K, np.append(SIGNS[:20], 1), support=[3], v=[1.0], weight=weight)
-    assert verify(unused, K, np.append(SIGNS[:20], 1), method=method)
-
-
-@BOTH
-def test_an_upper_end_alone_is_tested_too(method):
-    K = np.eye(40)
-    K[0, 1] = K[1, 0] = 3.0
-    found = verify(precomputed(K, SIGNS, support=[2], v=[1.0]), K, SIGNS, method=method)
-    assert not found.holds
-    assert "indefinite" in found.why
-    negative = np.eye(40)
-    negative[3, 3] = -1e-12
-    assert (
-        "its diagonal entry of row 3"
-        in verify(precomputed(negative, SIGNS), negative, SIGNS, method=method).why
-    )
-    zero = np.eye(40)
-    zero[3, 3], zero[3, 4], zero[4, 3] = 0.0, 1e-12, 1e-12
-    why = verify(precomputed(zero, SIGNS), zero, SIGNS, method=method).why
-    assert "not symmetric" in why or "a diagonal entry is 0" in why
-
-
-@BOTH
-@pytest.mark.parametrize("n", [40, 530])
-def test_an_indefinite_block_is_found_at_any_place(method, n):
-    y = np.tile([-1, 1], n // 2)
-    for place in (0, n // 2, n - 2):
-        K = np.eye(n)
-        K[place, place + 1] = K[place + 1, place] = 3.0
-        assert "indefinite" in verify(precomputed(K, y), K, y, method=method).why
-    K[place, place + 1] = K[place + 1, place] = 1.0
-    assert verify(precomputed(K, y), K, y, method=method)
-    # Sparse storage is the same matrix.
-    assert verify(precomputed(K, y), sp.csr_array(K), y, method=method)
+    model = {"support": np.array(support, dtype=int), "dual_coef": np.array(v, dtype=float)}
+    dual, lower = ({}, None) if alpha is None else ({"alpha": alpha}, -1e300)
+    return Proof(statement, model | {"intercept": 0.0}, dual, lower, 1e300)
 
 
 @BOTH
 def test_the_limit_of_an_eigenvalue(method):
-    def refused(share):
+    for place in (0, 20, 38):
         K = np.eye(40)
-        K[0, 1] = K[1, 0] = 1.0 + share * 1e-10 * 40
-        found = verify(precomputed(K, SIGNS), K, SIGNS, method=method)
-        return not found.holds
-
-    assert [refused(share) for share in (0.0, 0.9, 0.999, 1.001, 2.0)] == [
-        False,
-        False,
-        False,
-        True,
-        True,
-    ]
+        for share, holds in ((0.0, True), (0.999, True), (1.001, False), (2.0, False)):
+            K[place, place + 1] = K[place + 1, place] = 1.0 + share * 1e-10 * 40
+            found = verify(precomputed(K, SIGNS), K, SIGNS, method=method)
+            assert found.holds == holds
+            assert holds or "indefinite" in found.why
+    # Sparse storage is the same matrix.
+    K[place, place + 1] = K[place + 1, place] = 1.0
+    assert verify(precomputed(K, SIGNS), sp.csr_array(K), SIGNS, method=method)
 
 
 @BOTH
@@ -846,22 +605,16 @@ def test_a_negative_norm_is_refused(method):
     # What rounding may have done to the matrix is let through, but not a point of negative length.
     K = np.eye(40)
     K[0, 1] = K[1, 0] = 1.0 + 1e-9
-    model = precomputed(K, SIGNS, support=[0, 1], v=[1.0, -1.0])
-    assert "a squared norm is negative" in verify(model, K, SIGNS, method=method).why
-    alpha = np.zeros(40)
-    alpha[:2] = 1.0
-    assert (
-        "a squared norm is negative"
-        in verify(precomputed(K, SIGNS, alpha=alpha), K, SIGNS, method=method).why
-    )
+    for points in ({"support": [0, 1], "v": [1.0, -1.0]}, {"alpha": np.eye(40)[:2].sum(axis=0)}):
+        found = verify(precomputed(K, SIGNS, **points), K, SIGNS, method=method)
+        assert "a squared norm is negative" in found.why
 
 
 @BOTH
 def test_a_direction_that_only_rounding_made_negative_proves_nothing(method):
     # A matrix of rank 4, whose other eigenvalues are those of rounding.
-    y = np.where(Y > 0, 1, -1)
-    proof = solved(sx.psvm_dual, GRAM, y, "free", C=1.3, p=2, kernel=sx.Precomputed())[0]
-    optimum = verify(proof, GRAM, y, method=method)
+    proof = case("psvm-precomputed")[0]
+    optimum = verify(proof, GRAM, Y, method=method)
     assert optimum.holds, optimum.why
     values, vectors = np.linalg.eigh(GRAM)
     v = np.zeros(40)
@@ -870,27 +623,16 @@ def test_a_direction_that_only_rounding_made_negative_proves_nothing(method):
     for value, z in zip(values[:4], vectors.T, strict=False):
         # A share of the squared norm is lost.
         size = np.sqrt(0.3 * (v @ GRAM @ v) / -value)
-        model = {
-            "support": np.arange(40),
-            "dual_coef": v + size * z,
-            "intercept": proof.model["intercept"],
-        }
-        found.append(
-            verify(
-                replace(proof, model=model, dual={}, lower=None, upper=1e300),
-                GRAM,
-                y,
-                method=method,
-            )
-        )
+        model = proof.model | {"support": np.arange(40), "dual_coef": v + size * z}
+        other = replace(proof, model=model, dual={}, lower=None, upper=1e300)
+        found.append(verify(other, GRAM, Y, method=method))
         assert found[-1].upper >= optimum.lower
     assert "rounding of the kernel decides" in found[0].why
 
 
 @BOTH
 def test_rounding_of_a_matrix_that_is_not_quite_symmetric(method):
-    K = X @ X.T
-    skew = K * (1.0 + 1e-13 * RNG.uniform(-1, 1, K.shape))
+    skew = X @ X.T * (1.0 + 1e-13 * np.random.default_rng(0).uniform(-1, 1, GRAM.shape))
     y = np.where(Y > 0, 1, -1)
     proof = precomputed(skew, y, alpha=np.full(40, 1e-3), support=[0, 5], v=[0.1, -0.2])
     found, other = verify(proof, skew, y, method=method), verify(proof, skew, y, method="balls")
@@ -899,16 +641,16 @@ def test_rounding_of_a_matrix_that_is_not_quite_symmetric(method):
     assert found.upper - found.lower <= (other.upper - other.lower) * (1 + 1e-12)
 
 
-def test_other_kernels_that_may_be_indefinite():
+@BOTH
+def test_other_kernels_that_may_be_indefinite(method):
     for kernel, definite in (
         ({"name": "sigmoid", "gamma": 0.01, "coef0": 0.0}, False),
         ({"name": "polynomial", "degree": 2, "gamma": 1.0, "coef0": -1.0}, False),
         ({"name": "polynomial", "degree": 1, "gamma": 1.0, "coef0": -1e-30}, True),
     ):
-        rows = np.zeros((40, 3)) + X
-        statement = Statement("odm", ODM, kernel, "none", 40, 3, (-1, 1), fingerprint(rows, Y))
+        statement = Statement("odm", ODM, kernel, "none", 40, 3, (-1, 1), fingerprint(X, Y))
         model = {"support": [0], "dual_coef": [0.0], "intercept": 0.0}
         proof = Proof(statement, model, {"theta": np.zeros(40)}, 0.0, None)
-        found = [verify(proof, rows, Y, method=method) for method in ("balls", "a-priori")]
-        assert [one.lower is not None for one in found] == [definite] * 2
-        assert definite or all("indefinite" in one.why for one in found)
+        found = verify(proof, X, Y, method=method)
+        assert (found.lower is not None) == definite
+        assert definite or "indefinite" in found.why
