@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from campaigns.exact_zero_one import exact_optimum, hostile_instance, judge
+from campaigns.exact_zero_one import exact_optimum, hostile_instance
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.indicator.search.record import leaf_of
 from svmcvx.fast.indicator.search.state import SearchSettings
@@ -25,52 +25,8 @@ from tests.proofs.test_proof_format import PAGE, arrays_of, numbers, row_of
 HEADER, TABLE = PAGE.split("## Trees")[1].split("```json\n")[1].split("\n```")
 
 
-def solved(n, p, seed, **arguments):
-    X, y = outlier_data(n, p, sigma=0.5, outliers="spread", seed=seed)
-    return X, y, zero_one(X, y, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("n", "p", "arguments"),
-    [
-        (30, 2, {"lam": 1.0}),
-        (60, 3, {"lam": 0.3, "intercept": False}),
-        (40, 2, {"k": 8.0}),
-        (50, 5, {"lam": 2.0, "sample_weight": np.linspace(0.0, 1.5, 50)}),
-        (60, 3, {"lam": 1.0, "settings": SearchSettings(easy=1.0)}),
-    ],
-)
-def test_the_lower_end_is_proved_from_the_file(n, p, arguments, tmp_path):
-    X, y, solution = solved(n, p, 1, **arguments)
-    solution.save_proof(tmp_path / "proof.npz")
-    found = sx.verify(tmp_path / "proof.npz", X, y)
-    assert found.holds
-    assert found.why == ""
-    assert found.lower >= solution.certificate.lower
-    assert found.upper <= solution.certificate.upper
-
-
-LAPLACIAN, SQUARE = sx.Laplacian(0.5), sx.Polynomial(2, 0.5, 1.0)
-FREE = {
-    "0-1 loss, RBF": lambda X, y, w: zero_one(X, y, lam=1.0, kernel=sx.RBF(0.5), sample_weight=w),
-    "0-1 loss, no intercept": lambda X, y, w: zero_one(
-        X, y, lam=1.0, kernel=LAPLACIAN, intercept=False
-    ),
-    "0-1 loss, a budget": lambda X, y, w: zero_one(X, y, k=7.0, kernel=SQUARE, sample_weight=w),
-    "0-1 loss, wide": lambda X, y, w: zero_one(wide(X), y, lam=1.0, sample_weight=w),
-    "ramp loss": lambda X, y, w: sx.fast.ramp(X, y, C=1.0, sample_weight=w),
-    "ramp loss, RBF": lambda X, y, w: sx.fast.ramp(
-        X, y, C=2.0, kernel=sx.RBF(0.5), sample_weight=w
-    ),
-    "l0 hinge": lambda X, y, w: sx.fast.l0(X, y, C=1.0, method="search", sample_weight=w),
-    "l0 hinge, wide": lambda X, y, w: sx.fast.l0(wide(X), y, C=1.0, method="search"),
-    "l0 hinge, Laplacian": lambda X, y, w: sx.fast.l0(
-        X, y, C=3.0, method="search", kernel=LAPLACIAN, sample_weight=w
-    ),
-    "l0 hinge, a constant score": lambda X, y, w: sx.fast.l0(
-        X, y, C=1e-3, method="search", kernel=sx.RBF(0.5)
-    ),
-}
+def data(n, p, seed):
+    return outlier_data(n, p, sigma=0.5, outliers="spread", seed=seed)
 
 
 def wide(X):
@@ -80,24 +36,50 @@ def wide(X):
 
 def repeated(n, offset=0.0):
     """Data with equal rows, some of both labels, and weights, some of them zero."""
-    X, y = outlier_data(n, 2, sigma=0.5, outliers="spread", seed=1)
+    X, y = data(n, 2, 1)
     X[-6:] = X[:6]
     return X + offset, y, np.where(np.arange(n) % 7 == 3, 0.0, np.linspace(0.5, 1.5, n))
 
 
+RBF, LAPLACIAN, SQUARE = sx.RBF(0.5), sx.Laplacian(0.5), sx.Polynomial(2, 0.5, 1.0)
+L0 = {"method": "search"}
+# Solver, its arguments, and whether the weights of the data are taken.
+SEARCHES = {
+    "0-1 loss": (zero_one, {"lam": 1.0}, True),
+    "0-1 loss, no intercept": (zero_one, {"lam": 0.3, "intercept": False}, False),
+    "0-1 loss, a budget": (zero_one, {"k": 7.0}, True),
+    "0-1 loss, by phases": (zero_one, {"lam": 1.0, "settings": SearchSettings(easy=1.0)}, False),
+    "0-1 loss, RBF": (zero_one, {"lam": 1.0, "kernel": RBF}, True),
+    "0-1 loss, Laplacian": (zero_one, {"lam": 1.0, "kernel": LAPLACIAN, "intercept": False}, False),
+    "0-1 loss, a budget, polynomial": (zero_one, {"k": 7.0, "kernel": SQUARE}, True),
+    "0-1 loss, wide": (zero_one, {"lam": 1.0}, True),
+    "ramp loss": (sx.fast.ramp, {"C": 1.0}, True),
+    "ramp loss, RBF": (sx.fast.ramp, {"C": 2.0, "kernel": RBF}, True),
+    "l0 hinge": (sx.fast.l0, {"C": 1.0, **L0}, True),
+    "l0 hinge, wide": (sx.fast.l0, {"C": 1.0, **L0}, False),
+    "l0 hinge, Laplacian": (sx.fast.l0, {"C": 3.0, "kernel": LAPLACIAN, **L0}, True),
+    "l0 hinge, a constant score": (sx.fast.l0, {"C": 1e-3, "kernel": RBF, **L0}, False),
+}
+
+
+def searched(name, X, y, weight):
+    solver, arguments, weighted = SEARCHES[name]
+    return solver(X, y, **arguments, **({"sample_weight": weight} if weighted else {}))
+
+
 @pytest.mark.parametrize(
     ("name", "offset"),
-    [(name, 0.0) for name in FREE] + [(name, 1000.0) for name in FREE if name[0] in "rl"],
+    [(name, 0.0) for name in SEARCHES] + [(name, 1000.0) for name in SEARCHES if name[0] in "rl"],
 )
-def test_kernels_factors_and_free_intercepts_are_proved_from_the_file(name, offset, tmp_path):
+def test_the_lower_end_is_proved_from_the_file(name, offset, tmp_path):
     X, y, weight = repeated(24, offset)
-    solution = FREE[name](X, y, weight)
-    rows = wide(X) if "wide" in name else X
+    X = wide(X) if "wide" in name else X
+    solution = searched(name, X, y, weight)
     solution.save_proof(tmp_path / "proof.npz")
-    found = sx.verify(tmp_path / "proof.npz", rows, y, expect=solution)
+    found = sx.verify(tmp_path / "proof.npz", X, y, expect=solution)
     assert found.holds, found.why
     assert found.why == ""
-    assert found.lower >= solution.certificate.lower
+    assert solution.certificate.lower <= found.lower <= found.upper <= solution.certificate.upper
     assert solution.certificate.gap <= 1e-6
 
 
@@ -136,11 +118,11 @@ def test_a_factor_that_leaves_out_too_much_gives_no_tree():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in FREE if "wide" not in name and "constant" not in name]
+    "name", [name for name in SEARCHES if "wide" not in name and "constant" not in name]
 )
-def test_changed_trees_with_kernels_and_free_intercepts_prove_nothing_false(name):
+def test_changed_trees_prove_nothing_false(name):
     X, y, weight = repeated(16)
-    solution = FREE[name](X, y, weight)
+    solution = searched(name, X, y, weight)
     proof, rng, refused = solution.proof(), np.random.default_rng(len(name)), 0
     assert sx.verify(proof, X, y).holds
     for what, other in [*changes(proof, rng), *changed_cuts(proof, rng)]:
@@ -179,16 +161,6 @@ def test_a_search_that_was_stopped_proves_what_it_has_proved(tmp_path):
     found = sx.verify(tmp_path / "proof.npz", X, y)
     assert found.holds
     assert found.lower >= solution.certificate.lower
-
-
-def test_rows_that_are_equal_are_one_in_the_order_of_the_data():
-    X, y = outlier_data(30, 2, sigma=0.5, seed=3)
-    X[10:20] = X[:10]
-    y[10:20] = y[:10]
-    order = np.random.default_rng(0).permutation(30)
-    X, y = X[order], y[order]
-    weight = np.where(np.arange(30) % 7 == 0, 0.0, 1.0)
-    assert sx.verify(zero_one(X, y, lam=1.0, sample_weight=weight).proof(), X, y).holds
 
 
 def test_without_a_tree_the_bound_of_the_search_is_no_part_of_the_proof(tmp_path):
@@ -278,6 +250,7 @@ def test_the_numbers_of_the_example_are_those_of_its_steps():
 # Trees that are wrong. The names say what is changed; each is refused, or proves no more than is
 # true.
 
+COUNTS, PROVES = "the counts of the tree's", "proves"
 WRONG = {
     "a node less": (
         {"branch": [0, -1, 1, -1], "bounds": [1, 2, 0, 2]},
@@ -287,34 +260,26 @@ WRONG = {
         {"branch": [0, -1, 1, -1, -1, -1], "bounds": [1, 2, 0, 2, 0, 0]},
         "behind its last leaf",
     ),
-    "no node": ({"branch": [], "bounds": []}, "the counts of the tree's bounds"),
-    "no bound of the first node": (
-        {"bounds": [0, 3, 0, 2, 0]},
-        "the first node of the tree has no bound",
-    ),
-    "a negative count of bounds": ({"bounds": [-1, 4, 0, 2, 0]}, "the counts of the tree's bounds"),
-    "bounds that are too few": ({"bounds": [1, 1, 0, 2, 0]}, "the counts of the tree's bounds"),
+    "no node": ({"branch": [], "bounds": []}, f"{COUNTS} bounds"),
+    "no bound of the first node": ({"bounds": [0, 3, 0, 2, 0]}, "first node of the tree has no"),
+    "a negative count of bounds": ({"bounds": [-1, 4, 0, 2, 0]}, f"{COUNTS} bounds"),
+    "bounds that are too few": ({"bounds": [1, 1, 0, 2, 0]}, f"{COUNTS} bounds"),
     "a row that there is not": ({"branch": [3, -1, 1, -1, -1]}, "branches on no row"),
     "a negative value": ({"upper": [2, 2, 2, 2, -2]}, "must not be negative"),
     "a mark of no row": ({"flip_row": [0, 3]}, "marks name rows"),
     "a mark twice": ({"flip_row": [0, 0]}, "not in increasing order"),
-    "marks that are too few": ({"flip_count": [1, 0, 0, 0, 0]}, "the counts of the tree's marks"),
-    "a negative count of marks": (
-        {"flip_count": [3, -1, 0, 0, 0]},
-        "the counts of the tree's marks",
-    ),
+    "marks that are too few": ({"flip_count": [1, 0, 0, 0, 0]}, f"{COUNTS} marks"),
+    "a negative count of marks": ({"flip_count": [3, -1, 0, 0, 0]}, f"{COUNTS} marks"),
     "a multiplier of no row": ({"beta_row": [0, 0, -1, 1]}, "multipliers name rows"),
-    "multipliers that are too many": (
-        {"beta_count": [0, 1, 1, 1, 2]},
-        "the counts of the tree's multipliers",
-    ),
-    "no multiplier in a leaf": ({"beta_count": [0, 2, 0, 1, 1]}, "the record of the search proves"),
+    "multipliers that are too many": ({"beta_count": [0, 1, 1, 1, 2]}, f"{COUNTS} multipliers"),
+    "no multiplier in a leaf": ({"beta_count": [0, 2, 0, 1, 1]}, PROVES),
     "zero multipliers": ({"beta": [0, 0, 0, 0]}, "proves 0.828"),
-    "negative multipliers": ({"beta": [-2, -1, -0.5, -0.5]}, "proves"),
-    "multipliers that underflow": ({"beta": [1e-320, 1e-320, 1e-320, 1e-320]}, "proves"),
-    "multipliers that overflow": ({"beta": [1e308, 1e308, 1e308, 1e308]}, "proves"),
-    "a value near zero": ({"upper": [1e-320, 2, 2, 2, 2]}, "proves"),
-    "children that are exchanged": ({"branch": [1, -1, 0, -1, -1]}, "proves"),
+    "negative multipliers": ({"beta": [-2, -1, -0.5, -0.5]}, PROVES),
+    "multipliers that underflow": ({"beta": [1e-320, 1e-320, 1e-320, 1e-320]}, PROVES),
+    "multipliers that overflow": ({"beta": [1e308, 1e308, 1e308, 1e308]}, PROVES),
+    "a value near zero": ({"upper": [1e-320, 2, 2, 2, 2]}, PROVES),
+    "values that are too large": ({"upper": [1e308] * 5}, PROVES),
+    "children that are exchanged": ({"branch": [1, -1, 0, -1, -1]}, PROVES),
 }
 
 
@@ -334,14 +299,6 @@ def test_a_tree_that_breaks_a_rule_is_refused(name):
     assert not found.holds
     assert reason in found.why
     assert found.lower is None or found.lower <= 2.0
-
-
-@pytest.mark.parametrize("upper", [1e200, 1e308])
-def test_a_value_that_is_too_large_proves_no_more(upper):
-    X, y = EXAMPLE
-    found = sx.verify(changed_tree(example(), upper=[upper] * 5), X, y)
-    assert not found.holds
-    assert found.lower <= 2.0
 
 
 @pytest.mark.parametrize(("t", "proved"), [(0.0, 1e30), (2.0**-40, 2.0**82)])
@@ -401,13 +358,6 @@ def test_a_path_that_is_too_deep_is_refused(monkeypatch):
     assert "too deep" in sx.verify(example(), X, y).why
 
 
-def test_prices_of_a_budget_are_not_negative():
-    X, y, solution = solved(40, 2, 1, k=8.0)
-    proof = solution.proof()
-    found = sx.verify(changed_tree(proof, price=-proof.tree["price"] - 1.0), X, y)
-    assert "must not be negative" in found.why
-
-
 def test_leaves_are_written_in_exact_doubles():
     third = Fraction(1, 3)
     leaf = leaf_of([4, 7], [third, Fraction(2)], feasible=True)
@@ -461,10 +411,9 @@ def changes(proof, rng):
     )
 
 
-@pytest.mark.parametrize("first", range(0, 48, 24))
-def test_trees_of_hostile_instances_prove_nothing_false(first):
+def test_trees_of_hostile_instances_prove_nothing_false():
     refused = made = 0
-    for seed in range(first, first + 24):
+    for seed in range(24):
         X, y, weight, hyper, intercept = hostile_instance(seed)
         try:
             solution = zero_one(X, y, sample_weight=weight, intercept=intercept, **hyper)
@@ -489,10 +438,3 @@ def test_trees_of_hostile_instances_prove_nothing_false(first):
             assert not (found.holds and what == "the end"), seed
         assert not sx.verify(proof, X + 0.5, y).holds
     assert refused >= made / 8
-
-
-@pytest.mark.parametrize("first", range(0, 120, 40))
-def test_hostile_instances_against_all_vertices_in_fractions(first):
-    ends = [judge(seed) for seed in range(first, first + 40)]
-    assert not [end for end in ends if end.startswith("WRONG")]
-    assert sum(end in ("certified", "infeasible") for end in ends) >= 30
