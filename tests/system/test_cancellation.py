@@ -5,7 +5,6 @@ certified.
 import contextlib
 import math
 import threading
-from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -18,7 +17,6 @@ from svmcvx.fast.indicator.search.state import _distinct
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations import margin_distribution as curvature
 from svmcvx.formulations.conic_loss import problems as fixed_gamma
-from svmcvx.formulations.indicator import statement as factor_error
 from svmcvx.formulations.margin_distribution import ODML
 from svmcvx.kernels.gram_factor import symmetrised
 from svmcvx.system import clock, deadline
@@ -218,29 +216,6 @@ def test_a_bound_without_the_matrix_is_the_weaker_one(monkeypatch, settings):
     assert not space.factored
     exact = statement.evaluate_dual(dual)
     assert -math.inf < weak.lower_end <= exact.lower_end
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_quick_bound_on_a_factor_holds_exactly(seed):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((12, 3)) * 10.0 ** rng.integers(-3, 4)
-    y = np.where(np.arange(12) % 2, 1, -1)
-    space = feature_space(binary_data(X, y, None), "rbf", intercept="penalised")
-    L, K = np.asarray(space.factor), space.gram
-    assert space.factorisation.method == "cholesky"
-    zeros = np.zeros(12)
-    diagonal = np.diagonal(K)
-    quick, slow = (
-        factor_error._missing_at_most(L, zeros, diagonal),
-        factor_error._missing(K, L, zeros, diagonal),
-    )
-    # Of well conditioned data the one that is computed is no better than what is known of the
-    # factorisation.
-    assert ((quick >= 0.5 * slow) & (quick <= 50.0 * slow)).all()
-    rows = [[Fraction(value) for value in row] for row in L.tolist()]
-    for i in range(12):
-        exact = Fraction(K[i, i]) - sum(value * value for value in rows[i])
-        assert exact <= Fraction(quick[i])
 
 
 @pytest.mark.parametrize("columns", [0, 1, 3])

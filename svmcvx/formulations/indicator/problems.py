@@ -18,8 +18,6 @@ from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins, ramp_pool
 from svmcvx.formulations.indicator.statement import (
-    LARGEST_SHORTFALL,
-    SCALINGS,
     IndicatorStatement,
     Ramp,
     ZeroOne,
@@ -194,11 +192,10 @@ class CountingProblem(DroppingProblem):
             return None
         statement = self.formulation
         model: BinaryModel = statement.model_at(w, b)
-        for attempt in range(SCALINGS):
-            lowest = float(statement.measured(model).u.lower[kept].min(initial=1.0))
-            if not 1.0 - LARGEST_SHORTFALL < lowest < 1.0:
+        for attempt in range(3):
+            divisor = statement.divisor(model, kept, attempt)
+            if divisor is None:
                 break
-            divisor = lowest - 4.0**attempt * statement.scaling_error(model)
             w, b = w / divisor, b / divisor
             self.var_dict["w"].value = w
             if "b" in self.var_dict:

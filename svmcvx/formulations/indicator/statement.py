@@ -1,32 +1,17 @@
-r"""What the mixed-integer programs of the 0-1 loss, the ramp loss and the l0-norm hinge share:
-dropping and big-M.
+r"""Losses that count or drop observations: the 0-1 loss, the ramp loss and the l0-norm hinge, as
+mixed-integer programs.
 
 With :math:`u_i = y_i(\langle w, \varphi(x_i)\rangle + b)` and weights :math:`s_i > 0` (1 by
-default):
-
-================ ==================================================================================== =============
-formulation      objective
-intercept ================
-==================================================================================== =============
-0-1 loss         :math:`\|w\|^2 + \lambda\sum_i s_i\,1[u_i < 1]`
-penalised 0-1, cardinality :math:`\|w\|^2` subject to :math:`\sum_i s_i\,1[u_i < 1] \le k`
-penalised ramp loss        :math:`\tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+)`
-free l0-norm hinge    :math:`\tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1]`
-free ================
-==================================================================================== =============
-
-They are stated in :mod:`~svmcvx.formulations.indicator.statement`,
-:mod:`~svmcvx.formulations.indicator.statement` and :mod:`~svmcvx.formulations.indicator.statement`.
-All count observations inside the margin, not only misclassified ones. An indicator :math:`z_i \in
-\{0, 1\}` drops observation i.
+default) all three count observations inside the margin, not only misclassified ones. An indicator
+:math:`z_i \in \{0, 1\}` drops observation i.
 
 **Big-M.** :math:`u_i \ge 1 - M_i z_i`. With ``M="auto"`` the values are valid by construction. An
-incumbent of value U is found first (from the conic relaxation, a soft margin, rounding and a local
-search). In the 0-1 problem, say, a point that is as good and drops weight W has :math:`\|w\|^2 \le
-U - \lambda W`; and the margin of a dropped observation is no further below that of a kept one than
-the norm times their distance. :func:`svmcvx.heuristics.signed_rows.big_m_bound` turns this into numbers.
-With a free intercept, observations of one class are compared, so that b cancels and needs no bound;
-if a whole class is dropped, then w = 0, b = ±1 is as good, and M = 2 covers it.
+incumbent of value U is found first. In the 0-1 problem, say, a point that is as good and drops
+weight W has :math:`\|w\|^2 \le U - \lambda W`; and the margin of a dropped observation is no
+further below that of a kept one than the norm times their distance
+(:func:`svmcvx.heuristics.signed_rows.big_m_bound`). With a free intercept, observations of one class
+are compared, so that b cancels; if a whole class is dropped, then w = 0, b = ±1 is as good, and M = 2
+covers it.
 
 **Upper bound.** Each loss is taken at the worst end of what rounding leaves open, the norm at its
 upper end. Where margins are counted, a margin counts as kept only if its lower end is 1; or the
@@ -34,9 +19,8 @@ model is divided by the smallest lower end of the margins that are kept, where t
 rounding and by no more than :data:`LARGEST_SHORTFALL`: the objective of *that* model is the upper
 bound then. Recovered models are scaled beforehand, so that it is their own.
 
-**Lower bound.** A search works on the factor L. What its bound says of the kernel as it is follows
-by :mod:`svmcvx.formulations.indicator.statement`. No objective is negative: 0 is a bound in any
-case.
+**Lower bound.** A search works on the factor L; :class:`FactorError` has what its bound says of the
+kernel. No objective is negative: 0 is a bound in any case.
 
 ============== ======================================== =========
 symbol         meaning                                  shape
@@ -56,11 +40,11 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -68,10 +52,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation, Kind
 from svmcvx.certificate.bounded import Bounded, exact, positive_part, roundings, sqrt, square, total
-from svmcvx.certificate.exactly import SMALLEST
 from svmcvx.certificate.rows import (
-    LARGEST_GROWTH,
-    backward_error,
     inner_error,
     norm_above,
     row_bytes,
@@ -81,29 +62,30 @@ from svmcvx.certificate.rows import (
 )
 from svmcvx.data import binary_data, check_number
 from svmcvx.errors import DataError
-from svmcvx.feature_space import FeatureSpace, KernelSpace, feature_space
+from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, full_entry
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
 from svmcvx.heuristics.machines import restricted_point
 from svmcvx.heuristics.signed_rows import ON_MARGIN, WIDENING, Incumbent, SignedRows, big_m_bound
 from svmcvx.kernels import KernelLike
-from svmcvx.kernels.bounded_gram import BoundedGram
-from svmcvx.losses import ramp, zero_one
+from svmcvx.losses import ramp
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, is_constant
 from svmcvx.solution import OptimalIntercepts
 from svmcvx.system.deadline import OutOfTime, interruptible, run_with_deadline
 
 Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
 
-# Observations up to which the smallest eigenvalue of E is computed; of more it is bounded by a row
-# sum.
-EIGENVALUE_ROWS = 1500
+# A kept observation's margin may be below 1 by rounding, and never by more than this.
+LARGEST_SHORTFALL = 1e-3
 
 
 @dataclass(frozen=True)
 class FactorError:
-    """Bounds on what the factor leaves out."""
+    """Bounds on what the factor leaves out: of the squared length of each row, and of the distance
+    of the data from the rows.
+    """
 
     missing: Floats
     shift: Floats
@@ -111,38 +93,16 @@ class FactorError:
     @classmethod
     def of(cls, space: FeatureSpace) -> Self:
         """Return that of a feature space."""
-        n, zeros = space.data.n, np.zeros(space.data.n)
-        if not space.is_linear:
-            entries = _row_errors(space)
-            L, diagonal = np.asarray(space.factor), space.diagonal_above()
-            try:
-                with interruptible():
-                    return cls(
-                        _missing(space.block(np.arange(n), np.arange(n)), L, entries, diagonal),
-                        zeros,
-                    )
-            except OutOfTime:
-                triangular = (
-                    isinstance(space, KernelSpace) and space.factorisation.method == "cholesky"
-                )
-                return cls(
-                    _missing_at_most(L, entries, diagonal) if triangular else np.full(n, math.inf),
-                    zeros,
-                )
-        shift = roundings(1) * row_norms_above(space.X) if space.centre.any() else zeros
-        if space.factor_is_data:
+        shift = zeros = np.zeros(space.data.n)
+        if space.is_linear and space.centre.any():
+            shift = roundings(1) * row_norms_above(space.X)
+        if space.is_linear and space.factor_is_data:
             return cls(zeros, shift)
-        X, norms = space.X, exact(row_norms_above(space.X))
-        product = X @ X.T
-        # Each entry is an inner product, and the mean of two.
-        entries = inner_error(X.shape[1] + 4, (norms * total(norms)).upper)
-        dense = product.toarray() if sp.issparse(product) else product
-        return cls(
-            _missing(
-                (dense + dense.T) / 2, np.asarray(space.factor), entries, space.diagonal_above()
-            ),
-            shift,
-        )
+        try:
+            with interruptible():
+                return cls(_missing(space), shift)
+        except OutOfTime:
+            return cls(np.full(space.data.n, math.inf), shift)
 
     def counting(self, value: float, half: float) -> float:
         """Return the lower bound with counted or ramp losses and the price `half` of a squared
@@ -175,80 +135,38 @@ class FactorError:
         return max(bound.lower_end, scaled)
 
 
-def _row_errors(space: FeatureSpace) -> Floats:
-    """Return bounds on the row sums of the errors of a Gram matrix."""
-    if isinstance(space, KernelSpace) and space.keep_gram:
-        return BoundedGram(space.gram, space.gram_error).row_errors
-    # The bound on the error of K1 contains them.
-    return np.asarray(space.point(np.ones(space.data.n)).scores.error)
-
-
-def _missing(K: Floats, L: Floats, entries: Floats, diagonal: Floats) -> Floats:
-    r"""Return bounds on :math:`E'_{ii}`, given bounds on the row sums of the errors of a symmetric
-    K, and on its exact diagonal.
+def _missing(space: FeatureSpace) -> Floats:
+    r"""Return bounds on the diagonal of :math:`E + \tau I`, which is positive semidefinite, for what
+    the factor leaves out of the Gram matrix, :math:`E = K - LL'`.
     """
+    L, rows = np.asarray(space.factor), np.arange(space.data.n)
+    if space.is_linear:
+        X, norms = space.X, exact(row_norms_above(space.X))
+        product = X @ X.T
+        # Each entry is an inner product, and the mean of two.
+        entries = inner_error(X.shape[1] + 4, (norms * total(norms)).upper)
+        K = product.toarray() if sp.issparse(product) else product
+    else:
+        K, entries = space.block(rows, rows), space.point(np.ones(rows.size)).scores.error
+    K = (K + K.T) / 2
     E = K - run_with_deadline(np.matmul, L, L.T)
     E = (E + E.T) / 2
     if not np.isfinite(E).all():
-        return np.full(K.shape[0], math.inf)
-    # The product, the difference and the mean of two round.
-    rounded = inner_error(L.shape[1] + 1, _row_sums_of_product(np.abs(L)))
-    whole, sizes = (sums_above(np.abs(A).sum(axis=1), A.shape[0]) for A in (K, E))
-    errors = (roundings(4) * (exact(whole) + sizes) + rounded + entries).upper
-    below = -float(sizes.max())
-    if 0 < K.shape[0] <= EIGENVALUE_ROWS and below < 0.0:
-        below = max(
-            below, smallest_eigenvalue_below(E, float(run_with_deadline(np.linalg.eigvalsh, E)[0]))
-        )
-    return _diagonal_of_rest(L, diagonal, max(-below, 0.0) + exact(float(errors.max())))
-
-
-def _diagonal_of_rest(L: Floats, diagonal: Floats, tau: Bounded) -> Floats:
-    """Return numbers that are at least the diagonal of K + τI − LL'."""
+        return np.full(rows.size, math.inf)
+    # The product, the difference and the means of two round.
+    size = np.abs(L)
+    products = np.asarray(sums_above(size @ sums_above(size.sum(axis=0), rows.size), L.shape[1]))
+    whole, sizes = (sums_above(np.abs(A).sum(axis=1), rows.size) for A in (K, E))
+    errors = (roundings(4) * (exact(whole) + sizes) + inner_error(L.shape[1] + 1, products)).upper
+    below = -float(sizes.max(initial=0.0))
+    # The smallest eigenvalue takes as long as the factor.
+    if 0 < rows.size <= 1500 and below < 0.0:
+        least = float(run_with_deadline(np.linalg.eigvalsh, E)[0])
+        below = max(below, smallest_eigenvalue_below(E, least))
+    tau = max(-below, 0.0) + exact(float((exact(errors) + entries).upper.max(initial=0.0)))
     lengths = np.asarray(np.einsum("ij,ij->i", L, L))
-    rest = exact(diagonal) - Bounded(lengths, inner_error(L.shape[1], lengths))
+    rest = exact(space.diagonal_above()) - Bounded(lengths, inner_error(L.shape[1], lengths))
     return np.asarray((positive_part(rest) + tau).upper)
-
-
-def _row_sums_of_product(size: Floats) -> Floats:
-    """Return numbers that are at least the row sums of ``size size'`` of a matrix without negative
-    entries.
-    """
-    n, r = size.shape
-    return np.asarray(sums_above(size @ sums_above(size.sum(axis=0), n), r))
-
-
-def _missing_at_most(L: Floats, entries: Floats, diagonal: Floats) -> Floats:
-    r"""Return bounds on :math:`E'_{ii}` in much less time than :func:`_missing`, for a factor by
-    Cholesky's method.
-
-    :math:`|K - LL'| \le \gamma_{n+1}|L||L|'` for the matrix that was factored (Higham, Accuracy and
-    Stability of Numerical Algorithms, theorem 10.3), whose rows sum to a bound on its norm.
-    """
-    n = L.shape[0]
-    if roundings(n + 4) > LARGEST_GROWTH:
-        return np.full(n, math.inf)
-    errors = (
-        backward_error(n + 4) * _row_sums_of_product(np.abs(L)) + entries + n * SMALLEST
-    ).upper
-    return _diagonal_of_rest(L, diagonal, exact(float(errors.max())))
-
-
-Bools: TypeAlias = NDArray[np.bool_]
-
-# A kept observation's margin may be below 1 by rounding, and never by more than this.
-LARGEST_SHORTFALL = 1e-3
-# An explicit M_i binds where the margin is as low as it allows, up to this share of M_i.
-BINDING = 1e-6
-# Rounds in which a model is scaled until its kept margins are 1 in spite of their rounding.
-SCALINGS = 3
-
-
-class ModelMargins(NamedTuple):
-    """A model on the data: its margins and its squared norm."""
-
-    u: Bounded
-    norm: Bounded
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,26 +205,12 @@ class IndicatorStatement(BinaryStatement):
         where it is infeasible.
         """
 
-    def loss_bound(self, loss: float) -> float:
-        """Lower bound on the objective of points with at least this loss."""
-        return float(self.objective_value(0.0, loss))
-
     @abstractmethod
     def _big_m_bound(self, value: float) -> Floats:
         """Valid values of M for points no worse than `value`."""
 
-    def _best(self, pool: Iterable[Incumbent]) -> Incumbent | None:
-        best = min(
-            pool, key=lambda point: self.objective_value(point.norm, point.loss), default=None
-        )
-        return (
-            best
-            if best is not None and math.isfinite(self.objective_value(best.norm, best.loss))
-            else None
-        )
-
     @abstractmethod
-    def _value_above(self, measured: ModelMargins, tie: float) -> tuple[float, float]:
+    def _value_above(self, u: Bounded, norm: Bounded, tie: float) -> tuple[float, float]:
         """A number that is at least the objective, and the loss; margins that are short by `tie` at
         most may be scaled to 1.
         """
@@ -327,8 +231,8 @@ class IndicatorStatement(BinaryStatement):
         if point.w.any():
             lengths = self._factor_lengths * norm_above(point.w) + abs(point.b)
             error = inner_error(self.geometry.G.shape[1] + 2, lengths)
-        measured = ModelMargins(Bounded(point.u, error), total(square(exact(point.w))))
-        return self._value_above(measured, 2 * ON_MARGIN)[0]
+        norm = total(square(exact(point.w)))
+        return self._value_above(Bounded(point.u, error), norm, 2 * ON_MARGIN)[0]
 
     @cached_property
     def _factor_lengths(self) -> Floats:
@@ -337,20 +241,19 @@ class IndicatorStatement(BinaryStatement):
     @cached_property
     def incumbent(self) -> Incumbent | None:
         """The best point of the pool at these hyper-parameters that the statement allows."""
-        return self._best(
-            point
+        values = [
+            (self.objective_value(point.norm, point.loss), point)
             for point in self.pool
             if not self._below_explicit_M(point.u, np.zeros(self.y.size))
-        )
+        ]
+        best = min(values, key=lambda item: item[0], default=(math.inf, None))
+        return best[1] if math.isfinite(best[0]) else None
 
     @property
     def incumbent_value(self) -> float:
         """Objective of the incumbent; ``inf`` without one."""
-        return (
-            math.inf
-            if self.incumbent is None
-            else self.objective_value(self.incumbent.norm, self.incumbent.loss)
-        )
+        point = self.incumbent
+        return math.inf if point is None else self.objective_value(point.norm, point.loss)
 
     @property
     def M(self) -> Floats | None:
@@ -401,17 +304,10 @@ class IndicatorStatement(BinaryStatement):
         Where such an M binds at the answer, no model in floating point meets it exactly: it is met
         to rounding.
         """
-        if not self.unproved.any():
+        if self.explicit is None or not self.unproved.any():
             return False
-        assert self.explicit is not None  # noqa: S101 - only explicit values are unproved
         low = 1.0 - self.explicit - 2 * rounding - roundings(10) * (1.0 + self.explicit)
         return bool((u < np.minimum(low, 1.0 - self.slack_allowed))[self.unproved].any())
-
-    def measured(self, model: BinaryModel) -> ModelMargins:
-        """Return the margins of a model on the data as they were passed, and its norm, with what
-        rounding leaves open.
-        """
-        return ModelMargins(self.margins_of(model), self.penalty(model))
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """The objective at a model, each loss at the worst end of what rounding leaves open.
@@ -419,20 +315,17 @@ class IndicatorStatement(BinaryStatement):
         Where margins are counted, its upper end is that of the model divided by its smallest kept
         margin, which is 1 or short of it by rounding, and by at most :data:`LARGEST_SHORTFALL`.
         """
-        found = self.measured(model)
-        if not np.isfinite(found.u.lower).all():
+        u, norm = self.margins_of(model), self.penalty(model)
+        if not np.isfinite(u.lower).all():
             return Evaluation(math.nan, 0.0)
-        if self._below_explicit_M(found.u.value, np.broadcast_to(found.u.error, found.u.shape)):
+        if self._below_explicit_M(u.value, np.broadcast_to(u.error, u.shape)):
             return Evaluation(math.inf, 0.0)
-        high, loss = self._value_above(found, 0.0)
+        high, loss = self._value_above(u, norm, 0.0)
         if high == math.inf:
             return Evaluation(high, 0.0)
-        norm = float(found.norm.value)
-        return Evaluation.at_most(
-            high,
-            regulariser=self.objective_value(norm, 0.0),
-            losses=self.objective_value(0.0, loss),
-        )
+        regulariser = self.objective_value(float(norm.value), 0.0)
+        losses = self.objective_value(0.0, loss)
+        return Evaluation.at_most(high, regulariser=regulariser, losses=losses)
 
     @cached_property
     def factor_error(self) -> FactorError:
@@ -461,16 +354,11 @@ class IndicatorStatement(BinaryStatement):
         """With explicit M not known to be valid: ``"binding_M"``, the number of them that bind at
         the model.
         """
-        if not self.unproved.any():
+        if self.explicit is None or not self.unproved.any():
             return {}
-        assert self.explicit is not None  # noqa: S101
-        u = self.y * model.scores(self.space.data.X).value
-        binding = (
-            self.unproved
-            & (u < 1.0 - self.slack_allowed)
-            & (u <= 1.0 - self.explicit * (1.0 - BINDING))
-        )
-        return {"binding_M": float(binding.sum())}
+        u = self.margins_of(model).value
+        binding = (u < 1.0 - self.slack_allowed) & (u <= 1.0 - self.explicit * (1.0 - 1e-6))
+        return {"binding_M": float((self.unproved & binding).sum())}
 
     def repair(self, dual: Dual) -> Dual:
         return dual
@@ -510,54 +398,58 @@ class IndicatorStatement(BinaryStatement):
         """Return the best model that drops a set under explicit rows u ≥ 1 − M, if these belong to
         the statement.
         """
-        if not self.unproved.any():
+        if self.explicit is None or not self.unproved.any():
             return []
-        assert self.explicit is not None  # noqa: S101
-        point = restricted_point(
-            self.geometry, kept, np.where(self.unproved, self.explicit, np.inf), C
-        )
+        M = np.where(self.unproved, self.explicit, np.inf)
+        point = restricted_point(self.geometry, kept, M, C)
         return [] if point is None else [self.model_at(*point)]
 
     def model_at(self, w: Floats, b: float) -> BinaryModel:
         """Return the model of (w, b); its support are the observations on or inside the margin."""
-        u = self.geometry.incumbent(w, b, zero_one).u
+        u = self.geometry.margins(w, b)
         return self.space.model_from_factor(w, b, u <= 1.0 + LARGEST_SHORTFALL)
 
     def _scaled(self, v: Floats, b: float, kept: Bools) -> BinaryModel:
         """The model with coefficients `v`, scaled until the smallest kept margin is 1 to rounding."""
-        f = self.space.point(v).scores.value
-        y = self.y
-        free = self.space.intercept == "free"
         if not v.any():
             return self.space.model(v, b)
-        if free:
+        f, y = self.space.point(v).scores.value, self.y
+        if self.space.intercept == "free":
             lowest, highest = float(f[kept & (y > 0)].min()), float(f[kept & (y < 0)].max())
             margin, b = (lowest - highest) / 2, -(lowest + highest) / 2
         else:
-            margin = float((y * f)[kept].min())
+            margin, b = float((y * f)[kept].min()), 0.0
         scale = margin if margin > 1.0 - LARGEST_SHORTFALL else 1.0
         # The model evaluates its kernel in another order than the Gram matrix: its own margins may
         # be short by rounding.
-        return self._kept_by(self.space.model(v / scale, b / scale if free else 0.0), kept)
+        return self._kept_by(self.space.model(v / scale, b / scale), kept)
 
     def _kept_by(self, model: BinaryModel, kept: Bools) -> BinaryModel:
         """Return the model scaled until the lower ends of its kept margins are 1, where that is a
         small step.
         """
-        for attempt in range(SCALINGS):
-            lowest = float(self.measured(model).u.lower[kept].min(initial=1.0))
-            # An error as large as that would grow with the model.
-            if not 1.0 - LARGEST_SHORTFALL < lowest < 1.0:
+        name = "dual_coef" if isinstance(model, KernelModel) else "coef"
+        for attempt in range(3):
+            divisor = self.divisor(model, kept, attempt)
+            if divisor is None:
                 break
-            model = divided(model, lowest - 4.0**attempt * self.scaling_error(model))
+            parts = {part: getattr(model, part) / divisor for part in (name, "intercept")}
+            model = replace(cast(Any, model), **parts)
         return model
 
-    def scaling_error(self, model: BinaryModel) -> float:
-        """By how much margins near 1 may change where the numbers of a model are rounded, about."""
+    def divisor(self, model: BinaryModel, kept: Bools, attempt: int) -> float | None:
+        """Return a number that brings the lower ends of kept margins to 1 if a model is divided by
+        it, None where they are, or where no small step does.
+        """
+        lowest = float(self.margins_of(model).lower[kept].min(initial=1.0))
+        # An error as large as that would grow with the model.
+        if not 1.0 - LARGEST_SHORTFALL < lowest < 1.0:
+            return None
+        # Margins near 1 change about so much where the numbers of a model are rounded.
         size = 1.0 + abs(model.intercept)
         if isinstance(model, LinearModel):
             size += self._longest * float(np.linalg.norm(model.coef))
-        return min(roundings(1) * size, LARGEST_SHORTFALL)
+        return lowest - 4.0**attempt * min(roundings(1) * size, LARGEST_SHORTFALL)
 
     @cached_property
     def _longest(self) -> float:
@@ -590,50 +482,26 @@ class CountingStatement(IndicatorStatement):
     def bound_of_search(self, value: float) -> float:
         return self.factor_error.counting(value, self.half)
 
-    def _value_above(self, measured: ModelMargins, tie: float) -> tuple[float, float]:
-        (u, norm), low = measured, measured.u.lower
+    def _value_above(self, u: Bounded, norm: Bounded, tie: float) -> tuple[float, float]:
+        low = u.lower
         # Short of 1 by rounding: each such lower end is a number that the model may be divided by.
-        open_ = (
-            (low < 1.0)
-            & (low > 1.0 - LARGEST_SHORTFALL)
-            & (u.upper >= (1.0 - tie) * (1.0 - roundings(4)))
-        )
+        near = (low < 1.0) & (low > 1.0 - LARGEST_SHORTFALL)
+        near &= u.upper >= (1.0 - tie) * (1.0 - roundings(4))
         kept = low >= 1.0
         best, chosen = self._above(norm, ~kept), kept
-        if open_.any():
-            divisors = np.unique(low[open_])
-            # A smaller divisor keeps more observations at a larger norm: the best few are evaluated
-            # exactly.
-            weights = np.bincount(np.searchsorted(divisors, low[open_]), weights=self.weight[open_])
+        if near.any():
+            divisors = np.unique(low[near])
+            # A smaller divisor keeps more observations at a larger norm: the smallest and the best
+            # one in plain numbers are evaluated exactly.
+            weights = np.bincount(np.searchsorted(divisors, low[near]), weights=self.weight[near])
             left = float(self.weight[~kept].sum()) - np.cumsum(weights[::-1])[::-1]
-            size = float(norm.value)
-            values = self.objective_value(size / divisors**2, left)
-            for place in {0, int(np.argmin(values))}:
-                divisor = float(divisors[place])
+            values = self.objective_value(float(norm.value) / divisors**2, left)
+            for divisor in divisors[[0, int(np.argmin(values))]].tolist():
                 within = low >= divisor
                 value = self._above(norm / square(exact(divisor)), ~within)
                 if value < best:
                     best, chosen = value, within
         return best, math.fsum(self.weight[~chosen].tolist())
-
-
-def divided(model: BinaryModel, divisor: float) -> BinaryModel:
-    """Return the model with its score divided by a number."""
-    bias = model.intercept / divisor
-    if isinstance(model, KernelModel):
-        return replace(model, dual_coef=model.dual_coef / divisor, intercept=bias)
-    assert isinstance(model, LinearModel)  # noqa: S101 - there is no third kind
-    return replace(model, coef=model.coef / divisor, intercept=bias)
-
-
-def zero_one_objective(squared_norm: float, u: Floats, *, lam: float) -> float:
-    r"""Return :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`."""
-    return float(counted_objective(squared_norm, total(zero_one(u)), lam=lam))
-
-
-def counted_objective(squared_norm: Any, missed: Any, *, lam: Any) -> Any:
-    r"""Return :math:`\|w\|^2 + \lambda W` of the dropped weight W, of plain or of bounded numbers."""
-    return squared_norm + lam * missed
 
 
 @dataclass(frozen=True, eq=False)
@@ -683,7 +551,7 @@ class ZeroOne(CountingStatement):
 
     def objective_value(self, norm: Any, loss: Any) -> Any:
         if self.lam is not None:
-            return counted_objective(norm, loss, lam=self.lam)
+            return norm + self.lam * loss
         assert self.k is not None  # noqa: S101 - exactly one is given
         found = np.where(loss <= self.k, norm, math.inf)
         return found if found.ndim else float(found)
@@ -695,15 +563,14 @@ class ZeroOne(CountingStatement):
 
     def _above(self, norm: Bounded, dropped: Bools) -> float:
         if self.k is None:
-            return float(counted_objective(norm, self.dropped_weight(dropped), lam=self.lam).upper)
+            return super()._above(norm, dropped)
         return float(norm.upper) if self._within_budget(dropped, self.k) else math.inf
 
     def _big_m_bound(self, value: float) -> Floats:
         def norm_limit(weight: Floats) -> Floats:
             if self.lam is not None:
                 return value * (1 + WIDENING) - self.lam * weight
-            bound = self.objective_value(value, weight)
-            return np.where(np.isfinite(bound), bound, -1.0)
+            return np.where(weight <= cast(float, self.k), value, -1.0)
 
         return big_m_bound(self.geometry, norm_limit, lowest=self.slack_allowed, all_dropped=1.0)
 
@@ -759,11 +626,6 @@ class ZeroOne(CountingStatement):
         return super().explain(status)
 
 
-def ramp_objective(squared_norm: Any, u: Any, *, C: Any, weight: Any = 1.0) -> Any:
-    r"""Return :math:`\tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+)`."""
-    return weighted_objective(squared_norm, total(weight * ramp(u)), C=C)
-
-
 @dataclass(frozen=True, eq=False)
 class Ramp(IndicatorStatement):
     r"""The SVM with ramp loss, as a mixed-integer program.
@@ -789,18 +651,18 @@ class Ramp(IndicatorStatement):
         return {"C": self.C, **super().hyperparameters}
 
     def objective_value(self, norm: Any, loss: Any) -> Any:
-        return weighted_objective(norm, loss, C=self.C)
+        return 0.5 * norm + self.C * loss
 
-    def _value_above(self, measured: ModelMargins, tie: float) -> tuple[float, float]:
-        u, norm = measured
-        high = ramp_objective(norm, exact(u.lower), C=self.C, weight=self.loss_weight)
-        return high.upper_end, float(total(self.weight * ramp(u.value)))
+    def _value_above(self, u: Bounded, norm: Bounded, tie: float) -> tuple[float, float]:
+        loss = total(self.loss_weight * ramp(exact(u.lower)))
+        high = self.objective_value(norm, loss).upper_end
+        return high, float(total(self.weight * ramp(u.value)))
 
     def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts:
         """Those of the hinge machine of the observations that are not dropped; without an end where
         these are of one class.
         """
-        lower, upper = self._optimal_moves(self.measured(model).u.value)
+        lower, upper = self._optimal_moves(self.margins_of(model).value)
         return OptimalIntercepts(model.intercept + lower, model.intercept + upper)
 
     def _optimal_moves(self, u: Floats) -> tuple[float, float]:
@@ -855,25 +717,6 @@ class Ramp(IndicatorStatement):
         )
 
 
-# Margins whose distance from 1 exceeds this, relative to the largest, choose the step of the
-# proximal residual.
-CLEARLY_OFF = 1e-8
-
-
-def l0_objective(
-    squared_norm: float, u: Floats, *, C: float, weight: Floats | float = 1.0
-) -> float:
-    r"""Return :math:`\tfrac12\|w\|^2 + C\sum_i s_i 1[u_i < 1]`."""
-    return float(weighted_objective(squared_norm, total(weight * zero_one(u)), C=C))
-
-
-def weighted_objective(squared_norm: Any, loss: Any, *, C: Any) -> Any:
-    r"""Return :math:`\tfrac12\|w\|^2 + C\,\ell` of a weighted loss, of plain or of bounded
-    numbers.
-    """
-    return 0.5 * squared_norm + C * loss
-
-
 @dataclass(frozen=True, eq=False)
 class L0(CountingStatement):
     r"""The kernel SVM with l0-norm hinge loss: a mixed-integer program, and certificates of its
@@ -908,7 +751,7 @@ class L0(CountingStatement):
         return {"C": self.C, **super().hyperparameters}
 
     def objective_value(self, norm: Any, loss: Any) -> Any:
-        return weighted_objective(norm, loss, C=self.C)
+        return 0.5 * norm + self.C * loss
 
     def _big_m_bound(self, value: float) -> Floats:
         return big_m_bound(
@@ -984,7 +827,7 @@ class L0(CountingStatement):
         supporting one, :math:`-\tau\mu_i \le \sqrt{2\tau C s_i}`; half of the largest such step.
         """
         price = 2 * self.C * self.weight
-        off = u > CLEARLY_OFF * max(1.0, float(np.abs(u).max()))
+        off = u > 1e-8 * max(1.0, float(np.abs(u).max()))
         keeps = float(((u**2 / price)[off]).min(initial=math.inf))
         with np.errstate(divide="ignore"):
             zeroes = float((price / mu**2).min(initial=math.inf))
