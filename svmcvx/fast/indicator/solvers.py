@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, SolverBound
-from svmcvx.data import binary_data, check_choice, check_number, check_seed
-from svmcvx.errors import DataError
+from svmcvx.data import check_choice, check_seed
 from svmcvx.fast.core.active_set import GrowingWorkingSet, solve
 from svmcvx.fast.core.active_set_passes import MORE, SOLVED
 from svmcvx.fast.core.monitor import (
@@ -55,16 +54,9 @@ from svmcvx.fast.indicator.search.state import (
     ZeroOneSearch,
 )
 from svmcvx.fast.indicator.search.tree import BranchAndBound
-from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.pool import ramp_pool
-from svmcvx.formulations.indicator.statement import (
-    L0,
-    Ramp,
-    ZeroOne,
-    check_total_price,
-    l0_statement,
-)
+from svmcvx.formulations.indicator.statement import L0, Ramp, l0_statement, zero_one_statement
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one as zero_one_loss
@@ -154,22 +146,18 @@ def zero_one(
     >>> certificate.kind, certificate.is_certified(1e-6)
     ('enumeration', True)
     """
-    if (lam is None) == (k is None):
-        raise DataError(
-            "zero_one takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a"
-            " cardinality"
-        )
-    lam = None if lam is None else check_number(lam, "lam")
-    k = None if k is None else check_number(k, "k", low=0)
+    statement = zero_one_statement(
+        *(X, y),
+        lam=lam,
+        k=k,
+        kernel=kernel,
+        intercept=intercept,
+        sample_weight=sample_weight,
+        indefinite=indefinite,
+        builder="zero_one",
+    )
     settings, rng = checked_settings(settings, SearchSettings), check_seed(seed)
-    data = binary_data(X, y, sample_weight)
-    space = feature_space(
-        data, kernel, intercept=penalised_or_none(intercept), indefinite=indefinite
-    )
-    check_total_price(
-        lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight"
-    )
-    statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
+    statement = replace(statement, form="enumeration", kind="enumeration")
     earlier = earlier_margins(earlier_solution(warm_start, statement), statement, same=True)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         run = _ZeroOneRun(statement, monitor, settings, earlier)

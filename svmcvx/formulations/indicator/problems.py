@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any, TypeAlias, TypeVar
 
 import cvxpy as cp
@@ -12,17 +13,16 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.data import binary_data, check_choice, check_number
+from svmcvx.data import check_choice, check_number
 from svmcvx.errors import BuildError, DataError
-from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins, ramp_pool
 from svmcvx.formulations.indicator.statement import (
     IndicatorStatement,
     Ramp,
-    ZeroOne,
-    check_total_price,
     l0_statement,
+    zero_one_statement,
 )
 from svmcvx.formulations.problem import FormulationProblem, builder, following
 from svmcvx.heuristics.machines import ramp_descent
@@ -33,29 +33,21 @@ from svmcvx.model import BinaryModel, Model
 from svmcvx.system.deadline import current
 
 Floats: TypeAlias = NDArray[np.float64]
-
-# Share of a uniform γ that is mixed into that of the relaxation, so that none is zero.
-UNIFORM_SHARE = 0.05
-SMALLEST_SPECTRUM = 1e-6
-# By how much γ is scaled below the boundary of its cone.
-INTERIOR = 1e-6
+Bools: TypeAlias = NDArray[np.bool_]
 
 
 def feasible_gamma(G: Floats, gamma: Floats | None) -> Floats:
     r"""Return γ > 0 with :math:`I - \sum_i \gamma_i g_i g_i' \succ 0`: the one passed, scaled, with
-    a uniform one mixed in.
+    a uniform one mixed in, so that none is zero.
     """
-    uniform = np.ones(G.shape[0])
-    parts = (
-        [(uniform, 1.0)]
-        if gamma is None
-        else [(gamma, 1.0 - UNIFORM_SHARE), (uniform, UNIFORM_SHARE)]
-    )
-    mixed = np.zeros(G.shape[0])
-    for part, share in parts:
-        largest = float(np.linalg.eigvalsh((G * part[:, None]).T @ G)[-1])
-        mixed += share * part / max(largest, 1.0 if part is gamma else SMALLEST_SPECTRUM)
-    return mixed * (1.0 - INTERIOR)
+
+    def scaled(part: Floats, least: float) -> Floats:
+        return part / max(float(np.linalg.eigvalsh((G * part[:, None]).T @ G)[-1]), least)
+
+    mixed = scaled(np.ones(G.shape[0]), 1e-6)
+    if gamma is not None:
+        mixed = 0.95 * scaled(gamma, 1.0) + 0.05 * mixed
+    return mixed * (1.0 - 1e-6)
 
 
 def perspective_rows(
@@ -85,10 +77,9 @@ def explicit_M(M: Any, space: FeatureSpace, *, optional: bool) -> Floats | None:
     if (isinstance(M, str) and M == "auto") or (M is None and optional):
         return None
     data = space.data
-    if isinstance(M, str) or M is None or np.ndim(M) == 0:
-        words = "'auto', a positive number or one an observation"
-        if isinstance(M, str) or M is None:
-            raise DataError(f"M must be {words}, got {M!r}")
+    if isinstance(M, str) or M is None:
+        raise DataError(f"M must be 'auto', a positive number or one an observation, got {M!r}")
+    if np.ndim(M) == 0:
         return np.full(data.n, check_number(M, "M", low=0, open_low=True))
     values = np.asarray(M)
     if values.dtype.kind not in "iuf" or values.shape not in ((data.rows,), (data.n,)):
@@ -103,9 +94,6 @@ def explicit_M(M: Any, space: FeatureSpace, *, optional: bool) -> Floats | None:
             " construction"
         )
     return values[data.index] if values.shape == (data.rows,) else values
-
-
-Bools: TypeAlias = NDArray[np.bool_]
 
 
 class DroppingProblem(FormulationProblem):
@@ -152,12 +140,16 @@ class DroppingProblem(FormulationProblem):
         found: BinaryModel = self.formulation.model_at(w, b)
         return found
 
-    def start_at_incumbent(self) -> dict[str, Any] | None:
-        """Values of ``w`` and ``b`` at the incumbent."""
+    def start(self) -> Mapping[str, Any] | None:
         point = self.incumbent
         if point is None:
             return None
-        return {"w": point.w} | ({"b": point.b} if "b" in self.var_dict else {})
+        values = {"w": point.w} | ({"b": point.b} if "b" in self.var_dict else {})
+        return values | self.start_of(point)
+
+    def start_of(self, point: Incumbent) -> dict[str, Any]:
+        """Values of the other variables at a feasible point."""
+        raise NotImplementedError
 
 
 class CountingProblem(DroppingProblem):
@@ -203,20 +195,19 @@ class CountingProblem(DroppingProblem):
             model = statement.model_at(w, b)
         return model
 
-    def start(self) -> Mapping[str, Any] | None:
-        values = self.start_at_incumbent()
-        point = self.incumbent
-        if values is None or point is None:
-            return None
-        values["z"] = z = point.dropped.astype(float)
-        if self.gamma is not None:
-            values["shortfall"] = np.where(z > 0, 1.0 - point.u, 0.0)
-            values["excess"] = np.where(z > 0, 0.0, np.maximum(point.u - 1.0, 0.0))
-            values["shortfall_cost"], values["excess_cost"] = (
-                values["shortfall"] ** 2,
-                values["excess"] ** 2,
-            )
-        return values
+    def start_of(self, point: Incumbent) -> dict[str, Any]:
+        dropped = point.dropped
+        if self.gamma is None:
+            return {"z": dropped.astype(float)}
+        shortfall = np.where(dropped, 1.0 - point.u, 0.0)
+        excess = np.where(dropped, 0.0, np.maximum(point.u - 1.0, 0.0))
+        return {
+            "z": dropped.astype(float),
+            "shortfall": shortfall,
+            "excess": excess,
+            "shortfall_cost": shortfall**2,
+            "excess_cost": excess**2,
+        }
 
 
 # Of C, z and the right-hand side 1 − Mz of the margins: the loss, the final right-hand side, and
@@ -233,29 +224,22 @@ def margin_parameter(statement: IndicatorStatement, parameter: cp.Parameter) -> 
     """
     if statement.explicit is not None:
         return cp.Constant(statement.explicit)
-    values = _MarginsAt(statement, parameter.name())
+    values = partial(_M_at, statement, parameter.name())
     values(float(parameter.value))
     return following(values, parameter, name="M", shape=(statement.y.size,))
 
 
-class _MarginsAt:
-    """M at values of the hyper-parameter; the last ones are kept, since cvxpy reads them often."""
-
-    def __init__(self, statement: IndicatorStatement, name: str) -> None:
-        self.statement, self.name = statement, name
-        self.known: tuple[float, Floats] | None = None
-
-    def __call__(self, value: float) -> Floats:
-        if self.known is None or self.known[0] != value:
-            M = self.statement.at(**{self.name: value}).M
-            if M is None:
-                raise BuildError(
-                    "no feasible point is known at this k, so M='auto' has nothing to start from;"
-                    " raise k, pass an incumbent or a number M, or use form='perspective' with"
-                    " M=None"
-                )
-            self.known = value, M
-        return self.known[1]
+# cvxpy reads a parameter often.
+@lru_cache(maxsize=4)
+def _M_at(statement: IndicatorStatement, name: str, value: float) -> Floats:
+    """Return M at a value of the hyper-parameter."""
+    M = statement.at(**{name: value}).M
+    if M is None:
+        raise BuildError(
+            "no feasible point is known at this k, so M='auto' has nothing to start from; raise k,"
+            " pass an incumbent or a number M, or use form='perspective' with M=None"
+        )
+    return M
 
 
 P = TypeVar("P", bound=DroppingProblem)
@@ -356,30 +340,27 @@ def zero_one_mio(
     >>> round(solution.certificate.upper, 6), solution.certificate.kind
     (3.0, 'mixed-integer')
     """
-    if (lam is None) == (k is None):
-        raise DataError(
-            "zero_one_mio takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a"
-            " cardinality"
-        )
-    lam = None if lam is None else check_number(lam, "lam")
-    k = None if k is None else check_number(k, "k", low=0)
     check_choice(form, "form", FORMS)
-    data = binary_data(X, y, sample_weight)
-    space = feature_space(
-        data, kernel, intercept=penalised_or_none(intercept), indefinite=indefinite
+    statement = zero_one_statement(
+        *(X, y),
+        lam=lam,
+        k=k,
+        kernel=kernel,
+        intercept=intercept,
+        sample_weight=sample_weight,
+        indefinite=indefinite,
+        builder="zero_one_mio",
     )
-    check_total_price(
-        lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight"
-    )
+    data, space, lam, k = statement.space.data, statement.space, statement.lam, statement.k
     explicit = explicit_M(M, space, optional=form == "perspective")
-    statement = ZeroOne(space=space, explicit=explicit, lam=lam, k=k, form=form)
+    statement = replace(statement, explicit=explicit, form=form)
     pool, relaxation = counting_pool(
         statement, incumbent_margins(incumbent, statement), lam=lam, k=k
     )
     statement = replace(statement, pool=pool)
 
-    name = "lam" if lam is not None else "k"
-    parameter = cp.Parameter(nonneg=True, name=name, value=lam if lam is not None else k)
+    name, value = ("k", k) if lam is None else ("lam", lam)
+    parameter = cp.Parameter(nonneg=True, name=name, value=value)
     G, weight, n = statement.geometry.G, data.weight, data.n
     w, z = cp.Variable(G.shape[1], name="w"), cp.Variable(n, boolean=True, name="z")
     u = cp.multiply(data.y, space.factor @ w)
@@ -390,16 +371,16 @@ def zero_one_mio(
             (u >= 1 - cp.multiply(margin_parameter(statement, parameter), z)).set_label("margin")
         )
     gamma = None
-    value: cp.Expression = cp.sum_squares(w)
+    objective: cp.Expression = cp.sum_squares(w)
     if form == "perspective":
         gamma = feasible_gamma(G, None if relaxation is None else relaxation.gamma)
-        value, rows = perspective_rows(w, z, u, G, gamma)
+        objective, rows = perspective_rows(w, z, u, G, gamma)
         constraints += rows
     if k is not None:
         constraints.append((weight @ z <= parameter).set_label("budget"))
     else:
-        value = value + parameter * (weight @ z)
-    problem = CountingProblem(cp.Minimize(value), constraints, statement, [parameter])
+        objective = objective + parameter * (weight @ z)
+    problem = CountingProblem(cp.Minimize(objective), constraints, statement, [parameter])
     problem.gamma = gamma
     if relaxation is not None:
         problem.relaxed_duals = ({"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)},)
@@ -426,15 +407,10 @@ class RampProblem(DroppingProblem):
         ] + statement.restricted_models(kept, statement.C)
         return RecoveredPoints([*models, *statement.incumbent_models()], [])
 
-    def start(self) -> Mapping[str, Any] | None:
-        values = self.start_at_incumbent()
-        point = self.incumbent
-        if values is None or point is None:
-            return None
-        return values | {
-            "z": (point.u < -1.0).astype(float),
-            "xi": np.where(point.u < -1.0, 0.0, ramp(point.u)) * max(1.0, self.formulation.C),
-        }
+    def start_of(self, point: Incumbent) -> dict[str, Any]:
+        dropped = point.u < -1.0
+        xi = np.where(dropped, 0.0, ramp(point.u)) * max(1.0, self.formulation.C)
+        return {"z": dropped.astype(float), "xi": xi}
 
 
 @builder
@@ -566,17 +542,14 @@ def l0_mio(
     >>> round(solution.certificate.upper, 6), solution.certificate.kind
     (1.5, 'mixed-integer')
     """
-    statement = replace(
-        l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite),
-        kind="mixed-integer",
+    local = l0_statement(
+        X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite
     )
-    statement = replace(statement, explicit=explicit_M(M, statement.space, optional=False))
-    statement = replace(
-        statement,
-        pool=counting_pool(
-            statement, incumbent_margins(incumbent, statement), lam=2 * statement.C, k=None
-        )[0],
-    )
+    explicit = explicit_M(M, local.space, optional=False)
+    statement = replace(local, kind="mixed-integer", explicit=explicit)
+    earlier = incumbent_margins(incumbent, statement)
+    pool, _ = counting_pool(statement, earlier, lam=2 * statement.C, k=None)
+    statement = replace(statement, pool=pool)
 
     def terms(
         C: cp.Parameter, z: cp.Variable, right: cp.Expression

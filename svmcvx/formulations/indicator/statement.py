@@ -43,7 +43,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
@@ -62,7 +62,7 @@ from svmcvx.certificate.rows import (
 )
 from svmcvx.data import binary_data, check_number
 from svmcvx.errors import DataError
-from svmcvx.feature_space import FeatureSpace, feature_space
+from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, full_entry
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
@@ -175,6 +175,7 @@ class IndicatorStatement(BinaryStatement):
 
     # What an observation that is not dropped may be below margin 1.
     slack_allowed: ClassVar[float] = 0.0
+    half: ClassVar[float] = 0.5
     kind: Kind = "mixed-integer"
     pool: tuple[Incumbent, ...] = ()
     explicit: Floats | None = None
@@ -199,15 +200,23 @@ class IndicatorStatement(BinaryStatement):
         """Signed rows of the factor."""
         return SignedRows.of(self.space)
 
+    @property
     @abstractmethod
+    def price(self) -> float:
+        """The weight of the losses; that of the squared norm is :attr:`half`."""
+
     def objective_value(self, norm: Any, loss: Any) -> Any:
         """Objective of points with a squared norm and a loss (in weight), plain or bounded; ``inf``
         where it is infeasible.
         """
+        return self.half * norm + self.price * loss
 
-    @abstractmethod
-    def _big_m_bound(self, value: float) -> Floats:
-        """Valid values of M for points no worse than `value`."""
+    def _norm_left(self, value: float, weight: Floats) -> Floats:
+        """Bound on the squared norm of points no worse than `value` that drop some weight; negative
+        where there are none.
+        """
+        loss = max(self.slack_allowed, 1.0)
+        return (value * (1 + WIDENING) - loss * self.price * weight) / self.half
 
     @abstractmethod
     def _value_above(self, u: Bounded, norm: Bounded, tie: float) -> tuple[float, float]:
@@ -221,7 +230,14 @@ class IndicatorStatement(BinaryStatement):
         without one.
         """
         least = min((self.value_of(point) for point in self.pool), default=math.inf)
-        return self._big_m_bound(least) if math.isfinite(least) else None
+        if not math.isfinite(least):
+            return None
+        return big_m_bound(
+            self.geometry,
+            partial(self._norm_left, least),
+            lowest=self.slack_allowed,
+            all_dropped=2.0 if self.geometry.free else 1.0,
+        )
 
     def value_of(self, point: Incumbent) -> float:
         """Return a number that is at least the objective of a point, or of its multiple that keeps
@@ -460,8 +476,6 @@ class IndicatorStatement(BinaryStatement):
 class CountingStatement(IndicatorStatement):
     """Violated margins are counted: 0-1 loss and l0-norm hinge."""
 
-    half: ClassVar[float]
-
     def _above(self, norm: Bounded, dropped: Bools) -> float:
         """A number that is at least the objective of a point with this squared norm that keeps all
         but these.
@@ -550,29 +564,26 @@ class ZeroOne(CountingStatement):
         return {**own, **super().hyperparameters, "form": self.form}
 
     def objective_value(self, norm: Any, loss: Any) -> Any:
-        if self.lam is not None:
-            return norm + self.lam * loss
-        assert self.k is not None  # noqa: S101 - exactly one is given
+        if self.k is None:
+            return norm + self.price * loss
         found = np.where(loss <= self.k, norm, math.inf)
         return found if found.ndim else float(found)
-
-    def _within_budget(self, dropped: Bools, k: float) -> bool:
-        """Whether the weight of these observations is at most k, exactly."""
-        # The sign of a correctly rounded sum is exact.
-        return math.fsum([*self.weight[dropped].tolist(), -k]) <= 0.0
 
     def _above(self, norm: Bounded, dropped: Bools) -> float:
         if self.k is None:
             return super()._above(norm, dropped)
-        return float(norm.upper) if self._within_budget(dropped, self.k) else math.inf
+        # The sign of a correctly rounded sum is exact.
+        within = math.fsum([*self.weight[dropped].tolist(), -self.k]) <= 0.0
+        return float(norm.upper) if within else math.inf
 
-    def _big_m_bound(self, value: float) -> Floats:
-        def norm_limit(weight: Floats) -> Floats:
-            if self.lam is not None:
-                return value * (1 + WIDENING) - self.lam * weight
-            return np.where(weight <= cast(float, self.k), value, -1.0)
+    @property
+    def price(self) -> float:
+        return 0.0 if self.lam is None else self.lam
 
-        return big_m_bound(self.geometry, norm_limit, lowest=self.slack_allowed, all_dropped=1.0)
+    def _norm_left(self, value: float, weight: Floats) -> Floats:
+        if self.k is None:
+            return super()._norm_left(value, weight)
+        return np.where(weight <= self.k, value, -1.0)
 
     @cached_property
     def relaxed(self) -> ConicLoss:
@@ -650,8 +661,9 @@ class Ramp(IndicatorStatement):
     def hyperparameters(self) -> dict[str, Any]:
         return {"C": self.C, **super().hyperparameters}
 
-    def objective_value(self, norm: Any, loss: Any) -> Any:
-        return 0.5 * norm + self.C * loss
+    @property
+    def price(self) -> float:
+        return self.C
 
     def _value_above(self, u: Bounded, norm: Bounded, tie: float) -> tuple[float, float]:
         loss = total(self.loss_weight * ramp(exact(u.lower)))
@@ -708,14 +720,6 @@ class Ramp(IndicatorStatement):
     def bound_of_search(self, value: float) -> float:
         return self.factor_error.ramp(value, exact(self.C) * self.loss_weight)
 
-    def _big_m_bound(self, value: float) -> Floats:
-        return big_m_bound(
-            self.geometry,
-            lambda weight: 2 * (value * (1 + WIDENING) - 2 * self.C * weight),
-            lowest=self.slack_allowed,
-            all_dropped=2.0,
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class L0(CountingStatement):
@@ -743,23 +747,15 @@ class L0(CountingStatement):
     """
 
     name: ClassVar[str] = "l0"
-    half: ClassVar[float] = 0.5
     C: float = 1.0
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
         return {"C": self.C, **super().hyperparameters}
 
-    def objective_value(self, norm: Any, loss: Any) -> Any:
-        return 0.5 * norm + self.C * loss
-
-    def _big_m_bound(self, value: float) -> Floats:
-        return big_m_bound(
-            self.geometry,
-            lambda weight: 2 * (value * (1 + WIDENING) - self.C * weight),
-            lowest=self.slack_allowed,
-            all_dropped=2.0,
-        )
+    @property
+    def price(self) -> float:
+        return self.C
 
     def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts | None:
         """One alone, which observations of both classes on the margin fix; of w = 0 a half-line.
@@ -853,6 +849,36 @@ class L0(CountingStatement):
         return RecoveredPoints([self._scaled(alpha * self.y, b, kept)], [{"mu": -alpha}])
 
 
+def zero_one_statement(
+    X: Any,
+    y: Any,
+    *,
+    lam: float | None,
+    k: float | None,
+    kernel: KernelLike,
+    intercept: bool | str,
+    sample_weight: Any,
+    indefinite: str,
+    builder: str,
+) -> ZeroOne:
+    """Return the 0-1 problem bound to data, for a function of this name."""
+    if (lam is None) == (k is None):
+        raise DataError(
+            f"{builder} takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a"
+            " cardinality"
+        )
+    lam = None if lam is None else check_number(lam, "lam")
+    k = None if k is None else check_number(k, "k", low=0)
+    data = binary_data(X, y, sample_weight)
+    kind = penalised_or_none(intercept)
+    space = feature_space(data, kernel, intercept=kind, indefinite=indefinite)
+    if lam is None:
+        check_total_price(1.0, data.weight, "sample_weight")
+    else:
+        check_total_price(lam, data.weight, "lam")
+    return ZeroOne(space=space, lam=lam, k=k)
+
+
 def l0_statement(
     X: Any,
     y: Any,
@@ -863,20 +889,13 @@ def l0_statement(
     indefinite: str = "error",
     keep_gram: bool = True,
 ) -> L0:
-    """Return the l0-norm hinge SVM bound to data, for local certificates.
-
-    ``statement.certify(model, {"mu": multipliers})`` has kind "local": the lower bound 0
-    and the residuals of proximal stationarity; ``statement.polish(kept)`` makes local minimisers.
-    """
+    """Return the l0-norm hinge SVM bound to data, for local certificates."""
     C = check_number(C, "C")
+    data = binary_data(X, y, sample_weight)
     space = feature_space(
-        binary_data(X, y, sample_weight),
-        kernel,
-        intercept="free",
-        indefinite=indefinite,
-        keep_gram=keep_gram,
+        data, kernel, intercept="free", indefinite=indefinite, keep_gram=keep_gram
     )
-    check_total_price(C, space.data.weight, "C")
+    check_total_price(C, data.weight, "C")
     return L0(space=space, kind="local", C=C)
 
 
