@@ -2,30 +2,19 @@
 download them).
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING, NoReturn
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from svmcvx.datasets.names import BUILT_IN
+from svmcvx.datasets.loading import BUILT_IN, ENVIRONMENT_VARIABLE, load
+from svmcvx.datasets.registry import (
+    Dataset,
+    PaperTable,
+    Record,
+    content_digest,
+    known_sets,
+    paper_tables,
+)
 from svmcvx.errors import no_attribute
 
-if TYPE_CHECKING:
-    from svmcvx.datasets.loading import ENVIRONMENT_VARIABLE, load
-    from svmcvx.datasets.registry import (
-        Dataset,
-        PaperTable,
-        Record,
-        content_digest,
-        known_sets,
-        paper_tables,
-    )
-
-# Imported at their first use: the command line reads the names of data sets without numpy.
-_REGISTRY = ("Dataset", "PaperTable", "Record", "content_digest", "known_sets", "paper_tables")
-_LAZY = dict.fromkeys(_REGISTRY, "registry") | dict.fromkeys(
-    ("ENVIRONMENT_VARIABLE", "load"), "loading"
-)
 __all__ = [
     "BUILT_IN",
     "ENVIRONMENT_VARIABLE",
@@ -38,10 +27,7 @@ __all__ = [
     "paper_tables",
 ]
 
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    def __getattr__(name: str) -> NoReturn:
         raise no_attribute(__name__, name, __all__)
-    value = getattr(import_module(f"svmcvx.datasets.{_LAZY[name]}"), name)
-    globals()[name] = value
-    return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features
 from svmcvx.datasets.registry import Dataset
+from svmcvx.display import listed
 from svmcvx.errors import DataError, missing_extra
 from svmcvx.row_blocks.sources import BOM, LINE, parse_libsvm
 from svmcvx.system.files import atomic_write, opened, read_archive, unpacked
 
 LIBSVM_SUFFIXES = (".svm", ".libsvm", ".svmlight", ".t")
-# Number of lines with which a file's format is recognised.
-LOOKED_AT = 20
 
 
 def read_npz(path: str | os.PathLike[str]) -> Dataset:
@@ -87,7 +86,7 @@ def read_libsvm(
     with opened(path) as stream:
         X, y = parse_libsvm(stream, str(path), n_features)
         stream.seek(0)
-        numbered = any(re.search(rb"\s0:1[\s.]", line) for line in islice(stream, LOOKED_AT))
+        numbered = any(re.search(rb"\s0:1[\s.]", line) for line in islice(stream, 20))
     n = X.shape[0]
     if numbered and np.array_equal(X[:, [0]].toarray().ravel(), np.arange(1.0, n + 1.0)):
         raise DataError(
@@ -101,9 +100,7 @@ def _is_libsvm(path: Path) -> bool:
     """Whether the first lines of a file are LIBSVM's."""
     try:
         with opened(path) as stream:
-            lines = [
-                line.removeprefix(BOM).decode("ascii").strip() for line in islice(stream, LOOKED_AT)
-            ]
+            lines = [line.removeprefix(BOM).decode("ascii").strip() for line in islice(stream, 20)]
     except (OSError, EOFError, UnicodeDecodeError):
         return False
     lines = [line for line in lines if line and not line.startswith("#")]
@@ -135,9 +132,7 @@ def read_file(
         if plain != path:
             raise DataError(f"{path} is packed twice; unpack it to {plain.name}")
         return read_npz(path)
-    if suffix in tables:
-        return read_table(path, plain.stem, target, drop, keep)
-    if suffix in (".txt", ".data", ".dat"):
+    if suffix in (*tables, ".txt", ".data", ".dat"):
         return read_table(path, plain.stem, target, drop, keep)
     raise DataError(
         f"{path} is of no known type: end its name in .csv, .tsv, .txt, .parquet or .npz (text may"
@@ -149,34 +144,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Bytes from which the separator is guessed.
-SAMPLE = 65_536
 SEPARATORS = (",", ";", "\t", "|")
 # Text of a missing value; the files of the UCI repository have the question mark.
 MISSING = ("", "?", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>")
-# Signs around numbers, which are left out where each value of a column has one.
-SIGNS = ("%", "$", "€", "£", "¥", "=")
-EXPONENT = re.compile(r"([\d.])[dD]([+-]?\d)")
-# Numbers with commas: any, those with decimals behind it, and those with thousands behind it.
-COMMAS = r"[+-]?\d[\d.]*,\d+(?:[eE][+-]?\d+)?|[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?"
-DECIMAL = (
-    r"[+-]?(?:0|\d{4,}),\d+(?:[eE][+-]?\d+)?|[+-]?\d+,(?:\d{1,2}|\d{4,})(?:[eE][+-]?\d+)?"
-    r"|[+-]?\d{1,3}(?:\.\d{3})+,\d+"
-)
-THOUSANDS = r"[+-]?\d{1,3}(?:,\d{3})+\.\d*|[+-]?\d{1,3}(?:,\d{3}){2,}"
 _CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?:\s?[AaPp][Mm])?(?:Z|\s?[+-]\d{2}:?\d{2})?"
 DATE = re.compile(
-    rf"(?:\d{{1,4}}[-./]\d{{1,2}}[-./]\d{{1,4}}\.?|\d{{1,2}}\.?[- ][A-Za-z]{{3,9}}\.?[- ,]+\d{{2,4}}"
+    r"(?:\d{1,4}[-./]\d{1,2}[-./]\d{1,4}\.?|\d{1,2}\.?[- ][A-Za-z]{3,9}\.?[- ,]+\d{2,4}"
     rf"|[A-Za-z]{{3,9}}\.? \d{{1,2}},? \d{{4}})(?:[T ,]\s?{_CLOCK})?|{_CLOCK}"
 )
-# A column of text with at least this many values, nearly all different, is an identifier of the
-# rows.
-FEW_ROWS, NEARLY_ALL = 20, 0.95
+# Text that is numbers with signs of currencies, percent, or separators of thousands.
+MARKED = re.compile(r"[-+$€£¥=%.,\s]*\d[-+$€£¥=%.,\s\d]*(?:[eEdD][-+]?\d+)?")
+# Number of values of a column of text from which it may name the rows, or be numbers.
+FEW_ROWS = 20
 ROW_NAMES = frozenset(("id", "index", "no", "nr", "row", "row_id", "rowid", "unnamed: 0"))
-# Columns that a message lists.
-LISTED = 20
-# Between a column of text and its value while the table is encoded: nothing that occurs in names.
-SEPARATED = "\x00"
 
 
 def read_table(
@@ -186,15 +166,14 @@ def read_table(
     table = _table(path)
     columns = list(table.columns)
     if target is None:
-        raise DataError(
-            f"target must name the column of the labels in {path.name}; it has {_listed(columns)}"
-        )
+        shown = listed(columns, 20)
+        raise DataError(f"target must name the column of the labels in {path.name}; it has {shown}")
     for argument, wanted in (("target", [target]), ("drop", drop), ("keep", keep)):
         strange = [column for column in wanted if column not in columns]
         if strange:
             raise DataError(
                 f"{argument} must be among the columns of {path.name}, got {strange[0]!r}; it has"
-                f" {_listed(columns)}"
+                f" {listed(columns, 20)}"
             )
     if target in drop:
         raise DataError(
@@ -210,16 +189,10 @@ def read_table(
     features = table.drop(columns=[target, *drop])
     if features.shape[1] == 0:
         raise DataError(f"{path.name} has no column beside {target!r}; a table needs some features")
-    features = _numeric(features, path.name, keep)
-    _refuse_row_names(features, path.name, keep)
+    _refuse(features, path.name, keep)
     encoded = _encoded(features, path.name)
     X = encoded.to_numpy(dtype=np.float64, na_value=np.nan)
     return Dataset(name, X, labels.to_numpy(), tuple(map(str, encoded.columns)))
-
-
-def _listed(columns: Sequence[str]) -> str:
-    more = len(columns) - LISTED
-    return ", ".join(columns[:LISTED]) + (f", … ({more} more)" if more > 0 else "")
 
 
 def _table(path: Path) -> pd.DataFrame:
@@ -230,8 +203,11 @@ def _table(path: Path) -> pd.DataFrame:
         if path.suffix.lower() == ".parquet":
             table = pd.read_parquet(path)
         else:
-            with opened(path) as stream:
-                table = pd.read_csv(stream, sep=_separator(path), skipinitialspace=True)
+            separator = _separator(path)
+            table = _read_text(path, separator, ".")
+            # Numbers may have decimal commas where commas do not separate.
+            if separator != "," and _text_columns(table):
+                table = min((table, _read_text(path, separator, ",")), key=_text_columns)
     except ImportError:
         raise missing_extra("pyarrow", "parquet") from None
     except UnicodeDecodeError:
@@ -256,72 +232,63 @@ def _table(path: Path) -> pd.DataFrame:
     return table
 
 
+def _read_text(path: Path, separator: str, decimal: str) -> pd.DataFrame:
+    import pandas as pd
+
+    with opened(path) as stream:
+        return pd.read_csv(stream, sep=separator, decimal=decimal, skipinitialspace=True)
+
+
+def _text_columns(table: pd.DataFrame) -> int:
+    return sum(_is_text(table[column]) for column in table)
+
+
 def _separator(path: Path) -> str:
     """Return the separator, by the first line."""
     if path.name.lower().split(".")[1:2] in (["tsv"], ["tab"]):
         return "\t"
     with opened(path) as stream:
-        head = stream.readline(SAMPLE).decode("utf-8", errors="replace").strip()
+        head = stream.readline(65_536).decode("utf-8", errors="replace").strip()
     head = re.sub(r'"[^"]*"', "", head)
     separator = max(SEPARATORS, key=head.count)
     # Columns of text files are often set off by blanks.
     return separator if separator in head else r"\s+" if re.search(r"\S\s+\S", head) else ","
 
 
-def _numeric(features: pd.DataFrame, name: str, keep: Sequence[str]) -> pd.DataFrame:
-    """Return the table with its text that is numbers as numbers: with decimal commas, signs of
-    currencies and percent, or Fortran's exponents. Dates, and numbers that remain text, are
-    refused by name unless they are to be kept.
+def _refuse(features: pd.DataFrame, name: str, keep: Sequence[str]) -> None:
+    """Raise a :class:`~svmcvx.DataError` for columns that hold dates, numbers but for some values,
+    or names of the rows, unless they are to be kept.
     """
-    import pandas as pd
-
-    found = features.copy()
-    plain, marks = {}, {}
+    naming = []
     for column in features:
-        if column in keep or not _is_text(features[column]):
+        if column in keep:
             continue
-        there = features[column].dropna().astype(str)
-        if len(there) and there.str.fullmatch(DATE).all():
+        there = features[column].dropna()
+        text = there.astype(str) if _is_text(there) else None
+        if text is not None and len(text) and text.str.fullmatch(DATE).all():
             raise DataError(
-                f"column {column!r} of {name} holds dates or times such as {there.iloc[0]!r}; leave"
+                f"column {column!r} of {name} holds dates or times such as {text.iloc[0]!r}; leave"
                 f" it out by drop=[{column!r}], make numbers of it, such as days, or use each value"
                 f" as a category by keep=[{column!r}]"
             )
-        signs = [sign for sign in SIGNS if there.str.count(re.escape(sign)).eq(1).all()]
-        for sign in signs:
-            there = there.str.replace(sign, "", regex=False)
-        plain[column] = there.str.strip().str.replace(EXPONENT, r"\1e\2", regex=True)
-        marks[column] = signs
-    joined = pd.concat(plain.values()) if plain else pd.Series([], dtype=str)
-    decimal, thousands = (bool(joined.str.fullmatch(form).any()) for form in (DECIMAL, THOUSANDS))
-    for column, text in plain.items():
-        commas = text.str.contains(",", regex=False)
-        if len(text) and text[commas].str.fullmatch(COMMAS).all() and commas.any():
-            if decimal == thousands:
-                raise DataError(
-                    f"column {column!r} of {name} holds numbers such as {text[commas].iloc[0]!r},"
-                    " whose comma may stand before decimals or thousands; write them without"
-                )
-            if decimal:
-                text = text.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
-            else:
-                text = text.str.replace(",", "", regex=False)
-        numbers = pd.to_numeric(text, errors="coerce")
-        if len(text) and numbers.notna().all():
-            found[column] = numbers.reindex(features.index)
-            if marks[column]:
-                warnings.warn(
-                    f"{name}: {column} is read as numbers, without {' and '.join(marks[column])}",
-                    stacklevel=6,
-                )
-        elif text.nunique() >= FEW_ROWS and _mostly_numbers(text):
-            strange = features[column].dropna()[numbers.isna()]
+        marked = text is not None and len(text) and text.str.fullmatch(MARKED).all()
+        if text is not None and (marked or (text.nunique() >= FEW_ROWS and _mostly_numbers(text))):
+            strange = text[~_numbers(text)]
             raise DataError(
                 f"column {column!r} of {name} holds numbers but for {len(strange)} values such as"
-                f" {str(strange.iloc[0])!r}; correct them, leave the column out by"
+                f" {strange.iloc[0]!r}; write them as numbers, leave the column out by"
                 f" drop=[{column!r}], or use each value as a category by keep=[{column!r}]"
             )
-    return found
+        if _names_rows(features[column]):
+            naming.append(str(column))
+    if naming:
+        several = len(naming) > 1
+        raise DataError(
+            f"{name}: the column{'s' * several} {', '.join(map(repr, naming))}"
+            f" seem{'s' * (not several)} to number or name the rows; leave"
+            f" {'them' if several else 'it'} out by drop={naming!r}, or use"
+            f" {'them' if several else 'it'} as features by keep={naming!r}"
+        )
 
 
 def _encoded(features: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -340,11 +307,11 @@ def _encoded(features: pd.DataFrame, name: str) -> pd.DataFrame:
         return features
     described = "; ".join(_described(features[column]) for column in text)
     warnings.warn(f"{name}: columns of text are one-hot encoded: {described}", stacklevel=6)
-    encoded = pd.get_dummies(features, columns=text, dtype=float, prefix_sep=SEPARATED)
+    encoded = pd.get_dummies(features, columns=text, dtype=float, prefix_sep="\x00")
     for column in map(str, text):
-        own = [one for one in encoded.columns if str(one).startswith(f"{column}{SEPARATED}")]
+        own = [one for one in encoded.columns if str(one).startswith(f"{column}\x00")]
         encoded.loc[features[column].isna(), own] = np.nan
-    return encoded.rename(columns=lambda one: str(one).replace(SEPARATED, "_"))
+    return encoded.rename(columns=lambda one: str(one).replace("\x00", "_"))
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -384,31 +351,10 @@ def _mostly_numbers(column: pd.Series) -> bool:
     return bool(2 * _numbers(there).sum() > len(there))
 
 
-def _refuse_row_names(features: pd.DataFrame, name: str, keep: Sequence[str]) -> None:
-    """Raise a :class:`~svmcvx.DataError` for columns that only identify the rows, unless they are
-    to be kept.
-    """
-    found = [
-        str(column) for column in features if column not in keep and _names_rows(features[column])
-    ]
-    if found:
-        several = len(found) > 1
-        raise DataError(
-            f"{name}: the"
-            f" column{'s' if several else ''} {_join_names(found)} seem{'' if several else 's'} to"
-            f" number or name the rows; leave {'them' if several else 'it'} out by drop={found!r},"
-            f" or use {'them' if several else 'it'} as features by keep={found!r}"
-        )
-
-
-def _join_names(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))
-
-
 def _names_rows(column: pd.Series) -> bool:
     n = len(column)
     if _is_text(column):
-        return n >= FEW_ROWS and column.nunique() >= NEARLY_ALL * n and not _mostly_numbers(column)
+        return n >= FEW_ROWS and column.nunique() >= 0.95 * n and not _mostly_numbers(column)
     if column.dtype.kind not in "iu" or not column.is_unique:
         return False
     steps = np.diff(column.to_numpy())

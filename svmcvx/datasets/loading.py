@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_whole
 from svmcvx.datasets.files import read_file, read_libsvm, read_npz, write_npz
-from svmcvx.datasets.names import BUILT_IN, check_path, known_names
 from svmcvx.datasets.registry import Dataset, Record, known_sets, label_text
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError, did_you_mean, missing_extra
 
-CACHE_VARIABLE = "SVMCVX_CACHE"
-# Seconds without an answer after which a download fails.
-PATIENCE = 60
+BUILT_IN = ("breast_cancer", "digits", "iris", "wine", "moons", "circles", "blobs")
+# Environment variables: the user's folder of sets, and the cache of downloaded ones.
+ENVIRONMENT_VARIABLE, CACHE_VARIABLE = "SVMCVX_DATA", "SVMCVX_CACHE"
 
 
 def cache_folder() -> Path | None:
@@ -55,7 +54,7 @@ def fetch(record: Record) -> Dataset:
                 raise
             raise DataError(
                 f"the download from {_origin(recipe)} failed ({type(error).__name__}:"
-                f" {_first_line(error)})"
+                f" {str(error).partition(chr(10))[0][:300]})"
             ) from None
     data = Dataset(record.name, X, label_text(np.asarray(y)))
     if (difference := record.difference(data)) is not None:
@@ -75,10 +74,6 @@ def _origin(recipe: Mapping[str, Any]) -> str:
     return f"OpenML {recipe['data_id']}" if recipe["kind"] == "openml" else str(recipe["urls"][0])
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0][:300]
-
-
 def _files(recipe: Mapping[str, Any], scratch: Path) -> list[Path]:
     """Download the files of a recipe. Their content is compared with the record's digest after it
     is read.
@@ -87,20 +82,12 @@ def _files(recipe: Mapping[str, Any], scratch: Path) -> list[Path]:
 
     quiet = pooch.get_logger()
     level = quiet.level
+    how: dict[str, Any] = {"known_hash": None, "path": scratch}
+    how["downloader"] = pooch.HTTPDownloader(timeout=60)
+    names = ((url, f"{place}-{os.path.basename(url)}") for place, url in enumerate(recipe["urls"]))
     quiet.setLevel("ERROR")
     try:
-        return [
-            Path(
-                pooch.retrieve(
-                    url,
-                    known_hash=None,
-                    path=scratch,
-                    fname=f"{number}-{os.path.basename(url)}",
-                    downloader=pooch.HTTPDownloader(timeout=PATIENCE),
-                )
-            )
-            for number, url in enumerate(recipe["urls"])
-        ]
+        return [Path(pooch.retrieve(url, fname=name, **how)) for url, name in names]
     finally:
         quiet.setLevel(level)
 
@@ -182,9 +169,6 @@ def _translated(y: NDArray[Any], labels: Mapping[str, str]) -> NDArray[Any]:
 READERS = {"npz": _npz, "libsvm": _libsvm, "table": _table, "openml": _openml}
 
 
-ENVIRONMENT_VARIABLE = "SVMCVX_DATA"
-
-
 def load(
     name: str | os.PathLike[str],
     data_dir: str | os.PathLike[str] | None = None,
@@ -234,8 +218,8 @@ def load(
     DataError
         If nothing of that name exists, the set cannot be had, the file cannot be read, a class is
         not there, or a column of a table seems to number or name the rows, or holds dates, and is
-        neither in `drop` nor in `keep`. For a set of the papers the message names the folders that were searched, and
-        what to do.
+        neither in `drop` nor in `keep`. For a set of the papers the message names the folders that
+        were searched, and what to do.
 
     Warns
     -----
@@ -244,13 +228,13 @@ def load(
         content; if columns of a table are text, which is one-hot encoded: missing text is NaN in
         all columns of its values.
     """
-    for value, what in ((name, "name"), (data_dir, "data_dir"), (target, "target")):
-        allowed = str if what == "target" else (str, os.PathLike)
-        if not isinstance(value, allowed) and (value is not None or what == "name"):
-            raise DataTypeError(
-                f"{what} must be a {'string' if what == 'target' else 'string or path'}, got"
-                f" {value!r}"
-            )
+    if (
+        not all(isinstance(one, str | os.PathLike | None) for one in (name, data_dir))
+        or name is None
+    ):
+        raise DataTypeError(
+            f"name and data_dir must be strings or paths, got {name!r}, {data_dir!r}"
+        )
     for argument, columns in (("drop", drop), ("keep", keep)):
         listed = isinstance(columns, Iterable) and not isinstance(columns, (str, bytes))
         if not (listed and all(isinstance(column, str) for column in columns)):
@@ -275,15 +259,6 @@ def load(
     return found.pair(classes[0] + rest, second)
 
 
-def _folders(data_dir: str | os.PathLike[str] | None) -> list[tuple[str, Path | None]]:
-    """Return the user's folders with what names them, in the order in which they are searched."""
-    variable = os.environ.get(ENVIRONMENT_VARIABLE)
-    return [
-        ("data_dir", None if data_dir is None else Path(data_dir)),
-        (ENVIRONMENT_VARIABLE, Path(variable) if variable else None),
-    ]
-
-
 def _load(
     name: str,
     data_dir: str | os.PathLike[str] | None,
@@ -296,10 +271,11 @@ def _load(
     if path.is_file() and (path.suffix or os.sep in name):
         return read_file(path, target, drop, keep)
     record = known_sets().get(name)
-    folders = _folders(data_dir)
-    for _, folder in folders:
-        if folder is not None and (folder / f"{name}.npz").is_file():
-            return _from_folder(folder / f"{name}.npz", record)
+    own = os.environ.get(ENVIRONMENT_VARIABLE)
+    folders: dict[str, Any] = {"data_dir": data_dir, ENVIRONMENT_VARIABLE: own}
+    for folder in filter(None, folders.values()):
+        if (there := Path(folder) / f"{name}.npz").is_file():
+            return _from_folder(there, record)
     if name in BUILT_IN:
         return _built_in(name)
     if record is not None:
@@ -309,38 +285,35 @@ def _load(
         return read_npz(cached / f"{name}.npz")
     if path.is_file():
         return read_file(path, target, drop, keep)
-    check_path(name)
-    given = [folder for _, folder in folders if folder is not None]
-    where = (
-        f"no {name}.npz in {' or '.join(map(str, given))}"
-        if given
-        else f"and neither data_dir nor {ENVIRONMENT_VARIABLE} is set"
-    )
+    if path.is_dir():
+        raise DataError(f"{name} is a folder; name a file in it, or pass it as data_dir")
+    if path.suffix or os.sep in name:
+        raise DataError(f"the file {name} does not exist; check the path")
+    where = f"and neither data_dir nor {ENVIRONMENT_VARIABLE} is set"
+    if given := [str(folder) for folder in folders.values() if folder]:
+        where = f"no {name}.npz in {' or '.join(given)}"
     raise DataError(
-        f"no data set is called {name!r}{did_you_mean(name, (*BUILT_IN, *known_names()))}; built in"
-        f" are {', '.join(BUILT_IN)}, those of the papers are listed by svmcvx.datasets.known_sets(), {where};"
-        " pass a path or data_dir"
+        f"no data set is called {name!r}{did_you_mean(name, (*BUILT_IN, *known_sets()))}; built in"
+        f" are {', '.join(BUILT_IN)}, those of the papers are listed by"
+        f" svmcvx.datasets.known_sets(), {where}; pass a path or data_dir"
     )
 
 
 def _from_folder(path: Path, record: Record | None) -> Dataset:
-    """Read a file of the user's own; it may have the name of a set of the papers and be another."""
+    """Read a file of the user's own, which may have the name of a set of the papers."""
     data = read_npz(path)
-    if (
-        record is not None
-        and record.content is not None
-        and (difference := record.difference(data)) is not None
-    ):
+    known = record is not None and record.content is not None
+    if record is not None and known and (difference := record.difference(data)) is not None:
         warnings.warn(
             f"{path} is not the set {record.name} of the papers: {difference}", stacklevel=4
         )
     return data
 
 
-def _of_papers(record: Record, folders: list[tuple[str, Path | None]]) -> Dataset:
+def _of_papers(record: Record, folders: Mapping[str, Any]) -> Dataset:
     """Return a set from the cache or its source."""
     cached = cache_folder()
-    places = [f"{what} ({'not set' if folder is None else folder})" for what, folder in folders]
+    places = [f"{what} ({folder or 'not set'})" for what, folder in folders.items()]
     places.append("the cache (needs the extra data)" if cached is None else f"the cache ({cached})")
     looked = f"{record.name}.npz was looked for in {', '.join(places)}"
     if record.unavailable:
@@ -378,12 +351,12 @@ def _built_in(name: str) -> Dataset:
     from sklearn import datasets
 
     if name in ("moons", "circles", "blobs"):
-        make = {
-            "moons": lambda: datasets.make_moons(300, noise=0.25, random_state=0),
-            "circles": lambda: datasets.make_circles(300, noise=0.1, factor=0.5, random_state=0),
-            "blobs": lambda: datasets.make_blobs(300, centers=2, cluster_std=2.5, random_state=0),
+        shape: dict[str, Any] = {
+            "moons": {"noise": 0.25},
+            "circles": {"noise": 0.1, "factor": 0.5},
+            "blobs": {"centers": 2, "cluster_std": 2.5},
         }[name]
-        X, y = make()  # type: ignore[no-untyped-call]
+        X, y = getattr(datasets, f"make_{name}")(300, random_state=0, **shape)
         return Dataset(name, X, y, ("x1", "x2"))
     bunch = getattr(datasets, f"load_{name}")()
     labels = np.asarray(bunch.target)

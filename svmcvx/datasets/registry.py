@@ -16,8 +16,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import Features
-from svmcvx.datasets.names import REGISTRY
 from svmcvx.errors import DataError
+
+REGISTRY = Path(__file__).with_name("registry.toml")
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,16 +46,6 @@ def test_clustered_outliers_are_a_tight_cluster_of_positive_labels_far_on_the_ne
     assert (y[~far] == 1).mean() == pytest.approx(0.5, abs=0.02)
 
 
-def test_spread_outliers_widen_one_tenth_of_each_class_a_hundredfold():
-    X, y = outlier_data(N, 2, sigma=0.2, outliers="spread", seed=3)
-    chi = centroid(2, 3)
-    for label in (-1, 1):
-        off = X[y == label] - label * chi
-        # E x² = σ² (0.9 + 0.1 · 100), E x⁴ = 3 σ⁴ (0.9 + 0.1 · 100²)
-        np.testing.assert_allclose((off**2).mean(axis=0), 0.04 * 10.9, rtol=0.1)
-        np.testing.assert_allclose((off**4).mean(axis=0), 3 * 0.04**2 * 1000.9, rtol=0.25)
-
-
 def test_the_bayes_rule_is_the_best_for_clean_data():
     X, y = outlier_data(N, 2, sigma=0.5, seed=4)
     rule = outlier_rule(2, seed=4)
@@ -82,16 +72,11 @@ def test_label_noise_flips_the_labels_of_a_hyperplane(tau):
 
 def test_arguments_are_checked():
     cases = [
-        (
-            lambda: outlier_data(0, 2, sigma=1.0, seed=0),
-            "n must be a whole number of at least 1, got 0",
-        ),
-        (lambda: outlier_data(5, 2.5, sigma=1.0, seed=0), "p must be a whole number"),
+        (lambda: outlier_data(0, 2, sigma=1.0, seed=0), "n must be a whole number of at least 1"),
         (lambda: outlier_data(5, 2, sigma=0.0, seed=0), "sigma must be"),
         (lambda: outlier_data(5, 2, sigma=1.0, outliers="some", seed=0), "outliers must be one of"),
         (lambda: outlier_data(5, 2, sigma=1.0, seed=-1), "seed must be"),
         (lambda: label_noise_data(5, 2, tau=0.6, seed=0), "tau must be"),
-        (lambda: label_noise_data(5, 2, tau=0.1, seed=0, sample=-1), "sample must be"),
     ]
     for call, text in cases:
         with pytest.raises(DataError, match=text):
