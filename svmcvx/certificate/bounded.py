@@ -165,15 +165,6 @@ class Bounded:
         return _outwards(self.value, self.error, -np.inf)
 
     @property
-    @quietly
-    def least(self) -> float:
-        """A number that all entries are at least; ∞ if there is none."""
-        low = float(np.min(self.value - self.error, initial=math.inf))
-        if math.isnan(low):
-            return -math.inf
-        return low if self.is_exact else down(low)
-
-    @property
     def upper_end(self) -> float:
         """Upper end of a scalar as a float: at least the exact number."""
         return float(self.upper)
@@ -650,12 +641,12 @@ def total(x: Any) -> Any:
 
 
 @quietly
-def _compensated(values: Floats, beyond: float = math.inf) -> tuple[float, float]:
-    """Return the sum and a bound on its error without the last rounding; `beyond` where partial
-    sums overflow.
+def _compensated(values: Floats) -> tuple[float, float]:
+    """Return the sum and a bound on its error without the last rounding; infinite where partial sums
+    overflow.
     """
     if values.size < LONG:
-        return nearest_sum(values, beyond), 0.0
+        return nearest_sum(values, math.inf), 0.0
     left, lost, size = np.ravel(values), 0.0, 0.0
     while left.size >= LONG // 4:
         half = left.size // 2
@@ -667,26 +658,8 @@ def _compensated(values: Floats, beyond: float = math.inf) -> tuple[float, float
         size += float(np.abs(errors).sum())
         left = np.concatenate([added, odd]) if odd.size else added
     if not (math.isfinite(size) and np.isfinite(left).all()):
-        return nearest_sum(values, beyond), 0.0
+        return nearest_sum(values, math.inf), 0.0
     return nearest_sum([*left.tolist(), lost]), (values.size + 64) * U * size * (1.0 + 2.0**-20)
-
-
-def sum_above(values: Iterable[float] | Floats) -> float:
-    """Return a number that is at least the sum: infinite where partial sums overflow."""
-    value, error = _long_or_short(values, math.inf)
-    return up(up(value) + error) if error else up(value)
-
-
-def sum_below(values: Iterable[float] | Floats) -> float:
-    """Return a number that is at most the sum: −∞ where partial sums overflow."""
-    value, error = _long_or_short(values, -math.inf)
-    return down(down(value) - error) if error else down(value)
-
-
-def _long_or_short(values: Iterable[float] | Floats, beyond: float) -> tuple[float, float]:
-    if isinstance(values, np.ndarray):
-        return _compensated(values, beyond)
-    return nearest_sum(values, beyond), 0.0
 
 
 def weighted_total(weight: Any, x: Any) -> Any:
@@ -709,10 +682,6 @@ def by_rows(term: Callable[..., Any], *arrays: Any) -> Any:
             for part in parts
         ]
     )
-
-
-# As in bounded.py, what plain arrays give is plain, what bounded ones give is bounded.
-# mypy: disable-error-code="no-any-return"
 
 
 # Columns up to which they are taken one by one: reductions along short rows are slow.

@@ -234,10 +234,6 @@ def _weighed(sizes: Floats, norms: Floats) -> Any:
     return sums_above(norms @ sizes, norms.size)
 
 
-# The largest (n + 4)u of which a bound on the backward error of a factorisation is used.
-LARGEST_GROWTH = 0.01
-
-
 class Spectrum(NamedTuple):
     """Approximate eigenvalues and vectors of a symmetric matrix, and a number that is proved to be
     at least the largest one.
@@ -267,30 +263,7 @@ def backward_error(n: int) -> Bounded:
 
 def smallest_eigenvalue_below(A: Floats, guess: float) -> float:
     """Return a number that is proved to be at most the smallest eigenvalue."""
-    n = A.shape[0]
-    diagonal = np.abs(np.diagonal(A))
-    size = float(diagonal.max(initial=0.0)) + abs(guess)
-    if not math.isfinite(size):
-        return -math.inf
-    backward = backward_error(3 * (n + 3)) / 3.0
-    step = max(4.0 * backward.upper * (float(diagonal.sum()) + n * abs(guess)), 2.0**-1000)
-    for _ in range(8):
-        shift = guess - step
-        shifted = A.copy()
-        shifted[np.diag_indices(n)] -= shift
-        try:
-            sl.cholesky(shifted, lower=True, overwrite_a=True, check_finite=False)
-        except (sl.LinAlgError, ValueError):
-            step *= 8.0
-            continue
-        # The backward error of the factorisation, and the rounding of the shifted diagonal.
-        error = (
-            backward * total(exact(diagonal) + abs(shift))
-            + roundings(2) * (exact(size) + abs(shift))
-            + n * SMALLEST
-        )
-        return float((shift - error).lower)
-    return -math.inf
+    return -largest_eigenvalue_above(-A, -guess)
 
 
 def largest_eigenvalue_above(A: Floats, guess: float) -> float:
@@ -303,8 +276,6 @@ def largest_eigenvalue_above(A: Floats, guess: float) -> float:
     diagonal = np.abs(np.diagonal(A))
     size = float(diagonal.max()) + abs(guess)
     if not math.isfinite(size):
-        return math.inf
-    if roundings(n + 4) > LARGEST_GROWTH:
         return math.inf
     growth = backward_error(n + 4)
     step = 4.0 * growth.upper * size + n * SMALLEST

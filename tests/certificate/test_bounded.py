@@ -389,13 +389,6 @@ def test_ends_are_outside():
     assert repr(exact(1.5)) == "1.5 ± 0.0"
 
 
-def test_the_least_of_all_entries():
-    assert Bounded(np.array([3.0, 1.0]), np.array([2.5, 0.25])).least == math.nextafter(0.5, 0.0)
-    assert exact(np.array([3.0, 1.0])).least == 1.0
-    assert exact(np.zeros(0)).least == math.inf
-    assert Bounded(np.array([3.0, 1.0]), np.array([math.nan, 0.0])).least == -math.inf
-
-
 @pytest.mark.parametrize(
     ("low", "high"),
     [(0.0, 1.0), (-1e-300, 5e-324), (0.1, 0.3), (1.0, math.nextafter(1.0, 2.0)), (2.0, 2.0)],

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
-from svmcvx.certificate.bounded import down, sum_below, up
+from svmcvx.certificate.bounded import Bounded, down, total, up
 from svmcvx.certificate.exactly import balanced
 from svmcvx.certificate.rows import norm_above, row_bytes, row_norms_above
 from svmcvx.errors import DataError
@@ -377,7 +377,7 @@ class CountingSearch(SearchState):
         points that drop the others.
         """
         price = (
-            down(self.lam * sum_below(self.weight[dropped]))
+            down(self.lam * total(Bounded(self.weight[dropped])).lower_end)
             if dropped.any() and self.lam > 0
             else 0.0
         )
@@ -527,5 +527,5 @@ def _norm_below(H: Floats, alpha: Floats) -> float:
     size = norm_above(
         np.abs([math.fsum(column) for column in terms.T.tolist()]) * (1.0 + 2.0**-52) + error
     )
-    below = sum_below(alpha)
+    below = total(Bounded(alpha)).lower_end
     return down(down(below * below) / up(size * size)) if size > 0 else math.inf
