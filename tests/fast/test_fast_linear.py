@@ -2,8 +2,6 @@
 must do.
 """
 
-from functools import partial
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -15,14 +13,7 @@ from svmcvx.fast import odm, odml, psvm
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.loss_passes import band, flat_one, hinge_power
-from svmcvx.fast.linear.newton import (
-    LinearNewtonSettings,
-    LinearProblem,
-    Margins,
-    Polish,
-    linear_model,
-    minimise,
-)
+from svmcvx.fast.linear.newton import LinearNewtonSettings, LinearProblem, linear_model, minimise
 from svmcvx.fast.margin_distribution.odm import ODMSettings
 from svmcvx.fast.margin_distribution.odml import ODMLSettings
 from svmcvx.feature_space import LinearSpace
@@ -115,11 +106,6 @@ def test_kernel_machines_without_a_gram_matrix_agree_with_those_that_keep_it(
     fast = odm(X, y, C1=C, C2=C / 2, D=0.2, method="blocks", **settings)
     assert fast.certificate.gap <= 1e-6
     overlap(fast, odm(X, y, C1=C, C2=C / 2, D=0.2, **settings), (name, kernel, intercept, C, seed))
-    fast = odml(X, y, lam1=1.0, lam2=0.5, C=C, method="low-rank", **settings)
-    assert fast.certificate.gap <= 1e-5
-    overlap(
-        fast, odml(X, y, lam1=1.0, lam2=0.5, C=C, **settings), (name, kernel, intercept, C, seed)
-    )
 
 
 @pytest.mark.parametrize("C", [1.0, 300.0])
@@ -145,13 +131,6 @@ def test_a_factor_that_leaves_much_out_costs_products_not_truth(C):
     )
     again = odm(X, y, tol=1e-8, warm_start=fast, **machine)
     assert again.attempts[0].options["iterations"] < fast.attempts[0].options["iterations"]
-    settings = ODMLSettings(largest_rank=10)
-    short = odml(
-        X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0), method="low-rank", settings=settings
-    )
-    assert short.status == "inaccurate"
-    assert short.certificate.gap > 1e-6
-    overlap(short, odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0)), C, gap=2.0)
 
 
 def test_kernel_rooms_keep_no_gram_matrix_of_many_observations():
@@ -161,10 +140,6 @@ def test_kernel_rooms_keep_no_gram_matrix_of_many_observations():
         odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=sx.RBF(1.0), settings=few).solver
         == "fast.odm/blocks"
     )
-    solution = odml(
-        X, y, lam1=1.0, lam2=1.0, C=1.0, kernel=sx.RBF(1.0), settings=ODMLSettings(largest_gram=20)
-    )
-    assert solution.solver == "fast.odml/low-rank"
     # Whether this one is positive semidefinite only its matrix can tell.
     assert (
         odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=lambda A, B: A @ B.T, settings=few).solver
@@ -175,10 +150,6 @@ def test_kernel_rooms_keep_no_gram_matrix_of_many_observations():
         match='method="blocks" needs a kernel that is positive semidefinite on any data',
     ):
         odm(X, y, C1=1.0, C2=1.0, D=0.1, method="blocks")
-    with pytest.raises(
-        sx.DataError, match='method="low-rank" needs a kernel that is positive semidefinite'
-    ):
-        odml(X, y, lam1=1.0, lam2=1.0, C=1.0, kernel=lambda A, B: A @ B.T, method="low-rank")
     with pytest.raises(sx.DataError, match='method="unwhitened" needs kernel=None'):
         odml(X, y, lam1=1.0, lam2=1.0, C=1.0, kernel="rbf", method="unwhitened")
 
@@ -265,7 +236,7 @@ def test_a_warm_start_that_does_not_fit_is_refused():
             odm(X, y, **band, **kernel, method=method, warm_start=second)
     with pytest.raises(sx.DataError, match=r"'theta' of shape \(50,\), got one of shape \(60,\)"):
         odm(X[:50], y[:50], **band, **kernel, warm_start=first)
-    for method in ("auto", "newton", "dcd", "low-rank"):
+    for method in ("auto", "newton", "dcd"):
         with pytest.raises(
             sx.DataError, match=r"warm_start does not fit.*'alpha' of shape \(60,\), got none"
         ):
@@ -398,43 +369,6 @@ def test_a_problem_with_a_linear_term_and_no_bias_minimises_its_quadratic():
     assert np.allclose(point.w, linear_term, atol=1e-8)
 
 
-@FEW
-@given(st.sampled_from(DESIGNS), st.integers(0, 999), st.booleans())
-def test_what_the_polish_returns_is_feasible_whatever_is_free(name, seed, bias):
-    X, y = design(name, seed)
-    rng = np.random.default_rng(seed)
-    n = y.size
-    problem = LinearProblem(
-        X, y.astype(float), rng.uniform(0.1, 2.0, n), hinge_power(1.0), bias=bias
-    )
-    margins = Margins(problem)
-    margins.alpha = problem.c * rng.choice([0.0, 0.5, 1.0], n)
-    margins.slope = np.where((margins.alpha > 0) & (margins.alpha < problem.c), 1.0, 0.0)
-    found = Polish(margins)(True)
-    if found is not None:
-        assert ((found.alpha >= 0) & (found.alpha <= problem.c)).all()
-        assert np.allclose(
-            found.w,
-            X.T @ (found.alpha * y),
-            rtol=1e-12,
-            atol=1e-12 * np.abs(X).max() * found.alpha.sum(),
-        )
-        assert found.response.total == found.alpha.sum()
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("intercept", ["free", "penalised", "none"])
-def test_the_hinge_ends_where_its_band_is_known(intercept, sparse, monkeypatch):
-    X, y = design("plain", 3, n=400, d=10)
-    solve = partial(psvm, sp.csr_array(X) if sparse else X, y, C=1.0, tol=1e-9, intercept=intercept)
-    short = solve()
-    monkeypatch.setattr(Polish, "applies", staticmethod(lambda terms, rows: False))
-    whole = solve()
-    overlap(short, whole, "polish")
-    assert short.certificate.gap < 1e-11
-    assert short.attempts[0].options["steps"] < whole.attempts[0].options["steps"]
-
-
 def test_arguments_are_checked():
     X, y = design("plain", 1)
     with pytest.raises(
@@ -465,6 +399,7 @@ def test_defaults_choose_by_the_documented_rule():
     assert odm(X, y, C1=1.0, C2=1.0, D=0.1).solver == "fast.odm/newton"
     assert odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=sx.RBF(1.0)).solver == "fast.odm/dcd"
     assert odm(X, y, C1=1e6, C2=1.0, D=0.1, kernel=sx.RBF(1.0)).solver == "fast.odm/newton"
-    assert odml(X, y, lam1=1.0, lam2=1.0, C=1.0).solver == "fast.odml/dcd"
+    assert odml(X, y, lam1=1.0, lam2=1.0, C=1.0).solver == "fast.odml/newton"
+    assert odml(X, y, lam1=1.0, lam2=1.0, C=1.0, kernel="rbf").solver == "fast.odml/dcd"
     assert odml(X, y, lam1=0.0, lam2=1.0, C=1e9, max_iter=3).solver == "fast.odml/newton"
     assert psvm(X, y, C=1.0, p=1.5).solver == "fast.psvm/newton"

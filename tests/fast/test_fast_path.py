@@ -1,12 +1,13 @@
 import itertools
-import warnings
 
 import numpy as np
 import pytest
 
 import svmcvx as sx
 from campaigns import warm_paths
+from svmcvx.fast.margin import psvm as linear
 from svmcvx.fast.warm_path import PATHS
+from svmcvx.formulations.base import RecoveredPoints
 from tests.conftest import make_data
 
 X, Y = make_data(n=50)
@@ -113,28 +114,23 @@ def test_no_step_of_a_path_is_worse_than_from_nothing(seed):
     assert not found
 
 
-def test_a_start_that_leads_nowhere_is_followed_by_none():
-    # From p = 1.001 the method stalls at p = 1.
-    name, varied, _, X, y, arguments = warm_paths.case(117)
+def test_a_start_that_leads_nowhere_is_followed_by_none(monkeypatch):
+    X, y = make_data()
+    first = sx.fast.psvm(X, y, C=1.0, p=1.5)
+    solve = linear._solve_linear
+
+    def stalls(statement, monitor, start):
+        if start is None:
+            return solve(statement, monitor, start)
+        monitor.report(3, first.certificate.lower / 2, first.certificate.upper * 2)
+        models, duals = statement.trivial()
+        return RecoveredPoints(models, duals), sx.Status.INACCURATE, {"method": "newton"}
+
+    monkeypatch.setattr(linear, "_solve_linear", stalls)
     seen = []
-    values = arguments.pop(varied)
-    earlier = None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for value in values:
-            seen.clear()
-            found = sx.fast.psvm(
-                X,
-                y,
-                **{varied: value},
-                **arguments,
-                warm_start=earlier,
-                callback=lambda p: seen.append(p) and None,
-            )
-            earlier = found
-            if len(found.attempts) == 2:
-                break
-    assert name == "psvm"
+    found = sx.fast.psvm(
+        X, y, C=2.0, p=1.5, warm_start=first, callback=lambda p: seen.append(p) and None
+    )
     warm, cold = found.attempts
     assert (warm.warm_start_used, cold.warm_start_used) == (True, False)
     assert warm.gap > 1e-6 >= found.certificate.gap

@@ -5,6 +5,7 @@ another way.
 import math
 import tracemalloc
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,36 +14,25 @@ from hypothesis import strategies as st
 from sklearn.svm import SVC
 
 import svmcvx as sx
-import svmcvx.feature_space.kernel as kernel_space
 from svmcvx.data import binary_data
 from svmcvx.fast.core.rows import (
-    UNKEPT_USES,
     CachedRows,
     GramRows,
-    ProductSeconds,
+    PartialFactor,
     RowCacheSettings,
     TiledRows,
     kernel_rows,
-    partial_factor,
 )
-from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, LowRankSettings
+from svmcvx.fast.margin.decomposition import DecompositionSettings, LowRankSettings
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin.smo_passes import near_best_bias, pair_step, slack_of
 from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.margin import PSVM, best_bias, kind_of_psvm
-from svmcvx.kernels.columns import KernelColumns
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.system import memory
 from tests.conftest import make_data
 from tests.intervals import overlap
 
-
-class PairsAlone(Decomposition):
-    takes_shortcuts = False
-
-
-PAIRS_ALONE = PSVMSettings(decomposition=DecompositionSettings(ascent=PairsAlone))
-EXPONENTS = (1.0, 1.02, 1.25, 1.5, 2.0, 3.0, 7.0)
+EXPONENTS = (1.0, 1.02, 1.5, 2.0, 7.0)
 KERNELS = {
     "rbf": sx.RBF(),
     "narrow": sx.RBF(8.0),
@@ -143,19 +133,8 @@ def test_agrees_with_the_conic_route(problem):
     overlap(fast.certificate, sx.solve(sx.psvm_dual(**problem)).certificate)
 
 
-def test_the_model_of_the_lowest_objective_is_kept():
-    # The first point, w = 0, has the optimal objective; the last has the best bound and a worse
-    # model.
-    X = np.array(
-        [[0.126, -0.132], [0.640, 0.105], [-0.536, 0.362], [1.304, 0.947], [-0.704, -1.265]]
-    )
-    solution = sx.fast.psvm(X, [-1, 1, 1, 1, 1], C=1.0, p=1.0, kernel="linear")
-    assert solution.certificate.is_certified(1.1e-6)
-    assert solution.certificate.upper == pytest.approx(2.0, abs=1e-12)
-
-
 @pytest.mark.parametrize("p", EXPONENTS)
-@pytest.mark.parametrize("kernel", ["rbf", "narrow", "polynomial"])
+@pytest.mark.parametrize("kernel", ["rbf", "polynomial"])
 def test_working_sets_reach_the_gap_of_all_pairs(p, kernel):
     X, y = make_data(5, n=120, d=3)
     whole = sx.fast.psvm(X, y, C=2.0, p=p, kernel=KERNELS[kernel], tol=1e-7)
@@ -197,15 +176,6 @@ def test_objective_is_that_of_libsvm():
 
 
 # What a user can ask for
-
-
-def test_same_seed_same_result():
-    X, y = many()
-    runs = [
-        sx.fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", tol=1e-2, seed=seed) for seed in (1, 1, 2)
-    ]
-    assert np.array_equal(runs[0].dual["alpha"], runs[1].dual["alpha"])
-    assert not np.array_equal(runs[0].dual["alpha"], runs[2].dual["alpha"])
 
 
 def test_warm_starts_across_C_and_p():
@@ -281,53 +251,28 @@ def test_indefinite_kernels_are_refused_or_clipped():
     overlap(clipped.certificate, conic.certificate)
 
 
-def test_precomputed_is_the_kernel():
-    X, y = make_data()
-    K = sx.RBF(0.5)(X)
-    given_matrix = sx.fast.psvm(K, y, C=1.0, p=1.5, kernel="precomputed")
-    overlap(
-        given_matrix.certificate, sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(0.5)).certificate
-    )
-
-
 # Memory
 
 
-def stored(all_kept, some_kept, double_precision=0, working_set=64):
-    """Settings that keep all rows that are used, those that are used often, or none, whatever the
-    size.
-    """
+def stored(kept, working_set=64):
+    """Settings that keep the rows that are used (0), or none (infinity), in single precision."""
     return PSVMSettings(
-        rows=RowCacheSettings(
-            all_kept=all_kept, some_kept=some_kept, double_precision=double_precision
-        ),
-        decomposition=DecompositionSettings(
-            working_set=working_set, tiled_least=working_set, tiled_most=working_set
-        ),
+        rows=RowCacheSettings(kept=kept, double_precision=0),
+        decomposition=DecompositionSettings(working_set=working_set, tiled_working_set=working_set),
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "p"), [("rbf", 1.0), ("rbf", 1.5), ("laplacian", 2.0), ("polynomial", 1.0)]
-)
+@pytest.mark.parametrize(("name", "p"), [("rbf", 1.0), ("laplacian", 2.0), ("polynomial", 1.5)])
 def test_rows_that_are_not_kept_give_the_same_interval(name, p):
     X, y = many(1100)
-    keywords = {"C": 1.0, "p": p, "kernel": KERNELS[name], "tol": 1e-4}
+    keywords = {"C": 1.0, "p": p, "kernel": KERNELS[name], "tol": 1e-7}
     expected = sx.fast.psvm(X, y, **keywords).certificate
-    for rows in (stored(0.0, 0.0), stored(math.inf, 0.0), stored(math.inf, math.inf)):
-        found = sx.fast.psvm(X, y, cache_size=1.0, settings=rows, **keywords)
-        assert found.certificate.is_certified(1e-4)
-        overlap(found.certificate, expected, gap=1e-4)
+    for kept in (0.0, math.inf):
+        found = sx.fast.psvm(X, y, cache_size=1.0, settings=stored(kept), **keywords)
+        assert found.certificate.is_certified(1e-7)
+        overlap(found.certificate, expected, gap=1e-7)
         assert found.attempts[0].options["storage"] == "float32"
-        assert (found.attempts[0].options["cache_mb"] == 0) == (rows.rows.some_kept == math.inf)
-
-
-def test_rows_that_are_not_kept_lead_to_a_small_gap():
-    X, y = many(1100)
-    keywords = {"C": 10.0, "p": 1.0, "kernel": "rbf", "tol": 1e-9}
-    found = sx.fast.psvm(X, y, settings=stored(math.inf, math.inf), **keywords)
-    assert found.certificate.is_certified(1e-9)
-    overlap(found.certificate, sx.fast.psvm(X, y, **keywords).certificate)
+        assert (found.attempts[0].options["cache_mb"] == 0) == (kept == math.inf)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -338,14 +283,13 @@ def test_rows_are_the_same_however_they_are_stored(dtype, intercept):
     K = sx.RBF(0.3)(X) + (intercept == "penalised")
     tiled = TiledRows(space.columns(dtype=dtype), float(intercept == "penalised"))
     ways = (GramRows(K), tiled, CachedRows(space.row_block(dtype), 300, 40, dtype))
-    both = CachedRows(space.row_block(dtype), 300, 40, dtype, computed=tiled)
     rng = np.random.default_rng(0)
     accuracy = 100.0 * np.finfo(dtype).eps
-    for _ in range(2 * UNKEPT_USES):
+    for _ in range(4):
         chosen = np.sort(rng.choice(60, 30, replace=False))
         change = rng.standard_normal(30) * (rng.random(30) < 0.7)
         expected = K[chosen].T @ change
-        for rows in (*ways, both):
+        for rows in ways:
             Q, f = rows.square(chosen), np.ones(300)
             rows.add(f, chosen, change)
             assert np.array_equal(Q, Q.T)
@@ -357,78 +301,30 @@ def test_time_is_left_for_the_certificate(monkeypatch):
     X, y = many()
     products = []
     evaluate = KernelSpace._blockwise
-    monkeypatch.setattr(ProductSeconds, "of", lambda self, entries: entries)
+    monkeypatch.setattr("svmcvx.fast.margin.decomposition.seconds_of_entry", lambda space: 1.0)
     monkeypatch.setattr(
         KernelSpace, "_blockwise", lambda self, v: products.append(v.any()) or evaluate(self, v)
     )
-    found = sx.fast.psvm(
-        X,
-        y,
-        C=1.0,
-        p=1.0,
-        kernel="rbf",
-        tol=1e-6,
-        settings=stored(math.inf, math.inf),
-        time_limit=1e5,
-    )
-    # Each of the 1500 rows would take 1500 seconds: that is known after the first round.
+    solve = partial(sx.fast.psvm, X, y, C=1.0, kernel="rbf", settings=stored(math.inf))
+    found = solve(time_limit=2e5)
+    # Each row would take 1500 seconds: there is time for those of one round.
     assert found.status is sx.Status.TIME_LIMIT
     assert sum(products) == 1
     assert 0 < found.certificate.lower < found.certificate.upper < math.inf
-    better = sx.fast.psvm(
-        X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-6, settings=stored(math.inf, math.inf)
-    )
-    assert better.status is sx.Status.OPTIMAL
-    overlap(found.certificate, better.certificate, gap=1.0)
-
-
-def test_support_equations_need_no_factor_of_the_whole_matrix(monkeypatch):
-    X, y = make_data(3, n=1200, d=4)
-    monkeypatch.setattr("svmcvx.feature_space.kernel.gram_factor", None)
-    tried = []
-    crossover = Decomposition._crossover
-    monkeypatch.setattr(
-        Decomposition, "_crossover", lambda self, found: tried.append(1) or crossover(self, found)
-    )
-    found = sx.fast.psvm(X, y, C=1e4, p=1.0, kernel="rbf", tol=1e-6)
-    assert tried
-    assert found.certificate.is_certified(1e-6)
+    overlap(found.certificate, solve().certificate, gap=1.0)
 
 
 def test_memory_does_not_grow_with_the_square_of_n():
     X, y = make_data(5, n=6000, d=5)
     tracemalloc.start()
     found = sx.fast.psvm(
-        X,
-        y,
-        C=1.0,
-        p=1.0,
-        kernel="rbf",
-        tol=1e-2,
-        settings=stored(math.inf, math.inf, working_set=512),
+        X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, settings=stored(math.inf, working_set=512)
     )
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found.certificate.is_certified(1e-2)
     # The Gram matrix would take 144 MB in single precision, the support vectors' rows a part of it.
     assert peak < 30e6
-
-
-def test_no_gram_matrix_is_kept(monkeypatch):
-    X, y = many()
-    largest = []
-    original = KernelColumns.__call__
-    monkeypatch.setattr(
-        KernelColumns,
-        "__call__",
-        lambda self, *rows: largest.append(block := original(self, *rows)) or block,
-    )
-    settings = PSVMSettings(rows=RowCacheSettings(block_entries=2**15))
-    monkeypatch.setattr(memory, "available", lambda: 2**22)  # 4 MiB: the Gram matrix would take 18
-    sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, cache_size=2, settings=settings)
-    assert max(block.nbytes for block in largest) < 2**19
-    with pytest.raises(sx.BuildError, match="smaller cache_size"):
-        sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, settings=settings)
 
 
 def test_the_cache_drops_the_oldest_rows():
@@ -455,15 +351,13 @@ def test_a_hundred_thousand_observations_get_a_bounded_cache():
     X = rng.standard_normal((100_000, 2))
     y = np.where(X[:, 0] + 0.1 * rng.standard_normal(100_000) > 0, 1, -1)
     space = feature_space(binary_data(X, y), sx.RBF(), intercept="free", keep_gram=False)
-    wanted = {"working_set": 512, "tiled_working_set": 2048, "float32": True}
-    rows, size = kernel_rows(space, cache_size=100, **wanted)
-    assert (rows.nbytes, size) == (0, 2048)
-    everything = RowCacheSettings(all_kept=0.0)
-    rows, size = kernel_rows(space, cache_size=100, settings=everything, **wanted)
+    assert kernel_rows(space, cache_size=100, float32=True).tiled
+    wanted = {"float32": True, "settings": RowCacheSettings(kept=0.0)}
+    rows = kernel_rows(space, cache_size=100, **wanted)
     assert rows.nbytes <= 100 * 2**20
-    assert size == rows.store.shape[0] == 262
+    assert rows.room == len(rows.store) == 262
     with pytest.raises(sx.DataError, match="no room for two rows"):
-        kernel_rows(space, cache_size=0.1, settings=everything, **wanted)
+        kernel_rows(space, cache_size=0.1, **wanted)
     solution = sx.fast.psvm(X, y, C=1.0, p=2.0, kernel="rbf", cache_size=50, max_iter=1, tol=1e-1)
     assert math.isfinite(solution.certificate.gap)
 
@@ -547,7 +441,7 @@ def curved(n, seed=0, d=2):
 def test_a_partial_factor_grown_in_turns_is_a_factor(kernel):
     X, y = curved(150)
     space = feature_space(binary_data(X, y), kernel, intercept="free", keep_gram=False)
-    factor = partial_factor(space)
+    factor = PartialFactor(space)
     factor.grow(4, lambda: False)
     assert len(factor.rows) <= 4
     factor.grow(150, lambda: False)
@@ -567,9 +461,8 @@ def test_newton_on_the_factor_agrees_with_pair_steps_alone(p, kernel):
         if kernel == "callable"
         else {**KERNELS, "wide": sx.RBF(0.02)}[kernel]
     )
-    alone = sx.fast.psvm(
-        X, y, C=30.0, p=p, kernel=kernel, tol=1e-4, max_iter=3000, settings=PAIRS_ALONE
-    )
+    never = PSVMSettings(low_rank=LowRankSettings(largest=0))
+    alone = sx.fast.psvm(X, y, C=30.0, p=p, kernel=kernel, tol=1e-4, max_iter=3000, settings=never)
     settings = PSVMSettings(
         low_rank=LowRankSettings(probe=6, work_of_column=0.0, worth=0.0),
         decomposition=DecompositionSettings(steps=1),
@@ -608,9 +501,7 @@ def test_polishing_for_p_near_one_warns_of_nothing():
         sx.fast.psvm(X, y, C=1e4, p=1.02, kernel="rbf", tol=1e-8, time_limit=10)
 
 
-# Newton steps from an earlier solution
-
-AT_ONCE = PSVMSettings(expected_newton_steps=0.0)
+# Paths
 
 
 def _noisy(n, seed, *, kind="plain"):
@@ -634,77 +525,23 @@ def _noisy(n, seed, *, kind="plain"):
 @pytest.mark.parametrize(
     "kind", ["plain", "duplicates", "contradicting", "constant", "one point", "offset"]
 )
-@pytest.mark.parametrize("p", [1.0, 1.3, 1.5, 2.0, 2.5])
-def test_paths_with_newton_steps_wherever_they_apply_agree_with_cold_fits(kind, p):
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.5])
+def test_paths_agree_with_cold_fits(kind, p):
     X, y = _noisy(50, 5, kind=kind)
     weight = np.random.default_rng(1).uniform(0.2, 3.0, size=y.size)
-    for values in (np.logspace(-2, 4, 6), np.logspace(4, -2, 6)):
-        earlier, warm, kernel = None, [], GramCache().kernel(sx.RBF())
+    solve = partial(psvm, X, y, p=p, sample_weight=weight)
+    kernel = GramCache().kernel(sx.RBF())
+    cold = {C: solve(C=C, kernel="rbf").certificate for C in np.logspace(-2, 4, 4)}
+    for values in ([*cold], [*cold][::-1]):
+        earlier = None
         for C in values:
-            earlier = psvm(
-                X,
-                y,
-                C=C,
-                p=p,
-                kernel=kernel,
-                sample_weight=weight,
-                warm_start=earlier,
-                settings=AT_ONCE,
-            )
-            warm.append(earlier)
-        for C, found in zip(values, warm, strict=True):
-            cold = psvm(X, y, C=C, p=p, kernel="rbf", sample_weight=weight)
-            scale = max(1.0, cold.certificate.upper)
-            assert abs(found.certificate.upper - cold.certificate.upper) <= scale * (
-                found.certificate.gap + cold.certificate.gap + 1e-12
+            earlier = solve(C=C, kernel=kernel, warm_start=earlier)
+            found, expected = earlier.certificate, cold[C]
+            assert abs(found.upper - expected.upper) <= max(1.0, expected.upper) * (
+                found.gap + expected.gap + 1e-12
             )
             # The certificate allows for rounding, beyond the gap at which a solver stops.
-            assert found.certificate.gap <= max(2e-6, 2.0 * cold.certificate.gap)
-
-
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
-def test_newton_steps_reach_the_optimum_from_a_neighbour(p, monkeypatch):
-    X, y = _noisy(300, 2)
-    kernel = GramCache().kernel(sx.RBF())
-    first = psvm(X, y, C=300.0, p=p, kernel=kernel)
-    second = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first, settings=AT_ONCE)
-    options = second.attempts[-1].options
-    assert options["newton_steps"] <= 15
-    assert options["pair_steps"] == 0
-    assert second.certificate.gap <= 1e-6
-    few = psvm(X, y, C=400.0, p=p, kernel="rbf", warm_start=first, settings=AT_ONCE)
-    assert few.attempts[-1].options["newton_steps"] <= 15
-    # Without a matrix that is kept, as with more observations.
-    monkeypatch.setattr(kernel_space, "FEW", 0)
-    without = psvm(X, y, C=400.0, p=p, kernel="rbf", warm_start=first, settings=AT_ONCE)
-    assert "newton_steps" not in without.attempts[-1].options
-
-
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
-def test_newton_steps_replace_pair_steps_that_take_long(p):
-    X, y = _noisy(300, 2)
-    kernel = GramCache().kernel(sx.RBF())
-    first = psvm(X, y, C=300.0, p=p, kernel=kernel)
-    second = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first)
-    never = PSVMSettings(expected_newton_steps=math.inf)
-    alone = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first, settings=never)
-    assert second.attempts[-1].options["newton_steps"] <= 15
-    assert 0 < second.attempts[-1].options["pair_steps"] < alone.attempts[-1].options["pair_steps"]
-    assert "newton_steps" not in alone.attempts[-1].options
-    overlap(second.certificate, alone.certificate)
-
-
-def test_newton_steps_replace_pair_steps_on_working_sets():
-    X, y = _noisy(1100, 2)
-    kernel = GramCache().kernel(sx.RBF())
-    first = psvm(X, y, C=300.0, p=1.5, kernel=kernel)
-    second = psvm(X, y, C=400.0, p=1.5, kernel=kernel, warm_start=first)
-    options = second.attempts[-1].options
-    assert options["working_set"] < 1100
-    assert 0 < options["newton_steps"] <= 15
-    assert options["pair_steps"] > 0
-    assert second.certificate.is_certified(2e-6)
-    overlap(second.certificate, psvm(X, y, C=400.0, p=1.5, kernel="rbf").certificate)
+            assert found.gap <= max(2e-6, 2.0 * expected.gap)
 
 
 @pytest.mark.parametrize("p", [1.1, 1.5, 2.0, 3.0])
@@ -726,48 +563,6 @@ def test_near_best_bias_is_nearly_the_best(p):
         assert loss(exact) <= min(loss(exact + step) for step in (-1e-3, 1e-3)) * (1 + 1e-12)
         guessed = best_bias(f, y, p=p, weight=weight, near=exact + 1e-3)
         assert guessed == pytest.approx(exact, rel=1e-12, abs=1e-12)
-
-
-@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
-def test_few_observations_are_solved_by_pairs_and_many_steps_handed_to_newton(C):
-    X, y = _noisy(120, 3)
-    few = psvm(X, y, C=C)
-    newton = psvm(X, y, C=C, method="newton")
-    assert newton.solver == "fast.psvm/newton"
-    assert few.certificate.is_certified(1e-6)
-    assert few.certificate.lower <= newton.certificate.upper
-    assert newton.certificate.lower <= few.certificate.upper
-    hasty = PSVMSettings(smo=DecompositionSettings(steps=1, final=1e-3), smo_max_rounds=1)
-    handed = psvm(X, y, C=C, settings=hasty)
-    assert handed.certificate.is_certified(1e-6)
-    assert few.solver == "fast.psvm/smo" or C > 1
-    assert handed.solver == "fast.psvm/newton"
-    # An offset changes the kernel matrix, not the problem.
-    moved = psvm(X + 1e4, y, C=C)
-    assert moved.certificate.upper == pytest.approx(few.certificate.upper, rel=1e-5)
-
-
-def test_the_limit_of_rounds_holds_for_pairs_and_newton_together():
-    X, y = _noisy(120, 3)
-    hasty = PSVMSettings(smo=DecompositionSettings(steps=1, final=1e-3))
-    found = psvm(X, y, C=10.0, max_iter=1, tol=1e-12, settings=hasty)
-    assert found.solver == "fast.psvm/smo"
-    assert found.status == "iteration_limit"
-
-
-def test_few_observations_begin_with_the_method_that_has_less_work():
-    X, y = _noisy(120, 3)
-    assert psvm(X, y, C=1.0).solver == "fast.psvm/smo"
-    # Neither the unit of the data nor an offset changes the choice.
-    for C, method in ((1.0, "smo"), (1e3, "newton")):
-        for unit, offset in ((1.0, 0.0), (1e-3, 0.0), (1e3, 1e4)):
-            assert psvm(unit * X + offset, y, C=C / unit**2).solver == f"fast.psvm/{method}"
-    # Pair steps are not begun where they would not end: one round of Newton's method is one
-    # iteration.
-    assert (
-        psvm(X, y, C=1e3).attempts[0].options.keys()
-        == psvm(X, y, C=1e3, method="newton").attempts[0].options.keys()
-    )
 
 
 @pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 4.0])

@@ -2,21 +2,19 @@
 memory.
 
 Writing a row to memory and reading it again takes longer than computing it tile by tile where it is
-used. Therefore rows are stored if there is room for a large share of them; if there is room for a
-smaller share, rows that are used often are stored; and none otherwise.
+used. Therefore rows are stored if there is room for a tenth of them, and none otherwise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
 from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.errors import DataError
@@ -28,24 +26,6 @@ from svmcvx.system.threads import available_threads
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
-
-# Uses of a row before it is stored.
-UNKEPT_USES = 4
-# Shares of the rows and of the columns, and the most of each, in a product that is computed to be
-# timed.
-TIMED_ROWS, MOST_TIMED_ROWS = 1 / 8, 20_480
-TIMED_COLUMNS, MOST_TIMED_COLUMNS = 1 / 16, 2048
-# Entries of rows computed by the solver, in those of such a product, after which another is timed.
-TIMED_AGAIN = 100.0
-# What the timed products count at the next one: one product alone may take twice as long as the
-# others on a busy machine.
-MEMORY = 0.9
-# Rows and columns of a tile of a symmetric matrix, of which one triangle is computed.
-SQUARE = 128
-# Least number of rows that are computed together: preparing a block has a fixed cost.
-FEWEST_ROWS = 64
-# Number of observations up to which one thread computes kernel rows: starting others costs more.
-SINGLE_THREAD = 1000
 
 
 @dataclass(frozen=True)
@@ -60,26 +40,23 @@ class RowCacheSettings:
     block_entries : int
         Entries of one block of rows that is computed at a time; it should fit into the processor's
         cache.
-    all_kept, some_kept : float
-        Shares of all rows for which the cache must have room to keep all that are used, and those
-        that are used often.
+    kept : float
+        Share of all rows for which the cache must have room, or none is stored.
     """
 
     double_precision: int = 4000
     block_entries: int = BLOCK_ENTRIES
-    all_kept: float = 0.25
-    some_kept: float = 0.05
+    kept: float = 0.1
 
 
 class Rows(Protocol):
     """Rows of the Gram matrix of the observations of a round."""
 
+    # Whether rows are computed where they are used, and the number of those that there is room for.
+    tiled: bool
+    room: int
     dtype: np.dtype[Any]
     nbytes: int
-
-    @property
-    def tiled(self) -> bool:
-        """Whether rows are computed where they are used, at first at least."""
 
     def square(self, chosen: Indices) -> Floats:
         """Return the Gram matrix of some observations, not to be changed."""
@@ -98,7 +75,7 @@ class GramRows:
     def __init__(self, gram: Floats) -> None:
         # The matrix is symmetric, and passes are compiled for one layout.
         self.store = gram.T if gram.flags.f_contiguous else gram
-        self.dtype, self.nbytes = self.store.dtype, self.store.nbytes
+        self.dtype, self.nbytes, self.room = gram.dtype, gram.nbytes, len(gram)
 
     def square(self, chosen: Indices) -> Floats:
         return (
@@ -118,20 +95,21 @@ class TiledRows:
 
     def __init__(self, columns: KernelColumns, constant: float = 0.0) -> None:
         self.columns, self.constant, self.dtype = columns, constant, columns.dtype
+        self.room = columns.shape[1]
 
     def square(self, chosen: Indices) -> Floats:
         """Return the Gram matrix of some observations, exactly symmetric."""
-        q = chosen.size
+        q, size = chosen.size, 128
         found = np.empty((q, q))
-        for start in range(0, q, SQUARE):
-            below = self.columns.some(chosen[start : start + SQUARE])
-            for first in range(start, q, SQUARE):
-                rows = chosen[first : first + SQUARE]
+        for start in range(0, q, size):
+            below = self.columns.some(chosen[start : start + size])
+            for first in range(start, q, size):
+                rows = chosen[first : first + size]
                 tile = below(rows).astype(np.float64)
                 if first == start:
                     tile = np.tril(tile) + np.tril(tile, -1).T
-                found[first : first + SQUARE, start : start + SQUARE] = tile
-                found[start : start + SQUARE, first : first + SQUARE] = tile.T
+                found[first : first + size, start : start + size] = tile
+                found[start : start + size, first : first + size] = tile.T
         return found + self.constant if self.constant else found
 
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
@@ -145,6 +123,8 @@ class TiledRows:
 class CachedRows:
     """The rows used last; missing ones are computed in blocks that fit into the processor's cache."""
 
+    tiled = False
+
     def __init__(
         self,
         block: RowBlock,
@@ -153,19 +133,17 @@ class CachedRows:
         dtype: DTypeLike,
         workers: int = 1,
         block_entries: int = BLOCK_ENTRIES,
-        computed: TiledRows | None = None,
     ) -> None:
-        self.block, self.computed = block, computed
+        self.block = block
         self.store = np.empty((capacity, n), dtype=dtype)
-        self.dtype, self.nbytes = self.store.dtype, self.store.nbytes
+        self.dtype, self.nbytes, self.room = self.store.dtype, self.store.nbytes, capacity
         self._slot = np.full(n, -1, dtype=np.intp)
         self._owner = np.full(capacity, -1, dtype=np.intp)
         self._used = np.zeros(capacity, dtype=np.int64)
         self._clock = 0
-        # Uses until a row is stored.
-        self._left = np.full(n, 0 if computed is None else UNKEPT_USES, dtype=np.int8)
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
-        self._at_once = max(FEWEST_ROWS, block_entries // n)
+        # Preparing a block has a fixed cost.
+        self._at_once = max(64, block_entries // n)
 
     def fetch(self, wanted: Indices) -> Indices:
         """Return the positions of rows in `store`, after missing rows have replaced the least
@@ -192,25 +170,11 @@ class CachedRows:
         return self._slot[wanted]
 
     def square(self, chosen: Indices) -> Floats:
-        """Return the Gram matrix of some observations."""
-        if self.computed is not None:
-            return self.computed.square(chosen)
         return submatrix(self.store, self.fetch(chosen), chosen)  # type: ignore[no-any-return]
 
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
-        """Add rows, those that were used often from the cache."""
         used = np.flatnonzero(change)
-        due = self._left[chosen[used]] == 0
-        if (again := used[due]).size:
-            add_rows(f, self.store, self.fetch(chosen[again]), change[again])
-        if self.computed is not None and (first := used[~due]).size:
-            self.computed.add(f, chosen[first], change[first])
-            self._left[chosen[first]] -= 1
-
-    @property
-    def tiled(self) -> bool:
-        """Whether rows are computed where they are used, at first."""
-        return self.computed is not None
+        add_rows(f, self.store, self.fetch(chosen[used]), change[used])
 
     def _compute(self, rows: Indices, slots: Indices) -> None:
         if (np.diff(slots) == 1).all():
@@ -219,72 +183,38 @@ class CachedRows:
             self.store[slots] = self.block(rows)
 
 
-class ProductSeconds:
-    """How long a product with the kernel matrix in double precision takes, from small ones that are
-    timed during the run.
+def seconds_of_entry(space: FeatureSpace) -> float:
+    """Return the seconds that an entry of a product with the kernel matrix takes, from a small
+    product; 0 where the matrix is stored.
     """
-
-    def __init__(self, space: FeatureSpace) -> None:
-        self._columns: KernelColumns | None = None
-        if isinstance(space, KernelSpace) and space.stored_gram is None:
-            X, n = space.data.X, space.data.n
-            rows = X[: max(1, min(int(TIMED_ROWS * n), MOST_TIMED_ROWS))]
-            columns = X[: max(1, min(int(TIMED_COLUMNS * n), MOST_TIMED_COLUMNS))]
-            self._columns = KernelColumns(space.resolved, rows, columns)
-        # Seconds and entries of the products timed; earlier ones count less.
-        self._seconds, self._entries, self._due = 0.0, 0.0, 0.0
-
-    def after(self, entries: float) -> None:
-        """Take note of entries computed by the solver; time another product if there have been
-        many.
-        """
-        self._due -= entries
-        if self._columns is None or self._due > 0:
-            return
-        rows, columns = self._columns.shape
-        started = clock.now()
-        self._columns.product(np.ones(columns))
-        self.took(clock.now() - started, float(rows * columns))
-
-    def took(self, seconds: float, entries: float) -> None:
-        """Take note of a product's seconds and entries."""
-        if self._columns is not None and entries:
-            self._seconds = MEMORY * self._seconds + seconds
-            self._entries = MEMORY * self._entries + entries
-            self._due = TIMED_AGAIN * entries
-
-    def of(self, entries: float) -> float:
-        """Return the seconds of a product with this many entries."""
-        return entries * self._seconds / self._entries if self._entries else 0.0
+    if not isinstance(space, KernelSpace) or space.stored_gram is not None:
+        return 0.0
+    X, n = space.data.X, space.data.n
+    rows, some = (X[: min(1 + n // part, 2048)] for part in (8, 16))
+    columns = KernelColumns(space.resolved, rows, some)
+    started = clock.now()
+    columns.product(np.ones(columns.shape[1]))
+    return (clock.now() - started) / math.prod(columns.shape)
 
 
 def kernel_rows(
     space: FeatureSpace,
     *,
-    working_set: int,
     cache_size: float,
     float32: bool,
-    tiled_working_set: int | None = None,
-    workers: int | None = None,
     settings: RowCacheSettings | None = None,
-) -> tuple[Rows, int]:
-    """Return the rows of a space, and the size of the working set that they have room for."""
+) -> Rows:
+    """Return the rows of a space in the form that there is room for."""
     if (gram := space.stored_gram) is not None:
         shared = space.blockwise and space.intercept == "penalised"
-        return GramRows(gram + 1.0 if shared else gram), working_set
+        return GramRows(gram + 1.0 if shared else gram)
     settings = RowCacheSettings() if settings is None else settings
     n = space.data.n
     dtype = np.dtype(np.float32 if float32 and n > settings.double_precision else np.float64)
     row = float(n * dtype.itemsize)
     capacity = min(n, memory.columns_in(cache_size, n, dtype.itemsize))
-    tiled = None
-    if capacity < settings.all_kept * n and isinstance(space, KernelSpace):
-        tiled = TiledRows(
-            space.columns(dtype=dtype), 1.0 if space.intercept == "penalised" else 0.0
-        )
-        working_set = working_set if tiled_working_set is None else min(n, tiled_working_set)
-        if capacity < max(settings.some_kept * n, working_set):
-            return tiled, working_set
+    if capacity < settings.kept * n and isinstance(space, KernelSpace):
+        return TiledRows(space.columns(dtype=dtype), float(space.intercept == "penalised"))
     if capacity < 2:
         raise DataError(
             f"cache_size={cache_size:g} MB has no room for two rows of the {n} × {n} kernel matrix;"
@@ -294,12 +224,10 @@ def kernel_rows(
     memory.require(
         capacity * row, f"a cache of {capacity} kernel rows", "pass a smaller cache_size"
     )
-    if workers is None:
-        workers = available_threads() if n > SINGLE_THREAD else 1
-    rows = CachedRows(
-        space.row_block(dtype), n, capacity, dtype, workers, settings.block_entries, tiled
-    )
-    return rows, min(working_set, capacity)
+    # Up to a thousand observations other threads cost more than they save.
+    workers = available_threads() if n > 1000 else 1
+    block = space.row_block(dtype)
+    return CachedRows(block, n, capacity, dtype, workers, settings.block_entries)
 
 
 @compiled(allocates=True)
@@ -356,34 +284,21 @@ def shares() -> Iterator[Share]:
         yield run
 
 
-# Share of the largest diagonal entry below which a residual is rounding error.
-ROUNDING = 1e-13
-
-
-@dataclass
 class PartialFactor:
-    """A factor that grows column by column."""
+    """A factor F of the Gram matrix of a space, a penalised intercept included, that grows by the
+    column of the largest residual K - FF'. The matrix need not be stored.
+    """
 
-    column: Callable[[int], Floats]
-    residual: Floats
-    negligible: float = ROUNDING
-    rows: Floats = field(init=False)
-    pivots: list[int] = field(default_factory=list, init=False)
-
-    def __post_init__(self) -> None:
-        self.residual = np.array(self.residual, dtype=np.float64)
+    def __init__(self, space: FeatureSpace, negligible: float = 1e-13) -> None:
+        self.column, self.negligible = space.row_block(np.float64), negligible
+        self.residual = np.array(space.diagonal(), dtype=np.float64)
         self.rows = np.empty((0, self.residual.size))
+        self.pivots: list[int] = []
         self.scale = float(self.residual.max(initial=0.0))
-        self.trace = float(self.residual.sum())
 
     @property
     def done(self) -> bool:
         return float(self.residual.max(initial=0.0)) <= self.negligible * self.scale
-
-    @property
-    def missing(self) -> float:
-        """Share of the trace of K that FF' lacks."""
-        return float(self.residual.sum()) / self.trace if self.trace > 0 else 0.0
 
     @property
     def factor(self) -> Floats:
@@ -397,14 +312,12 @@ class PartialFactor:
         True.
         """
         k = len(self.rows)
-        rank = min(rank, self.residual.size)
-        if k >= rank or self.done:
-            return
-        L = np.empty((rank, self.residual.size))
+        L = np.empty((max(k, min(rank, self.residual.size)), self.residual.size))
         L[:k] = self.rows
-        while k < rank and not self.done and not stop():
+        while k < len(L) and not self.done and not stop():
             pivot = int(self.residual.argmax())
-            row = (self.column(pivot) - L[:k, pivot] @ L[:k]) / math.sqrt(self.residual[pivot])
+            column = np.asarray(self.column(np.array([pivot]))[0], dtype=np.float64)
+            row = (column - L[:k, pivot] @ L[:k]) / math.sqrt(self.residual[pivot])
             # The factor is exact in the rows of earlier pivots: other values than zero are rounding
             # error there.
             row[self.pivots] = 0.0
@@ -420,29 +333,7 @@ class PartialFactor:
         """The rank at which the residual becomes negligible if it continues to fall at its mean
         rate.
         """
-        left = float(self.residual.max(initial=0.0)) / self.scale if self.scale > 0 else 0.0
+        k, left = len(self.rows), float(self.residual.max(initial=0.0)) / (self.scale or 1.0)
         if left <= self.negligible:
-            return float(len(self.rows))
-        return (
-            len(self.rows) * math.log(self.negligible) / math.log(left) if left < 1.0 else math.inf
-        )
-
-
-def partial_factor(space: FeatureSpace, negligible: float = ROUNDING) -> PartialFactor:
-    """Return an empty factor of the Gram matrix of a space, a penalised intercept included; the
-    matrix need not be stored.
-    """
-    rows = space.row_block(np.float64)
-    return PartialFactor(
-        lambda i: np.asarray(rows(np.array([i]))[0], dtype=np.float64), space.diagonal(), negligible
-    )
-
-
-def on_pivots(F: Floats, pivots: Sequence[int] | NDArray[np.intp], w: Floats) -> Floats:
-    """Return coefficients v, zero except for the pivots, whose expansion has the scores Fw: ``K[:,
-    pivots]`` is ``F F[pivots]'``.
-    """
-    v = np.zeros(F.shape[0])
-    if len(pivots):
-        v[pivots] = sl.solve_triangular(F[pivots], w, lower=True, trans=1, check_finite=False)
-    return v
+            return float(k)
+        return k * math.log(self.negligible) / math.log(left) if left < 1.0 else math.inf

@@ -38,7 +38,7 @@ from svmcvx.fast.core.monitor import (
     monitored,
     solve_interruptible,
 )
-from svmcvx.fast.core.rows import Share, partial_factor, shares
+from svmcvx.fast.core.rows import PartialFactor, Share, shares
 from svmcvx.fast.indicator.search.exchange import Exchange
 from svmcvx.fast.indicator.search.starts import (
     counting_starts,
@@ -505,7 +505,7 @@ class _LocalL0Run(_L0Run):
         low_rank = space.data.n > settings.whole and not (space.is_linear and space.factor_is_data)
         if low_rank:
             # Points in the span of the pivots have these margins in the whole space.
-            factor = partial_factor(space)
+            factor = PartialFactor(space)
             factor.grow(settings.rank, self.monitor.out_of_time)
             G = statement.y[:, None] * factor.factor
             vars(statement)["geometry"] = SignedRows(G, statement.y, space.data.weight, True)

@@ -25,7 +25,7 @@ centre a is minimised in (w, b) until the part of the gap from the gradient is a
 part; then its multipliers become the centre and σ grows. The second derivatives weigh only the
 observations in a band of width 1/σ around the kink, in the end about as many as there are features,
 so late steps are cheap. The method converges to the minimum of the loss itself, not of a smoothed
-one. For p = 1 it ends as soon as the set of free multipliers is optimal (:class:`Polish`).
+one.
 
 The bias is minimised out exactly after every step, which keeps :math:`y'\alpha = 0` to rounding.
 
@@ -48,23 +48,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
-from svmcvx.certificate import EPS, relative_gap
+from svmcvx.certificate import EPS
 from svmcvx.data import BinaryData, Features
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.rows import PartialFactor, partial_factor
+from svmcvx.fast.core.rows import PartialFactor
 from svmcvx.fast.linear import loss_passes as passes
-from svmcvx.fast.linear.loss_passes import HINGE, LinearLoss
+from svmcvx.fast.linear.loss_passes import LinearLoss
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import KernelLike, Linear, as_kernel, row_norms
 from svmcvx.kernels.gram_cache import CachedKernel
 from svmcvx.model import LinearModel
-from svmcvx.numerical import (
-    NewtonStep,
-    bordered_solution,
-    conjugate_gradients,
-    newton,
-    semidefinite_solution,
-)
+from svmcvx.numerical import NewtonStep, bordered_solution, conjugate_gradients, newton
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 
@@ -135,7 +129,6 @@ class _Descent:
         self.w, self.b, self.sigma, self.settings = w, b, sigma, settings
         self.q = np.zeros(problem.d) if problem.linear_term is None else problem.linear_term
         rows.set_point(w)
-        self.polish = Polish(rows) if Polish.applies(problem, rows) else None
         # Steps so far, and those up to the last progress; steps without progress that count; the
         # best of the gap and of the lower bound.
         self.steps, self.improved, self.idle = 0, 0, 0
@@ -188,18 +181,9 @@ class _Descent:
             grow_sigma = part <= GRADIENT_SHARE * left or negligible
         if status is None and (self._exhausted(negligible or grow_sigma) or not math.isfinite(gap)):
             status = Status.INACCURATE
-        if (
-            status is None
-            and self.polish is not None
-            and (exact := self.polish(grow_sigma)) is not None
-        ):
-            judged = bounds.update_bounds(exact.w, exact.b, exact.response, exact.w)
-            if judged.better_lower:
-                rows.best_alpha = exact.alpha
-            if relative_gap(bounds.best.lower, bounds.best.upper) <= monitor.tol:
-                status = monitor.report(steps, judged.lower, judged.upper)
         if status is None and grow_sigma:
             rows.update_prox_center()
+            self.improved = self.improved if self.sigma >= LARGEST_SIGMA else self.steps
             self.sigma = min(self.sigma * SIGMA_GROWTH, LARGEST_SIGMA)
             self._set_multipliers()
             self.first = math.inf
@@ -305,7 +289,7 @@ WARM_SIGMA = 100.0
 # observation is at most this: with a larger value the first subproblem is ill-conditioned.
 LARGEST_STIFFNESS = 1e4
 # Factor by which σ grows, and its largest value.
-SIGMA_GROWTH = 6.0
+SIGMA_GROWTH = 4.0
 LARGEST_SIGMA = 1e12
 # Part of the gap from the gradient, relative to the other part, at which σ grows.
 GRADIENT_SHARE = 0.1
@@ -317,9 +301,6 @@ PATIENCE_ROUNDS = 15
 LONGEST_IDLE = 200
 # Steps after which the scores are computed afresh.
 REFRESH = 20
-# Largest squared length of a row, relative to the smallest variance of a column, of data on which a
-# linear kernel is evaluated.
-SPREAD = 1e8
 
 
 @dataclass(frozen=True)
@@ -592,9 +573,9 @@ def earlier_coefficients(space: FeatureSpace, model: object) -> Floats | None:
     return np.append(model.coef, model.intercept) if space.intercept == "penalised" else model.coef
 
 
-def kernel_for(data: BinaryData, kernel: KernelLike) -> KernelLike:
-    """Return a kernel, or None in place of the linear one of columns whose scales or offsets are so
-    different that inner products lose the small ones.
+def kernel_for(data: BinaryData, kernel: KernelLike, cost: float = 0.0) -> KernelLike:
+    """Return a kernel, or None in place of the linear one where the columns themselves are better:
+    if inner products lose columns of small scale, or by `cost` pair steps would be slow.
     """
     chosen = as_kernel(kernel)
     chosen = chosen.kernel if isinstance(chosen, CachedKernel) else chosen
@@ -607,7 +588,7 @@ def kernel_for(data: BinaryData, kernel: KernelLike) -> KernelLike:
     else:
         variance = X.var(axis=0)
     smallest = float(variance[variance > 0].min(initial=math.inf))
-    return None if smallest * SPREAD < float(row_norms(X).max()) ** 2 else kernel
+    return None if max(cost, 1.0 / smallest) * float(row_norms(X).max()) ** 2 > 1e8 else kernel
 
 
 # Entries of one block of dense rows.
@@ -962,79 +943,6 @@ def _iterated_step(
     return step[:d], float(step[d]) if problem.bias else 0.0
 
 
-# Free multipliers, at most, and as a multiple of the number of equations: more than that many only
-# where rows are equal. The system takes the cube of their number.
-MOST, MULTIPLE = 1000, 4
-# Multipliers may leave their bounds by this share of them, as rounding makes them do.
-OUTSIDE = 1e-8
-
-
-class Polished(NamedTuple):
-    """A point (w, b), its multipliers with w = w(α), and sums over the observations."""
-
-    w: Floats
-    b: float
-    alpha: Floats
-    response: RowSums
-
-
-class Polish:
-    r"""The exact optimum for p = 1, once it is known which multipliers lie inside their bounds.
-
-    Multipliers at 0 and c are fixed, and the others F solve :math:`X_Fw + b = y_F,\; w =
-    X'(y\alpha),\; y'\alpha = 0`: as many equations as there are features and one more, unless rows
-    are equal.
-    """
-
-    def __init__(self, rows: Margins) -> None:
-        self.rows = rows
-        self.before = self.tried = np.zeros(0, dtype=np.intp)
-
-    @staticmethod
-    def applies(terms: LinearTerms, rows: Margins) -> bool:
-        """Whether the conditions are linear and the rows in memory."""
-        plain = terms.linear_term is None and not terms.variance and not terms.kernel_expansion
-        return rows.whole and terms.loss.kind == HINGE and plain
-
-    def __call__(self, end_of_round: bool) -> Polished | None:
-        """Return the solution for the multipliers that are free now, if they were before as well,
-        or are few and a round has ended.
-        """
-        free = np.flatnonzero(self.rows.slope)
-        before, self.before = self.before, free
-        equations = self.rows.problem.d + 1
-        if not 0 < free.size <= min(MULTIPLE * equations, MOST) or np.array_equal(free, self.tried):
-            return None
-        if not (end_of_round and free.size <= equations) and not np.array_equal(free, before):
-            return None
-        self.tried = free
-        return self._solved(free)
-
-    def _solved(self, free: NDArray[np.intp]) -> Polished | None:
-        m, c = self.rows.problem, self.rows.problem.c
-        v = np.where(self.rows.alpha >= c, c, 0.0)
-        v[free] = self.rows.alpha[free]
-        v *= m.y
-        Z = m.X[free]
-        system = Z @ Z.T
-        found = semidefinite_solution(
-            system.toarray() if sp.issparse(system) else system,
-            m.y[free] - Z @ (m.X.T @ v),
-            np.ones(free.size) if m.bias else None,
-            -float(v.sum()),
-        )
-        if found is None:
-            return None
-        inside, b = (v[free] + found[0]) * m.y[free], found[1]
-        room = OUTSIDE * c[free]
-        if not ((inside >= -room) & (inside <= c[free] + room)).all():
-            return None
-        v[free] = np.clip(inside, 0.0, c[free]) * m.y[free]
-        alpha = v * m.y
-        w = np.asarray(m.X.T @ v)
-        return Polished(w, b, alpha, m.sums_of(alpha, self.rows.loss_of(w, b)))
-
-
 # The tolerance of the machine on the factor relative to that of the whole, the rest of which the
 # error of the factor takes; steps at most.
 FACTOR_SHARE, FACTOR_STEPS = 0.3, 300
@@ -1053,11 +961,7 @@ class KernelNewton:
         settings: LinearNewtonSettings | None = None,
     ) -> None:
         self.machine, self.settings = machine, settings
-        self.factor: PartialFactor = partial_factor(space)
-
-    @property
-    def rank(self) -> int:
-        return len(self.factor.pivots)
+        self.factor = PartialFactor(space)
 
     def grow(
         self,

@@ -49,12 +49,7 @@ from svmcvx.fast.core.monitor import (
     solve,
 )
 from svmcvx.fast.core.rows import RowCacheSettings, kernel_rows
-from svmcvx.fast.margin.decomposition import (
-    CROSSOVER_SIZE,
-    BoundsOf,
-    Decomposition,
-    DecompositionSettings,
-)
+from svmcvx.fast.margin.decomposition import BoundsOf, Decomposition, DecompositionSettings
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, block_space, spaces
 from svmcvx.feature_space.linear import DENSE
@@ -183,7 +178,6 @@ def hard_margin(
         "verbose": verbose,
         "callback": callback,
     }
-    steps = settings.decomposition
     if in_blocks(X):
         refuse_in_blocks(
             kernel=kernel is not None, method=method == "smo", warm_start=warm_start is not None
@@ -229,32 +223,25 @@ def hard_margin(
                 else:
                     used, start = "smo", points[-1]
         if used == "smo":
-            rows, size = kernel_rows(
-                space,
-                working_set=steps.working_set_size(data.n),
-                tiled_working_set=steps.tiled_working_set_size(data.n),
-                cache_size=cache_size,
-                float32=float32_cache,
-                settings=settings.rows,
+            rows = kernel_rows(
+                space, cache_size=cache_size, float32=float32_cache, settings=settings.rows
             )
-            ascent = (steps.ascent or Decomposition)(
+            pairs = Decomposition(
                 statement=statement,
                 rows=rows,
                 bounds=_bounds(statement),
                 c=np.ones(data.n),
                 r=0.0,
                 upper_bound=np.full(data.n, math.inf),
-                size=size,
                 seed=seed,
                 alpha=np.zeros(data.n) if start is None else start,
                 rescale=_best_multiple,
-                settings=steps,
+                settings=settings.decomposition,
             )
-            status, points = ascent.run(monitor), ascent.points()
-            options = ascent.options
-        recover = (
-            statement.recover if used == "smo" and data.n <= CROSSOVER_SIZE else statement.separator
-        )
+            status, options = pairs.run(monitor), pairs.options
+            points = pairs.points(monitor)
+        whole = used == "smo" and data.n <= settings.decomposition.whole
+        recover = statement.recover if whole else statement.separator
         found = [recover(alpha) for alpha in points]
         candidates = RecoveredPoints(
             [m for each in found for m in each.models], [d for each in found for d in each.duals]

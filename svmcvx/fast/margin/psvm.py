@@ -11,6 +11,7 @@ b); for p < 2 it minimises the subproblems of the augmented Lagrangian method.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS
+from svmcvx.certificate import EPS, relative_gap
 from svmcvx.data import Features, binary_data, check_choice, check_costs, check_number
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import (
@@ -47,8 +48,6 @@ from svmcvx.fast.margin.decomposition import (
     DecompositionSettings,
     LowRankNewton,
     LowRankSettings,
-    Shortcut,
-    SupportNewton,
 )
 from svmcvx.fast.margin.smo_passes import near_best_bias
 from svmcvx.feature_space import FeatureSpace, feature_space
@@ -63,8 +62,7 @@ from svmcvx.formulations.margin import (
     kind_of_psvm,
     objective,
 )
-from svmcvx.kernels import KernelLike, Linear, as_kernel
-from svmcvx.losses import hinge_power_conjugate
+from svmcvx.kernels import KernelLike
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
@@ -72,25 +70,11 @@ from svmcvx.solution import Solution, Status
 Floats: TypeAlias = NDArray[np.float64]
 
 KERNEL_METHODS, LINEAR_METHODS = ("auto", "smo"), ("auto", "newton")
-# Multiples of earlier multipliers that are tried as a start.
-MULTIPLES = np.concatenate([[1.0, 0.0], np.geomspace(1e-6, 1e6, 49)])
-# How a solver may end for good.
-ENDED = (Status.OPTIMAL, Status.TIME_LIMIT, Status.INTERRUPTED)
-# Relative rounding by which a multiple may take a multiplier above its upper bound; it is clipped
-# there.
-ABOVE_BOUND = 1e-12
-# Share of the tolerance above which the rounding of the margins, times the costs, makes multiples of
-# the models candidates.
-ROUNDED = 0.01
-# Smallest multiple that is a candidate: a smaller one is nearly w = 0.
-LEAST_MULTIPLE = 0.1
-# Largest number of observations for solving the polished equations of a linear machine.
-POLISHED = 1000
 
 
 @dataclass(frozen=True)
 class PSVMSettings:
-    """Parameters of the algorithms of :func:`psvm`; the last four concern linear machines.
+    """Parameters of the algorithms of :func:`psvm` with a kernel.
 
     Parameters
     ----------
@@ -99,35 +83,12 @@ class PSVMSettings:
     decomposition : DecompositionSettings
         Of pSMO.
     low_rank : LowRankSettings
-        Of the shortcut by a factor of low rank.
-    expected_newton_steps : float
-        From an earlier solution Newton's method on the support vectors is tried when pair steps
-        have cost as much as this number of its steps.
-    linear_start : float
-        A linear kernel starts from the solution of the linear formulation if C times the largest
-        squared row exceeds this number.
-    smo_max_rounds : int
-        Rounds of pSMO after which the linear formulation continues with Newton's method.
-    smo : DecompositionSettings
-        Of these rounds.
-    smo_max_samples : int
-        Largest number of observations of a linear machine that begins with them, ...
-    smo_condition : float
-        ... and largest C times the sum of their squared norms times their number: a larger one makes
-        pair steps slower than Newton's method.
+        Of Newton's method on a factor of low rank.
     """
 
     rows: RowCacheSettings = field(default_factory=RowCacheSettings)
     decomposition: DecompositionSettings = field(default_factory=DecompositionSettings)
     low_rank: LowRankSettings = field(default_factory=LowRankSettings)
-    expected_newton_steps: float = 1.5
-    linear_start: float = 1e8
-    smo_max_rounds: int = 3
-    smo: DecompositionSettings = field(
-        default_factory=lambda: DecompositionSettings(steps=10, final=1e-3)
-    )
-    smo_max_samples: int = 250
-    smo_condition: float = 3e6
 
 
 @limited
@@ -172,8 +133,8 @@ def psvm(
         Rounds: working sets with a kernel, Newton steps without.
     cache_size : float
         With a kernel: megabytes of stored kernel rows, 500 by default; no other memory grows with
-        n². If there is no room for a quarter of the rows, only rows that are used often are stored,
-        and below a twentieth none (:mod:`svmcvx.fast.core.rows`).
+        n². If there is no room for a tenth of the rows, none are stored
+        (:mod:`svmcvx.fast.core.rows`).
     float32_cache : bool
         With a kernel: compute rows in single precision when there are more than a few thousand
         observations. Bounds are always computed in double precision.
@@ -185,9 +146,10 @@ def psvm(
         callable, precomputed) are tested, which needs the Gram matrix.
     method : str
         With a kernel ``"auto"`` or ``"smo"``; without one ``"auto"`` or ``"newton"``. ``"auto"``
-        begins with pSMO for linear machines with p = 1, few observations, and C that is small for
-        their number and norms; it solves ``kernel="linear"`` on the data themselves, with a linear
-        model, if the scales of the columns are so different that inner products lose the small ones.
+        takes pSMO for linear machines with p = 1, few observations, and C that is small for their
+        number and norms; it solves ``kernel="linear"`` on the data themselves, with a linear model, if the scales of the
+        columns are so different that inner products lose the small ones, or C is so large that pair
+        steps are slow.
     seed : int
         With a kernel: of the first working set. Same seed, same result.
 
@@ -205,10 +167,9 @@ def psvm(
     Notes
     -----
     Source: [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection. Where
-    pair steps take long, Newton's method may replace them. From an earlier solution, with a stored
-    Gram matrix (:mod:`svmcvx.kernels.gram_cache`), it solves the equations of the support vectors;
-    otherwise, for a kernel matrix of small numerical rank (few features), a problem on a factor of
-    it, which takes up to `cache_size` megabytes more for a time.
+    pair steps take long and the kernel matrix has a small numerical rank (few features), Newton's
+    method on a factor of it may replace them, which takes up to `cache_size` megabytes more for a
+    time.
 
     Examples
     --------
@@ -247,7 +208,7 @@ def psvm(
     check_costs(C, data.weight)
     space = feature_space(
         data,
-        kernel_for(data, kernel) if method == "auto" else kernel,
+        kernel_for(data, kernel, cost=C if p < 2 else 0.0) if method == "auto" else kernel,
         intercept=intercept,
         indefinite=indefinite,
         keep_gram=False,
@@ -256,10 +217,6 @@ def psvm(
     linear = space.is_linear
     check_choice(method, "method", LINEAR_METHODS if linear else KERNEL_METHODS)
     statement = kind_of_psvm(intercept)(space=space, C=C, p=p)
-    inner = free and not linear and isinstance(as_kernel(kernel), Linear)
-    if warm_start is None and inner and C * space.diagonal().max() > settings.linear_start:
-        # Pair steps move large multipliers slowly, Newton's method on the columns does not.
-        warm_start = psvm(X, y, C=C, p=p, sample_weight=sample_weight, tol=tol)
     # Rows from blocks are started by models of other rows as well.
     given = start_of(warm_start, statement)
     if given is not warm_start and not free:
@@ -271,26 +228,37 @@ def psvm(
     earlier = earlier_solution(given)
 
     def run(monitor: Monitor, start: Any) -> Found:
-        if linear and method == "auto" and p == 1 and start is None and free:
-            squares = (
-                float(space.diagonal().sum()) if data.n <= settings.smo_max_samples else np.inf
-            )
-            if C * squares * data.n <= settings.smo_condition:
-                return _solve_few(statement, monitor, seed, cache_size, settings)
-        if linear:
+        few = method == "auto" and start is None and _few(statement, settings.decomposition.few)
+        if linear and not few:
             return _solve_linear(statement, monitor, start)
-        rows, size = kernel_rows(
-            space,
-            working_set=settings.decomposition.working_set_size(data.n),
-            tiled_working_set=settings.decomposition.tiled_working_set_size(data.n),
-            cache_size=cache_size,
-            float32=float32_cache,
-            settings=settings.rows,
+        every = np.arange(data.n)
+        rows = (
+            GramRows(np.ascontiguousarray(space.block(every, every)))
+            if linear
+            else kernel_rows(
+                space, cache_size=cache_size, float32=float32_cache, settings=settings.rows
+            )
         )
-        return _solve_kernel(statement, rows, size, monitor, start, seed, cache_size, settings)
+        low_rank = LowRankNewton(statement, cache_size, settings.low_rank)
+        found, status, options = _solve_kernel(
+            statement, rows, low_rank, monitor, start, seed, settings.decomposition
+        )
+        if linear and status is Status.INACCURATE:
+            return _solve_linear(statement, monitor, None)
+        return found, status, options
 
     start = None if earlier is None else _start_from(statement, earlier, warm)
     return solve(statement, run, start, name="psvm", **limits)
+
+
+def _few(statement: PSVM, few: int) -> bool:
+    """Whether pair steps on the Gram matrix are quicker than Newton's method on linear data: there
+    are few observations, and C is small for their norms.
+    """
+    space, n = statement.space, statement.y.size
+    if not (space.is_linear and space.intercept == "free" and statement.p == 1 and n <= few):
+        return False
+    return bool(statement.C * float(space.diagonal().sum()) * n <= 3e6)
 
 
 class LinearStart(NamedTuple):
@@ -327,7 +295,7 @@ def _solve_linear(statement: PSVM, monitor: Monitor, start: LinearStart | None) 
         estimated_rounding(X.shape[1]) * problem.largest_norm * float(np.linalg.norm(point.w))
     )
     found.models.extend(multiples(statement, found.models[0], rounding, monitor))
-    if not free and status is Status.INACCURATE and statement.y.size <= POLISHED:
+    if not free and status is Status.INACCURATE and statement.y.size <= 1000:
         more = statement.recover(point.alpha)
         found = RecoveredPoints([*found.models, *more.models], [*found.duals, *more.duals])
     options: dict[str, Any] = {"method": "newton", "steps": point.steps}
@@ -379,108 +347,79 @@ def _start_from(statement: PSVM, earlier: Solution, alpha: Floats | None) -> Any
     return LinearStart(w, bias, None if alpha is None else alpha * ratio)
 
 
-def _solve_few(
-    statement: PSVM, monitor: Monitor, seed: int, cache_size: float, settings: PSVMSettings
-) -> Found:
-    """Solve the linear formulation with p = 1 by a few rounds of pSMO, and if these do not suffice,
-    by Newton's method.
+class _Bounds:
+    """The bounds of multipliers from their scores; the last ones are kept, with the intercept and
+    the objective of the model itself, without its multiples.
     """
-    space, n, most = statement.space, statement.y.size, monitor.max_iter
-    everything = np.arange(n)
-    rows = GramRows(np.ascontiguousarray(space.block(everything, everything)))
-    monitor.max_iter = min(settings.smo_max_rounds, most)
-    try:
-        steps = replace(settings, decomposition=settings.smo)
-        found, status, options = _solve_kernel(
-            statement, rows, n, monitor, None, seed, cache_size, steps
-        )
-    finally:
-        monitor.max_iter = most
-    if status in ENDED or (status is Status.ITERATION_LIMIT and most <= settings.smo_max_rounds):
-        return found, status, options
-    alpha, model = found.duals[-1]["alpha"], found.models[-1]
-    start = LinearStart(np.array(model.coef), float(model.intercept), alpha)
-    return _solve_linear(statement, monitor, start)
+
+    def __init__(self, statement: PSVM) -> None:
+        self.statement, self.b, self.scores = statement, 0.0, np.zeros(0)
+        self.lower, self.upper, self.plain = -math.inf, math.inf, math.inf
+
+    def __call__(self, alpha: Floats, f: Floats) -> tuple[float, float]:
+        s = self.statement
+        y, p, weight, free = s.y, s.p, s.weight, s.space.intercept == "free"
+        norm = max(float((alpha * y) @ f), 0.0)
+        # Any bias gives an upper bound; for p > 1 a nearly optimal one is found much faster than
+        # the exact one.
+        if free and p > 1:
+            self.b = near_best_bias(f, y, weight, p, self.b)
+        elif free:
+            self.b = best_bias(f, y, p=p, weight=weight)
+        with np.errstate(over="ignore"):
+            self.plain = objective(norm, y * (f + self.b), C=s.C, p=p, weight=weight)
+            # A multiple has no losses if the classes are separated.
+            low, high = float(f[y > 0].min()), float(f[y < 0].max())
+            margin = 0.5 * (low - high) if free else min(low, -high)
+            multiple = 0.5 * norm / margin / margin if margin > 0 else math.inf
+        self.lower, self.scores = dual_objective(alpha, norm, C=s.C, p=p, weight=weight), f
+        self.upper = min(self.plain, multiple)
+        return self.lower, self.upper
 
 
 def _solve_kernel(
     statement: PSVM,
     rows: Rows,
-    size: int,
+    low_rank: LowRankNewton,
     monitor: Monitor,
     start: tuple[Floats, Floats] | None,
     seed: int,
-    cache_size: float,
-    settings: PSVMSettings,
+    settings: DecompositionSettings,
 ) -> Found:
-    y, p, weight = statement.y, statement.p, statement.weight
-    free = statement.space.intercept == "free"
-    b, scores = 0.0, np.zeros(0)
-
-    def bounds(alpha: Floats, f: Floats) -> tuple[float, float]:
-        nonlocal b, scores
-        norm = max(float((alpha * y) @ f), 0.0)
-        # Any bias gives an upper bound; for p > 1 a nearly optimal one is found much faster than
-        # the exact one.
-        if free and p > 1:
-            b = near_best_bias(f, y, weight, p, b)
-        elif free:
-            b, scores = best_bias(f, y, p=p, weight=weight), f
-        with np.errstate(over="ignore"):
-            upper = objective(norm, y * (f + b), C=statement.C, p=p, weight=weight)
-            # A multiple has no losses if the classes are separated.
-            low, high = float(f[y > 0].min()), float(f[y < 0].max())
-            margin = 0.5 * (low - high) if free else min(low, -high)
-            if margin > 0:
-                upper = min(upper, 0.5 * norm / margin / margin)
-        return dual_objective(alpha, norm, C=statement.C, p=p, weight=weight), upper
-
-    low_rank = LowRankNewton(statement, cache_size, settings.low_rank)
-    support_newton = None
-    if (
-        free
-        and start is not None
-        and isinstance(rows, GramRows)
-        and SupportNewton.applies(p, y.size)
-    ):
-        support_newton = SupportNewton(
-            statement, rows.store, bounds, settings.expected_newton_steps
-        )
-    shortcut: Shortcut | None = None
-    kind = settings.decomposition.ascent or Decomposition
-    if kind.takes_shortcuts:
-        shortcut = low_rank if support_newton is None else support_newton
-    ascent = kind(
+    y, p, space, bounds = statement.y, statement.p, statement.space, _Bounds(statement)
+    pairs = Decomposition(
         statement=statement,
         rows=rows,
         bounds=bounds,
-        c=statement.C * p * weight,
+        c=statement.C * p * statement.weight,
         r=0.0 if p == 1 else 1.0 / (p - 1.0),
-        upper_bound=np.array(np.broadcast_to(statement.upper_bound(), y.shape), dtype=np.float64),
-        size=size,
+        upper_bound=np.array(np.broadcast_to(statement.upper_bound(), y.size), dtype=np.float64),
         seed=seed,
         alpha=np.zeros(y.size) if start is None else start[0],
         scores=None if start is None else start[1],
-        shortcut=shortcut,
-        settings=settings.decomposition,
+        low_rank=low_rank,
+        settings=settings,
     )
-    status = ascent.run(monitor)
-    options = ascent.options
-    if support_newton is not None and support_newton.useful_steps:
-        options["newton_steps"] = support_newton.useful_steps
+    status = pairs.run(monitor)
+    options = pairs.options
     if low_rank.rank:
         options["low_rank"] = low_rank.rank
     found = RecoveredPoints([], [])
-    for alpha in ascent.points():
-        scored = statement.space.point(alpha * y).scores
-        f, rounding = scored.value, float(np.max(scored.error))
-        bias = b if np.array_equal(f, scores) else statement.exact_intercept(f, near=b)
-        found.models.append(statement.space.model(alpha * y, bias))
+    for alpha in pairs.points(monitor):
+        scored = space.point(alpha * y).scores
+        if not np.array_equal(scored.value, bounds.scores):
+            bounds(alpha, scored.value)
+        bias = statement.exact_intercept(scored.value, near=bounds.b) if p > 1 else bounds.b
+        found.models.append(space.model(alpha * y, bias))
         found.duals.append({"alpha": alpha})
+        rounding, lower = float(np.max(scored.error)), bounds.lower
+        if relative_gap(lower, bounds.upper) <= monitor.tol < relative_gap(lower, bounds.plain):
+            # A multiple is the answer.
+            rounding = math.inf
         found.models.extend(multiples(statement, found.models[-1], rounding, monitor))
-    for alpha in ascent.raw_points() if status is Status.INACCURATE else ():
-        bias = statement.exact_intercept(statement.space.point(alpha * y).scores.value)
-        found.models.append(statement.space.model(alpha * y, bias))
+    for alpha in pairs.raw_points() if status is Status.INACCURATE else ():
+        bias = statement.exact_intercept(space.point(alpha * y).scores.value)
+        found.models.append(space.model(alpha * y, bias))
     return found, status, options
 
 
@@ -490,10 +429,11 @@ def multiples(statement: PSVM, model: Any, rounding: float, monitor: Monitor) ->
     classes; none where rounding is small against the tolerance.
     """
     c, y = statement.C * statement.weight, statement.y
-    if not float(c.sum()) * rounding > ROUNDED * monitor.tol * monitor.upper:
+    if not float(c.sum()) * rounding > 0.01 * monitor.tol * monitor.upper:
         return []
     margins = statement.margins_of(model)
-    u, norm = margins.value - margins.error, 2.0 * float(statement.penalty(model).value)
+    # The model that is scaled has roundings of its own.
+    u, norm = margins.value - 2.0 * margins.error, 2.0 * float(statement.penalty(model).value)
     found = [(0.0, u)]
     if statement.space.intercept == "free":
         shift = 0.5 * float(u[y < 0].min() - u[y > 0].min())
@@ -501,7 +441,8 @@ def multiples(statement: PSVM, model: Any, rounding: float, monitor: Monitor) ->
     scaled = []
     for shift, u in found:
         t = best_multiple(u, norm, c, statement.p)
-        if t < LEAST_MULTIPLE:
+        if t < 0.1:
+            # Nearly w = 0.
             continue
         parts = {"intercept": t * (model.intercept + shift)}
         names = [name for name in ("coef", "dual_coef") if hasattr(model, name)]
@@ -535,23 +476,24 @@ def _ratio(statement: PSVM, earlier: Solution) -> float:
 
 
 def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> tuple[Floats, Floats]:
-    """Return the multiple of earlier multipliers with the best dual objective, and nearly its
-    scores; `ratio` is one of those tried.
+    """Return the best multiple of earlier multipliers by its dual objective, of a few, and nearly
+    its scores.
     """
     alpha = statement.feasible(alpha)
-    p, weight = statement.p, statement.weight
-    point = statement.space.point(alpha * statement.y)
-    norm = float(point.squared_norm.value)
-    multiples = np.append(MULTIPLES, ratio)
-    # The conjugate of the loss is the indicator of the box for p = 1, and homogeneous of degree
-    # p/(p - 1) for p > 1.
+    s, point = statement, statement.space.point(alpha * statement.y)
+    norm, total = float(point.squared_norm.value), float(alpha.sum())
+
+    def value(t: float) -> float:
+        found = dual_objective(t * alpha, t * t * norm, C=s.C, p=s.p, weight=s.weight)
+        return float(np.nan_to_num(found, nan=-np.inf))
+
     with np.errstate(over="ignore", invalid="ignore"):
-        if p == 1:
-            filled = float((alpha / statement.upper_bound()).max())
-            conjugates = np.where(multiples * filled <= 1.0 + ABOVE_BOUND, 0.0, np.inf)
+        longest = total / norm if norm > 0 else 1.0
+        if s.p == 1:
+            # Rounding may take a multiple above its upper bound; it is clipped there.
+            most = 1.0 / float((alpha / s.upper_bound()).max(initial=1e-300))
+            multiples = [min(t, most) for t in (1.0, ratio, longest)]
         else:
-            whole = float(hinge_power_conjugate(alpha, statement.C * weight, p).sum())
-            conjugates = np.where(multiples > 0, whole * multiples ** (p / (p - 1.0)), 0.0)
-        values = multiples * float(alpha.sum()) - conjugates - 0.5 * multiples**2 * norm
-    best = float(multiples[int(np.argmax(np.nan_to_num(values, nan=-np.inf)))])
-    return np.minimum(best * alpha, statement.upper_bound()), best * point.scores.value
+            multiples = [0.0, 1.0, ratio, longest]
+        best = max(multiples, key=value)
+    return np.minimum(best * alpha, s.upper_bound()), best * point.scores.value

@@ -44,7 +44,7 @@ def _best(theta, gradient, curvature, D, a, b, low, high):
 
 @compiled(inner=True)
 def _rests(theta, gradient, D, low, high, margin):
-    """Tell whether a coordinate at a kink or an end of its interval is optimal there by more than
+    """Whether a coordinate at a kink or an end of its interval is optimal there by more than
     `margin`.
     """
     if theta == 0.0 and low == 0.0:
@@ -57,7 +57,7 @@ def _rests(theta, gradient, D, low, high, margin):
 
 
 @compiled()
-def ascend_dense(rows, y, diagonal, theta, w, D, a, b, low, high, order, active, margin):
+def ascend_rows(rows, y, diagonal, theta, w, D, a, b, low, high, order, active, margin):
     """Run one epoch over ``order``; update θ, w and `active` in place and return the largest
     violation.
     """
@@ -77,28 +77,4 @@ def ascend_dense(rows, y, diagonal, theta, w, D, a, b, low, high, order, active,
             largest = max(largest, abs(change) * (diagonal[i] + max(a[i], b[i])))
             for j in range(w.size):
                 w[j] += change * rows[i, j]
-    return largest
-
-
-@compiled()
-def ascend_sparse(
-    data, indices, indptr, y, diagonal, theta, w, D, a, b, low, high, order, active, margin
-):
-    """Do the same for the rows of a CSR matrix."""
-    largest = 0.0
-    for position in range(order.size):
-        i = order[position]
-        score = 0.0
-        for j in range(indptr[i], indptr[i + 1]):
-            score += data[j] * w[indices[j]]
-        gradient = 1.0 - y[i] * score
-        old = theta[i]
-        active[i] = not _rests(old, gradient, D, low[i], high[i], margin)
-        new = _best(old, gradient, diagonal[i], D, a[i], b[i], low[i], high[i])
-        if new != old:
-            theta[i] = new
-            change = (new - old) * y[i]
-            largest = max(largest, abs(change) * (diagonal[i] + max(a[i], b[i])))
-            for j in range(indptr[i], indptr[i + 1]):
-                w[indices[j]] += change * data[j]
     return largest

@@ -27,7 +27,7 @@ from svmcvx.fast.core.monitor import (
     solve_interruptible,
     start_of,
 )
-from svmcvx.fast.core.rows import ProductSeconds
+from svmcvx.fast.core.rows import seconds_of_entry
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import band
 from svmcvx.fast.linear.newton import (
@@ -42,7 +42,7 @@ from svmcvx.fast.linear.newton import (
     linear_model,
     minimise,
 )
-from svmcvx.fast.margin_distribution import coordinate_ascent_passes as compiled
+from svmcvx.fast.margin_distribution.coordinate_ascent_passes import ascend_rows
 from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
@@ -55,12 +55,33 @@ from svmcvx.system import memory
 from svmcvx.system.deadline import current
 
 Floats: TypeAlias = NDArray[np.float64]
-# Largest ``2 max(C1, C2) max k(x, x)``, a measure of the condition, with which ``method="auto"``
-# chooses coordinate ascent for kernels.
-LARGEST_CONDITION = 1e5
-# Rounds of coordinate ascent after which ``method="auto"`` continues with Newton's method: about
-# the work of that method.
-ROUNDS = 20
+METHODS = ("auto", "newton", "dcd")
+# Steps after which the scores, or w, are computed afresh; steps without a smaller gap after which
+# Newton's method on products ends.
+REFRESH, PATIENCE = 20, 4
+
+
+@dataclass(frozen=True)
+class AscentSettings:
+    """Parameters of dual coordinate ascent on the factor of a kernel.
+
+    Parameters
+    ----------
+    condition : float
+        Largest cost times the largest squared norm of a row, a measure of the condition, with which
+        ``method="auto"`` chooses it.
+    rounds : int
+        Rounds after which ``method="auto"`` continues with Newton's method: about its work.
+    short_epochs : int
+        Epochs over the active observations after each epoch over all.
+    rated : int
+        Rounds from which the rate of the gap is estimated.
+    """
+
+    condition: float = 1e5
+    rounds: int = 20
+    short_epochs: int = 4
+    rated: int = 3
 
 
 @dataclass(frozen=True)
@@ -76,11 +97,14 @@ class ODMSettings:
         For Newton's method.
     largest_rank : int
         Rank of the partial factor with which ``method="blocks"`` begins.
+    ascent : AscentSettings
+        For coordinate ascent.
     """
 
     largest_gram: int = 5000
     newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
     largest_rank: int = 600
+    ascent: AscentSettings = field(default_factory=AscentSettings)
 
 
 @limited
@@ -209,11 +233,10 @@ def odm(
     def run(monitor: Monitor, start: tuple[Floats | None, Floats | None] | None) -> Found:
         w, theta = start or (None, None)
         if by_blocks:
-            found, status = minimise_by_blocks(
-                statement, monitor, theta, settings.largest_rank, settings.newton
-            )
-            points = RecoveredPoints([space.model(found.v)], [{"theta": found.theta}])
-            info = {"iterations": found.steps, "products": found.products, "rank": found.rank}
+            search = _Search(statement, monitor, settings)
+            status = search.run(theta)
+            points = RecoveredPoints([space.model(search.best_v)], [{"theta": search.best_theta}])
+            info = {"iterations": search.steps, "products": search.products, "rank": search.rank}
             return points, status, {"method": "blocks", **info}
         return solve_interruptible(
             monitor, _solve_whole, statement, monitor, w, theta, method, check_seed(seed), settings
@@ -235,29 +258,28 @@ def _solve_whole(
     that ``"auto"`` chooses.
     """
     problem = linear_problem(statement)
-    chosen = _choose(problem) if method == "auto" else method
+    condition = 2.0 * max(statement.C1, statement.C2) * float(problem.norms.max()) ** 2
+    good = problem.kernel_expansion and condition <= settings.ascent.condition
+    auto, chosen = method == "auto", method
+    if auto:
+        chosen = "dcd" if good else "newton"
     if w is None and theta is not None:
         w = problem.primal_of(theta)
     if chosen == "newton":
         point, status = minimise(problem, monitor, w=w, settings=settings.newton)
     else:
+        y = statement.y
         if theta is None:
             theta = (
-                np.zeros(statement.y.size) if w is None else _multipliers_at(statement, problem, w)
+                np.zeros(y.size)
+                if w is None
+                else statement.multipliers(y * np.asarray(problem.X @ w))
             )
-        point, status = ascend(
-            problem, monitor, theta, rng, most=ROUNDS if method == "auto" else math.inf
-        )
-        if status is Status.INACCURATE and method == "auto":
+        point, status = ascend(problem, monitor, theta, rng, settings.ascent, limited=auto)
+        if status is Status.INACCURATE and auto:
             chosen = "dcd+newton"
             point, status = minimise(problem, monitor, w=point.w, settings=settings.newton)
     return points_of(statement, point), status, {"method": chosen, "iterations": point.steps}
-
-
-def _choose(problem: LinearProblem) -> str:
-    """Return the method that ``method="auto"`` chooses."""
-    condition = 2.0 * max(problem.loss.C1, problem.loss.C2) * float(problem.norms.max()) ** 2
-    return "dcd" if problem.kernel_expansion and condition <= LARGEST_CONDITION else "newton"
 
 
 def linear_problem(statement: ODM) -> LinearProblem:
@@ -291,10 +313,6 @@ def start_from(statement: ODM, warm: Solution | None) -> tuple[Floats | None, Fl
     return w, None
 
 
-def _multipliers_at(statement: ODM, problem: LinearProblem, w: Floats) -> Floats:
-    return statement.multipliers(statement.y * np.asarray(problem.X @ w))
-
-
 def points_of(statement: ODM, point: BestPoint) -> RecoveredPoints:
     duals: list[Dual] = [{"theta": point.alpha}]
     if statement.space.is_linear:
@@ -304,30 +322,20 @@ def points_of(statement: ODM, point: BestPoint) -> RecoveredPoints:
     return RecoveredPoints([statement.space.model(point.expansion * statement.y)], duals)
 
 
-METHODS = ("auto", "newton", "dcd")
-
-# Epochs over the active observations after each epoch over all.
-SHORT_EPOCHS = 4
-# Rounds after which w = w(θ), which is updated along the way, is computed afresh.
-REFRESH = 10
-# Rounds without a smaller gap after which it ends.
-PATIENCE = 1000
-# Number of rounds from which the rate of the gap is estimated, and the largest ratio of predicted
-# to remaining rounds.
-RATED, GENEROUS = 3, 3.0
-
-
 def ascend(
     problem: LinearProblem,
     monitor: Monitor,
     theta: Floats,
     rng: np.random.Generator,
+    settings: AscentSettings,
     *,
-    most: float = math.inf,
+    limited: bool,
 ) -> tuple[BestPoint, Status]:
-    """Run dual coordinate ascent [HsiehChang] from `theta`."""
-    m = problem
-    n = theta.size
+    """Run dual coordinate ascent [HsiehChang] from `theta`; `limited` to few rounds, and to a rate of
+    the gap that makes them suffice.
+    """
+    m, n, most = problem, theta.size, settings.rounds if limited else math.inf
+    X = m.X.toarray() if sp.issparse(m.X) else m.X
     low, high = (end * m.c for end in m.loss.domain)
     D, above, below = m.loss.quadratic_conjugate
     a, b = above / m.c, below / m.c
@@ -337,80 +345,44 @@ def ascend(
     w = m.primal_of(theta)
     bounds = ArrayBounds(m, w, theta)
     rounds, margin = 0, math.inf
-    stalled, smallest = 0, math.inf
     gaps: list[float] = []
     while True:
         if rounds % REFRESH == 0:
+            # It is updated along the way.
             w = m.primal_of(theta)
         lower, upper = bounds.update_pair(w, theta)
         status = monitor.report(rounds, lower, upper)
-        stalled = 0 if monitor.gap < 0.999 * smallest else stalled + 1
-        smallest = min(smallest, monitor.gap)
-        gaps.append(smallest)
-        hopeless = rounds + _predicted_rounds(gaps, monitor.tol) > GENEROUS * most
+        gaps.append(monitor.gap)
+        hopeless = rounds + _predicted_rounds(gaps, monitor.tol, settings.rated) > 3.0 * most
+        stalled = len(gaps) > 1000 and gaps[-1] > 0.999 * gaps[-1000]
         if status is None and (
-            rounds >= most or hopeless or stalled > PATIENCE or not math.isfinite(upper - lower)
+            rounds >= most or hopeless or stalled or not math.isfinite(upper - lower)
         ):
             status = Status.INACCURATE
         if status is not None:
             bounds.best.steps = rounds
             return bounds.best, status
-        largest = 0.0
-        for epoch in range(1 + SHORT_EPOCHS):
+        for epoch in range(1 + settings.short_epochs):
             order = rng.permutation(n if epoch == 0 else np.flatnonzero(active))
-            arguments = (m.y, diagonal, theta, w, D, a, b, low, high, order, active, margin)
-            if sp.issparse(m.X):
-                largest = compiled.ascend_sparse(m.X.data, m.X.indices, m.X.indptr, *arguments)
-            else:
-                largest = compiled.ascend_dense(m.X, *arguments)
+            largest = ascend_rows(
+                X, m.y, diagonal, theta, w, D, a, b, low, high, order, active, margin
+            )
             if largest == 0.0 or monitor.out_of_time():
                 break
         margin = largest
         rounds += 1
 
 
-def _predicted_rounds(gaps: list[float], tol: float) -> float:
+def _predicted_rounds(gaps: list[float], tol: float, rated: int) -> float:
     """Return the number of rounds until the gap is `tol` at the rate of the last rounds; 0 before
     there are enough rounds for a rate.
     """
-    if len(gaps) <= RATED or not math.isfinite(gaps[-1 - RATED]):
+    if len(gaps) <= rated or not math.isfinite(gaps[-1 - rated]):
         return 0.0
-    fallen = math.log(gaps[-1 - RATED] / gaps[-1]) if gaps[-1] > 0 else math.inf
-    return RATED * math.log(max(gaps[-1] / tol, 1.0)) / fallen if fallen > 0 else math.inf
+    fallen = math.log(gaps[-1 - rated] / gaps[-1]) if gaps[-1] > 0 else math.inf
+    return rated * math.log(max(gaps[-1] / tol, 1.0)) / fallen if fallen > 0 else math.inf
 
 
-# Products with K for which time is reserved: the next step, the model and the multipliers.
-PRODUCTS_LEFT = 3.0
-# Products for which there must be time, or the machine on the partial factor is the answer.
-FEWEST_PRODUCTS = 8.0
-# Time reserved for a product, in units of its estimate.
-RESERVED = 1.1
-# The partial factor is complete if its error times the largest second derivatives of the losses is
-# at most this: it is then small relative to the identity in the second derivative of P.
-GAP_OF_LEFT_OUT = 0.05
-# Relative residual of conjugate gradients in one step.
-CONJUGATE_ACCURACY = 0.05
-# Largest number of products of conjugate gradients in one step.
-CONJUGATE_PRODUCTS = 30
-# Steps after which the scores are computed afresh.
-# Steps without a smaller gap after which the method ends, because rounding limits the gap.
-IDLE_STEPS = 4
-
-
-@dataclass
-class Coefficients:
-    """The best primal point, in coefficients v; the best dual point θ; what it took."""
-
-    v: Floats
-    theta: Floats
-    upper: float = math.inf
-    lower: float = -math.inf
-    steps: int = 0
-    products: int = 0
-    rank: int = 0
-
-
-@dataclass
 class _Search:
     r"""Newton's method on products with K, evaluated by blocks: nothing quadratic is stored.
 
@@ -424,65 +396,65 @@ class _Search:
     by conjugate gradients, preconditioned by the same matrix with a partial factor :math:`FF'` for K.
     """
 
-    statement: ODM
-    monitor: Monitor
-    best: Coefficients
-    largest_rank: int
-    settings: LinearNewtonSettings
-    factor: Floats = field(init=False)
-    slowest: float = 0.0
-    # Whether there is only time for the machine on the partial factor and its product.
-    hurried: bool = False
-    # The point v with its scores f, and the gradient in coefficients and in scores.
-    v: Floats = field(init=False)
-    f: Floats = field(init=False)
-    g: Floats = field(init=False)
-    q: Floats = field(init=False)
-    # The smallest gap, and steps since it fell.
-    smallest: float = math.inf
-    idle: int = 0
+    # The gradient in coefficients and in scores.
+    g: Floats
+    q: Floats
 
-    def __post_init__(self) -> None:
-        statement = self.statement
+    def __init__(self, statement: ODM, monitor: Monitor, settings: ODMSettings) -> None:
         n = statement.y.size
-        rank = min(self.largest_rank, n)
+        self.statement, self.monitor = statement, monitor
+        rank = min(settings.largest_rank, n)
         memory.require(
             8.0 * 3.0 * n * rank,
             f"a partial factor of {n} × {rank} kernel columns",
             "use fewer observations",
         )
-        if math.isfinite(self.monitor.deadline.end):
-            timed = ProductSeconds(statement.space)
-            timed.after(0.0)
-            self.slowest = RESERVED * timed.of(float(n) ** 2)
-            self.hurried = self.monitor.deadline.remaining < FEWEST_PRODUCTS * self.slowest
-            # The first two products are computed even after the deadline.
-            self.monitor.reserve((1.0 if self.hurried else PRODUCTS_LEFT + 2.0) * self.slowest)
+        # Seconds of a product, with a tenth to spare; one is reserved for the certificate.
+        limited = math.isfinite(monitor.deadline.end)
+        self.seconds = 1.1 * n * n * seconds_of_entry(statement.space) if limited else 0.0
+        monitor.reserve(self.seconds)
         loss = band(statement.C1, statement.C2, statement.D)
         self.newton = KernelNewton(
             statement.space,
             lambda rows: LinearProblem(
                 rows, statement.y, statement.share, loss, kernel_expansion=True
             ),
-            self.settings,
+            settings.newton,
         )
+        # What the factor leaves out of the second derivative of P is small against the identity.
         steepest = 2.0 * max(statement.C1, statement.C2) * statement.share
-        self.newton.grow(
-            rank,
-            self.monitor,
-            lambda partial: float(steepest @ partial.residual) <= GAP_OF_LEFT_OUT,
-        )
+        self.newton.grow(rank, monitor, lambda partial: float(steepest @ partial.residual) <= 0.05)
         # No entry of K exceeds the largest of its diagonal.
         self.scale, self.factor = self.newton.factor.scale, self.newton.factor.factor
-        self.best.rank = self.newton.rank
+        self.rank = len(self.newton.factor.pivots)
+        # The best coefficients and multipliers, with their bounds; steps and products so far; the
+        # smallest gap, and steps since it fell.
+        self.best_v, self.best_theta = np.zeros(n), np.zeros(n)
+        self.upper, self.lower = math.inf, -math.inf
+        self.steps = self.products = self.idle = 0
+        self.smallest = math.inf
+
+    def run(self, theta: Floats | None) -> Status:
+        """Search from multipliers, or from the machine on the partial factor."""
+        y, monitor = self.statement.y, self.monitor
+        self.v = y * (self.newton.solve(monitor, keep=False).expansion if theta is None else theta)
+        # The factor itself stays, for the preconditioner.
+        del self.newton
+        if monitor.deadline.remaining < 4.0 * self.seconds:
+            if current().remaining >= self.seconds:
+                # A model and multipliers that share one product.
+                self.best_v, self.best_theta = self.v, y * self.v
+            return monitor.late
+        self.f = self.product(self.v)
+        return newton(self) or Status.INACCURATE
 
     def product(self, v: Floats) -> Floats:
         """Return Kv; reserve time for another product and for those of the certificate."""
         began = self.monitor.seconds
         found: Floats = self.statement.space.point(v).scores.value
-        self.slowest = max(self.slowest, self.monitor.seconds - began)
-        self.monitor.reserve(PRODUCTS_LEFT * self.slowest)
-        self.best.products += 1
+        self.seconds = max(self.seconds, self.monitor.seconds - began)
+        self.monitor.reserve(3.0 * self.seconds)
+        self.products += 1
         return found
 
     def value(self, v: Floats, f: Floats) -> float:
@@ -506,42 +478,32 @@ class _Search:
             self.scale * size * (size + float(np.abs(slope).sum())) + terms
         )
 
-    def update(self, v: Floats, f: Floats, theta: Floats, q: Floats) -> tuple[float, float]:
-        """Return (lower, upper) at v and its multipliers θ, with f = Kv and q = K(v − yθ); keep the
-        best points.
-        """
-        own = self.statement.y * theta
-        lower = self.bound(theta, f - q)
-        at_v, at_theta = self.value(v, f), self.value(own, f - q)
-        best = self.best
-        # The model of the dual point is preferred if it is good enough: its certificate costs one
-        # product less.
-        enough = relative_gap(lower, at_theta) <= self.monitor.tol
-        upper = at_theta if enough or at_theta <= at_v else at_v
-        if upper < best.upper:
-            best.v, best.upper = own if upper == at_theta else v.copy(), upper
-        if lower > best.lower:
-            best.theta, best.lower = theta.copy(), lower
-        return lower, upper
-
     def examine(self, steps: int) -> Status | None:
         """Bound the optimum at v and at its multipliers, by one product with K."""
-        s, best = self.statement, self.best
-        best.steps = steps
-        theta = s.multipliers(s.y * self.f)
-        self.g = self.v - s.y * theta
+        s, v, f = self.statement, self.v, self.f
+        self.steps = steps
+        theta = s.multipliers(s.y * f)
+        own = s.y * theta
+        self.g = v - own
         self.q = self.product(self.g)
-        lower, upper = self.update(self.v, self.f, theta, self.q)
         # v is the expansion of other multipliers, whose product is known: those of a partial factor
         # may be far better.
-        own = self.bound(s.y * self.v, self.f)
-        if own > best.lower:
-            best.theta, best.lower = s.y * self.v, own
-        lower = max(lower, own)
-        status = self.monitor.report(steps, lower, upper)
+        duals = ((theta, self.bound(theta, f - self.q)), (s.y * v, self.bound(s.y * v, f)))
+        for multipliers, lower in duals:
+            if lower > self.lower:
+                self.best_theta, self.lower = multipliers.copy(), lower
+        at_v, at_theta = self.value(v, f), self.value(own, f - self.q)
+        # The model of the dual point is preferred if it is good enough: its certificate costs one
+        # product less.
+        enough = relative_gap(self.lower, at_theta) <= self.monitor.tol
+        upper, point = (at_theta, own) if enough or at_theta <= at_v else (at_v, v)
+        if upper < self.upper:
+            self.best_v, self.upper = point.copy(), upper
+        status = self.monitor.report(steps, self.lower, upper)
         self.idle = 0 if self.monitor.gap < 0.99 * self.smallest else self.idle + 1
         self.smallest = min(self.smallest, self.monitor.gap)
-        if status is None and (self.idle >= IDLE_STEPS or not math.isfinite(upper - lower)):
+        if status is None and (self.idle >= PATIENCE or not math.isfinite(upper - self.lower)):
+            # Rounding limits the gap.
             status = Status.INACCURATE
         return status
 
@@ -556,7 +518,7 @@ class _Search:
 
         def take(t: float) -> None:
             self.v = v + t * dv
-            self.f = self.product(self.v) if (self.best.steps + 1) % REFRESH == 0 else f + t * df
+            self.f = self.product(self.v) if (self.steps + 1) % REFRESH == 0 else f + t * df
 
         return NewtonStep(-derivative(0.0), derivative, take)
 
@@ -593,32 +555,9 @@ class _Search:
             product,
             -q[rows],
             precondition,
-            accuracy=CONJUGATE_ACCURACY,
-            limit=CONJUGATE_PRODUCTS,
+            accuracy=0.05,
+            limit=30,
             stop=self.monitor.out_of_time,
             follow=follow,
         ).x
         return -g - nu, -q - scores
-
-
-def minimise_by_blocks(
-    statement: ODM,
-    monitor: Monitor,
-    theta: Floats | None,
-    largest_rank: int,
-    settings: LinearNewtonSettings,
-) -> tuple[Coefficients, Status]:
-    """Run Newton's method until the monitor says stop."""
-    y = statement.y
-    best = Coefficients(np.zeros(y.size), np.zeros(y.size))
-    search = _Search(statement, monitor, best, largest_rank, settings)
-    search.v = y * (search.newton.solve(monitor, keep=False).expansion if theta is None else theta)
-    if search.hurried and current().remaining >= search.slowest / RESERVED:
-        # A model and multipliers that share one product.
-        best.v, best.theta = search.v, y * search.v
-    if search.hurried:
-        return best, monitor.late
-    # The factor itself stays, for the preconditioner.
-    del search.newton
-    search.f = search.product(search.v)
-    return best, newton(search) or Status.INACCURATE

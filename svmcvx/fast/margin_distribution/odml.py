@@ -17,7 +17,6 @@ All steps, the certificate included, need products with the data only.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -38,12 +37,10 @@ from svmcvx.fast.core.monitor import (
     solve,
     solve_interruptible,
 )
-from svmcvx.fast.core.rows import ProductSeconds, on_pivots
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import (
     BestPoint,
-    KernelNewton,
     LinearNewtonSettings,
     LinearProblem,
     earlier_coefficients,
@@ -51,28 +48,17 @@ from svmcvx.fast.linear.newton import (
     linear_model,
     minimise,
 )
-from svmcvx.fast.margin_distribution.odm import METHODS, ascend
+from svmcvx.fast.margin_distribution.odm import METHODS, AscentSettings, ascend
 from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution import ODML, check_penalties
 from svmcvx.kernels import KernelLike
-from svmcvx.losses import variance_multipliers
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 from svmcvx.system import memory
-from svmcvx.system.deadline import current
 
 Floats: TypeAlias = NDArray[np.float64]
-# Largest C times the largest squared norm of a whitened row, a measure of the condition, with which
-# ``method="auto"`` chooses coordinate ascent.
-LARGEST_CONDITION = 1e5
-# Rounds of coordinate ascent after which ``method="auto"`` continues with Newton's method: about
-# the work of that method.
-ROUNDS = 20
-# First penalty σ of Newton's method after them: their multipliers are nearer than zeros (σ = 1),
-# and not as near as an earlier solution's (100).
-HANDOVER_SIGMA = 3.0
 
 
 @dataclass(frozen=True)
@@ -81,18 +67,14 @@ class ODMLSettings:
 
     Parameters
     ----------
-    largest_gram : int
-        Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its
-        factor.
     newton : LinearNewtonSettings
         For Newton's method.
-    largest_rank : int
-        Rank of the last partial factor of ``method="low-rank"``.
+    ascent : AscentSettings
+        For coordinate ascent.
     """
 
-    largest_gram: int = 10_000
     newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
-    largest_rank: int = 2400
+    ascent: AscentSettings = field(default_factory=AscentSettings)
 
 
 @limited
@@ -132,16 +114,13 @@ def odml(
         As for :func:`svmcvx.odml_primal`.
     max_iter
         As for :func:`svmcvx.fast.odm`.
-    method : "auto", "newton", "dcd", "unwhitened" or "low-rank"
+    method : "auto", "newton", "dcd" or "unwhitened"
         The augmented Lagrangian with Newton's method inside, or coordinate ascent on the dual.
-        ``"auto"`` is up to 20 rounds of coordinate ascent if C times the largest squared norm of a
-        whitened row, a measure of the condition, is at most 1e5, and Newton's method, from their
-        multipliers, if they are not enough or will not be at the rate at which their gap falls; for
-        linear machines in many dimensions ``"unwhitened"``, Newton's method without the whitened
-        rows; for kernels that are positive semidefinite on any data and more than 10 000
-        observations ``"low-rank"`` (:mod:`svmcvx.fast.margin_distribution.odml`), which
-        stores no Gram matrix and, if a factor of rank 2400 does not suffice, ends with a larger
-        gap.
+        ``"auto"`` is Newton's method for linear machines, in many dimensions ``"unwhitened"``,
+        without the whitened rows; with a kernel up to 20 rounds of coordinate ascent if C times the
+        largest squared norm of a whitened row, a measure of the condition, is at most 1e5, and
+        Newton's method, from their multipliers, if they are not enough or will not be at the rate
+        at which their gap falls.
 
     Returns
     -------
@@ -166,7 +145,7 @@ def odml(
     >>> sx.fast.odml(X, y, C=1.0, lam1=0.1, lam2=0.1).certificate.is_certified(1e-6)
     True
     """
-    check_choice(method, "method", (*METHODS, "unwhitened", "low-rank"))
+    check_choice(method, "method", (*METHODS, "unwhitened"))
     settings = checked_settings(settings, ODMLSettings)
     limits: dict[str, Any] = {
         "tol": tol,
@@ -196,23 +175,15 @@ def odml(
             )
         X, y, sample_weight = rows.loaded()
     data = binary_data(X, y, sample_weight)
-    largest = {"auto": settings.largest_gram, "low-rank": 0}.get(method, math.inf)
     space = feature_space(
         data,
         kernel_for(data, kernel),
         intercept=penalised_or_none(intercept),
         indefinite=indefinite,
-        keep_gram=data.n <= largest,
     )
     statement = ODML(space, lam1, lam2, C)
     if method == "unwhitened" and not space.is_linear:
         raise DataError('method="unwhitened" needs kernel=None; use method="auto"')
-    without_gram = space.blockwise
-    if method == "low-rank" and not without_gram:
-        raise DataError(
-            'method="low-rank" needs a kernel that is positive semidefinite on any data, got'
-            f' {space.kernel or "kernel=None"}; use method="auto"'
-        )
     # Rows from blocks are started by models of other rows as well.
     alpha = start_from(statement, earlier_solution(warm_start, None if from_blocks else statement))
 
@@ -224,12 +195,6 @@ def odml(
             model = linear_model(space, point.w, 0.0, np.ones(space.data.n, dtype=bool))
             info = {"method": "unwhitened", "iterations": point.steps}
             return RecoveredPoints([model], [{"alpha": point.alpha}]), status, info
-        if without_gram:
-            found, status = solve_by_ranks(
-                statement, monitor, alpha, settings.largest_rank, settings.newton
-            )
-            info = {"method": "low-rank", "rank": found.rank, "complete": found.exhausted}
-            return found.candidates, status, info
         rng = check_seed(seed)
         return solve_interruptible(
             monitor, _solve_whitened, statement, monitor, alpha, method, rng, settings
@@ -251,22 +216,20 @@ def _solve_whitened(
     """
     problem = whitened_problem(statement)
     condition = statement.C * float(problem.norms.max()) ** 2
-    chosen = ("dcd" if condition <= LARGEST_CONDITION else "newton") if method == "auto" else method
+    good = problem.kernel_expansion and condition <= settings.ascent.condition
+    auto, chosen = method == "auto", method
+    if auto:
+        chosen = "dcd" if good else "newton"
     earlier: BestPoint | None = None
     if chosen == "newton":
         point, status = minimise(problem, monitor, alpha=alpha, settings=settings.newton)
     else:
         start = np.zeros(statement.y.size) if alpha is None else alpha
-        most = ROUNDS if method == "auto" else math.inf
-        point, status = ascend(problem, monitor, start, rng, most=most)
-        if status is Status.INACCURATE and method == "auto":
+        point, status = ascend(problem, monitor, start, rng, settings.ascent, limited=auto)
+        if status is Status.INACCURATE and auto:
             earlier, chosen = point, "dcd+newton"
             point, status = minimise(
-                problem,
-                monitor,
-                alpha=earlier.alpha,
-                sigma=HANDOVER_SIGMA,
-                settings=settings.newton,
+                problem, monitor, alpha=earlier.alpha, settings=settings.newton
             )
     candidates = points_of(statement, problem, point)
     if earlier is not None:
@@ -359,99 +322,3 @@ def points_of(statement: ODML, problem: LinearProblem, point: BestPoint) -> Reco
         )
     v, _ = statement.minimiser(np.clip(point.expansion, 0.0, statement.upper_bound()))
     return RecoveredPoints([space.model(v)], duals)
-
-
-# Rank of the first partial factor.
-FIRST_RANK = 300
-# Time reserved, in products with K: those of this round's points and of an earlier round's, a tenth
-# more.
-PRODUCTS_LEFT = 2.2
-
-
-@dataclass
-class LowRankPoints:
-    """Models and dual points that were recovered, the latest first."""
-
-    candidates: RecoveredPoints = field(default_factory=lambda: RecoveredPoints([], []))
-    rank: int = 0
-    exhausted: bool = False
-
-
-def solve_by_ranks(
-    statement: ODML,
-    monitor: Monitor,
-    alpha: Floats | None,
-    largest_rank: int,
-    settings: LinearNewtonSettings,
-) -> tuple[LowRankPoints, Status]:
-    r"""Solve the machine on partial factors :math:`K \approx FF'` of growing rank.
-
-    Their multipliers α and τ are feasible for K, and :math:`v = y(\alpha + \lambda_2 c - \tau)` is a
-    point of the kernel's own space, so one product with K gives both bounds; if the model of the
-    factor's problem is better, it is expanded on the pivots.
-    """
-    s, y, c, space = statement, statement.y, statement.share, statement.space
-    n = y.size
-    largest = int(min(largest_rank, n, memory.available() / (8.0 * 4.0 * n)))
-    memory.require(
-        8.0 * 4.0 * n * min(n, FIRST_RANK),
-        f"a partial factor of {n} kernel columns",
-        "use fewer observations",
-    )
-
-    def on_factor(F: Floats) -> LinearProblem:
-        q = s.lam2 * (F.T @ (y * c))
-        return LinearProblem(
-            F, y, s.C * c, hinge_power(1.0), linear_term=q, variance=s.lam1, share=c
-        )
-
-    product = 0.0
-    if math.isfinite(monitor.deadline.end):
-        timed = ProductSeconds(space)
-        timed.after(0.0)
-        product = timed.of(float(n) ** 2)
-        # Without time for one, the factor may take all.
-        monitor.reserve(PRODUCTS_LEFT * product if product < current().remaining else 0.0)
-    newton = KernelNewton(space, on_factor, settings)
-    partial = newton.factor
-    found, v, rank = LowRankPoints(), np.zeros(n), min(FIRST_RANK, largest)
-    best: tuple[float, float] = (-math.inf, math.inf)
-    steps = 0
-    while True:
-        complete = newton.grow(rank, monitor)
-        F = partial.factor
-        point = newton.solve(monitor, alpha=alpha, v=None if alpha is None else v)
-        alpha = point.alpha
-        found.rank, found.exhausted = len(partial.pivots), complete
-        if current().remaining < product:
-            # Nothing is known of points that span all observations; those on the pivots take a
-            # small product.
-            if partial.pivots and not found.candidates.models:
-                found.candidates.models.append(space.model(on_pivots(F, partial.pivots, point.w)))
-            return found, monitor.late
-        tau = variance_multipliers(y * (F @ point.w), s.lam1, c)
-        dual: Dual = s.repair({"alpha": alpha, "tau": tau})
-        v = s.expansion(dual["alpha"], dual["tau"])
-        model = space.model(v)
-        upper, lower = s.evaluate(model), s.evaluate_dual(dual)
-        if partial.pivots and point.upper < upper.upper_end:
-            spanned = space.model(on_pivots(F, partial.pivots, point.w))
-            value = s.evaluate(spanned)
-            if value.upper_end < upper.upper_end:
-                model, upper = spanned, value
-        # The checker evaluates every candidate; more than two would only cost time.
-        if upper.upper_end < best[1] or lower.lower_end > best[0]:
-            best = (max(best[0], lower.lower_end), min(best[1], upper.upper_end))
-            found.candidates = RecoveredPoints(
-                [model, *found.candidates.models[:1]], [dual, *found.candidates.duals[:1]]
-            )
-        steps += 1
-        status = monitor.report(steps, lower.lower_end, upper.upper_end)
-        if status is Status.TIME_LIMIT and best == (lower.lower_end, upper.upper_end):
-            # What was found before has no part in the interval.
-            found.candidates = RecoveredPoints([model], [dual])
-        if status is None and (complete or found.rank >= largest):
-            status = Status.INACCURATE
-        if status is not None:
-            return found, status
-        rank = min(2 * rank, largest)
