@@ -379,11 +379,10 @@ class BinaryStatement(Formulation):
 
 @dataclass(frozen=True)
 class LinearTerm:
-    r"""A term :math:`c_w'w + c_b b + c_\xi'\xi + k` of an objective."""
+    r"""A term :math:`c_w'w + c_b b + k` of an objective."""
 
     w: Ball | None
     on_b: Floats
-    xi: Bounded | None
     constant: Bounded
 
 
@@ -399,25 +398,13 @@ class LinearDual:
         """Variables of the primal problem that a linear term may have."""
         return frozenset(("w",)) if self.space.factor_is_data else frozenset()
 
-    def values(self, model: BinaryModel, variables: Mapping[str, Any]) -> dict[str, Bounded]:
-        """Return the values of :attr:`variables` at a model and at variables beside it."""
+    def values(self, model: BinaryModel) -> dict[str, Bounded]:
+        """Return the values of :attr:`variables` at a model."""
         if "w" not in self.variables:
             return {}
         w = np.asarray(model.coef)
         w = np.append(w, model.intercept) if self.space.intercept == "penalised" else w
         return {"w": exact(w)}
-
-    def model(self, values: Mapping[str, Floats], like: BinaryModel) -> BinaryModel:
-        """Return the model of other values of the variables, on the same observations."""
-        support = np.isin(self.space.data.index, like.support)
-        return self.space.model_from_factor(
-            values["w"], float(values.get("b", np.zeros(1))[0]), support
-        )
-
-    def evaluate(self, model: BinaryModel, variables: Mapping[str, Any]) -> Bounded:
-        """Objective at a model, with values for variables that are no part of it."""
-        found: Bounded = self.statement.evaluate(model)
-        return found
 
     def start(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> Dual:
         """Return the multipliers of the losses from what a solver has left."""
@@ -438,18 +425,14 @@ class LinearDual:
         found: float = self.statement.dual_violation(dual)
         return found
 
-    def minus_conjugate(self, dual: Dual, term: LinearTerm) -> Bounded:
-        """The part of the dual objective without w."""
-        found: Bounded = self.statement.minus_conjugate(dual)
-        return found
-
     def bound(self, dual: Dual, term: LinearTerm) -> Bounded:
         """The dual objective with the term, a lower bound at feasible multipliers."""
         if term.w is None:
             norm = self.space.point(self.statement.coefficients(dual)).squared_norm
         else:
             norm = (self.expansion(dual) - term.w).squared_norm()
-        return self.minus_conjugate(dual, term) - 0.5 * norm + term.constant
+        found: Bounded = self.statement.minus_conjugate(dual) - 0.5 * norm + term.constant
+        return found
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ own: where a point z meets them, the product of m with their rows is at most zer
 .. math:: \min_{z \in S'} f(z) \;\ge\; \min_{z \in S}\; f(z) + m'(Az + a).
 
 For a statement :math:`\tfrac12\|w\|^2 + \sum_i \ell_i(u_i)` with multipliers α of its losses,
-:math:`v_i = \alpha_i y_i` and :math:`m'(Az + a) = c_w'w + c_b b + c_\xi'\xi + k`, that is at least
+:math:`v_i = \alpha_i y_i` and :math:`m'(Az + a) = c_w'w + c_b b + k`, that is at least
 
 .. math::
     \sum_i -\ell_i^*(-\alpha_i) - \tfrac12\|X'v - c_w\|^2 + k
@@ -23,19 +23,17 @@ kind       constraint                                     multipliers m of its r
 ========== ============================================== ======================================
 equality   :math:`Az + a = 0`                             any
 inequality :math:`Az + a \le 0`                           :math:`m \ge 0`
-norm       :math:`\|Uz + u\|_q \le t(z)`                  :math:`(-\kappa, \zeta)` with
+norm       :math:`\|Uz + u\|_q \le t(z)`, q = 1, 2        :math:`(-\kappa, \zeta)` with
                                                           :math:`\|\zeta\|_{q^*} \le \kappa`
-square     :math:`\|Uz + u\|^2 \le t(z)`                  :math:`(-\kappa, \zeta)` with κ > 0, or
-                                                          zero; less :math:`\|\zeta\|^2/4\kappa`
 ========== ============================================== ======================================
 
-Absolute values and maximum norms are inequalities of two or more pieces. Constraints of other forms
-have no multipliers here. The coefficients are those that cvxpy compiles from the expressions; each
-is taken as known to a relative 8u.
+Absolute values and maximum norms are inequalities of two or more pieces, and sums of squares with a
+constant limit are norms. Constraints of other forms, and those on other variables than w and b, have
+no multipliers here. The coefficients are those that cvxpy compiles from the expressions; each is
+taken as known to a relative 8u.
 
 Where the model violates a constraint by δ, the bound is less by the multiplier times δ: both ends
-then are those of the constraints relaxed so far. A solver's point is moved to the inner side first,
-where a small step leads there.
+then are those of the constraints relaxed so far.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ from cvxpy.atoms.pnorm import Pnorm
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.certificate.bounded import GROW, Bounded, exact, exp, log, roundings, square, total
+from svmcvx.certificate.bounded import GROW, Bounded, exact, roundings, total
 from svmcvx.certificate.rows import Ball, inner_error, norm_above
 from svmcvx.formulations.base import LinearDual, LinearTerm
 
@@ -104,37 +102,27 @@ def standard_form(constraint: cp.Constraint) -> StandardForm | None:
     if len(curved) != 1 or curved[0].size != expression.size:
         return None
     atom, factor = _unscaled(curved[0])
+    if isinstance(atom, Sum) and isinstance(atom.args[0], cp.abs) and atom.size == 1:
+        atom = cp.norm1(atom.args[0].args[0])
+    if not (atom.args and atom.args[0].is_affine()) or getattr(atom, "axis", None) is not None:
+        return None
     limit = sum((-term for term in _terms(expression) if term.is_affine()), cp.Constant(0.0))
     limit = cp.vec(limit / factor + np.zeros(atom.shape), order="F")
-    if not atom.args or not atom.args[0].is_affine():
-        sums = isinstance(atom, Sum) and isinstance(atom.args[0], cp.abs) and atom.size == 1
-        vector = atom.args[0].args[0] if sums else None
-        order = 1.0
-    else:
-        vector = atom.args[0]
-        order = (
-            1.0
-            if isinstance(atom, cp.norm1)
-            else math.inf
-            if isinstance(atom, (cp.norm_inf, cp.abs))
-            else float(atom.p)
-            if isinstance(atom, Pnorm)
-            else 0.0
-        )
-    if vector is None or not vector.is_affine() or getattr(atom, "axis", None) is not None:
-        return None
-    u = cp.vec(vector, order="F")
+    u = cp.vec(atom.args[0], order="F")
     if isinstance(atom, cp.abs):
         return StandardForm("inequality", (u - limit, -u - limit), factor=factor)
-    if order == math.inf:
+    if isinstance(atom, cp.norm_inf):
         pieces = tuple(sign * u[k] - limit for k in range(u.size) for sign in (1.0, -1.0))
         return StandardForm("inequality", pieces, factor=factor)
-    if order >= 1.0:
+    if isinstance(atom, cp.norm1) or (isinstance(atom, Pnorm) and atom.p == 2):
+        order = 1.0 if isinstance(atom, cp.norm1) else 2.0
         return StandardForm("norm", (limit, u), order, factor)
-    if isinstance(atom, cp.quad_over_lin) and atom.args[1].is_constant():
-        divisor = float(atom.args[1].value)
-        if divisor > 0:
-            return StandardForm("square", (limit * divisor, u), factor=factor / divisor)
+    if isinstance(atom, cp.quad_over_lin) and atom.args[1].is_constant() and limit.is_constant():
+        divisor, most = float(atom.args[1].value), float(limit.value[0])
+        if divisor > 0.0 and most > 0.0:
+            length = math.sqrt(most * divisor)
+            parts = (cp.Constant([length]), u)
+            return StandardForm("norm", parts, factor=2.0 * length * factor / divisor)
     return None
 
 
@@ -171,11 +159,6 @@ class Group:
     constraint: int
     scale: Floats
 
-    @property
-    def is_cone(self) -> bool:
-        """Whether the rows are a limit and a vector."""
-        return self.kind in ("norm", "square")
-
 
 @dataclass(frozen=True)
 class AddedRows:
@@ -199,9 +182,7 @@ class AddedRows:
             if group.kind == "inequality":
                 np.maximum(part, 0.0, out=part)
             elif group.kind == "norm":
-                part[0] = -dual_norm_above(part[1:], group.order)
-            elif group.kind == "square" and not part[0] < 0.0:
-                part[:] = 0.0
+                part[0] = -norm_of_order_above(part[1:], DUAL_ORDER[group.order])
         return m
 
     def outside(self, m: Floats) -> float:
@@ -212,22 +193,11 @@ class AddedRows:
 
     def term(self, m: Floats, relaxation: float) -> LinearTerm:
         """Return what multipliers add to the objective, less a relaxation of the constraints."""
-        parts = {
-            name: _product(matrix.T, exact(m))
-            for name, matrix in self.matrices.items()
-            if name != "b"
-        }
-        conjugates = [
-            -_square_conjugate(m[group.rows]) for group in self.groups if group.kind == "square"
-        ]
         constant = _with_coefficient_error(exact(self.offset) * exact(m), np.abs(self.offset * m))
-        b, normal = self.on_b(), parts.get("w")
-        return LinearTerm(
-            w=None if normal is None else Ball(normal.value, norm_above(normal.error)),
-            on_b=(m * b)[b != 0.0],
-            xi=parts.get("xi"),
-            constant=total([total(constant), *conjugates, exact(-relaxation)]),
-        )
+        b, normal = self.on_b(), None
+        if "w" in self.matrices:
+            normal = Ball.around(_product(self.matrices["w"].T, exact(m)))
+        return LinearTerm(normal, (m * b)[b != 0.0], total(constant) - relaxation)
 
     def with_parts(self, m: Floats, on_b: Floats) -> Floats:
         """Return multipliers whose parts of the intercept's coefficient are those given."""
@@ -237,16 +207,11 @@ class AddedRows:
         return self.repaired(changed)
 
     def values(self, at: Mapping[str, Bounded]) -> Bounded:
-        """Return the rows at values of the variables; a row ±z_j of an exact variable has no error."""
+        """Return the rows at values of the variables."""
         found = _with_coefficient_error(exact(self.offset), np.abs(self.offset))
-        count, plain = np.zeros(self.offset.size), self.offset == 0.0
         for name, matrix in self.matrices.items():
             found = found + _product(matrix, at[name])
-            entries, number = abs(matrix), np.diff(matrix.indptr)
-            count += number
-            errors = entries @ np.broadcast_to(at[name].error, at[name].shape)
-            plain &= (np.asarray(entries.sum(axis=1)).ravel() == number) & (errors == 0.0)
-        return Bounded(found.value, np.where(plain & (count <= 1), 0.0, found.error))
+        return found
 
     def excess(self, at: Mapping[str, Bounded]) -> list[Floats]:
         """Return for each group numbers that are at least its violations."""
@@ -256,12 +221,9 @@ class AddedRows:
             over = values[group.rows]
             if group.kind == "equality":
                 over = abs(over)
-            elif group.is_cone:
-                limit, vector = over[:1], np.asarray(abs(over[1:]).upper)
-                if group.kind == "norm":
-                    over = exact(np.array([norms_above(vector, group.order)])) - limit
-                else:
-                    over = square(exact(np.array([norm_above(vector)]))) - limit
+            elif group.kind == "norm":
+                length = norm_of_order_above(np.asarray(abs(over[1:]).upper), group.order)
+                over = exact(np.array([length])) - over[:1]
             found.append(np.maximum(over.upper, 0.0))
         return found
 
@@ -290,33 +252,15 @@ def _product(matrix: Any, x: Bounded) -> Bounded:
     )
 
 
-def _square_conjugate(part: Floats) -> Bounded:
-    r"""Return at least :math:`\|\zeta\|^2/4\kappa`."""
-    kappa = -float(part[0])
-    return exact(0.0) if kappa == 0.0 else square(exact(norm_above(part[1:]))) / (4.0 * kappa)
+# The order of the norm that is dual to each.
+DUAL_ORDER = {1.0: math.inf, 2.0: 2.0}
 
 
-def norms_above(x: Floats, q: float) -> float:
-    r"""Return a number that is at least :math:`\|x\|_q`, q ≥ 1."""
-    size = np.abs(x)
-    largest = float(size.max(initial=0.0))
-    if largest == 0.0 or not math.isfinite(largest) or math.isinf(q):
-        return largest
-    if q == 1.0:
-        return total(exact(size)).upper_end
-    # Divided by the largest: squares and other powers of tiny numbers underflow.
-    power: Any = total((exact(size) / largest) ** q)
-    return float((largest * exp(log(power) / q)).upper_end)
-
-
-def dual_norm_above(x: Floats, q: float) -> float:
-    r"""Return a number that is at least :math:`\|x\|_{q^*}` with 1/q + 1/q* = 1."""
-    if q == 1.0:
-        return norms_above(x, math.inf)
-    if q == 2.0 or math.isinf(q):
-        return norms_above(x, 2.0 if q == 2.0 else 1.0)
-    # A smaller exponent has a larger norm.
-    return norms_above(x, (exact(q) / (exact(q) - 1.0)).lower_end)
+def norm_of_order_above(x: Floats, order: float) -> float:
+    """Return a number that is at least the norm of this order: 1, 2 or infinite."""
+    if order == 2.0:
+        return norm_above(x)
+    return total(exact(np.abs(x))).upper_end if order == 1.0 else float(np.abs(x).max(initial=0.0))
 
 
 def read(
@@ -341,7 +285,7 @@ def read(
             # The parts of the multipliers in the balance are exact: rows are divided by the
             # intercept's coefficient, which those of a cone do not allow.
             b: Floats = np.abs(coefficients["b"].toarray()[:, 0])
-            if form.kind in ("norm", "square"):
+            if form.kind == "norm":
                 if b[0] or not np.isin(b, (0.0, 1.0)).all():
                     continue
             else:
@@ -405,88 +349,18 @@ def _compiled(
     return found
 
 
-# Points and multipliers near those of a solver; nothing here is trusted
+# Multipliers near those of a solver; nothing here is trusted
 
 
-def moved_inside(
-    rows: AddedRows,
-    at: Mapping[str, Bounded],
-    excess: Sequence[Floats],
-    moving: Sequence[str],
-    aim: float,
-) -> dict[str, Floats] | None:
-    """Return values of the variables that meet the constraints better; None if these meet them all.
-
-    Rows that are violated are moved to their other side by the smallest step; a norm counts as its
-    tangent.
-    """
-    if not moving:
-        return None
-    wanted, targets = [], []
-    value = rows.values(at).value
-    for group, over in zip(rows.groups, excess, strict=True):
-        for weights, change in _tangents(group, value[group.rows], aim * over):
-            whole = np.concatenate(
-                [
-                    np.asarray(weights @ rows.matrices[name][group.rows])
-                    if name in rows.matrices
-                    else np.zeros(at[name].size)
-                    for name in moving
-                ]
-            )
-            if whole.any():
-                wanted.append(whole)
-                targets.append(change)
-    if not wanted:
-        return None
-    try:
-        step, *_ = sl.lstsq(np.array(wanted), np.array(targets), lapack_driver="gelsy")
-    except (ValueError, sl.LinAlgError):
-        return None
-    sizes = np.cumsum([at[name].size for name in moving])[:-1]
-    return {
-        name: at[name].value + part
-        for name, part in zip(moving, np.split(step, sizes), strict=True)
-    }
-
-
-def _tangents(group: Group, value: Floats, over: Floats) -> list[tuple[Floats, float]]:
-    """Combinations of the rows of a group that are violated, and what they are to change by."""
-    unit = np.eye(value.size)
-    if not group.is_cone:
-        back = -value if group.kind == "equality" else -over
-        return [(unit[j], float(back[j])) for j in np.flatnonzero(over > 0.0)]
-    if not over[0] > 0.0:
-        return []
-    vector = value[1:]
-    slopes = 2.0 * vector if group.kind == "square" else _subgradient(vector, group.order)
-    # Entries at the kink of an absolute value go there.
-    kinks = _open(vector, group.order) if group.kind == "norm" else np.zeros(vector.size, bool)
-    return [
-        *((unit[k], -float(value[k])) for k in np.flatnonzero(kinks) + 1),
-        (np.concatenate([[-1.0], slopes]), -float(over[0])),
-    ]
-
-
-def _subgradient(u: Floats, q: float) -> Floats:
-    """Return a subgradient of the q-norm, q < ∞."""
+def _subgradient(u: Floats, order: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return a subgradient of the norm, and its entries that u does not determine."""
     size = np.abs(u)
     largest = float(size.max(initial=0.0))
     if largest == 0.0:
-        return np.zeros(u.size)
-    if q == 1.0:
-        return np.asarray(np.sign(u) * (size > NEARLY * largest))
-    powers = (size / largest) ** (q - 1.0)
-    return np.asarray(np.sign(u) * powers / float(((size / largest) ** q).sum()) ** (1.0 - 1.0 / q))
-
-
-def _open(u: Floats, q: float) -> NDArray[np.bool_]:
-    """Entries of the q-norm's subgradient that u does not determine."""
-    size = np.abs(u)
-    largest = float(size.max(initial=0.0))
-    if largest == 0.0:
-        return np.ones(u.size, dtype=bool)
-    return size <= NEARLY * largest if q == 1.0 else np.zeros(u.size, dtype=bool)
+        return np.zeros(u.size), np.ones(u.size, dtype=bool)
+    if order == 1.0:
+        return np.sign(u), size <= NEARLY * largest
+    return u / np.linalg.norm(u), np.zeros(u.size, dtype=bool)
 
 
 def completed(
@@ -510,7 +384,7 @@ def completed(
         part, value, free = m[group.rows], values[group.rows], undetermined[group.rows]
         if solved is None:
             return None
-        if not group.is_cone:
+        if group.kind != "norm":
             pieces = value.reshape(-1, solved.size)
             active = pieces.argmax(axis=0)
             chosen = np.arange(pieces.shape[0])[:, None] == active
@@ -521,17 +395,15 @@ def completed(
                 near = (pieces >= largest - NEARLY * size) & (solved > 0.0)
                 free[:] = (near & (near.sum(axis=0) > 1)).ravel()
             continue
-        kappa, vector = float(solved[0]) * float(group.scale[0]), value[1:]
-        if group.kind == "square":
-            part[:] = np.concatenate([[-kappa], 2.0 * kappa * vector])
-        else:
-            part[:] = np.concatenate([[-kappa], kappa * _subgradient(vector, group.order)])
-            free[1:] = _open(vector, group.order) & (kappa > 0.0)
+        kappa = float(solved[0]) * float(group.scale[0])
+        slopes, still_open = _subgradient(value[1:], group.order)
+        part[:] = np.concatenate([[-kappa], kappa * slopes])
+        free[1:] = still_open & (kappa > 0.0)
     if "w" in rows.matrices and undetermined.any():
-        slopes = {"w": linear.expansion(dual).value - at["w"].value}
+        wanted = {"w": linear.expansion(dual).value - at["w"].value}
         if "b" in rows.matrices:
-            slopes["b"] = np.array([linear.statement.coefficients(dual).sum()])
-        _determine(rows, m, undetermined, slopes)
+            wanted["b"] = np.array([linear.statement.coefficients(dual).sum()])
+        _determine(rows, m, undetermined, wanted)
     return m
 
 

@@ -78,7 +78,6 @@ from svmcvx.certificate.bounded import (
     by_rows,
     correctly_rounded,
     exact,
-    positive_part,
     roundings,
     square,
     total,
@@ -94,7 +93,7 @@ from svmcvx.formulations.base import (
     RecoveredPoints,
 )
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
-from svmcvx.losses import hinge_power, hinge_power_conjugate, slack
+from svmcvx.losses import hinge_power, hinge_power_conjugate
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 from svmcvx.solution import Evidence, OptimalIntercepts
 from svmcvx.system.deadline import current
@@ -206,85 +205,44 @@ class MarginLinearDual(LinearDual):
 
     @property
     def variables(self) -> frozenset[str]:
-        return super().variables | {"xi"} | ({"b"} if self.free else set())
+        return super().variables | ({"b"} if self.free else set())
 
-    def values(self, model: BinaryModel, variables: Mapping[str, Any]) -> dict[str, Bounded]:
-        found = super().values(model, variables)
+    def values(self, model: BinaryModel) -> dict[str, Bounded]:
+        found = super().values(model)
         if self.free:
             b = exact(model.intercept)
             if self.space.is_linear and self.space.centre.any():
                 b = correctly_rounded(dot_exactly(self.space.centre, model.coef, model.intercept))
             found["b"] = Bounded(np.array([b.value]), np.array([b.error]))
-        if "xi" in variables:
-            found["xi"] = exact(self.slacks(model, variables["xi"]))
         return found
-
-    def slacks(self, model: BinaryModel, xi: Floats) -> Floats:
-        """Return numbers that are at least ξ and every loss :math:`(1-u_i)_+`."""
-        found: Floats = np.maximum(
-            np.asarray(xi, dtype=np.float64), slack(self.statement.margins_of(model)).upper
-        )
-        return found
-
-    def evaluate(self, model: BinaryModel, variables: Mapping[str, Any]) -> Bounded:
-        if "xi" not in variables:
-            return super().evaluate(model, variables)
-        statement = self.statement
-        powers = exact(self.slacks(model, variables["xi"])) ** exact(statement.p)
-        losses = exact(statement.C) * total(statement.loss_weight * powers)
-        return Evaluation.of(regulariser=0.5 * statement.penalty(model), losses=losses)
 
     def start(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> Dual:
         return {"alpha": np.asarray(multipliers["margin"], dtype=np.float64)}
 
-    def upper_bound(self, term: LinearTerm) -> Floats | float:
-        largest = self.statement.largest_multiplier()
-        if term.xi is None or self.statement.p != 1:
-            return np.asarray(largest)
-        return np.asarray((exact(largest) + term.xi).lower)
+    def _parts(self, alpha: Floats, on_b: Floats) -> tuple[Floats, Floats]:
+        """Return multipliers and sizes of the parts of c_b, and the sides of the balance."""
+        sides = np.concatenate([self.statement.y, np.where(on_b > 0, -1.0, 1.0)])
+        return np.concatenate([alpha, np.abs(on_b)]), sides
 
     def repair(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
-        upper_bound = np.broadcast_to(
-            np.maximum(self.upper_bound(term), 0.0), self.statement.y.shape
-        )
-        alpha = self.statement.alpha(dual)
         if not self.free:
-            return {"alpha": np.clip(np.nan_to_num(alpha, nan=0.0), 0.0, upper_bound)}, term.on_b
-        parts = np.concatenate([alpha, np.abs(term.on_b)])
-        sides = np.concatenate([self.statement.y, np.where(term.on_b > 0, -1.0, 1.0)])
-        largest = np.full(term.on_b.size, np.max(self.statement.largest_multiplier()))
-        found = balanced(
-            parts, sides, np.concatenate([upper_bound, np.maximum(largest, np.abs(term.on_b))])
-        )
+            return super().repair(dual, term)
+        alpha, largest = self.statement.alpha(dual), self.statement.largest_multiplier()
+        parts, sides = self._parts(alpha, term.on_b)
+        bounds = np.broadcast_to(largest, alpha.shape)
+        most = np.maximum(np.max(largest), parts[alpha.size :])
+        found = balanced(parts, sides, np.concatenate([bounds, most]))
         return {"alpha": found[: alpha.size]}, np.copysign(found[alpha.size :], term.on_b)
 
     def violation(self, dual: Dual, term: LinearTerm) -> float:
-        alpha = self.statement.alpha(dual)
-        upper_bound = np.asarray(self.upper_bound(term))
-        if (
-            not (np.isfinite(alpha).all() and np.isfinite(term.on_b).all())
-            or (upper_bound < 0.0).any()
-        ):
-            return math.inf
-        outside = max(0.0, float(-alpha.min()), float((alpha - upper_bound).max()))
         if not self.free:
-            return outside
-        parts = np.concatenate([alpha, np.abs(term.on_b)])
-        sides = np.concatenate([self.statement.y, np.where(term.on_b > 0, -1.0, 1.0)])
-        off = abs(imbalance(parts, sides))
+            return super().violation(dual, term)
+        alpha = self.statement.alpha(dual)
+        outside = self.statement.outside_box(alpha)
+        if not (math.isfinite(outside) and np.isfinite(term.on_b).all()):
+            return math.inf
+        off = abs(imbalance(*self._parts(alpha, term.on_b)))
         return max(outside, off) if math.isfinite(off) else math.inf
-
-    def minus_conjugate(self, dual: Dual, term: LinearTerm) -> Bounded:
-        statement = self.statement
-        if term.xi is None:
-            return super().minus_conjugate(dual, term)
-        alpha = exact(statement.alpha(dual))
-        if statement.p == 1:
-            # The conjugates are zero inside the box.
-            return total(alpha)
-        beyond, cost = positive_part(alpha - term.xi), exact(statement.C) * statement.loss_weight
-        found: Bounded = total(alpha - hinge_power_conjugate(beyond, cost, exact(statement.p)))
-        return found
 
 
 # The least relative accuracy that scipy's method of Brent takes.

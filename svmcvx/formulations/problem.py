@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, wraps
@@ -16,7 +16,6 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 from cvxpy.problems.problem import Cache
-from cvxpy.reductions.solvers.defines import COMMERCIAL_SOLVERS
 from cvxpy.utilities.canonical import Canonical
 from numpy.typing import NDArray
 
@@ -35,7 +34,7 @@ from svmcvx.formulations.base import (
     RecoveredPoints,
     usable,
 )
-from svmcvx.formulations.constraints import AddedRows, completed, moved_inside, read
+from svmcvx.formulations.constraints import AddedRows, completed, read
 from svmcvx.model import Model
 from svmcvx.proofs import Statement
 from svmcvx.solution import DataFacts
@@ -51,8 +50,6 @@ ADDED = "added"
 # Variables that are the coefficients of a model; the others follow from them at an optimum.
 WEIGHTS = frozenset(("w", "W", "w_scaled", "W_scaled"))
 OF_THE_MODEL = WEIGHTS | {"b"}
-# Aims of the steps towards the added constraints, in violations: 1 is the boundary.
-AIMS = (3.0, 1.0, 3.0, 3.0)
 
 
 class _FixedConstraints(list[cp.Constraint]):
@@ -71,37 +68,19 @@ class _FixedConstraints(list[cp.Constraint]):
 class PlainProblem(cp.Problem):
     """A cvxpy problem whose ``solve()`` does not end at a commercial solver without a licence."""
 
-    _passed_over: bool = False
-
     def solve(self, *args: Any, **kwargs: Any) -> Any:
         """Solve as ``cvxpy.Problem`` does; see there.
 
-        cvxpy takes a commercial solver first as soon as it is installed. Where none is named and
-        that one fails, for want of a licence or since the problem exceeds a size-limited one,
-        Clarabel solves the problem, or HiGHS or SCIP where it is mixed-integer; the next call
-        begins with these.
+        cvxpy takes a commercial solver first as soon as it is installed. Where none is named, this
+        problem is solved by Clarabel, or by HiGHS or SCIP where it is mixed-integer.
         """
-        if args or kwargs.keys() & {"solver", "solver_path", "method", "requires_grad"}:
-            return super().solve(*args, **kwargs)
-        if not self._passed_over:
-            try:
-                return super().solve(**kwargs)
-            except Exception as error:  # licence errors share no base class
-                chain = self._cache.solving_chain
-                of_a_solver = isinstance(error, cp.SolverError) or _package(error) not in (
-                    "builtins",
-                    "cvxpy",
-                )
-                if (
-                    chain is None
-                    or chain.solver.name() not in COMMERCIAL_SOLVERS
-                    or not of_a_solver
-                ):
-                    raise
-                log.info("%s failed and is passed over: %s", chain.solver.name(), error)
-                self._passed_over = True
-        solver = "CLARABEL" if not self.is_mixed_integer() else "HIGHS" if self.is_lp() else "SCIP"
-        return super().solve(solver=solver, **kwargs)
+        if not (args or kwargs.keys() & {"solver", "solver_path", "method", "requires_grad"}):
+            free = "CLARABEL"
+            if self.is_mixed_integer():
+                free = "HIGHS" if self.is_lp() else "SCIP"
+            if free in cp.installed_solvers():
+                kwargs["solver"] = free
+        return super().solve(*args, **kwargs)
 
     def __copy__(self) -> Self:
         """Return a problem with the same objective, constraints and variables, to be compiled and
@@ -322,8 +301,9 @@ class FormulationProblem(PlainProblem):
 
         Its statement has the same objective on a smaller set. A dual bound of this problem is a
         bound there too, so that ``lower`` is never worse, but for the `tol` of the solve, than what
-        this problem proves. In ``psvm_primal`` and ``odm_primal`` linear constraints, absolute
-        values and bounds on norms have multipliers with a bound of their own, which is tight. A
+        this problem proves. In ``psvm_primal`` and ``odm_primal`` linear constraints on ``w`` and
+        ``b``, absolute values and bounds on norms have multipliers with a bound of their own, which
+        is tight. A
         model counts for ``upper`` only if it meets the constraints.
 
         ``w`` belongs to the columns of the problem's factor: those of the data, or with a kernel or
@@ -338,8 +318,7 @@ class FormulationProblem(PlainProblem):
             this problem was given earlier stay.
         holds : callable, optional
             Returns whether a :class:`~svmcvx.Model` meets the constraints, computed in numpy.
-            Without it the model is the value of the variables, moved by less than a solver's
-            tolerance where it is on the wrong side of a constraint, and the constraints' own values
+            Without it the model is the value of the variables, and the constraints' own values
             decide.
         tol : float
             Violation of a constraint that counts as none, without `holds`; 1e-6 by default. The
@@ -368,7 +347,6 @@ class MeasuredModel(NamedTuple):
     violation: float
     objective: float
     excess: list[Floats]
-    slacks: Mapping[str, Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -436,10 +414,7 @@ class ConstrainedStatement(Formulation):
         measured = self.measured
         if measured is None:
             return self.whole.evaluate(model)
-        if measured.slacks:
-            found = self._linear.evaluate(measured.at, measured.slacks)
-        else:
-            found = self.stated.evaluate(measured.at)
+        found = self.stated.evaluate(measured.at)
         if measured.objective <= found.upper_end:
             return found
         return Evaluation(measured.objective, found.error)
@@ -510,11 +485,6 @@ def _numbers(model: Any) -> tuple[Any, ...]:
     )
 
 
-def _largest(excess: Sequence[Floats]) -> float:
-    """The largest violation."""
-    return max((float(over.max(initial=0.0)) for over in excess), default=0.0)
-
-
 class ConstrainedProblem(FormulationProblem):
     """A built problem with further constraints; see :meth:`FormulationProblem.with_constraints`."""
 
@@ -553,7 +523,7 @@ class ConstrainedProblem(FormulationProblem):
         return self._read[1]
 
     def _measured(self, statement: ConstrainedStatement, model: Any) -> MeasuredModel:
-        """Measure the model of the variables, moved inside where a small step leads there."""
+        """Measure the model of the variables."""
         rows = statement.rows
         at: Any = model if self.built is self.original else self.built.model_at_variables()
         left_out = [c for k, c in enumerate(self._added) if rows is None or k in rows.left_out]
@@ -564,35 +534,8 @@ class ConstrainedProblem(FormulationProblem):
         if names - OF_THE_MODEL:
             value = self.objective.value
             objective = float(value) if usable(value) else math.inf
-        if rows is None:
-            return MeasuredModel(model, at, largest, objective, [], {})
-        linear = statement._linear
-        slacks = {
-            name: self.built.var_dict[name].value
-            for name in rows.matrices
-            if name not in OF_THE_MODEL
-        }
-        if not all(map(usable, slacks.values())):
-            return MeasuredModel(model, at, math.inf, objective, [], {})
-        excess = rows.excess(linear.values(at, slacks))
-        for aim in AIMS if not left_out else ():
-            values = linear.values(at, slacks)
-            moving = [name for name in values if name not in slacks] if "w" in values else []
-            moved = moved_inside(rows, values, excess, moving, aim)
-            if moved is None:
-                break
-            nearer = linear.model(moved, at)
-            found = rows.excess(linear.values(nearer, slacks))
-            if not _largest(found) < _largest(excess):
-                continue
-            at, excess = nearer, found
-            model = at
-            if self.built is not self.original:
-                whole: Any = statement.whole
-                model = whole.space.model_from_factor(
-                    moved["w"], float(moved.get("b", np.zeros(1))[0])
-                )
-        return MeasuredModel(model, at, max(largest, _largest(excess)), objective, excess, slacks)
+        excess = [] if rows is None else rows.excess(statement._linear.values(at))
+        return MeasuredModel(model, at, max([largest, *map(np.max, excess)]), objective, excess)
 
     def recover(self) -> RecoveredPoints:
         points = self.built.recover()
@@ -618,7 +561,7 @@ class ConstrainedProblem(FormulationProblem):
         if not all(map(usable, multipliers.values())):
             return []
         dual = linear.start(variables, multipliers)
-        m = completed(rows, self._added, linear.values(measured.at, measured.slacks), linear, dual)
+        m = completed(rows, self._added, linear.values(measured.at), linear, dual)
         return [] if m is None else [{**dual, ADDED: m}]
 
     def proved_bound(self, value: float) -> float | None:
@@ -749,11 +692,6 @@ def following(
 
 def _at_values(function: Callable[..., Any], parameters: tuple[cp.Parameter, ...]) -> Any:
     return function(*(float(parameter.value) for parameter in parameters))
-
-
-def _package(error: Exception) -> str:
-    """Return the package that the class of an error belongs to."""
-    return type(error).__module__.partition(".")[0]
 
 
 Arguments = ParamSpec("Arguments")
