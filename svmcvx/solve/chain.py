@@ -77,6 +77,8 @@ class Chain:
     canon_backend: str | None = None
     attempts: list[Attempt] = field(default_factory=list)
     best: tuple[Checked[Any], Attempt, Timings] | None = None
+    # The statement at the variables of the best point.
+    statement: Any = None
     trace: list[tuple[float, float, float]] = field(default_factory=list)
 
     @property
@@ -139,7 +141,7 @@ class Chain:
             except SolverFailed:
                 return
         duals = [dual for dual in (checked.dual, found.dual) if dual]
-        narrowed = check(problem.formulation, [checked.model], duals)
+        narrowed = check(self.statement, [checked.model], duals)
         seconds, gap = clock.now() - began, narrowed.certificate.gap
         self._note(Attempt(found.solver, found.status, WITHOUT_CONSTRAINTS, seconds, gap))
         self.best = narrowed, attempt, replace(timings, solve=timings.solve + seconds)
@@ -262,6 +264,7 @@ class Chain:
         if self.best is None or certificate.gap < self.best[0].certificate.gap:
             timings = Timings(self.problem.build_seconds, compiling, solving, certifying)
             self.best = checked, attempt, timings
+            self.statement = self.problem.formulation
 
     def _certify(
         self, points: RecoveredPoints, outcome: backends.Outcome
