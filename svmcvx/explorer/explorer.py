@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import json
 import math
 import os
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -35,17 +35,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # The name of the plane of two principal components.
 PRINCIPAL = "principal"
-SYMBOLS = {
-    "lam": "λ",
-    "lam1": "λ₁",
-    "lam2": "λ₂",
-    "kappa": "κ",
-    "gamma": "γ",
-    "C1": "C₁",
-    "C2": "C₂",
-}
-# Number of settings of a page, at most.
-MOST = 1000
+SYMBOLS = {"lam": "λ", "lam1": "λ₁", "lam2": "λ₂", "kappa": "κ", "gamma": "γ", "C1": "C₁"}
+SYMBOLS["C2"] = "C₂"
 # Columns and rows of the grid of scores; largest score that is stored, and steps per unit.
 GRID, TALLEST, STEPS = (64, 48), 4.0, 8000
 
@@ -128,11 +119,8 @@ def sliders_of(
     """Return the sliders of the given values, or of two parameters of the formulation's paths."""
     own = {**model.get_params(deep=False), "gamma": gamma}
     if values is None:
-        names = _varied(model, own)[:2]
-        values = {
-            name: _default(name, own[name], few=k > 0 or _searches(model))
-            for k, name in enumerate(names)
-        }
+        names, few = _varied(model, own)[:2], _searches(model)
+        values = {name: _default(name, own[name], few=few or name != names[0]) for name in names}
     found = []
     for name, chosen in values.items():
         if name not in own:
@@ -146,8 +134,8 @@ def sliders_of(
     if not found:
         raise DataError(f"values leaves no parameter of {type(model).__name__} to vary; name one")
     count = math.prod(len(slider.values) for slider in found)
-    if count > MOST:
-        raise DataError(f"values has {count} combinations, at most {MOST} are shown; pass fewer")
+    if count > 1000:
+        raise DataError(f"values has {count} combinations, at most 1000 are shown; pass fewer")
     return tuple(found)
 
 
@@ -303,9 +291,8 @@ class Explorer(ShortRepr):
                 scores = best[:, -1] - best[:, -2]
             support = np.unique(getattr(fitted, "support_", ())).astype(np.intp)
             accuracy = float(np.mean(fitted.predict(self.tested[0]) == self.tested[1]))
-            self._views[key] = View(
-                dict(values), fitted.solution_, scores, predicted, support, accuracy
-            )
+            shown = (scores, predicted, support, accuracy)
+            self._views[key] = View(dict(values), fitted.solution_, *shown)
         return self._views[key]
 
     @property
@@ -342,6 +329,7 @@ class Explorer(ShortRepr):
         """Return what the page shows."""
         entry = find(self.model._stated_as())
         reasons: list[str] = []
+        tested = np.searchsorted(self.classes, self.tested[1])
         return {
             "title": title or (entry.title if entry else type(self.model).__name__),
             "names": self.plane.names,
@@ -352,11 +340,7 @@ class Explorer(ShortRepr):
             "grid": GRID,
             "steps": STEPS,
             "points": self._placed(self.X, self.codes),
-            "test": (
-                self._placed(self.tested[0], np.searchsorted(self.classes, self.tested[1]))
-                if self.has_test
-                else []
-            ),
+            "test": self._placed(self.tested[0], tested) if self.has_test else [],
             "sliders": [
                 {
                     "name": SYMBOLS.get(s.name, s.name),
@@ -388,16 +372,17 @@ class Explorer(ShortRepr):
             lower, upper = interval(view.certificate.lower, view.certificate.upper)
             gap, scores = view.certificate.gap, np.clip(view.scores, -TALLEST, TALLEST)
             yield {
-                "f": _packed(np.rint(STEPS * scores).astype("<i2")),
-                "c": _packed(view.predicted.astype(np.uint8)) if self.classes.size > 2 else "",
+                "f": b64encode(np.rint(STEPS * scores).astype("<i2")).decode(),
+                "c": b64encode(view.predicted.astype(np.uint8)).decode()
+                if self.classes.size > 2
+                else "",
                 "s": view.support.tolist(),
                 "lower": lower,
                 "upper": upper,
                 "gap": f"{gap:.1e}" if math.isfinite(gap) else "∞",
                 "accuracy": f"{view.accuracy:.4g}",
-                **(
-                    {"reason": reasons.index(reason)} if proved is None else {"proved": str(proved)}
-                ),
+                "proved": None if proved is None else str(proved),
+                "reason": None if proved is not None else reasons.index(reason),
             }
 
     def save(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
@@ -417,10 +402,6 @@ class Explorer(ShortRepr):
             f"Explorer({type(self.model).__name__}: {settings(self.settings)}; optimum in [{lower},"
             f" {upper}])"
         )
-
-
-def _packed(values: NDArray[Any]) -> str:
-    return base64.b64encode(values.tobytes()).decode()
 
 
 def _estimator(model: Any) -> CertifiedClassifier:
