@@ -372,8 +372,8 @@ class Explorer(ShortRepr):
             lower, upper = interval(view.certificate.lower, view.certificate.upper)
             gap, scores = view.certificate.gap, np.clip(view.scores, -TALLEST, TALLEST)
             yield {
-                "f": b64encode(np.rint(STEPS * scores).astype("<i2")).decode(),
-                "c": b64encode(view.predicted.astype(np.uint8)).decode()
+                "f": b64encode(np.rint(STEPS * scores).astype("<i2").tobytes()).decode(),
+                "c": b64encode(view.predicted.astype(np.uint8).tobytes()).decode()
                 if self.classes.size > 2
                 else "",
                 "s": view.support.tolist(),
