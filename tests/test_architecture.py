@@ -17,7 +17,7 @@ ROOT = Path(svmcvx.__file__).parent
 # From the bottom up; a room imports only from floors below its own, or from its own room.
 FLOORS = (
     ("errors", "display", "numerical"),
-    ("catalogue", "containers", "proofs"),
+    ("catalogue", "proofs"),
     ("system",),
     ("certificate",),
     ("data", "losses"),

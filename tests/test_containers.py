@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.metrics.pairwise import chi2_kernel
 
 import svmcvx as sx
-from svmcvx.containers import owned
+from svmcvx.data import owned
 from tests.conftest import make_data
 
 X, Y = make_data(n=24)

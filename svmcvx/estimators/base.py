@@ -29,10 +29,16 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from svmcvx.arguments import ARGUMENTS, check_shared, documented, refuse_unknown, what_was_meant
-from svmcvx.catalogue import find
+from svmcvx.catalogue import Entry, find
 from svmcvx.certificate import Certificate
-from svmcvx.containers import as_array
-from svmcvx.data import CodedLabels, check_choice, check_features, check_labels, check_weights
+from svmcvx.data import (
+    CodedLabels,
+    as_array,
+    check_choice,
+    check_features,
+    check_labels,
+    check_weights,
+)
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.estimators.request import Request, TrainingData, choose, unsupported_settings, weighed
 from svmcvx.feature_space import check_square
@@ -245,7 +251,7 @@ class CertifiedClassifier(_Fitted):
             raise DataError(
                 f"{unknown[0]} cannot be changed for rows in blocks; leave it out, or load the data"
             )
-        request = self._make_request(settings, ("fast", "rows in blocks", False), None)
+        request = self._make_request(entry, settings, ("fast", "rows in blocks", False), None)
         with time_limited(self.time_limit):
             labels = label_counts(X, y)
             counts = labels.counts
@@ -435,17 +441,22 @@ class CertifiedClassifier(_Fitted):
         weighted = weight is not None or self.class_weight is not None
         given = settings | ({"sample_weight": True} if weighted else {})
         stated, n = self._stated_as(), self._largest(data.labels)
-        route = choose(self.solver, find(stated), stated or type(self).__name__, n, given)
-        return self._make_request(settings, route, cache)
+        entry, name = find(stated), stated or type(self).__name__
+        route = choose(self.solver, entry, name, n, given)
+        return self._make_request(entry, settings, route, cache)
 
     def _make_request(
-        self, settings: dict[str, Any], route: tuple[str, str, bool], cache: GramCache | None
+        self,
+        entry: Entry | None,
+        settings: dict[str, Any],
+        route: tuple[str, str, bool],
+        cache: GramCache | None,
     ) -> Request:
         names = ("tol", "time_limit", "max_iter", "cache_size")
         limits = {name: getattr(self, name) for name in names}
         check_shared(limits)
         return Request(
-            find(self._stated_as()),
+            entry,
             self._builder,
             settings,
             self.solver,

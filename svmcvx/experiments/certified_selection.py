@@ -32,8 +32,7 @@ from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 
-from svmcvx.containers import as_array
-from svmcvx.data import check_features, check_number, check_time_limit
+from svmcvx.data import as_array, check_features, check_number, check_time_limit
 from svmcvx.display import ShortRepr
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier

@@ -31,8 +31,7 @@ from sklearn.utils import _safe_indexing, get_tags
 
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.certificate import Certificate
-from svmcvx.containers import as_array
-from svmcvx.data import Features, check_features, check_labels
+from svmcvx.data import Features, as_array, check_features, check_labels
 from svmcvx.datasets.files import write_npz
 from svmcvx.datasets.registry import content_digest, missing_counts
 from svmcvx.display import listed

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from svmcvx.arguments import check_shared, documented, refuse_unknown
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.certificate.bounded import Bounded
-from svmcvx.containers import owned
-from svmcvx.data import CodedLabels, check_number
+from svmcvx.data import CodedLabels, check_number, owned
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.feature_space import FeatureSpace, LinearSpace
 from svmcvx.formulations.base import (

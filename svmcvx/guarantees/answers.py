@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.containers import as_array
+from svmcvx.data import as_array
 from svmcvx.display import ShortRepr, quantity
 from svmcvx.errors import DataError
 from svmcvx.proofs.format import Proof, write_proof

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.containers import as_array
-from svmcvx.data import check_labels, check_weights, coded_labels
+from svmcvx.data import as_array, check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError, SolverFailed, missing_extra
 from svmcvx.row_blocks.sources import (
     BlockLabels,

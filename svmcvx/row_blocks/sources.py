@@ -20,8 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.containers import as_array, sums_of
-from svmcvx.data import Features, check_features, check_whole
+from svmcvx.data import Features, as_array, check_features, check_whole, sums_of
 from svmcvx.errors import DataError, missing_extra
 from svmcvx.system.files import atomic_write, opened, packing
 

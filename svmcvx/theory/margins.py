@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from svmcvx.containers import as_array
-from svmcvx.data import check_features, check_weights
+from svmcvx.data import as_array, check_features, check_weights
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.model import LinearModel, Model, MulticlassModel
 from svmcvx.solution import Solution

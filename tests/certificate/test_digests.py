@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svmcvx.containers import BLOCK, digest, sums_of
+from svmcvx.data import BLOCK, digest, sums_of
 
 rng = np.random.default_rng(0)
 # Several blocks and a rest.

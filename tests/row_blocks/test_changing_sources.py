@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import svmcvx as sx
 from campaigns import changing_sources
 from campaigns.changing_sources import Changing
-from svmcvx.containers import digest
+from svmcvx.data import digest
 from svmcvx.fast.core import monitor as ownership
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from tests.row_blocks.test_row_blocks import Loaded, however_few  # noqa: F401 - a fixture

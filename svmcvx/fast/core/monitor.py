@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from svmcvx.arguments import check_shared, documented, refuse_unknown
 from svmcvx.certificate import HasTrivial, SolverBound, check, relative_gap, status_of
-from svmcvx.containers import as_array, owned, sums_of
-from svmcvx.data import CodedLabels
+from svmcvx.data import CodedLabels, as_array, owned, sums_of
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.formulations.base import Formulation, RecoveredPoints
 from svmcvx.model import LinearModel
