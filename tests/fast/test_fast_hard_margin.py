@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import svmcvx as sx
 from svmcvx.certificate import EPS
 from svmcvx.data import binary_data
-from svmcvx.fast.core.active_set import drop, new_state, ray, solve, value
-from svmcvx.fast.core.active_set_passes import INSEPARABLE, MORE, OVER, SOLVED
+from svmcvx.fast.core.active_set import new_state, ray, solve
+from svmcvx.fast.core.active_set_passes import INSEPARABLE, MORE, SOLVED
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.kernel import FEW
@@ -37,6 +37,11 @@ def machine_of(X, y):
     X = X - X.mean(axis=0)
     K = X @ X.T
     return new_state(K, y.astype(float), float(np.diagonal(K).max())), y[:, None] * X
+
+
+def value(state):
+    """The dual value ½Σα, which is ½‖w‖² while S is tight."""
+    return 0.5 * np.abs(state.v[state.S[: state.tight[0]]]).sum()
 
 
 @st.composite
@@ -71,7 +76,7 @@ def samples(draw):
 def test_the_active_set_method_is_least_distance_programming(sample):
     X, y = sample
     state, G = machine_of(X, y)
-    code, q = solve(state, np.ones(y.size, dtype=bool), np.inf, 10**6)
+    code, q = solve(state, np.ones(y.size, dtype=bool), 10**6)
     found = least_norm(G, y.astype(float))
     if code == SOLVED:
         assert found is not None
@@ -95,42 +100,20 @@ def test_the_active_set_method_is_least_distance_programming(sample):
         )
 
 
-@settings(max_examples=50)
-@given(st.integers(0, 10**6))
-def test_what_is_dropped_is_as_if_it_had_never_been(seed):
-    X, y = separable(30, 4, seed=seed)
-    state, G = machine_of(X, y)
-    kept = np.ones(30, dtype=bool)
-    assert solve(state, kept, np.inf, 10**6)[0] == SOLVED
-    before = value(state)
-    position = seed % state.tight[0]
-    q = state.S[position]
-    kept[q] = False
-    drop(state, q)
-    assert solve(state, kept, np.inf, 10**6)[0] == SOLVED
-    found = least_norm(G[kept], y[kept].astype(float))
-    assert value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-7)
-    assert value(state) <= before * (1 + 1e-12)
-
-
-def test_limits_of_the_active_set_method():
+def test_the_active_set_method_can_be_continued():
     X, y = separable(200, 5)
     kept = np.ones(200, dtype=bool)
-    state, _ = machine_of(X, y)
-    whole, _ = machine_of(X, y)
-    assert solve(whole, kept, np.inf, 10**6)[0] == SOLVED
-    assert solve(state, kept, 0.9 * value(whole), 10**6)[0] == OVER
-    assert value(state) <= value(whole) * (1 + 1e-12)
-    state, _ = machine_of(X, y)
+    whole, state = machine_of(X, y)[0], machine_of(X, y)[0]
+    assert solve(whole, kept, 10**6)[0] == SOLVED
     values = []
-    while (code := solve(state, kept, np.inf, 1)[0]) == MORE:
+    while (code := solve(state, kept, 1)[0]) == MORE:
         values.append(value(state))
     assert code == SOLVED
     assert np.diff(values).min() >= 0
     assert value(state) == pytest.approx(value(whole), rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(0, 8, 2))
 @pytest.mark.parametrize("form", ["dense", "csr"])
 def test_agrees_with_the_conic_route(seed, form):
     X, y = separable(30 + 10 * seed, 1 + seed, gap=0.3, seed=seed)
@@ -240,11 +223,6 @@ def test_arguments():
         sx.fast.hard_margin(X, y, method="simplex")
     with pytest.raises(sx.DataError, match="takes a linear machine; pass kernel=None"):
         sx.fast.hard_margin(X, y, kernel="rbf", method="active-set")
-
-
-def test_a_kernel_is_left_to_psmo():
-    X, y = separable(100, 3)
-    assert sx.fast.hard_margin(X, y, kernel=sx.RBF(1.0)).solver == "fast.hard_margin/smo"
 
 
 def test_multiples_of_a_point_take_no_second_product(monkeypatch):

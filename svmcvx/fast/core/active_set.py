@@ -1,4 +1,4 @@
-r"""Hard-margin problems solved by a dual active-set method that can also drop observations.
+r"""Hard-margin problems solved by a dual active-set method.
 
 .. math:: \min_{w, b}\; \tfrac12\|w\|^2 \quad\text{s.t.}\quad u_i = y_i(\langle w, \varphi(x_i)\rangle + b) \ge 1,\; i \in T.
 
@@ -7,9 +7,7 @@ The state is the restricted solution of a set S of tight observations: :math:`u_
 of T to S: its multiplier is raised until it is tight, while S stays tight; a multiplier that falls
 to 0 on the way leaves S. The dual value :math:`\tfrac12\sum\alpha_i` increases, and is at every
 stop a lower bound of the optimum for T. If the multiplier can be raised without limit, the convex
-hulls of the classes intersect. :func:`drop` is the inverse: it lowers the multiplier of one
-observation to 0. The steps are those of :mod:`svmcvx.fast.core.active_set_passes`; work that is
-done once a call is in this module, which need not be compiled.
+hulls of the classes intersect. The steps are those of :mod:`svmcvx.fast.core.active_set_passes`.
 
 ======== ==================================================== =========
 symbol   meaning                                              shape
@@ -31,14 +29,7 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.active_set_passes import (
-    DEPENDENT,
-    EMPTY,
-    INSEPARABLE,
-    SOLVED,
-    solve_active,
-    step_multiplier,
-)
+from svmcvx.fast.core.active_set_passes import EMPTY, INSEPARABLE, SOLVED, TOUCHING, solve_active
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.numerical import bordered_solution
 
@@ -80,17 +71,6 @@ def new_state(K: Floats, y: Floats, extent: float, largest_support: int = LARGES
     )
 
 
-def _workspace(s: State) -> tuple[Floats, ...]:
-    """Return the scratch arrays of the passes."""
-    cap = s.S.size
-    return (*(np.empty(cap) for _ in range(3)), np.empty(s.y.size))
-
-
-def value(s: State) -> float:
-    """Return the dual value ½Σα, which is ½‖w‖² while S is tight."""
-    return 0.5 * float(np.abs(s.v[s.S[: s.tight[0]]]).sum())
-
-
 def reset(s: State) -> None:
     """Set all multipliers to 0 and S to the empty set."""
     s.v[:] = s.u[:] = 0.0
@@ -112,36 +92,22 @@ def extended(s: State, old: State) -> None:
     s.u[:] = s.y * (s.v[members] @ s.K[members] + s.number[0])
 
 
-def solve(s: State, kept: Bools, limit: float, most: int) -> tuple[int, int]:
-    """Make the state the restricted solution of T, the observations with ``kept``, starting from
-    the present state.
+def solve(s: State, kept: Bools, most: int) -> tuple[int, int]:
+    """Make the state the restricted solution of T, the observations with ``kept``, from the present
+    state, whose members are in T.
 
-    Members of S outside T must be dropped before.
-
-    Parameters
-    ----------
-    s : State
-    kept : ndarray of bool, shape (n,)
-    limit : float
-        Stop with ``OVER`` when the dual value exceeds this.
-    most : int
-        Observations to add before stopping with ``MORE``; the next call continues.
-
-    Returns
-    -------
-    code : int
-        ``SOLVED``, ``INSEPARABLE``, ``OVER``, ``MORE``, or ``FULL`` (too many tight observations).
-    q : int
-        The observation that cannot be added (its multiplier may have been raised), −1 if there is
-        none.
+    Return ``SOLVED``, ``INSEPARABLE``, ``OVER`` (so near that rounding hides which), ``MORE`` (`most`
+    observations were added; the next call continues) or ``FULL`` (too many tight ones), and the
+    observation that cannot be added, −1 if there is none.
     """
-    buffers, polished = _workspace(s), False
+    cap, polished = s.S.size, False
+    buffers = (*(np.empty(cap) for _ in range(3)), np.empty(s.y.size))
     while True:
         if s.tight[0] == 0:
             code, q = _first_pair(s, kept)
             if code != EMPTY:
                 return code, q
-        code, q, steps = solve_active(s, buffers, kept, limit, most, polished)
+        code, q, steps = solve_active(s, buffers, kept, most, polished)
         if code != EMPTY:
             return code, q
         reset(s)
@@ -165,7 +131,7 @@ def _first_pair(s: State, kept: Bools) -> tuple[int, int]:
         distance = diagonal[i] + diagonal[others] - 2.0 * K[i, others]
         i, j = int(others[distance.argmin()]), i
     square = float(K[i, i] + K[j, j] - 2.0 * K[i, j])
-    if not square > DEPENDENT * (abs(K[i, i]) + abs(K[j, j])):
+    if not square > TOUCHING * (abs(K[i, i]) + abs(K[j, j])):
         return INSEPARABLE, i
     rho = s.number[1]
     root = math.sqrt(K[i, i] + rho)
@@ -181,25 +147,6 @@ def _first_pair(s: State, kept: Bools) -> tuple[int, int]:
     s.number[0] = y[i] - f[i]
     s.u[:] = y * (f + s.number[0])
     return EMPTY, -1
-
-
-def drop(s: State, q: int) -> None:
-    """Lower the multiplier of q to 0 and take it out of S: the state becomes the restricted
-    solution of some of the others in S.
-    """
-    step_multiplier(s, q, -1.0, _workspace(s))
-    if s.tight[0] < 2:
-        reset(s)
-
-
-def add_constraint(s: State, q: int) -> bool:
-    """Raise the multiplier of a violated q until it is tight; return whether this is possible;
-    otherwise q is not added.
-    """
-    if step_multiplier(s, q, 1.0, _workspace(s)) == SOLVED:
-        return True
-    drop(s, q)
-    return False
 
 
 @np.errstate(over="ignore", invalid="ignore")

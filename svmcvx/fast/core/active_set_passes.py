@@ -24,21 +24,13 @@ from svmcvx.system.compilation import compiled
 # mypy: allow-untyped-defs
 
 
-# Why the method stopped: the restricted solution of T is found; the classes are not separable; the
-# dual value exceeds the limit; too many observations are tight; the number of observations to add
-# is used up; fewer than two observations are left tight.
+# Why the method stopped: the restricted solution of T is found; the classes are not separable; their
+# hulls nearly touch; too many observations are tight; the number of observations to add is used up;
+# fewer than two observations are left tight.
 SOLVED, INSEPARABLE, OVER, FULL, MORE, EMPTY = 0, 1, 2, 3, 4, 5
-# A pivot below this share of the diagonal counts as zero: the observation depends linearly on the
-# tight ones.
-DEPENDENT = 1e-13
-# Squared distance of the hulls, relative to the largest diagonal entry of the Gram matrix, below
-# which they intersect.
+# Share of the largest diagonal entry of the Gram matrix below which a pivot, or the squared distance
+# of the hulls, counts as zero.
 TOUCHING = 1e-13
-# A margin counts as violated if it is short by more than the sum of this and such a share of its
-# terms.
-VIOLATED, ROUNDING = 1e-12, 2.0**-48
-# Steps of iterative refinement.
-REFINEMENTS = 2
 
 
 @compiled(inner=True)
@@ -97,7 +89,7 @@ def _polish(s, buffers):
     """
     _, x, e, _ = buffers
     S, L, v, y, m = s.S, s.L, s.v, s.y, s.tight[0]
-    for _ in range(REFINEMENTS):
+    for _ in range(2):
         _evaluate(s)
         balance, total, ones = 0.0, 0.0, 0.0
         for k in range(m):
@@ -125,56 +117,36 @@ def _polish(s, buffers):
     return position
 
 
-@compiled()
-def step_multiplier(s, q, way, buffers):
-    """Raise the multiplier of a violated q until q is tight and joins S, or lower it to 0, out of
-    S.
-    """
+@compiled(inner=True)
+def _raise_multiplier(s, q, buffers):
+    """Raise the multiplier of a violated q until q is tight and joins S."""
     column, a, e, step = buffers
     K, S, L, tight, y, v, u = s.K, s.S, s.L, s.tight, s.y, s.v, s.u
-    up, sign = way > 0.0, way * y[q]
-    # Not a constant, as below: numba would compile what it is passed to for that as well.
-    leaving: Any = np.int64(-1)
-    if s.inside[q]:
-        for k in range(tight[0]):
-            if S[k] == q:
-                leaving = k
     while True:
-        if leaving >= 0:
-            member = S[leaving]
-            _leave(s, leaving)
-            if member != q:
-                v[member] = 0.0
-        m, left = tight[0], y[q] * v[q]
-        if up and m == S.size:
+        m = tight[0]
+        if m == S.size:
             return FULL
-        if up and m == 0:
+        if m == 0:
             return INSEPARABLE
-        if not up and (m == 0 or left <= 0.0):
-            v[q] = 0.0
-            return SOLVED
         pivot, rest, ones = _direction(s, q, column, a, e)
         # The change of α_q at which the first multiplier of S falls to 0.
-        t, leaving = math.inf, np.int64(-1)
+        t = math.inf
+        # Not a constant: numba would compile what it is passed to for that as well.
+        leaving: Any = np.int64(-1)
         for k in range(m):
             member = S[k]
-            slope = y[member] * sign * (-a[k] - rest / ones * e[k])
+            slope = y[member] * y[q] * (-a[k] - rest / ones * e[k])
             if slope < 0.0:
                 reached = max(y[member] * v[member], 0.0) / -slope
                 if reached < t:
                     t, leaving = reached, k
-        # That at which q is tight, or out.
-        enough = left
-        if up:
-            independent = pivot > DEPENDENT * (abs(K[q, q]) + s.number[1])
-            if leaving < 0 and not independent:
-                return INSEPARABLE
-            enough = (
-                max((1.0 - u[q]) / (pivot + rest * rest / ones), 0.0) if independent else math.inf
-            )
-        done = enough <= t if up else enough < t
+        # That at which q is tight.
+        independent = pivot > TOUCHING * (abs(K[q, q]) + s.number[1])
+        if leaving < 0 and not independent:
+            return INSEPARABLE
+        enough = max((1.0 - u[q]) / (pivot + rest * rest / ones), 0.0) if independent else math.inf
         # S stays tight.
-        change = sign * (enough if done else t)
+        change = y[q] * min(enough, t)
         db = change * rest / ones
         n = y.size
         for i in range(n):
@@ -189,7 +161,7 @@ def step_multiplier(s, q, way, buffers):
         s.number[0] += db
         for i in range(n):
             u[i] += y[i] * (step[i] + db)
-        if done and up:
+        if enough <= t:
             for k in range(m):
                 L[m, k] = column[k]
             L[m, m] = math.sqrt(pivot)
@@ -197,13 +169,13 @@ def step_multiplier(s, q, way, buffers):
             s.inside[q] = True
             tight[0] = m + 1
             return SOLVED
-        if done:
-            v[q] = 0.0
-            return SOLVED
+        member = S[leaving]
+        _leave(s, leaving)
+        v[member] = 0.0
 
 
 @compiled()
-def solve_active(s, buffers, kept, limit, most, polished):
+def solve_active(s, buffers, kept, most, polished):
     """Add observations of T to a set that is not empty until none is violated; see
     :func:`svmcvx.fast.core.active_set.solve`.
     """
@@ -216,12 +188,12 @@ def solve_active(s, buffers, kept, limit, most, polished):
             size += abs(v[S[k]])
         # The observation of T outside S with the smallest margin, if that is below 1 by more than
         # rounding.
-        lowest = 1.0 - (VIOLATED + ROUNDING * (size * largest + abs(s.number[0])))
+        lowest = 1.0 - (1e-12 + 2.0**-48 * (size * largest + abs(s.number[0])))
         q: Any = np.int64(-1)
         for i in range(u.size):
             if kept[i] and not inside[i] and u[i] < lowest:
                 lowest, q = u[i], i
-        if 0.5 * size > limit or size * TOUCHING * largest > 1.0:
+        if size * TOUCHING * largest > 1.0:
             return OVER, -1, steps
         if q < 0:
             if polished:
@@ -240,13 +212,9 @@ def solve_active(s, buffers, kept, limit, most, polished):
         steps += 1
         if steps > most:
             return MORE, -1, steps
-        code = step_multiplier(s, q, 1.0, buffers)
+        code = _raise_multiplier(s, q, buffers)
         if code != SOLVED:
             return code, q, steps
-
-
-# numba infers the types.
-# mypy: allow-untyped-defs
 
 
 # Sums of products may be taken in any order, so that they are vectorised; NaN and infinity stay
@@ -322,8 +290,6 @@ Floats: TypeAlias = NDArray[np.float64]
 # Added to the diagonal of systems, relative to its largest entry: they are solved where
 # observations depend on each other, and the next step takes its error away.
 RIDGE = 1e-11
-# Steps in succession that only take away errors of this kind.
-MEMBER_REFINEMENTS = 5
 
 
 @compiled(inner=True)
@@ -393,7 +359,7 @@ def maximised(rows, L, members, slots, m, y, c, alpha, g, balanced, tol, directi
         error = 0.0
         for k in range(m):
             error = max(error, abs(g[members[k]] - b))
-        if error <= tol or refined == MEMBER_REFINEMENTS:
+        if error <= tol or refined == 5:
             break
         refined += 1
     return m, b

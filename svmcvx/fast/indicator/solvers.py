@@ -535,7 +535,7 @@ class _LocalL0Run(_L0Run):
         while True:
             code, everything = MORE, np.ones(work.n, dtype=np.bool_)
             while code == MORE and not self.monitor.out_of_time():
-                code, _ = solve(work.state, everything, math.inf, settings.steps)
+                code, _ = solve(work.state, everything, settings.steps)
             if code != SOLVED:
                 return None
             v, b = work.coefficients(), float(work.state.number[0])

@@ -67,8 +67,6 @@ Floats: TypeAlias = NDArray[np.float64]
 METHODS = ("auto", "active-set", "smo")
 # Share of the tolerance to which a working set of rows in blocks is solved.
 INNER_SHARE = 0.1
-# Observations that become tight between two checks of the clock.
-ACTIVE_SET_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -394,7 +392,8 @@ def _by_active_set(
     while True:
         code, everything = MORE, np.ones(work.n, dtype=np.bool_)
         while code == MORE:
-            code, last = active_set.solve(work.state, everything, math.inf, ACTIVE_SET_STEPS)
+            # So many become tight between two checks of the clock.
+            code, last = active_set.solve(work.state, everything, 100)
             if code == MORE and monitor.out_of_time():
                 break
         alpha = work.coefficients() * y
