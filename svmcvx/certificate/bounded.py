@@ -174,6 +174,15 @@ class Bounded:
         """Lower end of a scalar as a float: at most the exact number."""
         return float(self.lower)
 
+    @property
+    @quietly
+    def least(self) -> float:
+        """A number that all entries are at least; ∞ if there is none."""
+        low = float(np.min(self.value - self.error, initial=math.inf))
+        if math.isnan(low):
+            return -math.inf
+        return low if self.is_exact else down(low)
+
     def widened(self, by: Bounded | float) -> Bounded:
         """Return the same value with an error that is larger by a number, or by the upper end of
         one.
