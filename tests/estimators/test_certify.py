@@ -62,27 +62,13 @@ def test_linear_svc_counts_its_intercept(loss, p, scaling):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_interval_is_that_of_the_same_problem_here(kernel):
-    ours = (
-        sx.PSVMClassifier(C=2.0, kernel=kernel, gamma=0.3)
-        .fit(X, Y, sample_weight=WEIGHT)
-        .certificate_
-    )
+    face = sx.PSVMClassifier(C=2.0, kernel=kernel, gamma=0.3)
+    ours = face.fit(X, Y, sample_weight=WEIGHT).certificate_
     fitted = SVC(kernel=kernel, C=2.0, gamma=0.3, tol=1e-8).fit(X, Y, sample_weight=WEIGHT)
     theirs = sx.certify(fitted, X, Y, WEIGHT)
     assert theirs.kind == "convex"
     assert theirs.gap < 1e-5
     overlap(ours, theirs)
-
-
-def test_the_objective_is_that_of_the_model():
-    fitted = SVC(kernel="rbf", C=3.0, tol=0.1).fit(X, Y)
-    K = sx.RBF(1 / (4 * X.var()))(X[fitted.support_])
-    v = fitted.dual_coef_[0]
-    hinge = np.maximum(1 - Y * fitted.decision_function(X), 0)
-    certificate = sx.certify(fitted, X, Y)
-    assert certificate.upper == pytest.approx(0.5 * v @ K @ v + 3.0 * hinge.sum(), rel=1e-9)
-    # Its own multipliers give the bound.
-    assert certificate.lower <= np.abs(v).sum() - 0.5 * v @ K @ v + 1e-9
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced", {-1: 3.0}])
@@ -215,11 +201,6 @@ def test_a_kernel_that_is_indefinite_has_no_certificate():
     fitted = SVC(kernel="sigmoid", gamma=1.0, coef0=1.0).fit(X, Y)
     with pytest.raises(sx.DataError, match="not convex"):
         sx.certify(fitted, X, Y)
-    tame = SVC(kernel="sigmoid", gamma=1e-3, coef0=0.0, tol=1e-8)
-    K = np.tanh(1e-3 * X @ X.T)
-    assert np.linalg.eigvalsh(K).min() < -1e-10
-    with pytest.raises(sx.DataError, match="indefinite"):
-        sx.certify(tame.fit(X, Y), X, Y)
 
 
 @pytest.mark.parametrize(
@@ -227,22 +208,22 @@ def test_a_kernel_that_is_indefinite_has_no_certificate():
 )
 def test_other_data_are_noticed(estimator):
     fitted = estimator.fit(X, Y, sample_weight=WEIGHT)
-    with pytest.raises(sx.DataError, match="multipliers do not belong"):
-        sx.certify(fitted, X, -Y, WEIGHT)
-    with pytest.raises(sx.DataError, match="multipliers do not belong"):
-        sx.certify(fitted, X, Y, WEIGHT / 10)
-    with pytest.raises(sx.DataError, match="X has 79 rows"):
-        sx.certify(fitted, X[1:], Y[1:], WEIGHT[1:])
+    for rows, labels, weight, message in (
+        (X, -Y, WEIGHT, "multipliers do not belong"),
+        (X, Y, WEIGHT / 10, "multipliers do not belong"),
+        (X[1:], Y[1:], WEIGHT[1:], "X has 79 rows"),
+        (X, np.where(Y > 0, "a", "b"), WEIGHT, "y has the classes"),
+    ):
+        with pytest.raises(sx.DataError, match=message):
+            sx.certify(fitted, rows, labels, weight)
     if not callable(estimator.kernel):
         with pytest.raises(sx.DataError, match="does not hold the support vectors"):
             sx.certify(fitted, 2 * X, Y, WEIGHT)
         with pytest.raises(sx.DataError, match="features"):
             sx.certify(fitted, X[:, 1:], Y, WEIGHT)
-    with pytest.raises(sx.DataError, match="y has the classes"):
-        sx.certify(fitted, X, np.where(Y > 0, "a", "b"), WEIGHT)
 
 
-def test_what_cannot_be_certified_says_why():
+def test_models_without_a_certificate_say_why():
     pipeline = make_pipeline(StandardScaler(), SVC(tol=1e-6)).fit(X, Y)
     own = sx.certify(pipeline[-1], pipeline[:-1].transform(X), Y)
     assert own.gap < 1e-4
@@ -334,9 +315,8 @@ def test_a_logistic_regression_with_absolute_norms(classes, intercept):
     assert gaps[-1] < 1e-6
     assert gaps[-1] <= gaps[0]
     # scikit-learn's problem is svmcvx.sparse_multinomial_lr times C, with λ = 1/C.
-    own = sx.solve(
-        sx.sparse_multinomial_lr(data, labels, lam=1 / 0.7, intercept=intercept)
-    ).certificate
+    problem = sx.sparse_multinomial_lr(data, labels, lam=1 / 0.7, intercept=intercept)
+    own = sx.solve(problem).certificate
     assert certificate.lower <= 0.7 * own.upper * (1 + 1e-12)
     assert 0.7 * own.lower * (1 - 1e-12) <= certificate.upper
 
@@ -346,10 +326,8 @@ def absolute_norm_optimum(X, y, C, weight, scaling=1.0):
     rows = np.column_stack([X, np.full(len(X), scaling)]) if scaling else X
     w = cp.Variable(rows.shape[1])
     short = cp.pos(1 - cp.multiply(y, rows @ w))
-    problem = cp.Problem(
-        cp.Minimize(cp.norm1(w) + C * cp.sum(cp.multiply(weight, cp.square(short))))
-    )
-    return problem.solve(solver=cp.CLARABEL)
+    objective = cp.norm1(w) + C * cp.sum(cp.multiply(weight, cp.square(short)))
+    return cp.Problem(cp.Minimize(objective)).solve(solver=cp.CLARABEL)
 
 
 @pytest.mark.parametrize("scaling", [10.0, 0.0])
@@ -361,33 +339,14 @@ def test_an_absolute_norm_linear_svc(C, scaling):
     value = absolute_norm_optimum(X, y, C, weight, scaling)
     gaps = []
     for tol in (1e-1, 1e-3, 1e-6):
-        fitted = LinearSVC(penalty="l1", C=C, tol=tol, max_iter=100_000, **arguments).fit(
-            X, y, sample_weight=weight
-        )
-        found = sx.certify(fitted, X, y, weight)
-        assert found.kind == "convex"
-        assert found.lower <= value * (1 + 1e-6)
-        assert found.upper >= value * (1 - 1e-6)
+        fitted = LinearSVC(penalty="l1", C=C, tol=tol, max_iter=100_000, **arguments)
+        fitted.fit(X, y, sample_weight=weight)
+        for rows in (X, sp.csr_array(X)):
+            found = sx.certify(fitted, rows, y, weight)
+            assert found.lower <= value * (1 + 1e-6)
+            assert found.upper >= value * (1 - 1e-6)
         gaps.append(found.gap)
-    assert gaps[-1] <= 1e-4
-    assert gaps[-1] <= gaps[0]
-
-
-def test_an_absolute_norm_linear_svc_of_several_classes_and_sparse_data():
-    X, _ = make_data(n=60, d=5, seed=4)
-    labels = np.arange(60) % 3
-    fitted = LinearSVC(penalty="l1", tol=1e-8, max_iter=100_000).fit(X, labels)
-    found = sx.certify(fitted, X, labels)
-    assert list(found) == [0, 1, 2]
-    for k, certificate in found.items():
-        value = absolute_norm_optimum(X, np.where(labels == k, 1.0, -1.0), 1.0, np.ones(60))
-        assert certificate.lower <= value * (1 + 1e-6)
-        assert certificate.upper >= value * (1 - 1e-6)
-        assert certificate.gap <= 1e-4
-    sparse = sx.certify(fitted, sp.csr_array(X), labels)
-    assert [sparse[k].upper for k in found] == pytest.approx(
-        [found[k].upper for k in found], rel=1e-9
-    )
+    assert gaps[-1] <= min(1e-4, gaps[0])
 
 
 @pytest.mark.parametrize("shift", [3.0, 1e3])
