@@ -44,7 +44,7 @@ def instance(seed):
     kernel = [None, sx.RBF(gamma), sx.RBF(gamma), sx.Laplacian(float(np.sqrt(gamma)))][
         int(rng.integers(0, 4))
     ]
-    varies = str(rng.choice(["C", "C", "p"] if kernel is None else ["C", "C", "C", "p", "gamma"]))
+    varies = str(rng.choice(["C", "C", "p"]))
     if rng.random() < 0.2:
         varies = str(rng.choice(["C1", "C1 = C2", "D"]))
         machine = sx.ODMClassifier(
@@ -62,13 +62,7 @@ def instance(seed):
         return design, X, y, halves, machine, varies, ends, rng
     p = float(rng.choice([1.0, 1.0, 2.0, 2.0, 1.5, 3.0, rng.uniform(1.05, 4.0)]))
     machine = sx.PSVMClassifier(p=p, C=float(10.0 ** rng.uniform(-2, 2)), kernel=kernel)
-    low = {
-        "C": 10.0 ** rng.uniform(-3, 2),
-        "p": rng.choice([1.0, rng.uniform(1.0, 2.0)]),
-        "gamma": None,
-    }[varies]
-    if varies == "gamma":
-        low = kernel.gamma
+    low = {"C": 10.0 ** rng.uniform(-3, 2), "p": rng.choice([1.0, rng.uniform(1.0, 2.0)])}[varies]
     high = low * 10.0 ** rng.uniform(0.3, 2.0) if varies == "C" else low * rng.uniform(1.2, 3.0)
     return design, X, y, halves, machine, varies, (float(low), float(high)), rng
 
@@ -82,8 +76,6 @@ def narrowed(lower, upper, share):
 def exact(X, y, train, machine, settings):
     """What the oracle encloses of the machine of one half, and the machine that it rests on."""
     kernel, signs = machine.kernel, np.where(y[train] == 1, 1, -1)
-    if "gamma" in settings:
-        kernel = type(kernel)(settings["gamma"])
     odm = isinstance(machine, sx.ODMClassifier)
     names = ("C1", "C2", "D") if odm else ("C", "p")
     own = {name: settings.get(name, getattr(machine, name)) for name in names}

@@ -7,8 +7,7 @@ and of both dual points is tried first: it costs no solve, and the checker makes
 any other point. Only where that is too wide the problem is solved. Pieces are split until the gap
 is nowhere above the one that is asked for.
 
-**Source.** [GiesenJaggiLaue] for paths in C by single solutions, [GiesenLaueWieschollek] for kernel
-widths. Two solutions instead of one leave :math:`O(1/\sqrt\varepsilon)` pieces instead of
+**Source.** [GiesenJaggiLaue] for paths in C by single solutions. Two solutions instead of one leave :math:`O(1/\sqrt\varepsilon)` pieces instead of
 :math:`O(1/\varepsilon)`.
 """
 
@@ -21,7 +20,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from itertools import combinations
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -31,15 +29,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from svmcvx.certificate import Certificate, Dual, check, relative_gap
-from svmcvx.certificate.bounded import Bounded, exact, exp, log, sqrt, square, total
-from svmcvx.certificate.rows import inner_error
-from svmcvx.data import Features, check_number, check_time_limit
+from svmcvx.certificate.bounded import exact, exp, sqrt, square, total
+from svmcvx.data import check_number, check_time_limit
 from svmcvx.display import ShortRepr
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.request import weighed
-from svmcvx.formulations.margin import PSVM, objective
-from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian
+from svmcvx.formulations.margin import PSVM
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import time_limited
@@ -199,9 +195,9 @@ def certified_path(
     **ranges : (low, high)
         The range of a hyper-parameter: ``C`` (pSVM, also with ``penalty="l1"``, ODML, ramp, l0),
         ``lam`` (M3SVM, the multi-class machines, the conic relaxation, 0-1), ``C1`` and ``C2``
-        (ODM), ``lam1`` and ``lam2`` (ODML), all of them positive; ``p`` (pSVM, from 1), ``gamma``
-        (pSVM with an RBF, Laplacian or exponential kernel, positive) or ``D`` (ODM, from 0).
-        Several of the first kind with the same ratio of high to low vary in proportion.
+        (ODM), ``lam1`` and ``lam2`` (ODML), all of them positive; ``p`` (pSVM, from 1) or ``D``
+        (ODM, from 0). Several of the first kind with the same ratio of high to low vary in
+        proportion.
 
     Returns
     -------
@@ -305,12 +301,6 @@ def _range(
         raise DataError(
             "lam is ignored where kappa is given; set kappa=None for a certified path of lam"
         )
-    machine: Any = estimator
-    if rule == "width" and not isinstance(machine._kernel(), (RBF, Laplacian, Exponential)):
-        raise DataError(
-            "a certified path of gamma is for the kernels 'rbf', 'laplacian' and 'exponential',"
-            f" whose entries are convex in it; got kernel={machine.kernel!r}"
-        )
     least = 1.0 if rule == "exponent" else 0.0
     closed = rule in ("band", "exponent")
     return rule, *proportional(ranges, least=least, closed=closed)
@@ -382,18 +372,13 @@ class _Search:
         self.nodes: dict[float, Node] = {}
         self.stopped = False
         self._statement: Any = None
-        # On a path of gamma a statement has its kernel matrix.
-        self.stated = lru_cache(8)(self._stated_at)
 
     def settings(self, value: float) -> dict[str, float]:
         return {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
 
     def solve(self, value: float) -> None:
         """Solve at a value, from the nearest solution."""
-        machine, settings = clone(self.estimator), self.settings(value)
-        if isinstance(getattr(machine, "kernel", None), Kernel) and self.rule == "width":
-            settings = {"kernel__gamma": value}
-        machine.set_params(**settings)
+        machine = clone(self.estimator).set_params(**self.settings(value))
         near = min(self.solutions, key=lambda other: abs(other - value), default=None)
         with warnings.catch_warnings():
             # The path reports the gap that is left.
@@ -422,13 +407,8 @@ class _Search:
             problem = machine._request(self.data, None).problem(data.X, data.labels, **weights)
             self._statement = problem.formulation
 
-    def _stated_at(self, value: float) -> Any:
-        statement = self._statement
-        if self.rule != "width":
-            return statement.at(**self.settings(value))
-        kernel = replace(statement.space.resolved, gamma=value)
-        space = replace(statement.space, resolved=kernel, cache=None, keep_gram=False)
-        return replace(statement, space=space)
+    def stated(self, value: float) -> Any:
+        return self._statement.at(**self.settings(value))
 
     def take_mean(self, first: float, last: float, value: float) -> bool:
         """Take the mean of two neighbours for a value between them, if it has a narrow interval
@@ -454,9 +434,6 @@ class _Search:
         """
         t = (value - one.value) / (other.value - one.value)
         models = [mixed_model(one.model, other.model, t), one.model, other.model]
-        if self.rule == "width":
-            kernel = self.stated(value).space.resolved
-            models = [None if model is None else replace(model, kernel=kernel) for model in models]
         duals = [mixed_dual(one.dual, other.dual, t), one.dual, other.dual]
         return [model for model in models if model is not None], [dual for dual in duals if dual]
 
@@ -669,104 +646,15 @@ def _exponent(stated: StatementAt, first: Node, last: Node) -> tuple[Lines, Line
     return _dual_lines(stated, first, last, shifts), _model_lines(stated, first, last)
 
 
-def _width(stated: StatementAt, first: Node, last: Node) -> tuple[Lines, Lines]:
-    """γ of a kernel exp(−γδ): chords of both models and both dual points, moved by the distance
-    between them and the curves.
-    """
-    statements, nodes = (stated(first.value), stated(last.value)), (first, last)
-    data, kernels = statements[0].space.data, [one.space.resolved for one in statements]
-    v = np.zeros((data.n, 4))
-    for k, node in enumerate(nodes):
-        if node.dual:
-            v[:, k] = statements[0].coefficients(node.dual)
-        v[np.searchsorted(data.index, node.model.support), 2 + k] = node.model.dual_coef
-    low, high = _sagittae(kernels, data.X, v)
-    # At least how far v'Kv may be above its chord.
-    norms = [
-        max(float((-total(exact(np.abs(v[:, k])) * exact(least))).upper_end), 0.0)
-        for k, least in enumerate(np.where(v > 0, low, -high).T)
-    ]
-    upper = []
-    for k, node in enumerate(nodes, start=2):
-        reduced = exact(np.maximum(np.where(data.y > 0, high[:, k], -low[:, k]), 0.0))
-        ends = []
-        for statement, kernel in zip(statements, kernels, strict=True):
-            model = replace(node.model, kernel=kernel)
-            # The objective at margins smaller than those of the model.
-            found = objective(
-                statement.penalty(model),
-                statement.margins_of(model) - reduced,
-                weight=statement.loss_weight,
-                C=exact(statement.C),
-                p=exact(statement.p),
-            )
-            ends.append(float(found.upper_end))
-        upper.append(line(ends[0], ends[1], 0.5 * norms[k]))
-    lower = _dual_lines(stated, first, last, [-0.5 * norm for norm in norms[:2]])
-    return lower, tuple(upper)
-
-
-def _sagittae(kernels: Sequence[Any], X: Features, v: Floats) -> tuple[Floats, Floats]:
-    r"""Return ends of
-    :math:`\tfrac18(\gamma_1-\gamma_0)^2\sum_jv_j\delta_{ij}^2e^{-\gamma\delta_{ij}}` for all γ
-    between those of two kernels.
-    """
-    gammas = [exact(kernel.gamma) for kernel in kernels]
-    scale = 0.125 * square((gammas[1] - gammas[0]) / gammas[0])
-    used = np.flatnonzero(v.any(axis=1))
-    low, high = np.zeros(v.shape), np.zeros(v.shape)
-    plus, minus = np.maximum(v[used], 0.0), np.maximum(-v[used], 0.0)
-
-    def product(W: Floats, v: Floats) -> Bounded:
-        found = W @ v
-        return Bounded(found, np.asarray(inner_error(v.shape[0] + 2, found)))
-
-    # Blocks of a million entries of the kernel matrix.
-    rows = max(1, 2**20 // max(used.size, 1))
-    for start in range(0, v.shape[0] if used.size else 0, rows):
-        part = slice(start, start + rows)
-        near, far = _curvatures(kernels, X[part], X[used])
-        low[part] = (scale * (product(far, plus) - product(near, minus))).lower
-        high[part] = (scale * (product(near, plus) - product(far, minus))).upper
-    return low, high
-
-
-def _curvatures(kernels: Sequence[Any], A: Features, B: Any) -> tuple[Floats, Floats]:
-    r"""Return :math:`(\gamma_0\delta)^2e^{-\gamma\delta}` of all pairs at its largest, from above,
-    and at its least, from below.
-    """
-    first, last = (
-        Bounded(values, error.matrix(values))
-        for values, error in (kernel.bounded_block(A, B) for kernel in kernels)
-    )
-    top = np.minimum(first.upper, 1.0)
-    least = np.maximum((-log(exact(top))).lower, 0.0)
-    with np.errstate(all="ignore"):
-        largest = (-log(exact(np.maximum(first.lower, 0.0)))).upper
-    if not (largest[least < 2.0] < np.inf).all():
-        raise DataError(
-            "an entry of the kernel matrix is not known to any digit, so that gamma has no"
-            " certified path"
-        )
-    near = np.where(
-        least >= 2.0,
-        (square(exact(least)) * exp(-exact(least))).upper,
-        (square(exact(largest)) * exact(top)).upper,
-    )
-    far = np.maximum((square(exact(least)) * exact(np.maximum(last.lower, 0.0))).lower, 0.0)
-    return np.nan_to_num(near, nan=np.inf), far
-
-
 PIECES: Final[Mapping[str, Callable[[StatementAt, Node, Node], tuple[Lines, Lines]]]] = {
     "weight": _weight,
     "band": _band,
     "exponent": _exponent,
-    "width": _width,
 }
 _LAM: Final = {"lam": "weight"}
 # The parameters that may vary, by formulation.
 RULES: Final[Mapping[str, Mapping[str, str]]] = {
-    "psvm": {"C": "weight", "p": "exponent", "gamma": "width"},
+    "psvm": {"C": "weight", "p": "exponent"},
     "l1_squared_hinge": {"C": "weight"},
     "odm": {"C1": "weight", "C2": "weight", "D": "band"},
     "odml": {"lam1": "weight", "lam2": "weight", "C": "weight"},

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Half the width of the region of practical equivalence: one percent of a score.
-ROPE: Final = 0.01
-
 STYLE: Final = """
 body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1rem; color: #1d2733; line-height: 1.5;
   font-family: system-ui, sans-serif; }
@@ -71,11 +68,6 @@ ON_A_SET: Final = (
     " of the mean difference at 95 %; win counts ties half; detectable: the smallest difference"
     " that the corrected test finds with a probability of 0.8; corrected_holm: adjusted for the"
     " number of rows; mcnemar: on the rows of a single split."
-)
-BAYES: Final = (
-    f"Probability that the first model is better by more than {ROPE:g}, that the two are"
-    " practically equal, and that the second is better: correlated t-test on each data set,"
-    " signed-rank test over all of them."
 )
 
 
@@ -195,7 +187,6 @@ def _over_sets(study: Any, metric: str) -> Iterator[str]:
         caption = f"{metric}: mean ranks; a bar joins models that Nemenyi's test does not separate."
         yield _figure(svg(figure, f"critical difference diagram of {metric}"), caption)
     yield _table(metric, note, study.overall(metric))
-    yield _table(f"{metric}, Bayesian comparison", BAYES, study.bayes(ROPE, metric))
 
 
 def _by_set(frame: pd.DataFrame) -> pd.DataFrame:

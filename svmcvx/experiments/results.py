@@ -394,26 +394,6 @@ class Study:
         table["holm"] = statistics.holm(table["wilcoxon"])
         return table
 
-    def bayes(self, rope: float = 0.01, metric: str | None = None) -> pd.DataFrame:
-        """Return the probabilities that models differ by more than a region of practical
-        equivalence [Benavoli].
-        """
-        name = self._metric(metric)
-        check_number(rope, "rope", low=0)
-        rows: list[tuple[Any, ...]] = []
-        for dataset, first, second, difference, ratio in self._differences(name):
-            found = statistics.correlated_t(difference, ratio, rope)
-            reason = statistics.effect(difference, ratio).reason
-            rows.append((dataset, first, second, *found, reason))
-        mean = self.mean(name)
-        for first, second in combinations(self.models, 2):
-            difference = (mean[first] - mean[second]).dropna().to_numpy()
-            found = statistics.bayesian_signed_rank(difference, rope)
-            few = "fewer than two data sets on which both have a score"
-            rows.append(("(all)", first, second, *found, "" if difference.size > 1 else few))
-        names = ["dataset", "first", "second", "p_first", "p_equal", "p_second", "reason"]
-        return pd.DataFrame(rows, columns=names)
-
     def friedman(self, metric: str | None = None, alpha: float = 0.05) -> Friedman | None:
         """Return Friedman's test over the data sets; None for fewer than three models or two data
         sets.

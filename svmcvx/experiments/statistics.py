@@ -1,6 +1,6 @@
 """Tests that compare models: on one data set over its splits, and over data sets.
 
-Differences are first less second. A p-value or probability that does not exist is NaN.
+Differences are first less second. A p-value that does not exist is NaN.
 """
 
 from __future__ import annotations
@@ -130,47 +130,6 @@ def median_interval(difference: Any) -> tuple[float, float]:
         return math.nan, math.nan
     found = stats.quantile_test(difference, p=0.5).confidence_interval(1.0 - LEVEL)
     return float(found.low), float(found.high)
-
-
-class Posterior(NamedTuple):
-    """Probabilities that the first model is better, that both are practically equal, and that the
-    second is better.
-    """
-
-    first: float
-    equal: float
-    second: float
-
-
-def correlated_t(difference: Any, ratio: float, rope: float) -> Posterior:
-    """Return the posterior of the Bayesian correlated t-test over splits [Benavoli]."""
-    difference = np.asarray(difference, dtype=np.float64)
-    mean, scale = _mean_and_scale(difference, ratio)
-    if not scale > 0.0:
-        return Posterior(math.nan, math.nan, math.nan)
-    first = float(stats.t.sf((rope - mean) / scale, difference.size - 1))
-    second = float(stats.t.cdf((-rope - mean) / scale, difference.size - 1))
-    return Posterior(first, max(0.0, 1.0 - first - second), second)
-
-
-def bayesian_signed_rank(difference: Any, rope: float, seed: int = 0) -> Posterior:
-    """Return the posterior of the Bayesian signed-rank test over data sets [Benavoli], by 10 000
-    draws: a standard error of at most 0.005.
-    """
-    difference = np.asarray(difference, dtype=np.float64)
-    if difference.size < 2:
-        return Posterior(math.nan, math.nan, math.nan)
-    values = np.append(difference, 0.0)
-    walsh = 0.5 * (values[:, None] + values)
-    concentration = np.append(np.ones(difference.size), 0.5)
-    weights = np.random.default_rng(seed).dirichlet(concentration, 10_000)
-    better, worse = (
-        np.einsum("ti,ij,tj->t", weights, part.astype(float), weights)
-        for part in (walsh > rope, walsh < -rope)
-    )
-    votes = np.stack([better, 1.0 - better - worse, worse])
-    winners = np.isclose(votes, votes.max(axis=0), rtol=0.0, atol=1e-12)
-    return Posterior(*(float(x) for x in (winners / winners.sum(axis=0)).mean(axis=1)))
 
 
 def holm(p: Any) -> Floats:

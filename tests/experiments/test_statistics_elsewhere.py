@@ -1,4 +1,4 @@
-"""Tests that compare models, beside what baycomp 1.0.3, statsmodels 0.15.0, scipy and
+"""Tests that compare models, beside what statsmodels 0.15.0, scipy and
 scikit-posthocs 0.17.1 print of the same numbers.
 """
 
@@ -8,65 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from svmcvx.experiments.statistics import (
-    bayesian_signed_rank,
-    correlated_t,
-    friedman,
-    holm,
-    mcnemar,
-)
-
-# Differences, and the probabilities of "first worse", "practically equal" and "first better" that
-# baycomp prints at a region of 0.008: CorrelatedTTest.probs for one run of cross-validation, and
-# SignedRankTest.probs with 200 000 draws.
-BAYCOMP = {
-    "three": ([0.01, 0.02, 0.03], (0.04593931243236889, 0.1136494240551259), (0.0, 0.03692)),
-    "ten": (
-        [0.02, -0.01, 0.03, 0.00, 0.01, 0.01, -0.02, 0.04, 0.02, 0.01],
-        (0.023207248053062464, 0.3387919705395237),
-        (0.00479, 0.146285),
-    ),
-    "mostly ties": (
-        [0.0, 0.0, 0.01, 0.0, -0.01, 0.0],
-        (0.0455116209255353, 0.9089767581489294),
-        (0.00123, 0.997595),
-    ),
-    "one observation apart": (
-        [1 / 106, 1 / 106, 2 / 106, 1 / 106, 1 / 106, 1 / 106],
-        (0.00022590887185280445, 0.12666760528593812),
-        (0.0, 0.02845),
-    ),
-    "both signs": (
-        [0.3, -0.3, 0.1, -0.1, 0.2, -0.2, 0.05],
-        (0.45210724627241167, 0.05061193814788312),
-        (0.45179, 0.000505),
-    ),
-}
-# Half the width of the region. Where a mean of two differences lies on its edge, baycomp counts one
-# half, and we count it within.
-ROPE = 0.008
-
-
-@pytest.mark.parametrize("case", BAYCOMP)
-def test_bayesian_tests_beside_baycomp(case):
-    difference, (worse, equal), (rank_worse, rank_equal) = BAYCOMP[case]
-    # Folds of one run: a test part has 1/(folds - 1) of the observations of its training part.
-    found = correlated_t(difference, 1.0 / (len(difference) - 1), ROPE)
-    assert (found.second, found.equal) == (
-        pytest.approx(worse, rel=1e-9),
-        pytest.approx(equal, rel=1e-9),
-    )
-    ranked = bayesian_signed_rank(difference, ROPE)
-    # Four standard errors of 10 000 draws.
-    assert ranked.second == pytest.approx(rank_worse, abs=0.02)
-    assert ranked.equal == pytest.approx(rank_equal, abs=0.02)
-
-
-@pytest.mark.parametrize("difference", [[0.05] * 4, [0.0] * 4])
-def test_equal_differences_have_no_posterior_where_baycomp_is_certain(difference):
-    # baycomp prints (0, 0, 1) and (0, 1, 0): a certainty from splits that share their training
-    # parts.
-    assert all(map(math.isnan, correlated_t(difference, 1 / 3, 0.01)))
+from svmcvx.experiments.statistics import friedman, holm, mcnemar
 
 
 @pytest.mark.parametrize(

@@ -160,28 +160,6 @@ def test_tests_are_those_of_scipy(study):
         study.overall(control="forest")
 
 
-def test_probabilities_of_a_bayesian_comparison(study):
-    found = study.bayes(rope=0.02)
-    assert found["dataset"].tolist() == [*np.repeat([*SETS], 3), *["(all)"] * 3]
-    whole = found[["p_first", "p_equal", "p_second"]].dropna()
-    assert len(whole) >= 3
-    np.testing.assert_allclose(whole.sum(axis=1), 1)
-    assert found.equals(study.bayes(rope=0.02))
-    # Where there are no probabilities there is a reason, and nowhere else.
-    assert ((found["reason"] == "") == found["p_equal"].notna()).all()
-    twice = sx.study(
-        {"one": sx.PSVMClassifier(), "other": sx.PSVMClassifier()},
-        {"s": next(iter(SETS.values()))},
-        repeats=2,
-    )
-    assert twice.bayes()["reason"].tolist() == [
-        "equal differences have no variance",
-        "fewer than two data sets on which both have a score",
-    ]
-    with pytest.raises(sx.DataError, match="rope"):
-        study.bayes(rope=-1.0)
-
-
 def test_a_single_split_has_mcnemars_test():
     models = {
         "hinge": MODELS["hinge"],

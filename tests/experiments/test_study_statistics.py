@@ -9,7 +9,6 @@ from scipy import stats
 from svmcvx.errors import DataError
 from svmcvx.experiments.statistics import (
     corrected_t,
-    correlated_t,
     critical_difference,
     effect,
     friedman,
@@ -34,7 +33,7 @@ def test_the_corrected_test_by_hand():
 @pytest.mark.parametrize("difference", [[0.0, 0.0, 0.0], [0.1, 0.1, 0.1], [0.1], []])
 def test_without_a_variance_there_is_no_p_value_but_a_reason(difference):
     values = (corrected_t(difference, 0.0), corrected_t(difference, 0.5), wilcoxon(difference))
-    assert all(map(math.isnan, (*values, *correlated_t(difference, 0.5, 0.01))))
+    assert all(map(math.isnan, values))
     size = effect(difference, 0.5)
     assert size.reason
     assert math.isnan(size.low)
@@ -43,7 +42,6 @@ def test_without_a_variance_there_is_no_p_value_but_a_reason(difference):
 
 def test_without_a_split_there_are_no_numbers():
     assert math.isnan(corrected_t([], 0.5))
-    assert math.isnan(correlated_t([], 0.5, 0.01).first)
     none = effect([], 0.5)
     assert all(math.isnan(value) for value in none[:-1])
     assert none.reason == "no split on which both have a score"
