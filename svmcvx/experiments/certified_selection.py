@@ -18,14 +18,12 @@ import heapq
 import math
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
-import joblib
 import numpy as np
 import pandas as pd
-from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
@@ -39,12 +37,11 @@ from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier
 from svmcvx.experiments.paths import mixed_dual, mixed_model, proportional
-from svmcvx.experiments.store import end_of_work, results, workers
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.guarantees.binary import training_space
 from svmcvx.guarantees.ranges import Node, Point, over_range, squared_radius
 from svmcvx.solution import Solution, Status
-from svmcvx.system.deadline import time_limited, until
+from svmcvx.system.deadline import current, time_limited
 
 Bools: TypeAlias = NDArray[np.bool_]
 Fold: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -142,8 +139,6 @@ def certified_select(
     cv: int | Iterable[Fold] | Any = 5,
     eps: float = 0.01,
     tol: float = 1e-8,
-    backend: str | None = None,
-    n_jobs: int | None = None,
     time_limit: float | None = None,
     **ranges: tuple[float, float],
 ) -> CertifiedSelection:
@@ -164,11 +159,6 @@ def certified_select(
         asks for the fewest themselves.
     tol : float
         Certified relative gap of each fit.
-    backend : str, optional
-        As for :func:`svmcvx.select`: ``"loky"``, ``"threading"``, ``"dask"``, or the address of a
-        Dask scheduler.
-    n_jobs : int, optional
-        Folds at a time; 1 by default, all workers with Dask. What is proved does not depend on it.
     time_limit : float, optional
         Seconds; then the bounds proved so far are returned, as after Ctrl-C.
     **ranges : (low, high)
@@ -212,14 +202,10 @@ def certified_select(
     splits = check_cv(cv, labels, classifier=True).split(features, labels)
     folds = [(np.asarray(train), np.asarray(test)) for train, test in splits]
     names = tuple(ranges)
-    with (
-        time_limited(check_time_limit(time_limit)) as deadline,
-        workers(backend, n_jobs) as parallel,
-    ):
+    with time_limited(check_time_limit(time_limit)) as deadline:
         search = _Search(
             [_fold(estimator, features, labels, fold, names, ratios, tol) for fold in folds],
             [labels[test] == np.unique(labels)[-1] for _, test in folds],
-            parallel,
         )
         open_ = search.split((low, high)) or [_Piece(0, search.observations, low, high)]
         closed: list[_Piece] = []
@@ -269,17 +255,6 @@ def _range(machine: Any, ranges: dict[str, Any]) -> tuple[float, float, tuple[fl
 # A fold
 
 
-class _Found(NamedTuple):
-    """New points of a fold, the classes that are possible at their values, shape (m, 2), and those
-    that are between neighbours.
-    """
-
-    points: dict[float, _Known]
-    possible: dict[float, Bools]
-    between: list[Bools]
-    space: FeatureSpace | None
-
-
 class _Known(NamedTuple):
     """A point at a value, and whether it is a solution; a mean is none."""
 
@@ -301,16 +276,13 @@ class _Fold:
     points: dict[float, _Known] = field(default_factory=dict)
     _nodes: dict[float, Node] = field(default_factory=dict, repr=False)
 
-    def sent(self, values: tuple[float, ...]) -> _Fold:
-        """Return what another process needs for a piece: the points at its ends."""
-        known = {value: self.points[value] for value in values if value in self.points}
-        return replace(self, points=known, _nodes={})
-
     def settings(self, value: float) -> dict[str, float]:
         return {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
 
-    def split(self, values: tuple[float, ...]) -> _Found | None:
-        """Find points at those of the values that have none; None if a limit ended a fit."""
+    def split(self, values: tuple[float, ...]) -> tuple[list[float], list[Bools]] | None:
+        """Find points at those of the values that have none; return the new ones, and the classes
+        that are possible between neighbours, shape (m, 2); None if a limit ended a fit.
+        """
         new = [value for value in values if value not in self.points]
         ends = (values[0], values[-1])
         if all(end in self.points for end in ends):
@@ -323,9 +295,7 @@ class _Fold:
             if not taken and not self._solve(value):
                 return None
         between = [over_range(self._node(a), self._node(b)) for a, b in pairwise(values)]
-        points = {value: self.points[value] for value in new}
-        possible = {value: self._node(value).possible for value in new}
-        return _Found(points, possible, between, self.space)
+        return new, between
 
     def _solve(self, value: float) -> bool:
         machine = clone(self.estimator).set_params(**self.settings(value))
@@ -369,6 +339,9 @@ class _Fold:
         del self.points[value], self._nodes[value]
         return False
 
+    def possible(self, value: float) -> Bools:
+        return self._node(value).possible
+
     def _node(self, value: float) -> Node:
         if value not in self._nodes:
             assert self.space is not None  # noqa: S101 - made by the first solution
@@ -397,24 +370,16 @@ def _fold(
     return _Fold(machine.set_params(tol=tol), names, ratios, rows, y[train], tested)
 
 
-def _split(fold: _Fold, values: tuple[float, ...], end: float) -> _Found | None:
-    with until(end) as deadline:
-        return None if deadline.passed() else fold.split(values)
-
-
 # All folds
 
 
 class _Search:
     """The points of all folds at the values so far, and what they prove."""
 
-    def __init__(
-        self, folds: list[_Fold], positive: list[Bools], parallel: joblib.Parallel | None
-    ) -> None:
-        self.folds, self.positive, self.parallel = folds, positive, parallel
+    def __init__(self, folds: list[_Fold], positive: list[Bools]) -> None:
+        self.folds, self.positive = folds, positive
         self.observations = sum(labels.size for labels in positive)
         self.errors: dict[float, tuple[int, int]] = {}
-        self.possible: dict[float, list[Bools]] = {}
         self.stopped = False
 
     @property
@@ -426,42 +391,23 @@ class _Search:
         """Cut a piece: bound the errors at a new value, and between neighbours; None if that was
         ended.
         """
+        found = []
         try:
-            found = self._found(values)
+            for fold in self.folds:
+                if current().passed() or (one := fold.split(values)) is None:
+                    break
+                found.append(one)
         except KeyboardInterrupt:
-            found = []
+            pass
         if len(found) < len(self.folds):
             self.stopped = True
             return None
-        for k, (fold, one) in enumerate(zip(self.folds, found, strict=True)):
-            fold.space = one.space
-            for value, possible in one.possible.items():
-                if fold.points.get(value) is not one.points[value]:
-                    fold.points[value] = one.points[value]
-                    fold._nodes.pop(value, None)
-                self.possible.setdefault(value, [possible] * len(found))[k] = possible
-        for value in {value for one in found for value in one.possible}:
-            self.errors[value] = self._count(self.possible[value])
+        for value in {value for new, _ in found for value in new}:
+            self.errors[value] = self._count([fold.possible(value) for fold in self.folds])
         return [
-            _Piece(*self._count([one.between[k] for one in found]), *ends)
+            _Piece(*self._count([between[k] for _, between in found]), *ends)
             for k, ends in enumerate(pairwise(values))
         ]
-
-    def _found(self, values: tuple[float, ...]) -> list[_Found]:
-        """Return the results of all folds; fewer if a limit ended one."""
-        if self.parallel is None:
-            each = (_split(fold, values, math.inf) for fold in self.folds)
-            return [one for one in each if one is not None]
-        end, found = end_of_work(alone=False), {}
-        calls = {k: (_split, fold.sent(values), values, end) for k, fold in enumerate(self.folds)}
-        for k, one in results(calls, self.parallel):
-            if isinstance(one, BrokenProcessPool):
-                raise DataError(
-                    f"the process that worked on fold {k} died, killed or out of memory; use fewer"
-                    " n_jobs"
-                )
-            found[k] = one
-        return [found[k] for k in sorted(found) if found[k] is not None]
 
     def _count(self, possible: list[Bools]) -> tuple[int, int]:
         """Return the least and the most errors of classes that are possible in each fold."""

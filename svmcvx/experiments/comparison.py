@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,96 +15,31 @@ from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 
 import svmcvx
-from svmcvx.data import check_choice, check_number, check_time_limit, check_whole
+from svmcvx.data import check_number, check_time_limit
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.experiments.fit import (
     INTERVALS,
-    MISSING,
-    SCALES,
-    Part,
     check_folder,
     check_metrics,
     conventions,
-    cut_short,
     file_stem,
-    fit_row,
     is_pairwise,
     last_step,
     observations,
-    one_class_note,
     part_of,
     prepares_itself,
-    save_proof,
 )
 from svmcvx.experiments.store import Row, Store, end_of_work, fingerprint, finished, progress_bar
 from svmcvx.experiments.tables import CertifiedTable
-from svmcvx.solution import Solution, Status
-from svmcvx.system.deadline import time_limited, until
+from svmcvx.experiments.tasks import Protocol, Task
+from svmcvx.solution import Status
+from svmcvx.system.deadline import time_limited
 
 Models: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 
 # The columns before those of the metrics, and after those of the intervals.
 FIRST = ("model", "solver", "status", "lower", "upper", "gap", "certified", "train_accuracy")
 LAST = ("n_support", "seconds", "conventions", "note")
-
-
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """One model of a comparison."""
-
-    name: str
-    model: Any
-    keys: tuple[str]
-    tol: float
-    metrics: tuple[str, ...]
-    guarantee: bool
-    proofs: Path | None
-    refit: bool
-
-    def __str__(self) -> str:
-        return self.name
-
-    def empty_row(self) -> Row:
-        row: Row = dict.fromkeys(columns(self.metrics, self.guarantee))
-        row |= {"model": self.name, "certified": False, "seconds": 0.0, "certificates": []}
-        return row | {"conventions": conventions(self.model), "note": ""}
-
-    def rows(self, keys: Sequence[str], part: Part, end: float) -> Iterator[tuple[str, Row]]:
-        with until(end) as deadline:
-            for key in keys:
-                row = self.empty_row()
-                if deadline.passed():
-                    note = "the time limit left no time for this model"
-                    row |= {"status": str(Status.TIME_LIMIT), "note": note, "_unfinished": True}
-                else:
-                    row |= self._fitted(part)
-                    row["_unfinished"] = cut_short(row, deadline)
-                yield key, row
-
-    def _fitted(self, part: Part) -> Row:
-        tested = len(part.y_test) > 0
-        row, fitted = fit_row(
-            lambda: clone(self.model).fit(part.X, part.y),
-            part,
-            tol=self.tol,
-            metrics=self.metrics if tested else (),
-            intervals=self.metrics if self.guarantee else (),
-            details=True,
-        )
-        row.pop("right", None)
-        if fitted is None:
-            return row
-        predicted = np.asarray(fitted.predict(part.X))
-        row["train_accuracy"] = float(np.mean(predicted == part.y))
-        notes = [row["note"], "" if tested else one_class_note(predicted, part.y)]
-        if self.proofs is not None and isinstance(
-            getattr(last_step(fitted), "solution_", None), Solution
-        ):
-            own = prepares_itself(self.model) or is_pairwise(self.model)
-            folder = self.proofs / file_stem(self.name) if own else self.proofs
-            notes.append(save_proof(folder, self.name, fitted, part))
-        kept = {"_fitted": fitted} if self.refit else {}
-        return row | kept | {"note": "; ".join(filter(None, notes))}
 
 
 @dataclass(eq=False)
@@ -137,12 +71,16 @@ class Comparison:
 
     def __post_init__(self) -> None:
         self.named = named_models(self.models)
-        check_choice(self.scale, "scale", SCALES)
-        check_choice(self.missing, "missing", MISSING)
         self.metrics = tuple(dict.fromkeys(("accuracy", *check_metrics(self.metrics))))
         check_number(self.split, "split", low=0, high=1, open_high=True)
-        check_number(self.tol, "tol", low=0, open_low=True)
-        check_whole(self.seed, "seed", 0)
+        protocol = Protocol(
+            metrics=self.metrics,
+            scale=self.scale,
+            missing=self.missing,
+            tol=self.tol,
+            seed=self.seed,
+            guarantee=bool(self.guarantee),
+        )
         if self.guarantee and self.split == 0:
             raise DataError(
                 "guarantee=True is about a test part, and split=0 leaves none; change one of them"
@@ -151,17 +89,19 @@ class Comparison:
         numbers = self.data.numbers
         if isinstance(numbers, DataError) and not any(prepares_itself(m) for _, m in self.named):
             raise numbers
-        self.train, self.test = self._split()
-        self.prepared = self.data.prepared(self.scale, self.missing, self.train)
+        split = self._split()
+        self.prepared = self.data.prepared(self.scale, self.missing, split[0])
         # The parts of models that are no pipelines.
-        part = part_of(None, self.prepared, self.data.labels, self.train, self.test)
+        part = part_of(None, self.prepared, self.data.labels, *split)
         self.X_train, self.y_train, self.X_test, self.y_test, _ = part
         self._store = None if self.store is None else Store(self.store)
         folder = None if self.proofs is None else check_folder(self.proofs)
-        own = (self.tol, self.metrics, self.guarantee, folder, self.refit)
-        self._tasks = [
-            _Task(name, model, (self._key(name, model),), *own) for name, model in self.named
-        ]
+        self._tasks = []
+        for name, model in self.named:
+            own = prepares_itself(model) or is_pairwise(model)
+            work = ({"model": name}, model, None, *split, protocol, (self._key(name, model),))
+            place = file_stem(name) if own else ""
+            self._tasks.append(Task(*work, folder, place, details=True, keep=self.refit))
         self._rows: dict[str, Row] = {}
 
     def _split(self) -> tuple[Any, Any]:
@@ -190,13 +130,8 @@ class Comparison:
         if self._store is None:
             return name
         how = () if prepares_itself(model) else (self.scale, self.missing)
-        parts = (self.data.digest_for(model), self.split, self.seed, how, self.tol, self.metrics)
-        return fingerprint("compare", self.guarantee, name, clone(model), *parts)
-
-    def _part_of(self, model: Any) -> Part:
-        own, pairwise = prepares_itself(model), is_pairwise(model)
-        seen = self.data.seen_by(self.prepared, table=own, pairwise=pairwise)
-        return part_of(model, seen, self.data.labels, self.train, self.test)
+        own = (self.split, self.seed, how, self.tol, self.metrics, bool(self.guarantee))
+        return fingerprint("compare", clone(model), self.data.digest_for(model), *own)
 
     @property
     def rows(self) -> list[Row]:
@@ -206,29 +141,38 @@ class Comparison:
     def run(self) -> Iterator[Row]:
         """Fit the models and yield a row for each as soon as it is done."""
         again = self.refit or self.proofs is not None
+
+        def data(task: Task, alone: bool) -> tuple[Any, ...]:
+            own, pairwise = prepares_itself(task.estimator), is_pairwise(task.estimator)
+            seen = self.data.seen_by(self.prepared, table=own, pairwise=pairwise)
+            return seen, self.data.labels, end_of_work(alone)
+
+        how: Any = {"backend": self.backend, "n_jobs": self.n_jobs, "again": again}
         work = finished(
-            self._tasks,
-            lambda task, alone: (self._part_of(task.model), end_of_work(alone)),
-            self._store,
-            "compare",
-            backend=self.backend,
-            n_jobs=self.n_jobs,
-            usable=lambda row: not again,
-            again=again,
+            self._tasks, data, self._store, "compare", usable=lambda row: not again, **how
         )
         with closing(work):
             for task, _, row, stored in work:
                 self.reused += stored
-                if (fitted := row.pop("_fitted", None)) is not None:
-                    self.fitted[task.name] = fitted
-                row.pop("_unfinished", None)
-                self._rows[task.name] = row
-                yield row
+                if "_fitted" in row:
+                    self.fitted[task.names["model"]] = row["_fitted"]
+                yield self._taken(task, row)
+        for task in self._tasks:
+            if task.names["model"] not in self._rows:
+                note = "the time limit left no time for this model"
+                late = {"status": str(Status.TIME_LIMIT), "note": note, "seconds": 0.0}
+                yield self._taken(task, task.empty_row() | late)
+
+    def _taken(self, task: Task, row: Row) -> Row:
+        row |= task.names | {"conventions": conventions(task.estimator)}
+        taken = {name: row.get(name) for name in columns(self.metrics, self.guarantee)}
+        taken["certificates"] = row.get("certificates", [])
+        self._rows[task.names["model"]] = taken
+        return taken
 
     def frame(self) -> CertifiedTable:
         names = columns(self.metrics, self.guarantee)
-        rows = [{name: row.get(name) for name in names} for row in self.rows]
-        table = CertifiedTable(rows, columns=names)
+        table = CertifiedTable(self.rows, columns=names)
         # For plot.against_exponent.
         last = [(name, last_step(model)) for name, model in self.named]
         table.attrs["exponents"] = {

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,36 +15,23 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.pipeline import Pipeline
 
-from svmcvx.certificate import relative_gap
-from svmcvx.data import Features, check_choice, check_number, check_time_limit, check_whole
+from svmcvx.data import Features, check_number, check_time_limit, check_whole
 from svmcvx.datasets import Dataset, load
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError, did_you_mean
 from svmcvx.experiments.comparison import Models, named_models
 from svmcvx.experiments.fit import (
-    INTERVALS,
-    MISSING,
-    SCALES,
     Observations,
-    Part,
-    as_seen,
-    check_interval,
     check_metrics,
     conventions,
-    cut_short,
-    exact_scores,
     file_stem,
-    fit_row,
     imputer,
     is_pairwise,
-    last_step,
     observations,
-    part_of,
     prepares_itself,
-    save_proof,
     scaler,
 )
 from svmcvx.experiments.results import Study
-from svmcvx.experiments.selection import Selection, parameter_of, select, with_settings
+from svmcvx.experiments.selection import parameter_of
 from svmcvx.experiments.store import (
     FAILED,
     Row,
@@ -57,15 +43,8 @@ from svmcvx.experiments.store import (
     progress_bar,
     warn_incomplete,
 )
-from svmcvx.solution import Solution
-from svmcvx.system import clock
-from svmcvx.system.deadline import OutOfTime, current, time_limited, until
-
-Rows: TypeAlias = NDArray[np.intp]
-
-GUARANTEES = (False, True, "tuning")
-LOWER_UPPER = ("lower", "upper")
-
+from svmcvx.experiments.tasks import Protocol, Rows, Task
+from svmcvx.system.deadline import time_limited
 
 # The protocol
 
@@ -141,41 +120,6 @@ def as_split(value: Any) -> Split:
     return Split(folds=value) if isinstance(value, int) else Split(test_size=value)
 
 
-@dataclass(frozen=True)
-class Protocol:
-    """Settings that all tasks of a study share; see :func:`svmcvx.study` for the parameters."""
-
-    repeats: int = 10
-    cv: Any = 5
-    scoring: Any = None
-    metrics: tuple[str, ...] = ("accuracy",)
-    scale: str = "standard"
-    scale_by: str = "training"
-    missing: str = "error"
-    tol: float = 1e-6
-    seed: int = 0
-    guarantee: bool | str = False
-
-    def __post_init__(self) -> None:
-        check_whole(self.repeats, "repeats", 1)
-        check_whole(self.seed, "seed", 0)
-        check_number(self.tol, "tol", low=0, open_low=True)
-        check_choice(self.scale, "scale", SCALES)
-        if self.guarantee not in GUARANTEES:
-            raise DataError(f"guarantee must be False, True or 'tuning', got {self.guarantee!r}")
-        if self.guarantee == "tuning":
-            check_interval(self.scoring)
-        check_choice(self.scale_by, "scale_by", ("training", "all"))
-        check_choice(self.missing, "missing", MISSING)
-
-    def described(self) -> dict[str, str]:
-        return {
-            name: " ".join(str(value).split())
-            for name, value in asdict(self).items()
-            if value is not None
-        }
-
-
 def piped(model: Any, protocol: Protocol, *, sparse: bool) -> tuple[Any, str]:
     """Return a model behind what prepares its features by the training part, and what its
     parameters then begin with.
@@ -225,152 +169,6 @@ def _is_grid(value: Any) -> bool:
     several = isinstance(value, (list, tuple)) and len(value) > 0
     each = value if several else [value]
     return value is None or all(isinstance(part, Mapping) for part in each)
-
-
-# One model on one split of one data set
-
-
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """One model on one split of one data set: the estimator has the preparation of the features
-    before it, the grid its parameters.
-    """
-
-    dataset: str
-    model: str
-    repeat: int
-    fold: int
-    train: Rows
-    test: Rows
-    estimator: Any
-    grid: Any
-    protocol: Protocol
-    keys: tuple[str]
-    proofs: Path | None
-    takes_table: bool
-
-    def __str__(self) -> str:
-        return f"{self.dataset}, {self.model}, repeat {self.repeat}"
-
-    @property
-    def facts(self) -> Row:
-        """What names the task; a stored row may have been computed under other names."""
-        names = ("dataset", "model", "repeat", "fold")
-        return {name: getattr(self, name) for name in names}
-
-    def empty_row(self) -> Row:
-        tuning = {"tuning_fits": 0, "tuning_certified": 0, "tuning_seconds": 0.0}
-        return {
-            **self.facts,
-            "n_train": self.train.size,
-            "n_test": self.test.size,
-            "upper": None,
-            "params": {},
-            "certified": False,
-            **tuning,
-            "proof": None,
-            "note": "",
-            "seconds": None,
-        }
-
-    def rows(
-        self, keys: Sequence[str], X: Any, y: NDArray[Any], end: float
-    ) -> Iterator[tuple[str, Row]]:
-        with until(end) as deadline, warnings.catch_warnings():
-            if not keys or deadline.passed():
-                return
-            warnings.filterwarnings(
-                "ignore", message="(the time limit passed|interrupted) after", category=UserWarning
-            )
-            started = clock.now()
-            row = self._row(part_of(self.estimator, X, y, self.train, self.test))
-            row["seconds"] = clock.now() - started
-            if cut_short(row, deadline):
-                return
-        yield keys[0], plain(row)
-
-    def _row(self, part: Part) -> Row:
-        tables: list[Selection] = []
-
-        def fit() -> Any:
-            if self.grid is None:
-                return clone(self.estimator).fit(part.X, part.y)
-            tables.append(self._tuned(part))
-            return tables[0].best_estimator_
-
-        protocol = self.protocol
-        how: Any = {"tol": protocol.tol, "metrics": protocol.metrics}
-        intervals = protocol.metrics if protocol.guarantee else ()
-        found, fitted = fit_row(fit, part, **how, intervals=intervals)
-        row = self.empty_row() | found
-        for table in tables:
-            row |= self._of_tuning(table)
-            if protocol.guarantee == "tuning" and fitted is not None:
-                row |= self._tied(row, table, part)
-        solution = getattr(last_step(fitted), "solution_", None)
-        if self.proofs is not None and isinstance(solution, Solution):
-            place = f"{file_stem(self.dataset)}/repeat-{self.repeat}-fold-{self.fold}"
-            if self.takes_table:  # a pipeline of the user may transform the features
-                place = f"{place}/{file_stem(self.model)}"
-            note = save_proof(self.proofs / place, self.model, fitted, part)
-            row |= {"proof": place, "note": "; ".join(filter(None, (row["note"], note)))}
-        return row
-
-    def _tuned(self, part: Part) -> Selection:
-        protocol = self.protocol
-        table = select(
-            clone(self.estimator),
-            self.grid,
-            part.X,
-            part.y,
-            cv=protocol.cv,
-            scoring=protocol.scoring,
-            tol=protocol.tol,
-            seed=protocol.seed + self.repeat,
-            guarantee=protocol.guarantee == "tuning",
-        )
-        if not table.complete and not current().passed():
-            raise KeyboardInterrupt  # which select has turned into an incomplete table
-        if table.best_estimator_ is None:
-            raise OutOfTime
-        return table
-
-    def _of_tuning(self, table: Selection) -> Row:
-        ends = [table.filter(regex=rf"^split\d+_{end}$").to_numpy(float) for end in LOWER_UPPER]
-        pairs = zip(*(end.ravel() for end in ends), strict=True)
-        gaps = [relative_gap(*pair) for pair in pairs if not np.isnan(pair).any()]
-        return {
-            "params": _shortened(table.best_params_ or {}),
-            "tuning_fits": ends[0].size,
-            "tuning_certified": sum(gap <= self.protocol.tol for gap in gaps),
-            "tuning_seconds": float(table["seconds"].sum()),
-        }
-
-    def _tied(self, row: Row, table: Selection, part: Part) -> Row:
-        """Return the settings that may be the best by cross-validation, and the least intervals
-        that contain those of all of them.
-        """
-        if table["mean_test_score_lower"].isna().all():
-            return {"tied": []}
-        tied = list(table.loc[table["may_be_best"] & table["mean_test_score"].notna(), "params"])
-        each: list[Mapping[str, float]] = [row]
-        for settings in tied:
-            if _shortened(settings) != row["params"]:
-                fitted = with_settings(clone(self.estimator), settings).fit(part.X, part.y)
-                seen, test = as_seen(fitted, part.X), as_seen(fitted, part.X_test)
-                scores = (test, part.y_test, self.protocol.metrics)
-                each.append(exact_scores(last_step(fitted), seen, part.y, *scores)[0])
-        cells: Row = {"tied": [_shortened(settings) for settings in tied]}
-        for name in self.protocol.metrics:
-            ends = [f"{name}_{end}" for end in LOWER_UPPER]
-            if name in INTERVALS and all(end in one for one in each for end in ends):
-                cells[f"{name}_tied_lower"] = min(one[ends[0]] for one in each)
-                cells[f"{name}_tied_upper"] = max(one[ends[1]] for one in each)
-        return cells
-
-
-def _shortened(params: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.removeprefix("model__"): value for name, value in params.items()}
 
 
 # The study
@@ -524,12 +322,12 @@ def study(
         # Each process shuffles the tasks of a repeat differently: several processes on one store
         # then seldom run the same task.
         order = np.random.default_rng(os.getpid()).permutation(len(work))
-        tasks = sorted((work[k] for k in order), key=lambda task: task.repeat)
+        tasks = sorted((work[k] for k in order), key=lambda task: task.names["repeat"])
 
-    def data(task: _Task, alone: bool) -> tuple[Any, ...]:
-        one = sets[task.dataset]
-        pairwise = is_pairwise(task.estimator)
-        seen = one.data.seen_by(one.numbers, table=task.takes_table, pairwise=pairwise)
+    def data(task: Task, alone: bool) -> tuple[Any, ...]:
+        one, model = sets[task.names["dataset"]], dict(named)[task.names["model"]]
+        own, pairwise = prepares_itself(model), is_pairwise(model)
+        seen = one.data.seen_by(one.numbers, table=own, pairwise=pairwise)
         return seen, one.data.labels, end_of_work(alone)
 
     def usable(row: Row) -> bool:
@@ -548,12 +346,14 @@ def study(
         with progress_bar(progress, "tasks", len(work)) as advance, closing(run):
             try:
                 for _, key, row, stored in run:
-                    found[key] = row
-                    reused += stored
-                    advance()
+                    if not row.pop("_unfinished", False):
+                        found[key] = plain(row)
+                        reused += stored
+                        advance()
             except KeyboardInterrupt:
                 pass
-        rows = [found[task.keys[0]] | task.facts for task in work if task.keys[0] in found]
+        # A stored row may have been computed under other names.
+        rows = [found[task.keys[0]] | task.names for task in work if task.keys[0] in found]
         complete = len(rows) == len(work)
         if not complete:
             count = f"{len(rows)} of {len(work)} tasks: the result holds these"
@@ -651,7 +451,7 @@ def _tasks(
     tuned: Mapping[str, Any],
     protocol: Protocol,
     proofs: Path | None,
-) -> Iterator[_Task]:
+) -> Iterator[Task]:
     """Yield all tasks, one repeat after the other: the first tasks are a fair sample for the
     estimate of the time.
     """
@@ -665,8 +465,13 @@ def _tasks(
                     grid = _prefixed(tuned.get(name), prefix)
                     parts = (estimator, grid, settings, one.data.digest_for(model), train, test)
                     key = fingerprint("study", *parts)
-                    task = (dataset, name, repeat, fold, train, test, estimator, grid, protocol)
-                    yield _Task(*task, (key,), proofs, prepares_itself(model))
+                    names = {"dataset": dataset, "model": name, "repeat": repeat, "fold": fold}
+                    place = f"{file_stem(dataset)}/repeat-{repeat}-fold-{fold}"
+                    if prepares_itself(model):
+                        # The pipeline of a user may transform the features.
+                        place = f"{place}/{file_stem(name)}"
+                    work = (names, estimator, grid, train, test, protocol, (key,))
+                    yield Task(*work, proofs, place)
 
 
 def _prefixed(grid: Any, prefix: str) -> Any:

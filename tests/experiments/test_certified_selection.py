@@ -5,7 +5,6 @@ fewest, and bad input.
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold
@@ -84,10 +83,9 @@ def test_ranges_hold_against_optima_in_ball_arithmetic(seed):
     assert sum(counts.values()) > 4
 
 
-def test_ctrl_c_leaves_what_is_proved_and_threads_prove_the_same(monkeypatch):
+def test_ctrl_c_leaves_what_is_proved(monkeypatch):
     X, y = data(1)
     machine = make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0))
-    arguments = {"C": (0.01, 10.0), "cv": 2, "eps": 0.1}
     calls, own = [], fold_search._Fold.split
 
     def interrupted(self, values):
@@ -96,18 +94,12 @@ def test_ctrl_c_leaves_what_is_proved_and_threads_prove_the_same(monkeypatch):
             raise KeyboardInterrupt
         return own(self, values)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(fold_search._Fold, "split", interrupted)
-        with pytest.warns(UserWarning, match="wider than asked for"):
-            found = sx.certified_select(machine, X, y, **(arguments | {"eps": 0.0}))
+    monkeypatch.setattr(fold_search._Fold, "split", interrupted)
+    with pytest.warns(UserWarning, match="wider than asked for"):
+        found = sx.certified_select(machine, X, y, C=(0.01, 10.0), cv=2, eps=0.0)
     assert not found.complete
     assert len(found.pieces) == 2
-    alone = sx.certified_select(machine, X, y, **arguments)
-    other = sx.certified_select(machine, X, y, **arguments, n_jobs=2, backend="threading")
-    pd.testing.assert_frame_equal(other.pieces, alone.pieces)
-    pd.testing.assert_frame_equal(other.values, alone.values)
-    facts = [(one.best_params, one.errors, one.fits) for one in (other, alone)]
-    assert facts[0] == facts[1]
+    assert 0 <= found.least <= found.errors <= found.observations
 
 
 def test_the_fewest_errors_of_all_are_proved():
