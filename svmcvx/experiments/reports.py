@@ -18,7 +18,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pandas as pd
 import psutil
 
@@ -67,7 +66,7 @@ ON_A_SET: Final = (
     " the plain t-test and the signed-rank test do not, and find too much. low, high: the interval"
     " of the mean difference at 95 %; win counts ties half; detectable: the smallest difference"
     " that the corrected test finds with a probability of 0.8; corrected_holm: adjusted for the"
-    " number of rows; mcnemar: on the rows of a single split."
+    " number of rows."
 )
 
 
@@ -139,8 +138,6 @@ def _sections(study: Any) -> Iterator[str]:
         best = study.leaders(metric).reset_index(names="data set").eq(True)
         note = " ".join((SCORES, *study.notes()))
         yield _table(metric, note, _by_set(study.table(metric)), best=best)
-    caption = f"{study.metrics[0]} of every split; a bar at the mean."
-    yield _figure(svg(scores_by_set(study), "scores of every split"), caption)
     if len(study.models) > 1:
         yield "<h2>Over the data sets</h2>"
         for metric in study.metrics:
@@ -244,40 +241,6 @@ def critical_difference_diagram(
         color_palette=dict(zip(study.models, class_colours(len(study.models)), strict=True)),
     )
     return ax
-
-
-def scores_by_set(study: Any) -> Figure:
-    """Draw the scores of all splits by the first metric: a panel for each data set, a line with its
-    points for each model, and a mark at the mean.
-    """
-    axes = drawing_axes(None)
-    figure: Any = axes.figure
-    axes.remove()
-    name, sets, count = study.metrics[0], list(study.datasets["dataset"]), len(study.models)
-    columns = min(4, len(sets))
-    rows = -(-len(sets) // columns)
-    figure.set_size_inches(9.0, rows * (0.7 + 0.24 * count) + 0.3)
-    panels = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    places = np.arange(count)[::-1]
-    for dataset, ax in zip(sets, panels.flat, strict=False):
-        part = study.frame[study.frame["dataset"] == dataset]
-        for model, place, colour in zip(study.models, places, class_colours(count), strict=True):
-            values = part.loc[part["model"] == model, name].dropna().to_numpy()
-            level = np.full(values.size, place)
-            ax.plot(values, level, "o", color=colour, alpha=0.35, markersize=4)
-            if values.size:
-                mean: dict[str, Any] = {"marker": "|", "markersize": 13, "markeredgewidth": 2}
-                ax.plot([values.mean()], [place], color=colour, **mean)
-        ax.set_title(dataset, fontsize=9)
-        ax.tick_params(labelsize=8)
-        ax.set_ylim(-0.7, count - 0.3)
-        ax.grid(axis="x", alpha=0.3)
-        ax.locator_params(axis="x", nbins=4)
-    for ax in panels.flat[len(sets) :]:
-        ax.set_axis_off()
-    for row in panels:
-        row[0].set_yticks(places, study.models, fontsize=8)
-    return figure  # type: ignore[no-any-return]
 
 
 def svg(figure: Figure, what: str) -> str:

@@ -31,7 +31,7 @@ from sklearn.svm import SVC
 
 import svmcvx as sx
 from svmcvx.datasets import Dataset
-from svmcvx.experiments import Split, Study, mcnemar
+from svmcvx.experiments import Split
 from svmcvx.experiments.reports import computer
 from svmcvx.experiments.store import Store
 from svmcvx.experiments.study_files import read_study
@@ -160,35 +160,8 @@ def test_tests_are_those_of_scipy(study):
         study.overall(control="forest")
 
 
-def test_a_single_split_has_mcnemars_test():
-    models = {
-        "hinge": MODELS["hinge"],
-        "ridge": MODELS["ridge"],
-        "nearest": KNeighborsClassifier(1),
-    }
-    sets = {name: SETS[name] for name in ("one", "two")}
-    found = sx.study(models, sets, repeats=1, metrics=["accuracy", "balanced_accuracy"])
-    paired = found.paired()
-    assert set(paired["reason"]) == {"a single split"}
-    for row in paired.to_dict("records"):
-        X, y = SETS[row["dataset"]]
-        ((train, test),) = Split(0.3).parts(y, 0)
-        prepared = StandardScaler().fit(X[train])
-        labels = [
-            clone(models[row[k]])
-            .fit(prepared.transform(X[train]), y[train])
-            .predict(prepared.transform(X[test]))
-            for k in ("first", "second")
-        ]
-        np.testing.assert_equal(row["mcnemar"], mcnemar(y[test], *labels))
-    assert paired["mcnemar"].notna().any()
-    assert found.paired("balanced_accuracy")["mcnemar"].isna().all(), "its rows do not count alike"
-    assert Study.concat([found]).paired()["mcnemar"].equals(paired["mcnemar"])
-
-
-def test_there_is_no_mcnemar_over_several_splits_and_few_have_no_signed_ranks(study):
+def test_few_splits_have_no_signed_ranks(study):
     paired = study.paired()
-    assert paired["mcnemar"].isna().all()
     assert (paired["reason"] != "").all(), "three splits"
     overall = study.overall()
     assert set(overall["reason"]) == {"fewer than six differences have no signed-rank test"}
@@ -753,7 +726,7 @@ def test_the_report_holds_everything_and_needs_nothing(study, tmp_path):
     tables = re.findall(r"<table.*?</table>", text, flags=re.DOTALL)
     assert max(table.count("<tr>") for table in tables) == len(study.frame) + 1
     pictures = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
-    assert len(pictures) == 3
+    assert len(pictures) == 2
     for picture in pictures:
         ElementTree.fromstring(picture)  # noqa: S314 - our own
         assert "aria-label" in picture
