@@ -164,7 +164,7 @@ class Comparison:
                 yield self._taken(task, task.empty_row() | late)
 
     def _taken(self, task: Task, row: Row) -> Row:
-        row |= task.names | {"conventions": conventions(task.estimator)}
+        row |= {**task.names, "conventions": conventions(task.estimator)}
         taken = {name: row.get(name) for name in columns(self.metrics, self.guarantee)}
         taken["certificates"] = row.get("certificates", [])
         self._rows[task.names["model"]] = taken

@@ -353,7 +353,7 @@ def study(
             except KeyboardInterrupt:
                 pass
         # A stored row may have been computed under other names.
-        rows = [found[task.keys[0]] | task.names for task in work if task.keys[0] in found]
+        rows = [found[task.keys[0]] | dict(task.names) for task in work if task.keys[0] in found]
         complete = len(rows) == len(work)
         if not complete:
             count = f"{len(rows)} of {len(work)} tasks: the result holds these"
