@@ -30,7 +30,9 @@ BLOCK = 400_000
 
 
 class Balls:
-    """An array of balls, or one ball, with the operations of intervals."""
+    """An array of balls, or one ball, with the operations of :class:`Interval` and some more: sums
+    along an axis, square roots, entropies −x log x of numbers in [0, 1], exp, and log(1 + x).
+    """
 
     # Arrays leave operations with balls to these.
     __array_ufunc__ = None
@@ -40,7 +42,6 @@ class Balls:
 
     @classmethod
     def exactly(cls, values: Any) -> Balls:
-        """Return doubles, or fractions, as balls."""
         return values if isinstance(values, Balls) else cls(_EXACT(np.asarray(values)))
 
     def __add__(self, other: Any) -> Balls:
@@ -67,109 +68,86 @@ class Balls:
         return Balls(self.values[rows])
 
     def nonneg(self) -> Balls:
-        """Return max(x, 0)."""
         return Balls(_NONNEG(self.values))
 
     def size(self) -> Balls:
-        """Return the absolute values."""
         return Balls(np.abs(self.values))
 
     def power(self, exponent: Any) -> Balls:
-        """Return powers of numbers that are not negative, to one positive exponent."""
         return Balls(_POWER(self.values, _raw(exponent)))
 
     def root(self) -> Balls:
-        """Return square roots of numbers that are not negative."""
         return self.power(0.5)
 
     def entropy(self) -> Balls:
-        """Return −x log x for numbers in [0, 1]."""
         return Balls(_ENTROPY(self.values))
 
     def exp(self) -> Balls:
-        """Return the exponentials."""
         return Balls(_EXP(self.values))
 
     def log1p(self) -> Balls:
-        """Return log(1 + x)."""
         return Balls(_LOG1P(self.values))
 
     def sum(self, axis: int | None = None) -> Balls:
-        """Return sums."""
         return Balls(np.add.reduce(self.values, axis=axis, initial=arb(0)))
 
     def least(self) -> Balls:
-        """Return the smallest of the numbers."""
         if not all(x.is_finite() for x in self.entries):
             return Balls(arb("nan"))
         low = min(self.entries, key=lambda x: x.lower()).lower()
         return Balls(low.union(min(self.entries, key=lambda x: x.upper()).upper()))
 
     def greatest(self) -> Balls:
-        """Return the largest of the numbers."""
         return -(-self).least()
 
     def at_most(self, other: Any) -> Balls:
-        """Return the smaller of two numbers."""
         return Balls(_SMALLER(self.values, _raw(other)))
 
     def by_sign(self, positive: Any, negative: Any) -> Balls:
-        """Return one of two numbers for each number of the array, by its sign."""
         return Balls(_BY_SIGN(self.values, _raw(positive), _raw(negative)))
 
     def above(self, other: Any) -> NDArray[np.bool_]:
-        """Return whether numbers are certainly above others."""
         return np.asarray(self.values > _raw(other), dtype=np.bool_)
 
     def cancels(self, signs: Floats) -> bool:
-        """Return whether the sum of the numbers times signs is certainly 0."""
         return bool((self * signs).sum().ball.is_zero())
 
     @property
     def entries(self) -> list[Ball]:
-        """The balls of an array."""
         found: list[Ball] = self.values.ravel().tolist()
         return found
 
     @property
     def ball(self) -> Ball:
-        """A single ball."""
         return self.values.item()
 
     @property
     def nonzero(self) -> NDArray[np.bool_]:
-        """Whether each number may differ from 0."""
         return ~np.asarray(_IS_ZERO(self.values), dtype=np.bool_)
 
     @property
     def middle(self) -> Floats:
-        """Doubles near the numbers."""
         return np.asarray(_MIDDLE(self.values), dtype=np.float64)
 
     @property
     def largest(self) -> Floats:
-        """Doubles that the sizes are not above."""
         return np.array([-below(-abs(x)) for x in self.entries])
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Doubles that a single number lies between."""
         return below(self.ball), -below(-self.ball)
 
     @classmethod
     def joined(cls, parts: Sequence[Balls]) -> Balls:
-        """Return several arrays as one."""
         return cls(np.concatenate([part.values for part in parts]))
 
     def placed(self, size: int, places: NDArray[np.intp]) -> Balls:
-        """Return an array of zeros that has the numbers at these places."""
         found = np.full(size, arb(0), dtype=object)
         found[places] = self.values
         return Balls(found)
 
     @classmethod
     def times(cls, matrix: Any, v: Balls) -> Balls:
-        """Return a matrix of balls or of floats, dense or sparse, times numbers."""
         if isinstance(matrix, arb_mat):
             return cls((matrix * arb_mat(v.values.size, 1, v.entries)).entries())
         if sp.issparse(matrix):
@@ -182,12 +160,10 @@ class Balls:
 
     @staticmethod
     def mean(first: Floats, second: Floats) -> Matrix:
-        """Return the mean of two matrices."""
         return (as_matrix(first) + as_matrix(second)) * arb(0.5)
 
     @staticmethod
     def floats(matrix: Matrix) -> Inexact:
-        """Return the entries of a matrix as doubles, and bounds on their errors."""
         found = [(float(x.mid()), float(x.rad())) for x in matrix.entries()]
         shape = (matrix.nrows(), matrix.ncols(), 2)
         values, errors = np.array(found).reshape(shape).transpose(2, 0, 1)
