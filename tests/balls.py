@@ -3,7 +3,6 @@ arrays of them.
 """
 
 import itertools
-import math
 import operator
 from fractions import Fraction
 
@@ -179,21 +178,6 @@ for function in (operator.add, operator.sub, operator.mul, operator.truediv):
 def balls(values):
     """An object array, on which numpy's functions call the operations of balls."""
     return np.array([Ball(x) for x in np.ravel(values)], dtype=object).reshape(np.shape(values))
-
-
-def encloses(found, wanted):
-    """Hold a bounded number, or an array of them, against exact values, as they are and not their
-    ends.
-    """
-    for value, error, x in zip(
-        np.ravel(found.value),
-        np.ravel(np.broadcast_to(found.error, np.shape(found.value))),
-        np.ravel(wanted),
-        strict=True,
-    ):
-        if math.isfinite(value) and math.isfinite(error):
-            x = Ball(x).x
-            assert not abs(x - flint.arb(float(value))) > flint.arb(float(error)), (x, value, error)
 
 
 class ExactMargins:

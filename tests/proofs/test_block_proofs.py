@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import svmcvx as sx
 from svmcvx.feature_space import blocks as block_space
-from svmcvx.proofs import Proof, read_proof
+from svmcvx.proofs import read_proof
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((600, 4)) + 3.0
@@ -81,41 +81,41 @@ def test_the_file_is_small(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["hinge", "power", "odm"])
-def test_other_data_are_refused(name):
+def test_other_data_and_claims_are_refused(name):
     solution, blocks = solved(name)
     proof = solution.proof(blocks, blocks.y)
     order = np.arange(600)
     order[[3, 500]] = order[[500, 3]]
-    flipped = Y.copy()
-    flipped[17] = "no" if Y[17] == "yes" else "yes"
-    moved = X.copy()
+    flipped, maybe = np.where(np.arange(600) == 17, "no", Y), np.where(Y == "yes", "yes", "maybe")
+    moved, spoilt = X.copy(), X.copy()
     moved[300] += 5.0
-    spoilt = X.copy()
     spoilt[450, 2] = np.nan
-    assert not sx.verify(proof, blocks_of(X, flipped), flipped)
-    assert not sx.verify(proof, blocks_of(X[:599], Y[:599], cuts=(0, 599)), Y[:599])
-    assert not sx.verify(proof, blocks_of(X[:, :3], Y), Y)
-    assert "label" in sx.verify(proof, blocks_of(X, Y), np.where(Y == "yes", "yes", "maybe")).why
+    more = np.vstack([X, X[:5]]), np.append(Y, Y[:5])
+    for rows, labels, why in (
+        (blocks_of(X, flipped), flipped, "fingerprint"),
+        (blocks_of(X[:599], Y[:599], cuts=(0, 599)), Y[:599], "they have 599 rows"),
+        (blocks_of(*more, cuts=(0, 400, 605)), None, "605 rows or more"),
+        (blocks_of(X[:, :3], Y), Y, "3 columns"),
+        (blocks_of(X, Y), maybe, "label"),
+    ):
+        found = sx.verify(proof, rows, labels)
+        assert not found.holds
+        assert why in found.why
     with pytest.raises(sx.DataError, match="block 3"):
         sx.verify(proof, blocks_of(spoilt, Y), Y)
     for rows, labels in ((X[order], Y[order]), (moved, Y)):
         # What is proved is about the rows that are there, whether the claim holds or not.
-        found = sx.verify(proof, blocks_of(rows, labels), labels)
-        solver, settings = PROBLEMS[name]
-        exact = solver(rows, labels, tol=1e-10, **settings).certificate
-        assert found.lower is None or found.lower <= exact.upper
-        assert exact.lower <= found.upper
+        holds_the_optimum(name, sx.verify(proof, blocks_of(rows, labels), labels), rows, labels)
+    for claim in ({"lower": proof.upper}, {"lower": proof.lower * 0.9, "upper": proof.lower}):
+        assert "claims" in sx.verify(replace(proof, **claim), blocks, blocks.y).why
+    assert sx.verify(proof, blocks, blocks.y, expect=proof).holds
 
 
-def test_a_claim_beyond_what_the_blocks_prove_does_not_hold():
-    for name in ("hinge", "power", "odm"):
-        solution, blocks = solved(name)
-        proof = solution.proof(blocks, blocks.y)
-        high = replace(proof, lower=proof.upper)
-        low = replace(proof, lower=proof.lower * 0.9, upper=proof.lower)
-        assert "claims" in sx.verify(high, blocks, blocks.y).why
-        assert "claims" in sx.verify(low, blocks, blocks.y).why
-        assert sx.verify(proof, blocks, blocks.y, expect=proof).holds
+def holds_the_optimum(name, found, rows, labels):
+    solver, settings = PROBLEMS[name]
+    exact = solver(rows, labels, tol=1e-10, **settings).certificate
+    assert found.lower is None or found.lower <= exact.upper
+    assert exact.lower <= found.upper
 
 
 def test_what_has_no_proof_in_blocks_says_so():
@@ -139,25 +139,12 @@ def test_what_has_no_proof_in_blocks_says_so():
         hinge.proof(short, short.y)
 
 
-def test_an_interval_in_blocks_holds_whatever_the_model_is():
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_an_interval_in_blocks_holds_whatever_the_model_is(name):
     rng = np.random.default_rng(0)
-    for name in PROBLEMS:
-        solver, settings = PROBLEMS[name]
-        solution, blocks = solved(name)
-        exact = solver(X, Y, tol=1e-10, **settings).certificate
-        proof = solution.proof(blocks, blocks.y)
-        for scale in (0.0, 1e-6, 1e-2, 1.0, 30.0):
-            coef = proof.model["coef"] * (1 + scale * rng.standard_normal(4))
-            shaken: Proof = replace(proof, model={**proof.model, "coef": coef})
-            found = sx.verify(shaken, blocks, blocks.y)
-            assert found.lower is None or found.lower <= exact.upper
-            assert exact.lower <= found.upper
-
-
-def test_rows_beyond_those_of_the_proof_are_refused_as_such():
-    blocks = blocks_of(X, Y)
-    proof = sx.fast.psvm(blocks, None, C=0.05, p=2.0, intercept="penalised").proof(blocks, None)
-    more = blocks_of(np.vstack([X, X[:5]]), np.append(Y, Y[:5]), cuts=(0, 400, 605))
-    checked = sx.verify(proof, more, None)
-    assert not checked.holds
-    assert "605 rows or more" in checked.why
+    solution, blocks = solved(name)
+    proof = solution.proof(blocks, blocks.y)
+    for scale in (1e-6, 1e-2, 30.0):
+        coef = proof.model["coef"] * (1 + scale * rng.standard_normal(4))
+        shaken = replace(proof, model={**proof.model, "coef": coef})
+        holds_the_optimum(name, sx.verify(shaken, blocks, blocks.y), X, Y)

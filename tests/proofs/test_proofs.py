@@ -45,10 +45,6 @@ def changed(proof, **fields):
     return replace(proof, statement=replace(proof.statement, **fields))
 
 
-def with_numbers(proof, **numbers):
-    return changed(proof, hyperparameters={**proof.statement.hyperparameters, **numbers})
-
-
 def solved(build, X=X, y=Y, **arguments):
     """A proof of what a builder or a solver gives, and its data."""
     found = build(X, y, **arguments)
@@ -247,7 +243,7 @@ def test_the_bound_of_a_mixed_integer_solver_is_no_part_of_the_proof():
         assert not verify(replace(proof, lower=proof.stated), data, y).holds
 
 
-TAMPERED = (
+SOME = (
     "psvm-1-None",
     "psvm-1.5-RBF(gamma='scale')",
     "psvm-weights",
@@ -264,47 +260,7 @@ TAMPERED = (
 )
 
 
-def scaled(arrays, names, position, factor):
-    """Arrays with one entry that is not zero, nor small beside the largest, times a factor."""
-    name = next(name for name in names if name in arrays)
-    values = np.array(arrays[name], dtype=np.float64)
-    large = np.flatnonzero(np.abs(values.ravel()) > 0.05 * np.abs(values).max())
-    values.ravel()[large[position % large.size]] *= factor
-    return {**arrays, name: values}
-
-
-@given(
-    name=st.sampled_from(TAMPERED),
-    where=st.sampled_from(["multiplier", "coefficient", "data", "number"]),
-    position=st.integers(0, 1000),
-    factor=st.floats(0.01, 0.8) | st.floats(1.25, 100.0),
-)
-def test_what_was_tampered_with_is_refused(name, where, position, factor):
-    proof, X, y = case(name)
-    numbers, why = proof.statement.hyperparameters, "objective|multiplier|flow|gradient|definite"
-    if where == "multiplier":
-        dual = scaled(proof.dual, ("alpha", "theta", "gamma"), position, factor)
-        proof, why = replace(proof, dual=dual), "multiplier|dual objective|gradient|definite"
-    elif where == "coefficient":
-        model = scaled(proof.model, ("coef", "dual_coef"), position, factor)
-        proof, why = replace(proof, model=model), "objective|margin|difference"
-    elif where == "data":
-        X = X.copy()
-        X[position % X.shape[0], position % X.shape[1]] *= factor
-        why = "the data are not those of the proof: fingerprint"
-    else:
-        present = [key for key in ("C", "C1", "lam", "lam1", "eps") if key in numbers]
-        if not present:
-            return
-        key = present[position % len(present)]
-        proof = with_numbers(proof, **{key: numbers[key] * (1e6 if key == "eps" else factor)})
-    verified = verify(proof, X, y)
-    assert not verified.holds
-    assert "\n" not in verified.why
-    assert any(part in verified.why for part in why.split("|"))
-
-
-@given(name=st.sampled_from(TAMPERED), low=st.floats(-1.0, 1.0), high=st.floats(-1.0, 1.0))
+@given(name=st.sampled_from(SOME), low=st.floats(-1.0, 1.0), high=st.floats(-1.0, 1.0))
 def test_a_wider_claim_holds_and_a_narrower_one_does_not(name, low, high):
     proof, X, y = case(name)
     plain = checked(name)

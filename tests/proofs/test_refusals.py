@@ -30,30 +30,31 @@ def statement(**changes):
     return replace(proof().statement, **changes)
 
 
-def of_kernel(rows, kernel, v):
-    """A proof of a machine with a kernel, without multipliers."""
-    n = len(rows)
-    y = np.arange(n) % 2
+def of_kernel(rows, formulation, numbers, kernel, **ends):
+    """A check of a machine with a kernel, whose model has no coefficients."""
+    n, y = len(rows), np.arange(len(rows)) % 2
     about = sx.proofs.Statement(
-        formulation="penalised psvm",
-        hyperparameters={"C": 1.0, "p": 1.0},
-        kernel=kernel,
-        intercept="none",
-        rows=n,
-        columns=rows.shape[1],
-        classes=(0, 1),
-        fingerprint=fingerprint(rows, y),
+        formulation, numbers, kernel, "none", n, rows.shape[1], (0, 1), fingerprint(rows, y)
     )
-    model = {"support": np.arange(n), "dual_coef": v, "intercept": 0.0}
-    return Proof(statement=about, model=model, dual={}, lower=None, upper=100.0), rows, y
+    model = {"support": np.arange(n), "dual_coef": np.zeros(n), "intercept": 0.0}
+    method = ends.pop("method", "auto")
+    return verify(Proof(about, model, **{"dual": {}, **ends}), rows, y, method=method)
 
 
 def inexact():
     """A polynomial whose entries have lost all digits to cancellation."""
     kernel = {"name": "polynomial", "degree": 1, "gamma": 1.0, "coef0": -(1e16 - 1e9)}
-    return verify(
-        *of_kernel(np.array([[1e8], [1e8 + 1.0]]), kernel, np.zeros(2)), method="a-priori"
-    )
+    rows, numbers = np.array([[1e8], [1e8 + 1.0]]), {"C": 1.0, "p": 1.0}
+    ends = {"lower": None, "upper": 100.0, "method": "a-priori"}
+    return of_kernel(rows, "penalised psvm", numbers, kernel, **ends)
+
+
+def many_rows():
+    """A conic machine with a kernel on more rows than a matrix of balls may have."""
+    n = LARGEST + 1
+    ends = {"dual": {"gamma": np.ones(n)}, "lower": 0.0, "upper": None}
+    kernel = {"name": "rbf", "gamma": 1.0}
+    return of_kernel(np.arange(n)[:, None] / n, "conic", {"lam": 1.0}, kernel, **ends)
 
 
 def long_labels(folder):
@@ -90,36 +91,6 @@ def in_blocks(*blocks, labels=Y):
     return verify(
         proof(),
         sx.RowBlocks([lambda block=block: block for block in blocks], labelled=False),
-        labels,
-    )
-
-
-def overflowing():
-    """The multipliers that a model gives for a price near the largest double."""
-    other = proof("odm")
-    about = replace(other.statement, hyperparameters={"C1": 1e308, "C2": 1.0, "D": 0.0})
-    model = other.model | {"coef": np.full(2, -1e3)}
-    return verify(replace(other, statement=about, model=model, dual={}), blocks_of(X, Y), Y)
-
-
-def many_rows():
-    """A conic machine with a kernel on more rows than a matrix of balls may have."""
-    n = LARGEST + 1
-    rows, labels = np.arange(n)[:, None] / n, np.arange(n) % 2
-    about = sx.proofs.Statement(
-        formulation="conic",
-        hyperparameters={"lam": 1.0},
-        kernel={"name": "rbf", "gamma": 1.0},
-        intercept="none",
-        rows=n,
-        columns=1,
-        classes=(0, 1),
-        fingerprint=fingerprint(rows, labels),
-    )
-    model = {"support": np.zeros(0, dtype=np.int64), "dual_coef": np.zeros(0), "intercept": 0.0}
-    return verify(
-        Proof(statement=about, model=model, dual={"gamma": np.ones(n)}, lower=0.0, upper=None),
-        rows,
         labels,
     )
 
