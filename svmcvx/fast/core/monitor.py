@@ -63,11 +63,17 @@ class Progress(NamedTuple):
 Callback: TypeAlias = Callable[[Progress], bool | None]
 
 
+RAISES = {
+    "DataError": "If the data or an argument cannot be used.",
+    "BuildError": "If the problem would not fit into memory.",
+}
+
+
 def limited(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Solution]:
     """Start the time limit of a specialised solver with its call, limit BLAS to one thread, and
     copy small data.
     """
-    known = tuple(signature(documented(solver)).parameters)
+    known = tuple(signature(documented(solver, raises=RAISES)).parameters)
 
     @wraps(solver)
     def run(X: Any, y: Any, **keywords: Any) -> Solution:

@@ -96,22 +96,12 @@ def zero_one(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
-        Without the constant feature; the Gram matrix for a precomputed kernel.
     lam : float
         Price of a margin below 1, positive. Exactly one of `lam`, `k`.
     k : float
         Largest weight of observations with a margin below 1 (their number, without weights).
-    kernel : Kernel, str, callable or None
-        None for the linear formulation. The columns are those of a factor of the Gram matrix.
-    time_limit : float, optional
-        Seconds; then the best point is returned with the lower bound that is proved so far, as
-        after Ctrl-C.
     max_iter : int
         Rounds of the search.
-    warm_start : Solution, optional
-        An earlier solution on the same data, for any hyper-parameters: a start for the incumbent. A
-        solution of other data is refused.
     seed : int
         Of the sample that precedes the conic relaxation of more than 20 000 observations; the
         search draws nothing.
@@ -191,15 +181,8 @@ def ramp(
     ----------
     C : float
         Weight of the losses, positive; 1 by default.
-    kernel : Kernel, str, callable or None
-        None for the linear formulation. The columns are those of a factor of the Gram matrix.
-    time_limit : float, optional
-        Seconds; then the best point is returned with the lower bound that is proved so far, as
-        after Ctrl-C.
     max_iter : int
         Rounds of the search.
-    seed : int
-        Accepted like that of the other solvers; the search draws nothing.
     settings : SearchSettings, optional
         Parameters of the search.
 
@@ -207,13 +190,6 @@ def ramp(
     -------
     Solution
         Its certificate is of kind ``"enumeration"``.
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
 
     Notes
     -----
@@ -266,8 +242,6 @@ def l0(
     ----------
     C : float
         Price of a margin below 1, positive; 1 by default.
-    kernel : Kernel, str, callable or None
-        None for the linear formulation.
     tol : float
         Of a search the certified relative gap at which to stop. Of a local minimum the residual of
         proximal stationarity, as the checker computes it (``residuals["stationarity"]``), above
@@ -284,8 +258,6 @@ def l0(
         ``settings.searched_rows`` observations (60) and up to ``settings.searched_entries``
         entries of a linear machine (500), for a work of ``settings.easy``, and is "local" for
         more.
-    seed : int
-        Accepted like that of the other solvers; the search draws nothing.
     settings : SearchSettings, optional
         Parameters of the search.
 
@@ -294,13 +266,6 @@ def l0(
     Solution
         After a search the certificate is of kind "enumeration". Else it is of kind "local", with
         ``residuals["stationarity"]`` and its parts.
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
 
     Notes
     -----
