@@ -13,7 +13,6 @@ import pytest
 import svmcvx as sx
 from svmcvx import fast
 from svmcvx.data import binary_data
-from svmcvx.fast.indicator.search.state import _distinct
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations import margin_distribution as curvature
 from svmcvx.formulations.conic_loss import problems as fixed_gamma
@@ -216,22 +215,6 @@ def test_a_bound_without_the_matrix_is_the_weaker_one(monkeypatch, settings):
     assert not space.factored
     exact = statement.evaluate_dual(dual)
     assert -math.inf < weak.lower_end <= exact.lower_end
-
-
-@pytest.mark.parametrize("columns", [0, 1, 3])
-def test_distinct_rows_are_those_of_numpy(columns):
-    rng = np.random.default_rng(columns)
-    for rows in (
-        rng.standard_normal((50, columns)),
-        rng.integers(0, 3, (50, columns)).astype(float),
-    ):
-        if not columns:
-            rows = rows[:1]
-        found, first, copies = _distinct(rows, None)
-        expected, where, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        np.testing.assert_array_equal(found, expected)
-        np.testing.assert_array_equal(first, where)
-        np.testing.assert_array_equal(copies, inverse.ravel())
 
 
 @pytest.mark.parametrize("n", [1, 255, 256, 257, 600])

@@ -51,18 +51,13 @@ FREE, KEPT, DROPPED = 0, 1, 2
 # Sums may be reordered and contracted: the bounds on their rounding hold for any order.
 ANY_ORDER = {"reassoc", "contract"}
 UNIT = 2.0**-53
-NEWTON_STEPS = 50
-# The minimisation ends when its error is this share of the value.
-ACCURATE = 1e-13
-# Share of the decrease promised by the slope that a step must reach, and the shortest step.
-ARMIJO, SHORTEST = 1e-4, 2.0**-39
-# Pivots up to this share of the diagonal entry leave their coordinate where it is.
-PIVOT = 1e-15
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _solve(A, x, stop):
-    """Solve Ax = b by Cholesky's factorisation in place, and return b'x."""
+    """Solve Ax = b by Cholesky's factorisation in place, and return b'x; coordinates whose pivots are
+    lost to rounding stay where they are.
+    """
     r, product = x.size, 0.0
     for j in range(r):
         if stop[0]:
@@ -73,7 +68,7 @@ def _solve(A, x, stop):
             for k in range(j):
                 rest -= A[i, k] * A[j, k]
             if i == j:
-                A[i, j] = math.sqrt(rest) if rest > PIVOT * size else math.inf
+                A[i, j] = math.sqrt(rest) if rest > 8.0 * UNIT * size else math.inf
             else:
                 A[i, j] = rest / A[j, j]
         product += A[r, j] * A[r, j]
@@ -219,24 +214,25 @@ def minimise_relaxation(rows, node, loss, share, low, high, enough, upper, w, wo
     for c in range(r):
         base[c], step[c] = w[c], 0.0
     size, before, decrease = 0.0, math.inf, 0.0
-    for iteration in range(NEWTON_STEPS):
+    for iteration in range(50):
         while True:
             for c in range(r):
                 w[c] = base[c] - size * step[c]
             value = _value(rows, node, loss, share, columns, w, a, slope, bend)
-            if size == 0.0 or value <= before - ARMIJO * size * decrease:
+            # A step reaches a share of the decrease that the slope promises.
+            if size == 0.0 or value <= before - 1e-4 * size * decrease:
                 break
-            size = 0.5 * size if size > SHORTEST and not stop[0] else 0.0
+            size = 0.5 * size if size > 2.0**-39 and not stop[0] else 0.0
         below, error, longest, delta = dual_value(rows, node, loss, slope, low, high, centre)
         missing = value + prices - below
         if (
             below >= upper
             or missing <= enough * (upper - below)
-            or missing <= ACCURATE * abs(value)
+            or missing <= 1000.0 * UNIT * abs(value)
         ):
             break
         # What no step makes smaller is the minimum to rounding.
-        if (iteration > 0 and size == 0.0) or iteration == NEWTON_STEPS - 1 or stop[0]:
+        if (iteration > 0 and size == 0.0) or iteration == 49 or stop[0]:
             break
         # The slopes are within their limits, so that m is half of their sum.
         for c in range(r):
@@ -277,16 +273,12 @@ def minimise_relaxation(rows, node, loss, share, low, high, enough, upper, w, wo
     return below, error, longest, delta
 
 
-# The kinks are rounded less where the bound comes as near to the incumbent as this share.
-CLOSE = 5e-3
 # M have this many units between one half and one, so that a second program with other rounding
 # finds the same: bits of a double beyond.
 DIGITS = 4096
 BEYOND = (1 << 53) // DIGITS - 1
 # Multipliers are recorded with 65 536 units: bits beyond.
 UNRECORDED = (1 << 53) // 65536 - 1
-# Tightening goes on while one of the M falls below this share of itself.
-TIGHTER = 0.9
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
@@ -347,7 +339,8 @@ def _tighten(rows, state, M, loss, box, upper, ball, a, wider, loose):
         else:
             most = rounded_up(most)
             if most < M[i]:
-                again = again or most < TIGHTER * M[i]
+                # Tightening goes on while one of the M falls by a tenth.
+                again = again or most < 0.9 * M[i]
                 changed = True
                 M[i] = most
     return again, changed
@@ -426,7 +419,8 @@ def relax(problem, search, price, upper, state, M, w, box, record, end, scratch,
             below, error, longest, _delta = minimise_relaxation(
                 rows, node, loss, share, box[0], box[1], enough, goal, w, work, stop
             )
-            if below >= goal or goal - below > CLOSE * abs(goal) or stop[0]:
+            # The kinks are rounded less where the bound is near the incumbent.
+            if below >= goal or goal - below > 5e-3 * abs(goal) or stop[0]:
                 break
             if free and below > best:
                 best = below

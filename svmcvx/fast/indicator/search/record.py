@@ -124,18 +124,13 @@ class TreeRecord:
         price = np.concatenate([nodes.facts[:, 0], np.zeros(len(own))])
 
         order, bounds, kept, before = _preorder(nodes, last, own, search.cutoff)
-        # Rows of a proof are in the order of the data.
-        data_order = np.argsort(search.first)
-        rank = np.argsort(data_order)
         branch = np.full(nodes.parents.size, -1, dtype=np.int64)
-        branch[nodes.parents[1:]] = rank[np.abs(nodes.decisions[1:]) - 1]
-        flip_count, flip_row = _flips(nodes.marks, kept, before, data_order)
-        # The multipliers of each bound by their rows; those of the same row stay in order.
+        branch[nodes.parents[1:]] = np.abs(nodes.decisions[1:]) - 1
+        flip_count, flip_row = _flips(nodes.marks, kept, before)
+        # The multipliers of each bound, one bound after the other.
         sizes = counts[kept]
-        places = np.arange(sizes.sum()) + np.repeat(
-            np.cumsum(counts)[kept] - np.cumsum(sizes), sizes
-        )
-        places = places[np.lexsort((rank[rows[places]], np.repeat(np.arange(kept.size), sizes)))]
+        begins = np.cumsum(counts)[kept] - np.cumsum(sizes)
+        places = np.arange(sizes.sum()) + np.repeat(begins, sizes)
         found = {
             "branch": branch[order],
             "bounds": bounds,
@@ -143,7 +138,7 @@ class TreeRecord:
             "flip_count": flip_count,
             "flip_row": flip_row,
             "beta_count": sizes,
-            "beta_row": rank[rows[places]],
+            "beta_row": rows[places],
             "beta": numbers[places] / unit,
         }
         if not math.isinf(search.k):
@@ -207,17 +202,15 @@ def _preorder(
     return np.argsort(position), bounds, kept, before
 
 
-def _flips(
-    marks: NDArray[np.uint8], kept: Integers, before: Integers, data_order: Integers
-) -> tuple[Integers, Integers]:
+def _flips(marks: NDArray[np.uint8], kept: Integers, before: Integers) -> tuple[Integers, Integers]:
     """Return how many marks of each bound differ from those of the bound before, and their rows in
     increasing order.
     """
     # The bounds of leaves with multipliers of their own have no marks.
     marks = np.vstack([marks, np.zeros((1, marks.shape[1]), dtype=np.uint8)])
     flips = marks[np.minimum(kept, len(marks) - 1)] ^ marks[before]
-    rows = [
-        np.nonzero(np.unpackbits(part, axis=1)[:, data_order])[1]
-        for part in np.array_split(flips, 1 + flips.size // 2**20)
-    ]
-    return np.bitwise_count(flips).sum(axis=1, dtype=np.int64), np.concatenate(rows)
+    # Few bytes differ: the bits of each of these.
+    bound, byte = np.nonzero(flips)
+    entry, bit = np.nonzero(np.unpackbits(flips[bound, byte][:, None], axis=1))
+    rows = 8 * byte[entry] + bit
+    return np.bincount(bound[entry], minlength=kept.size), rows

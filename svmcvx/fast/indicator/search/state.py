@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -153,7 +154,11 @@ class SearchState(ABC):
         np.divide(geometry.G, self.scale, out=rows[:, :r])
         if self.free:
             rows[:, r] = geometry.y / self.scale
-        self.rows, self.first, self.copies = _distinct(rows, self._observations())
+        # Which distinct row each observation is, and the first observation of each.
+        names: dict[bytes, int] = {}
+        self.copies = np.array([names.setdefault(key, len(names)) for key in self._keys(rows)])
+        self.first = np.unique(self.copies, return_index=True)[1]
+        self.rows = rows[self.first]
         self.H = np.ascontiguousarray(self.rows[:, :-1]) if self.free else self.rows
         weight = np.bincount(self.copies, weights=geometry.weight)
         # Sums of weights that are not whole numbers are rounded.
@@ -184,20 +189,16 @@ class SearchState(ABC):
     def _prices(self) -> tuple[float, float]:
         """λ and k."""
 
-    def _observations(self) -> NDArray[np.intp] | None:
-        """A number for each observation, the same for equal ones with equal labels; None if the
-        signed rows tell which are equal.
-        """
+    def _keys(self, rows: Floats) -> Iterator[bytes]:
+        """Yield bytes for each observation, the same for equal ones with equal labels."""
         space = self.statement.space
         if space.factor_is_data and not space.centre.any():
-            return None
-        rows, signs = space.data.X, space.data.y
+            return (row.tobytes() for row in rows + 0.0)
+        X, signs = space.data.X, space.data.y
         if space.is_linear and space.intercept == "none":
             # A row and its negative of the other class are the same signed row.
-            rows, signs = sp.diags_array(signs) @ rows, np.ones_like(signs)
-        names: dict[bytes, int] = {}
-        keys = (row_bytes(rows, i) + (b"+" if sign > 0 else b"-") for i, sign in enumerate(signs))
-        return np.array([names.setdefault(key, len(names)) for key in keys])
+            X, signs = sp.diags_array(signs) @ X, np.ones_like(signs)
+        return (row_bytes(X, i) + (b"+" if sign > 0 else b"-") for i, sign in enumerate(signs))
 
     def bias_interval(self, upper: float) -> tuple[float, float]:
         """Return the values of the free bias, times the scale, of points below a value that no
@@ -304,25 +305,6 @@ class SearchState(ABC):
         """
         proved = self.statement.bound_of_search(self.proved / self.unit)
         return SolverBound(proved, (REPEATED + self._factor_error * self._size) * abs(proved))
-
-
-def _distinct(
-    rows: Floats, observations: NDArray[np.intp] | None
-) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
-    """Return the distinct rows, in lexicographic order if their entries identify them, the first
-    index of each, and which of them each row is.
-    """
-    if observations is not None:
-        _, first, copies = np.unique(observations, return_index=True, return_inverse=True)
-        return rows[first], first, copies.ravel()
-    order = np.argsort(rows[:, 0], kind="stable") if rows.shape[1] else np.zeros(0, dtype=np.intp)
-    if order.size == 0 or not (np.diff(rows[order, 0]) > 0).all():
-        found, first, copies = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        return found, first, copies.ravel()
-    # The rows differ in the first column.
-    copies = np.empty_like(order)
-    copies[order] = np.arange(order.size)
-    return rows[order], order, copies
 
 
 class CountingSearch(SearchState):
