@@ -25,7 +25,6 @@ from svmcvx.formulations.margin_distribution import ODM, ODML
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
 from svmcvx.guarantees.theorem import (
     BLOCK,
-    AffineTerms,
     DualTerms,
     KernelPoints,
     LinearPoints,
@@ -34,6 +33,7 @@ from svmcvx.guarantees.theorem import (
     PowerTerms,
     QuadraticTerms,
     Theorem,
+    affine_terms,
     room_above,
 )
 from svmcvx.kernels import Precomputed
@@ -258,7 +258,7 @@ def _psvm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     cost = exact(statement.C) * exact(statement.weight)
     terms: DualTerms
     if statement.p == 1:
-        terms = AffineTerms(alpha.size)
+        terms = affine_terms(alpha.size)
     elif statement.p == 2:
         # The conjugate is α²/(4Cs).
         terms = QuadraticTerms(1.0 - exact(alpha) / (2.0 * cost), 1.0 / (2.0 * cost))
@@ -274,7 +274,7 @@ def _hard_margin(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     dual = _feasible_dual(solution, statement)
     alpha = statement.alpha(dual)
     multipliers = Multipliers(
-        alpha, statement.y, np.full(alpha.size, np.inf), True, AffineTerms(alpha.size)
+        alpha, statement.y, np.full(alpha.size, np.inf), True, affine_terms(alpha.size)
     )
     # The objective is that of the model divided by its smallest margin, if that is below 1.
     moved = 0.0
@@ -314,7 +314,7 @@ def _odml(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     dual = _feasible_dual(solution, statement)
     alpha = statement.entry(dual, "alpha")
     above = room_above(alpha, statement.upper_bound())
-    multipliers = Multipliers(alpha, statement.y, above, False, AffineTerms(alpha.size))
+    multipliers = Multipliers(alpha, statement.y, above, False, affine_terms(alpha.size))
     return _guarantee(solution, statement, dual, multipliers, statement.coefficients(dual))
 
 

@@ -74,12 +74,12 @@ from svmcvx.guarantees.answers import CertifiedScores, Guarantee
 from svmcvx.guarantees.binary import require_classes
 from svmcvx.guarantees.theorem import (
     BLOCK,
-    AffineTerms,
     DualTerms,
     EntropyTerms,
     LinearPoints,
     Multipliers,
     Theorem,
+    affine_terms,
     halved,
 )
 from svmcvx.model import MulticlassModel
@@ -304,7 +304,7 @@ class _PairMultipliers:
         towards = np.where(self.codes[rows] == k, other, k)
         values = self.alpha[rows, towards]
         terms: DualTerms = (
-            AffineTerms(rows.size)
+            affine_terms(rows.size)
             if self.left is None
             else EntropyTerms(values, self.left[rows, towards])
         )

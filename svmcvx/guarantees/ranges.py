@@ -127,8 +127,8 @@ class _PowerTermsOverRange(PowerTerms):
 
     given: Bounded
 
-    @property
-    def slopes(self) -> Bounded:
+    @cached_property
+    def slopes(self) -> Bounded:  # type: ignore[override]
         """As given."""
         return self.given
 
@@ -149,7 +149,8 @@ class OverRange(Theorem):
         """At least ρ²."""
         one, other = self.ends
         gap = max(one.gap, other.gap)
-        apart = one.found.theorem.points.distance_below(other.found.theorem.points)
+        centres: list[Any] = [node.found.theorem.points for node in self.ends]
+        apart = centres[0].distance_below(centres[1])
         rise = (exact(other.value) - exact(one.value)) * (one.losses - other.losses) - exact(apart)
         return max((exact(gap) + 0.25 * exact(max(rise.upper_end, 0.0))).upper_end, LEAST_SQUARE)
 
@@ -172,8 +173,8 @@ class OverRange(Theorem):
 
 
 @dataclass(frozen=True, eq=False)
-class _Pair(Tested):
-    """Rows prepared at both ends: distances do not depend on the end."""
+class _Pair:
+    """Rows prepared at both ends; all but the scores is as at the first one."""
 
     both: tuple[Tested, Tested]
 
@@ -181,22 +182,8 @@ class _Pair(Tested):
         """Some of the rows, at both ends."""
         return _Pair((self.both[0].some(chosen), self.both[1].some(chosen)))
 
-    @property
-    def scores(self) -> Bounded:
-        """At the first end."""
-        return self.both[0].scores
-
-    def products(self, rows: Chosen) -> Floats:
-        """As at either end."""
-        return self.both[0].products(rows)
-
-    def squared_lengths(self) -> Floats:
-        """As at either end."""
-        return self.both[0].squared_lengths()
-
-    def squared_distances(self, rows: Chosen, c: Floats) -> Floats:
-        """As at either end."""
-        return self.both[0].squared_distances(rows, c)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.both[0], name)
 
 
 def _over_range(one: Node, other: Node) -> OverRange:
@@ -238,7 +225,7 @@ def over_range(one: Node, other: Node) -> NDArray[np.bool_]:
     theorem = _over_range(one, other)
     found = []
     for both in zip(one.tested, other.tested, strict=True):
-        pair = _Pair(both)
+        pair: Any = _Pair(both)
         bounds: ScoreBounds = theorem.bounds(pair, pair.scores.value.size)
         found.append(np.column_stack([~(bounds.lower > 0.0), bounds.upper > 0.0]))
     return np.concatenate(found)

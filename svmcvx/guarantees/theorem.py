@@ -100,6 +100,10 @@ LEAST_STEP, LEAST_SQUARE = 2.0**-500, 2.0**-200
 BLOCK = 2_000_000
 
 
+# Rows that are tested, prepared.
+Tested: TypeAlias = "LinearTested | KernelTested"
+
+
 class ScoreBounds(NamedTuple):
     """Lower and upper ends of the scores of every optimal machine, shape (m,)."""
 
@@ -129,7 +133,7 @@ def on_grid(c: Floats, taker: int) -> Floats:
 class Theorem:
     """The theorem for one machine."""
 
-    points: Points
+    points: LinearPoints | KernelPoints
     multipliers: Multipliers
     gap: float
 
@@ -271,23 +275,16 @@ class Theorem:
 
 
 class DualTerms(ABC):
-    """The concave functions g of the dual objective at the multipliers of an optimal model."""
+    """The concave functions g of the dual objective at the multipliers of an optimal model: their
+    derivatives, and about minus their second derivatives, on which no claim rests.
+    """
 
-    @property
-    @abstractmethod
-    def slopes(self) -> Bounded:
-        """Their derivatives at the multipliers, shape (n,)."""
-
-    @property
-    @abstractmethod
-    def curvatures(self) -> Floats:
-        """About minus their second derivatives, shape (n,); no claim rests on them."""
+    slopes: Bounded
+    curvatures: Floats
 
     @abstractmethod
     def shortfall(self, rows: Chosen, d: Floats, step: Floats) -> Floats:
-        """Return upper bounds of tangent minus g after a step, divided by the step; not
-        negative.
-        """
+        """Return upper bounds of tangent minus g after a step, divided by the step; not negative."""
 
 
 def column_sums_above(values: Floats) -> Floats:
@@ -295,52 +292,28 @@ def column_sums_above(values: Floats) -> Floats:
     return np.asarray(sums_above(values.sum(axis=0), values.shape[0]))
 
 
-@dataclass(frozen=True)
-class AffineTerms(DualTerms):
-    """The terms g(a) = a, for losses with a linear conjugate such as the hinge."""
-
-    n: int
-
-    @property
-    def slopes(self) -> Bounded:
-        """1."""
-        return exact(np.ones(self.n))
-
-    @property
-    def curvatures(self) -> Floats:
-        """0."""
-        return np.zeros(self.n)
-
-    def shortfall(self, rows: Chosen, d: Floats, step: Floats) -> Floats:
-        """0."""
-        return np.zeros(d.shape[1])
-
-
-@dataclass(frozen=True)
 class QuadraticTerms(DualTerms):
-    """Quadratic terms, for squared losses."""
+    """Terms with a constant curvature, 0 for losses with a linear conjugate such as the hinge."""
 
-    given: Bounded
-    curvature: Bounded
-
-    @property
-    def slopes(self) -> Bounded:
-        """As given."""
-        return self.given
-
-    @property
-    def curvatures(self) -> Floats:
-        """As given."""
-        found: Floats = self.curvature.value
-        return found
+    def __init__(self, slopes: Bounded, curvature: Bounded | None = None) -> None:
+        self.slopes = slopes
+        self.curvature = exact(np.zeros(slopes.shape)) if curvature is None else curvature
+        self.curvatures = self.curvature.value
 
     def shortfall(self, rows: Chosen, d: Floats, step: Floats) -> Floats:
         """½ηΣrd²."""
+        if not self.curvatures.any():
+            return np.zeros(d.shape[1])
         squares = np.asarray(square(exact(d)).upper)
         terms = (exact(squares) * self.curvature[rows][:, None]).upper
         return np.asarray(
             (exact(column_sums_above(np.maximum(terms, 0.0))) * exact(step) * 0.5).upper
         )
+
+
+def affine_terms(n: int) -> QuadraticTerms:
+    """Return the terms g(a) = a."""
+    return QuadraticTerms(exact(np.ones(n)))
 
 
 @dataclass(frozen=True)
@@ -354,14 +327,14 @@ class PowerTerms(DualTerms):
     p: float
 
     @cached_property
-    def slopes(self) -> Bounded:
+    def slopes(self) -> Bounded:  # type: ignore[override]
         """1 − ξ."""
         low, high = self._slacks(exact(self.alpha), np.arange(self.alpha.size))
         return 1.0 - between(low, high)
 
     @cached_property
     @quietly
-    def curvatures(self) -> Floats:
+    def curvatures(self) -> Floats:  # type: ignore[override]
         """ξ/((p − 1)a); at 0 that of the slack 1."""
         xi = 1.0 - self.slopes.value
         a = np.where(self.alpha > 0.0, self.alpha, self.p * self.cost.value)
@@ -413,14 +386,14 @@ class EntropyTerms(DualTerms):
 
     @cached_property
     @quietly
-    def slopes(self) -> Bounded:
+    def slopes(self) -> Bounded:  # type: ignore[override]
         """log(r/a); nothing is known where one of them may be 0."""
         found: Bounded = log(self.left / exact(self.alpha))
         return found
 
     @cached_property
     @quietly
-    def curvatures(self) -> Floats:
+    def curvatures(self) -> Floats:  # type: ignore[override]
         """1/a + 1/r, infinite where nothing is known."""
         found = 1.0 / self.alpha + 1.0 / self.left.value
         known = np.isfinite(self.slopes.error) & (self.alpha > 0.0) & (self.left.lower > 0.0)
@@ -480,61 +453,19 @@ RIDGES = (1e-14, 1e-11, 1e-8, 1e-4)
 Solver: TypeAlias = Callable[[Floats], Floats]
 
 
-class Tested(ABC):
-    """Some rows, prepared. No claim rests on products and squared lengths."""
+class Points:
+    """Training rows with a centre; no claim rests on Gram matrices and squared lengths."""
 
-    @abstractmethod
-    def some(self, chosen: Chosen) -> Tested:
-        """Return some of them."""
+    # ‖ŵ − w_α‖².
+    separation: Bounded
 
-    @property
-    @abstractmethod
-    def scores(self) -> Bounded:
-        """<m, φ(x)>, shape (m,)."""
-
-    @abstractmethod
-    def products(self, rows: Chosen) -> Floats:
-        """Return about the inner products with training rows, shape (m, r)."""
-
-    @abstractmethod
-    def squared_lengths(self) -> Floats:
-        """Return about ‖φ(x)‖², shape (m,)."""
-
-    @abstractmethod
-    def squared_distances(self, rows: Chosen, c: Floats) -> Floats:
-        """Return numbers that are at least ‖φ(x) − Σcφ(x_i)‖²; `c` has shape (r, m), one column a
-        row here.
-        """
-
-
-class Points(ABC):
-    """Training rows with a centre."""
-
-    @abstractmethod
     def separation_below(self) -> float:
-        """At most ‖ŵ − w_α‖², not negative."""
+        """The lower end of the separation."""
+        return max(self.separation.lower_end, 0.0)
 
-    def distance_below(self, other: Self) -> float:
-        """At most the squared distance of the centres of two machines on the same data, not
-        negative.
-        """
-        return 0.0
-
-    @abstractmethod
-    def tested(self, T: Features) -> Tested:
-        """Prepare validated rows."""
-
-    @abstractmethod
-    def training_scores(self, rows: Chosen) -> Bounded:
-        """Return the scores of the centre on training rows."""
-
-    @abstractmethod
     def gram(self, rows: Chosen) -> Floats:
-        """Return about the inner products of training rows; no claim rests on them."""
-
-    @abstractmethod
-    def squared_lengths(self) -> Floats:
-        """Return about the squared norms of the training rows; no claim rests on them."""
+        """Return about the inner products of training rows."""
+        raise NotImplementedError
 
     def solver(self, rows: Chosen, added: Floats) -> Solver | None:
         """Return a function that solves systems with the inner products of some training rows plus
@@ -588,10 +519,6 @@ class LinearPoints(Points):
             space.rows, space.centre, constant, halved(one + other), (one - other).squared_norm()
         )
 
-    def separation_below(self) -> float:
-        """The lower end of :attr:`separation`."""
-        return max(self.separation.lower_end, 0.0)
-
     def distance_below(self, other: Self) -> float:
         """The lower end of the squared norm of the difference."""
         return max(((self.centre - other.centre).squared_norm() * self.scale).lower_end, 0.0)
@@ -639,7 +566,7 @@ def halved(w: Ball) -> Ball:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearTested(Tested):
+class LinearTested:
     """Shifted rows."""
 
     points: LinearPoints
@@ -762,7 +689,7 @@ class KernelPoints(Points):
         )
 
     @cached_property
-    def separation(self) -> Bounded:
+    def separation(self) -> Bounded:  # type: ignore[override]
         """‖ŵ − w_α‖²; between 0 and infinity for a model that does not expand over the data."""
         if self._same and exact(self.v).is_exact:
             found, apart = exact(0.0), exact(0.0)
@@ -782,10 +709,6 @@ class KernelPoints(Points):
             off = exact(self.moved)
             found = found.widened((2.0 * off * sqrt(found) + square(off)).upper_end)
         return found
-
-    def separation_below(self) -> float:
-        """The lower end of :attr:`separation`."""
-        return max(self.separation.lower_end, 0.0)
 
     def distance_below(self, other: Self) -> float:
         """The lower end of the squared norm of the difference, where both expand over the data."""
@@ -843,7 +766,7 @@ class KernelPoints(Points):
 
 
 @dataclass(frozen=True, eq=False)
-class KernelTested(Tested):
+class KernelTested:
     """Rows, and their kernel with training rows."""
 
     points: KernelPoints
