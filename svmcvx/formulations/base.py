@@ -36,6 +36,8 @@ PROVED_IN_BLOCKS = ("psvm", "penalised psvm", "odm")
 
 def usable(values: Any) -> bool:
     """Whether a solver has left finite numbers."""
+    if isinstance(values, (list, tuple)):
+        return all(map(usable, values))
     return values is not None and bool(np.isfinite(values).all())
 
 

@@ -100,6 +100,9 @@ from svmcvx.system.deadline import current
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Observations with a margin up to this far above 1 count as support of a model given by (w, b)
+# alone.
+ON_MARGIN = 1e-7
 # Multipliers above this are cut, so that their sums and squares stay numbers.
 LARGEST = 2.0**400
 
@@ -433,6 +436,30 @@ class PSVM(AlphaDualStatement):
         )
         return OptimalIntercepts(b + lower, b + upper)
 
+    def recover_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> RecoveredPoints:
+        if "beta" in variables:
+            beta = variables["beta"]
+            points = None if beta is None else self.recover(self.C * self.p * self.weight * beta)
+            return points or RecoveredPoints([], [])
+        w, alpha = variables["w"], multipliers["margin"]
+        points = RecoveredPoints([], []) if alpha is None else self.recover(alpha)
+        if w is not None:
+            f = np.asarray(self.space.factor @ w)
+            points.models.append(self._model_at(w, f, self.exact_intercept(f)))
+        return points
+
+    def model_of(self, variables: Mapping[str, Any]) -> BinaryModel | None:
+        w, b = variables["w"], variables.get("b", 0.0)
+        if w is None or b is None:
+            return None
+        return self._model_at(w, np.asarray(self.space.factor @ w), float(b))
+
+    def _model_at(self, w: Floats, f: Floats, b: float) -> BinaryModel:
+        """Return the model of w, given in the columns of the factor, with scores f without bias."""
+        return self.space.model_from_factor(w, b, self.y * (f + b) <= 1.0 + ON_MARGIN)
+
     def recover(self, alpha: Floats) -> RecoveredPoints:
         """Return the models of approximate multipliers, and the multipliers repaired.
 
@@ -570,6 +597,12 @@ class HardMargin(AlphaDualStatement):
 
     def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts:
         return OptimalIntercepts(model.intercept, model.intercept)
+
+    def recover_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> RecoveredPoints:
+        alpha = variables["alpha"]
+        return RecoveredPoints([], []) if alpha is None else self.recover(alpha)
 
     def recover(self, alpha: Floats) -> RecoveredPoints:
         """Return models scaled to margin 1 (none if the classes are not separated) and multipliers
@@ -767,6 +800,15 @@ class AbsoluteNormSVM(BinaryStatement):
                 found[used] = now
                 return found
         return None
+
+    def model_of(self, variables: Mapping[str, Any]) -> LinearModel | None:
+        return None if variables["w"] is None else self.model(variables["w"])
+
+    def recover_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> RecoveredPoints:
+        w, alpha = variables["w"], multipliers["margin"]
+        return RecoveredPoints([], []) if w is None or alpha is None else self.recover(w, alpha)
 
     def recover(self, w: Floats, alpha: Floats) -> RecoveredPoints:
         """Return models and multipliers near a solver's point, whose coefficients and multipliers

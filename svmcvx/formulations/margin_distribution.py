@@ -87,6 +87,8 @@ writes :math:`A^{-1}`, which does not exist; the identity (13) that it serves ho
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
 from fractions import Fraction
@@ -114,7 +116,7 @@ from svmcvx.certificate.bounded import (
 )
 from svmcvx.certificate.exactly import grid_exponent
 from svmcvx.data import binary_data, check_number
-from svmcvx.errors import DataError
+from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import CLEARLY_ZERO, BinaryStatement, LinearDual, RecoveredPoints
 from svmcvx.kernels import KernelLike
@@ -267,6 +269,22 @@ class ODM(ODMStatement):
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         return [self.space.model(np.zeros(self.y.size))], [{"theta": np.zeros(self.y.size)}]
+
+    def recover_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> RecoveredPoints:
+        w, eta = variables.get("w"), variables.get("eta")
+        if w is not None:
+            return self.recover(self.multipliers(self.margins_at(w)), w)
+        if variables.get("zeta_scaled") is not None:
+            eta = variables["zeta_scaled"] - variables["beta_scaled"]
+        scale = 2.0 * self.C1 * self.share
+        return RecoveredPoints([], []) if eta is None else self.recover(scale * eta)
+
+    def model_of(self, variables: Mapping[str, Any]) -> BinaryModel | None:
+        if (w := variables["w"]) is None:
+            return None
+        return self.space.model_from_factor(w, support=self.multipliers(self.margins_at(w)) != 0)
 
     def recover(self, theta: Floats, w: Floats | None = None) -> RecoveredPoints:
         """Return the models of (approximate) multipliers, and multipliers.
@@ -490,7 +508,7 @@ class MarginHessian:
             return np.asarray(run_with_deadline(np.linalg.cholesky, R))
         # R is the Gram matrix of the identity stacked on the centred margins, so T is the triangle
         # of their QR factor.
-        upper = run_with_deadline(np.linalg.qr, np.vstack([np.eye(r), centred]), "r")
+        upper: Any = run_with_deadline(np.linalg.qr, np.vstack([np.eye(r), centred]), "r")
         return np.ascontiguousarray(upper.T)
 
     def _require(self, entries: float) -> None:
@@ -807,6 +825,19 @@ class _ODML(ODMStatement):
             last = math.inf if released.size else residual
         return alpha
 
+    def recover_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> RecoveredPoints:
+        w, alpha = variables.get("w"), multipliers.get("margin")
+        if w is not None:
+            return self.recover(np.zeros(self.y.size) if alpha is None else alpha, w)
+        beta = variables.get("beta")
+        return RecoveredPoints([], []) if beta is None else self.recover(self.upper_bound() * beta)
+
+    @abstractmethod
+    def recover(self, alpha: Floats, w: Floats | None = None) -> RecoveredPoints:
+        """Return models and multipliers near approximate multipliers and a normal."""
+
     def _points(self, alpha: Floats) -> list[Floats]:
         """Return the multipliers polished, if that succeeds, as they are, and zero, which gives
         some bound on any data.
@@ -858,6 +889,10 @@ class ODML(_ODML):
     def evaluate(self, model: BinaryModel) -> Evaluation:
         return self.value_at(self.margins_of(model), self.penalty(model), self.C)
 
+    def model_of(self, variables: Mapping[str, Any]) -> BinaryModel | None:
+        w = variables["w"]
+        return None if w is None else self.space.model_from_factor(w)
+
     def recover(self, alpha: Floats, w: Floats | None = None) -> RecoveredPoints:
         points = self._points(alpha)
         models: list[BinaryModel] = []
@@ -887,6 +922,13 @@ class ODMLHardMargin(_ODML):
             smallest = between(u.least, 1.0)
             u, squared_norm = u / smallest, squared_norm / square(smallest)
         return self.value_at(u, squared_norm, 0.0)
+
+    def model_of(self, variables: Mapping[str, Any]) -> BinaryModel | None:
+        raise BuildError(
+            "the variables of a hard margin are no model of this statement, because a solver leaves"
+            " margins just below 1; pass holds= to with_constraints to say of a model whether it"
+            " meets them"
+        )
 
     def explain(self, status: str) -> str:
         if status in ("infeasible", "unbounded"):

@@ -13,8 +13,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_number
-from svmcvx.errors import BuildError
-from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.margin_distribution import (
     ODM,
     ODML,
@@ -23,55 +21,32 @@ from svmcvx.formulations.margin_distribution import (
     check_penalties,
     margin_space,
 )
-from svmcvx.formulations.problem import FormulationProblem, builder, following, require_conic_memory
+from svmcvx.formulations.problem import (
+    FormulationProblem,
+    builder,
+    following,
+    half_squared_norm,
+    require_conic_memory,
+)
 from svmcvx.kernels import KernelLike
-from svmcvx.model import BinaryModel
 
 Floats: TypeAlias = NDArray[np.float64]
 
 FORMS = ("signed", "paper")
 
 
-class _ODMProblem(FormulationProblem):
+class ODMPrimal(FormulationProblem):
+    """The primal problem; see :func:`odm_primal`."""
+
     C1: cp.Parameter
     C2: cp.Parameter
     D: cp.Parameter
 
 
-class ODMPrimal(_ODMProblem):
-    """The primal problem; see :func:`odm_primal`."""
-
-    def recover(self) -> RecoveredPoints:
-        w = self._normal()
-        if w is None:
-            return RecoveredPoints([], [])
-        statement: ODM = self.formulation
-        return statement.recover(statement.multipliers(statement.margins_at(w)), w)
-
-    def model_at_variables(self) -> BinaryModel | None:
-        w = self._normal()
-        if w is None:
-            return None
-        statement: ODM = self.formulation
-        support = statement.multipliers(statement.margins_at(w)) != 0
-        return statement.space.model_from_factor(w, support=support)
-
-    def _normal(self) -> Floats | None:
-        w = self.var_dict["w"].value
-        return np.asarray(w, dtype=np.float64) if usable(w) else None
-
-
-class ODMDual(_ODMProblem):
+class ODMDual(ODMPrimal):
     """The dual problem; see :func:`odm_dual`."""
 
     theta: cp.Expression
-
-    def recover(self) -> RecoveredPoints:
-        theta = self.theta.value
-        if not usable(theta):
-            return RecoveredPoints([], [])
-        found: RecoveredPoints = self.formulation.recover(np.asarray(theta, dtype=np.float64))
-        return found
 
 
 def _parameters(statement: ODM) -> tuple[cp.Parameter, cp.Parameter, cp.Parameter]:
@@ -96,7 +71,7 @@ def odm_primal(
     sample_weight: Any = None,
     indefinite: str = "error",
 ) -> ODMPrimal:
-    r"""Build the ODM primal as a cvxpy problem.
+    r"""Build the ODM primal as a cvxpy problem ([ZhangZhou], eq. 7).
 
     .. math::
         \min\; \tfrac12\|w\|^2 + \sum_i c_i (C_1 \xi_i^2 + C_2 \epsilon_i^2) \quad\text{s.t.}\quad
@@ -122,10 +97,6 @@ def odm_primal(
         A ``cvxpy.Problem``. Variables ``w``, ``u``, ``xi``, ``epsilon``; parameters ``C1``, ``C2``,
         ``D``; constraints labelled ``margins`` (the definition of u), ``lower`` and ``upper``, the
         last two with the multipliers ζ and β.
-
-    Notes
-    -----
-    Source: [ZhangZhou], eq. (7).
 
     Examples
     --------
@@ -172,7 +143,7 @@ def odm_dual(
     sample_weight: Any = None,
     indefinite: str = "error",
 ) -> ODMDual:
-    r"""Build the ODM dual as a cvxpy problem.
+    r"""Build the ODM dual as a cvxpy problem ([ZhangZhou], eq. 19).
 
     In the scaled multipliers :math:`\eta_i = \theta_i / (2 C_1 c_i)`, which stay of order one
     however large or small :math:`C_1` is (where positive, :math:`\eta_i = \xi_i` at the optimum):
@@ -200,10 +171,6 @@ def odm_dual(
         ``C1_squared``, ``C1_squared_over_C2``, which follow them); no constraint, or those labelled
         ``zeta_nonnegative`` and ``beta_nonnegative``.
 
-    Notes
-    -----
-    Source: [ZhangZhou], eq. (19).
-
     Examples
     --------
     >>> import svmcvx as sx
@@ -229,11 +196,11 @@ def odm_dual(
             (positive >= 0).set_label("zeta_nonnegative"),
             (negative >= 0).set_label("beta_nonnegative"),
         ]
-    root = np.sqrt(c)
+    root, v = np.sqrt(c), cp.multiply(2 * statement.y * c, eta)
     value = (
         C1_parameter * (2 * (c @ eta))
         - C1_D * (2 * (c @ (positive + negative)))
-        - _half_squared_norm(statement, eta, C1_parameter)
+        - half_squared_norm(statement.space.factor, v, C1_parameter, "ODM dual")
         - C1_parameter * cp.sum_squares(cp.multiply(root, positive))
         - ratio * cp.sum_squares(cp.multiply(root, negative))
     )
@@ -244,55 +211,17 @@ def odm_dual(
     return problem
 
 
-def _half_squared_norm(statement: ODM, eta: cp.Expression, C1: cp.Parameter) -> cp.Expression:
-    """½ v'Kv at v = 2 C1 y c η: through a thin factor, or through K itself where the factor is as
-    large.
-    """
-    L = statement.space.factor
-    require_conic_memory(L, "ODM dual")
-    n, r = L.shape
-    signed = cp.multiply(statement.y * statement.share, eta)
-    if 2 * r <= n or sp.issparse(L):
-        return 2 * cp.sum_squares(L.T @ (C1 * signed))
-    C1_squared = following(np.square, C1, name="C1_squared")
-    # The factor has shown that K is positive semidefinite, so cvxpy need not estimate its
-    # eigenvalues again.
-    return C1_squared * (2 * cp.quad_form(signed, cp.psd_wrap(L @ L.T)))
-
-
 def _ratio(C1: float, C2: float) -> float:
     """C1²/C2."""
     return C1**2 / C2
 
 
-class _PrimalProblem(FormulationProblem):
-    lam1: cp.Parameter
-    lam2: cp.Parameter
-
-    def recover(self) -> RecoveredPoints:
-        w, alpha = self._normal(), self.constraint_dict["margin"].dual_value
-        if w is None:
-            return RecoveredPoints([], [])
-        statement: ODML | ODMLHardMargin = self.formulation
-        guess = np.asarray(alpha, dtype=np.float64) if usable(alpha) else np.zeros(statement.y.size)
-        return statement.recover(guess, w)
-
-    def _normal(self) -> Floats | None:
-        w = self.var_dict["w"].value
-        return np.asarray(w, dtype=np.float64) if usable(w) else None
-
-
-class ODMLPrimal(_PrimalProblem):
+class ODMLPrimal(FormulationProblem):
     """The primal problem; see :func:`odml_primal`."""
 
+    lam1: cp.Parameter
+    lam2: cp.Parameter
     C: cp.Parameter
-
-    def model_at_variables(self) -> BinaryModel | None:
-        w = self._normal()
-        if w is None:
-            return None
-        found: BinaryModel = self.formulation.space.model_from_factor(w)
-        return found
 
 
 class ODMLDual(FormulationProblem):
@@ -302,23 +231,12 @@ class ODMLDual(FormulationProblem):
     C: cp.Parameter
     alpha: cp.Expression
 
-    def recover(self) -> RecoveredPoints:
-        alpha = self.alpha.value
-        if not usable(alpha):
-            return RecoveredPoints([], [])
-        found: RecoveredPoints = self.formulation.recover(np.asarray(alpha, dtype=np.float64))
-        return found
 
-
-class ODMLHardMarginProblem(_PrimalProblem):
+class ODMLHardMarginProblem(FormulationProblem):
     """The primal of the hard-margin ODML; see :func:`odml_hard_margin`."""
 
-    def model_at_variables(self) -> BinaryModel | None:
-        raise BuildError(
-            "the variables of a hard margin are no model of this statement, because a solver leaves"
-            " margins just below 1; pass holds= to with_constraints to say of a model whether it"
-            " meets them"
-        )
+    lam1: cp.Parameter
+    lam2: cp.Parameter
 
 
 def _quadratic_part(
@@ -354,7 +272,7 @@ def odml_primal(
     sample_weight: Any = None,
     indefinite: str = "error",
 ) -> ODMLPrimal:
-    r"""Build the soft-margin ODML primal as a cvxpy problem.
+    r"""Build the soft-margin ODML primal as a cvxpy problem ([ZhangZhou], eq. 5).
 
     .. math::
         \min\; \tfrac12\|w\|^2 + \lambda_1 \sum_i c_i (u_i - \bar u)^2 - \lambda_2 \bar u + C \sum_i c_i \xi_i
@@ -380,10 +298,6 @@ def odml_primal(
         A ``cvxpy.Problem``. Variables ``w``, ``u``, ``mean``, ``xi``; parameters ``lam1``,
         ``lam2``, ``C``; constraints labelled ``margins`` and ``mean`` (definitions), ``margin``
         (its multipliers are α) and ``slack``.
-
-    Notes
-    -----
-    Source: [ZhangZhou], eq. (5).
 
     Examples
     --------
@@ -427,7 +341,7 @@ def odml_dual(
     sample_weight: Any = None,
     indefinite: str = "error",
 ) -> ODMLDual:
-    r"""Build the soft-margin ODML dual as a cvxpy problem.
+    r"""Build the soft-margin ODML dual as a cvxpy problem ([ZhangZhou], eqs. 12-14).
 
     In the scaled multipliers :math:`\beta_i = \alpha_i / (C c_i)`, with :math:`q = c(C\beta +
     \lambda_2)`:
@@ -452,10 +366,6 @@ def odml_dual(
         the expression :math:`\alpha = C c \beta`; parameters ``lam2`` and ``C`` (and, with a square
         factor, ``C_squared``, ``C_lam2`` and ``lam2_squared``, which follow them); constraints
         labelled ``nonnegative``, ``box`` and, with a thin factor, ``combination``.
-
-    Notes
-    -----
-    Source: [ZhangZhou], eqs. (12)-(14).
 
     Examples
     --------
@@ -530,7 +440,7 @@ def odml_hard_margin(
         \quad\text{s.t.}\quad u_i = y_i L_i w,\; \bar u = c'u,\; u_i \ge 1.
 
     It is infeasible when no hyperplane through the origin of the feature space separates the
-    classes.
+    classes ([ZhangZhou], section 3.1).
 
     Parameters
     ----------
@@ -543,11 +453,6 @@ def odml_hard_margin(
         A ``cvxpy.Problem``. Variables ``w``, ``u``, ``mean``; parameters ``lam1`` and ``lam2``;
         constraints labelled ``margins`` and ``mean`` (definitions) and ``margin`` (its multipliers
         are α).
-
-    Notes
-    -----
-    Source: [ZhangZhou], section 3.1. The primal is built, not the dual, because λ₁ is a parameter
-    of it.
 
     Examples
     --------

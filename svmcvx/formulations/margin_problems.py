@@ -6,13 +6,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_costs, check_number
 from svmcvx.errors import BuildError
-from svmcvx.feature_space import FeatureSpace, feature_space
-from svmcvx.formulations.base import RecoveredPoints, usable
+from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin import (
     PSVM,
     AbsoluteNormSVM,
@@ -20,17 +18,18 @@ from svmcvx.formulations.margin import (
     check_intercept,
     kind_of_psvm,
 )
-from svmcvx.formulations.problem import FormulationProblem, builder, following, require_conic_memory
+from svmcvx.formulations.problem import (
+    FormulationProblem,
+    builder,
+    half_squared_norm,
+    require_conic_memory,
+)
 from svmcvx.kernels import KernelLike
-from svmcvx.model import BinaryModel, LinearModel
 
 Floats: TypeAlias = NDArray[np.float64]
 Problem = TypeVar("Problem", bound=FormulationProblem)
 
 EXPONENTS = ("power", "rational")
-# Observations with a margin up to this far above 1 count as support of a model given by (w, b)
-# alone.
-ON_MARGIN = 1e-7
 
 
 def _loss_epigraph(
@@ -54,34 +53,6 @@ class PSVMPrimal(FormulationProblem):
     C: cp.Parameter
     cone: str
 
-    def recover(self) -> RecoveredPoints:
-        statement: PSVM = self.formulation
-        points = RecoveredPoints([], [])
-        multipliers = self.constraint_dict["margin"].dual_value
-        alpha = np.zeros(statement.y.size)
-        if usable(multipliers):
-            alpha = np.asarray(multipliers, dtype=np.float64)
-            points = statement.recover(alpha)
-        w = self.var_dict["w"].value
-        if usable(w):
-            f = np.asarray(statement.space.factor @ w)
-            points.models.append(
-                _model_of(statement, np.asarray(w), f, statement.exact_intercept(f))
-            )
-        return points
-
-    def model_at_variables(self) -> BinaryModel | None:
-        w, b = self.var_dict["w"].value, self.var_dict["b"].value if "b" in self.var_dict else 0.0
-        if not usable(w) or not usable(b):
-            return None
-        statement: PSVM = self.formulation
-        return _model_of(statement, np.asarray(w), np.asarray(statement.space.factor @ w), float(b))
-
-
-def _model_of(statement: PSVM, w: Floats, f: Floats, b: float) -> BinaryModel:
-    """Return the model of w, given in the columns of the factor, with scores f without bias."""
-    return statement.space.model_from_factor(w, b, statement.y * (f + b) <= 1.0 + ON_MARGIN)
-
 
 class PSVMDual(FormulationProblem):
     """The dual problem; see :func:`psvm_dual`."""
@@ -89,14 +60,6 @@ class PSVMDual(FormulationProblem):
     C: cp.Parameter
     cone: str
     alpha: cp.Expression
-
-    def recover(self) -> RecoveredPoints:
-        alpha = self.alpha.value
-        return (
-            self.formulation.recover(np.asarray(alpha, dtype=np.float64))
-            if usable(alpha)
-            else RecoveredPoints([], [])
-        )
 
 
 def _statement(
@@ -133,7 +96,7 @@ def psvm_primal(
     intercept: str = "free",
     indefinite: str = "error",
 ) -> PSVMPrimal:
-    r"""Build the pSVM primal as a cvxpy problem.
+    r"""Build the pSVM primal as a cvxpy problem ([Sun], eq. 9).
 
     .. math::
         \min\; \tfrac12\|w\|^2 + C \sum_i s_i t_i \quad\text{s.t.}\quad
@@ -162,10 +125,6 @@ def psvm_primal(
         ``C``; constraints labelled ``margin`` (its multipliers are α), ``slack`` and ``power``.
         ``problem.cone`` says which cone states the loss. The bias variable belongs to centred data
         when `X` is dense and linear.
-
-    Notes
-    -----
-    Source: [Sun], eq. (9).
 
     Examples
     --------
@@ -215,7 +174,7 @@ def psvm_dual(
     intercept: str = "free",
     indefinite: str = "error",
 ) -> PSVMDual:
-    r"""Build the pSVM dual as a cvxpy problem.
+    r"""Build the pSVM dual as a cvxpy problem ([Sun], eq. 17, with the box at p = 1).
 
     In the scaled multipliers :math:`\beta_i = \alpha_i/(C p s_i)`, which equal :math:`\xi_i^{p-1}`
     at the optimum and stay of order one however large or small C is and as p → 1:
@@ -240,11 +199,6 @@ def psvm_dual(
         follows it); constraints labelled ``nonnegative``, ``balance`` (with a free intercept) and
         ``box`` (p = 1) or ``power``.
 
-    Notes
-    -----
-    Source: [Sun], eq. (17), with the box at p = 1; without it that would be
-    :func:`svmcvx.hard_margin_dual`.
-
     Examples
     --------
     >>> import svmcvx as sx
@@ -264,9 +218,8 @@ def psvm_dual(
     constraints = [(beta >= 0).set_label("nonnegative")]
     if statement.space.intercept == "free":
         constraints.append(((data.y * s) @ beta == 0).set_label("balance"))
-    value = C_parameter * (p * (s @ beta)) - _half_squared_norm(
-        statement.space, signed, C_parameter, p
-    )
+    norm = half_squared_norm(statement.space.factor, p * signed, C_parameter, "pSVM dual")
+    value = C_parameter * (p * (s @ beta)) - norm
     if p == 1:
         constraints.append((beta <= 1).set_label("box"))
         cone = "linear"
@@ -282,38 +235,8 @@ def psvm_dual(
     return problem
 
 
-def _half_squared_norm(
-    space: FeatureSpace, signed: cp.Expression, C: cp.Parameter, p: float
-) -> cp.Expression:
-    """½ C² p² v'Kv for v = `signed`: through a thin factor, or through K itself where the factor is
-    as large.
-    """
-    L = space.factor
-    require_conic_memory(L, "pSVM dual")
-    n, r = L.shape
-    if 2 * r <= n or sp.issparse(L):
-        return 0.5 * cp.sum_squares(L.T @ (C * (p * signed)))
-    C_squared = following(np.square, C, name="C_squared")
-    # K is a product of its factor, hence positive semidefinite; cvxpy need not estimate its
-    # eigenvalues.
-    return C_squared * (
-        0.5 * (p * p) * cp.quad_form(signed, cp.psd_wrap(space.factor @ space.factor.T))
-    )
-
-
-# Times that a model is scaled, at most, until its margins are at least 1 after rounding.
-
-
 class HardMarginProblem(FormulationProblem):
     """The dual of the hard-margin SVM; see :func:`hard_margin_dual`."""
-
-    def recover(self) -> RecoveredPoints:
-        alpha = self.var_dict["alpha"].value
-        return (
-            self.formulation.recover(np.asarray(alpha, dtype=np.float64))
-            if usable(alpha)
-            else RecoveredPoints([], [])
-        )
 
 
 @builder
@@ -329,7 +252,8 @@ def hard_margin_dual(
 
     .. math:: \max\; \sum_i \alpha_i - \tfrac12 v'Kv \quad\text{s.t.}\quad \alpha \ge 0,\; y'\alpha = 0, \qquad v_i = \alpha_i y_i.
 
-    It is unbounded when the classes are not separable in feature space.
+    It is unbounded when the classes are not separable in feature space. [Sun] tabulates it as "p =
+    1" (Table 1).
 
     Parameters
     ----------
@@ -343,10 +267,6 @@ def hard_margin_dual(
     HardMarginProblem
         A ``cvxpy.Problem`` with the variable ``alpha`` and constraints labelled ``nonnegative`` and
         ``balance``.
-
-    Notes
-    -----
-    [Sun] tabulates this problem as "p = 1" (Table 1).
 
     Examples
     --------
@@ -374,20 +294,6 @@ class L1Problem(FormulationProblem):
     """The problem; see :func:`l1_svm`."""
 
     C: cp.Parameter
-
-    def recover(self) -> RecoveredPoints:
-        w, alpha = self.var_dict["w"].value, self.constraint_dict["margin"].dual_value
-        if not usable(w) or not usable(alpha):
-            return RecoveredPoints([], [])
-        found: RecoveredPoints = self.formulation.recover(np.asarray(w), np.asarray(alpha))
-        return found
-
-    def model_at_variables(self) -> LinearModel | None:
-        w = self.var_dict["w"].value
-        if not usable(w):
-            return None
-        model: LinearModel = self.formulation.model(np.asarray(w))
-        return model
 
 
 @builder

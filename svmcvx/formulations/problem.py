@@ -206,12 +206,21 @@ class FormulationProblem(PlainProblem):
 
     def recover(self) -> RecoveredPoints:
         """Models and dual points from the present values of the variables and multipliers."""
+        found: RecoveredPoints = self.formulation.recover_from(*self._values())
+        return found
+
+    def _values(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The values of the variables by name, and of the multipliers by label; None where a solver
+        has left no finite ones.
+        """
         variables = {name: variable.value for name, variable in self.var_dict.items()}
         multipliers = {
             label: constraint.dual_value for label, constraint in self.constraint_dict.items()
         }
-        found: RecoveredPoints = self.formulation.recover_from(variables, multipliers)
-        return found
+        return tuple(  # type: ignore[return-value]
+            {name: value if usable(value) else None for name, value in values.items()}
+            for values in (variables, multipliers)
+        )
 
     def model_at_variables(self) -> Model | None:
         """Return the model of the present values of the variables, exactly as they are; None where
@@ -227,9 +236,7 @@ class FormulationProblem(PlainProblem):
             raise BuildError(
                 f"{type(self).__name__} is a problem in multipliers, which are not a model"
             )
-        found: Model | None = self.formulation.model_of(
-            {name: variable.value for name, variable in self.var_dict.items()}
-        )
+        found: Model | None = self.formulation.model_of(self._values()[0])
         return found
 
     def start(self) -> Mapping[str, Any] | None:
@@ -553,11 +560,8 @@ class ConstrainedProblem(FormulationProblem):
         if rows is None or not rows.groups:
             return []
         linear = statement._linear
-        variables = {name: variable.value for name, variable in self.built.var_dict.items()}
-        multipliers = {
-            label: constraint.dual_value for label, constraint in self.built.constraint_dict.items()
-        }
-        if not all(map(usable, multipliers.values())):
+        variables, multipliers = self.built._values()
+        if any(value is None for value in multipliers.values()):
             return []
         dual = linear.start(variables, multipliers)
         m = completed(rows, self._added, linear.values(measured.at), linear, dual)
@@ -718,6 +722,19 @@ def require_conic_memory(factor: Any, what: str) -> None:
         f"the {what} with a matrix of {n} × {r}",
         "use fewer observations or features, or a specialised solver of svmcvx.fast",
     )
+
+
+def half_squared_norm(L: Any, v: cp.Expression, scale: cp.Parameter, what: str) -> cp.Expression:
+    """Return ½ ‖L'v‖² times the square of a parameter: through a thin factor, or through LL' itself
+    where the factor is as large.
+    """
+    require_conic_memory(L, what)
+    n, r = L.shape
+    if 2 * r <= n or sp.issparse(L):
+        return 0.5 * cp.sum_squares(L.T @ (scale * v))
+    squared = following(np.square, scale, name=f"{scale.name()}_squared")
+    # A product with its transpose is positive semidefinite: cvxpy need not estimate eigenvalues.
+    return squared * (0.5 * cp.quad_form(v, cp.psd_wrap(L @ L.T)))
 
 
 def builder(build: Callable[Arguments, BuiltProblem]) -> Callable[Arguments, BuiltProblem]:
