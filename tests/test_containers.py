@@ -111,12 +111,6 @@ def test_an_unreadable_container_says_what_to_do(call):
             call(data, labels)
 
 
-def test_column_names_of_mixed_types():
-    frame = pd.DataFrame(X, columns=["a", 1, *map(str, range(2, X.shape[1]))])
-    with pytest.raises(sx.DataError, match="the columns of X: Feature names"):
-        sx.PSVMClassifier().fit(frame, Y)
-
-
 @pytest.mark.parametrize(
     "build", [lambda X, y, **k: sx.solve(sx.psvm_dual(X, y, **k)), sx.fast.psvm]
 )

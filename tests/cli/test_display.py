@@ -1,12 +1,8 @@
 """How objects show themselves: summaries, short reprs, HTML."""
 
-import contextlib
 import html.parser
-import io
 import pickle
-import re
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -144,13 +140,11 @@ def test_the_facts_of_the_data(solution):
 
 def test_the_summary_of_several_binary_problems_lists_them_worst_first(several):
     text = several.solution_.summary()
-    assert "3 binary problems" in text
     rows = [line for line in text.splitlines() if " / " in line]
     gaps = [float(line.split()[5]) for line in rows]
     assert len(rows) == 3
     assert gaps == sorted(gaps, reverse=True)
-    assert "Observations:" in text
-    assert "90" in text
+    assert all(words in text for words in ("3 binary problems", "Observations:", "90"))
 
 
 def test_a_summary_says_what_is_not_proved():
@@ -226,7 +220,11 @@ def test_models_are_shown_in_one_line(solution, several):
         assert all(word in repr(model) for word in words)
 
 
-def test_proofs_and_margins_are_shown_without_their_arrays(solution, tmp_path):
+def test_statements_proofs_and_margins_are_shown_without_their_arrays(solution, tmp_path):
+    shown = repr(sx.odm_dual(X, Y, kernel="rbf").formulation)
+    assert shown.startswith("ODM(C1=1, C2=1, D=0.1, ")
+    assert "40 × 3" in shown
+    assert "array" not in shown
     for thing in (
         solution.proof(),
         solution.evidence,
@@ -242,31 +240,21 @@ def test_proofs_and_margins_are_shown_without_their_arrays(solution, tmp_path):
     )
 
 
-def test_a_statement_is_shown_without_its_data():
-    shown = repr(sx.odm_dual(X, Y, kernel="rbf").formulation)
-    assert shown.startswith("ODM(C1=1, C2=1, D=0.1, ")
-    assert "40 × 3" in shown
-    assert "array" not in shown
-
-
-def shown(solution, several, tmp_path):
-    solution.save_proof(tmp_path / "proof.npz")
+def shown(solution, several):
     both = {"<i>psvm</i>": sx.PSVMClassifier(), "odm": sx.ODMClassifier()}
     return [
-        *(solution, solution.certificate, solution.proof(), solution.model),
+        *(solution, solution.certificate, solution.model),
         *(several.solution_, several.model_),
         sx.fast.l0(X, Y).certificate,
         sx.fast.m3svm(X, LABELS).model,
-        sx.verify(tmp_path / "proof.npz", X, LABELS),
-        sx.verify(tmp_path / "proof.npz", X[::-1], LABELS),
         sx.compare(both, X, LABELS),
         sx.select(sx.PSVMClassifier(), {"C": [0.1, 1.0]}, X, LABELS, cv=2),
         sx.study(both, {"<u>a</u>": (X, LABELS)}, repeats=1),
     ]
 
 
-def test_html_is_whole_escaped_and_leaves_colours_to_the_page(solution, several, tmp_path):
-    for thing in shown(solution, several, tmp_path):
+def test_html_is_whole_escaped_and_leaves_colours_to_the_page(solution, several):
+    for thing in shown(solution, several):
         parsed = Parsed(thing._repr_html_())
         assert parsed.tags <= {"div", "pre", "table", "thead", "tbody", "tr", "th", "td"}, type(
             thing
@@ -299,42 +287,6 @@ def test_tables_have_whole_numbers_and_marks():
     assert "note" not in text
     assert isinstance(table[["model", "gap"]], CertifiedTable)
     assert isinstance(table.sort_values("gap"), CertifiedTable)
-
-
-# The page of the documentation
-
-PAGE = Path(__file__).parents[2] / "docs" / "estimators.md"
-
-
-def skeleton(text):
-    """The text without numbers, whose digits and widths differ from machine to machine."""
-    return re.sub(r"\s+", " ", re.sub(r"-?\d[\d.]*(e[+-]?\d+)?", "#", text))
-
-
-def test_the_page_prints_what_it_says(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(
-        r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?",
-        PAGE.read_text().partition("## Solutions")[2],
-        flags=re.DOTALL,
-    )
-    assert len(blocks) == 5
-    namespace = {}
-    for place, (code, expected) in enumerate(blocks):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, str(PAGE), "exec"), namespace)  # noqa: S102 - our own documentation
-        if place < 2:
-            # Seconds, and the last digits of what a solver ends with.
-            assert skeleton(printed.getvalue()) == skeleton(expected)
-        else:
-            assert printed.getvalue() == expected
-    low, high = display.interval(
-        namespace["solution"].certificate.lower, namespace["solution"].certificate.upper
-    )
-    for end in (low, high):
-        assert end[:7] == "54.6551"
-        assert f"bound: {end[:7]}" in re.sub(r" +", " ", blocks[0][1])
 
 
 def test_added_constraints_are_noted():

@@ -98,15 +98,6 @@ def test_sets_that_cannot_be_had_say_so(monkeypatch, tmp_path):
     assert datasets.load("hhar", tmp_path).X.shape == (2, 2), "a file of one's own is taken"
 
 
-def test_the_record_of_a_built_in_set_describes_it():
-    """scikit-learn ships one of the sets, with columns and labels named otherwise: the content is
-    the same.
-    """
-    data = datasets.load("breast_cancer")
-    labels = np.where(data.y == "malignant", "M", "B")
-    assert content_digest(data.X, labels) == known_sets()["wdbc"].content
-
-
 # Content
 
 

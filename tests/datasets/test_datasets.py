@@ -107,12 +107,6 @@ def test_files_that_cannot_be_used(tmp_path, name, text, message):
         datasets.load(tmp_path / name, target="y")
 
 
-def test_a_set_without_a_complete_row_says_so():
-    data = datasets.Dataset("holes", np.array([[np.nan], [np.nan]]), np.array([0, 1]))
-    with pytest.raises(sx.DataError, match="every row"):
-        data.without_missing()
-
-
 TABLE = pd.DataFrame({"x": [0.5, 1.25, -2.0], "size": [1, 2, 3], "kind": ["a", "b", "a"]})
 
 
@@ -246,19 +240,6 @@ def test_a_test_file_of_libsvm_may_have_fewer_columns_than_the_training_file(tmp
         datasets.load(tmp_path / "a.t", n_features=1)
     with pytest.raises(sx.DataError, match=r"n_features is for files of LIBSVM"):
         datasets.load("iris", n_features=4)
-
-
-@pytest.mark.parametrize("missing", ["drop", "median"])
-def test_missing_values_of_sparse_data(tmp_path, missing):
-    text = "1 1:nan 2:1\n-1 1:3\n1 2:2\n-1 1:1 2:-1\n1 1:5\n-1 2:nan\n"
-    (tmp_path / "a.svm").write_text(text)
-    data = datasets.load(tmp_path / "a.svm")
-    assert data.missing_values == 2
-    assert data.without_missing().X.toarray().tolist() == [[3, 0], [0, 2], [1, -1], [5, 0]]
-    with pytest.raises(sx.DataError, match="contains NaN in columns 0, 1"):
-        sx.compare([sx.PSVMClassifier()], data.X, data.y, split=0.0)
-    found = sx.compare([sx.PSVMClassifier()], data.X, data.y, missing=missing, split=0.0)
-    assert found["certified"].all()
 
 
 def test_columns_that_are_neither_numbers_nor_text_are_named(tmp_path):
