@@ -25,69 +25,23 @@ Floats: TypeAlias = NDArray[np.float64]
 Features: TypeAlias = Any
 
 
-def _column_names(X: Any) -> list[str] | None:
-    columns = getattr(X, "columns", None)
-    return None if columns is None else [str(name) for name in columns]
-
-
-def _describe_columns(bad: NDArray[np.bool_], names: list[str] | None) -> str:
-    where = np.flatnonzero(bad)
-    shown = ", ".join(names[j] if names else str(j) for j in where[:5])
+def _columns(bad: NDArray[np.bool_], X: Any) -> str:
+    """Return the names of the first columns, those of a frame where X is one."""
+    where, names = np.flatnonzero(bad), getattr(X, "columns", None)
+    shown = ", ".join(str(j if names is None else names[j]) for j in where[:5])
     return f"column{'s' if where.size > 1 else ''} {shown}{', …' if where.size > 5 else ''}"
 
 
 def check_features(
     X: Any, *, name: str = "X", accept_sparse: bool = True, n_features: int | None = None
 ) -> Features:
-    """Return `X` as a finite float64 matrix, one observation a row."""
-    checked: Features
-    names = None
-    if sp.issparse(X):
-        if not accept_sparse:
-            raise DataError(
-                f"{name} is sparse and this formulation needs a dense array; pass {name}.toarray()"
-            )
-        if X.dtype.kind not in "biuf":
-            raise DataError(f"{name} must be real and numeric, got dtype {X.dtype}")
-        if X.ndim != 2:
-            raise DataError(
-                f"{name} must be two-dimensional (observations × features), got shape {X.shape}"
-            )
-        checked = sp.csr_array(X, dtype=np.float64)
-        if not checked.has_canonical_format:
-            checked = checked.copy()
-            checked.sum_duplicates()
-        values = checked.data
-    else:
-        array = as_array(X, name)
-        names = _column_names(X)
-        checked = values = _dense(array, name, names)
-    n, d = checked.shape
-    if n == 0 or d == 0:
-        what = "sample" if n == 0 else "feature"
+    """Return `X` as a finite float64 matrix, one observation per row."""
+    sparse = sp.issparse(X)
+    if sparse and not accept_sparse:
         raise DataError(
-            f"{name} is empty: 0 {what}(s) (shape=({n}, {d})) while a minimum of 1 is required;"
-            " pass some data"
+            f"{name} is sparse and this formulation needs a dense array; pass {name}.toarray()"
         )
-    if not np.isfinite(values).all():
-        if sp.issparse(checked):
-            bad = np.zeros(d, dtype=bool)
-            bad[checked.indices[~np.isfinite(values)]] = True
-        else:
-            bad = ~np.isfinite(values).all(axis=0)
-        kind = "NaN" if np.isnan(values).any() else "infinity"
-        raise DataError(
-            f"{name} contains {kind} in {_describe_columns(bad, names)}; impute or drop these"
-            " values first"
-        )
-    if n_features is not None and d != n_features:
-        raise DataError(
-            f"{name} has {d} features, but the model expects {n_features} features as input"
-        )
-    return checked
-
-
-def _dense(array: NDArray[Any], name: str, names: list[str] | None) -> Floats:
+    array = X if sparse else as_array(X, name)
     if array.ndim == 1:
         raise DataError(
             f"{name} must be two-dimensional, got a one-dimensional array of length {array.size};"
@@ -99,32 +53,64 @@ def _dense(array: NDArray[Any], name: str, names: list[str] | None) -> Floats:
             f"{name} must be two-dimensional (observations × features), got shape {array.shape}"
         )
     if array.dtype.kind == "c":
-        raise DataError(f"{name} must be real. Complex data not supported")
-    if array.dtype.kind in "biuf":
-        return np.ascontiguousarray(array, dtype=np.float64)
-    if array.dtype.kind == "O":
-        converted = np.empty(array.shape, dtype=np.float64)
-        bad = np.zeros(array.shape[1], dtype=bool)
-        for j in range(array.shape[1]):
-            column = array[:, j]
-            bad[j] = any(
-                isinstance(value, (str, bytes, complex, np.complexfloating)) for value in column
-            )
-            if not bad[j]:
-                try:
-                    converted[:, j] = column.astype(np.float64)
-                except (ValueError, TypeError, OverflowError):
-                    bad[j] = True
-        if not bad.any():
-            return converted
+        raise DataError(f"{name} must be real and numeric. Complex data not supported")
+    if array.dtype.kind == "O" and not sparse:
+        array = _numbers(array, name, X)
+    if array.dtype.kind not in "biuf":
         raise DataTypeError(
-            f"{name} is not numeric in {_describe_columns(bad, names)}: every argument must be"
-            " numeric, not a string, a missing value or another object; drop these columns or"
-            " encode them as numbers, as datasets.load does"
+            f"{name} must be numeric, got dtype {array.dtype}; encode its values as numbers first"
         )
-    raise DataTypeError(
-        f"{name} must be numeric, got dtype {array.dtype}; encode its values as numbers first"
-    )
+    n, d = array.shape
+    if n == 0 or d == 0:
+        what = "sample" if n == 0 else "feature"
+        raise DataError(
+            f"{name} is empty: 0 {what}(s) (shape=({n}, {d})) while a minimum of 1 is required;"
+            " pass some data"
+        )
+    checked: Features
+    if sparse:
+        checked = sp.csr_array(array, dtype=np.float64)
+        if not checked.has_canonical_format:
+            checked = checked.copy()
+            checked.sum_duplicates()
+    else:
+        checked = np.ascontiguousarray(array, dtype=np.float64)
+    values = checked.data if sparse else checked
+    if not np.isfinite(values).all():
+        bad = np.zeros(d, dtype=bool)
+        bad[
+            checked.indices[~np.isfinite(values)] if sparse else ~np.isfinite(values).all(axis=0)
+        ] = 1
+        kind = "NaN" if np.isnan(values).any() else "infinity"
+        raise DataError(
+            f"{name} contains {kind} in {_columns(bad, X)}; impute or drop these values first"
+        )
+    if n_features is not None and d != n_features:
+        raise DataError(
+            f"{name} has {d} features, but the model expects {n_features} features as input"
+        )
+    return checked
+
+
+def _numbers(array: NDArray[Any], name: str, X: Any) -> Floats:
+    """Return an array of Python objects that are numbers."""
+    converted, bad = np.empty(array.shape), np.zeros(array.shape[1], dtype=bool)
+    for j, column in enumerate(array.T):
+        try:
+            if any(
+                isinstance(value, (str, bytes, complex, np.complexfloating)) for value in column
+            ):
+                raise TypeError
+            converted[:, j] = column.astype(np.float64)
+        except (ValueError, TypeError, OverflowError):
+            bad[j] = True
+    if bad.any():
+        raise DataTypeError(
+            f"{name} is not numeric in {_columns(bad, X)}: every argument must be numeric, not a"
+            " string, a missing value or another object; drop these columns or encode them as"
+            " numbers, as datasets.load does"
+        )
+    return converted
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,13 +247,10 @@ def check_number(
     """Return `value` as a finite float inside the interval given, by default that of the table
     :data:`CONSTRAINTS`, or raise a :class:`DataError`.
     """
-    if low is None:
-        if name in CONSTRAINTS:
-            return check_number(value, name, **CONSTRAINTS[name])
-        low = -math.inf
-    if isinstance(value, (bool, np.bool_)) or not isinstance(
-        value, (float, int, np.integer, np.floating, numbers.Real)
-    ):
+    if low is None and name in CONSTRAINTS:
+        return check_number(value, name, **CONSTRAINTS[name])
+    low = -math.inf if low is None else low
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise DataError(f"{name} must be a number, got {value!r}")
     try:
         number = float(value)
@@ -275,16 +258,12 @@ def check_number(
         raise DataError(
             f"{name} is beyond the largest floating-point number, 1.8e308; pass a smaller one"
         ) from None
-    inside = (number > low if open_low else number >= low) and (
-        number < high if open_high else number <= high
-    )
-    if not math.isfinite(number) or not inside:
-        interval = (
-            f"{'(' if open_low or low == -math.inf else '['}{low:g},"
-            f" {high:g}{')' if open_high or high == math.inf else ']'}"
-        )
+    inside = low < number < high or (number == low and not open_low)
+    if not (math.isfinite(number) and (inside or (number == high and not open_high))):
+        left = "(" if open_low or low == -math.inf else "["
+        right = ")" if open_high or high == math.inf else "]"
         raise DataError(
-            f"{name} must be a finite number in {interval}, got"
+            f"{name} must be a finite number in {left}{low:g}, {high:g}{right}, got"
             f" {value!r}{'; ' + why if why else ''}"
         )
     return number
@@ -306,19 +285,14 @@ def check_costs(C: float, weight: Floats) -> None:
 
 
 def check_time_limit(time_limit: float | None) -> float | None:
-    """Return a time limit in seconds, or None for none; raise a :class:`~svmcvx.DataError` if it is
-    not positive.
-    """
+    """Return a positive time limit in seconds, or None for none."""
     return None if time_limit is None else check_number(time_limit, "time_limit")
 
 
 def check_whole(value: Any, name: str, low: int) -> int:
     """Return `value` as a whole number of at least `low`, or raise a :class:`DataError`."""
-    if (
-        isinstance(value, (bool, np.bool_))
-        or not isinstance(value, (int, np.integer))
-        or value < low
-    ):
+    number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not number or value < low:
         raise DataError(f"{name} must be a whole number of at least {low}, got {value!r}")
     return int(value)
 
