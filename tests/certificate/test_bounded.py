@@ -403,3 +403,10 @@ def test_a_number_between_two(low, high):
 def test_a_large_power_of_an_inexact_number_is_enclosed():
     found = Bounded(np.array([1.0]), np.array([0.0195])) ** 100.0
     assert Fraction(float(found.upper[0])) >= (1 + Fraction(0.0195)) ** 100
+
+
+def test_the_least_of_all_entries():
+    assert Bounded(np.array([3.0, 1.0]), np.array([2.5, 0.25])).least == math.nextafter(0.5, 0.0)
+    assert exact(np.array([3.0, 1.0])).least == 1.0
+    assert exact(np.zeros(0)).least == math.inf
+    assert Bounded(np.array([3.0, 1.0]), np.array([math.nan, 0.0])).least == -math.inf
