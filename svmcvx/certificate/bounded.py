@@ -165,15 +165,6 @@ class Bounded:
         return _outwards(self.value, self.error, -np.inf)
 
     @property
-    @quietly
-    def least(self) -> float:
-        """A number that all entries are at least; ∞ if there is none."""
-        low = float(np.min(self.value - self.error, initial=math.inf))
-        if math.isnan(low):
-            return -math.inf
-        return low if self.is_exact else down(low)
-
-    @property
     def upper_end(self) -> float:
         """Upper end of a scalar as a float: at least the exact number."""
         return float(self.upper)

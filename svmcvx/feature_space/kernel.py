@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,8 +19,8 @@ from svmcvx.feature_space.linear import FeatureSpace, Point, RowBlock
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, product_of
 from svmcvx.kernels.entry_error import EntryError, power_above
-from svmcvx.kernels.functions import is_definite
-from svmcvx.kernels.gram_cache import CachedGram, GramCache
+from svmcvx.kernels.functions import dense, is_definite
+from svmcvx.kernels.gram_cache import CachedGram, GramCache, same_rows
 from svmcvx.kernels.gram_factor import (
     GramFactor,
     gram_factor,
@@ -43,6 +43,16 @@ FEW = 1000
 NEARLY = 1.0
 # Entries of one kernel block if no Gram matrix is stored: small enough for a processor's cache.
 BLOCK_ENTRIES = TILE_ENTRIES
+
+
+class _UserGram(NamedTuple):
+    """The mean of a user's matrix with its transpose, whether it was rounded to single precision,
+    and whether the problem is stated for the mean: where rounding tells the two apart.
+    """
+
+    matrix: Floats
+    single: bool
+    averaged: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +95,15 @@ class KernelSpace(FeatureSpace):
             return self.gram
         return None if self.cached_gram is None else self.cached_gram.matrix
 
+    @property
+    def _constant(self) -> float:
+        """The constant that a penalised intercept adds to all entries."""
+        return 1.0 if self.intercept == "penalised" else 0.0
+
     def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
         if self.keep_gram:
             return np.asarray(self.gram[np.ix_(rows, columns)])
-        entries = np.asarray(self.columns(columns)(rows), dtype=np.float64)
-        return entries + 1.0 if self.intercept == "penalised" else entries
+        return np.asarray(self.columns(columns)(rows), dtype=np.float64) + self._constant
 
     @property
     def _has_gram(self) -> bool:
@@ -101,8 +115,8 @@ class KernelSpace(FeatureSpace):
     def diagonal(self) -> Floats:
         if self._has_gram:
             return np.array(np.diagonal(self.gram))
-        entries = np.array(self.resolved.diagonal(self.data.X), dtype=np.float64)
-        return entries + 1.0 if self.intercept == "penalised" else entries
+        entries = np.asarray(self.resolved.diagonal(self.data.X), dtype=np.float64)
+        return entries + self._constant
 
     def diagonal_above(self) -> Floats:
         diagonal = np.abs(self.diagonal())
@@ -117,12 +131,14 @@ class KernelSpace(FeatureSpace):
         evaluate: RowBlock = lambda rows, out=None: self.gram[rows]  # noqa: E731
         if self.blockwise:
             whole = self._all_columns if np.dtype(dtype) == np.float64 else None
-            evaluate = self.columns(dtype=dtype) if whole is None else whole
-        if self.intercept != "penalised" and self.blockwise:
-            return evaluate
+            evaluate = whole or self.columns(dtype=dtype)
+            if not self._constant:
+                return evaluate
 
         def block(rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
-            found = evaluate(rows) + (1.0 if self.blockwise else 0.0)
+            found = evaluate(rows)
+            if self.blockwise:
+                found += self._constant
             if out is None:
                 return found
             out[...] = found
@@ -140,10 +156,10 @@ class KernelSpace(FeatureSpace):
             " kernel matrix",
         )
         if isinstance(self.resolved, Precomputed):
-            K = self._passed_gram if self._stated_gram is None else self._stated_gram
+            K = self._evaluated()
         else:
             K = self._evaluated() if self.cached_gram is None else self.cached_gram.matrix
-        if self.intercept == "penalised":
+        if self._constant:
             if self.indefinite == "error" and not is_definite(self.resolved):
                 # The constant may hide that the kernel is indefinite.
                 gram_factor(K, single=self._single)
@@ -151,40 +167,28 @@ class KernelSpace(FeatureSpace):
         return K
 
     @cached_property
-    def _passed_gram(self) -> Floats:
-        """The matrix that a user has computed, or the function of a user computes."""
+    def _user_gram(self) -> _UserGram | None:
+        """The matrix of a precomputed kernel or of a user's function; its symmetry is tested."""
         X = self.data.X
         if isinstance(self.resolved, Precomputed):
-            columns = X[:, self.data.index]
-            return columns.toarray() if sp.issparse(columns) else np.array(columns)
-        return np.asarray(self.resolved.block(X, X), dtype=np.float64)
+            K = dense(X[:, self.data.index])
+            single, averaged = is_single(K), not np.array_equal(K, K.T)
+        elif isinstance(self.resolved, CallableKernel):
+            K = np.asarray(self.resolved.block(X, X), dtype=np.float64)
+            single = averaged = is_single(K)
+        else:
+            return None
+        require_symmetric(K)
+        return _UserGram(symmetrised(K), single, averaged)
 
     @property
     def _single(self) -> bool:
         """Whether a user's matrix or function was rounded to single precision."""
-        own = isinstance(self.resolved, (CallableKernel, Precomputed))
-        return own and is_single(self._passed_gram)
-
-    @cached_property
-    def _stated_gram(self) -> Floats | None:
-        """The mean of a user's matrix with its transpose, for which the problem is stated where
-        rounding tells them apart: where a precomputed one is not symmetric, and where a function
-        returns single precision.
-        """
-        if isinstance(self.resolved, Precomputed):
-            K = self._passed_gram
-            if np.array_equal(K, K.T):
-                return None
-            require_symmetric(K)
-            return symmetrised(K)
-        single = isinstance(self.resolved, CallableKernel) and self._single
-        return symmetrised(self._passed_gram) if single else None
+        return self._user_gram is not None and self._user_gram.single
 
     def _evaluated(self) -> Floats:
-        if isinstance(self.resolved, CallableKernel):
-            # The matrix of a callable is tested before it is averaged with its transpose.
-            require_symmetric(self._passed_gram)
-            return symmetrised(self._passed_gram)
+        if self._user_gram is not None:
+            return self._user_gram.matrix
         return np.asarray(
             run_with_deadline(self.resolved, self.data.X, entries=float(self.data.n) ** 2),
             dtype=np.float64,
@@ -255,7 +259,8 @@ class KernelSpace(FeatureSpace):
         # As many terms as the second checker counts, whose bounds in doubles have to prove the same
         # interval.
         entries = error.of_products(both[:, 0], both[:, 1], v)
-        return self._bounded_point(v, self.gram @ v, both[:, 0], entries, v.size)
+        error_of_sums = inner_error(v.size + 2, both[:, 0])
+        return self._bounded_point(v, Bounded(self.gram @ v, error_of_sums + entries))
 
     def scores_of(self, v: Floats) -> Floats:
         return np.asarray(self.gram @ v if self.keep_gram else self.point(v).scores.value)
@@ -278,15 +283,7 @@ class KernelSpace(FeatureSpace):
             error = error.of_positive_part(float(np.abs(self._given_gram).sum(axis=1).max()))
         return error
 
-    def _bounded_point(
-        self, v: Floats, scores: Floats, magnitude: Floats, entries: Floats, terms: int
-    ) -> Point:
-        """Bound the errors: `magnitude` is |K||v|, `entries` what the errors of K make of v,
-        `terms` those of a sum.
-        """
-        return self._of_scores(v, Bounded(scores, inner_error(terms + 2, magnitude) + entries))
-
-    def _of_scores(self, v: Floats, f: Bounded) -> Point:
+    def _bounded_point(self, v: Floats, f: Bounded) -> Point:
         """Return the point of coefficients and their scores."""
         support = np.flatnonzero(v)
         return Point(v, f, positive_part(total(exact(v[support]) * f[support])))
@@ -324,17 +321,19 @@ class KernelSpace(FeatureSpace):
             columns = self.columns(support) if whole is None else whole.some(support)
             found = columns.product(v[support])
         scores, magnitude = found.scores, found.magnitude
-        if self.intercept == "penalised":
+        # The sum of v for an intercept is one of n terms, the others are of the support.
+        terms = support.size
+        if self._constant:
             scores += v.sum()
             magnitude += np.abs(v).sum()
+            terms += self.data.n
         if not np.isfinite(scores).all():
             raise DataError(
                 "the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or"
                 " degree"
             )
-        # The sum of v for an intercept is one of n terms, the others are of the support.
-        terms = support.size if self.intercept != "penalised" else self.data.n + support.size
-        return self._bounded_point(v, scores, sums_above(magnitude, terms), found.entries, terms)
+        error = inner_error(terms + 2, sums_above(magnitude, terms)) + found.entries
+        return self._bounded_point(v, Bounded(scores, error))
 
     def _near_multiple(self, v: Floats) -> Point | None:
         """Return a point that is a known one's multiple but for roundings, from the scores of that;
@@ -352,7 +351,7 @@ class KernelSpace(FeatureSpace):
                 rest = abs(exact(v) - exact(known.v) * t)
                 off = (self.lengths * total(rest * self.lengths).upper).upper
             if float(off.max()) <= NEARLY * float(np.max(scaled.error)):
-                return self._of_scores(v, scaled.widened(off))
+                return self._bounded_point(v, scaled.widened(off))
         return None
 
     def _cached_product(self, support: NDArray[np.intp], chosen: Floats) -> KernelProduct:
@@ -363,96 +362,69 @@ class KernelSpace(FeatureSpace):
         width = max(1, self.block_entries // max(1, support.size))
         for start in range(0, n if support.size else 0, width):
             part = slice(start, start + width)
-            block = self.cached_gram.matrix[support, part].T
-            r, c, p, q, absolute, entries = whole.block(support, part)
-            error = EntryError(c, r, q, p, absolute, None if entries is None else entries.T)
+            block, error = self.cached_gram.matrix[part][:, support], whole.block(part, support)
             product = product_of(block, error, chosen, self.resolved)
             for array, values in zip(found, product, strict=True):
                 array[part] = values
         return found
 
     def _expansion_of(self, model: BinaryModel) -> Floats | None:
-        """Return v of a model that expands over these observations; None for any other."""
-        if (
-            not isinstance(model, KernelModel)
-            or self.intercept == "penalised"
-            or not model.dual_coef.any()
-        ):
+        """Return v of a model with this kernel that expands over these observations; None for any
+        other.
+        """
+        if not isinstance(model, KernelModel) or model.kernel != self.resolved:
             return None
-        if model.kernel != self.resolved or model.vectors is None or self._differs_from_kernel:
-            return None
-        places = self._places_of(model)
-        if places is None:
-            return None
-        rows, vectors = self.data.X[places], model.vectors
-        same = (
-            rows.shape == vectors.shape
-            and sp.issparse(rows) == sp.issparse(vectors)
-            and ((rows != vectors).nnz == 0 if sp.issparse(rows) else np.array_equal(rows, vectors))
-        )
-        if not same:
+        places = np.searchsorted(self.data.index, model.support)
+        if (places >= self.data.n).any() or (self.data.index[places] != model.support).any():
             return None
         v = np.zeros(self.data.n)
         v[places] = model.dual_coef
         return v
 
-    def _places_of(self, model: BinaryModel) -> NDArray[np.intp] | None:
-        """Return where the support of a model with this kernel is; None if it is not all here."""
-        if not isinstance(model, KernelModel) or model.kernel != self.resolved:
-            return None
-        places = np.searchsorted(self.data.index, model.support)
-        if (places >= self.data.n).any() or not np.array_equal(
-            self.data.index[places], model.support
-        ):
-            return None
-        return places
-
-    @property
-    def _differs_from_kernel(self) -> bool:
-        """Whether the Gram matrix is kept and is another one than the kernel's: its positive part,
-        or the mean with its transpose.
+    def _point_of(self, model: BinaryModel) -> Point | None:
+        """Return the point of a model whose vectors are observations, unless the Gram matrix is
+        another one than the kernel's: its positive part, or the mean with its transpose.
         """
-        return self.keep_gram and (
-            isinstance(self.resolved, CallableKernel) or self.factorisation.projector is not None
-        )
+        v = self._expansion_of(model)
+        if v is None or self._constant or not v.any():
+            return None
+        vectors = cast(KernelModel, model).vectors
+        if vectors is None or isinstance(self.resolved, CallableKernel):
+            return None
+        if self.keep_gram and self.factorisation.projector is not None:
+            return None
+        rows = self.data.X[np.searchsorted(self.data.index, model.support)]
+        return self.point(v) if same_rows(rows, vectors) else None
 
     def scores(self, model: BinaryModel) -> Bounded:
-        v = self._expansion_of(model)
-        if v is not None:
-            return self.point(v).scores + model.intercept
-        K = self._stated_gram
-        places = None if K is None else self._places_of(model)
-        if K is None or places is None:
+        point = self._point_of(model)
+        if point is not None:
+            return point.scores + model.intercept
+        v = None
+        if self._user_gram is not None and self._user_gram.averaged:
+            v = self._expansion_of(model)
+        if v is None or self._user_gram is None:
             return super().scores(model)
-        v = np.zeros(self.data.n)
-        v[places] = cast(KernelModel, model).dual_coef
-        error = inner_error(v.size + 2, np.abs(K) @ np.abs(v))
-        return Bounded(K @ v, error) + model.intercept
+        K = self._user_gram.matrix
+        return Bounded(K @ v, inner_error(v.size + 2, np.abs(K) @ np.abs(v))) + model.intercept
 
     def squared_norm(self, model: BinaryModel) -> Bounded:
-        v = self._expansion_of(model)
-        return super().squared_norm(model) if v is None else self.point(v).squared_norm
-
-    def _coefficients(self, v: Floats) -> Floats:
-        """Coefficients that give with the kernel itself the scores that `v` gives with its positive
-        part.
-        """
-        if not self.keep_gram or not v.any():
-            return v
-        basis = self.factorisation.projector
-        return v if basis is None else basis @ (basis.T @ v)
+        point = self._point_of(model)
+        return super().squared_norm(model) if point is None else point.squared_norm
 
     def model(self, v: Floats, bias: float = 0.0) -> KernelModel:
-        v = self._coefficients(v)
+        # Coefficients that give with the kernel itself the scores that v gives with its positive
+        # part.
+        basis = self.factorisation.projector if self.keep_gram and v.any() else None
+        v = v if basis is None else basis @ (basis.T @ v)
         support = np.flatnonzero(v)
         if support.size == 0:
-            support = np.array([0], dtype=np.intp)
-        precomputed = isinstance(self.resolved, Precomputed)
+            support = np.zeros(1, dtype=np.intp)
         return KernelModel(
             kernel=self.resolved,
-            vectors=None if precomputed else self.data.X[support],
+            vectors=None if isinstance(self.resolved, Precomputed) else self.data.X[support],
             dual_coef=v[support],
-            intercept=float(v.sum()) if self.intercept == "penalised" else bias,
+            intercept=float(v.sum()) if self._constant else bias,
             classes=self.data.classes,
             support=self.data.index[support],
             n_features=int(self.data.X.shape[1]),

@@ -97,7 +97,9 @@ class GramCache:
     ) -> Any:
         """Return a cached value, evaluated if it is new; None if there is no room for it."""
         for entry in self._entries:
-            if (entry.kind, entry.kernel) == (kind, kernel) and all(map(_same, entry.data, data)):
+            if (entry.kind, entry.kernel) == (kind, kernel) and all(
+                map(same_rows, entry.data, data)
+            ):
                 return entry.value
         if needed > self._budget:
             return None
@@ -178,7 +180,8 @@ class CachedKernel(Kernel):
         return str(self.kernel)
 
 
-def _same(A: Any, B: Any) -> bool:
+def same_rows(A: Any, B: Any) -> bool:
+    """Whether two arrays or sparse matrices have the same entries."""
     if A is B:
         return True
     if A.shape != B.shape or sp.issparse(A) != sp.issparse(B):
